@@ -1,0 +1,196 @@
+"""The house of afx: which file may import which, and what stands where.
+
+Every file belongs to a layer. It imports lower layers, and files of its own layer as long as no circle arises;
+imports stand at the top of the file. Three things are different on purpose: imports for type checkers alone, the lazy
+loading of a package's ``__getattr__``, and optional extras, which are imported by the function that needs them.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "afx"
+
+LAYERS = (
+    ("errors",),
+    ("pytree",),
+    ("core",),
+    ("runtime",),
+    ("ops",),
+    ("transforms",),
+    ("control", "random"),
+    ("nn", "optim", "linalg", "fft", "special"),
+    ("train", "io", "export", "distributed", "testing"),
+    ("__init__",),
+)
+REQUIRED = {"attrs", "numpy"}
+FOR_CHECKERS = {"typing_extensions"}
+EXTRAS = {"matplotlib", "mpi4py", "safetensors", "scipy", "threadpoolctl", "tqdm"}
+TOP_LEVEL = {"CHANGELOG.md", "LICENSE", "README.md", "afx", "examples", "pyproject.toml", "tests"}
+LONGEST_FILE = 400
+LONGEST_EXAMPLE = 150
+
+
+class Import(NamedTuple):
+    """One imported module or name, and where its import statement stands."""
+
+    module: str
+    line: int
+    inside: str | None  # the innermost function around it
+    for_checkers: bool
+
+    @property
+    def package(self) -> str:
+        """The top-level package, such as ``numpy``."""
+        return self.module.partition(".")[0]
+
+
+def module_name(path: Path) -> str:
+    """Return the dotted name of a file, `afx.core` for ``afx/core/__init__.py``."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def layer(module: str) -> int:
+    """Return the number of the layer a module of afx belongs to."""
+    house = [*module.split("."), "__init__"][1]
+    return next((number for number, names in enumerate(LAYERS) if house in names), -1)
+
+
+def owner(module: str) -> str:
+    """Return the file that an imported dotted name lives in: a module's own, else that of its package."""
+    return module if module in FILES else module.rpartition(".")[0]
+
+
+def targets(node: ast.Import | ast.ImportFrom, importer: str) -> list[str]:
+    """Return the dotted names that an import statement asks for."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    base = node.module or ""
+    if node.level:
+        parts = importer.split(".")
+        is_package = FILES[importer].name == "__init__.py"
+        parent = parts[: len(parts) - node.level + is_package]
+        base = ".".join([*parent, *base.split(".")]).rstrip(".")
+    names = [f"{base}.{alias.name}" for alias in node.names]
+    return [name if name in FILES else base for name in names]
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    """Tell whether a statement is ``if TYPE_CHECKING:``."""
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def walk(node: ast.AST, importer: str, inside: str | None = None, for_checkers: bool = False) -> Iterator[Import]:
+    """Yield every import below a node."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            for target in targets(child, importer):
+                yield Import(target, child.lineno, inside, for_checkers)
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from walk(child, importer, child.name, for_checkers)
+        else:
+            yield from walk(child, importer, inside, for_checkers or is_type_checking(child))
+
+
+IMPORTS = {
+    name: list(walk(ast.parse(path.read_text(encoding="utf-8")), name)) for name, path in FILES.items()
+}
+
+
+def is_lazy_loading(module: str, entry: Import) -> bool:
+    """Tell whether an import belongs to the lazy loading of a package."""
+    return FILES[module].name == "__init__.py" and entry.inside == "__getattr__"
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_each_file_has_a_layer(module: str) -> None:
+    """Each file of afx stands in one of the rooms of the house."""
+    assert layer(module) >= 0, f"{module} is in no layer: give its package a place in LAYERS"
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_a_file_imports_lower_layers_only(module: str) -> None:
+    """A file imports only lower layers and files of its own layer, for type checkers too."""
+    wrong = [
+        f"line {entry.line}: {entry.module}"
+        for entry in IMPORTS[module]
+        if entry.package == "afx" and layer(owner(entry.module)) > layer(module)
+    ]
+    assert not wrong, f"{module} imports from a higher layer: {wrong}"
+
+
+def test_no_import_circle() -> None:
+    """Files import each other without any circle, imports inside functions included."""
+    graph = {
+        module: {
+            owner(entry.module)
+            for entry in entries
+            if entry.package == "afx" and not entry.for_checkers and not is_lazy_loading(module, entry)
+        }
+        for module, entries in IMPORTS.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail("import circle: " + " imports ".join(reversed(error.args[1])))
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_imports_stand_at_the_top(module: str) -> None:
+    """Only optional extras and lazy loading are imported inside a function."""
+    wrong = [
+        f"line {entry.line}: {entry.module} in {entry.inside}"
+        for entry in IMPORTS[module]
+        if entry.inside and entry.package not in EXTRAS and not is_lazy_loading(module, entry)
+    ]
+    assert not wrong, f"{module} hides imports in functions: {wrong}"
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_optional_packages_load_lazily(module: str) -> None:
+    """At the top, a file imports NumPy, attrs and the standard library; type checkers may see more."""
+    free = REQUIRED | set(sys.stdlib_module_names) | {"afx"}
+    wrong = [
+        f"line {entry.line}: {entry.module}"
+        for entry in IMPORTS[module]
+        if entry.package not in free | (FOR_CHECKERS | EXTRAS if entry.for_checkers else set())
+        and not (entry.inside and entry.package in EXTRAS)
+    ]
+    assert not wrong, f"{module} needs more than NumPy and attrs at import: {wrong}"
+
+
+def too_long(folder: Path, limit: int) -> dict[str, int]:
+    """Return the Python files below a folder with more lines than a limit."""
+    counts = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py")
+    }
+    return {name: count for name, count in counts.items() if count > limit}
+
+
+def test_files_stay_short() -> None:
+    """A file of afx has at most 400 lines, an example at most 150."""
+    assert not too_long(PACKAGE, LONGEST_FILE)
+    assert not too_long(ROOT / "examples", LONGEST_EXAMPLE)
+
+
+def test_nothing_else_stands_at_the_top_level() -> None:
+    """The checkout holds the package, its examples and tests, and the project's own papers."""
+    ignored = {line.strip("/\n") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()}
+    entries = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    assert entries - ignored <= TOP_LEVEL
+
+
+def test_installed_size() -> None:
+    """Installed with its bytecode, afx takes less than 2 MB."""
+    sources = sum(path.stat().st_size for path in PACKAGE.rglob("*") if path.suffix != ".pyc" and path.is_file())
+    assert 2 * sources < 2_000_000

@@ -1,0 +1,46 @@
+"""README.md keeps its word: its Python runs, its commands are one line each, its names exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[tuple[int, str]]:
+    """Return each fenced block of README.md in a language, with the number of its first line."""
+    found = re.finditer(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    return [(README.count("\n", 0, match.start(1)) + 1, match[1]) for match in found]
+
+
+def test_python_blocks_run() -> None:
+    """The Python blocks of README.md run one after another, as a reader would type them."""
+    namespace: dict[str, object] = {"__name__": "readme"}
+    for line, source in blocks("python"):
+        code = compile("\n" * (line - 1) + source, str(ROOT / "README.md"), "exec")
+        exec(code, namespace)
+    assert namespace.keys() > {"afx"}
+
+
+@pytest.mark.parametrize("ending", ["-m examples", "-m pytest"])
+def test_each_command_is_one_line(ending: str) -> None:
+    """One line, starting from a clone, makes its environment and runs the examples or the tests."""
+    lines = [line for _, block in blocks("sh") for line in block.splitlines() if line.endswith(ending)]
+    assert len(lines) == 1
+    assert lines[0].startswith("python -m venv ")
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    """.ci/run holds no test command of its own but takes the one in README.md."""
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "README.md" in script
+    assert "pip install" not in script
+
+
+def test_the_map_names_what_exists() -> None:
+    """Every path in the README's map of the house exists."""
+    missing = [path for path in re.findall(r"`(afx/[\w/.]*|examples/[\w/.]*|tests/[\w/.]*)`", README)
+               if not (ROOT / path).exists()]
+    assert missing == []
