@@ -1,5 +1,6 @@
 """README.md keeps its word: its Python runs, its commands are one line each, its names exist."""
 
+import doctest
 import re
 from pathlib import Path
 
@@ -24,6 +25,16 @@ def test_python_blocks_run() -> None:
     assert namespace.keys() > {"afx"}
 
 
+def test_sessions_print_what_they_show() -> None:
+    """The interactive sessions of README.md print what the reader is told."""
+    session = "\n".join(source for _, source in blocks("pycon"))
+    test = doctest.DocTestParser().get_doctest(session, {}, "README.md", "README.md", 0)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    report: list[str] = []
+    runner.run(test, out=report.append)
+    assert runner.failures == 0, "".join(report)
+
+
 @pytest.mark.parametrize("ending", ["-m examples", "-m pytest"])
 def test_each_command_is_one_line(ending: str) -> None:
     """One line, starting from a clone, makes its environment and runs the examples or the tests."""
@@ -41,6 +52,6 @@ def test_ci_runs_the_command_of_the_readme() -> None:
 
 def test_the_map_names_what_exists() -> None:
     """Every path in the README's map of the house exists."""
-    missing = [path for path in re.findall(r"`(afx/[\w/.]*|examples/[\w/.]*|tests/[\w/.]*)`", README)
-               if not (ROOT / path).exists()]
-    assert missing == []
+    map_of_the_house = README.partition("## The map of the house")[2]
+    paths = re.findall(r"`((?:afx|examples|tests)/[\w/.]*)`", map_of_the_house)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
