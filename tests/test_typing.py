@@ -1,7 +1,7 @@
 """Type checkers refuse what is wrong.
 
 What they accept is checked by tests/test_checks.py, which runs them over tests/typing. Here they run over
-tests/typing/rejected.py, where each line marked ``# rejected`` is a mistake that both must report, and nothing else.
+tests/rejected.py, where each line marked ``# rejected`` is a mistake that both must report, and nothing else.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-REJECTED = ROOT / "tests" / "typing" / "rejected.py"
+REJECTED = ROOT / "tests" / "rejected.py"
 
 
 def run(*command: str) -> str:
@@ -27,13 +27,13 @@ def marked_lines() -> set[int]:
 
 
 def test_mypy_rejects_each_mistake() -> None:
-    """Mypy reports each marked line of tests/typing/rejected.py and no other."""
+    """Mypy reports each marked line of tests/rejected.py and no other."""
     found = re.findall(r"rejected\.py:(\d+): error", run("mypy"))
     assert {int(line) for line in found} == marked_lines()
 
 
 def test_pyright_rejects_each_mistake() -> None:
-    """Pyright reports each marked line of tests/typing/rejected.py and no other."""
+    """Pyright reports each marked line of tests/rejected.py and no other."""
     report = json.loads(run("basedpyright", "--outputjson", "--pythonpath", sys.executable))
     errors = [entry for entry in report["generalDiagnostics"] if entry["severity"] == "error"]
     assert {entry["range"]["start"]["line"] + 1 for entry in errors} == marked_lines()
