@@ -1,0 +1,171 @@
+"""What each type is in a tree: a leaf, part of the structure, a node, or refused with the reason and the way out."""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from types import NoneType
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+import numpy as np
+
+from afx.pytree.nodes import Marked, Node, class_opener, dict_node, named_tuple_node, sequence_node
+
+__all__ = [
+    "INSIDE",
+    "IS_INSTANCE",
+    "IS_LEAF",
+    "IS_MARKED",
+    "IS_STATIC",
+    "OUTSIDE",
+    "Mode",
+    "Opener",
+    "RefusedError",
+    "learn",
+]
+
+
+class Role(Enum):
+    """What a value is that does not open into children at once."""
+
+    LEAF = "a leaf"
+    STATIC = "part of the structure by nature"
+    MARKED = "part of the structure by a mark on its field"
+    INSTANCE = "an instance of an attrs class, met outside of one"
+
+
+IS_LEAF: Final = Role.LEAF
+IS_STATIC: Final = Role.STATIC
+IS_MARKED: Final = Role.MARKED
+IS_INSTANCE: Final = Role.INSTANCE
+
+Opener: TypeAlias = Callable[[Any], tuple[Node, Sequence[object]]]
+Kind: TypeAlias = "Literal[Role.LEAF, Role.STATIC, Role.MARKED, Role.INSTANCE] | Opener"
+
+
+class RefusedError(Exception):
+    """A type that cannot stand in a tree: what is wrong with it, and the remedy."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason, remedy)
+        self.reason = reason
+        self.remedy = remedy
+
+
+class Mode:
+    """What each type met so far is, outside or inside of attrs classes; the two differ in ints and bools."""
+
+    __slots__ = ("all_leaves", "kinds", "leaf_types", "number")
+
+    def __init__(self, number: "Literal[Role.LEAF, Role.STATIC]") -> None:
+        self.number = number
+        self.kinds: dict[type, Kind] = {
+            tuple: _open_tuple,
+            list: _open_list,
+            dict: _open_dict,
+            NoneType: IS_STATIC,
+            Marked: IS_MARKED,
+        }
+        self.leaf_types: set[type] = set()
+        self.all_leaves = self.leaf_types.issuperset
+        for cls in (float, complex, int, bool, np.ndarray):
+            learn(cls, self)
+
+
+def learn(cls: type, mode: Mode) -> Kind:
+    """Find out what a type is and note it.
+
+    Raises:
+        RefusedError: the type cannot stand in a tree.
+    """
+    kind = mode.kinds[cls] = _kind(cls, mode)
+    if kind is IS_LEAF:
+        mode.leaf_types.add(cls)
+    return kind
+
+
+def _kind(cls: type, mode: Mode) -> Kind:
+    """Say what a type is."""
+    if getattr(cls, "__afx_leaf__", False) is True:
+        return IS_LEAF
+    if issubclass(cls, (Enum, str, bytes, type, np.dtype)):
+        return IS_STATIC
+    if issubclass(cls, (float, complex, np.ndarray, np.generic)):
+        return IS_LEAF
+    if issubclass(cls, int):
+        return mode.number
+    if attrs.has(cls):
+        _refuse_unfit(cls)
+        return IS_INSTANCE if mode is OUTSIDE else class_opener(cls)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return _named_tuple_opener(cls)
+    _refuse_container(cls)
+    if issubclass(cls, Callable):  # type: ignore[arg-type]  # an abstract class at run time
+        return IS_STATIC
+    raise RefusedError("a value that is neither a tree nor a leaf", _remedy(cls))
+
+
+# --------------------------------------------------------------------------------------------------------- openers
+
+
+def _open_tuple(value: tuple[object, ...]) -> tuple[Node, Sequence[object]]:
+    return sequence_node(tuple, len(value)), value
+
+
+def _open_list(value: list[object]) -> tuple[Node, Sequence[object]]:
+    return sequence_node(list, len(value)), value
+
+
+def _open_dict(value: dict[object, object]) -> tuple[Node, Sequence[object]]:
+    node = dict_node(tuple(value))
+    return node, [value[key] for key in node.keys]
+
+
+def _named_tuple_opener(cls: type) -> Opener:
+    node = named_tuple_node(cls)
+    return lambda value: (node, value)
+
+
+# -------------------------------------------------------------------------------------------------------- refusals
+
+_frozen_setattr = attrs.make_class("_Frozen", (), frozen=True).__setattr__
+
+
+def _refuse_unfit(cls: type) -> None:
+    """Refuse attrs classes that can change, and those with state beside their fields."""
+    if cls.__setattr__ is not _frozen_setattr:
+        raise RefusedError(
+            "an attrs class that is not frozen, which would be shared and changed behind a transformation's back",
+            f"decorate {cls.__name__} with @attrs.frozen",
+        )
+    try:
+        object.__new__(cls)
+    except TypeError:
+        raise RefusedError(
+            "an attrs class built on a built-in type, whose contents are no fields",
+            f"derive {cls.__name__} from attrs classes only",
+        ) from None
+
+
+def _refuse_container(cls: type) -> None:
+    """Refuse subclasses of containers, which a plain container cannot replace."""
+    for plain in (tuple, list, dict):
+        if issubclass(cls, plain):
+            raise RefusedError(
+                f"a subclass of {plain.__name__}, which may hold more than its items",
+                f"pass a plain {plain.__name__}, or write the class with @attrs.frozen",
+            )
+    if hasattr(cls, "__dataclass_fields__"):
+        raise RefusedError("a dataclass", f"decorate {cls.__name__} with @attrs.frozen instead of @dataclass")
+
+
+def _remedy(cls: type) -> str:
+    """Say what to do about a type that is not known."""
+    if hasattr(cls, "__array__") or hasattr(cls, "__dlpack__"):
+        return "convert it with afx.asarray"
+    if issubclass(cls, (set, frozenset)):
+        return "use a tuple or a dict, whose items have an order, or mark its field with afx.static()"
+    return f"mark its field with afx.static(), or write {cls.__name__} as an @attrs.frozen class"
+
+
+OUTSIDE: Final = Mode(IS_LEAF)
+INSIDE: Final = Mode(IS_STATIC)

@@ -1,0 +1,160 @@
+"""`TreeDef`: the structure of a tree without its leaves, and the key paths in it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+
+from afx.errors import ImmutableError
+from afx.pytree.nodes import LEAF, Node, Token, slot_setter
+
+__all__ = ["Leaf", "TreeDef", "depth_of_next", "difference", "path_of_next", "paths"]
+
+# Leaves are arrays and numbers. The type of arrays is defined in a layer above this one, and a tree's leaves may stand
+# for something else for a while (an axis, a dtype), so that no narrower type would be true.
+Leaf: TypeAlias = Any
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class TreeDef(Generic[T_co]):
+    """The structure of a tree: immutable, hashable, compared by content.
+
+    `TreeDef[T]` unflattens to a `T`. Made by `flatten` and `structure`; printed as the tree with ``*`` for its leaves.
+
+    >>> from afx import pytree
+    >>> pytree.structure({"w": 1.0, "b": (2.0, None)})
+    {'b': (*, None), 'w': *}
+    """
+
+    __slots__ = ("_hash", "num_leaves", "tokens")
+
+    _hash: int
+    num_leaves: int
+    tokens: tuple[Token, ...]
+
+    def __init__(self, tokens: Iterable[Token], num_leaves: int) -> None:
+        _set_tokens(self, tuple(tokens))
+        _set_num_leaves(self, num_leaves)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise ImmutableError(f"TreeDef: a structure cannot be changed: got {name} = {value!r}; flatten another tree")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise ImmutableError(f"TreeDef: a structure cannot be changed: got del {name}; flatten another tree")
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            _set_hash(self, hash(self.tokens))
+            return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(other) is not TreeDef:
+            return NotImplemented
+        return self.tokens == other.tokens
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return TreeDef, (self.tokens, self.num_leaves)
+
+    def __repr__(self) -> str:
+        written: list[str] = []
+        for token in reversed(self.tokens):
+            if token is LEAF:
+                written.append("*")
+            elif isinstance(token, tuple):
+                written.append(repr(token[1]))
+            elif isinstance(token, Node):
+                written.append(token.show(_taken(written, token)))
+        return written[0]
+
+
+_set_tokens, _set_num_leaves, _set_hash = (slot_setter(TreeDef, name) for name in ("tokens", "num_leaves", "_hash"))
+
+
+def _taken(written: list[str], node: Node) -> Sequence[str]:
+    """Take the texts of a node's children off the stack."""
+    if node.is_flat:
+        return ["*"] * node.arity
+    children = written[: -node.arity - 1 : -1]
+    del written[-node.arity :]
+    return children
+
+
+# ------------------------------------------------------------------------------------------------------- key paths
+
+
+def paths(treedef: TreeDef[object]) -> list[str]:
+    """List the key path of every leaf, in the order of the leaves.
+
+    >>> from afx import pytree
+    >>> pytree.paths(pytree.structure({"w": [1.0, 2.0], "b": 0.0}))
+    ["['b']", "['w'][0]", "['w'][1]"]
+    """
+    return ["".join(trail) for token, trail in _trails(treedef.tokens) if token is LEAF]
+
+
+def path_of_next(tokens: Sequence[Token]) -> str:
+    """Give the key path at which the token after these would stand."""
+    trail: list[str] = []
+    for _, trail in _trails((*tokens, LEAF)):  # noqa: B007 - the last one is wanted
+        pass
+    return "".join(trail)
+
+
+def depth_of_next(tokens: Sequence[Token]) -> int:
+    """Give the number of nodes around the token after these."""
+    awaited: list[int] = []  # for each node around, the number of children still to come
+    for token in tokens:
+        while awaited and not awaited[-1]:
+            awaited.pop()
+        if awaited:
+            awaited[-1] -= 1
+        if isinstance(token, Node) and not token.is_flat:
+            awaited.append(token.arity)
+    return len(awaited)
+
+
+def _trails(tokens: Iterable[Token]) -> Iterator[tuple[Token, list[str]]]:
+    """Go through all nodes and leaves with the steps from the root to each; the list of steps is reused."""
+    trail: list[str] = []
+    waiting: list[Iterator[str]] = [iter(("",))]
+    for token in tokens:
+        _advance(trail, waiting)
+        yield token, trail
+        if isinstance(token, Node):
+            if token.is_flat:
+                for step in token.steps():
+                    yield LEAF, [*trail, step]
+            else:
+                waiting.append(iter(token.steps()))
+
+
+def _advance(trail: list[str], waiting: list[Iterator[str]]) -> None:
+    """Move to the next child, leaving the nodes that have no more."""
+    del trail[len(waiting) - 1 :]
+    while (step := next(waiting[-1], None)) is None:
+        waiting.pop()
+        del trail[len(waiting) - 1 :]
+    trail.append(step)
+
+
+def difference(left: TreeDef[object], right: TreeDef[object]) -> tuple[str, str, str]:
+    """Say where two structures first differ: the key path, and what each of them has there."""
+    for (mine, trail), (theirs, _) in zip(_trails(left.tokens), _trails(right.tokens), strict=True):
+        if _head(mine) != _head(theirs):
+            return "".join(trail), _described(mine), _described(theirs)
+    raise AssertionError("the structures are equal")
+
+
+def _head(token: Token) -> Token:
+    """Give the node that a node would be if its children were leaves."""
+    return token.flat if isinstance(token, Node) and not token.is_flat else token
+
+
+def _described(token: Token) -> str:
+    """Name a node, a leaf or a static value."""
+    if isinstance(token, Node):
+        return token.show(["…"] * token.arity) if token.arity < 20 else f"{token.arity} children"
+    return repr(token[1]) if isinstance(token, tuple) else "a leaf"
