@@ -1,0 +1,184 @@
+"""The abstract trace: values are unknown, operations become equations of a `Graph`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import CodeType
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.core.array import Array, snapshot
+from afx.core.aval import SCALARS, Aval, Shape, aval_of
+from afx.core.dtypes import DType
+from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
+from afx.core.primitive import Primitive
+from afx.core.tracer import Trace, Tracer
+from afx.errors import ConcreteValueError
+
+__all__ = ["Abstract", "AbstractTracer", "Source"]
+
+_new = object.__new__
+_PACKAGE = __name__.rsplit(".", 2)[0] + "."
+
+
+@attrs.frozen
+class Source:
+    """Where in a user's file an equation was made; turned into a line only when asked."""
+
+    code: CodeType
+    offset: int
+
+    def __str__(self) -> str:
+        line = next((n for a, b, n in self.code.co_lines() if a <= self.offset < b and n), self.code.co_firstlineno)
+        return f"{self.code.co_filename}:{line}"
+
+
+def caller() -> Source | None:
+    """Return the nearest place outside afx that led here."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # the documented way to the caller's line
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame = frame.f_back
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+class AbstractTracer(Tracer):
+    """A variable of the graph that is being built."""
+
+    __slots__ = ("_var",)
+    _var: Var
+
+    @property
+    def shape(self) -> Shape:
+        """The lengths of the axes."""
+        return self._var.aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The NumPy dtype of the elements."""
+        return self._var.aval.dtype
+
+    @property
+    def aval(self) -> Aval:
+        """The shape and dtype as one value."""
+        return self._var.aval
+
+
+class Abstract(Trace):
+    """The trace of `afx.trace` and `afx.jit`; it sees shapes and dtypes only.
+
+    Attributes:
+        lifted: tracers of outer traces that the function closed over; they became extra inputs of the graph.
+    """
+
+    __slots__ = ("_constants", "_count", "_equations", "_inputs", "_known", "_lifted_vars", "lifted")
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._count = 0
+        self._inputs: list[Var] = []
+        self._constants: list[tuple[Var, Constant]] = []
+        self._known: dict[int, tuple[Any, Var]] = {}
+        self._equations: list[Equation] = []
+        self._lifted_vars: list[Var] = []
+        self.lifted: list[Any] = []
+
+    def input(self, aval: Aval) -> AbstractTracer:
+        """Enter an input of the function."""
+        var = self._var(aval)
+        self._inputs.append(var)
+        return self._tracer(var)
+
+    def _var(self, aval: Aval) -> Var:
+        var = Var(self._count, aval)
+        self._count += 1
+        return var
+
+    def _tracer(self, var: Var) -> AbstractTracer:
+        t = _new(AbstractTracer)
+        t._trace = self
+        t._var = var
+        t._value = None
+        return t
+
+    def atom(self, x: Any) -> Atom:
+        """Return the variable or literal that stands for an operand."""
+        if isinstance(x, AbstractTracer) and x._trace is self:
+            return x._var
+        if type(x) in SCALARS:
+            return Literal(x, aval_of(x))
+        if id(x) in self._known:
+            return self._known[id(x)][1]
+        if isinstance(x, Tracer):
+            x._trace.check()
+            var = self._var(x.aval)
+            self._lifted_vars.append(var)
+            self.lifted.append(x)
+        else:
+            value = np.asarray(snapshot(x, self.name))
+            var = self._var(aval_of(value))
+            self._constants.append((var, Constant(value)))
+        if isinstance(x, Array):  # immutable: the same object is the same constant
+            self._known[id(x)] = (x, var)
+        return var
+
+    def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        self.check()
+        if p.inline is not None:
+            return p.inline(xs, params)
+        atoms = tuple([self.atom(x) for x in xs])
+        found = p.abstract(*[a.aval for a in atoms], **params)
+        outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
+        self._equations.append(Equation(p, atoms, outputs, tuple(sorted(params.items())), caller()))
+        return tuple([self._tracer(v) for v in outputs]) if p.multiple else self._tracer(outputs[0])
+
+    def reveal(self, x: Any, who: str) -> Any:
+        source = caller()
+        where = "" if source is None else f" at {source}"
+        if who == "bool":
+            raise ConcreteValueError(
+                f"bool: the branch depends on a traced value: got {x.aval} in {self.name}{where}; "
+                "choose with afx.where (or afx.cond), or mark the argument as static"
+            )
+        raise ConcreteValueError(
+            f"{who}: the value is unknown while tracing: got {x.aval} in {self.name}{where}; "
+            "compute with afx's functions, or mark the argument as static"
+        )
+
+    def finish(self, outputs: Sequence[Any]) -> Graph:
+        """End the trace and return its graph; variables are numbered in order of definition."""
+        atoms = tuple([self.atom(x) for x in outputs])
+        self.alive = False
+        return renumbered((*self._inputs, *self._lifted_vars), self._constants, self._equations, atoms)
+
+
+def renumbered(
+    inputs: Sequence[Var],
+    constants: Sequence[tuple[Var, Constant]],
+    equations: Sequence[Equation],
+    outputs: Sequence[Atom],
+) -> Graph:
+    """Return a graph whose variables are numbered from 0 in the order of definition."""
+    names: dict[int, Var] = {}
+
+    def define(var: Var) -> Var:
+        names[var.index] = new = Var(len(names), var.aval)
+        return new
+
+    def use(atom: Atom) -> Atom:
+        return names[atom.index] if isinstance(atom, Var) else atom
+
+    new_inputs = tuple([define(v) for v in inputs])
+    new_constants = tuple([(define(v), c) for v, c in constants])
+    body = tuple(
+        [
+            Equation(
+                e.primitive, tuple([use(a) for a in e.inputs]), tuple([define(v) for v in e.outputs]), e.params, e.source
+            )
+            for e in equations
+        ]
+    )
+    return Graph(new_inputs, new_constants, body, tuple([use(a) for a in outputs]))
+

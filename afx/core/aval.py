@@ -1,0 +1,135 @@
+"""Abstract values: what is known of an array without its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.core.dtypes import DType, check_dtype, weak_dtype
+from afx.errors import OperandError, ShapeError
+
+__all__ = ["Aval", "Shape", "aval_of", "broadcast_shapes"]
+
+Shape = tuple[int, ...]
+
+SCALARS = (bool, int, float, complex)
+
+
+@attrs.frozen
+class Aval:
+    """The shape and dtype of an array, printed ``float32[8,3]``.
+
+    Attributes:
+        shape: lengths of the axes.
+        dtype: the NumPy dtype.
+        weak: whether it stands for a Python scalar, which takes the dtype of what it meets (printed ``float32[]~``).
+
+    >>> str(Aval((8, 3), np.dtype("float32")))
+    'float32[8,3]'
+    """
+
+    shape: Shape
+    dtype: DType
+    weak: bool = False
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        n = 1
+        for length in self.shape:
+            n *= length
+        return n
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes the elements take."""
+        return self.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]{'~' if self.weak else ''}"
+
+    __repr__ = __str__
+
+    __afx_leaf__ = True  # a pytree of Avals has them as its leaves (eval_shape)
+
+
+def aval_of(x: Any, who: str = "afx") -> Aval:
+    """Return the Aval of an array, NumPy value or Python number.
+
+    Raises:
+        OperandError: ``x`` is none of these; the message says how to make it one.
+    """
+    aval = getattr(x, "aval", None)
+    if isinstance(aval, Aval):
+        return aval
+    if isinstance(x, (np.ndarray, np.generic)):
+        return Aval(x.shape, check_dtype(x.dtype, who))
+    if type(x) in SCALARS:
+        return Aval((), weak_dtype(type(x)), True)
+    for kind in SCALARS:  # subclasses of int and float, such as IntEnum
+        if isinstance(x, kind):
+            return Aval((), weak_dtype(kind), True)
+    raise OperandError(
+        f"{who}: operands are arrays and numbers: got {type(x).__name__} ({_excerpt(x)}); convert it with afx.asarray"
+    )
+
+
+def _excerpt(x: object) -> str:
+    text = repr(x)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def broadcast_shapes(shapes: Sequence[Shape]) -> Shape | None:
+    """Return the shape these broadcast to, or None where they do not fit.
+
+    >>> broadcast_shapes([(8, 1), (3,)])
+    (8, 3)
+    """
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return first
+    rank = max(map(len, shapes))
+    result = [1] * rank
+    for shape in shapes:
+        for axis, length in enumerate(shape, rank - len(shape)):
+            if length != 1 and result[axis] not in (1, length):
+                return None
+            if length != 1:
+                result[axis] = length
+    return tuple(result)
+
+
+def broadcast_avals(name: str, avals: Sequence[Aval]) -> Shape:
+    """Return the common shape of an elementwise operation's operands, or raise `ShapeError`."""
+    shape = broadcast_shapes([a.shape for a in avals])
+    if shape is None:
+        got = ", ".join(map(str, avals))
+        raise ShapeError(f"{name}: shapes do not broadcast: got {got}; reshape an operand or add axes of length 1")
+    return shape
+
+
+def normalize_axis(axis: int, ndim: int, who: str) -> int:
+    """Return ``axis`` counted from the front, or raise `ShapeError` naming the operation."""
+    if not -ndim <= axis < ndim:
+        hint = f"use an axis from {-ndim} to {ndim - 1}" if ndim else "a 0-d array has no axes"
+        raise ShapeError(f"{who}: axis {axis} is out of range: got an array of {ndim} axes; {hint}")
+    return axis % ndim
+
+
+def normalize_axes(axis: int | Sequence[int] | None, ndim: int, who: str) -> tuple[int, ...]:
+    """Return axes counted from the front, sorted, without repeats; None means all of them."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = [axis] if isinstance(axis, int) else [int(a) for a in axis]
+    axes = sorted(normalize_axis(a, ndim, who) for a in given)
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{who}: an axis is named twice: got axis={axis}; name each once")
+    return tuple(axes)

@@ -1,0 +1,159 @@
+"""Dtypes: their names, the default for numbers that afx makes itself, and promotion (NEP 50).
+
+Promotion is NumPy's, with one stated difference: where NumPy turns integers into float64 because a Python float joins
+them, or because an operation such as ``sin`` or ``/`` has no integer result, afx takes the default dtype.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from afx.errors import DtypeError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = [
+    "DType",
+    "bool_",
+    "complex64",
+    "complex128",
+    "default_dtype",
+    "float16",
+    "float32",
+    "float64",
+    "get_default_dtype",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "set_default_dtype",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
+
+DType: TypeAlias = "np.dtype[Any]"
+
+bool_ = np.dtype(np.bool_)
+int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{n}") for n in (16, 32, 64))
+complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
+
+SUPPORTED = "?bhilqBHILQefdFD"  # NumPy's type characters: no object, string, time or long double
+_CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+_WEAK: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
+
+_module_default: list[DType] = [float32]
+_local_default: contextvars.ContextVar[DType | None] = contextvars.ContextVar("afx_default_dtype", default=None)
+
+
+def get_default_dtype() -> DType:
+    """Return the floating dtype of numbers that afx makes itself.
+
+    >>> get_default_dtype()
+    dtype('float32')
+    """
+    return _local_default.get() or _module_default[0]
+
+
+def set_default_dtype(dtype: DTypeLike) -> None:
+    """Set the floating dtype of numbers that afx makes itself, for every thread.
+
+    Args:
+        dtype: a real floating dtype, ``afx.float32`` or ``afx.float64`` as a rule.
+
+    Raises:
+        DtypeError: the dtype is not a real floating one.
+
+    >>> set_default_dtype(np.float32)
+    """
+    _module_default[0] = _floating(dtype, "set_default_dtype")
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: DTypeLike) -> Iterator[None]:
+    """Change the default dtype inside a ``with`` block, for the current thread or task only.
+
+    Raises:
+        DtypeError: the dtype is not a real floating one.
+
+    >>> with default_dtype(np.float64):
+    ...     get_default_dtype()
+    dtype('float64')
+    """
+    token = _local_default.set(_floating(dtype, "default_dtype"))
+    try:
+        yield
+    finally:
+        _local_default.reset(token)
+
+
+def _floating(dtype: DTypeLike, who: str) -> DType:
+    found = np.dtype(dtype)
+    if found.kind != "f":
+        raise DtypeError(f"{who}: the default dtype is a real floating one: got {found}; use afx.float32 or afx.float64")
+    return found
+
+
+def check_dtype(dtype: DTypeLike, who: str) -> DType:
+    """Return ``dtype`` as a NumPy dtype in native byte order, or raise `DtypeError` where afx does not hold it."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise DtypeError(f"{who}: not a dtype: got {dtype!r}; use afx.float32, afx.int64, bool …") from error
+    if found.char not in SUPPORTED:
+        raise DtypeError(f"{who}: afx holds booleans, integers, floats and complex numbers: got {found}; convert first")
+    return found.newbyteorder("=")
+
+
+def is_inexact(dtype: DType) -> bool:
+    """Tell whether a dtype has derivatives: floating or complex."""
+    return dtype.kind in "fc"
+
+
+def weak_dtype(kind: type) -> DType:
+    """Return the dtype that a lone Python scalar of this type takes: int64, the default float, its complex."""
+    if kind is float:
+        return get_default_dtype()
+    return default_complex() if kind is complex else _WEAK[kind]
+
+
+def default_complex() -> DType:
+    """Return the complex dtype whose parts have the default dtype."""
+    return np.result_type(get_default_dtype(), np.complex64)
+
+
+def promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool = False) -> DType:
+    """Return the dtype in which an operation on these operands computes.
+
+    Args:
+        dtypes: one per operand.
+        weak: whether each stands for a Python scalar.
+        floating: whether the operation has no integer result (``sin``, ``/``).
+    """
+    return _promote(dtypes, weak, floating, get_default_dtype())
+
+
+@functools.lru_cache(maxsize=4096)
+def _promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool, default: DType) -> DType:
+    strong = [d for d, w in zip(dtypes, weak, strict=True) if not w]
+    result = np.result_type(*strong) if strong else bool_
+    category = max((_CATEGORY[d.kind] for d, w in zip(dtypes, weak, strict=True) if w), default=-1)
+    if floating:
+        category = max(category, 2)
+    if category <= _CATEGORY[result.kind]:
+        return result
+    if category == 1:
+        return int64
+    if category == 3:
+        return np.result_type(result if result.kind == "f" else default, np.complex64)
+    return default

@@ -1,0 +1,103 @@
+"""The trace of forward mode: every tracer holds a value and its tangent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from afx.core.array import Array, bare, snapshot
+from afx.core.aval import Aval
+from afx.core.primitive import Primitive
+from afx.core.tape import raised_operand
+from afx.core.tracer import Trace, Tracer, bind, lowered, raised
+from afx.errors import ConcreteValueError
+
+__all__ = ["Forward", "ForwardTracer"]
+
+_new = object.__new__
+
+
+class ForwardTracer(Tracer):
+    """A value and its tangent, both of the next lower level."""
+
+    __slots__ = ("_tangent",)
+    _tangent: Any
+
+
+class Forward(Trace):
+    """The trace of `afx.jvp`: concrete, so that Python control flow works; memory does not grow with its length."""
+
+    __slots__ = ("ground",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.ground = True
+
+    def input(self, x: Any, tangent: Any) -> ForwardTracer:
+        """Enter an input of the function with its tangent."""
+        return self._make(self._lift(x), self._lift(tangent))
+
+    def _lift(self, x: Any) -> Any:
+        if isinstance(x, Tracer):
+            self.ground = False
+            return x
+        return snapshot(x, self.name)
+
+    def _make(self, value: Any, tangent: Any) -> ForwardTracer:
+        t = _new(ForwardTracer)
+        t._trace = self
+        t._value = value
+        t._tangent = tangent
+        return t
+
+    def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        self.check()
+        values, tangents = self._split(p, xs)
+        if p.jvp is None:
+            return bind(p, *values, **params)
+        if p.record is not None:  # an op that holds functions computes its outputs and their tangents together
+            zs, ts = p.jvp(tangents, None, values, params)
+            return tuple([self._pair(z, t) for z, t in zip(zs, ts, strict=True)])
+        z = bind(p, *values, **params)
+        if self.ground:
+            values = tuple([lowered(v) for v in values])
+        plain = (tuple([lowered(v) for v in z]) if p.multiple else lowered(z)) if self.ground else z
+        t = p.jvp(tangents, plain, values, params)
+        if p.multiple:
+            return tuple([self._pair(v, w) for v, w in zip(z, t, strict=True)])
+        return self._pair(z, t)
+
+    def _pair(self, z: Any, t: Any) -> Any:
+        """Return an output with its tangent, cast to the output's dtype; without one it is a plain value."""
+        if t is None or z.dtype.kind not in "fc":
+            return z
+        if t.dtype != z.dtype:
+            t = (raised(t) if not self.ground else lowered(t)).astype(z.dtype)
+        return self._make(lowered(z), lowered(t))
+
+    def _split(self, p: Primitive, xs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        values: list[Any] = []
+        tangents: list[Any] = []
+        for x in xs:
+            if isinstance(x, ForwardTracer) and x._trace is self:
+                values.append(raised_operand(x._value))
+                tangents.append(x._tangent)
+                continue
+            if isinstance(x, Tracer):
+                self.ground = False
+            values.append(x if isinstance(x, Array) else raised_operand(bare(x, p.name)))
+            tangents.append(None)
+        if not self.ground:
+            tangents = [None if t is None else raised_operand(t) for t in tangents]
+        return tuple(values), tuple(tangents)
+
+    def reveal(self, x: Any, who: str) -> Any:
+        value = x._value
+        if who != "bool" and value.dtype.kind in "fc":
+            raise ConcreteValueError(
+                f"{who}: its result would not be differentiated: got a traced {Aval(x.shape, x.dtype)} in {self.name}; "
+                "compute with afx's functions, or take the plain value with afx.stop_gradient(x)"
+            )
+        return value.concrete(who) if isinstance(value, Array) else value
+
+    def show(self, x: Any) -> str:
+        return f"Traced<{x._value!r} by {self.name}>"

@@ -1,0 +1,205 @@
+"""Graphs: programs as frozen data, a flat list of equations in single-assignment form.
+
+Variables are numbers given in the order of their definition (inputs, constants, then equation outputs), so that two
+graphs of the same structure are equal as data: comparing, hashing, printing and destroying one needs no recursion.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.core.aval import Aval, aval_of
+from afx.core.primitive import Primitive
+from afx.errors import GraphError
+
+__all__ = ["Equation", "Graph", "Literal", "Var", "check"]
+
+
+@attrs.frozen
+class Var:
+    """A variable of a graph: its number and its Aval.
+
+    >>> str(Var(3, Aval((2,), np.dtype("float32"))))
+    'd:float32[2]'
+    """
+
+    index: int
+    aval: Aval
+
+    @property
+    def name(self) -> str:
+        """A short name: a … z, ba, bb …"""
+        letters, n = "", self.index
+        while True:
+            n, letter = divmod(n, 26)
+            letters = chr(97 + letter) + letters
+            if n == 0:
+                return letters
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.aval}"
+
+
+@attrs.frozen
+class Literal:
+    """A number written into an equation; its Aval gives the dtype in which it is used."""
+
+    value: bool | int | float | complex
+    aval: Aval
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        # repr tells 0.0 from -0.0 and finds nan equal to itself
+        return isinstance(other, Literal) and repr(self.value) == repr(other.value) and self.aval == other.aval
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.aval))
+
+
+@attrs.frozen
+class Constant:
+    """An array captured by a graph, equal to another of the same dtype, shape and bytes."""
+
+    value: np.ndarray[Any, np.dtype[Any]]
+
+    def _key(self) -> tuple[str, tuple[int, ...], bytes]:
+        return (self.value.dtype.str, self.value.shape, self.value.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and (self.value is other.value or self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+Atom = Var | Literal
+
+
+@attrs.frozen
+class Equation:
+    """One operation: ``outputs = primitive[params](inputs)``.
+
+    Attributes:
+        primitive: the op.
+        inputs: variables and literals.
+        outputs: the variables it defines.
+        params: the op's static parameters, hashable, sorted by name.
+        source: the user's ``file:line`` that made it, or an empty string; not part of equality.
+    """
+
+    primitive: Primitive
+    inputs: tuple[Atom, ...]
+    outputs: tuple[Var, ...]
+    params: tuple[tuple[str, Any], ...] = ()
+    source: Any = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The parameters as a dict."""
+        return dict(self.params)
+
+    def __str__(self) -> str:
+        outs = ", ".join(map(str, self.outputs))
+        ins = ", ".join(a.name if isinstance(a, Var) else str(a) for a in self.inputs)
+        params = ", ".join(f"{k}={v}" for k, v in self.params)
+        return f"{outs} = {self.primitive.name}{f'[{params}]' if params else ''}({ins})"
+
+
+@attrs.frozen
+class Graph:
+    """A program: inputs, captured constants, equations and outputs.
+
+    ``str(graph)`` prints it, ``==`` and ``hash`` go by structure and the bytes of the constants, `check` verifies it.
+
+    >>> import afx
+    >>> print(afx.trace(lambda x: afx.sin(x) * 2.0)(afx.ones(3)))
+    graph(a:float32[3]) {
+      b:float32[3] = sin(a)
+      c:float32[3] = multiply(b, 2.0)
+      return c
+    }
+    """
+
+    inputs: tuple[Var, ...]
+    constants: tuple[tuple[Var, Constant], ...]
+    equations: tuple[Equation, ...]
+    outputs: tuple[Atom, ...]
+
+    def __str__(self) -> str:
+        head = ", ".join(map(str, self.inputs))
+        consts = [f"  {v} = constant" for v, _ in self.constants]
+        body = [f"  {eq}" for eq in self.equations]
+        tail = ", ".join(a.name if isinstance(a, Var) else str(a) for a in self.outputs)
+        return "\n".join([f"graph({head}) {{", *consts, *body, f"  return {tail}", "}"])
+
+    def __len__(self) -> int:
+        return len(self.equations)
+
+    def __iter__(self) -> Iterator[Equation]:
+        return iter(self.equations)
+
+    @property
+    def digest(self) -> str:
+        """A hexadecimal SHA-256 of the structure and the constants, the same in every process."""
+        h = hashlib.sha256(str(self).encode())
+        for _, c in self.constants:
+            h.update(c.value.tobytes())
+        return h.hexdigest()
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how often each op occurs, most frequent first."""
+        found: dict[str, int] = {}
+        for eq in self.equations:
+            found[eq.primitive.name] = found.get(eq.primitive.name, 0) + 1
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def check(graph: Graph) -> None:
+    """Verify that every variable is defined once and before its use, and that every Aval is what the op gives.
+
+    Raises:
+        GraphError: the first fault, with the equation it is in.
+
+    >>> import afx
+    >>> check(afx.trace(afx.sin)(afx.ones(3)))
+    """
+    known: dict[int, Aval] = {}
+    for var in graph.inputs:
+        _define(known, var, "the inputs")
+    for var, constant in graph.constants:
+        _define(known, var, "the constants")
+        if aval_of(constant.value) != attrs.evolve(var.aval, weak=False):
+            raise GraphError(f"check: constant {var} holds {aval_of(constant.value)}; trace the function again")
+    for eq in graph.equations:
+        _use(known, eq.inputs, str(eq))
+        found = eq.primitive.abstract(*[a.aval for a in eq.inputs], **eq.keywords)
+        expected = found if isinstance(found, tuple) else (found,)
+        if tuple(v.aval for v in eq.outputs) != expected:
+            got = ", ".join(map(str, expected))
+            raise GraphError(f"check: outputs of `{eq}` should be {got}; build the equation with these Avals")
+        for var in eq.outputs:
+            _define(known, var, f"`{eq}`")
+    _use(known, graph.outputs, "the outputs")
+
+
+def _define(known: dict[int, Aval], var: Var, where: str) -> None:
+    if var.index in known:
+        raise GraphError(f"check: {var.name} is defined twice: again in {where}; give each variable one definition")
+    known[var.index] = var.aval
+
+
+def _use(known: Mapping[int, Aval], atoms: tuple[Atom, ...], where: str) -> None:
+    for atom in atoms:
+        if isinstance(atom, Literal):
+            continue
+        if atom.index not in known:
+            raise GraphError(f"check: {atom.name} is used before its definition in {where}; order the equations")
+        if known[atom.index] != atom.aval:
+            raise GraphError(f"check: {atom} was defined as {known[atom.index]}: in {where}; use one Aval for it")

@@ -1,0 +1,172 @@
+"""The methods of `Array`: each is the function of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from afx.core.functions import FUNCTIONS
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from afx.core.array import Array, ArrayLike
+
+__all__ = ["Methods"]
+
+Axis = int | Sequence[int] | None
+
+
+class Methods:
+    """NumPy's well-known methods; see the functions of the same names for what they do."""
+
+    __slots__ = ()
+
+    @property
+    def T(self) -> Array:
+        """The axes in reverse order."""
+        return FUNCTIONS.permute_dims(self, None)
+
+    @property
+    def mT(self) -> Array:
+        """The last two axes exchanged."""
+        return FUNCTIONS.matrix_transpose(self)
+
+    @property
+    def real(self) -> Array:
+        """The real part."""
+        return FUNCTIONS.real(self)
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary part."""
+        return FUNCTIONS.imag(self)
+
+    def astype(self, dtype: DTypeLike, *, copy: bool = True) -> Array:
+        """Return the array in another dtype (``copy`` has no effect: arrays are immutable)."""
+        return FUNCTIONS.astype(self, dtype)
+
+    def copy(self) -> Array:
+        """Return the array itself: it is immutable."""
+        return self  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # the mixin is only used by Array
+
+    def reshape(self, *shape: Any) -> Array:
+        """Return the elements in another shape, given as a tuple or as separate lengths; see `afx.reshape`."""
+        return FUNCTIONS.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Array:
+        """Return the array with its axes permuted, reversed where none are given."""
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return FUNCTIONS.permute_dims(self, given or None)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Array:
+        """Return the array with two axes exchanged."""
+        return FUNCTIONS.swapaxes(self, axis1, axis2)
+
+    def flatten(self) -> Array:
+        """Return the elements as one axis."""
+        return FUNCTIONS.reshape(self, (-1,))
+
+    def ravel(self) -> Array:
+        """Return the elements as one axis."""
+        return FUNCTIONS.reshape(self, (-1,))
+
+    def squeeze(self, axis: Axis = None) -> Array:
+        """Return the array without its axes of length 1; see `afx.squeeze`."""
+        return FUNCTIONS.squeeze(self, axis)
+
+    def sum(self, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
+        """Return the sum along axes; see `afx.sum`."""
+        return FUNCTIONS.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def prod(self, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
+        """Return the product along axes; see `afx.prod`."""
+        return FUNCTIONS.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """Return the arithmetic mean along axes; see `afx.mean`."""
+        return FUNCTIONS.mean(self, axis=axis, keepdims=keepdims)
+
+    def var(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Array:
+        """Return the variance along axes; see `afx.var`."""
+        return FUNCTIONS.var(self, axis=axis, correction=ddof, keepdims=keepdims)
+
+    def std(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Array:
+        """Return the standard deviation along axes; see `afx.std`."""
+        return FUNCTIONS.std(self, axis=axis, correction=ddof, keepdims=keepdims)
+
+    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """Return the largest element along axes; see `afx.max`."""
+        return FUNCTIONS.max(self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """Return the smallest element along axes; see `afx.min`."""
+        return FUNCTIONS.min(self, axis=axis, keepdims=keepdims)
+
+    def all(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """Tell whether all elements are true along axes; see `afx.all`."""
+        return FUNCTIONS.all(self, axis=axis, keepdims=keepdims)
+
+    def any(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """Tell whether any element is true along axes; see `afx.any`."""
+        return FUNCTIONS.any(self, axis=axis, keepdims=keepdims)
+
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        """Return the index of the first largest element; see `afx.argmax`."""
+        return FUNCTIONS.argmax(self, axis=axis, keepdims=keepdims)
+
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        """Return the index of the first smallest element; see `afx.argmin`."""
+        return FUNCTIONS.argmin(self, axis=axis, keepdims=keepdims)
+
+    def argsort(self, axis: int = -1) -> Array:
+        """Return the indices that sort the array; see `afx.argsort`."""
+        return FUNCTIONS.argsort(self, axis=axis)
+
+    def sort(self, axis: int = -1) -> Array:
+        """Return the array sorted along an axis (a new array, unlike NumPy's method); see `afx.sort`."""
+        return FUNCTIONS.sort(self, axis=axis)
+
+    def cumsum(self, axis: int | None = None) -> Array:
+        """Return the running sum; see `afx.cumsum`."""
+        return FUNCTIONS.cumsum(self, axis=axis)
+
+    def cumprod(self, axis: int | None = None) -> Array:
+        """Return the running product; see `afx.cumprod`."""
+        return FUNCTIONS.cumprod(self, axis=axis)
+
+    def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+        """Return the elements limited to an interval; see `afx.clip`."""
+        return FUNCTIONS.clip(self, min, max)
+
+    def round(self, decimals: int = 0) -> Array:
+        """Return the elements rounded to the nearest even; see `afx.round`."""
+        return FUNCTIONS.round(self, decimals)
+
+    def dot(self, other: ArrayLike) -> Array:
+        """Return the dot product; see `afx.dot`."""
+        return FUNCTIONS.dot(self, other)
+
+    def conj(self) -> Array:
+        """Return the complex conjugate."""
+        return FUNCTIONS.conj(self)
+
+    def repeat(self, repeats: int, axis: int | None = None) -> Array:
+        """Return the elements repeated; see `afx.repeat`."""
+        return FUNCTIONS.repeat(self, repeats, axis=axis)
+
+    def take(self, indices: ArrayLike, axis: int | None = None) -> Array:
+        """Return the elements at indices along an axis; see `afx.take`."""
+        return FUNCTIONS.take(self, indices, axis=axis)
+
+    def trace(self, offset: int = 0) -> Array:
+        """Return the sum along the diagonal of the last two axes; see `afx.diagonal`."""
+        return FUNCTIONS.sum(FUNCTIONS.diagonal(self, offset), axis=-1)
+
+    def diagonal(self, offset: int = 0) -> Array:
+        """Return the diagonal of the last two axes; see `afx.diagonal`."""
+        return FUNCTIONS.diagonal(self, offset)
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Array:
+        """Return the array itself; the only device is ``"cpu"``."""
+        return FUNCTIONS.to_device(self, device)

@@ -1,0 +1,136 @@
+"""Primitives: one frozen record of every rule of an op.
+
+An op's record is made beside its public function by one of the *kinds* (`afx.ops._kinds`), which derive the rules
+below from a single derivative formula. Nothing else in afx holds knowledge about an op.
+
+Rules compute on *values of the next lower level*: traced arrays of an outer trace or, at the ground level, bare NumPy
+values, on which operators are NumPy's own and cost nothing extra. They read the same either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from afx.core.aval import Aval, Shape
+from afx.core.dtypes import DType
+
+__all__ = ["Primitive", "primitives"]
+
+Value: TypeAlias = Any  # a traced Array of a lower trace, or a bare NumPy value at the ground level
+Params: TypeAlias = Mapping[str, Any]
+Run: TypeAlias = Callable[..., Any]
+AbstractRule: TypeAlias = Callable[..., Aval | tuple[Aval, ...]]
+Pullback: TypeAlias = Callable[[Value, Value, tuple[Value, ...], Params, Shape, DType], Value]
+JointPullback: TypeAlias = Callable[[Value, Value, tuple[Value, ...], Params, tuple[Aval | None, ...]], Sequence[Value]]
+Pushforward: TypeAlias = Callable[[tuple[Value | None, ...], Value, tuple[Value, ...], Params], Value]
+MaskRule: TypeAlias = Callable[[int, Value, tuple[Value, ...], Params, Shape], Value]
+BatchRule: TypeAlias = Callable[[int, tuple[Value, ...], tuple[bool, ...], Params], Value]
+RecordRule: TypeAlias = Callable[[tuple[Value, ...], Params, tuple[bool, ...]], tuple[Any, JointPullback]]
+InlineRule: TypeAlias = Callable[[tuple[Value, ...], Params], tuple[Value, ...]]
+
+
+@attrs.frozen(eq=False, repr=False)
+class Primitive:
+    """Every rule of one op.
+
+    Attributes:
+        name: the public function's name, or the nearest to it.
+        kind: the family of rules it was made by: ``elementwise``, ``linear``, ``bilinear``, ``reduction``,
+            ``nondifferentiable`` or ``custom``.
+        run: computes on bare NumPy values, parameters by keyword; gives a NumPy value, or a tuple of them.
+        abstract: the shape rule: Avals in, Aval (or a tuple) out; raises the op's errors.
+        pullbacks: one per operand, ``(ct, z, xs, params, shape, dtype) -> cotangent`` of an operand of that shape and
+            dtype, before unbroadcasting; a single one serves any number of operands of an elementwise op.
+        joint: instead of pullbacks, ``(ct, z, xs, params, avals) -> cotangents``, where all are computed together;
+            ``avals`` holds None where a cotangent is not wanted.
+        reads: a bit mask per operand of what its pullback reads: bit 0 the output, bit k + 1 operand k.
+        jvp: ``(tangents, z, xs, params) -> tangent``; a tangent that is zero is None.
+        batch: ``(size, xs, batched, params) -> z``: operands that are batched have the batch axis in front, and so
+            has the result.
+        record: how a tape runs it as one entry with a pullback of its own (ops that hold functions or graphs).
+        inline: how an abstract trace replaces it by the ops of the function it holds.
+        multiple: whether it has a tuple of outputs.
+        positive: whether it is linear with no negative coefficient, so that masks of cotangents travel through it.
+        mask: ``(operand, ct, xs, params, shape)``: where that operand's cotangent is alive (``where``, ``maximum`` …).
+        bounded: whether finite operands give finite partials, so that a masked zero stays zero.
+        ufunc: the NumPy ufunc that computes it with ``out=``, for plans.
+        floating: whether it has no integer result, so that integers compute in the default dtype.
+        commutative: whether its two operands can be exchanged.
+        identity: the number that leaves the other operand unchanged, if there is one.
+        involution: whether applying it twice gives the operand.
+        smooth: whether its derivative exists everywhere in its domain (tests compare with finite differences there).
+        domain: an interval of operands for tests.
+        view: whether the result may be a view of an operand.
+        doc: one line for people who list the primitives.
+    """
+
+    name: str
+    kind: str
+    run: Run
+    abstract: AbstractRule
+    pullbacks: tuple[Pullback, ...] | None = None
+    joint: JointPullback | None = None
+    reads: tuple[int, ...] = ()
+    jvp: Pushforward | None = None
+    batch: BatchRule | None = None
+    record: RecordRule | None = None
+    inline: InlineRule | None = None
+    multiple: bool = False
+    positive: bool = False
+    mask: MaskRule | None = None
+    bounded: bool = False
+    ufunc: np.ufunc | None = None
+    floating: bool = False
+    commutative: bool = False
+    identity: float | None = None
+    involution: bool = False
+    smooth: bool = True
+    domain: tuple[float, float] = (-2.0, 2.0)
+    view: bool = False
+    doc: str = ""
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether any operand has a derivative."""
+        return self.pullbacks is not None or self.joint is not None or self.record is not None
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether each output element depends on the operands' elements at the same (broadcast) position only."""
+        return self.kind == "elementwise"
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+    def __reduce__(self) -> tuple[Callable[[str], Primitive], tuple[str]]:
+        return (lookup, (self.name,))
+
+
+_REGISTRY: dict[str, Primitive] = {}
+
+
+def register(primitive: Primitive) -> Primitive:
+    """Add a primitive to the registry; names are unique."""
+    if primitive.name in _REGISTRY:
+        raise RuntimeError(f"two primitives are named {primitive.name}")
+    _REGISTRY[primitive.name] = primitive
+    return primitive
+
+
+def lookup(name: str) -> Primitive:
+    """Return the registered primitive of this name."""
+    return _REGISTRY[name]
+
+
+def primitives() -> tuple[Primitive, ...]:
+    """Return every registered primitive, sorted by name.
+
+    >>> import afx
+    >>> [p.name for p in afx.primitives()][:2]
+    ['abs', 'acos']
+    """
+    return tuple(_REGISTRY[name] for name in sorted(_REGISTRY))

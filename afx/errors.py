@@ -1,0 +1,88 @@
+"""The exceptions afx raises: each is an `AfxError` and also the built-in error a caller would expect.
+
+```
+AfxError
+├── ShapeError          (ValueError)   operands whose shapes do not fit
+├── DtypeError          (TypeError)    a dtype the operation or transformation cannot take
+├── ArgumentError       (ValueError)   any other argument out of its range
+├── OperandError        (TypeError)    a value that is not array-like where one is needed
+├── IndexRangeError     (IndexError)   an index outside its axis
+├── TreeError           (TypeError)    a pytree that is mutable, unhashable or of another structure
+├── ImmutableError      (TypeError)    an attempt to write into an Array
+├── TracerError         (TypeError)    a traced value used where only a plain value can be
+│   ├── ConcreteValueError             its value is asked for (``bool(x)`` under jit, ``float(x)`` under grad)
+│   └── EscapedTracerError             its trace has ended
+├── GraphError          (ValueError)   a Graph that is not well formed
+└── MissingExtraError   (ImportError)  an optional dependency that is not installed
+```
+
+Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
+"""
+
+__all__ = [
+    "AfxError",
+    "ArgumentError",
+    "ConcreteValueError",
+    "DtypeError",
+    "EscapedTracerError",
+    "GraphError",
+    "ImmutableError",
+    "IndexRangeError",
+    "MissingExtraError",
+    "OperandError",
+    "ShapeError",
+    "TracerError",
+    "TreeError",
+]
+
+
+class AfxError(Exception):
+    """Base of every error that afx raises on purpose."""
+
+
+class ShapeError(AfxError, ValueError):
+    """Operands whose shapes do not fit the operation."""
+
+
+class DtypeError(AfxError, TypeError):
+    """A dtype that the operation or transformation cannot take."""
+
+
+class ArgumentError(AfxError, ValueError):
+    """An argument out of its range, such as an axis or a mode."""
+
+
+class OperandError(AfxError, TypeError):
+    """A value that is not an array, a number or a NumPy array where one is needed."""
+
+
+class IndexRangeError(AfxError, IndexError):
+    """An index outside its axis."""
+
+
+class TreeError(AfxError, TypeError):
+    """A pytree that is mutable, has an unhashable static part, or differs in structure from another."""
+
+
+class ImmutableError(AfxError, TypeError):
+    """An attempt to write into an Array; `Array.at` holds the functional updates."""
+
+
+class TracerError(AfxError, TypeError):
+    """A traced value used where only a plain value can be."""
+
+
+class ConcreteValueError(TracerError):
+    """The value of a traced array is asked for where it is unknown or would detach the derivative."""
+
+
+class EscapedTracerError(TracerError):
+    """A traced array is used after the trace that made it has ended."""
+
+
+class GraphError(AfxError, ValueError):
+    """A Graph that is not well formed."""
+
+
+class MissingExtraError(AfxError, ImportError):
+    """An optional dependency that is not installed; the message names the extra to install."""

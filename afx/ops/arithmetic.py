@@ -1,0 +1,283 @@
+"""Sums, products, powers and roots."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.dtypes import DType
+from afx.core.functions import FUNCTIONS, public
+from afx.core.tracer import bind1, bind2
+from afx.ops._kinds import binary, nondifferentiable, unary
+from afx.ops.selection import where
+
+__all__ = [
+    "abs",
+    "add",
+    "cbrt",
+    "divide",
+    "floor_divide",
+    "hypot",
+    "multiply",
+    "negative",
+    "positive",
+    "pow",
+    "reciprocal",
+    "remainder",
+    "sign",
+    "sqrt",
+    "square",
+    "subtract",
+]
+
+
+@public
+def add(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the elementwise sum ``x + y``.
+
+    >>> add(1.0, 2.0)
+    Array(3., dtype=float32)
+    """
+    return bind2(add_p, x, y)
+
+
+add_p = binary("add", np.add, (1.0, 1.0), kinds="biufc", bounded=True, commutative=True, identity=0.0)
+
+
+@public
+def subtract(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the elementwise difference ``x - y``.
+
+    >>> subtract(1.0, 2.0)
+    Array(-1., dtype=float32)
+    """
+    return bind2(subtract_p, x, y)
+
+
+subtract_p = binary("subtract", np.subtract, (1.0, -1.0), bounded=True)
+
+
+@public
+def multiply(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the elementwise product ``x * y``.
+
+    >>> multiply(2.0, 3.0)
+    Array(6., dtype=float32)
+    """
+    return bind2(multiply_p, x, y)
+
+
+multiply_p = binary(
+    "multiply",
+    np.multiply,
+    (lambda _z, _x, y: y, lambda _z, x, _y: x),
+    kinds="biufc",
+    commutative=True,
+    identity=1.0,
+)
+
+
+@public
+def divide(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the elementwise quotient ``x / y``; integers divide in the default dtype (NumPy: float64).
+
+    >>> divide(1, 4)
+    Array(0.25, dtype=float32)
+    """
+    return bind2(divide_p, x, y)
+
+
+divide_p = binary(
+    "divide", np.divide, (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y), kinds="fc", floating=True, domain=(0.5, 2.0)
+)
+
+
+@public
+def negative(x: ArrayLike) -> Array:
+    """Return ``-x``.
+
+    >>> negative(2.0)
+    Array(-2., dtype=float32)
+    """
+    return bind1(negative_p, x)
+
+
+negative_p = unary("negative", np.negative, -1.0, bounded=True, involution=True)
+
+
+@public
+def positive(x: ArrayLike) -> Array:
+    """Return ``+x``.
+
+    >>> positive(2.0)
+    Array(2., dtype=float32)
+    """
+    return bind1(positive_p, x)
+
+
+positive_p = unary("positive", np.positive, 1.0, bounded=True)
+
+
+@public
+def reciprocal(x: ArrayLike) -> Array:
+    """Return ``1 / x``; integers in the default dtype (NumPy: integer division).
+
+    >>> reciprocal(4.0)
+    Array(0.25, dtype=float32)
+    """
+    return bind1(reciprocal_p, x)
+
+
+reciprocal_p = unary(
+    "reciprocal", lambda x: np.divide(1, x), lambda z, _x: -z * z, kinds="fc", floating=True, domain=(0.5, 2.0)
+)
+
+
+@public
+def square(x: ArrayLike) -> Array:
+    """Return ``x * x``.
+
+    >>> square(3.0)
+    Array(9., dtype=float32)
+    """
+    return bind1(square_p, x)
+
+
+square_p = unary("square", np.square, lambda _z, x: 2 * x)
+
+
+@public
+def sqrt(x: ArrayLike) -> Array:
+    """Return the square root; its derivative at 0 is inf.
+
+    >>> sqrt(9.0)
+    Array(3., dtype=float32)
+    """
+    return bind1(sqrt_p, x)
+
+
+sqrt_p = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def cbrt(x: ArrayLike) -> Array:
+    """Return the real cube root; its derivative at 0 is inf.
+
+    >>> cbrt(27.0)
+    Array(3., dtype=float32)
+    """
+    return bind1(cbrt_p, x)
+
+
+cbrt_p = unary("cbrt", np.cbrt, lambda z, _x: 1 / (3 * z * z), kinds="f", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def pow(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return ``x ** y``.
+
+    The derivative by the base of ``0.0 ** 0.0`` is 0. The derivative by the exponent is 0 where the base is 0 and the
+    exponent positive, and nan for a negative base, where the power is defined at integer exponents only.
+
+    >>> pow(2.0, 3.0)
+    Array(8., dtype=float32)
+    """
+    if y.__class__ is int and y == 2:
+        return bind1(square_p, x)
+    return bind2(pow_p, x, y)
+
+
+def _pow_by_base(_z: Array, x: Array, y: Array) -> Array:
+    if isinstance(y, (int, float)) and y != 0:
+        return y * x ** (y - 1)
+    return where(y == 0, 0, y * x ** where(y == 0, 1, y - 1))
+
+
+def _pow_by_exponent(z: Array, x: Array, y: Array) -> Array:
+    return where((x == 0) & (y >= 0), 0, z * FUNCTIONS.log(where((x == 0) & (y >= 0), 1, x)))
+
+
+pow_p = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2.0))
+
+
+@public
+def abs(x: ArrayLike) -> Array:
+    """Return the absolute value; its derivative at 0 is 0, for complex numbers along the direction of x.
+
+    >>> abs(-2.0)
+    Array(2., dtype=float32)
+    """
+    return bind1(abs_p, x)
+
+
+def _real_of(dtype: DType) -> DType:
+    return np.empty(0, dtype).real.dtype
+
+
+abs_p = unary("abs", np.abs, lambda _z, x: sign(x), kinds="biufc", out=_real_of, bounded=True)
+
+
+@public
+def sign(x: ArrayLike) -> Array:
+    """Return -1, 0 or 1 after the sign of x (``x / |x|`` for complex numbers); its derivative is 0.
+
+    >>> sign(-2.0)
+    Array(-1., dtype=float32)
+    """
+    return bind1(sign_p, x)
+
+
+sign_p = nondifferentiable("sign", np.sign, kinds="iufc")
+
+
+@public
+def hypot(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return ``sqrt(x**2 + y**2)`` without overflow; its derivatives at the origin are 0.
+
+    >>> hypot(3.0, 4.0)
+    Array(5., dtype=float32)
+    """
+    return bind2(hypot_p, x, y)
+
+
+hypot_p = binary(
+    "hypot",
+    np.hypot,
+    (lambda z, x, _y: x / where(z == 0, 1, z), lambda z, _x, y: y / where(z == 0, 1, z)),
+    kinds="f",
+    floating=True,
+    bounded=True,
+)
+
+
+@public
+def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the quotient rounded down; its derivative is 0.
+
+    >>> floor_divide(7, 2)
+    Array(3, dtype=int64)
+    """
+    return bind2(floor_divide_p, x, y)
+
+
+floor_divide_p = nondifferentiable("floor_divide", np.floor_divide, kinds="iuf", domain=(0.5, 2.0))
+
+
+@public
+def remainder(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the remainder of `floor_divide`, with the sign of the divisor.
+
+    >>> remainder(-7, 3)
+    Array(2, dtype=int64)
+    """
+    return bind2(remainder_p, x, y)
+
+
+remainder_p = binary(
+    "remainder",
+    np.remainder,
+    (1.0, lambda _z, x, y: -floor_divide(x, y)),
+    kinds="iuf",
+    smooth=False,
+    domain=(0.5, 2.0),
+)

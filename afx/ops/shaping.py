@@ -1,0 +1,250 @@
+"""Shapes: the same elements in another arrangement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
+from afx.core.dtypes import DType, check_dtype, is_inexact
+from afx.core.functions import FUNCTIONS, public
+from afx.core.primitive import Params, Value, lookup
+from afx.core.tracer import bind
+from afx.errors import ShapeError
+from afx.ops._kinds import linear, nondifferentiable
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["astype", "broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze"]
+
+
+def _same_batch(name: str) -> Any:
+    """Return the batching rule of an op that acts on each element alone, whatever the axes."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return bind(lookup(name), *xs, **params)
+
+    return batch
+
+
+@public
+def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True) -> Array:
+    """Return x in another dtype.
+
+    The derivative passes between floating and complex dtypes, and is 0 from and to integers and booleans.
+
+    Args:
+        x: any shape.
+        dtype: the new dtype.
+        copy: has no effect, since arrays are immutable.
+
+    Raises:
+        DtypeError: not a dtype that afx holds.
+
+    >>> astype(2.7, "int32")
+    Array(2, dtype=int32)
+    """
+    target = check_dtype(dtype, "astype")
+    aval = aval_of(x, "astype")
+    if isinstance(x, Array) and aval.dtype == target and not aval.weak:
+        return x
+    p = cast_p if is_inexact(target) and is_inexact(aval.dtype) else convert_p
+    return bind(p, x, dtype=target)
+
+
+def _cast_run(x: Any, *, dtype: DType) -> Any:
+    with np.errstate(over="ignore"):
+        if dtype.kind != "c" and np.asarray(x).dtype.kind == "c":
+            x = np.real(x)
+        return np.asarray(x).astype(dtype)
+
+
+def _cast_abstract(x: Aval, *, dtype: DType) -> Aval:
+    return Aval(x.shape, dtype)
+
+
+def _cast_transpose(ct: Array, x: Aval, *, dtype: DType) -> Array:
+    return astype(ct, x.dtype)
+
+
+cast_p = linear("cast", _cast_run, _cast_abstract, _cast_transpose, batch=_same_batch("cast"), positive=True)
+convert_p = nondifferentiable("convert", _cast_run, _cast_abstract, batch=_same_batch("convert"))
+
+
+@public
+def reshape(x: ArrayLike, shape: int | Sequence[int], *, copy: bool | None = None) -> Array:
+    """Return the elements of x, in row-major order, in another shape.
+
+    Args:
+        x: any shape.
+        shape: the new lengths; one of them may be -1, which stands for what is left.
+        copy: has no effect, since arrays are immutable.
+
+    Raises:
+        ShapeError: the number of elements differs.
+
+    >>> reshape(FUNCTIONS.asarray([1.0, 2.0]), (2, 1))
+    Array([[1.],
+           [2.]], dtype=float32)
+    """
+    wanted = (shape,) if isinstance(shape, int) else tuple([int(n) for n in shape])
+    aval = aval_of(x, "reshape")
+    return bind(reshape_p, x, shape=_resolved(aval, wanted))
+
+
+def _resolved(x: Aval, shape: Shape) -> Shape:
+    """Return the shape with its -1 filled in, or raise."""
+    known = math.prod(n for n in shape if n != -1)
+    if shape.count(-1) == 1 and known > 0 and x.size % known == 0:
+        shape = tuple([x.size // known if n == -1 else n for n in shape])
+    if -1 in shape or min(shape, default=0) < 0 or math.prod(shape) != x.size:
+        raise ShapeError(f"reshape: {x.size} elements do not fit: got {x} and shape {shape}; change the shape")
+    return shape
+
+
+def _reshape_run(x: Any, *, shape: Shape) -> Any:
+    return np.reshape(x, shape)
+
+
+def _reshape_abstract(x: Aval, *, shape: Shape) -> Aval:
+    return Aval(_resolved(x, shape), x.dtype, x.weak)
+
+
+def _reshape_transpose(ct: Array, x: Aval, *, shape: Shape) -> Array:
+    return reshape(ct, x.shape)
+
+
+def _reshape_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return reshape(xs[0], (size, *params["shape"]))
+
+
+reshape_p = linear(
+    "reshape", _reshape_run, _reshape_abstract, _reshape_transpose, batch=_reshape_batch, positive=True, view=True
+)
+
+
+@public
+def broadcast_to(x: ArrayLike, shape: Sequence[int]) -> Array:
+    """Return x repeated along new axes in front and along its axes of length 1, without copying.
+
+    Raises:
+        ShapeError: x does not broadcast to the shape.
+
+    >>> broadcast_to(1.0, (2,))
+    Array([1., 1.], dtype=float32)
+    """
+    return bind(broadcast_to_p, x, shape=tuple([int(n) for n in shape]))
+
+
+def _broadcast_run(x: Any, *, shape: Shape) -> Any:
+    return np.broadcast_to(np.asarray(x, aval_of(x).dtype), shape)
+
+
+def _broadcast_abstract(x: Aval, *, shape: Shape) -> Aval:
+    if broadcast_shapes([x.shape, shape]) != shape:
+        raise ShapeError(f"broadcast_to: the shape does not fit: got {x} and shape {shape}; reshape it first")
+    return Aval(shape, x.dtype)
+
+
+def _broadcast_transpose(ct: Array, x: Aval, *, shape: Shape) -> Array:
+    lead = len(shape) - x.ndim
+    axes = (*range(lead), *[a for a, n in enumerate(x.shape, lead) if n == 1 and shape[a] != 1])
+    return reshape(FUNCTIONS.sum(ct, axis=axes) if axes else ct, x.shape)
+
+
+def _broadcast_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    x, shape = xs[0], params["shape"]
+    return broadcast_to(reshape(x, (size,) + (1,) * (len(shape) - x.ndim + 1) + x.shape[1:]), (size, *shape))
+
+
+broadcast_to_p = linear(
+    "broadcast_to", _broadcast_run, _broadcast_abstract, _broadcast_transpose, batch=_broadcast_batch, positive=True, view=True
+)
+
+
+@public
+def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
+    """Return x with new axes of length 1 at these places of the result.
+
+    Raises:
+        ShapeError: an axis is out of range or named twice.
+
+    >>> expand_dims(1.0, 0).shape
+    (1,)
+    """
+    aval = aval_of(x, "expand_dims")
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    ndim = aval.ndim + len(given)
+    places = {normalize_axis(a, ndim, "expand_dims") for a in given}
+    if len(places) != len(given):
+        raise ShapeError(f"expand_dims: an axis is named twice: got axis={axis}; name each once")
+    lengths = iter(aval.shape)
+    return reshape(x, tuple([1 if a in places else next(lengths) for a in range(ndim)]))
+
+
+@public
+def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
+    """Return x without these axes of length 1, without all of them where none is named.
+
+    Raises:
+        ShapeError: a named axis is longer than 1 or out of range.
+
+    >>> squeeze(broadcast_to(1.0, (1, 1))).shape
+    ()
+    """
+    aval = aval_of(x, "squeeze")
+    if axis is None:
+        return reshape(x, tuple([n for n in aval.shape if n != 1]))
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    places = {normalize_axis(a, aval.ndim, "squeeze") for a in given}
+    if any(aval.shape[a] != 1 for a in places):
+        raise ShapeError(f"squeeze: only axes of length 1 can go: got {aval} and axis={axis}; reshape or index instead")
+    return reshape(x, tuple([n for a, n in enumerate(aval.shape) if a not in places]))
+
+
+@public
+def permute_dims(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """Return x with its axes in another order, reversed where none is given.
+
+    Args:
+        x: any shape.
+        axes: axis ``axes[k]`` of x becomes axis k of the result.
+
+    Raises:
+        ShapeError: not each axis is named once.
+
+    >>> permute_dims(broadcast_to(1.0, (2, 3)), (1, 0)).shape
+    (3, 2)
+    """
+    aval = aval_of(x, "permute_dims")
+    order = tuple(range(aval.ndim))[::-1] if axes is None else tuple(axes)
+    places = tuple([normalize_axis(a, aval.ndim, "permute_dims") for a in order])
+    if sorted(places) != list(range(aval.ndim)):
+        raise ShapeError(f"permute_dims: each axis is to be named once: got {aval} and axes={axes}")
+    return bind(permute_dims_p, x, axes=places)
+
+
+def _permute_run(x: Any, *, axes: Shape) -> Any:
+    return np.transpose(x, axes)
+
+
+def _permute_abstract(x: Aval, *, axes: Shape) -> Aval:
+    return Aval(tuple([x.shape[a] for a in axes]), x.dtype)
+
+
+def _permute_transpose(ct: Array, x: Aval, *, axes: Shape) -> Array:
+    return permute_dims(ct, tuple([axes.index(a) for a in range(len(axes))]))
+
+
+def _permute_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return permute_dims(xs[0], (0, *[a + 1 for a in params["axes"]]))
+
+
+permute_dims_p = linear(
+    "permute_dims", _permute_run, _permute_abstract, _permute_transpose, batch=_permute_batch, positive=True, view=True
+)

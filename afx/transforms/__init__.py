@@ -1,0 +1,1 @@
+"""Transformations: functions of functions, one a file."""

@@ -1,0 +1,183 @@
+"""The backward walk over a tape: each entry is visited once, without recursion.
+
+A cotangent can carry a *mask*, the places where it is alive. Where a branch was not taken its cotangent is zero, and
+zero times an infinite partial would be nan; elementwise rules apply the mask again after their product, linear rules
+with positive coefficients map it, all others receive the cleaned cotangent and drop it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import Aval, Shape
+from afx.core.primitive import Value
+from afx.core.tape import Entry, Tape
+from afx.core.tracer import lowered, raised
+from afx.ops.comparison import logical_or, not_equal
+from afx.ops.selection import where
+from afx.ops.shaping import broadcast_to
+
+__all__ = ["backward", "unbroadcast"]
+
+Masks = dict[int, Value]
+
+
+def backward(tape: Tape, seeds: Mapping[int, Value]) -> list[Value]:
+    """Return the cotangent of every entry that has no primitive, given those of some outputs.
+
+    Args:
+        tape: the record of the function.
+        seeds: the cotangent of each output, by index of its entry; of that entry's shape and dtype.
+
+    Returns:
+        A list as long as the tape that holds a lower-level value for each input that the outputs depend on.
+    """
+    entries = tape.entries
+    cts: list[Value] = [None] * len(entries)
+    masks: Masks = {}
+    for index, ct in seeds.items():
+        cts[index] = ct
+    prepare = None if tape.ground else _raised_entry
+    for k in range(max(seeds, default=-1), -1, -1):
+        entry = entries[k]
+        p = entry[0]
+        ct = cts[k]
+        if p is None or (ct is None and entry[7] == 1):
+            continue
+        if prepare is not None:
+            entry = prepare(entry)
+        if p.pullbacks is None:
+            _joint(entries, entry, k, cts, masks)
+            continue
+        cts[k] = None
+        if masks or p.mask is not None:
+            _masked(entries, entry, ct, masks.pop(k, None), cts, masks)
+            continue
+        _, ins, z, xs, params, _, _, _, _ = entry
+        for j, pull in zip(ins, p.pullbacks):  # noqa: B905  # one pullback per operand by construction; strict= costs
+            if j < 0:
+                continue
+            target = entries[j]
+            shape, dtype = target[5], target[6]
+            g = pull(ct, z, xs, params, shape, dtype)
+            if g.shape != shape:
+                g = unbroadcast(g, shape)
+            if g.dtype is not dtype:
+                g = _cast(g, dtype)
+            have = cts[j]
+            cts[j] = g if have is None else have + g
+    return cts
+
+
+def _raised_entry(entry: Entry) -> Entry:
+    """Let rules of a nested tape see Arrays, so that nothing of theirs is copied again on an outer tape."""
+    z, xs = entry.z, tuple([_operand(x) for x in entry.xs])
+    return entry._replace(z=tuple([_operand(v) for v in z]) if isinstance(z, tuple) else _operand(z), xs=xs)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # values of unknown level
+
+
+def _operand(x: Value) -> Value:
+    return raised(x) if isinstance(x, (np.ndarray, np.generic)) else x
+
+
+def unbroadcast(ct: Value, shape: Shape) -> Value:
+    """Sum a cotangent over the axes along which an operand of this shape was broadcast."""
+    lead = ct.ndim - len(shape)
+    axes = tuple(range(lead)) + tuple([a for a, n in enumerate(shape, lead) if n == 1 and ct.shape[a] != 1])
+    if axes:
+        ct = ct.sum(axis=axes)
+    return lowered(ct if ct.shape == shape else ct.reshape(shape))
+
+
+def _cast(ct: Value, dtype: Any) -> Value:
+    """Give a cotangent its operand's dtype: of a complex one for a real operand, the real part."""
+    if ct.dtype.kind == "c" and dtype.kind != "c":
+        ct = ct.real
+    return ct if ct.dtype == dtype else lowered(ct.astype(dtype))
+
+
+def _joint(entries: Sequence[Entry], entry: Entry, k: int, cts: list[Value], masks: Masks) -> None:
+    """Pull back an op whose cotangents are computed together."""
+    p, ins, z, xs, params, shape, dtype, count, joint = entry
+    rule = joint or (p.joint if p is not None else None)
+    assert rule is not None
+    ct: Value = cts[k] if count == 1 and joint is None else _filled(entries, k, count, cts)
+    cts[k : k + count] = [None] * count
+    for i in range(k, k + count):
+        masks.pop(i, None)
+    if ct is None or (isinstance(ct, tuple) and all(c is None for c in ct)):  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
+        return
+    avals = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
+    for j, g in zip(ins, rule(ct, z, xs, params, avals), strict=True):
+        if j >= 0 and g is not None:
+            g = lowered(g)
+            if g.shape != entries[j].shape:
+                g = unbroadcast(g, entries[j].shape)
+            _add(cts, j, _cast(g, entries[j].dtype), None, masks)
+
+
+def _filled(entries: Sequence[Entry], k: int, count: int, cts: Sequence[Value]) -> tuple[Value, ...]:
+    """Return the cotangents of an op's outputs, zeros where none arrived; None throughout where none did at all."""
+    found = cts[k : k + count]
+    if all(ct is None for ct in found):
+        return tuple(found)
+    return tuple(
+        [np.zeros(entries[k + i].shape, entries[k + i].dtype) if ct is None else ct for i, ct in enumerate(found)]
+    )
+
+
+def _add(cts: list[Value], j: int, g: Value, mask: Value | None, masks: Masks) -> None:
+    """Accumulate a cotangent; a place is alive if it is for either part."""
+    have = cts[j]
+    if have is None:
+        cts[j] = g
+        if mask is not None:
+            masks[j] = mask
+        return
+    cts[j] = have + g
+    if mask is None or j not in masks:
+        masks.pop(j, None)
+    else:
+        masks[j] = lowered(logical_or(masks[j], mask))
+
+
+def _masked(
+    entries: Sequence[Entry], entry: Entry, ct: Value, mask: Value | None, cts: list[Value], masks: Masks
+) -> None:
+    """Pull back an op that makes a mask, or whose cotangent may carry one."""
+    p, ins, z, xs, params, _, _, _, _ = entry
+    assert p is not None
+    assert p.pullbacks is not None
+    for i, (j, pull) in enumerate(zip(ins, p.pullbacks, strict=True)):
+        if j < 0:
+            continue
+        shape, dtype = entries[j].shape, entries[j].dtype
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            g = pull(ct, z, xs, params, shape, dtype)
+        made = p.mask(i, z, xs, params, shape) if p.mask is not None else None
+        alive = _alive(p.elementwise, p.positive, pull, mask, params, shape, dtype)
+        if made is not None:
+            alive = made if alive is None else lowered(lowered(made) & alive)
+        if alive is not None and p.elementwise:
+            g = lowered(where(alive, g, 0))
+            if g.shape != shape:
+                alive = lowered(unbroadcast(broadcast_to(alive, g.shape).astype(np.float32), shape) != 0)
+        if g.shape != shape:
+            g = unbroadcast(g, shape)
+        _add(cts, j, _cast(g, dtype), None if alive is None else lowered(alive), masks)
+
+
+def _alive(
+    elementwise: bool, positive: bool, pull: Any, mask: Value | None, params: Any, shape: Shape, dtype: Any
+) -> Value | None:
+    """Return where the operand's cotangent is alive, given where the output's is."""
+    if mask is None or elementwise:
+        return mask
+    if not positive:
+        return None
+    through = pull(lowered(mask.astype(np.float32)), None, (), params, shape, np.dtype(np.float32))
+    return lowered(not_equal(through, 0))
+
+

@@ -1,0 +1,241 @@
+"""`grad` and `value_and_grad`: the gradient of a scalar function, in the type of its parameters."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from afx import pytree
+from afx.core.array import Array
+from afx.core.primitive import Value
+from afx.errors import ArgumentError, OperandError
+from afx.ops.creation import asarray
+from afx.transforms.leaves import bound_position, check_differentiable, name_of, result_tree, scalar_output
+from afx.transforms.vjp import Recorded
+
+__all__ = ["grad", "value_and_grad"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+A = TypeVar("A")
+Q = ParamSpec("Q")
+
+
+@overload
+def value_and_grad(
+    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False
+) -> Callable[Concatenate[T, P], tuple[Array, T]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True]
+) -> Callable[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[Q, Array],
+    argnums: int | Sequence[int],
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: Literal[False] = False,
+) -> Callable[Q, tuple[Array, Any]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[Q, Array],
+    *,
+    argnames: str | Sequence[str],
+    has_aux: Literal[False] = False,
+) -> Callable[Q, tuple[Array, Any]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[Q, tuple[Array, A]],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: Literal[True],
+) -> Callable[Q, tuple[tuple[Array, A], Any]]: ...
+def value_and_grad(
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """Return a function that computes ``fn`` and its gradient together.
+
+    Args:
+        fn: returns a real scalar; traced with concrete values, so that Python control flow works.
+        argnums: the positional arguments to differentiate, the first by default; a tuple of them gives a tuple of
+            gradients. Each may be any pytree of floating or complex arrays.
+        argnames: keyword arguments to differentiate; their gradients are in a dict by name. Together with ``argnums``
+            the gradient is the pair of both.
+        has_aux: whether ``fn`` returns ``(scalar, aux)``; aux is passed on as it is.
+
+    Returns:
+        A function of the same arguments that returns ``(value, gradient)``, or ``((value, aux), gradient)``. The
+        gradient has the structure, shapes and dtypes of what it belongs to.
+
+    Raises:
+        ShapeError: ``fn`` does not return a scalar.
+        DtypeError: a differentiated leaf is not floating or complex, or the result is not a real floating scalar.
+        ArgumentError: an argument to differentiate was not given.
+
+    >>> import afx
+    >>> value_and_grad(lambda x: afx.sum(x * x))(afx.ones(2))
+    (Array(2., dtype=float32), Array([2., 2.], dtype=float32))
+    """
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    chosen = _Chosen(fn, argnums, names)
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        target, build = chosen.split(args, kwargs)
+        leaves, treedef = pytree.flatten(target)
+        check_differentiable(leaves, treedef, "grad")
+        record = Recorded(f"grad of {name_of(fn)}")
+        try:
+            traced = pytree.unflatten(treedef, record.enter(leaves))
+            args, kwargs = build(traced)
+            out = fn(*args, **kwargs)
+            out, aux = _with_aux(out, fn) if has_aux else (out, None)
+        finally:
+            record.tape.finish()
+        value = scalar_output(out, fn, "grad")
+        cts: list[Value] = [None] * len(leaves)
+        if record.owns(value):
+            cts = record.pull([value], [value.dtype.type(1)])
+        gradient = chosen.arrange(result_tree(treedef, cts, leaves))
+        plain = record.plain(value)
+        plain = plain if isinstance(plain, Array) else asarray(plain)
+        return ((plain, pytree_plain(record, aux)) if has_aux else plain), gradient
+
+    return run
+
+
+@overload
+def grad(
+    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False
+) -> Callable[Concatenate[T, P], T]: ...
+@overload
+def grad(
+    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True]
+) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+@overload
+def grad(
+    fn: Callable[Q, Array],
+    argnums: int | Sequence[int],
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: Literal[False] = False,
+) -> Callable[Q, Any]: ...
+@overload
+def grad(
+    fn: Callable[Q, Array],
+    *,
+    argnames: str | Sequence[str],
+    has_aux: Literal[False] = False,
+) -> Callable[Q, Any]: ...
+@overload
+def grad(
+    fn: Callable[Q, tuple[Array, A]],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: Literal[True],
+) -> Callable[Q, tuple[Any, A]]: ...
+def grad(
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """Return the function that computes the gradient of ``fn``.
+
+    Arguments and errors are those of `value_and_grad`.
+
+    Returns:
+        A function of the same arguments that returns the gradient, or ``(gradient, aux)``.
+
+    >>> import afx
+    >>> grad(lambda x: afx.sum(x**3))(afx.asarray([1.0, 2.0]))
+    Array([ 3., 12.], dtype=float32)
+    """
+    both: Any = value_and_grad(fn, argnums, argnames, has_aux=has_aux)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]  # the overloads are for callers
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return run
+
+
+class _Chosen:
+    """Which arguments are differentiated: takes them out of a call, and puts traced ones in their places."""
+
+    def __init__(self, fn: Callable[..., Any], argnums: int | Sequence[int] | None, names: tuple[str, ...]) -> None:
+        self.fn = fn
+        self.names = names
+        self.single = argnums is None or isinstance(argnums, int)
+        if argnums is None:
+            self.nums: tuple[int, ...] = () if names else (0,)
+        else:
+            self.nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        if len(set(self.nums)) != len(self.nums):
+            raise ArgumentError(f"grad: an argument is named twice: got argnums={argnums}; name each once")
+        if not self.nums and not names:
+            raise ArgumentError("grad: nothing to differentiate: got argnums=(); name an argument")
+
+    def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Callable[[Any], Any]]:
+        """Return the differentiated arguments as one tree, and how to rebuild the call with traced ones."""
+        if not args and self.nums == (0,) and kwargs:
+            args, kwargs = self._first_by_name(kwargs)
+        missing = [n for n in self.names if n not in kwargs]
+        if missing:
+            raise ArgumentError(f"grad: argnames={missing[0]!r} was not given by name to {name_of(self.fn)}; pass it so")
+        nums = [bound_position(n, len(args), self.fn, "grad") for n in self.nums]
+        fixed = [_frozen(a) for a in args]
+
+        def build(traced: Any) -> tuple[list[Any], dict[str, Any]]:
+            values, named = traced
+            for n, value in zip(nums, values, strict=True):
+                fixed[n] = value
+            return fixed, {**kwargs, **named}
+
+        return (tuple([args[n] for n in nums]), {n: kwargs[n] for n in self.names}), build
+
+    def _first_by_name(self, kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Let a call that names every argument differentiate the function's first one."""
+        bound = inspect.signature(self.fn).bind(**kwargs)
+        return bound.args, bound.kwargs
+
+    def arrange(self, gradient: Any) -> Any:
+        """Return the gradient as the caller chose it."""
+        values, named = gradient
+        if self.nums and self.single:
+            values = values[0]
+        return (values, named) if self.nums and self.names else named if self.names else values
+
+
+def _frozen(x: Any) -> Any:
+    """Return an argument that is not differentiated, out of reach of later writes by the caller."""
+    return asarray(x) if type(x) is np.ndarray else x  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
+
+
+def _with_aux(out: Any, fn: Callable[..., Any]) -> tuple[Any, Any]:
+    if not isinstance(out, tuple) or len(out) != 2:  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        raise OperandError(
+            f"grad: has_aux=True needs {name_of(fn)} to return (scalar, aux): got {type(out).__name__}; return a pair"  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        )
+    return out  # pyright: ignore[reportUnknownVariableType]  # a user's value
+
+
+def pytree_plain(record: Recorded, aux: Any) -> Any:
+    """Return aux with the tracers of this call replaced by their values."""
+    leaves, treedef = pytree.flatten(aux)
+    return pytree.unflatten(treedef, [record.plain(x) for x in leaves])
+
+

@@ -1,0 +1,86 @@
+"""What a transformation differentiates: the leaves of arguments, checked at the border."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx import pytree
+from afx.core.array import Array, wrap
+from afx.core.aval import aval_of
+from afx.core.primitive import Value
+from afx.core.tracer import raised
+from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
+
+__all__ = ["check_differentiable", "name_of", "result_tree", "scalar_output"]
+
+DIFFERENTIABLE = frozenset(np.dtype(c) for c in "efdFD")
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """Return a function's name for messages."""
+    return getattr(fn, "__qualname__", None) or type(fn).__name__
+
+
+def check_differentiable(leaves: Sequence[Any], treedef: Any, who: str) -> None:
+    """Raise where a leaf is not a floating or complex array, naming its path."""
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, (Array, np.ndarray)) and leaf.dtype in DIFFERENTIABLE:  # pyright: ignore[reportUnknownMemberType]  # NumPy's stub
+            continue
+        if isinstance(leaf, (float, complex)):
+            continue
+        path = pytree.paths(treedef)[k] or "the argument"
+        aval = aval_of(leaf, f"{who}: {path}")
+        if aval.dtype not in DIFFERENTIABLE:
+            raise DtypeError(
+                f"{who}: only floating and complex arrays have derivatives: got {path} = {aval}; convert it to a float, "
+                "mark the field with afx.static(), or choose other arguments with argnums="
+            )
+
+
+def scalar_output(out: Any, fn: Callable[..., Any], who: str) -> Any:
+    """Return the output of a function to be differentiated, or raise where it is not a real scalar."""
+    if isinstance(out, (tuple, list, dict)) or out is None:
+        raise OperandError(
+            f"{who}: {name_of(fn)} must return one scalar: got {type(out).__name__}; "  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+            "return the loss alone, or (loss, aux) with has_aux=True"
+        )
+    aval = aval_of(out, f"{who}: the result of {name_of(fn)}")
+    if aval.shape != ():
+        raise ShapeError(
+            f"{who}: {name_of(fn)} must return a scalar: got {aval}; reduce it with afx.sum or afx.mean, "
+            "or take afx.jacrev for the derivative of every element"
+        )
+    if aval.dtype.kind == "c":
+        raise DtypeError(
+            f"{who}: {name_of(fn)} must return a real number: got {aval}; return its abs or real part, "
+            "or take afx.vjp for a complex output"
+        )
+    if aval.dtype.kind != "f":
+        raise DtypeError(f"{who}: {name_of(fn)} must return a floating scalar: got {aval}; its derivative is 0 everywhere")
+    return out
+
+
+def zero_like(leaf: Any) -> Value:
+    """Return a lower-level zero of a leaf's shape and dtype."""
+    aval = aval_of(leaf)
+    return np.zeros(aval.shape, aval.dtype)
+
+
+def result_tree(treedef: Any, cts: Sequence[Value], leaves: Sequence[Any]) -> Any:
+    """Return cotangents as a tree of the arguments' type; zeros for leaves that nothing depends on."""
+    return pytree.unflatten(
+        treedef, [wrap(zero_like(x)) if ct is None else raised(ct) for ct, x in zip(cts, leaves, strict=True)]
+    )
+
+
+def bound_position(position: int, count: int, fn: Callable[..., Any], who: str) -> int:
+    """Return an argnum counted from the front, or raise."""
+    if not -count <= position < count:
+        raise ArgumentError(
+            f"{who}: argnums={position} is out of range: {name_of(fn)} was called with {count} positional arguments; "
+            "name keyword arguments with argnames="
+        )
+    return position % count

@@ -1,0 +1,114 @@
+"""Reverse mode: `vjp`, on which `grad` and the Jacobians stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, TypeVarTuple
+
+from afx import pytree
+from afx.core.array import Array
+from afx.core.aval import Aval, aval_of
+from afx.core.primitive import Value
+from afx.core.tape import Tape, TapeTracer
+from afx.core.tracer import Tracer, lowered, raised
+from afx.errors import DtypeError, ShapeError, TreeError
+from afx.transforms.backward import backward
+from afx.transforms.leaves import check_differentiable, name_of, result_tree
+
+__all__ = ["vjp"]
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+
+class Recorded:
+    """A function's run on a tape: its outputs, and what pulls cotangents back through it."""
+
+    __slots__ = ("inputs", "tape")
+
+    def __init__(self, name: str) -> None:
+        self.tape = Tape(name)
+        self.inputs: list[TapeTracer] = []
+
+    def enter(self, leaves: list[Any]) -> list[TapeTracer]:
+        """Enter the inputs."""
+        self.inputs = [self.tape.input(x) for x in leaves]
+        return self.inputs
+
+    def owns(self, x: Any) -> bool:
+        """Tell whether an output depends on the inputs."""
+        return isinstance(x, TapeTracer) and x._trace is self.tape  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+
+    def plain(self, x: Any) -> Any:
+        """Return an output for the caller: the value of a tracer of this tape, everything else as it is."""
+        return raised(x._value) if self.owns(x) else x  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+
+    def pull(self, outputs: list[Any], cts: list[Value]) -> list[Value]:
+        """Return the cotangents of the inputs (None for zero) from those of the outputs."""
+        seeds: dict[int, Value] = {}
+        for out, ct in zip(outputs, cts, strict=True):
+            if isinstance(ct, Tracer):
+                self.tape.ground = False
+            index = out._index
+            seeds[index] = seeds[index] + ct if index in seeds else ct
+        found = backward(self.tape, seeds)
+        return [found[t._index] for t in self.inputs]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+
+
+def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*Ts]]]:
+    """Return ``fn(*primals)`` and the function that pulls a cotangent of the result back to the arguments.
+
+    Args:
+        fn: a function of pytrees of floating or complex arrays that returns such a pytree.
+        *primals: the point at which it is differentiated.
+
+    Returns:
+        The result, and ``pullback(ct)``, which takes a cotangent of the result's structure, shapes and dtypes, and
+        gives a tuple with one cotangent tree per argument. It can be called any number of times.
+
+    Raises:
+        DtypeError: an argument holds integers; the message names its path.
+
+    >>> import afx
+    >>> y, pullback = vjp(afx.sin, afx.zeros(2))
+    >>> pullback(afx.ones(2))
+    (Array([1., 1.], dtype=float32),)
+    """
+    leaves, treedef = pytree.flatten(primals)
+    check_differentiable(leaves, treedef, "vjp")
+    record = Recorded(f"vjp of {name_of(fn)}")
+    try:
+        out = fn(*pytree.unflatten(treedef, record.enter(leaves)))
+    finally:
+        record.tape.finish()
+    outputs, out_tree = pytree.flatten(out)
+
+    def pullback(ct: R) -> Any:
+        cts = _matching(ct, outputs, out_tree)
+        own = [k for k, x in enumerate(outputs) if record.owns(x)]
+        found = record.pull([outputs[k] for k in own], [cts[k] for k in own])
+        return result_tree(treedef, found, leaves)
+
+    return pytree.unflatten(out_tree, [record.plain(x) for x in outputs]), pullback
+
+
+def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
+    """Return the leaves of a cotangent, checked against the outputs they belong to."""
+    cts, ct_tree = pytree.flatten(ct)
+    if ct_tree != out_tree:
+        raise TreeError(f"vjp: the cotangent has another structure: got {ct_tree}; the result is {out_tree}")
+    checked: list[Value] = []
+    for k, (c, x) in enumerate(zip(cts, outputs, strict=True)):
+        have, want = aval_of(c, "vjp"), _strong(x)
+        path = pytree.paths(out_tree)[k]
+        if have.shape != want.shape:
+            raise ShapeError(f"vjp: the cotangent{path} has another shape: got {have}; the result is {want}")
+        if not have.weak and have.dtype != want.dtype:
+            raise DtypeError(f"vjp: the cotangent{path} has another dtype: got {have}; the result is {want}; use astype")
+        checked.append(lowered(Array.astype(c, want.dtype)) if isinstance(c, Array) else want.dtype.type(c) if have.weak else c)
+    return checked
+
+
+def _strong(x: Any) -> Aval:
+    aval = aval_of(x)
+    return Aval(aval.shape, aval.dtype)
