@@ -1,0 +1,132 @@
+"""What a demonstration shows of itself: progress while it works, claims with their figures, and plots.
+
+tqdm and matplotlib are optional: without them the demonstrations run all the same and say which extra is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from afx import Array
+
+__all__ = ["Bars", "Claim", "Curve", "Panel", "Series", "progress", "save"]
+
+T = TypeVar("T")
+Series: TypeAlias = "Array | npt.NDArray[Any]"
+
+STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": "medium",
+    "font.size": 10,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "savefig.dpi": 150,
+}
+
+
+@attrs.frozen
+class Claim:
+    """A figure that a demonstration promises: below its bound or, with `at_least`, not below it."""
+
+    what: str
+    value: float
+    bound: float
+    at_least: bool = False
+    shown: str = "{:.1e}"
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether the figure keeps the promise (nan never does)."""
+        return self.value >= self.bound if self.at_least else self.value < self.bound
+
+    def __str__(self) -> str:
+        value, bound = self.shown.format(self.value), self.shown.format(self.bound)
+        relation = "at least" if self.at_least else "below"
+        return f"{self.what} {value} (claim: {relation} {bound}) {'ok' if self.holds else 'FAILED'}"
+
+
+@attrs.frozen(eq=False)
+class Curve:
+    """A line through points; `form` is matplotlib's colour and dash, as in ``"C1--"``."""
+
+    x: Series
+    y: Series
+    label: str = ""
+    form: str = "C0-"
+
+
+@attrs.frozen(eq=False)
+class Bars:
+    """One bar for each height, numbered from 1."""
+
+    heights: Series
+    label: str = ""
+    color: str = "C0"
+
+
+@attrs.frozen(eq=False)
+class Panel:
+    """One pair of axes of a figure and what is drawn on it."""
+
+    title: str
+    x_label: str
+    y_label: str
+    marks: tuple[Curve | Bars, ...]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@cache
+def optional(module: str, purpose: str, extra: str) -> Any | None:
+    """Import an optional module; say once which extra brings it when it is missing."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        library = module.partition(".")[0]
+        print(f'{purpose} need {library}, which is not installed: pip install "afx[{extra}]"', file=sys.stderr)
+        return None
+
+
+def progress(steps: Iterable[T], title: str) -> Iterable[T]:
+    """Yield the steps and show on standard error how far they are."""
+    tqdm = optional("tqdm", "progress bars", "progress")
+    return steps if tqdm is None else tqdm.tqdm(steps, desc=title, mininterval=0.2, ncols=88)
+
+
+def save(path: Path, *panels: Panel) -> None:
+    """Draw the panels side by side into a file and print its name."""
+    figures = optional("matplotlib.figure", "plots", "plot")
+    if figures is None:
+        return
+    with importlib.import_module("matplotlib").rc_context(STYLE):
+        figure = figures.Figure(figsize=(5.4 * len(panels), 4.2), layout="constrained")
+        for axes, panel in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
+            draw(axes, panel)
+        figure.savefig(path)
+    print(f"  saved {path}")
+
+
+def draw(axes: Any, panel: Panel) -> None:
+    """Draw one panel on its axes."""
+    for mark in panel.marks:
+        if isinstance(mark, Bars):
+            heights = np.asarray(mark.heights)
+            axes.bar(np.arange(1, len(heights) + 1), heights, color=mark.color, edgecolor="k", label=mark.label)
+        else:
+            axes.plot(np.asarray(mark.x), np.asarray(mark.y), mark.form, label=mark.label)
+    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    axes.set(xscale="log" if panel.log_x else "linear", yscale="log" if panel.log_y else "linear")
+    if any(mark.label for mark in panel.marks):
+        axes.legend()
