@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,13 +18,16 @@ def blocks(language: str) -> list[tuple[int, str]]:
     return [(README.count("\n", 0, match.start(1)) + 1, match[1]) for match in found]
 
 
-def test_python_blocks_run() -> None:
-    """The Python blocks of README.md run one after another, as a reader would type them."""
-    namespace: dict[str, object] = {"__name__": "readme"}
+def test_python_blocks_run(tmp_path: Path) -> None:
+    """The Python blocks of README.md run one after another, as a reader would type them, without a warning."""
+    script = ""
     for line, source in blocks("python"):
-        code = compile("\n" * (line - 1) + source, str(ROOT / "README.md"), "exec")
-        exec(code, namespace)
-    assert namespace.keys() > {"afx"}
+        script += "\n" * (line - 1 - script.count("\n")) + source
+    path = tmp_path / "README.py"
+    path.write_text(script, encoding="utf-8")
+    command = [sys.executable, "-W", "error", str(path)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_sessions_print_what_they_show() -> None:

@@ -1,0 +1,24 @@
+"""Public signatures say exactly what they take and give."""
+
+import importlib
+import inspect
+
+import pytest
+
+MODULES = ("afx", "afx.nn", "afx.optim", "afx.pytree", "afx.errors")
+FUNCTIONS = [
+    (module, name)
+    for module in MODULES
+    for name in importlib.import_module(module).__all__
+    if inspect.isfunction(getattr(importlib.import_module(module), name))
+]
+
+
+@pytest.mark.parametrize(("module", "name"), FUNCTIONS)
+def test_no_bare_any(module: str, name: str) -> None:
+    """Each parameter and result of a public function has a type, and none is a bare ``Any``."""
+    signature = inspect.signature(getattr(importlib.import_module(module), name))
+    types = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    types["return"] = signature.return_annotation
+    vague = {key for key, kind in types.items() if kind is inspect.Parameter.empty or str(kind).endswith("Any")}
+    assert vague == set()
