@@ -10,6 +10,7 @@ from afx.ops.shaping import *
 from afx.ops.reductions import *
 from afx.ops.creation import *
 from afx.transforms.vjp import vjp
+from afx.transforms.jvp import jvp
 from afx.transforms.grad import grad, value_and_grad
 
 __version__ = "0.1.0"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from afx.core.array import Array, bare, snapshot
-from afx.core.aval import Aval
+from afx.core.aval import SCALARS, Aval
+from afx.core.dtypes import weak_dtype
 from afx.core.primitive import Primitive
 from afx.core.tape import raised_operand
 from afx.core.tracer import Trace, Tracer, bind, lowered, raised
@@ -40,7 +41,8 @@ class Forward(Trace):
         if isinstance(x, Tracer):
             self.ground = False
             return x
-        return snapshot(x, self.name)
+        value = snapshot(x, self.name)
+        return weak_dtype(type(value)).type(value) if type(value) in SCALARS else value
 
     def _make(self, value: Any, tangent: Any) -> ForwardTracer:
         t = _new(ForwardTracer)

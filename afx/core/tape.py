@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from afx.core.array import Array, bare, snapshot, wrap
-from afx.core.aval import Aval, Shape
-from afx.core.dtypes import DType
+from afx.core.aval import SCALARS, Aval, Shape
+from afx.core.dtypes import DType, weak_dtype
 from afx.core.primitive import JointPullback, Params, Primitive, Value
 from afx.core.tracer import NUMPY_ERRORS, Trace, Tracer, bind, bind1, bind2, compute, explain, lowered, raised
 from afx.errors import ConcreteValueError
@@ -82,7 +82,8 @@ class Tape(Trace):
         if isinstance(x, Tracer):
             self.ground = False
             return x
-        return snapshot(x, self.name)
+        value = snapshot(x, self.name)
+        return weak_dtype(type(value)).type(value) if type(value) in SCALARS else value
 
     def _emit(
         self, p: Primitive | None, ins: tuple[int, ...], z: Value, xs: tuple[Value, ...], params: Params, value: Value
