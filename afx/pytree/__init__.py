@@ -14,14 +14,14 @@ Every transformation takes and returns such trees, so a model is a plain frozen 
 >>> pytree.map(lambda p: 10 * p, Line(2.0, 1.0))
 Line(slope=20.0, intercept=10.0, name='line')
 
-**Leaves** are arrays (afx, NumPy, NumPy scalars), floats and complex numbers. Python ints and bools are leaves too where
-they are arguments, alone or in tuples, lists and dicts. Anywhere inside an attrs class they are part of the structure
-instead (a size, an axis, a flag): a number there that changes or is trained must be a float or an array.
+**Leaves** are arrays (afx, NumPy, NumPy scalars), floats and complex numbers. Python ints and bools are leaves too
+where they are arguments: alone, or in tuples, lists and dicts. Anywhere inside an attrs class they are part of the
+structure instead (a size, an axis, a flag): a number there that changes or is trained must be a float or an array.
 
 **Structure** is all else: the classes, lengths and keys; None, an empty tree; strings, bytes, enums, dtypes, types and
-callables; and every field marked with `static`. What is part of the structure must hash. Values of the structure are
-compared with their types: ``1``, ``1.0`` and ``True`` differ. Dicts with the same keys have the same structure in whatever
-order the keys were inserted; their leaves are taken in the order of the sorted keys.
+callables; and every field marked with `static`. What is part of the structure must hash. Its values are compared with
+their types: ``1``, ``1.0`` and ``True`` differ. Dicts with the same keys have the same structure, in whatever order the
+keys were inserted; their leaves are taken in the order of the sorted keys.
 
 The same array may stand in two places (weight tying); each place is a leaf of its own.
 """

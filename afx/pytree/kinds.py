@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import cache
 from types import NoneType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import attrs
 import numpy as np
@@ -87,21 +88,26 @@ def _kind(cls: type, mode: Mode) -> Kind:
     """Say what a type is."""
     if getattr(cls, "__afx_leaf__", False) is True:
         return IS_LEAF
-    if issubclass(cls, (Enum, str, bytes, type, np.dtype)):
+    if _is_a(cls, Enum, str, bytes, type, np.dtype):
         return IS_STATIC
-    if issubclass(cls, (float, complex, np.ndarray, np.generic)):
+    if _is_a(cls, float, complex, np.ndarray, np.generic):
         return IS_LEAF
-    if issubclass(cls, int):
+    if _is_a(cls, int):
         return mode.number
     if attrs.has(cls):
         _refuse_unfit(cls)
         return IS_INSTANCE if mode is OUTSIDE else class_opener(cls)
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+    if _is_a(cls, tuple) and hasattr(cls, "_fields"):
         return _named_tuple_opener(cls)
     _refuse_container(cls)
-    if issubclass(cls, Callable):  # type: ignore[arg-type]  # an abstract class at run time
+    if _is_a(cls, Callable):
         return IS_STATIC
     raise RefusedError("a value that is neither a tree nor a leaf", _remedy(cls))
+
+
+def _is_a(cls: type, *bases: object) -> bool:
+    """Tell whether a class derives from one of the bases, which may be abstract."""
+    return issubclass(cls, cast("tuple[type, ...]", bases))
 
 
 # --------------------------------------------------------------------------------------------------------- openers
@@ -127,12 +133,16 @@ def _named_tuple_opener(cls: type) -> Opener:
 
 # -------------------------------------------------------------------------------------------------------- refusals
 
-_frozen_setattr = attrs.make_class("_Frozen", (), frozen=True).__setattr__
+
+@cache
+def _frozen_setattr() -> object:
+    """Give the `__setattr__` that attrs puts on every frozen class, its own sign of one."""
+    return attrs.make_class("Frozen", (), frozen=True).__setattr__
 
 
 def _refuse_unfit(cls: type) -> None:
     """Refuse attrs classes that can change, and those with state beside their fields."""
-    if cls.__setattr__ is not _frozen_setattr:
+    if cls.__setattr__ is not _frozen_setattr():
         raise RefusedError(
             "an attrs class that is not frozen, which would be shared and changed behind a transformation's back",
             f"decorate {cls.__name__} with @attrs.frozen",
@@ -149,7 +159,7 @@ def _refuse_unfit(cls: type) -> None:
 def _refuse_container(cls: type) -> None:
     """Refuse subclasses of containers, which a plain container cannot replace."""
     for plain in (tuple, list, dict):
-        if issubclass(cls, plain):
+        if _is_a(cls, plain):
             raise RefusedError(
                 f"a subclass of {plain.__name__}, which may hold more than its items",
                 f"pass a plain {plain.__name__}, or write the class with @attrs.frozen",
@@ -162,7 +172,7 @@ def _remedy(cls: type) -> str:
     """Say what to do about a type that is not known."""
     if hasattr(cls, "__array__") or hasattr(cls, "__dlpack__"):
         return "convert it with afx.asarray"
-    if issubclass(cls, (set, frozenset)):
+    if _is_a(cls, set, frozenset):
         return "use a tuple or a dict, whose items have an order, or mark its field with afx.static()"
     return f"mark its field with afx.static(), or write {cls.__name__} as an @attrs.frozen class"
 

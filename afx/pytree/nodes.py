@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-class Leaf:
+class LeafToken:
     """The type of `LEAF`."""
 
     __slots__ = ()
@@ -48,7 +48,7 @@ class Leaf:
         return "LEAF"
 
 
-LEAF: Final = Leaf()
+LEAF: Final = LeafToken()
 
 
 class Node:
@@ -70,7 +70,7 @@ class Node:
         """Write the node around its children."""
 
 
-Token: TypeAlias = "Node | Leaf | tuple[object, object]"
+Token: TypeAlias = "Node | LeafToken | tuple[object, object]"
 
 
 class SequenceNode(Node):
@@ -127,7 +127,7 @@ class RecordNode(Node):
         return f"{self.kind.__name__}({', '.join(f'{name}={child}' for name, child in pairs)})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        make = named_tuple_node if issubclass(self.kind, tuple) else class_node
+        make = class_node if attrs.has(self.kind) else named_tuple_node
         return _restored, (make, (self.kind,), self.is_flat)
 
 
@@ -207,7 +207,7 @@ def class_node(cls: type) -> RecordNode:
 
 def _class_builder(cls: type, names: tuple[str, ...]) -> Callable[[Sequence[object]], object]:
     """Make the function that builds an instance without `__init__`, converters and validators."""
-    new = object.__new__
+    new = cast("Callable[[type], object]", object.__new__)
     put: list[Callable[[object, object], None]] = [slot_setter(cls, name) for name in names]
     if "_attrs_cached_hash" in getattr(getattr(cls.__hash__, "__code__", None), "co_names", ()):
         forget = slot_setter(cls, "_attrs_cached_hash")
@@ -215,7 +215,7 @@ def _class_builder(cls: type, names: tuple[str, ...]) -> Callable[[Sequence[obje
         forget = None
 
     def build(values: Sequence[object]) -> object:
-        made: object = new(cls)
+        made = new(cls)
         for setter, value in zip(put, values):  # noqa: B905 - hot, and as long as each other
             setter(made, value)
         if forget is not None:

@@ -31,8 +31,8 @@ class TreeDef(Generic[T_co]):
     num_leaves: int
     tokens: tuple[Token, ...]
 
-    def __init__(self, tokens: Iterable[Token], num_leaves: int) -> None:
-        _set_tokens(self, tuple(tokens))
+    def __init__(self, tokens: tuple[Token, ...], num_leaves: int) -> None:
+        _set_tokens(self, tokens)
         _set_num_leaves(self, num_leaves)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

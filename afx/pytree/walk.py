@@ -1,6 +1,6 @@
 """`flatten` and `unflatten`: one loop each, without recursion, so that neither depth nor length is limited."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeVar, cast
 
 from afx.errors import TreeError
@@ -13,7 +13,6 @@ from afx.pytree.kinds import (
     OUTSIDE,
     Kind,
     Mode,
-    Opener,
     RefusedError,
     learn,
 )
@@ -25,9 +24,10 @@ __all__ = ["flatten", "flatten_with_path", "is_leaf", "leaves", "structure", "un
 T = TypeVar("T")
 
 _LEAF_TYPES, _LEAF_TYPES_INSIDE = OUTSIDE.leaf_types, INSIDE.leaf_types
+_kind_outside = OUTSIDE.kinds.get
 _ONE_LEAF: TreeDef[object] = TreeDef((LEAF,), 1)
 
-_FIRST_CHECK = 100_000  # tokens after which the depth is looked at, and again at each doubling
+_CHECK_AFTER = 100_000  # tokens after which the depth is looked at, and again at each doubling
 _DEEPEST = 50_000  # levels: what is deeper is a list or a dict that contains itself
 
 
@@ -50,31 +50,42 @@ def flatten(tree: T) -> tuple[list[Leaf], TreeDef[T]]:
     """
     if type(tree) in _LEAF_TYPES:
         return [tree], cast("TreeDef[T]", _ONE_LEAF)
+    mode = INSIDE if _kind_outside(type(tree)) is IS_INSTANCE else OUTSIDE
     while True:
         known = len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE)
         found: list[Leaf] = []
         tokens: list[Token] = []
-        _walk([tree], OUTSIDE, found, tokens)
+        _walk([tree], mode, found, tokens)
         if known == len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE):  # else nodes were met before their leaves were known
-            return found, TreeDef(tokens, len(found))
+            return found, TreeDef(tuple(tokens), len(found))
 
 
 def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Token]) -> None:
     """Append the leaves and tokens of the values that wait, the last of them first."""
     kind_of, all_leaves = mode.kinds.get, mode.all_leaves
-    check = _FIRST_CHECK
+    check = len(tokens) + _CHECK_AFTER
     while waiting:
         value = waiting.pop()
         kind = kind_of(type(value)) or _learned(value, mode, tokens)
         if kind is IS_LEAF:
             found.append(value)
             tokens.append(LEAF)
-        elif kind is IS_STATIC or kind is IS_MARKED:
-            tokens.append(_static(value, kind is IS_MARKED, tokens))
+        elif kind is IS_STATIC:
+            try:
+                token = (type(value), value)
+                hash(token)
+            except TypeError:
+                raise _unhashable(value, tokens) from None
+            tokens.append(token)
+        elif kind is IS_MARKED:
+            tokens.append(_marked(value, tokens))
         elif kind is IS_INSTANCE:
             _walk([value], INSIDE, found, tokens)
         else:
-            node, children = _opened(kind, value, tokens)
+            try:
+                node, children = kind(value)
+            except AttributeError as error:
+                raise _error(f"a field is not set ({error})", tokens, value, "give every field a value") from None
             if all_leaves(map(type, children)):
                 found.extend(children)
                 tokens.append(node.flat)
@@ -93,24 +104,24 @@ def _learned(value: object, mode: Mode, tokens: list[Token]) -> Kind:
         raise _error(refused.reason, tokens, value, refused.remedy) from None
 
 
-def _static(value: object, is_marked: bool, tokens: list[Token]) -> Token:
-    """Give the token of a part of the structure."""
-    inner = cast("Marked", value).value if is_marked else value
+def _marked(mark: object, tokens: list[Token]) -> Token:
+    """Give the token of a field marked with `static`."""
+    value = cast("Marked", mark).value
     try:
-        return static_token(inner)
+        return static_token(value)
     except TypeError:
-        remedy = "use a tuple" if isinstance(inner, list) else "use a value that hashes"
-        if is_marked:
-            remedy += ", or take the mark afx.static() off the field if it holds arrays"
-        raise _error("a part of the structure that does not hash", tokens, inner, remedy) from None
+        raise _unhashable(value, tokens) from None
 
 
-def _opened(opener: Opener, value: object, tokens: list[Token]) -> tuple[Node, Sequence[object]]:
-    """Take one level apart."""
-    try:
-        return opener(value)
-    except AttributeError as error:
-        raise _error(f"a field without a value ({error})", tokens, value, "set every field when it is made") from None
+def _unhashable(value: object, tokens: list[Token]) -> TreeError:
+    """Make the error about a part of the structure that does not hash."""
+    if is_leaf(value):
+        remedy = "take the mark afx.static() off the field"
+    elif issubclass(type(value), list):
+        remedy = "use a tuple"
+    else:
+        remedy = "use a value that hashes, such as a tuple or a frozen class of such values"
+    return _error("a part of the structure that does not hash", tokens, value, remedy)
 
 
 def _checked_depth(tokens: list[Token]) -> int:
@@ -141,7 +152,7 @@ def unflatten(treedef: TreeDef[T], leaves: Iterable[Leaf]) -> T:
     >>> pytree.unflatten(pytree.structure({"w": [1.0, 2.0], "b": None}), ["x", "y"])
     {'w': ['x', 'y'], 'b': None}
     """
-    rest = leaves if type(leaves) is list else list(leaves)
+    rest: list[Leaf] = leaves if isinstance(leaves, list) else list(leaves)
     if len(rest) != treedef.num_leaves:
         raise TreeError(
             f"unflatten: the number of leaves differs: got {len(rest)} for the {treedef.num_leaves} of {treedef!r}; "
