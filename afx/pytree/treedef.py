@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from afx.errors import ImmutableError
-from afx.pytree.nodes import LEAF, Node, Token, slot_setter
+from afx.pytree.nodes import LEAF, Node, SequenceNode, Token, slot_setter
 
 __all__ = ["Leaf", "TreeDef", "depth_of_next", "difference", "path_of_next", "paths"]
 
@@ -155,6 +155,8 @@ def _head(token: Token) -> Token:
 
 def _described(token: Token) -> str:
     """Name a node, a leaf or a static value."""
+    if isinstance(token, SequenceNode) and token.arity > 10:
+        return f"a {token.kind.__name__} of {token.arity}"
     if isinstance(token, Node):
-        return token.show(["…"] * token.arity) if token.arity < 20 else f"{token.arity} children"
+        return token.show(["…"] * token.arity)
     return repr(token[1]) if isinstance(token, tuple) else "a leaf"
