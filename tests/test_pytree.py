@@ -596,15 +596,15 @@ def _unset() -> Line:
         (
             Point(1.0, Unhashable()),
             (
-                "pytree: a part of the structure that does not hash, at .y: got Unhashable; use a value that hashes, such "
-                "as a tuple or a frozen class of such values"
+                "pytree: a part of the structure that does not hash, at .y: got Unhashable; use a value that hashes, "
+                "such as a tuple or a frozen class of such values"
             ),
         ),
         (
             [Special()],
             (
-                "pytree: a subclass of dict, which may hold more than its items, at [0]: got Special; pass a plain dict, "
-                "or write the class with @attrs.frozen"
+                "pytree: a subclass of dict, which may hold more than its items, at [0]: got Special; pass a plain "
+                "dict, or write the class with @attrs.frozen"
             ),
         ),
         (
@@ -614,8 +614,8 @@ def _unset() -> Line:
         (
             [1.0, _unset()],
             (
-                "pytree: a field is not set ('Line' object has no attribute 'slope'), at [1]: got Line; give every field a "
-                "value"
+                "pytree: a field is not set ('Line' object has no attribute 'slope'), at [1]: got Line; give every "
+                "field a value"
             ),
         ),
     ],

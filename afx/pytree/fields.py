@@ -1,5 +1,6 @@
 """`static`: marks the fields of a frozen attrs class that are part of its structure."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from attrs import field as static
 else:
 
-    def static(*, metadata=None, **options):
+    def static(*, metadata: Mapping[str, object] | None = None, **options: object) -> object:
         """Mark a field of a frozen attrs class as part of the structure: never traced, never differentiated.
 
         Takes the keyword arguments of `attrs.field`. The field's value must hash: a tuple, not a list. Ints, bools,
