@@ -564,8 +564,8 @@ def _unset() -> Line:
         (
             Model([1.0, Mutable(1.0)]),
             (
-                "pytree: an attrs class that is not frozen, which would be shared and changed behind a transformation's "
-                "back, at .layers[1]: got Mutable; decorate Mutable with @attrs.frozen"
+                "pytree: an attrs class that is not frozen, which would be shared and changed behind a transformation"
+                "'s back, at .layers[1]: got Mutable; decorate Mutable with @attrs.frozen"
             ),
         ),
         (
