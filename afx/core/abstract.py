@@ -12,7 +12,8 @@ import numpy as np
 
 from afx.core.array import Array, snapshot
 from afx.core.aval import SCALARS, Aval, Shape, aval_of
-from afx.core.dtypes import DType
+from afx.core.dtypes import DType, promote
+from afx.core.functions import FUNCTIONS
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
 from afx.core.primitive import Primitive
 from afx.core.tracer import Trace, Tracer
@@ -109,6 +110,8 @@ class Abstract(Trace):
             return x._var
         if type(x) in SCALARS:
             return Literal(x, aval_of(x))
+        if isinstance(x, (np.generic, np.ndarray)) and x.shape == ():
+            return Literal(x.item(), aval_of(x, self.name))
         if id(x) in self._known:
             return self._known[id(x)][1]
         if isinstance(x, Tracer):
@@ -129,10 +132,30 @@ class Abstract(Trace):
         if p.inline is not None:
             return p.inline(xs, params)
         atoms = tuple([self.atom(x) for x in xs])
+        if p.elementwise:
+            atoms = self._same_dtype(p, xs, atoms)
         found = p.abstract(*[a.aval for a in atoms], **params)
         outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
         self._equations.append(Equation(p, atoms, outputs, tuple(sorted(params.items())), caller()))
         return tuple([self._tracer(v) for v in outputs]) if p.multiple else self._tracer(outputs[0])
+
+    def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+        """Convert the operands of an elementwise op to the dtype it computes in, so that equations are strongly typed."""
+        avals = [a.aval for a in atoms[p.first_value :]]
+        if all(a.weak for a in avals) and not p.floating:
+            return atoms
+        dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.floating)
+        return tuple(
+            [
+                a if k < p.first_value or (a.aval.dtype == dtype and not a.aval.weak) else self._converted(x, a, dtype)
+                for k, (x, a) in enumerate(zip(xs, atoms, strict=True))
+            ]
+        )
+
+    def _converted(self, x: Any, atom: Atom, dtype: DType) -> Atom:
+        if isinstance(atom, Literal):
+            return Literal(dtype.type(atom.value).item(), Aval((), dtype))
+        return self.atom(FUNCTIONS.astype(x if isinstance(x, Tracer) else self._tracer(atom), dtype))
 
     def reveal(self, x: Any, who: str) -> Any:
         source = caller()

@@ -29,7 +29,9 @@ JointPullback: TypeAlias = Callable[[Value, Value, tuple[Value, ...], Params, tu
 Pushforward: TypeAlias = Callable[[tuple[Value | None, ...], Value, tuple[Value, ...], Params], Value]
 MaskRule: TypeAlias = Callable[[int, Value, tuple[Value, ...], Params, Shape], Value]
 BatchRule: TypeAlias = Callable[[int, tuple[Value, ...], tuple[bool, ...], Params], Value]
-RecordRule: TypeAlias = Callable[[tuple[Value, ...], Params, tuple[bool, ...]], tuple[Any, JointPullback]]
+RecordRule: TypeAlias = Callable[
+    [tuple[Value, ...], Params, tuple[bool, ...]], tuple[Sequence[Value], Sequence[Value], JointPullback]
+]
 InlineRule: TypeAlias = Callable[[tuple[Value, ...], Params], tuple[Value, ...]]
 
 
@@ -51,7 +53,8 @@ class Primitive:
         jvp: ``(tangents, z, xs, params) -> tangent``; a tangent that is zero is None.
         batch: ``(size, xs, batched, params) -> z``: operands that are batched have the batch axis in front, and so
             has the result.
-        record: how a tape runs it as one entry with a pullback of its own (ops that hold functions or graphs).
+        record: how a tape runs it as one entry (ops that hold functions or graphs): ``(xs, params, wanted)`` to the
+            outputs, the values that its pullback reads (they arrive as ``xs``), and that pullback, a `joint` one.
         inline: how an abstract trace replaces it by the ops of the function it holds.
         multiple: whether it has a tuple of outputs.
         positive: whether it is linear with no negative coefficient, so that masks of cotangents travel through it.
@@ -59,12 +62,13 @@ class Primitive:
         bounded: whether finite operands give finite partials, so that a masked zero stays zero.
         ufunc: the NumPy ufunc that computes it with ``out=``, for plans.
         floating: whether it has no integer result, so that integers compute in the default dtype.
+        first_value: the operand from which on an elementwise op computes in one dtype (1 for ``where``).
         commutative: whether its two operands can be exchanged.
         identity: the number that leaves the other operand unchanged, if there is one.
         involution: whether applying it twice gives the operand.
         smooth: whether its derivative exists everywhere in its domain (tests compare with finite differences there).
         domain: an interval of operands for tests.
-        view: whether the result may be a view of an operand.
+        view: whether the result may share an operand's memory (a view, or the operand itself).
         doc: one line for people who list the primitives.
     """
 
@@ -85,6 +89,7 @@ class Primitive:
     bounded: bool = False
     ufunc: np.ufunc | None = None
     floating: bool = False
+    first_value: int = 0
     commutative: bool = False
     identity: float | None = None
     involution: bool = False

@@ -215,8 +215,9 @@ class Tape(Trace):
     def _record(self, p: Primitive, ins: tuple[int, ...], values: tuple[Any, ...], params: Params) -> Any:
         """Let an op that holds functions run as one entry with a pullback of its own."""
         assert p.record is not None
-        outs, joint = p.record(tuple([raised_operand(v) for v in values]), params, tuple([i >= 0 for i in ins]))
-        return self._emit_many(p, ins, None, (), params, tuple([lowered(z) for z in outs]), joint)
+        outs, kept, joint = p.record(tuple([raised_operand(v) for v in values]), params, tuple([i >= 0 for i in ins]))
+        residuals = tuple([lowered(v) for v in kept])
+        return self._emit_many(p, ins, None, residuals, params, tuple([lowered(z) for z in outs]), joint)
 
     def _emit_many(
         self,

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from afx.core.array import Array, bare, wrap
+from afx.core.array import Array, bare, snapshot, wrap
 from afx.core.aval import aval_of
 from afx.core.primitive import Params, Primitive
 from afx.errors import AfxError, EscapedTracerError, OperandError
@@ -144,7 +144,8 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
             top = x._trace
     if top is not None:
         return top.apply(p, xs, params)
-    z = compute(p, tuple([x._value if x.__class__ is Array else bare(x, p.name) for x in xs]), params)
+    lower = snapshot if p.view else bare  # the result may share the operand's memory, which the caller could change
+    z = compute(p, tuple([x._value if x.__class__ is Array else lower(x, p.name) for x in xs]), params)
     return tuple([wrap(v) for v in z]) if p.multiple else wrap(z)
 
 

@@ -1,0 +1,1 @@
+"""How a program runs: graphs are simplified, planned and executed."""

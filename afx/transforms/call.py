@@ -1,0 +1,203 @@
+"""A compiled graph as an op: how jitted functions behave under the other transformations.
+
+Under `grad` the graph runs as one tape entry: a forward plan that also returns what the backward plan reads, and that
+backward plan. Both are traced from the graph once and kept with it. An abstract trace takes the equations in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+from afx.core.abstract import Abstract, AbstractTracer
+from afx.core.aval import Aval
+from afx.core.forward import Forward, ForwardTracer
+from afx.core.graph import Graph
+from afx.core.primitive import JointPullback, Params, Primitive, Value, register
+from afx.core.tape import Entry, Tape, TapeTracer
+from afx.core.tracer import bind, raised
+from afx.runtime.evaluate import evaluate
+from afx.runtime.plan import Plan, make_plan
+from afx.runtime.simplify import simplify
+from afx.transforms.backward import backward
+
+__all__ = ["Compiled", "call"]
+
+
+class Compiled:
+    """A graph, its plan, and the graphs derived from it, each made when first needed."""
+
+    __slots__ = ("_derived", "_plan", "graph")
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = simplify(graph)
+        self._plan: Plan | None = None
+        self._derived: dict[Any, Any] = {}
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the graph."""
+        if self._plan is None:
+            self._plan = make_plan(self.graph)
+        return self._plan
+
+    def pair(self, wanted: tuple[bool, ...]) -> Pair:
+        """Return the forward and backward programs for derivatives by these inputs."""
+        key = ("vjp", wanted)
+        if key not in self._derived:
+            self._derived[key] = _split(self.graph, wanted)
+        return self._derived[key]
+
+    def pushed(self, moving: tuple[bool, ...]) -> Pushed:
+        """Return the program of outputs and tangents, where these inputs have tangents."""
+        key = ("jvp", moving)
+        if key not in self._derived:
+            self._derived[key] = _push(self.graph, moving)
+        return self._derived[key]
+
+
+class Pair:
+    """A forward program (outputs, then residuals) and a backward one (residuals and cotangents to cotangents)."""
+
+    __slots__ = ("back", "forward", "needed", "owned")
+
+    def __init__(self, forward: Compiled, back: Compiled, needed: list[bool], owned: list[bool]) -> None:
+        self.forward = forward
+        self.back = back
+        self.needed = needed
+        self.owned = owned
+
+
+class Pushed:
+    """A program of outputs and of the tangents of those that move."""
+
+    __slots__ = ("moves", "program")
+
+    def __init__(self, program: Compiled, moves: list[bool]) -> None:
+        self.program = program
+        self.moves = moves
+
+
+def call(program: Compiled, *xs: Any) -> tuple[Any, ...]:
+    """Run a program on Arrays, traced or not."""
+    return bind(call_p, *xs, program=program)
+
+
+def _run(*xs: Any, program: Compiled) -> tuple[Any, ...]:
+    return tuple(program.plan(*xs))
+
+
+def _abstract(*avals: Aval, program: Compiled) -> tuple[Aval, ...]:
+    return tuple([a.aval for a in program.graph.outputs])
+
+
+def _inline(xs: tuple[Value, ...], params: Params) -> tuple[Value, ...]:
+    return tuple(evaluate(params["program"].graph, *xs))
+
+
+def _record(
+    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
+) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    program: Compiled = params["program"]
+    pair = program.pair(wanted)
+    found = call(pair.forward, *xs)
+    count = len(program.graph.outputs)
+
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        cts = [c for c, o in zip(ct, pair.owned, strict=True) if o]
+        if not cts:
+            return [None] * len(wanted)
+        results = iter(call(pair.back, *[raised(v) for v in (*kept, *cts)]))
+        return [next(results) if n else None for n in pair.needed]
+
+    return found[:count], found[count:], joint
+
+
+def _split(graph: Graph, wanted: tuple[bool, ...]) -> Pair:
+    """Trace a graph's forward run with a tape above, then the walk back over that tape as a graph of its own."""
+    front = Abstract("forward pass")
+    inputs = [front.input(v.aval) for v in graph.inputs]
+    tape = Tape("jit")
+    entered = [tape.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
+    outs = evaluate(graph, *entered)
+    tape.finish()
+    owned = [isinstance(x, TapeTracer) and x._trace is tape for x in outs]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    residuals = _residuals(tape.entries)
+    forward = Compiled(front.finish([*plain, *residuals.values()]))
+
+    behind = Abstract("backward pass")
+    stand_in = {k: behind.input(r.aval) for k, r in residuals.items()}
+    tape.entries = [_moved(e, stand_in) for e in tape.entries]
+    tape.ground = False
+    seeds: dict[int, Value] = {}
+    for x, o in zip(outs, owned, strict=True):
+        if o:
+            index: int = x._index
+            ct = behind.input(Aval(x.shape, x.dtype))
+            seeds[index] = seeds[index] + ct if index in seeds else ct
+    found = backward(tape, seeds)
+    cts = [found[t._index] if isinstance(t, TapeTracer) else None for t in entered]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    back = Compiled(behind.finish([c for c in cts if c is not None]))
+    return Pair(forward, back, [c is not None for c in cts], owned)
+
+
+def _residuals(entries: Sequence[Entry]) -> dict[int, AbstractTracer]:
+    """Return the traced values that pullbacks will read, by variable."""
+    found: dict[int, AbstractTracer] = {}
+    for e in entries:
+        for v in (*(e.z if isinstance(e.z, tuple) else (e.z,)), *e.xs):
+            if isinstance(v, AbstractTracer):
+                found[v._var.index] = v  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    return found
+
+
+def _moved(entry: Entry, stand_in: dict[int, AbstractTracer]) -> Entry:
+    """Return a tape entry whose traced values are inputs of the backward graph."""
+
+    def move(v: Any) -> Any:
+        return stand_in[v._var.index] if isinstance(v, AbstractTracer) else v  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+
+    z = tuple([move(v) for v in entry.z]) if isinstance(entry.z, tuple) else move(entry.z)
+    return entry._replace(z=z, xs=tuple([move(v) for v in entry.xs]))
+
+
+def _push(graph: Graph, moving: tuple[bool, ...]) -> Pushed:
+    front = Abstract("forward mode")
+    xs = [front.input(v.aval) for v in graph.inputs]
+    forward = Forward("jit")
+    inputs = [
+        forward.input(x, front.input(Aval(x.shape, x.dtype))) if m else x for x, m in zip(xs, moving, strict=True)
+    ]
+    outs = evaluate(graph, *inputs)
+    moves = [isinstance(x, ForwardTracer) and x._trace is forward for x in outs]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    values = [raised(x._value) if m else x for x, m in zip(outs, moves, strict=True)]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    tangents = [raised(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
+    forward.alive = False
+    return Pushed(Compiled(front.finish([*values, *tangents])), moves)
+
+
+def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    program: Compiled = params["program"]
+    pushed = program.pushed(tuple([t is not None for t in ts]))
+    found = call(pushed.program, *xs, *[raised(t) for t in ts if t is not None])
+    count = len(program.graph.outputs)
+    tangents = iter(found[count:])
+    return found[:count], [next(tangents) if m else None for m in pushed.moves]
+
+
+call_p = register(
+    Primitive(
+        name="call",
+        kind="custom",
+        run=_run,
+        abstract=_abstract,
+        record=_record,
+        jvp=_jvp,
+        inline=_inline,
+        multiple=True,
+        doc="a compiled graph",
+    )
+)
+

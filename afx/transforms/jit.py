@@ -1,0 +1,226 @@
+"""`jit`: a function traced once per kind of arguments, then run as a plan."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import attrs
+import numpy as np
+
+from afx import pytree
+from afx.core.abstract import AbstractTracer
+from afx.core.array import Array, wrap
+from afx.core.aval import Aval, aval_of
+from afx.core.dtypes import get_default_dtype
+from afx.core.graph import Graph
+from afx.core.tracer import NUMPY_ERRORS, Tracer
+from afx.errors import ArgumentError, TreeError
+from afx.runtime.plan import Plan
+from afx.transforms.call import Compiled, call
+from afx.transforms.leaves import name_of
+from afx.transforms.trace import Traced, to_graph
+
+__all__ = ["JitFunction", "Lowered", "jit"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CACHE_SIZE = 256
+
+
+@attrs.frozen(eq=False)
+class Lowered:
+    """What `jit` built for some arguments.
+
+    Attributes:
+        graph: the simplified graph.
+        plan: how it runs.
+    """
+
+    graph: Graph
+    plan: Plan
+
+
+class _Entry:
+    """A compiled trace of the function for one kind of arguments."""
+
+    __slots__ = ("lifted", "out_tree", "program")
+
+    def __init__(self, traced: Traced) -> None:
+        self.program = Compiled(traced.graph)
+        self.out_tree = traced.out_tree
+        self.lifted = traced.lifted
+
+
+class JitFunction(Generic[P, R]):
+    """A jitted function; call it as the function itself."""
+
+    def __init__(self, fn: Callable[P, R], static_argnums: tuple[int, ...], static_argnames: tuple[str, ...]) -> None:
+        functools.update_wrapper(self, fn)
+        self._fn = fn
+        self._name = f"jit of {name_of(fn)}"
+        self._cache: OrderedDict[Any, _Entry] = OrderedDict()
+        self._static_nums = static_argnums
+        self._static_names = static_argnames
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function, tracing it first for arguments of a new kind."""
+        if self._static_nums or self._static_names:
+            return self._with_static(args, kwargs)
+        return self._run(self._fn, (), args, kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self.__call__, instance)  # pyright: ignore[reportCallIssue]  # a method's first argument
+
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
+
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
+        """Return the graph and the plan for these arguments, without running them."""
+        fn, fixed, rest, named = self._split(args, kwargs)
+        leaves, treedef = pytree.flatten((rest, named))
+        entry = self._entry(fn, fixed, leaves, treedef)
+        return Lowered(entry.program.graph, entry.program.plan)
+
+    def clear_cache(self) -> None:
+        """Forget every trace; the next call traces again."""
+        self._cache.clear()
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+    def _run(self, fn: Callable[..., Any], fixed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        leaves, treedef = pytree.flatten((args, kwargs))
+        traced = False
+        for x in leaves:
+            if isinstance(x, Tracer):
+                if isinstance(x, AbstractTracer):
+                    return fn(*args, **kwargs)  # inside another trace the function is simply part of it
+                traced = True
+        entry = self._entry(fn, fixed, leaves, treedef)
+        if traced or entry.lifted:
+            outs = call(entry.program, *leaves, *entry.lifted)
+        else:
+            try:
+                outs = [wrap(v) for v in entry.program.plan(*[_value(x) for x in leaves])]
+            except NUMPY_ERRORS:
+                for x in leaves:
+                    aval_of(x, self._name)
+                raise
+        return pytree.unflatten(entry.out_tree, outs)
+
+    def _with_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fn, fixed, rest, named = self._split(args, kwargs)
+        return self._run(fn, fixed, rest, named)
+
+    def _split(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]]:
+        """Return the function of the dynamic arguments, the key of the static ones, and the dynamic ones."""
+        if not (self._static_nums or self._static_names):
+            return self._fn, (), args, kwargs
+        nums = {n % len(args) if -len(args) <= n < len(args) else n for n in self._static_nums}
+        still = {n: a for n, a in enumerate(args) if n in nums}
+        named_still = {k: v for k, v in kwargs.items() if k in self._static_names}
+        fixed = (tuple(still.items()), tuple(sorted(named_still.items())))
+        try:
+            hash(fixed)
+        except TypeError as error:
+            raise TreeError(
+                f"{self._name}: a static argument is not hashable ({error}): got {still or named_still}; "
+                "pass a tuple or another frozen value"
+            ) from error
+
+        def fn(*rest: Any, **named: Any) -> Any:
+            values = iter(rest)
+            full = [still[n] if n in still else next(values) for n in range(len(args))]
+            return self._fn(*full, **named, **named_still)  # pyright: ignore[reportCallIssue]  # arguments split at run time
+
+        rest = tuple([a for n, a in enumerate(args) if n not in nums])
+        return fn, fixed, rest, {k: v for k, v in kwargs.items() if k not in self._static_names}
+
+    def _entry(self, fn: Callable[..., Any], fixed: Any, leaves: Sequence[Any], treedef: Any) -> _Entry:
+        kinds = tuple([_kind(x) for x in leaves])
+        key = (treedef, kinds, fixed, get_default_dtype())
+        entry = self._cache.get(key)
+        if entry is None:
+            entry = _Entry(to_graph(fn, treedef, [aval_of(x, self._name) for x in leaves], self._name))
+            if not entry.lifted:
+                while len(self._cache) >= CACHE_SIZE:
+                    self._cache.popitem(last=False)
+                self._cache[key] = entry
+        return entry
+
+
+def _kind(x: Any) -> Any:
+    """Return the part of the cache key that a leaf is: shape and dtype, or the type of a Python number."""
+    if isinstance(x, (Array, np.ndarray, np.generic)):
+        return x.shape, x.dtype  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # NumPy's stub
+    return type(x)
+
+
+def _value(x: Any) -> Any:
+    if x.__class__ is Array:
+        return x._value
+    aval: Aval = aval_of(x)
+    return aval.dtype.type(x) if aval.weak else x
+
+
+@overload
+def jit(fn: Callable[P, R], /) -> JitFunction[P, R]: ...
+@overload
+def jit(
+    *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
+@overload
+def jit(
+    fn: Callable[P, R], /, *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+) -> JitFunction[P, R]: ...
+def jit(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Any:
+    """Return a function that traces ``fn`` once per kind of arguments and then runs its plan.
+
+    The kind is the structure of the arguments, the shapes and dtypes of their leaves, and the values of static ones.
+    The function runs as Python only while it is traced, with values unknown: it must be pure, and a Python branch on
+    a traced value raises and names the line.
+
+    Args:
+        fn: a pure function of pytrees of arrays and numbers that returns such a pytree.
+        static_argnums: positions of arguments whose value, which must hash, is part of the kind.
+        static_argnames: names of such keyword arguments.
+
+    Raises:
+        ConcreteValueError: the function asks for the value of a traced array.
+        TreeError: a static argument does not hash.
+
+    >>> import afx
+    >>> double = jit(lambda x: x * 2)
+    >>> double(afx.ones(2))
+    Array([2., 2.], dtype=float32)
+    """
+    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if fn is None:
+        return lambda f: JitFunction(f, nums, names)  # pyright: ignore[reportUnknownVariableType, reportUnknownLambdaType]  # typed by the overloads
+    if not callable(fn):
+        raise ArgumentError(f"jit: needs a function: got {type(fn).__name__}; write jit(fn) or @jit(static_argnums=…)")
+    known = _positions(fn, names)
+    return JitFunction(fn, (*nums, *known), names)
+
+
+def _positions(fn: Callable[..., Any], names: Sequence[str]) -> tuple[int, ...]:
+    """Return the positions at which arguments of these names can also be passed."""
+    if not names:
+        return ()
+    parameters = list(inspect.signature(fn).parameters)
+    missing = [n for n in names if n not in parameters]
+    if missing:
+        raise ArgumentError(f"jit: static_argnames={missing[0]!r} is not an argument of {name_of(fn)}; check its name")
+    return tuple([parameters.index(n) for n in names])
