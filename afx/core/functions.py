@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from afx.core.array import Array
 
 __all__ = ["FUNCTIONS", "public"]
 
@@ -16,11 +19,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Functions:
     """Attributes are afx's public functions, by name."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Array]:
         raise AttributeError(f"afx has no function named {name}")
 
 
-FUNCTIONS: Any = _Functions()
+FUNCTIONS = _Functions()
 
 
 def public(fn: F) -> F:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from afx.core.functions import FUNCTIONS
 
@@ -135,4 +135,4 @@ class Operators:
             return FUNCTIONS.not_equal(self, other)
 
     def __getitem__(self, index: Any, /) -> Array:
-        return cast("Array", FUNCTIONS.getitem(self, index))
+        return FUNCTIONS.getitem(self, index)
