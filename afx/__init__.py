@@ -1,23 +1,48 @@
-"""afx: NumPy with derivatives and compiled plans."""
+"""afx: NumPy with derivatives and compiled plans.
 
-from afx.core.primitive import primitives
+Write pure functions of arrays and frozen classes; `grad`, `jvp`, `vmap` and `jit` transform them. The families
+`afx.nn`, `afx.optim` and others load when they are first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from afx import errors, pytree
 from afx.core.array import Array, ArrayLike
+from afx.core.aval import Aval
 from afx.core.dtypes import *
+from afx.core.graph import Equation, Graph, Literal, Var, check
+from afx.core.primitive import Primitive, primitives
 from afx.ops.arithmetic import *
 from afx.ops.comparison import *
+from afx.ops.creation import *
+from afx.ops.reductions import *
 from afx.ops.selection import *
 from afx.ops.shaping import *
-from afx.ops.reductions import *
-from afx.ops.creation import *
-from afx.transforms.vjp import vjp
-from afx.transforms.jvp import jvp
-from afx.transforms.grad import grad, value_and_grad
-
 from afx.ops.stopping import *
-from afx.transforms.trace import eval_shape, trace
-from afx.transforms.jit import JitFunction, Lowered, jit
-from afx.core.graph import Equation, Graph, Literal, Var, check
-from afx.core.aval import Aval
+from afx.pytree import static
 from afx.runtime.evaluate import evaluate
+from afx.transforms.checkpoint import *
+from afx.transforms.custom import *
+from afx.transforms.grad import *
+from afx.transforms.jacobian import *
+from afx.transforms.jit import *
+from afx.transforms.jvp import *
+from afx.transforms.linearize import *
+from afx.transforms.trace import *
+from afx.transforms.vjp import *
+from afx.transforms.vmap import *
+
+if TYPE_CHECKING:
+    from afx import nn as nn
+    from afx import optim as optim
 
 __version__ = "0.1.0"
+
+LAZY = ("nn", "optim")
+
+
+def __getattr__(name: str) -> Any:
+    if name in LAZY:
+        return importlib.import_module(f"afx.{name}")
+    raise AttributeError(f"module 'afx' has no attribute {name!r}")

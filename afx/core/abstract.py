@@ -71,13 +71,15 @@ class Abstract(Trace):
     """The trace of `afx.trace` and `afx.jit`; it sees shapes and dtypes only.
 
     Attributes:
+        expanding: whether functions held by one op are replaced by their own equations, as plans want them.
         lifted: tracers of outer traces that the function closed over; they became extra inputs of the graph.
     """
 
-    __slots__ = ("_constants", "_count", "_equations", "_inputs", "_known", "_lifted_vars", "lifted")
+    __slots__ = ("_constants", "_count", "_equations", "_inputs", "_known", "_lifted_vars", "expanding", "lifted")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, expanding: bool = False) -> None:
         super().__init__(name)
+        self.expanding = expanding
         self._count = 0
         self._inputs: list[Var] = []
         self._constants: list[tuple[Var, Constant]] = []
@@ -129,7 +131,7 @@ class Abstract(Trace):
 
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
         self.check()
-        if p.inline is not None:
+        if p.inline is not None and (self.expanding or not p.held):
             return p.inline(xs, params)
         atoms = tuple([self.atom(x) for x in xs])
         if p.elementwise:

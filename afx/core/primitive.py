@@ -56,6 +56,7 @@ class Primitive:
         record: how a tape runs it as one entry (ops that hold functions or graphs): ``(xs, params, wanted)`` to the
             outputs, the values that its pullback reads (they arrive as ``xs``), and that pullback, a `joint` one.
         inline: how an abstract trace replaces it by the ops of the function it holds.
+        held: whether graphs keep it as one equation, so that rules it carries survive; plans use ``inline``.
         multiple: whether it has a tuple of outputs.
         positive: whether it is linear with no negative coefficient, so that masks of cotangents travel through it.
         mask: ``(operand, ct, xs, params, shape)``: where that operand's cotangent is alive (``where``, ``maximum`` …).
@@ -83,6 +84,7 @@ class Primitive:
     batch: BatchRule | None = None
     record: RecordRule | None = None
     inline: InlineRule | None = None
+    held: bool = False
     multiple: bool = False
     positive: bool = False
     mask: MaskRule | None = None

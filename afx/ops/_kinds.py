@@ -178,7 +178,7 @@ def batch_elementwise(name: str) -> Any:
 
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
         p = lookup(name)
-        rank = max(x.ndim - 1 if b else np.ndim(x) for x, b in zip(xs, batched, strict=True))
+        rank = max(aval_of(x).ndim - b for x, b in zip(xs, batched, strict=True))
         ys = [
             x.reshape((size,) + (1,) * (rank - x.ndim + 1) + x.shape[1:]) if b and x.ndim <= rank else x
             for x, b in zip(xs, batched, strict=True)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from afx.core.abstract import Abstract
 from afx.core.array import Array, wrap
 from afx.core.graph import Graph, Literal
 from afx.core.tracer import bind
 from afx.errors import GraphError
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "expanded"]
 
 
 def evaluate(graph: Graph, *inputs: Any) -> list[Any]:
@@ -38,6 +39,14 @@ def evaluate(graph: Graph, *inputs: Any) -> list[Any]:
         out = bind(eq.primitive, *read(eq.inputs), **eq.keywords)
         known.extend(out) if eq.primitive.multiple else known.append(out)
     return [x if isinstance(x, Array) else wrap(np.asarray(x)) for x in read(graph.outputs)]
+
+
+def expanded(graph: Graph) -> Graph:
+    """Return a graph in which functions held by one op are replaced by their own equations, as plans want it."""
+    if not any(eq.primitive.held for eq in graph.equations):
+        return graph
+    trace = Abstract("plan", expanding=True)
+    return trace.finish(evaluate(graph, *[trace.input(v.aval) for v in graph.inputs]))
 
 
 def _number(literal: Literal) -> Any:

@@ -17,7 +17,7 @@ from afx.core.graph import Graph
 from afx.core.primitive import JointPullback, Params, Primitive, Value, register
 from afx.core.tape import Entry, Tape, TapeTracer
 from afx.core.tracer import bind, raised
-from afx.runtime.evaluate import evaluate
+from afx.runtime.evaluate import evaluate, expanded
 from afx.runtime.plan import Plan, make_plan
 from afx.runtime.simplify import simplify
 from afx.transforms.backward import backward
@@ -39,7 +39,7 @@ class Compiled:
     def plan(self) -> Plan:
         """The plan of the graph."""
         if self._plan is None:
-            self._plan = make_plan(self.graph)
+            self._plan = make_plan(simplify(expanded(self.graph)))
         return self._plan
 
     def pair(self, wanted: tuple[bool, ...]) -> Pair:

@@ -1,0 +1,79 @@
+"""The trace of `vmap`: every tracer stands for one of many values along a batch axis, which is kept in front."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from afx.core.array import Array, bare
+from afx.core.aval import Aval, Shape
+from afx.core.primitive import Primitive
+from afx.core.tape import raised_operand
+from afx.core.tracer import Trace, Tracer, raised
+from afx.errors import ConcreteValueError, OperandError
+
+__all__ = ["Batch", "BatchTracer"]
+
+_new = object.__new__
+
+
+class BatchTracer(Tracer):
+    """A value with a batch axis in front, which the function does not see."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> Shape:
+        """The lengths of the axes, without the batch axis."""
+        return self._value.shape[1:]
+
+    @property
+    def aval(self) -> Aval:
+        """The shape, without the batch axis, and dtype."""
+        return Aval(self.shape, self.dtype)
+
+
+class Batch(Trace):
+    """The trace of `afx.vmap`.
+
+    Attributes:
+        size: the length of the batch axis.
+    """
+
+    __slots__ = ("size",)
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(name)
+        self.size = size
+
+    def input(self, x: Any) -> BatchTracer:
+        """Enter an Array whose first axis is the batch."""
+        t = _new(BatchTracer)
+        t._trace = self
+        t._value = x
+        return t
+
+    def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        self.check()
+        if p.batch is None:
+            raise OperandError(f"vmap: {p.name} has no batching rule: got {xs}; call it outside vmap, in a loop")
+        batched = tuple([isinstance(x, BatchTracer) and x._trace is self for x in xs])
+        values = tuple(
+            [
+                x._value if b else x if isinstance(x, Array) else raised_operand(bare(x, p.name))
+                for x, b in zip(xs, batched, strict=True)
+            ]
+        )
+        z = p.batch(self.size, values, batched, params)
+        return tuple([self.input(raised(v)) for v in z]) if p.multiple else self.input(raised(z))
+
+    def reveal(self, x: Any, who: str) -> Any:
+        if who == "bool":
+            raise ConcreteValueError(
+                f"bool: the branch would differ from element to element: got {x.aval} in {self.name}; choose with afx.where"
+            )
+        raise ConcreteValueError(
+            f"{who}: the value differs from element to element: got {x.aval} in {self.name}; compute with afx's functions"
+        )
+
+    def show(self, x: Any) -> str:
+        return f"Traced<{x.aval}, {self.size} times, by {self.name}>"

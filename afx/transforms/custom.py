@@ -1,0 +1,136 @@
+"""Derivatives given by the user: `custom_vjp` and `custom_jvp`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from afx import pytree
+from afx.core.aval import aval_of
+from afx.core.tracer import raised
+from afx.errors import TreeError
+from afx.transforms.held import Flattened, Rules, hold, pull_through
+from afx.transforms.leaves import name_of, zero_like
+
+__all__ = ["custom_jvp", "custom_vjp"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+K = TypeVar("K")
+
+
+def custom_vjp(
+    fn: Callable[P, R], forward: Callable[P, tuple[R, K]], backward: Callable[[K, R], tuple[Any, ...]]
+) -> Callable[P, R]:
+    """Return ``fn`` with a reverse-mode rule of your own.
+
+    Args:
+        fn: a function of pytrees of arrays.
+        forward: of the same arguments, returns ``(fn(...), residuals)``: what the backward pass needs, any pytree.
+        backward: ``(residuals, ct)`` to a tuple with one cotangent tree per positional argument, of its structure;
+            None stands for zero. ``ct`` has the structure of the result.
+
+    Returns:
+        A function that computes as ``fn`` and differentiates by these rules, under every transformation but forward
+        mode (`custom_jvp` serves both).
+
+    Raises:
+        TreeError: ``backward`` returns another structure than the arguments.
+
+    >>> import afx
+    >>> clipped = custom_vjp(lambda x: x, lambda x: (x, None), lambda _, ct: (afx.clip(ct, -1.0, 1.0),))
+    >>> afx.grad(lambda x: 5.0 * clipped(x))(0.0)
+    Array(1., dtype=float32)
+    """
+    name = f"custom_vjp of {name_of(fn)}"
+
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        leaves, treedef = pytree.flatten((args, kwargs))
+        plain = Flattened(fn, treedef)
+        structure: list[Any] = [None]
+
+        def forward_flat(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+            new_args, new_kwargs = pytree.unflatten(treedef, list(xs))
+            out, residuals = forward(*new_args, **new_kwargs)
+            outs, plain.out_tree = pytree.flatten(out)
+            kept, structure[0] = pytree.flatten(residuals)
+            return outs, kept
+
+        def backward_flat(kept: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+            residuals = pytree.unflatten(structure[0], list(kept))
+            found = backward(residuals, pytree.unflatten(plain.out_tree, list(cts)))
+            return _aligned(found, args, len(leaves), name)
+
+        outs = hold(Rules(name, plain, forward_flat, backward_flat, None), leaves)
+        return pytree.unflatten(plain.out_tree, outs)
+
+    return run
+
+
+def _aligned(found: Any, args: tuple[Any, ...], count: int, name: str) -> list[Any]:
+    """Return one cotangent or None per leaf of all arguments, from one tree per positional argument."""
+    if not isinstance(found, tuple) or len(found) != len(args):  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        raise TreeError(f"{name}: backward returns one cotangent per argument: {len(args)} in a tuple: got {found!r}")
+    flat: list[Any] = []
+    for k, (ct, arg) in enumerate(zip(found, args, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
+        leaves, treedef = pytree.flatten(arg)
+        if ct is None:
+            flat += [None] * len(leaves)
+            continue
+        cts, ct_tree = pytree.flatten(ct)
+        shapes = [aval_of(c).shape for c in cts] == [aval_of(x).shape for x in leaves] if ct_tree == treedef else False
+        if not shapes:
+            raise TreeError(
+                f"{name}: the cotangent of argument {k} differs from it: got {[str(aval_of(c)) for c in cts]} in {ct_tree}; "
+                f"the argument is {[str(aval_of(x)) for x in leaves]} in {treedef}"
+            )
+        flat += cts
+    return flat + [None] * (count - len(flat))
+
+
+def custom_jvp(fn: Callable[..., R], rule: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[R, R]]) -> Callable[..., R]:
+    """Return ``fn`` with a forward-mode rule of your own, from which reverse mode follows.
+
+    Args:
+        fn: a function of pytrees of floating arrays.
+        rule: ``(primals, tangents)`` to ``(fn(*primals), tangent of the result)``; linear in the tangents.
+
+    Returns:
+        A function that computes as ``fn`` and differentiates by this rule, in every mode and order.
+
+    >>> import afx
+    >>> f = custom_jvp(afx.abs, lambda x, t: (afx.abs(x[0]), 7.0 * t[0]))
+    >>> afx.grad(f)(2.0)
+    Array(7., dtype=float32)
+    """
+    name = f"custom_jvp of {name_of(fn)}"
+
+    @functools.wraps(fn)
+    def run(*args: Any) -> R:
+        leaves, treedef = pytree.flatten((args, {}))
+        plain = Flattened(fn, treedef)
+
+        def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+            primals, _ = pytree.unflatten(treedef, list(xs))
+            tangents, _ = pytree.unflatten(treedef, list(ts))
+            out, tangent = rule(primals, tangents)
+            outs, plain.out_tree = pytree.flatten(out)
+            slopes, slope_tree = pytree.flatten(tangent)
+            if slope_tree != plain.out_tree:
+                raise TreeError(f"{name}: the tangent's structure differs: got {slope_tree}; the result is {plain.out_tree}")
+            return outs, slopes
+
+        def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+            return plain(*xs), xs
+
+        def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+            # the rule is linear in the tangents: its transpose is its own pullback
+            zeros = [raised(zero_like(x)) for x in xs]
+            return pull_through(lambda *ts: push(xs, ts)[1], zeros, cts)
+
+        outs = hold(Rules(name, plain, forward, backward, push), leaves)
+        return pytree.unflatten(plain.out_tree, outs)
+
+    return run

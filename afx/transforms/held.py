@@ -1,0 +1,187 @@
+"""Functions held by one op: the ground under `custom_vjp`, `custom_jvp` and `checkpoint`.
+
+Such a function runs as a single tape entry with a pullback of its own. Abstract traces keep it as one equation, so that
+its rules survive until the graph is differentiated; plans take the function's own equations in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from afx import pytree
+from afx.core.abstract import Abstract
+from afx.core.array import Array
+from afx.core.aval import Aval, aval_of
+from afx.core.primitive import JointPullback, Params, Primitive, Value, register
+from afx.core.tracer import Tracer, bind, raised
+from afx.errors import TracerError
+from afx.ops.creation import asarray
+from afx.transforms.jvp import jvp
+from afx.transforms.leaves import zero_like
+from afx.transforms.vjp import vjp
+from afx.transforms.vmap import vmap
+
+__all__ = ["Rules", "hold"]
+
+Flat = Callable[..., Sequence[Any]]
+
+
+@attrs.frozen(eq=False)
+class Rules:
+    """A function of flat leaves, with the rules that replace its derivatives.
+
+    Attributes:
+        name: of the user's function.
+        fn: leaves to output leaves.
+        forward: leaves to (output leaves, residual leaves), for reverse mode.
+        backward: (residual leaves, output cotangents) to one cotangent (or None) per leaf.
+        push: (leaves, tangents) to (output leaves, output tangents), for forward mode; None where it has none.
+    """
+
+    name: str
+    fn: Flat
+    forward: Callable[[Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
+    backward: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
+    push: Callable[[Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]] | None
+
+    def batched(self, size: int, flags: tuple[bool, ...]) -> Rules:
+        """Return the rules of the function mapped over a batch axis in front of the flagged leaves."""
+        axes = tuple([0 if f else None for f in flags])
+
+        def fn(*xs: Any) -> Any:
+            return vmap(lambda *ys: list(self.fn(*ys)), axes, axis_size=size)(*xs)
+
+        def forward(xs: Sequence[Any]) -> Any:
+            return vmap(lambda *ys: tuple(map(list, self.forward(ys))), axes, axis_size=size)(*xs)
+
+        def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+            def one(rs: Any, cs: Any) -> Any:
+                return list(self.backward(rs, cs))
+
+            found = vmap(one, axis_size=size)(list(residuals), list(cts))
+            return [g if f or g is None else g.sum(axis=0) for g, f in zip(found, flags, strict=True)]
+
+        def push(xs: Sequence[Any], ts: Sequence[Any]) -> Any:
+            assert self.push is not None
+            rule = self.push
+            return vmap(
+                lambda ys, us: tuple(map(list, rule(ys, us))), (list(axes), list(axes)), axis_size=size
+            )(list(xs), list(ts))
+
+        return Rules(self.name, fn, forward, backward, push if self.push is not None else None)
+
+
+def hold(rules: Rules, leaves: Sequence[Any]) -> list[Any]:
+    """Run a held function; without traced leaves it is simply called."""
+    if not any(isinstance(x, Tracer) for x in leaves):
+        return list(rules.fn(*leaves))
+    return list(bind(hold_p, *leaves, rules=rules))
+
+
+def _run(*xs: Any, rules: Rules) -> tuple[Any, ...]:
+    return tuple([asarray(z).numpy() for z in rules.fn(*[raised(x) for x in xs])])
+
+
+def _abstract(*avals: Aval, rules: Rules) -> tuple[Aval, ...]:
+    trace = Abstract(rules.name)
+    try:
+        outs = [aval_of(z) for z in rules.fn(*[trace.input(a) for a in avals])]
+    finally:
+        trace.alive = False
+    if trace.lifted:
+        raise TracerError(
+            f"{rules.name}: closes over a traced array: got {trace.lifted[0]!r}; pass it as an argument of the function"
+        )
+    return tuple([Aval(a.shape, a.dtype) for a in outs])
+
+
+def _inline(xs: tuple[Value, ...], params: Params) -> tuple[Value, ...]:
+    return tuple([asarray(z) for z in params["rules"].fn(*xs)])
+
+
+def _record(
+    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
+) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    rules: Rules = params["rules"]
+    outs, residuals = rules.forward(xs)
+
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        return list(rules.backward([raised(v) for v in kept], [raised(c) for c in ct]))
+
+    return [asarray(z) for z in outs], [asarray(r) for r in residuals], joint
+
+
+def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    rules: Rules = params["rules"]
+    if rules.push is None:
+        raise TracerError(
+            f"{rules.name}: has no forward-mode derivative: it was made with custom_vjp; "
+            "use reverse mode (grad, vjp, jacrev), or custom_jvp, which serves both"
+        )
+    full = [raised(zero_like(x)) if t is None else raised(t) for t, x in zip(ts, xs, strict=True)]
+    return rules.push(xs, full)
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return hold(params["rules"].batched(size, batched), xs)
+
+
+hold_p = register(
+    Primitive(
+        name="held_function",
+        kind="custom",
+        run=_run,
+        abstract=_abstract,
+        record=_record,
+        jvp=_jvp,
+        batch=_batch,
+        inline=_inline,
+        held=True,
+        multiple=True,
+        doc="a function with rules of its own",
+    )
+)
+
+
+class Flattened:
+    """A function of pytrees as a function of leaves; it remembers the structure of its last result."""
+
+    __slots__ = ("fn", "out_tree", "treedef")
+
+    def __init__(self, fn: Callable[..., Any], treedef: Any) -> None:
+        self.fn = fn
+        self.treedef = treedef
+        self.out_tree: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        args, kwargs = pytree.unflatten(self.treedef, list(leaves))
+        outs, self.out_tree = pytree.flatten(self.fn(*args, **kwargs))
+        return outs
+
+
+def pull_through(fn: Flat, xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    """Return the cotangents of the inexact ones of ``xs`` through a flat function, None for the others."""
+    moving = [aval_of(x).dtype.kind in "fc" for x in xs]
+
+    def of_moving(*ys: Any) -> list[Array]:
+        values = iter(ys)
+        return [asarray(z) for z in fn(*[next(values) if m else x for x, m in zip(xs, moving, strict=True)])]
+
+    _, pullback = vjp(of_moving, *[x for x, m in zip(xs, moving, strict=True) if m])
+    found = iter(pullback(list(cts)))
+    return [next(found) if m else None for m in moving]
+
+
+def push_through(fn: Flat, xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return outputs and tangents of a flat function along the tangents of its inexact inputs."""
+    moving = [aval_of(x).dtype.kind in "fc" for x in xs]
+
+    def of_moving(*ys: Any) -> list[Array]:
+        values = iter(ys)
+        return [asarray(z) for z in fn(*[next(values) if m else x for x, m in zip(xs, moving, strict=True)])]
+
+    chosen = [(x, t) for x, t, m in zip(xs, ts, moving, strict=True) if m]
+    return jvp(of_moving, tuple([x for x, _ in chosen]), tuple([t for _, t in chosen]))

@@ -1,0 +1,156 @@
+"""Derivatives of functions with many outputs: `jacfwd`, `jacrev`, `hessian`, `hvp`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec
+
+import numpy as np
+
+from afx import pytree
+from afx.core.array import Array, wrap
+from afx.core.aval import Aval, aval_of
+from afx.errors import ArgumentError
+from afx.ops.creation import asarray
+from afx.ops.shaping import reshape
+from afx.transforms.grad import grad
+from afx.transforms.jvp import jvp
+from afx.transforms.leaves import bound_position, check_differentiable
+from afx.transforms.vjp import vjp
+from afx.transforms.vmap import vmap
+
+__all__ = ["hessian", "hvp", "jacfwd", "jacrev"]
+
+P = ParamSpec("P")
+
+
+def jacfwd(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
+    """Return the Jacobian function of ``fn`` by forward mode: one pass per input element, batched.
+
+    Best where inputs are fewer than outputs.
+
+    Args:
+        fn: a function from pytrees of arrays to a pytree of arrays.
+        argnums: the argument to differentiate.
+
+    Returns:
+        A function whose result has the structure of ``fn``'s result, and in place of each leaf the structure of the
+        argument, with leaves of shape ``output.shape + input.shape``.
+
+    Raises:
+        DtypeError: the argument holds integers.
+
+    >>> import afx
+    >>> jacfwd(lambda x: x * x)(afx.asarray([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
+
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        one, x = _function_of(fn, args, kwargs, argnums, "jacfwd")
+        leaves, treedef = pytree.flatten(x)
+        check_differentiable(leaves, treedef, "jacfwd")
+        leaves = [asarray(v) for v in leaves]
+        primal = pytree.unflatten(treedef, leaves)
+        basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves]))
+        columns = vmap(lambda t: jvp(one, (primal,), (t,))[1], out_axes=-1)(basis)
+        return pytree.map(lambda c: _split(c, c.shape[:-1], leaves, treedef), columns)
+
+    return run
+
+
+def jacrev(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
+    """Return the Jacobian function of ``fn`` by reverse mode: one pass per output element, batched.
+
+    Best where outputs are fewer than inputs. Arguments, result and errors are those of `jacfwd`.
+
+    >>> import afx
+    >>> jacrev(lambda x: x * x)(afx.asarray([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
+
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        one, x = _function_of(fn, args, kwargs, argnums, "jacrev")
+        out, pullback = vjp(one, x)
+        outputs, out_tree = pytree.flatten(out)
+        avals = [aval_of(v) for v in outputs]
+        rows = vmap(lambda ct: pullback(pytree.unflatten(out_tree, ct))[0])(_basis(avals))
+        return pytree.unflatten(out_tree, [_rows(rows, avals, k) for k in range(len(avals))])
+
+    return run
+
+
+def hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, Any]:
+    """Return the function of second derivatives of a scalar ``fn``: forward mode over reverse mode.
+
+    Its result has the structure of the argument twice over; for an array of shape s it has shape ``s + s``.
+
+    >>> import afx
+    >>> hessian(lambda x: afx.sum(x**3))(afx.asarray([1.0, 2.0]))
+    Array([[ 6.,  0.],
+           [ 0., 12.]], dtype=float32)
+    """
+    return jacfwd(grad(fn, argnums), argnums)
+
+
+def hvp(fn: Callable[..., Array], primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+    """Return the product of the Hessian of ``fn`` by its first argument with a direction, without forming it.
+
+    Args:
+        fn: a scalar function.
+        primals: its arguments.
+        tangents: the direction, of the same structure; those of the other arguments move them as well.
+
+    >>> import afx
+    >>> hvp(lambda x: afx.sum(x**3), (afx.ones(2),), (afx.ones(2),))
+    Array([6., 6.], dtype=float32)
+    """
+    return jvp(grad(fn), primals, tangents)[1]
+
+
+def _function_of(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], argnums: int, who: str
+) -> tuple[Callable[[Any], Any], Any]:
+    """Return the function of the one argument that is differentiated, and that argument."""
+    if not isinstance(argnums, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+        raise ArgumentError(f"{who}: argnums is one position: got {argnums!r}; put several arguments into a tuple")
+    n = bound_position(argnums, len(args), fn, who)
+
+    def one(x: Any) -> Any:
+        return fn(*args[:n], x, *args[n + 1 :], **kwargs)
+
+    return one, args[n]
+
+
+def _basis(avals: Sequence[Aval]) -> list[Array]:
+    """Return the unit vectors of a tree, batched: leaf k has shape ``[number of elements of all] + shape``."""
+    total = sum(a.size for a in avals)
+    found: list[Array] = []
+    start = 0
+    for a in avals:
+        rows = np.zeros((total, a.size), a.dtype)
+        rows[np.arange(start, start + a.size), np.arange(a.size)] = 1
+        found.append(wrap(rows.reshape(total, *a.shape)))
+        start += a.size
+    return found
+
+
+def _split(columns: Array, shape: tuple[int, ...], leaves: Sequence[Array], treedef: Any) -> Any:
+    """Return the last axis of a matrix of columns as a tree of the inputs' shapes."""
+    parts: list[Array] = []
+    start = 0
+    for x in leaves:
+        parts.append(reshape(columns[..., start : start + x.size], (*shape, *x.shape)))
+        start += x.size
+    return pytree.unflatten(treedef, parts)
+
+
+def _rows(rows: Any, avals: Sequence[Aval], k: int) -> Any:
+    """Return the rows that belong to output k, its axes in front."""
+    start = sum(a.size for a in avals[:k])
+    stop = start + avals[k].size
+    return pytree.map(lambda r: reshape(r[start:stop], (*avals[k].shape, *r.shape[1:])), rows)

@@ -1,0 +1,46 @@
+"""`linearize`: a function's derivative at a point, as a function that is cheap to call again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from afx import pytree
+from afx.core.array import wrap
+from afx.core.tracer import raised
+from afx.transforms.leaves import zero_like
+from afx.transforms.vjp import vjp
+
+__all__ = ["linearize"]
+
+R = TypeVar("R")
+
+
+def linearize(fn: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
+    """Return ``fn(*primals)`` and its derivative there, a linear function of tangents.
+
+    The function runs once, on a tape. Its derivative is the transpose of its pullback, which is linear itself, so that
+    each further call walks a tape and runs ``fn`` no more.
+
+    Args:
+        fn: a function of pytrees of floating arrays.
+        *primals: the point.
+
+    Returns:
+        The result, and ``push(*tangents)``: one tangent tree per argument to the tangent of the result.
+
+    >>> import afx
+    >>> y, push = linearize(afx.square, afx.asarray([1.0, 2.0]))
+    >>> push(afx.ones(2))
+    Array([2., 4.], dtype=float32)
+    """
+    out, pullback = vjp(fn, *primals)
+    leaves, treedef = pytree.flatten(out)
+    zeros = pytree.unflatten(treedef, [wrap(zero_like(x)) for x in leaves])
+    _, transpose = vjp(pullback, zeros)
+
+    def push(*tangents: Any) -> R:
+        found: Any = transpose(tangents)
+        return pytree.map(raised, found[0])
+
+    return out, push
