@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import attrs
 import numpy as np
 
-from afx.core.array import Array, snapshot
-from afx.core.aval import SCALARS, Aval, Shape, aval_of
+from afx.core.array import Array, bare, snapshot
+from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, promote
 from afx.core.functions import FUNCTIONS
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
@@ -39,7 +39,7 @@ class Source:
 
 def caller() -> Source | None:
     """Return the nearest place outside afx that led here."""
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # the documented way to the caller's line
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
@@ -110,10 +110,11 @@ class Abstract(Trace):
         """Return the variable or literal that stands for an operand."""
         if isinstance(x, AbstractTracer) and x._trace is self:
             return x._var
-        if type(x) in SCALARS:
-            return Literal(x, aval_of(x))
-        if isinstance(x, (np.generic, np.ndarray)) and x.shape == ():
-            return Literal(x.item(), aval_of(x, self.name))
+        aval = aval_of(x, self.name)
+        if aval.weak and not isinstance(x, Tracer):
+            return Literal(bare(x, self.name), aval)
+        if not isinstance(x, Array) and aval.shape == ():
+            return Literal(x.item(), aval)
         if id(x) in self._known:
             return self._known[id(x)][1]
         if isinstance(x, Tracer):
@@ -130,6 +131,7 @@ class Abstract(Trace):
         return var
 
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Make an equation of an op."""
         self.check()
         if p.inline is not None and (self.expanding or not p.held):
             return p.inline(xs, params)
@@ -142,7 +144,7 @@ class Abstract(Trace):
         return tuple([self._tracer(v) for v in outputs]) if p.multiple else self._tracer(outputs[0])
 
     def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
-        """Convert the operands of an elementwise op to the dtype it computes in, so that equations are strongly typed."""
+        """Convert the operands of an elementwise op to the dtype it computes in: equations are strongly typed."""
         avals = [a.aval for a in atoms[p.first_value :]]
         if all(a.weak for a in avals) and not p.floating:
             return atoms
@@ -160,6 +162,7 @@ class Abstract(Trace):
         return self.atom(FUNCTIONS.astype(x if isinstance(x, Tracer) else self._tracer(atom), dtype))
 
     def reveal(self, x: Any, who: str) -> Any:
+        """Return the bare value where reading it loses nothing, or raise."""
         source = caller()
         where = "" if source is None else f" at {source}"
         if who == "bool":
@@ -200,10 +203,13 @@ def renumbered(
     body = tuple(
         [
             Equation(
-                e.primitive, tuple([use(a) for a in e.inputs]), tuple([define(v) for v in e.outputs]), e.params, e.source
+                e.primitive,
+                tuple([use(a) for a in e.inputs]),
+                tuple([define(v) for v in e.outputs]),
+                e.params,
+                e.source,
             )
             for e in equations
         ]
     )
     return Graph(new_inputs, new_constants, body, tuple([use(a) for a in outputs]))
-

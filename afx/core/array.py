@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from afx.errors import ImmutableError, OperandError
 
 __all__ = ["Array", "ArrayLike"]
 
+N = TypeVar("N")
 Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
@@ -52,12 +53,14 @@ class Array(Operators, Methods):
     @property
     def shape(self) -> Shape:
         """The lengths of the axes."""
-        return self._value.shape
+        shape: Shape = self._value.shape
+        return shape
 
     @property
     def dtype(self) -> DType:
         """The NumPy dtype of the elements."""
-        return self._value.dtype
+        dtype: DType = self._value.dtype
+        return dtype
 
     @property
     def ndim(self) -> int:
@@ -127,10 +130,12 @@ class Array(Operators, Methods):
     def __bool__(self) -> bool:
         value = self.concrete("bool")
         if self.size != 1:
-            raise OperandError(f"bool: true or false of many elements is ambiguous: got {self.aval}; call .any() or .all()")
+            raise OperandError(
+                f"bool: true or false of many elements is ambiguous: got {self.aval}; call .any() or .all()"
+            )
         return bool(value)
 
-    def _scalar(self, who: str, convert: Callable[[Any], Any]) -> Any:
+    def _scalar(self, who: str, convert: Callable[[Any], N]) -> N:
         value = self.concrete(who)
         if self.size != 1:
             raise OperandError(f"{who}: needs exactly one element: got {self.aval}; index or reduce it first")
@@ -206,7 +211,9 @@ class Array(Operators, Methods):
         )
 
     def __delitem__(self, index: Any) -> None:
-        raise ImmutableError("Array: elements cannot be deleted: got del x[…]; build a new array with concat or x[mask]")
+        raise ImmutableError(
+            "Array: elements cannot be deleted: got del x[…]; build a new array with concat or x[mask]"
+        )
 
 
 ArrayLike: TypeAlias = Array | np.ndarray[Any, np.dtype[Any]] | np.generic | bool | int | float | complex
@@ -221,9 +228,9 @@ def _repr(value: Any) -> str:
 def _index_text(index: Any) -> str:
     if isinstance(index, tuple):
         return ", ".join(_index_text(i) for i in index)  # pyright: ignore[reportUnknownVariableType]  # a user's tuple
-    if isinstance(index, slice):
-        parts = ["" if p is None else str(p) for p in (index.start, index.stop)]
-        return ":".join(parts) + ("" if index.step is None else f":{index.step}")
+    if type(index) is slice:
+        bounds: list[Any] = [index.start, index.stop] if index.step is None else [index.start, index.stop, index.step]
+        return ":".join(["" if b is None else str(b) for b in bounds])
     return "…" if index is Ellipsis else str(index) if isinstance(index, int) else "i"
 
 
@@ -239,11 +246,13 @@ def wrap(value: Any) -> Array:
 
 def exported(value: Any) -> Ndarray:
     """Return a read-only view of owned memory, marked so that afx takes it back without copying."""
-    base = value = np.asarray(value)
+    array: Ndarray = np.asarray(value)
+    base: Any = array
     while type(base) is np.ndarray:
         base.flags.writeable = False
         base = base.base
-    return value.view(Owned).view(np.ndarray)
+    view: Ndarray = array.view(Owned).view(np.ndarray)
+    return view
 
 
 def is_owned(x: Ndarray) -> bool:
@@ -256,12 +265,17 @@ def is_owned(x: Ndarray) -> bool:
     return False
 
 
+def _type(x: object) -> Any:
+    kind: Any = x.__class__
+    return kind
+
+
 def bare(x: Any, who: str) -> Any:
     """Return the bare NumPy value or Python number behind an untraced operand, or raise `OperandError`.
 
     Memory of the caller is not copied: what keeps it beyond the call must.
     """
-    kind = type(x)
+    kind = _type(x)
     if kind is Array:
         return x._value
     if kind is np.ndarray:
@@ -269,14 +283,13 @@ def bare(x: Any, who: str) -> Any:
         return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
     if kind in SCALARS:
         return x
-    if isinstance(x, np.generic):
-        check_dtype(x.dtype, who)
-        return x
-    if isinstance(x, np.ma.MaskedArray):
-        raise OperandError(f"{who}: a masked array would lose its mask: got {aval_of(x)}; call .filled() first")
-    if isinstance(x, np.ndarray):
-        return bare(np.asarray(x), who)  # pyright: ignore[reportUnknownArgumentType]  # NumPy's stub of a subclass
     aval = aval_of(x, who)  # raises for what is not array-like
+    if issubclass(kind, np.generic):
+        return x
+    if issubclass(kind, np.ma.MaskedArray):
+        raise OperandError(f"{who}: a masked array would lose its mask: got {aval}; call .filled() first")
+    if issubclass(kind, np.ndarray):
+        return bare(np.asarray(x), who)
     return {"b": bool, "i": int, "f": float, "c": complex}[aval.dtype.kind](x)
 
 

@@ -16,6 +16,7 @@ __all__ = ["Aval", "Shape", "aval_of", "broadcast_shapes"]
 Shape = tuple[int, ...]
 
 SCALARS = (bool, int, float, complex)
+NUMPY: Any = (np.ndarray, np.generic)
 
 
 @attrs.frozen
@@ -70,10 +71,11 @@ def aval_of(x: Any, who: str = "afx") -> Aval:
     aval = getattr(x, "aval", None)
     if isinstance(aval, Aval):
         return aval
-    if isinstance(x, (np.ndarray, np.generic)):
+    if isinstance(x, NUMPY):
         return Aval(x.shape, check_dtype(x.dtype, who))
-    if type(x) in SCALARS:
-        return Aval((), weak_dtype(type(x)), True)
+    kind: Any = x.__class__
+    if kind in SCALARS:
+        return Aval((), weak_dtype(kind), True)
     for kind in SCALARS:  # subclasses of int and float, such as IntEnum
         if isinstance(x, kind):
             return Aval((), weak_dtype(kind), True)

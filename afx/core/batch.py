@@ -24,7 +24,8 @@ class BatchTracer(Tracer):
     @property
     def shape(self) -> Shape:
         """The lengths of the axes, without the batch axis."""
-        return self._value.shape[1:]
+        shape: Shape = self._value.shape
+        return shape[1:]
 
     @property
     def aval(self) -> Aval:
@@ -53,6 +54,7 @@ class Batch(Trace):
         return t
 
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Carry out an op for the whole batch."""
         self.check()
         if p.batch is None:
             raise OperandError(f"vmap: {p.name} has no batching rule: got {xs}; call it outside vmap, in a loop")
@@ -67,13 +69,17 @@ class Batch(Trace):
         return tuple([self.input(raised(v)) for v in z]) if p.multiple else self.input(raised(z))
 
     def reveal(self, x: Any, who: str) -> Any:
+        """Return the bare value where reading it loses nothing, or raise."""
         if who == "bool":
             raise ConcreteValueError(
-                f"bool: the branch would differ from element to element: got {x.aval} in {self.name}; choose with afx.where"
+                f"bool: the branch would differ from element to element: got {x.aval} in {self.name}; "
+                "choose with afx.where"
             )
         raise ConcreteValueError(
-            f"{who}: the value differs from element to element: got {x.aval} in {self.name}; compute with afx's functions"
+            f"{who}: the value differs from element to element: got {x.aval} in {self.name}; "
+            "compute with afx's functions"
         )
 
     def show(self, x: Any) -> str:
+        """Return the repr of a tracer."""
         return f"Traced<{x.aval}, {self.size} times, by {self.name}>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -80,7 +80,7 @@ def set_default_dtype(dtype: DTypeLike) -> None:
 
 
 @contextlib.contextmanager
-def default_dtype(dtype: DTypeLike) -> Iterator[None]:
+def default_dtype(dtype: DTypeLike) -> Generator[None]:
     """Change the default dtype inside a ``with`` block, for the current thread or task only.
 
     Raises:
@@ -100,7 +100,9 @@ def default_dtype(dtype: DTypeLike) -> Iterator[None]:
 def _floating(dtype: DTypeLike, who: str) -> DType:
     found = np.dtype(dtype)
     if found.kind != "f":
-        raise DtypeError(f"{who}: the default dtype is a real floating one: got {found}; use afx.float32 or afx.float64")
+        raise DtypeError(
+            f"{who}: the default dtype is a real floating one: got {found}; use afx.float32 or afx.float64"
+        )
     return found
 
 

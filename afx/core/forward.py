@@ -42,7 +42,7 @@ class Forward(Trace):
             self.ground = False
             return x
         value = snapshot(x, self.name)
-        return weak_dtype(type(value)).type(value) if type(value) in SCALARS else value
+        return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
 
     def _make(self, value: Any, tangent: Any) -> ForwardTracer:
         t = _new(ForwardTracer)
@@ -52,6 +52,7 @@ class Forward(Trace):
         return t
 
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Carry out an op on values and tangents."""
         self.check()
         values, tangents = self._split(p, xs)
         if p.jvp is None:
@@ -93,6 +94,7 @@ class Forward(Trace):
         return tuple(values), tuple(tangents)
 
     def reveal(self, x: Any, who: str) -> Any:
+        """Return the bare value where reading it loses nothing, or raise."""
         value = x._value
         if who != "bool" and value.dtype.kind in "fc":
             raise ConcreteValueError(
@@ -102,4 +104,5 @@ class Forward(Trace):
         return value.concrete(who) if isinstance(value, Array) else value
 
     def show(self, x: Any) -> str:
+        """Return the repr of a tracer."""
         return f"Traced<{x._value!r} by {self.name}>"

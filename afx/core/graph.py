@@ -33,7 +33,7 @@ class Var:
 
     @property
     def name(self) -> str:
-        """A short name: a … z, ba, bb …"""
+        """A short name, from a to z, then ba, bb and so on."""
         letters, n = "", self.index
         while True:
             n, letter = divmod(n, 26)

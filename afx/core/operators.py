@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Operators"]
 
 
-class Operators:
+class Operators:  # noqa: PLW1641  # == is elementwise, so nothing hashes
     """The operators of `Array`; in-place forms (``x += y``) rebind the name, as for every immutable value."""
 
     __slots__ = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,18 @@ FUNCTION_NAMES = {
     "product": "prod",
     "around": "round",
 }
-REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
+REDUCTIONS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
 ACCUMULATIONS = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
 
 
-def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Answer ``ufunc(*inputs)``, ``ufunc.reduce`` and ``ufunc.accumulate`` with afx's own function."""
     name = ufunc.__name__
     kwargs = {k: v for k, v in kwargs.items() if v is not None}

@@ -6,7 +6,7 @@ cycles, and a tape of any length is walked and freed without recursion.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
         params: the op's parameters.
         shape: of this value.
         dtype: of this value.
-        count: the number of outputs.
+        outputs: the number of outputs.
         joint: the pullback of an op that records itself.
     """
 
@@ -42,12 +42,12 @@ class Entry(NamedTuple):
     params: Params
     shape: Shape
     dtype: DType
-    count: int = 1
+    outputs: int = 1
     joint: JointPullback | None = None
 
 
 NO_PARAMS: dict[str, Any] = {}
-_entry = tuple.__new__
+_entry = cast(Any, tuple.__new__)  # pyright: ignore[reportUnknownMemberType]  # a tuple of any types
 _new = object.__new__
 
 
@@ -83,7 +83,7 @@ class Tape(Trace):
             self.ground = False
             return x
         value = snapshot(x, self.name)
-        return weak_dtype(type(value)).type(value) if type(value) in SCALARS else value
+        return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
 
     def _emit(
         self, p: Primitive | None, ins: tuple[int, ...], z: Value, xs: tuple[Value, ...], params: Params, value: Value
@@ -97,6 +97,7 @@ class Tape(Trace):
         return t
 
     def apply1(self, p: Primitive, x: Any) -> Any:
+        """Record an elementwise op of one operand."""
         if not self.alive:
             self.check()
         value = x._value
@@ -118,12 +119,23 @@ class Tape(Trace):
         entries.append(
             _entry(
                 Entry,
-                (p, (x._index,), z if reads & 1 else None, (value if reads & 2 else None,), NO_PARAMS, z.shape, z.dtype, 1, None),
+                (
+                    p,
+                    (x._index,),
+                    z if reads & 1 else None,
+                    (value if reads & 2 else None,),
+                    NO_PARAMS,
+                    z.shape,
+                    z.dtype,
+                    1,
+                    None,
+                ),
             )
         )
         return t
 
-    def apply2(self, p: Primitive, x: Any, y: Any) -> Any:
+    def apply2(self, p: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0912  # the hottest path: each call costs
+        """Record an elementwise op of two operands."""
         if not self.alive:
             self.check()
         if x.__class__ is TapeTracer and x._trace is self:
@@ -172,14 +184,12 @@ class Tape(Trace):
         return bare(x, p.name)
 
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Carry out an op and record it."""
         if not self.alive:
             self.check()
         ins = tuple([x._index if x.__class__ is TapeTracer and x._trace is self else -1 for x in xs])
         values = tuple(
-            [
-                x._value if i >= 0 or x.__class__ is Array else self._operand(p, x)
-                for i, x in zip(ins, xs, strict=True)
-            ]
+            [x._value if i >= 0 or x.__class__ is Array else self._operand(p, x) for i, x in zip(ins, xs, strict=True)]
         )
         if p.record is not None:
             return self._record(p, ins, values, params)
@@ -190,6 +200,12 @@ class Tape(Trace):
             z = tuple([lowered(v) for v in z]) if p.multiple else lowered(z)
         if p.pullbacks is None and p.joint is None:
             return tuple([raised(v) for v in z]) if p.multiple else raised(z)
+        return self._remember(p, ins, xs, values, params, z)
+
+    def _remember(
+        self, p: Primitive, ins: tuple[int, ...], xs: tuple[Any, ...], values: tuple[Any, ...], params: Params, z: Value
+    ) -> Any:
+        """Enter an op with those of its values that its pullbacks read; the caller's memory is copied."""
         reads = self._reads(p, ins)
         kept = tuple(
             [
@@ -240,6 +256,7 @@ class Tape(Trace):
         return tuple(outs)
 
     def reveal(self, x: Any, who: str) -> Any:
+        """Return the bare value where reading it loses nothing, or raise."""
         value = x._value
         if who not in READABLE and value.dtype.kind in "fc":
             raise ConcreteValueError(
@@ -249,6 +266,7 @@ class Tape(Trace):
         return value.concrete(who) if isinstance(value, Array) else value
 
     def show(self, x: Any) -> str:
+        """Return the repr of a tracer."""
         if not self.alive:
             return f"Traced<{Aval(x.shape, x.dtype)} by {self.name}, ended>"
         return f"Traced<{x._value!r} by {self.name}>"
@@ -264,4 +282,3 @@ READABLE = frozenset({"bool"})
 def raised_operand(v: Any) -> Any:
     """Return a lower-level value as an operand: Python numbers stay weak, memory that the tape holds is afx's."""
     return v if isinstance(v, Array) or not isinstance(v, (np.ndarray, np.generic)) else wrap(v)
-

@@ -111,7 +111,8 @@ def bind1(p: Primitive, x: Any) -> Array:
         x = x._value
     elif kind is not np.ndarray:
         if isinstance(x, Tracer):
-            return x._trace.apply1(p, x)
+            z: Array = x._trace.apply1(p, x)
+            return z
         x = bare(x, p.name)
     try:
         return wrap(p.run(x))
@@ -127,7 +128,8 @@ def bind2(p: Primitive, x: Any, y: Any) -> Array:
     if isinstance(y, Tracer) and (top is None or y._trace.level > top.level):
         top = y._trace
     if top is not None:
-        return top.apply2(p, x, y)
+        z: Array = top.apply2(p, x, y)
+        return z
     x = x._value if x.__class__ is Array else bare(x, p.name)
     y = y._value if y.__class__ is Array else bare(y, p.name)
     try:

@@ -68,7 +68,7 @@ def _runner(ufunc: Callable[..., Any], floating: bool, arity: int) -> Callable[.
     def run2(x: Any, y: Any) -> Any:
         z = ufunc(x, y)
         dtype = z.dtype
-        if x.__class__ is np.ndarray and dtype is x.dtype or y.__class__ is np.ndarray and dtype is y.dtype:
+        if (x.__class__ is np.ndarray and dtype is x.dtype) or (y.__class__ is np.ndarray and dtype is y.dtype):
             return z
         return settle((x, y), z)
 
@@ -101,7 +101,7 @@ def _elementwise_pullback(partial: Partial, k: int) -> Pullback:
 
     def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
         d = partial(z, *xs)
-        return ct * (d._value if d.__class__ is Array else d)  # pyright: ignore[reportPrivateUsage]  # untraced: bare is faster
+        return ct * (d._value if d.__class__ is Array else d)
 
     return pull
 
@@ -243,7 +243,15 @@ def linear(
 
     return register(
         Primitive(
-            name=name, kind="linear", run=run, abstract=abstract, pullbacks=(pull,), reads=(0,), jvp=push, batch=batch, **tags
+            name=name,
+            kind="linear",
+            run=run,
+            abstract=abstract,
+            pullbacks=(pull,),
+            reads=(0,),
+            jvp=push,
+            batch=batch,
+            **tags,
         )
     )
 
@@ -269,9 +277,7 @@ def bilinear(
         p = lookup(name)
         x, y = xs
         parts = [
-            lowered(bind(p, *pair, **params))
-            for t, pair in ((ts[0], (ts[0], y)), (ts[1], (x, ts[1])))
-            if t is not None
+            lowered(bind(p, *pair, **params)) for t, pair in ((ts[0], (ts[0], y)), (ts[1], (x, ts[1]))) if t is not None
         ]
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
@@ -313,6 +319,14 @@ def reduction(
 
     return register(
         Primitive(
-            name=name, kind="reduction", run=run, abstract=abstract, pullbacks=(pull,), reads=(reads,), jvp=push, batch=batch, **tags
+            name=name,
+            kind="reduction",
+            run=run,
+            abstract=abstract,
+            pullbacks=(pull,),
+            reads=(reads,),
+            jvp=push,
+            batch=batch,
+            **tags,
         )
     )

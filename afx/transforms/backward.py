@@ -100,7 +100,7 @@ def _cast(ct: Value, dtype: Any) -> Value:
 
 def _joint(entries: Sequence[Entry], entry: Entry, k: int, cts: list[Value], masks: Masks) -> None:
     """Pull back an op whose cotangents are computed together."""
-    p, ins, z, xs, params, shape, dtype, count, joint = entry
+    p, ins, z, xs, params, _, _, count, joint = entry
     rule = joint or (p.joint if p is not None else None)
     assert rule is not None
     ct: Value = cts[k] if count == 1 and joint is None else _filled(entries, k, count, cts)
@@ -179,5 +179,3 @@ def _alive(
         return None
     through = pull(lowered(mask.astype(np.float32)), None, (), params, shape, np.dtype(np.float32))
     return lowered(not_equal(through, 0))
-
-

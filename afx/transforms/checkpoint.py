@@ -46,6 +46,7 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
             return push_through(plain, xs, ts)
 
         outs = hold(Rules(name, plain, forward, backward, push), leaves)
-        return pytree.unflatten(plain.out_tree, outs)
+        result: R = pytree.unflatten(plain.out_tree, outs)
+        return result
 
     return run

@@ -64,7 +64,8 @@ def custom_vjp(
             return _aligned(found, args, len(leaves), name)
 
         outs = hold(Rules(name, plain, forward_flat, backward_flat, None), leaves)
-        return pytree.unflatten(plain.out_tree, outs)
+        result: R = pytree.unflatten(plain.out_tree, outs)
+        return result
 
     return run
 
@@ -79,18 +80,26 @@ def _aligned(found: Any, args: tuple[Any, ...], count: int, name: str) -> list[A
         if ct is None:
             flat += [None] * len(leaves)
             continue
-        cts, ct_tree = pytree.flatten(ct)
+        cts, ct_tree = pytree.flatten(_any(ct))
         shapes = [aval_of(c).shape for c in cts] == [aval_of(x).shape for x in leaves] if ct_tree == treedef else False
         if not shapes:
+            got, want = ([str(aval_of(v)) for v in values] for values in (cts, leaves))
             raise TreeError(
-                f"{name}: the cotangent of argument {k} differs from it: got {[str(aval_of(c)) for c in cts]} in {ct_tree}; "
-                f"the argument is {[str(aval_of(x)) for x in leaves]} in {treedef}"
+                f"{name}: the cotangent of argument {k} differs from it: got {got} in {ct_tree}; "
+                f"return {want} in {treedef}"
             )
         flat += cts
     return flat + [None] * (count - len(flat))
 
 
-def custom_jvp(fn: Callable[..., R], rule: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[R, R]]) -> Callable[..., R]:
+def _any(x: Any) -> Any:
+    """Return x as a value of unknown type."""
+    return x
+
+
+def custom_jvp(
+    fn: Callable[..., R], rule: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[R, R]]
+) -> Callable[..., R]:
     """Return ``fn`` with a forward-mode rule of your own, from which reverse mode follows.
 
     Args:
@@ -109,7 +118,7 @@ def custom_jvp(fn: Callable[..., R], rule: Callable[[tuple[Any, ...], tuple[Any,
 
     @functools.wraps(fn)
     def run(*args: Any) -> R:
-        leaves, treedef = pytree.flatten((args, {}))
+        leaves, treedef = pytree.flatten(_any((args, {})))
         plain = Flattened(fn, treedef)
 
         def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -119,7 +128,9 @@ def custom_jvp(fn: Callable[..., R], rule: Callable[[tuple[Any, ...], tuple[Any,
             outs, plain.out_tree = pytree.flatten(out)
             slopes, slope_tree = pytree.flatten(tangent)
             if slope_tree != plain.out_tree:
-                raise TreeError(f"{name}: the tangent's structure differs: got {slope_tree}; the result is {plain.out_tree}")
+                raise TreeError(
+                    f"{name}: the tangent's structure differs: got {slope_tree}; the result is {plain.out_tree}"
+                )
             return outs, slopes
 
         def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -131,6 +142,7 @@ def custom_jvp(fn: Callable[..., R], rule: Callable[[tuple[Any, ...], tuple[Any,
             return pull_through(lambda *ts: push(xs, ts)[1], zeros, cts)
 
         outs = hold(Rules(name, plain, forward, backward, push), leaves)
-        return pytree.unflatten(plain.out_tree, outs)
+        result: R = pytree.unflatten(plain.out_tree, outs)
+        return result
 
     return run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from afx.core.array import Array
 from afx.core.primitive import Value
 from afx.errors import ArgumentError, OperandError
 from afx.ops.creation import asarray
-from afx.transforms.leaves import bound_position, check_differentiable, name_of, result_tree, scalar_output
+from afx.transforms.leaves import bound_position, check_differentiable, name_of, named, result_tree, scalar_output
 from afx.transforms.vjp import Recorded
 
 __all__ = ["grad", "value_and_grad"]
@@ -93,7 +93,7 @@ def value_and_grad(
     def run(*args: Any, **kwargs: Any) -> Any:
         target, build = chosen.split(args, kwargs)
         leaves, treedef = pytree.flatten(target)
-        check_differentiable(leaves, treedef, "grad")
+        check_differentiable(leaves, treedef, "grad", chosen.label)
         record = Recorded(f"grad of {name_of(fn)}")
         try:
             traced = pytree.unflatten(treedef, record.enter(leaves))
@@ -163,7 +163,7 @@ def grad(
     >>> grad(lambda x: afx.sum(x**3))(afx.asarray([1.0, 2.0]))
     Array([ 3., 12.], dtype=float32)
     """
-    both: Any = value_and_grad(fn, argnums, argnames, has_aux=has_aux)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]  # the overloads are for callers
+    both = cast(Any, value_and_grad)(fn, argnums, argnames, has_aux=has_aux)  # the overloads are for callers
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -195,7 +195,9 @@ class _Chosen:
             args, kwargs = self._first_by_name(kwargs)
         missing = [n for n in self.names if n not in kwargs]
         if missing:
-            raise ArgumentError(f"grad: argnames={missing[0]!r} was not given by name to {name_of(self.fn)}; pass it so")
+            raise ArgumentError(
+                f"grad: argnames={missing[0]!r} was not given by name to {name_of(self.fn)}; pass it so"
+            )
         nums = [bound_position(n, len(args), self.fn, "grad") for n in self.nums]
         fixed = [_frozen(a) for a in args]
 
@@ -206,6 +208,14 @@ class _Chosen:
             return fixed, {**kwargs, **named}
 
         return (tuple([args[n] for n in nums]), {n: kwargs[n] for n in self.names}), build
+
+    def label(self, path: str) -> str:
+        """Return the name of a leaf of the differentiated arguments for messages."""
+        group, _, rest = path.partition("]")
+        if group == "[0":
+            return named(rest, [f"argument {n}" for n in self.nums])
+        name, _, tail = rest.partition("]")
+        return f"argument {name[2:-1]}{tail}"
 
     def _first_by_name(self, kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Let a call that names every argument differentiate the function's first one."""
@@ -237,5 +247,3 @@ def pytree_plain(record: Recorded, aux: Any) -> Any:
     """Return aux with the tracers of this call replaced by their values."""
     leaves, treedef = pytree.flatten(aux)
     return pytree.unflatten(treedef, [record.plain(x) for x in leaves])
-
-

@@ -67,9 +67,11 @@ class Rules:
         def push(xs: Sequence[Any], ts: Sequence[Any]) -> Any:
             assert self.push is not None
             rule = self.push
-            return vmap(
-                lambda ys, us: tuple(map(list, rule(ys, us))), (list(axes), list(axes)), axis_size=size
-            )(list(xs), list(ts))
+
+            def one(ys: Any, us: Any) -> Any:
+                return tuple(map(list, rule(ys, us)))
+
+            return vmap(one, (list(axes), list(axes)), axis_size=size)(list(xs), list(ts))
 
         return Rules(self.name, fn, forward, backward, push if self.push is not None else None)
 

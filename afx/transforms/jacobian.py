@@ -55,7 +55,11 @@ def jacfwd(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
         leaves = [asarray(v) for v in leaves]
         primal = pytree.unflatten(treedef, leaves)
         basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves]))
-        columns = vmap(lambda t: jvp(one, (primal,), (t,))[1], out_axes=-1)(basis)
+
+        def push(t: Any) -> Any:
+            return jvp(one, (primal,), (t,))[1]
+
+        columns = vmap(push, out_axes=-1)(basis)
         return pytree.map(lambda c: _split(c, c.shape[:-1], leaves, treedef), columns)
 
     return run
@@ -78,7 +82,11 @@ def jacrev(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
         out, pullback = vjp(one, x)
         outputs, out_tree = pytree.flatten(out)
         avals = [aval_of(v) for v in outputs]
-        rows = vmap(lambda ct: pullback(pytree.unflatten(out_tree, ct))[0])(_basis(avals))
+
+        def pull(ct: list[Array]) -> Any:
+            return pullback(pytree.unflatten(out_tree, ct))[0]
+
+        rows = vmap(pull)(_basis(avals))
         return pytree.unflatten(out_tree, [_rows(rows, avals, k) for k in range(len(avals))])
 
     return run

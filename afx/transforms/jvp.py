@@ -40,7 +40,7 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     directions, direction_tree = pytree.flatten(tuple(tangents))
     if treedef != direction_tree:
         raise TreeError(f"jvp: tangents have another structure: got {direction_tree}; the primals are {treedef}")
-    check_differentiable(leaves, treedef, "jvp")
+    check_differentiable(leaves, treedef, "jvp", _argument)
     _check_tangents(leaves, directions, treedef)
     trace = Forward(f"jvp of {name_of(fn)}")
     try:
@@ -49,7 +49,7 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     finally:
         trace.alive = False
     outputs, out_tree = pytree.flatten(out)
-    own = [isinstance(x, ForwardTracer) and x._trace is trace for x in outputs]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    own = [isinstance(x, ForwardTracer) and x._trace is trace for x in outputs]
     values = [raised(x._value) if o else x for x, o in zip(outputs, own, strict=True)]
     slopes = [raised(x._tangent) if o else wrap(zero_like(x)) for x, o in zip(outputs, own, strict=True)]
     return pytree.unflatten(out_tree, values), pytree.unflatten(out_tree, slopes)
@@ -59,12 +59,20 @@ def _check_tangents(leaves: list[Any], directions: list[Any], treedef: Any) -> N
     for k, (x, t) in enumerate(zip(leaves, directions, strict=True)):
         have, want = aval_of(t, "jvp"), aval_of(x, "jvp")
         if have.shape != want.shape:
-            raise ShapeError(f"jvp: the tangent of {pytree.paths(treedef)[k]} has another shape: got {have}, not {want}")
+            raise ShapeError(
+                f"jvp: the tangent of {pytree.paths(treedef)[k]} has another shape: got {have}, not {want}"
+            )
         if not have.weak and not want.weak and have.dtype != want.dtype:
-            raise DtypeError(f"jvp: the tangent of {pytree.paths(treedef)[k]} is {have}: its primal is {want}; use astype")
+            raise DtypeError(
+                f"jvp: the tangent of {pytree.paths(treedef)[k]} is {have}: its primal is {want}; use astype"
+            )
 
 
 def _typed(tangent: Any, primal: Any) -> Any:
     """Return a Python number given as a tangent in its primal's dtype."""
     have = aval_of(tangent)
     return aval_of(primal).dtype.type(tangent) if have.weak else tangent
+
+
+def _argument(path: str) -> str:
+    return f"argument {path[1:].replace(']', '', 1)}"

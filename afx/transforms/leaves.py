@@ -24,19 +24,28 @@ def name_of(fn: Callable[..., Any]) -> str:
     return getattr(fn, "__qualname__", None) or type(fn).__name__
 
 
-def check_differentiable(leaves: Sequence[Any], treedef: Any, who: str) -> None:
+def named(path: str, labels: Sequence[str]) -> str:
+    """Return the path of a leaf in a tuple of arguments with the argument's name in front: ``argument 0.slope``."""
+    first, _, rest = path.partition("]")
+    return labels[int(first[1:])] + rest
+
+
+def check_differentiable(
+    leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None = None
+) -> None:
     """Raise where a leaf is not a floating or complex array, naming its path."""
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, (Array, np.ndarray)) and leaf.dtype in DIFFERENTIABLE:  # pyright: ignore[reportUnknownMemberType]  # NumPy's stub
             continue
         if isinstance(leaf, (float, complex)):
             continue
-        path = pytree.paths(treedef)[k] or "the argument"
+        found = pytree.paths(treedef)[k]
+        path = label(found) if label is not None else f"argument {found}" if found else "the argument"
         aval = aval_of(leaf, f"{who}: {path}")
         if aval.dtype not in DIFFERENTIABLE:
             raise DtypeError(
-                f"{who}: only floating and complex arrays have derivatives: got {path} = {aval}; convert it to a float, "
-                "mark the field with afx.static(), or choose other arguments with argnums="
+                f"{who}: only floating and complex arrays have derivatives: got {path} = {aval}; "
+                "convert it to a float, mark the field with afx.static(), or choose other arguments"
             )
 
 
@@ -59,7 +68,9 @@ def scalar_output(out: Any, fn: Callable[..., Any], who: str) -> Any:
             "or take afx.vjp for a complex output"
         )
     if aval.dtype.kind != "f":
-        raise DtypeError(f"{who}: {name_of(fn)} must return a floating scalar: got {aval}; its derivative is 0 everywhere")
+        raise DtypeError(
+            f"{who}: {name_of(fn)} must return a floating scalar: got {aval}; its derivative is 0 everywhere"
+        )
     return out
 
 

@@ -41,6 +41,7 @@ def linearize(fn: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]
 
     def push(*tangents: Any) -> R:
         found: Any = transpose(tangents)
-        return pytree.map(raised, found[0])
+        result: R = pytree.map(raised, found[0])
+        return result
 
     return out, push

@@ -37,11 +37,11 @@ class Recorded:
 
     def owns(self, x: Any) -> bool:
         """Tell whether an output depends on the inputs."""
-        return isinstance(x, TapeTracer) and x._trace is self.tape  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+        return isinstance(x, TapeTracer) and x._trace is self.tape
 
     def plain(self, x: Any) -> Any:
         """Return an output for the caller: the value of a tracer of this tape, everything else as it is."""
-        return raised(x._value) if self.owns(x) else x  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+        return raised(x._value) if self.owns(x) else x
 
     def pull(self, outputs: list[Any], cts: list[Value]) -> list[Value]:
         """Return the cotangents of the inputs (None for zero) from those of the outputs."""
@@ -52,7 +52,7 @@ class Recorded:
             index = out._index
             seeds[index] = seeds[index] + ct if index in seeds else ct
         found = backward(self.tape, seeds)
-        return [found[t._index] for t in self.inputs]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+        return [found[t._index] for t in self.inputs]
 
 
 def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*Ts]]]:
@@ -75,7 +75,7 @@ def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*
     (Array([1., 1.], dtype=float32),)
     """
     leaves, treedef = pytree.flatten(primals)
-    check_differentiable(leaves, treedef, "vjp")
+    check_differentiable(leaves, treedef, "vjp", _argument)
     record = Recorded(f"vjp of {name_of(fn)}")
     try:
         out = fn(*pytree.unflatten(treedef, record.enter(leaves)))
@@ -104,11 +104,19 @@ def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
         if have.shape != want.shape:
             raise ShapeError(f"vjp: the cotangent{path} has another shape: got {have}; the result is {want}")
         if not have.weak and have.dtype != want.dtype:
-            raise DtypeError(f"vjp: the cotangent{path} has another dtype: got {have}; the result is {want}; use astype")
-        checked.append(lowered(Array.astype(c, want.dtype)) if isinstance(c, Array) else want.dtype.type(c) if have.weak else c)
+            raise DtypeError(
+                f"vjp: the cotangent{path} has another dtype: got {have}; the result is {want}; use astype"
+            )
+        checked.append(
+            lowered(Array.astype(c, want.dtype)) if isinstance(c, Array) else want.dtype.type(c) if have.weak else c
+        )
     return checked
 
 
 def _strong(x: Any) -> Aval:
     aval = aval_of(x)
     return Aval(aval.shape, aval.dtype)
+
+
+def _argument(path: str) -> str:
+    return f"argument {path[1:].replace(']', '', 1)}"

@@ -45,9 +45,7 @@ def vmap(fn: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, axis_size: 
         leaves, treedef = pytree.flatten((args, kwargs))
         axes = [*_spread(in_axes, args), *[0 for _ in pytree.leaves(kwargs)]]
         paths = pytree.paths(treedef)
-        fronts = [
-            x if a is None else _to_front(x, a, path) for x, a, path in zip(leaves, axes, paths, strict=True)
-        ]
+        fronts = [x if a is None else _to_front(x, a, path) for x, a, path in zip(leaves, axes, paths, strict=True)]
         size = _size(fronts, axes, paths, axis_size, name_of(fn))
         batch = Batch(f"vmap of {name_of(fn)}", size)
         try:
@@ -88,7 +86,8 @@ def _size(leaves: list[Any], axes: list[Any], paths: list[str], given: int | Non
     if len(set(sizes.values())) > 1:
         got = ", ".join(f"{path} of length {n}" for path, n in sizes.items())
         raise ShapeError(f"vmap: lengths along the batch axis differ: got {got}; make them equal or use in_axes=None")
-    return next(iter(sizes.values()))
+    size: int = next(iter(sizes.values()))
+    return size
 
 
 def _spread(in_axes: Any, args: tuple[Any, ...]) -> list[int | None]:
@@ -126,14 +125,14 @@ def _children(tree: Any) -> list[Any]:
 
 def _placed(batch: Batch, x: Any, axis: int | None) -> Array:
     """Return an output with its batch axis in its place; one that does not depend on the batch is repeated."""
-    own = isinstance(x, BatchTracer) and x._trace is batch  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    own = isinstance(x, BatchTracer) and x._trace is batch
     if axis is None:
         if own:
             raise ArgumentError(
                 f"vmap: an output differs along the batch: got {aval_of(x)} with out_axes=None; give it an axis"
             )
         return asarray(x)
-    value: Array = x._value if own else asarray(x)  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    value: Array = x._value if own else asarray(x)
     if not own:
         value = broadcast_to(value, (batch.size, *value.shape))
     return _moved(value, 0, normalize_axis(axis, value.ndim, "vmap: out_axes"))
