@@ -12,6 +12,7 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import *
 from afx.core.graph import Equation, Graph, Literal, Var, check
+from afx.core.located import debug_nans
 from afx.core.primitive import Primitive, primitives
 from afx.ops.arithmetic import *
 from afx.ops.comparison import *

@@ -13,6 +13,7 @@ AfxError
 │   ├── ConcreteValueError             its value is asked for (``bool(x)`` under jit, ``float(x)`` under grad)
 │   └── EscapedTracerError             its trace has ended
 ├── GraphError          (ValueError)   a Graph that is not well formed
+├── NanError            (ArithmeticError)  the first nan, inside a `debug_nans` block
 └── MissingExtraError   (ImportError)  an optional dependency that is not installed
 ```
 
@@ -29,6 +30,7 @@ __all__ = [
     "ImmutableError",
     "IndexRangeError",
     "MissingExtraError",
+    "NanError",
     "OperandError",
     "ShapeError",
     "TracerError",
@@ -82,6 +84,10 @@ class EscapedTracerError(TracerError):
 
 class GraphError(AfxError, ValueError):
     """A Graph that is not well formed."""
+
+
+class NanError(AfxError, ArithmeticError):
+    """An operation gave nan inside a `debug_nans` block."""
 
 
 class MissingExtraError(AfxError, ImportError):

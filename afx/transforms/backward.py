@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from afx.core.aval import Aval, Shape
+from afx.core.located import LocatedTape, has_nan
 from afx.core.primitive import Value
 from afx.core.tape import Entry, Tape
 from afx.core.tracer import lowered, raised
+from afx.errors import NanError
 from afx.ops.comparison import logical_or, not_equal
 from afx.ops.selection import where
 from afx.ops.shaping import broadcast_to
@@ -23,6 +25,7 @@ from afx.ops.shaping import broadcast_to
 __all__ = ["backward", "unbroadcast"]
 
 Masks = dict[int, Value]
+FAILED = "_afx_failed_entry"  # the attribute under which an exception carries the index of the entry that raised it
 
 
 def backward(tape: Tape, seeds: Mapping[int, Value]) -> list[Value]:
@@ -41,34 +44,41 @@ def backward(tape: Tape, seeds: Mapping[int, Value]) -> list[Value]:
     for index, ct in seeds.items():
         cts[index] = ct
     prepare = None if tape.ground else _raised_entry
-    for k in range(max(seeds, default=-1), -1, -1):
-        entry = entries[k]
-        p = entry[0]
-        ct = cts[k]
-        if p is None or (ct is None and entry[7] == 1):
-            continue
-        if prepare is not None:
-            entry = prepare(entry)
-        if p.pullbacks is None:
-            _joint(entries, entry, k, cts, masks)
-            continue
-        cts[k] = None
-        if masks or p.mask is not None:
-            _masked(entries, entry, ct, masks.pop(k, None), cts, masks)
-            continue
-        _, ins, z, xs, params, _, _, _, _ = entry
-        for j, pull in zip(ins, p.pullbacks):  # noqa: B905  # one pullback per operand by construction; strict= costs
-            if j < 0:
+    checks = isinstance(tape, LocatedTape) and tape.checks
+    k = -1
+    try:
+        for k in range(max(seeds, default=-1), -1, -1):
+            entry = entries[k]
+            p = entry[0]
+            ct = cts[k]
+            if p is None or (ct is None and entry[7] == 1):
                 continue
-            target = entries[j]
-            shape, dtype = target[5], target[6]
-            g = pull(ct, z, xs, params, shape, dtype)
-            if g.shape != shape:
-                g = unbroadcast(g, shape)
-            if g.dtype is not dtype:
-                g = _cast(g, dtype)
-            have = cts[j]
-            cts[j] = g if have is None else have + g
+            if prepare is not None:
+                entry = prepare(entry)
+            cts[k] = None
+            if p.pullbacks is None:
+                _joint(entries, entry, k, ct, cts, masks)
+            elif masks or p.mask is not None:
+                _masked(entries, entry, ct, masks.pop(k, None), cts, masks)
+            else:
+                _, ins, z, xs, params, _, _, _, _ = entry
+                for j, pull in zip(ins, p.pullbacks):  # noqa: B905  # one per operand by construction; strict= costs
+                    if j < 0:
+                        continue
+                    target = entries[j]
+                    shape, dtype = target[5], target[6]
+                    g = pull(ct, z, xs, params, shape, dtype)
+                    if g.shape != shape:
+                        g = unbroadcast(g, shape)
+                    if g.dtype is not dtype:
+                        g = _cast(g, dtype)
+                    have = cts[j]
+                    cts[j] = g if have is None else have + g
+            if checks:
+                _check_nan(tape, entry, ct, cts)
+    except Exception as error:
+        error.__dict__.setdefault(FAILED, k)
+        raise
     return cts
 
 
@@ -98,12 +108,20 @@ def _cast(ct: Value, dtype: Any) -> Value:
     return ct if ct.dtype == dtype else lowered(ct.astype(dtype))
 
 
-def _joint(entries: Sequence[Entry], entry: Entry, k: int, cts: list[Value], masks: Masks) -> None:
+def _check_nan(tape: Tape, entry: Entry, ct: Value, cts: Sequence[Value]) -> None:
+    """Raise where a pullback made the first nan; the walk adds the line of the forward operation."""
+    if not has_nan(ct) and any(has_nan(cts[j]) for j in entry.ins if j >= 0):
+        name = entry.primitive.name if entry.primitive else "an input"
+        raise NanError(f"{tape.name}: the backward pass of {name} gives nan; guard its operand with afx.where")
+
+
+def _joint(entries: Sequence[Entry], entry: Entry, k: int, first: Value, cts: list[Value], masks: Masks) -> None:
     """Pull back an op whose cotangents are computed together."""
     p, ins, z, xs, params, _, _, count, joint = entry
-    rule = joint or (p.joint if p is not None else None)
+    assert p is not None
+    rule = joint or p.joint
     assert rule is not None
-    ct: Value = cts[k] if count == 1 and joint is None else _filled(entries, k, count, cts)
+    ct: Value = first if count == 1 and not p.multiple else _filled(entries, k, (first, *cts[k + 1 : k + count]))
     cts[k : k + count] = [None] * count
     for i in range(k, k + count):
         masks.pop(i, None)
@@ -118,11 +136,10 @@ def _joint(entries: Sequence[Entry], entry: Entry, k: int, cts: list[Value], mas
             _add(cts, j, _cast(g, entries[j].dtype), None, masks)
 
 
-def _filled(entries: Sequence[Entry], k: int, count: int, cts: Sequence[Value]) -> tuple[Value, ...]:
+def _filled(entries: Sequence[Entry], k: int, found: tuple[Value, ...]) -> tuple[Value, ...]:
     """Return the cotangents of an op's outputs, zeros where none arrived; None throughout where none did at all."""
-    found = cts[k : k + count]
     if all(ct is None for ct in found):
-        return tuple(found)
+        return found
     return tuple(
         [np.zeros(entries[k + i].shape, entries[k + i].dtype) if ct is None else ct for i, ct in enumerate(found)]
     )
@@ -166,7 +183,8 @@ def _masked(
                 alive = lowered(unbroadcast(broadcast_to(alive, g.shape).astype(np.float32), shape) != 0)
         if g.shape != shape:
             g = unbroadcast(g, shape)
-        _add(cts, j, _cast(g, dtype), None if alive is None else lowered(alive), masks)
+        keep = alive is not None and entries[j].primitive is not None  # an input needs no mask
+        _add(cts, j, _cast(g, dtype), lowered(alive) if keep else None, masks)
 
 
 def _alive(

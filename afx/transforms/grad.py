@@ -95,10 +95,14 @@ def value_and_grad(
         leaves, treedef = pytree.flatten(target)
         check_differentiable(leaves, treedef, "grad", chosen.label)
         record = Recorded(f"grad of {name_of(fn)}")
+
+        def call(inputs: list[Any]) -> Any:
+            new_args, new_kwargs = build(pytree.unflatten(treedef, inputs))
+            return fn(*new_args, **new_kwargs)
+
+        record.again = lambda tape: call([tape.input(x) for x in leaves])
         try:
-            traced = pytree.unflatten(treedef, record.enter(leaves))
-            args, kwargs = build(traced)
-            out = fn(*args, **kwargs)
+            out = call(record.enter(leaves))
             out, aux = _with_aux(out, fn) if has_aux else (out, None)
         finally:
             record.tape.finish()

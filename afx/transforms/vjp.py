@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
 from afx import pytree
 from afx.core.array import Array
 from afx.core.aval import Aval, aval_of
+from afx.core.located import LocatedTape, at, debugging
 from afx.core.primitive import Value
 from afx.core.tape import Tape, TapeTracer
 from afx.core.tracer import Tracer, lowered, raised
 from afx.errors import DtypeError, ShapeError, TreeError
-from afx.transforms.backward import backward
+from afx.transforms.backward import FAILED, backward
 from afx.transforms.leaves import check_differentiable, name_of, result_tree
 
 __all__ = ["vjp"]
@@ -24,11 +26,12 @@ Ts = TypeVarTuple("Ts")
 class Recorded:
     """A function's run on a tape: its outputs, and what pulls cotangents back through it."""
 
-    __slots__ = ("inputs", "tape")
+    __slots__ = ("again", "inputs", "tape")
 
     def __init__(self, name: str) -> None:
-        self.tape = Tape(name)
+        self.tape = LocatedTape(name, checks=True) if debugging() else Tape(name)
         self.inputs: list[TapeTracer] = []
+        self.again: Callable[[LocatedTape], object] | None = None
 
     def enter(self, leaves: list[Any]) -> list[TapeTracer]:
         """Enter the inputs."""
@@ -51,8 +54,25 @@ class Recorded:
                 self.tape.ground = False
             index = out._index
             seeds[index] = seeds[index] + ct if index in seeds else ct
-        found = backward(self.tape, seeds)
+        try:
+            found = backward(self.tape, seeds)
+        except Exception as error:
+            self._locate(error)
+            raise
         return [found[t._index] for t in self.inputs]
+
+    def _locate(self, error: Exception) -> None:
+        """Add the user's forward line to an error of the backward pass, by running the function once more."""
+        index: int = error.__dict__.pop(FAILED, -1)
+        if index < 0:
+            return
+        tape = LocatedTape(self.tape.name)
+        if self.again is not None:
+            with contextlib.suppress(Exception):
+                self.again(tape)
+        p = self.tape.entries[index].primitive
+        source = tape.sources.get(index)
+        error.add_note(f"{self.tape.name}: in the backward pass of {p.name if p else 'an input'}{at(source)}")
 
 
 def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*Ts]]]:
@@ -77,6 +97,7 @@ def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*
     leaves, treedef = pytree.flatten(primals)
     check_differentiable(leaves, treedef, "vjp", _argument)
     record = Recorded(f"vjp of {name_of(fn)}")
+    record.again = lambda tape: fn(*pytree.unflatten(treedef, [tape.input(x) for x in leaves]))
     try:
         out = fn(*pytree.unflatten(treedef, record.enter(leaves)))
     finally:
