@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.core.at import At
 from afx.core.aval import SCALARS, Aval, Shape, aval_of
-from afx.core.dtypes import DType, check_dtype
+from afx.core.dtypes import SUPPORTED, DType, check_dtype
 from afx.core.methods import Methods
 from afx.core.operators import Operators
 from afx.core.protocols import array_function, array_ufunc
@@ -279,8 +279,9 @@ def bare(x: Any, who: str) -> Any:
     if kind is Array:
         return x._value
     if kind is np.ndarray:
-        check_dtype(x.dtype, who)
-        return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
+        if x.dtype.char in SUPPORTED and x.dtype.isnative:
+            return x
+        return x.astype(check_dtype(x.dtype, who))
     if kind in SCALARS:
         return x
     aval = aval_of(x, who)  # raises for what is not array-like

@@ -84,6 +84,12 @@ def aval_of(x: Any, who: str = "afx") -> Aval:
     )
 
 
+def shape_of(x: Any, who: str = "afx") -> Shape:
+    """Return the shape of an array, NumPy value or Python number; the quick way to the commonest question."""
+    shape: Any = getattr(x, "shape", None)
+    return shape if shape.__class__ is tuple else aval_of(x, who).shape
+
+
 def _excerpt(x: object) -> str:
     text = repr(x)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -142,7 +142,10 @@ def broadcast_to(x: ArrayLike, shape: Sequence[int]) -> Array:
 
 
 def _broadcast_run(x: Any, *, shape: Shape) -> Any:
-    return np.broadcast_to(np.asarray(x, aval_of(x).dtype), shape)
+    x = np.asarray(x, aval_of(x).dtype)
+    if not x.shape:  # np.broadcast_to takes microseconds, and most scalars come this way
+        return np.ndarray(shape, x.dtype, x, strides=(0,) * len(shape))
+    return np.broadcast_to(x, shape)
 
 
 def _broadcast_abstract(x: Aval, *, shape: Shape) -> Aval:

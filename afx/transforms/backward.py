@@ -68,10 +68,8 @@ def backward(tape: Tape, seeds: Mapping[int, Value]) -> list[Value]:
                     target = entries[j]
                     shape, dtype = target[5], target[6]
                     g = pull(ct, z, xs, params, shape, dtype)
-                    if g.shape != shape:
-                        g = unbroadcast(g, shape)
-                    if g.dtype is not dtype:
-                        g = _cast(g, dtype)
+                    if g.shape != shape or g.dtype is not dtype:
+                        g = _fitted(g, shape, dtype)
                     have = cts[j]
                     cts[j] = g if have is None else have + g
             if checks:
@@ -90,6 +88,11 @@ def _raised_entry(entry: Entry) -> Entry:
 
 def _operand(x: Value) -> Value:
     return raised(x) if isinstance(x, (np.ndarray, np.generic)) else x
+
+
+def _fitted(g: Value, shape: Shape, dtype: Any) -> Value:
+    """Return a cotangent in its operand's shape and dtype."""
+    return _cast(g if g.shape == shape else unbroadcast(g, shape), dtype)
 
 
 def unbroadcast(ct: Value, shape: Shape) -> Value:
@@ -130,10 +133,7 @@ def _joint(entries: Sequence[Entry], entry: Entry, k: int, first: Value, cts: li
     avals = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
     for j, g in zip(ins, rule(ct, z, xs, params, avals), strict=True):
         if j >= 0 and g is not None:
-            g = lowered(g)
-            if g.shape != entries[j].shape:
-                g = unbroadcast(g, entries[j].shape)
-            _add(cts, j, _cast(g, entries[j].dtype), None, masks)
+            _add(cts, j, _fitted(lowered(g), entries[j].shape, entries[j].dtype), None, masks)
 
 
 def _filled(entries: Sequence[Entry], k: int, found: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -181,10 +181,8 @@ def _masked(
             g = lowered(where(alive, g, 0))
             if g.shape != shape:
                 alive = lowered(unbroadcast(broadcast_to(alive, g.shape).astype(np.float32), shape) != 0)
-        if g.shape != shape:
-            g = unbroadcast(g, shape)
         keep = alive is not None and entries[j].primitive is not None  # an input needs no mask
-        _add(cts, j, _cast(g, dtype), lowered(alive) if keep else None, masks)
+        _add(cts, j, _fitted(g, shape, dtype), lowered(alive) if keep else None, masks)
 
 
 def _alive(

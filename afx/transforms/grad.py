@@ -88,21 +88,17 @@ def value_and_grad(
     """
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
     chosen = _Chosen(fn, argnums, names)
+    name = f"grad of {name_of(fn)}"
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        target, build = chosen.split(args, kwargs)
+        target, call = chosen.split(args, kwargs)
         leaves, treedef = pytree.flatten(target)
         check_differentiable(leaves, treedef, "grad", chosen.label)
-        record = Recorded(f"grad of {name_of(fn)}")
-
-        def call(inputs: list[Any]) -> Any:
-            new_args, new_kwargs = build(pytree.unflatten(treedef, inputs))
-            return fn(*new_args, **new_kwargs)
-
-        record.again = lambda tape: call([tape.input(x) for x in leaves])
+        record = Recorded(name)
+        record.again = lambda tape: call(pytree.unflatten(treedef, [tape.input(x) for x in leaves]))
         try:
-            out = call(record.enter(leaves))
+            out = call(pytree.unflatten(treedef, record.enter(leaves)))
             out, aux = _with_aux(out, fn) if has_aux else (out, None)
         finally:
             record.tape.finish()
@@ -190,36 +186,35 @@ class _Chosen:
             self.nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         if len(set(self.nums)) != len(self.nums):
             raise ArgumentError(f"grad: an argument is named twice: got argnums={argnums}; name each once")
-        if not self.nums and not names:
+        self.count = len(self.nums) + len(names)
+        if not self.count:
             raise ArgumentError("grad: nothing to differentiate: got argnums=(); name an argument")
 
     def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Callable[[Any], Any]]:
-        """Return the differentiated arguments as one tree, and how to rebuild the call with traced ones."""
+        """Return the differentiated arguments (a tuple where there are several), and how to call with traced ones."""
         if not args and self.nums == (0,) and kwargs:
             args, kwargs = self._first_by_name(kwargs)
-        missing = [n for n in self.names if n not in kwargs]
-        if missing:
-            raise ArgumentError(
-                f"grad: argnames={missing[0]!r} was not given by name to {name_of(self.fn)}; pass it so"
-            )
+        for n in self.names:
+            if n not in kwargs:
+                raise ArgumentError(f"grad: argnames={n!r} was not given by name to {name_of(self.fn)}; pass it so")
         nums = [bound_position(n, len(args), self.fn, "grad") for n in self.nums]
-        fixed = [_frozen(a) for a in args]
+        fixed = [a if n in nums else _frozen(a) for n, a in enumerate(args)]
+        targets = [args[n] for n in nums] + [kwargs[n] for n in self.names]
 
-        def build(traced: Any) -> tuple[list[Any], dict[str, Any]]:
-            values, named = traced
-            for n, value in zip(nums, values, strict=True):
+        def call(traced: Any) -> Any:
+            values = (traced,) if self.count == 1 else traced
+            for n, value in zip(nums, values, strict=False):
                 fixed[n] = value
-            return fixed, {**kwargs, **named}
+            if self.names:
+                return self.fn(*fixed, **{**kwargs, **dict(zip(self.names, values[len(nums) :], strict=True))})
+            return self.fn(*fixed, **kwargs)
 
-        return (tuple([args[n] for n in nums]), {n: kwargs[n] for n in self.names}), build
+        return targets[0] if self.count == 1 else tuple(targets), call
 
     def label(self, path: str) -> str:
         """Return the name of a leaf of the differentiated arguments for messages."""
-        group, _, rest = path.partition("]")
-        if group == "[0":
-            return named(rest, [f"argument {n}" for n in self.nums])
-        name, _, tail = rest.partition("]")
-        return f"argument {name[2:-1]}{tail}"
+        labels = [f"argument {n}" for n in (*self.nums, *self.names)]
+        return labels[0] + path if self.count == 1 else named(path, labels)
 
     def _first_by_name(self, kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Let a call that names every argument differentiate the function's first one."""
@@ -228,10 +223,13 @@ class _Chosen:
 
     def arrange(self, gradient: Any) -> Any:
         """Return the gradient as the caller chose it."""
-        values, named = gradient
-        if self.nums and self.single:
-            values = values[0]
-        return (values, named) if self.nums and self.names else named if self.names else values
+        if not self.names:
+            return (gradient,) if self.count == 1 and not self.single else gradient
+        values = (gradient,) if self.count == 1 else gradient
+        named_ones = dict(zip(self.names, values[len(self.nums) :], strict=True))
+        if not self.nums:
+            return named_ones
+        return (values[0] if self.single else values[: len(self.nums)], named_ones)
 
 
 def _frozen(x: Any) -> Any:

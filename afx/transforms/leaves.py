@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
-from afx.core.array import Array, wrap
+from afx.core.array import wrap
 from afx.core.aval import aval_of
 from afx.core.primitive import Value
-from afx.core.tracer import raised
+from afx.core.tracer import Tracer, raised
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 
 __all__ = ["check_differentiable", "name_of", "result_tree", "scalar_output"]
@@ -35,9 +35,7 @@ def check_differentiable(
 ) -> None:
     """Raise where a leaf is not a floating or complex array, naming its path."""
     for k, leaf in enumerate(leaves):
-        if isinstance(leaf, (Array, np.ndarray)) and leaf.dtype in DIFFERENTIABLE:  # pyright: ignore[reportUnknownMemberType]  # NumPy's stub
-            continue
-        if isinstance(leaf, (float, complex)):
+        if getattr(leaf, "dtype", None) in DIFFERENTIABLE or isinstance(leaf, (float, complex)):
             continue
         found = pytree.paths(treedef)[k]
         path = label(found) if label is not None else f"argument {found}" if found else "the argument"
@@ -51,6 +49,8 @@ def check_differentiable(
 
 def scalar_output(out: Any, fn: Callable[..., Any], who: str) -> Any:
     """Return the output of a function to be differentiated, or raise where it is not a real scalar."""
+    if isinstance(out, Tracer) and out.shape == () and out.dtype.kind == "f":
+        return out
     if isinstance(out, (tuple, list, dict)) or out is None:
         raise OperandError(
             f"{who}: {name_of(fn)} must return one scalar: got {type(out).__name__}; "  # pyright: ignore[reportUnknownArgumentType]  # a user's value
