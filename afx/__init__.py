@@ -15,12 +15,19 @@ from afx.core.graph import Equation, Graph, Literal, Var, check
 from afx.core.located import debug_nans
 from afx.core.primitive import Primitive, primitives
 from afx.ops.arithmetic import *
+from afx.ops.axes import *
 from afx.ops.comparison import *
 from afx.ops.creation import *
+from afx.ops.indexing import *
+from afx.ops.joining import *
+from afx.ops.padding import *
+from afx.ops.products import *
 from afx.ops.reductions import *
 from afx.ops.selection import *
 from afx.ops.shaping import *
+from afx.ops.splitting import *
 from afx.ops.stopping import *
+from afx.ops.updates import *
 from afx.pytree import static
 from afx.runtime.evaluate import evaluate
 from afx.transforms.checkpoint import *

@@ -9,18 +9,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
+from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, normalize_axis
 from afx.core.dtypes import DType, check_dtype, is_inexact
 from afx.core.functions import FUNCTIONS, public
 from afx.core.primitive import Params, Value, lookup
 from afx.core.tracer import bind
-from afx.errors import ShapeError
+from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds import linear, nondifferentiable
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["astype", "broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze"]
+__all__ = [
+    "astype",
+    "broadcast_arrays",
+    "broadcast_to",
+    "expand_dims",
+    "permute_dims",
+    "ravel",
+    "reshape",
+    "squeeze",
+    "to_device",
+    "transpose",
+]
 
 
 def _same_batch(name: str) -> Any:
@@ -54,7 +65,8 @@ def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True) -> Array:
     if isinstance(x, Array) and aval.dtype == target and not aval.weak:
         return x
     p = cast_p if is_inexact(target) and is_inexact(aval.dtype) else convert_p
-    return bind(p, x, dtype=target)
+    z: Array = bind(p, x, dtype=target)
+    return z
 
 
 def _cast_run(x: Any, *, dtype: DType) -> Any:
@@ -94,7 +106,8 @@ def reshape(x: ArrayLike, shape: int | Sequence[int], *, copy: bool | None = Non
     """
     wanted = (shape,) if isinstance(shape, int) else tuple([int(n) for n in shape])
     aval = aval_of(x, "reshape")
-    return bind(reshape_p, x, shape=_resolved(aval, wanted))
+    z: Array = bind(reshape_p, x, shape=_resolved(aval, wanted))
+    return z
 
 
 def _resolved(x: Aval, shape: Shape) -> Shape:
@@ -138,7 +151,8 @@ def broadcast_to(x: ArrayLike, shape: Sequence[int]) -> Array:
     >>> broadcast_to(1.0, (2,))
     Array([1., 1.], dtype=float32)
     """
-    return bind(broadcast_to_p, x, shape=tuple([int(n) for n in shape]))
+    z: Array = bind(broadcast_to_p, x, shape=tuple([int(n) for n in shape]))
+    return z
 
 
 def _broadcast_run(x: Any, *, shape: Shape) -> Any:
@@ -166,7 +180,13 @@ def _broadcast_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]
 
 
 broadcast_to_p = linear(
-    "broadcast_to", _broadcast_run, _broadcast_abstract, _broadcast_transpose, batch=_broadcast_batch, positive=True, view=True
+    "broadcast_to",
+    _broadcast_run,
+    _broadcast_abstract,
+    _broadcast_transpose,
+    batch=_broadcast_batch,
+    positive=True,
+    view=True,
 )
 
 
@@ -229,7 +249,8 @@ def permute_dims(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     places = tuple([normalize_axis(a, aval.ndim, "permute_dims") for a in order])
     if sorted(places) != list(range(aval.ndim)):
         raise ShapeError(f"permute_dims: each axis is to be named once: got {aval} and axes={axes}")
-    return bind(permute_dims_p, x, axes=places)
+    z: Array = bind(permute_dims_p, x, axes=places)
+    return z
 
 
 def _permute_run(x: Any, *, axes: Shape) -> Any:
@@ -251,3 +272,45 @@ def _permute_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
 permute_dims_p = linear(
     "permute_dims", _permute_run, _permute_abstract, _permute_transpose, batch=_permute_batch, positive=True, view=True
 )
+
+
+transpose = permute_dims
+
+
+@public
+def ravel(x: ArrayLike) -> Array:
+    """Return the elements of x, in row-major order, as one axis.
+
+    >>> ravel(afx.zeros((2, 3))).shape
+    (6,)
+    """
+    return reshape(x, (-1,))
+
+
+@public
+def broadcast_arrays(*arrays: ArrayLike) -> tuple[Array, ...]:
+    """Return the arrays broadcast to their common shape.
+
+    Raises:
+        ShapeError: they do not broadcast.
+
+    >>> [x.shape for x in broadcast_arrays(afx.zeros((2, 1)), afx.zeros(3))]
+    [(2, 3), (2, 3)]
+    """
+    shape = broadcast_avals("broadcast_arrays", [aval_of(x, "broadcast_arrays") for x in arrays]) if arrays else ()
+    return tuple([broadcast_to(x, shape) for x in arrays])
+
+
+@public
+def to_device(x: ArrayLike, device: str, /) -> Array:
+    """Return x itself; the only device is ``"cpu"``.
+
+    Raises:
+        ArgumentError: another device.
+
+    >>> to_device(afx.ones(1), "cpu")
+    Array([1.], dtype=float32)
+    """
+    if device != "cpu":
+        raise ArgumentError(f"to_device: there is no such device: got {device!r}; arrays are on 'cpu'")
+    return FUNCTIONS.asarray(x)

@@ -1,0 +1,250 @@
+"""Indexing: ``x[index]`` with every index of NumPy, `take` and `take_along_axis`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike, wrap
+from afx.core.aval import Aval, aval_of, broadcast_shapes, normalize_axis
+from afx.core.functions import FUNCTIONS, public
+from afx.core.tracer import Tracer
+from afx.errors import ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
+from afx.ops._index import Basic, basic, basic_entry, expanded, is_array, is_basic, is_sequence, trimmed, whole
+from afx.ops.gathering import gather, selection
+from afx.ops.shaping import permute_dims
+from afx.ops.slicing import slice_
+
+__all__ = ["take", "take_along_axis"]
+
+Item: TypeAlias = SupportsIndex | slice | EllipsisType | ArrayLike | Sequence[Any] | None
+Index: TypeAlias = Item | tuple[Item, ...]
+
+
+@public
+def getitem(x: ArrayLike, index: Index) -> Array:
+    """Return ``x[index]`` for every index that NumPy takes.
+
+    Args:
+        x: any shape.
+        index: ints, slices, ``...``, None, integer arrays and boolean masks, or a tuple of them. Integer arrays may be
+            traced; a mask's values must be known, since the shape of the result depends on them.
+
+    Raises:
+        IndexRangeError: an index outside its axis, or more indices than axes.
+        DtypeError: an index array of floats.
+        ConcreteValueError: a mask under `jit`.
+
+    >>> getitem(afx.asarray([1.0, 2.0, 3.0]), slice(None, None, -1))
+    Array([3., 2., 1.], dtype=float32)
+    """
+    if is_basic(index):
+        untraced: Any = x
+        if untraced.__class__ is Array:
+            try:
+                return wrap(untraced._value[index])  # NumPy's own view
+            except (IndexError, TypeError, ValueError):  # explained below
+                pass
+        return slice_(x, basic(index, aval_of(x, "getitem"), "getitem"))
+    places = located(x, index, "getitem")
+    if not places.arrays:
+        return slice_(x, places.basic)
+    part = slice_(x, places.basic) if places.basic else x
+    if places.order is not None:
+        part = permute_dims(part, places.order)
+    read = selection if places.masked else gather
+    return read(part, *places.arrays, axis=places.axis)
+
+
+class Places(NamedTuple):
+    """An index taken apart: first a basic one, then axes put in front, then index arrays along consecutive axes.
+
+    Attributes:
+        basic: the canonical basic index, with the axes of index arrays whole.
+        order: the permutation of axes that puts those of index arrays in front, where other axes lie between them.
+        arrays: index arrays.
+        axis: the first axis that they name.
+        masked: whether they come from boolean masks alone.
+    """
+
+    basic: Basic
+    order: tuple[int, ...] | None
+    arrays: tuple[Any, ...]
+    axis: int
+    masked: bool
+
+
+def located(x: Any, index: Any, who: str) -> Places:
+    """Take an index apart for an array of x's shape."""
+    aval = aval_of(x, who)
+    items = [_item(i, who) for i in (index if index.__class__ is tuple else (index,))]
+    consumed = sum(_axes(i) for i in items)
+    items = list(expanded(tuple(items), consumed, aval, who))
+    if not any(is_array(i) for i in items):
+        return Places(basic(tuple(items), aval, who), None, (), 0, False)
+    return _advanced(items, aval, who)
+
+
+def _item(i: Any, who: str) -> Any:
+    """Return one entry of an index: an int, slice, None, ``...`` or an array of integers or booleans."""
+    if i is None or i is ... or i.__class__ is slice or i.__class__ is int:
+        return i
+    if is_sequence(i):
+        i = FUNCTIONS.asarray(i, dtype=np.int64 if len(i) == 0 else None)
+    elif isinstance(i, (bool, np.bool_)):
+        i = np.asarray(i)
+    if not hasattr(i, "dtype"):
+        try:
+            return operator.index(i)
+        except TypeError:
+            raise OperandError(
+                f"{who}: an index is an int, a slice, None, … or an array of integers or booleans: "
+                f"got {type(i).__name__} ({i!r}); convert it"
+            ) from None
+    if i.dtype.kind not in "biu":
+        raise DtypeError(f"{who}: an index array holds integers or booleans: got {aval_of(i)}; convert it with astype")
+    if i.dtype.kind == "b":
+        return _mask(i, who)
+    return i if i.ndim or isinstance(i, Tracer) else operator.index(i)
+
+
+def _mask(i: Any, who: str) -> Any:
+    """Return the known values of a boolean mask."""
+    if not isinstance(i, Array):
+        return np.asarray(i)
+    try:
+        return np.asarray(i.concrete(who))
+    except ConcreteValueError as error:
+        raise ConcreteValueError(
+            f"{error}; a boolean mask decides the shape of x[mask], so its values must be known: "
+            "use afx.where(mask, x, 0), or x.at[...] with afx.where"
+        ) from None
+
+
+def _axes(i: Any) -> int:
+    """Return the number of axes that an entry names."""
+    if i is None or i is ...:
+        return 0
+    return i.ndim if is_array(i) and i.dtype.kind == "b" else 1
+
+
+def _advanced(items: list[Any], aval: Aval, who: str) -> Places:
+    """Take an index apart that holds arrays."""
+    entries: list[Any] = []
+    arrays: list[tuple[int, Any]] = []  # the axis after the basic index, and the index along it
+    blocks: list[int] = []  # the places in the index that hold arrays or ints
+    axis = 0
+    masked = True
+    for place, i in enumerate(items):
+        if i is None:
+            entries.append(None)
+            continue
+        if isinstance(i, slice):
+            entries.append(basic_entry(i, axis, aval, who))
+            axis += 1
+            continue
+        blocks.append(place)
+        masked = masked and is_array(i) and i.dtype.kind == "b" and i.ndim > 0
+        for index in _along(i, axis, aval, who):
+            new = is_array(i) and i.ndim == 0 and i.dtype.kind == "b"
+            arrays.append((len(entries), index))
+            entries.append(None if new else whole(aval.shape[axis]))
+            axis += not new
+    together = blocks == list(range(blocks[0], blocks[0] + len(blocks)))
+    named = [k for k, _ in arrays]
+    order = None
+    if not together:
+        order = (*named, *[k for k in range(len(entries)) if k not in named])
+    first = named[0] if together else 0
+    return Places(trimmed(tuple(entries), aval.shape), order, tuple([i for _, i in arrays]), first, masked)
+
+
+def _along(i: Any, axis: int, aval: Aval, who: str) -> list[Any]:
+    """Return the index arrays that an int or array stands for, one for each axis it names."""
+    if not is_array(i):
+        return [basic_entry(i, axis, aval, who)]
+    if i.dtype.kind != "b":
+        return [i]
+    if i.ndim == 0:  # True and False select all or nothing of a new axis
+        return [np.zeros(int(i), np.int64)]
+    if i.shape != aval.shape[axis : axis + i.ndim]:
+        raise IndexRangeError(
+            f"{who}: a boolean mask has the shape of the axes it selects from: "
+            f"got {aval_of(i)} for {aval} at axis {axis}; reshape or broadcast the mask"
+        )
+    return list(i.nonzero())
+
+
+@public
+def take(x: ArrayLike, indices: ArrayLike | Sequence[Any], axis: int | None = None) -> Array:
+    """Return the elements of x at indices along an axis; negative ones count from the end.
+
+    Args:
+        x: any shape.
+        indices: integers of any shape, which takes the place of the axis.
+        axis: the axis; without one x is read as if it were flat.
+
+    Raises:
+        IndexRangeError: an index outside the axis.
+        DtypeError: indices that are not integers.
+
+    >>> take(afx.asarray([10.0, 20.0, 30.0]), [2, 0])
+    Array([30., 10.], dtype=float32)
+    """
+    aval = aval_of(x, "take")
+    if axis is None:
+        return take(FUNCTIONS.reshape(x, (-1,)), indices, 0)
+    place = normalize_axis(axis, aval.ndim, "take")
+    return gather(x, _integers(indices, "take"), axis=place)
+
+
+def _integers(indices: Any, who: str) -> Any:
+    """Return indices as an array of integers."""
+    if is_sequence(indices):
+        indices = FUNCTIONS.asarray(indices, dtype=np.int64 if len(indices) == 0 else None)
+    aval = aval_of(indices, who)
+    if aval.dtype.kind not in "iu":
+        raise DtypeError(f"{who}: indices are integers: got {aval}; convert them with astype, or use x[mask]")
+    return indices
+
+
+@public
+def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> Array:
+    """Return, for each place of ``indices``, the element of x at that index along the axis: what `argsort` asks for.
+
+    Args:
+        x: any shape.
+        indices: integers; apart from the axis their shape broadcasts with that of x.
+        axis: the axis; None reads x as if it were flat.
+
+    Raises:
+        ShapeError: the other axes do not fit.
+        IndexRangeError: an index outside the axis.
+
+    >>> take_along_axis(afx.asarray([[1.0, 2.0], [3.0, 4.0]]), afx.asarray([[1], [0]]))
+    Array([[2.],
+           [3.]], dtype=float32)
+    """
+    aval, places = aval_of(x, "take_along_axis"), aval_of(_integers(indices, "take_along_axis"))
+    if axis is None:
+        return take_along_axis(FUNCTIONS.reshape(x, (-1,)), indices, 0)
+    if aval.ndim != places.ndim:
+        raise ShapeError(f"take_along_axis: the number of axes differs: got {aval} and indices {places}; add axes")
+    along = normalize_axis(axis, aval.ndim, "take_along_axis")
+    shape = list(aval.shape)
+    shape[along] = 1
+    common = broadcast_shapes([tuple(shape), tuple([1 if a == along else n for a, n in enumerate(places.shape)])])
+    if common is None:
+        raise ShapeError(f"take_along_axis: the shapes do not fit: got {aval} and indices {places}; reshape one")
+    grid = [indices if a == along else _walk(aval.shape[a], common[a], a, aval.ndim) for a in range(aval.ndim)]
+    return gather(x, *grid)
+
+
+def _walk(length: int, common: int, axis: int, ndim: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return the indices 0, 1, … of one axis, laid along it; an axis of length 1 stays at 0 however long the others."""
+    steps = np.arange(length) if length == common else np.zeros(common, np.int64)
+    return steps.reshape([common if a == axis else 1 for a in range(ndim)])
