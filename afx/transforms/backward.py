@@ -14,7 +14,7 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape
 from afx.core.located import LocatedTape, has_nan
-from afx.core.primitive import Value
+from afx.core.primitive import Params, Primitive, Pullback, Value
 from afx.core.tape import Entry, Tape
 from afx.core.tracer import lowered, raised
 from afx.errors import NanError
@@ -125,15 +125,28 @@ def _joint(entries: Sequence[Entry], entry: Entry, k: int, first: Value, cts: li
     rule = joint or p.joint
     assert rule is not None
     ct: Value = first if count == 1 and not p.multiple else _filled(entries, k, (first, *cts[k + 1 : k + count]))
+    own = [masks.pop(i, None) for i in range(k, k + count)]
+    marks = _marks(p, entries[k : k + count], (first, *cts[k + 1 : k + count]), own)
     cts[k : k + count] = [None] * count
-    for i in range(k, k + count):
-        masks.pop(i, None)
     if ct is None or (isinstance(ct, tuple) and all(c is None for c in ct)):  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
         return
     avals = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
-    for j, g in zip(ins, rule(ct, z, xs, params, avals), strict=True):
+    alive = [None] * len(ins) if marks is None else rule(marks, z, xs, params, avals)
+    for j, g, mark in zip(ins, rule(ct, z, xs, params, avals), alive, strict=True):
         if j >= 0 and g is not None:
-            _add(cts, j, _fitted(lowered(g), entries[j].shape, entries[j].dtype), None, masks)
+            mask = None if mark is None or entries[j].primitive is None else lowered(not_equal(mark, 0))
+            _add(cts, j, _fitted(lowered(g), entries[j].shape, entries[j].dtype), mask, masks)
+
+
+def _marks(p: Primitive, outputs: Sequence[Entry], cts: Sequence[Value], masks: Sequence[Value | None]) -> Value:
+    """Return 1 where the cotangents of a positive op's outputs are alive, 0 elsewhere; None where nothing is masked."""
+    if not p.positive or all(mask is None for mask in masks):
+        return None
+    marks = [
+        np.full(out.shape, ct is not None, np.float32) if mask is None else lowered(mask.astype(np.float32))
+        for out, ct, mask in zip(outputs, cts, masks, strict=True)
+    ]
+    return tuple(marks) if p.multiple else marks[0]
 
 
 def _filled(entries: Sequence[Entry], k: int, found: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -167,14 +180,14 @@ def _masked(
     p, ins, z, xs, params, _, _, _, _ = entry
     assert p is not None
     assert p.pullbacks is not None
-    for i, (j, pull) in enumerate(zip(ins, p.pullbacks, strict=True)):
+    for i, (j, pull) in enumerate(zip(ins, p.pullbacks)):  # noqa: B905  # index operands have no pullback
         if j < 0:
             continue
         shape, dtype = entries[j].shape, entries[j].dtype
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             g = pull(ct, z, xs, params, shape, dtype)
         made = p.mask(i, z, xs, params, shape) if p.mask is not None else None
-        alive = _alive(p.elementwise, p.positive, pull, mask, params, shape, dtype)
+        alive = _alive(p, pull, mask, xs, params, shape)
         if made is not None:
             alive = made if alive is None else lowered(lowered(made) & alive)
         if alive is not None and p.elementwise:
@@ -186,12 +199,12 @@ def _masked(
 
 
 def _alive(
-    elementwise: bool, positive: bool, pull: Any, mask: Value | None, params: Any, shape: Shape, dtype: Any
+    p: Primitive, pull: Pullback, mask: Value | None, xs: tuple[Value, ...], params: Params, shape: Shape
 ) -> Value | None:
     """Return where the operand's cotangent is alive, given where the output's is."""
-    if mask is None or elementwise:
+    if mask is None or p.elementwise:
         return mask
-    if not positive:
+    if not p.positive:
         return None
-    through = pull(lowered(mask.astype(np.float32)), None, (), params, shape, np.dtype(np.float32))
+    through = pull(lowered(mask.astype(np.float32)), None, xs, params, shape, np.dtype(np.float32))
     return lowered(not_equal(through, 0))
