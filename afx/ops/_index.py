@@ -175,3 +175,14 @@ def is_array(x: object) -> bool:
 def is_sequence(x: object) -> bool:
     """Tell whether x is a list or tuple."""
     return isinstance(x, (list, tuple))
+
+
+def shape_of(x: Any) -> Shape:
+    """Return the shape of a value, of a Python number too."""
+    shape: Shape = getattr(x, "shape", ())
+    return shape
+
+
+def rank_of(x: Any) -> int:
+    """Return the number of axes of a value, of a Python number too."""
+    return len(shape_of(x))

@@ -16,7 +16,7 @@ from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.primitive import Params, Primitive, Value, lookup, register
 from afx.core.tracer import bind, lowered
 from afx.errors import DtypeError, IndexRangeError, ShapeError
-from afx.ops._index import out_of_range
+from afx.ops._index import out_of_range, rank_of, shape_of
 from afx.ops.comparison import not_equal
 from afx.ops.shaping import broadcast_to, permute_dims, reshape
 
@@ -141,9 +141,9 @@ def _read_places(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape:
 
 def aligned(size: int, indices: tuple[Value, ...], batched: tuple[bool, ...]) -> tuple[int, tuple[Value, ...]]:
     """Return batched indices as indices into a batched array, with the batch axis as its first; and their rank."""
-    rank = max(np.ndim(i) - b for i, b in zip(indices, batched, strict=True))
+    rank = max(rank_of(i) - b for i, b in zip(indices, batched, strict=True))
     ys = [
-        reshape(i, (size, *(1,) * (rank + 1 - np.ndim(i)), *i.shape[1:])) if b else i
+        reshape(i, (size, *(1,) * (rank + 1 - rank_of(i)), *i.shape[1:])) if b else i
         for i, b in zip(indices, batched, strict=True)
     ]
     return rank, (np.arange(size).reshape((size, *(1,) * rank)), *ys)
@@ -153,7 +153,7 @@ def moved(x: Value, source: int, count: int, target: int) -> Value:
     """Return x with ``count`` axes from ``source`` on moved so that they start at ``target``."""
     if source == target:
         return x
-    axes = list(range(np.ndim(x)))
+    axes = list(range(rank_of(x)))
     block = axes[source : source + count]
     rest = axes[:source] + axes[source + count :]
     return permute_dims(x, (*rest[:target], *block, *rest[target:]))
@@ -177,7 +177,7 @@ def _gather_batch(name: str) -> Any:
 def _scatter_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     x, indices, shape, axis = xs[0], xs[1:], params["shape"], params["axis"]
     if not batched[0]:
-        x = broadcast_to(x, (size, *np.shape(x)))
+        x = broadcast_to(x, (size, *shape_of(x)))
     if not any(batched[1:]):
         return scatter(x, *indices, shape=(size, *shape), axis=axis + 1)
     count = len(indices)

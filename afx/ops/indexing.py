@@ -82,11 +82,11 @@ def located(x: Any, index: Any, who: str) -> Places:
     """Take an index apart for an array of x's shape."""
     aval = aval_of(x, who)
     items = [_item(i, who) for i in (index if index.__class__ is tuple else (index,))]
-    consumed = sum(_axes(i) for i in items)
-    items = list(expanded(tuple(items), consumed, aval, who))
     if not any(is_array(i) for i in items):
         return Places(basic(tuple(items), aval, who), None, (), 0, False)
-    return _advanced(items, aval, who)
+    blocks = [k for k, i in enumerate(items) if is_array(i) or i.__class__ is int]
+    together = blocks[-1] - blocks[0] == len(blocks) - 1  # for NumPy, … parts them even where it stands for no axis
+    return _advanced(expanded(tuple(items), sum(_axes(i) for i in items), aval, who), together, aval, who)
 
 
 def _item(i: Any, who: str) -> Any:
@@ -132,14 +132,13 @@ def _axes(i: Any) -> int:
     return i.ndim if is_array(i) and i.dtype.kind == "b" else 1
 
 
-def _advanced(items: list[Any], aval: Aval, who: str) -> Places:
+def _advanced(items: tuple[Any, ...], together: bool, aval: Aval, who: str) -> Places:
     """Take an index apart that holds arrays."""
     entries: list[Any] = []
     arrays: list[tuple[int, Any]] = []  # the axis after the basic index, and the index along it
-    blocks: list[int] = []  # the places in the index that hold arrays or ints
     axis = 0
     masked = True
-    for place, i in enumerate(items):
+    for i in items:
         if i is None:
             entries.append(None)
             continue
@@ -147,14 +146,12 @@ def _advanced(items: list[Any], aval: Aval, who: str) -> Places:
             entries.append(basic_entry(i, axis, aval, who))
             axis += 1
             continue
-        blocks.append(place)
         masked = masked and is_array(i) and i.dtype.kind == "b" and i.ndim > 0
         for index in _along(i, axis, aval, who):
             new = is_array(i) and i.ndim == 0 and i.dtype.kind == "b"
             arrays.append((len(entries), index))
             entries.append(None if new else whole(aval.shape[axis]))
             axis += not new
-    together = blocks == list(range(blocks[0], blocks[0] + len(blocks)))
     named = [k for k, _ in arrays]
     order = None
     if not together:

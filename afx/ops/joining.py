@@ -15,7 +15,7 @@ from afx.core.functions import public
 from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, lowered
 from afx.errors import ArgumentError, OperandError, ShapeError
-from afx.ops._index import whole
+from afx.ops._index import shape_of, whole
 from afx.ops.axes import atleast_1d, atleast_2d, atleast_3d
 from afx.ops.gathering import gather
 from afx.ops.shaping import astype, broadcast_to, expand_dims, reshape
@@ -119,7 +119,7 @@ def _concat_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], p
     return lowered(
         bind(
             concat_p,
-            *[broadcast_to(zero, np.shape(x)) if t is None else t for t, x in zip(ts, xs, strict=True)],
+            *[broadcast_to(zero, shape_of(x)) if t is None else t for t, x in zip(ts, xs, strict=True)],
             **params,
         )
     )

@@ -120,12 +120,17 @@ def _resolved(x: Aval, shape: Shape) -> Shape:
     return shape
 
 
+def _strong(x: Any) -> Any:
+    """Return a bare value as an array; a Python number takes its default dtype."""
+    return x if x.__class__ is np.ndarray else np.asarray(x, aval_of(x).dtype)
+
+
 def _reshape_run(x: Any, *, shape: Shape) -> Any:
-    return np.reshape(x, shape)
+    return _strong(x).reshape(shape)
 
 
 def _reshape_abstract(x: Aval, *, shape: Shape) -> Aval:
-    return Aval(_resolved(x, shape), x.dtype, x.weak)
+    return Aval(_resolved(x, shape), x.dtype)
 
 
 def _reshape_transpose(ct: Array, x: Aval, *, shape: Shape) -> Array:
@@ -254,7 +259,7 @@ def permute_dims(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
 
 
 def _permute_run(x: Any, *, axes: Shape) -> Any:
-    return np.transpose(x, axes)
+    return _strong(x).transpose(axes)
 
 
 def _permute_abstract(x: Aval, *, axes: Shape) -> Aval:

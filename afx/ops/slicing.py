@@ -15,7 +15,7 @@ from afx.core.aval import Aval, Shape, aval_of
 from afx.core.primitive import Params, Primitive, Value, lookup, register
 from afx.core.tracer import bind, lowered
 from afx.errors import IndexRangeError, ShapeError
-from afx.ops._index import Basic, fits, native, selected_shape
+from afx.ops._index import Basic, fits, native, selected_shape, shape_of
 from afx.ops._kinds import linear
 from afx.ops.shaping import broadcast_to
 
@@ -177,7 +177,7 @@ def joint_linear(name: str) -> Any:
 
 def stretched(size: int, x: Value, batched: bool) -> Value:
     """Return an operand with the batch axis in front, whether it has one already or not."""
-    return x if batched else broadcast_to(x, (size, *np.shape(x)))
+    return x if batched else broadcast_to(x, (size, *shape_of(x)))
 
 
 def _update_batch(name: str) -> Any:
