@@ -22,6 +22,8 @@ from afx.ops.indexing import *
 from afx.ops.joining import *
 from afx.ops.padding import *
 from afx.ops.products import *
+from afx.ops.exponential import *
+from afx.ops.trigonometry import *
 from afx.ops.reductions import *
 from afx.ops.selection import *
 from afx.ops.shaping import *

@@ -15,7 +15,7 @@ from afx.core.aval import SCALARS, Aval, Shape
 from afx.core.dtypes import DType, weak_dtype
 from afx.core.primitive import JointPullback, Params, Primitive, Value
 from afx.core.tracer import NUMPY_ERRORS, Trace, Tracer, bind, bind1, bind2, compute, explain, lowered, raised
-from afx.errors import ConcreteValueError
+from afx.errors import ConcreteValueError, TracerError
 
 __all__ = ["Entry", "Tape", "TapeTracer"]
 
@@ -232,6 +232,13 @@ class Tape(Trace):
         """Let an op that holds functions run as one entry with a pullback of its own."""
         assert p.record is not None
         outs, kept, joint = p.record(tuple([raised_operand(v) for v in values]), params, tuple([i >= 0 for i in ins]))
+        for v in (*outs, *kept):
+            if isinstance(v, Tracer) and v._trace is self:
+                name = getattr(params.get("rules"), "name", p.name)
+                raise TracerError(
+                    f"{name}: the function closes over a traced array of {self.name}, whose derivative would be lost; "
+                    "pass it to the function as an argument"
+                )
         residuals = tuple([lowered(v) for v in kept])
         return self._emit_many(p, ins, None, residuals, params, tuple([lowered(z) for z in outs]), joint)
 

@@ -1,0 +1,195 @@
+"""Exponentials and logarithms."""
+
+from __future__ import annotations
+
+import math
+
+from typing import Any
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.functions import FUNCTIONS, public
+from afx.core.tracer import bind1, bind2
+from afx.ops._kinds import binary, unary
+from afx.ops.selection import where
+
+LOG2 = math.log(2.0)
+LOG10 = math.log(10.0)
+
+__all__ = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "log_sigmoid",
+    "logaddexp",
+    "sigmoid",
+    "softplus",
+]
+
+
+@public
+def exp(x: ArrayLike) -> Array:
+    """Return the exponential function.
+
+    >>> exp(0.0)
+    Array(1., dtype=float32)
+    """
+    return bind1(exp_p, x)
+
+
+exp_p = unary("exp", np.exp, lambda z, _x: z, kinds="fc", floating=True)
+
+
+@public
+def exp2(x: ArrayLike) -> Array:
+    """Return 2 to the power x.
+
+    >>> exp2(3.0)
+    Array(8., dtype=float32)
+    """
+    return bind1(exp2_p, x)
+
+
+exp2_p = unary("exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", floating=True)
+
+
+@public
+def expm1(x: ArrayLike) -> Array:
+    """Return ``exp(x) - 1``, exact near 0.
+
+    >>> expm1(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(expm1_p, x)
+
+
+expm1_p = unary("expm1", np.expm1, lambda z, _x: z + 1, kinds="fc", floating=True)
+
+
+@public
+def log(x: ArrayLike) -> Array:
+    """Return the natural logarithm; its derivative at 0 is inf.
+
+    >>> log(1.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(log_p, x)
+
+
+log_p = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def log1p(x: ArrayLike) -> Array:
+    """Return ``log(1 + x)``, exact near 0.
+
+    >>> log1p(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(log1p_p, x)
+
+
+log1p_p = unary("log1p", np.log1p, lambda _z, x: 1 / (1 + x), kinds="fc", floating=True, domain=(-0.5, 4.0))
+
+
+@public
+def log2(x: ArrayLike) -> Array:
+    """Return the logarithm to the base 2.
+
+    >>> log2(8.0)
+    Array(3., dtype=float32)
+    """
+    return bind1(log2_p, x)
+
+
+log2_p = unary("log2", np.log2, lambda _z, x: 1 / (x * LOG2), kinds="fc", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def log10(x: ArrayLike) -> Array:
+    """Return the logarithm to the base 10.
+
+    >>> log10(100.0)
+    Array(2., dtype=float32)
+    """
+    return bind1(log10_p, x)
+
+
+log10_p = unary("log10", np.log10, lambda _z, x: 1 / (x * LOG10), kinds="fc", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def logaddexp(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return ``log(exp(x) + exp(y))`` without overflow; its derivatives at (inf, 0) are 1 and 0, at equal values ½ each.
+
+    >>> logaddexp(1000.0, 0.0)
+    Array(1000., dtype=float32)
+    """
+    return bind2(logaddexp_p, x, y)
+
+
+def _share(x: Array, y: Array) -> Array:
+    """Return ``exp(x) / (exp(x) + exp(y))``, one half where both are the same infinity."""
+    same = x == y  # inf - inf would be nan
+    return sigmoid(where(same, 0, x) - where(same, 0, y))
+
+
+logaddexp_p = binary(
+    "logaddexp",
+    np.logaddexp,
+    (lambda _z, x, y: _share(x, y), lambda _z, x, y: _share(y, x)),
+    kinds="f",
+    floating=True,
+    commutative=True,
+    bounded=True,
+)
+
+
+@public
+def sigmoid(x: ArrayLike) -> Array:
+    """Return the logistic function ``1 / (1 + exp(-x))``, accurate in both tails.
+
+    >>> sigmoid(0.0)
+    Array(0.5, dtype=float32)
+    """
+    return bind1(sigmoid_p, x)
+
+
+def _sigmoid_run(x: Any) -> Any:
+    e = np.exp(-np.abs(x))  # never overflows
+    return np.where(np.signbit(x), e, 1) / (1 + e)
+
+
+sigmoid_p = unary("sigmoid", _sigmoid_run, lambda z, x: z * sigmoid(-x), kinds="f", floating=True, bounded=True)
+
+
+@public
+def softplus(x: ArrayLike) -> Array:
+    """Return ``log(1 + exp(x))`` without overflow.
+
+    >>> softplus(1000.0)
+    Array(1000., dtype=float32)
+    """
+    return bind1(softplus_p, x)
+
+
+def _softplus_run(x: Any) -> Any:
+    return np.logaddexp(x, 0)
+
+
+softplus_p = unary("softplus", _softplus_run, lambda _z, x: sigmoid(x), kinds="f", floating=True, bounded=True)
+
+
+@public
+def log_sigmoid(x: ArrayLike) -> Array:
+    """Return ``log(sigmoid(x))``, which is ``-softplus(-x)``, without overflow.
+
+    >>> log_sigmoid(-1000.0)
+    Array(-1000., dtype=float32)
+    """
+    return -softplus(-x if isinstance(x, Array) else FUNCTIONS.negative(x))

@@ -1,0 +1,242 @@
+"""Circular and hyperbolic functions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.functions import public
+from afx.core.tracer import bind1, bind2
+from afx.ops._kinds import binary, unary
+from afx.ops.arithmetic import hypot, sqrt
+from afx.ops.selection import where
+
+__all__ = [
+    "acos",
+    "acosh",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+]
+
+
+@public
+def sin(x: ArrayLike) -> Array:
+    """Return the sine of an angle in radians.
+
+    >>> sin(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(sin_p, x)
+
+
+sin_p = unary("sin", np.sin, lambda _z, x: cos(x), kinds="fc", floating=True, bounded=True)
+
+
+@public
+def cos(x: ArrayLike) -> Array:
+    """Return the cosine of an angle in radians.
+
+    >>> cos(0.0)
+    Array(1., dtype=float32)
+    """
+    return bind1(cos_p, x)
+
+
+cos_p = unary("cos", np.cos, lambda _z, x: -sin(x), kinds="fc", floating=True, bounded=True)
+
+
+@public
+def tan(x: ArrayLike) -> Array:
+    """Return the tangent of an angle in radians.
+
+    >>> tan(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(tan_p, x)
+
+
+tan_p = unary("tan", np.tan, lambda z, _x: 1 + z * z, kinds="fc", floating=True, domain=(-1.0, 1.0))
+
+
+@public
+def asin(x: ArrayLike) -> Array:
+    """Return the angle in radians whose sine is x; its derivative at -1 and 1 is inf.
+
+    >>> asin(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(asin_p, x)
+
+
+asin_p = unary(
+    "asin", np.arcsin, lambda _z, x: 1 / sqrt((1 - x) * (1 + x)), kinds="fc", floating=True, domain=(-0.9, 0.9)
+)
+
+arcsin = asin
+
+
+@public
+def acos(x: ArrayLike) -> Array:
+    """Return the angle in radians whose cosine is x; its derivative at -1 and 1 is -inf.
+
+    >>> acos(1.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(acos_p, x)
+
+
+acos_p = unary(
+    "acos", np.arccos, lambda _z, x: -1 / sqrt((1 - x) * (1 + x)), kinds="fc", floating=True, domain=(-0.9, 0.9)
+)
+
+arccos = acos
+
+
+@public
+def atan(x: ArrayLike) -> Array:
+    """Return the angle in radians, from -π/2 to π/2, whose tangent is x.
+
+    >>> atan(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(atan_p, x)
+
+
+atan_p = unary("atan", np.arctan, lambda _z, x: 1 / (1 + x * x), kinds="fc", floating=True, bounded=True)
+
+arctan = atan
+
+
+@public
+def atan2(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the angle in radians, from -π to π, of the point whose ordinate is x and abscissa y, as NumPy's order is.
+
+    Its derivatives at the origin are 0.
+
+    >>> atan2(0.0, 1.0)
+    Array(0., dtype=float32)
+    """
+    return bind2(atan2_p, x, y)
+
+
+def _slope(a: Array, x: Array, y: Array) -> Array:
+    """Return ``a / (x² + y²)`` without overflow, 0 at the origin."""
+    r = hypot(x, y)
+    r = where(r == 0, 1, r)
+    return a / r / r
+
+
+atan2_p = binary(
+    "atan2",
+    np.arctan2,
+    (lambda _z, x, y: _slope(y, x, y), lambda _z, x, y: _slope(-x, x, y)),
+    kinds="f",
+    floating=True,
+    domain=(0.5, 2.0),
+)
+
+arctan2 = atan2
+
+
+@public
+def sinh(x: ArrayLike) -> Array:
+    """Return the hyperbolic sine.
+
+    >>> sinh(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(sinh_p, x)
+
+
+sinh_p = unary("sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", floating=True)
+
+
+@public
+def cosh(x: ArrayLike) -> Array:
+    """Return the hyperbolic cosine.
+
+    >>> cosh(0.0)
+    Array(1., dtype=float32)
+    """
+    return bind1(cosh_p, x)
+
+
+cosh_p = unary("cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", floating=True)
+
+
+@public
+def tanh(x: ArrayLike) -> Array:
+    """Return the hyperbolic tangent.
+
+    >>> tanh(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(tanh_p, x)
+
+
+tanh_p = unary("tanh", np.tanh, lambda z, _x: 1 - z * z, kinds="fc", floating=True, bounded=True)
+
+
+@public
+def asinh(x: ArrayLike) -> Array:
+    """Return the number whose hyperbolic sine is x.
+
+    >>> asinh(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(asinh_p, x)
+
+
+asinh_p = unary("asinh", np.arcsinh, lambda _z, x: 1 / sqrt(x * x + 1), kinds="fc", floating=True, bounded=True)
+
+arcsinh = asinh
+
+
+@public
+def acosh(x: ArrayLike) -> Array:
+    """Return the number, 0 or more, whose hyperbolic cosine is x; its derivative at 1 is inf.
+
+    >>> acosh(1.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(acosh_p, x)
+
+
+acosh_p = unary(
+    "acosh", np.arccosh, lambda _z, x: 1 / sqrt((x - 1) * (x + 1)), kinds="fc", floating=True, domain=(1.1, 3.0)
+)
+
+arccosh = acosh
+
+
+@public
+def atanh(x: ArrayLike) -> Array:
+    """Return the number whose hyperbolic tangent is x; its derivative at -1 and 1 is inf.
+
+    >>> atanh(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(atanh_p, x)
+
+
+atanh_p = unary(
+    "atanh", np.arctanh, lambda _z, x: 1 / ((1 - x) * (1 + x)), kinds="fc", floating=True, domain=(-0.9, 0.9)
+)
+
+arctanh = atanh
