@@ -12,11 +12,13 @@ from typing import Any
 
 from afx.core.abstract import Abstract, AbstractTracer
 from afx.core.aval import Aval
+from afx.core.batch import Batch, BatchTracer
 from afx.core.forward import Forward, ForwardTracer
 from afx.core.graph import Graph
 from afx.core.primitive import JointPullback, Params, Primitive, Value, register
 from afx.core.tape import Entry, Tape, TapeTracer
 from afx.core.tracer import bind, raised
+from afx.ops.shaping import broadcast_to
 from afx.runtime.evaluate import evaluate, expanded
 from afx.runtime.plan import Plan, make_plan
 from afx.runtime.simplify import simplify
@@ -47,6 +49,13 @@ class Compiled:
         key = ("vjp", wanted)
         if key not in self._derived:
             self._derived[key] = _split(self.graph, wanted)
+        return self._derived[key]
+
+    def batched(self, size: int, flags: tuple[bool, ...]) -> Compiled:
+        """Return the program mapped over a batch axis in front of these inputs, and of every output."""
+        key = ("vmap", size, flags)
+        if key not in self._derived:
+            self._derived[key] = _batched(self.graph, size, flags)
         return self._derived[key]
 
     def pushed(self, moving: tuple[bool, ...]) -> Pushed:
@@ -122,8 +131,8 @@ def _split(graph: Graph, wanted: tuple[bool, ...]) -> Pair:
     entered = [tape.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
     outs = evaluate(graph, *entered)
     tape.finish()
-    owned = [isinstance(x, TapeTracer) and x._trace is tape for x in outs]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
-    plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    owned = [isinstance(x, TapeTracer) and x._trace is tape for x in outs]
+    plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]
     residuals = _residuals(tape.entries)
     forward = Compiled(front.finish([*plain, *residuals.values()]))
 
@@ -138,7 +147,7 @@ def _split(graph: Graph, wanted: tuple[bool, ...]) -> Pair:
             ct = behind.input(Aval(x.shape, x.dtype))
             seeds[index] = seeds[index] + ct if index in seeds else ct
     found = backward(tape, seeds)
-    cts = [found[t._index] if isinstance(t, TapeTracer) else None for t in entered]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    cts = [found[t._index] if isinstance(t, TapeTracer) else None for t in entered]
     back = Compiled(behind.finish([c for c in cts if c is not None]))
     return Pair(forward, back, [c is not None for c in cts], owned)
 
@@ -149,7 +158,7 @@ def _residuals(entries: Sequence[Entry]) -> dict[int, AbstractTracer]:
     for e in entries:
         for v in (*(e.z if isinstance(e.z, tuple) else (e.z,)), *e.xs):
             if isinstance(v, AbstractTracer):
-                found[v._var.index] = v  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+                found[v._var.index] = v
     return found
 
 
@@ -157,7 +166,7 @@ def _moved(entry: Entry, stand_in: dict[int, AbstractTracer]) -> Entry:
     """Return a tape entry whose traced values are inputs of the backward graph."""
 
     def move(v: Any) -> Any:
-        return stand_in[v._var.index] if isinstance(v, AbstractTracer) else v  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+        return stand_in[v._var.index] if isinstance(v, AbstractTracer) else v
 
     z = tuple([move(v) for v in entry.z]) if isinstance(entry.z, tuple) else move(entry.z)
     return entry._replace(z=z, xs=tuple([move(v) for v in entry.xs]))
@@ -171,8 +180,8 @@ def _push(graph: Graph, moving: tuple[bool, ...]) -> Pushed:
         forward.input(x, front.input(Aval(x.shape, x.dtype))) if m else x for x, m in zip(xs, moving, strict=True)
     ]
     outs = evaluate(graph, *inputs)
-    moves = [isinstance(x, ForwardTracer) and x._trace is forward for x in outs]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
-    values = [raised(x._value) if m else x for x, m in zip(outs, moves, strict=True)]  # pyright: ignore[reportPrivateUsage]  # the trace's own tracer
+    moves = [isinstance(x, ForwardTracer) and x._trace is forward for x in outs]
+    values = [raised(x._value) if m else x for x, m in zip(outs, moves, strict=True)]
     tangents = [raised(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
     forward.alive = False
     return Pushed(Compiled(front.finish([*values, *tangents])), moves)
@@ -187,6 +196,24 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     return found[:count], [next(tangents) if m else None for m in pushed.moves]
 
 
+def _batched(graph: Graph, size: int, flags: tuple[bool, ...]) -> Compiled:
+    """Trace a graph with a batch axis in front of some inputs."""
+    front = Abstract("vmap")
+    batch = Batch("jit", size)
+    shapes = [(size, *v.aval.shape) if f else v.aval.shape for v, f in zip(graph.inputs, flags, strict=True)]
+    xs = [front.input(Aval(s, v.aval.dtype)) for s, v in zip(shapes, graph.inputs, strict=True)]
+    outs = evaluate(graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])
+    batch.alive = False
+    own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]
+    values = [x._value if o else broadcast_to(x, (size, *x.shape)) for x, o in zip(outs, own, strict=True)]
+    return Compiled(front.finish(values))
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    program: Compiled = params["program"]
+    return call(program.batched(size, batched), *xs)
+
+
 call_p = register(
     Primitive(
         name="call",
@@ -195,6 +222,7 @@ call_p = register(
         abstract=_abstract,
         record=_record,
         jvp=_jvp,
+        batch=_batch,
         inline=_inline,
         multiple=True,
         doc="a compiled graph",
