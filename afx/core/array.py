@@ -12,6 +12,7 @@ import numpy as np
 from afx.core.at import At
 from afx.core.aval import SCALARS, Aval, Shape, aval_of
 from afx.core.dtypes import SUPPORTED, DType, check_dtype
+from afx.core.functions import FUNCTIONS
 from afx.core.methods import Methods
 from afx.core.operators import Operators
 from afx.core.protocols import array_function, array_ufunc
@@ -105,7 +106,7 @@ class Array(Operators, Methods):
     def __iter__(self) -> Iterator[Array]:
         if not self.shape:
             raise OperandError(f"iter: a 0-d array has no axis to walk along: got {self.aval}; use x.item()")
-        return (self[i] for i in range(self.shape[0]))
+        return iter(FUNCTIONS.unstack(self))
 
     # -- plain Python values ------------------------------------------------------------------------------------------
     def numpy(self, who: str = "np.asarray") -> Ndarray:

@@ -1,97 +1,218 @@
-"""NumPy's dispatch: ``np.sin(x)`` on an Array is ``afx.sin(x)``, found by name; what afx lacks raises."""
+"""NumPy's dispatch: ``np.sin(x)`` on an Array is ``afx.sin(x)``, found by name; what afx lacks raises.
+
+NumPy's functions take their arguments as NumPy names them. They are bound to NumPy's own signature, those left at their
+defaults are dropped, and the others go to the arguments of the same name, operands to those at the same place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from afx.core.aval import aval_of
 from afx.core.functions import FUNCTIONS, known
-from afx.errors import OperandError
+from afx.core.numpy_names import ACCUMULATIONS, ARGUMENTS, FAMILIES, READING, REDUCTIONS, UFUNCS, WRITING
+from afx.core.numpy_names import FUNCTIONS as NAMES
+from afx.errors import ImmutableError, OperandError
 
 __all__ = ["array_function", "array_ufunc"]
 
-# Where NumPy's name of a ufunc or function differs from afx's, or NumPy's conventions ask for another function.
-UFUNC_NAMES = {
-    "absolute": "abs",
-    "power": "pow",
-    "float_power": "pow",
-    "true_divide": "divide",
-    "arcsin": "asin",
-    "arccos": "acos",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arcsinh": "asinh",
-    "arccosh": "acosh",
-    "arctanh": "atanh",
-    "conjugate": "conj",
-    "invert": "bitwise_invert",
-    "left_shift": "bitwise_left_shift",
-    "right_shift": "bitwise_right_shift",
-    "fabs": "abs",
-    "mod": "remainder",
-}
-FUNCTION_NAMES = {
-    "amax": "max",
-    "amin": "min",
-    "concatenate": "concat",
-    "transpose": "numpy_transpose",
-    "product": "prod",
-    "around": "round",
-}
-REDUCTIONS = {
-    "add": "sum",
-    "multiply": "prod",
-    "maximum": "max",
-    "minimum": "min",
-    "logical_and": "all",
-    "logical_or": "any",
-}
-ACCUMULATIONS = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
+Function = Callable[..., Any]
 
 
-def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer ``ufunc(*inputs)``, ``ufunc.reduce`` and ``ufunc.accumulate`` with afx's own function."""
+# -- ufuncs -----------------------------------------------------------------------------------------------------------
+def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Answer ``ufunc(*inputs)``, ``reduce``, ``accumulate`` and ``outer`` with afx's own function."""
     name = ufunc.__name__
-    kwargs = {k: v for k, v in kwargs.items() if v is not None}
-    if "out" in kwargs or "where" in kwargs:
-        raise OperandError(f"np.{name}: out= and where= write into an array: afx arrays are immutable; use afx.where")
+    shown = f"np.{name}" if hasattr(np, name) else name
+    if method == "at":
+        raise ImmutableError(
+            f"{shown}.at: writes into an array: afx arrays are immutable; use x.at[index].add(values) …"
+        )
+    options = {k: v for k, v in kwargs.items() if k == "axis" or (v is not None and v is not True) or k == "keepdims"}
+    if "out" in options or "where" in options:
+        raise ImmutableError(
+            f"{shown}: out= and where= write into an array: afx arrays are immutable; use the result, or afx.where"
+        )
+    operands = [FUNCTIONS.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs]
     if method == "__call__":
-        return _find(UFUNC_NAMES.get(name, name), f"np.{name}")(*inputs, **kwargs)
-    if method == "reduce" and name in REDUCTIONS:
-        kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
-        return _find(REDUCTIONS[name], f"np.{name}.reduce")(inputs[0], **kwargs)
-    if method == "accumulate" and name in ACCUMULATIONS:
-        return _find(ACCUMULATIONS[name], f"np.{name}.accumulate")(inputs[0], axis=kwargs.get("axis", 0))
-    if method == "outer" and len(inputs) == 2:
-        x, y = (FUNCTIONS.asarray(a) for a in inputs)
-        return _find(UFUNC_NAMES.get(name, name), f"np.{name}.outer")(x.reshape(x.shape + (1,) * y.ndim), y)
-    raise _missing(f"np.{name}.{method}")
+        return _elementwise(name, shown, operands, options)
+    return _along(method, name, shown, operands, options)
 
 
-def array_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _elementwise(name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
+    dtype = options.pop("dtype", None)
+    if options:
+        raise _unknown(shown, next(iter(options)))
+    if dtype is not None:
+        operands = [FUNCTIONS.astype(x, dtype) for x in operands]
+    if name == "divmod":
+        return FUNCTIONS.floor_divide(*operands), FUNCTIONS.remainder(*operands)
+    return _found(UFUNCS.get(name, name), "numpy", shown)(*operands)
+
+
+def _along(method: str, name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
+    """Answer a ufunc's method."""
+    if method == "reduce" and name in REDUCTIONS and len(operands) == 1:
+        fn, axis = _found(REDUCTIONS[name], "numpy", f"{shown}.reduce"), options.pop("axis", 0)
+        extra = set(options) - set(_parameters(fn))
+        if extra:
+            raise _unknown(f"{shown}.reduce", min(extra))
+        return fn(operands[0], axis=axis, **options)
+    if method == "accumulate" and name in ACCUMULATIONS and len(operands) == 1:
+        return _found(ACCUMULATIONS[name], "numpy", f"{shown}.accumulate")(operands[0], axis=options.get("axis", 0))
+    if method == "outer" and len(operands) == 2:
+        x, y = (FUNCTIONS.asarray(a) for a in operands)
+        return _elementwise(name, f"{shown}.outer", [x.reshape(x.shape + (1,) * y.ndim), y], options)
+    raise _missing(f"{shown}.{method}")
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer a NumPy function called on an Array with afx's function of that name."""
-    name: str = func.__name__
-    module = getattr(func, "__module__", "numpy").replace("numpy", "np", 1)
-    shown = f"{module}.{name}"
+    name, module = func.__name__, func.__module__
+    shown = f"{module}.{name}".replace("numpy", "np", 1)
+    if name in WRITING:
+        raise ImmutableError(
+            f"{shown}: writes into an array: afx arrays are immutable; use x.at[index].set(values), "
+            "or np.asarray(x) where x is only read"
+        )
     if kwargs.get("out") is not None:
-        raise OperandError(f"{shown}: out= writes into an array: afx arrays are immutable; use the result")
-    qualified = name if module == "np" else f"{module.split('.')[-1]}_{name}"
-    for candidate in (f"numpy_{qualified}", FUNCTION_NAMES.get(qualified, qualified)):
-        if known(candidate):
-            return getattr(FUNCTIONS, candidate)(*args, **{k: v for k, v in kwargs.items() if k != "out"})
-    raise _missing(shown)
+        raise ImmutableError(f"{shown}: out= writes into an array: afx arrays are immutable; use the result")
+    if module == "numpy":
+        if name in QUERIES:
+            return QUERIES[name](*args, **kwargs)
+        if name in READING:
+            return func(*[_plain(a) for a in args], **{k: _plain(v) for k, v in kwargs.items()})
+    if name == "where" and len(args) == 1:
+        name = "nonzero"
+    fn = _found(NAMES.get(name, name), module, shown)
+    values, options = _arguments(func, fn, args, kwargs, shown)
+    return fn(*values, **options)
 
 
-def _find(name: str, shown: str) -> Any:
-    if not known(name):
+def _plain(x: Any) -> Any:
+    """Return an Array as a NumPy array; a traced one of floats raises."""
+    if isinstance(x, (list, tuple)):
+        items: list[Any] = [_plain(v) for v in x]  # pyright: ignore[reportUnknownVariableType]  # a user's sequence
+        return items
+    return np.asarray(x) if hasattr(x, "aval") else x
+
+
+def _size(a: Any, axis: int | None = None) -> int:
+    aval = aval_of(a, "np.size")
+    return aval.size if axis is None else aval.shape[axis]
+
+
+def _result_type(*operands: Any) -> Any:
+    return np.result_type(*[x.dtype if hasattr(x, "aval") else x for x in operands])
+
+
+# What is known of an array without its values.
+QUERIES: dict[str, Function] = {
+    "iscomplexobj": lambda x: aval_of(x).dtype.kind == "c",
+    "isrealobj": lambda x: aval_of(x).dtype.kind != "c",
+    "ndim": lambda a: aval_of(a).ndim,
+    "result_type": _result_type,
+    "shape": lambda a: aval_of(a).shape,
+    "size": _size,
+}
+
+
+def _arguments(
+    func: Function, fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any], shown: str
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return afx's arguments for those of a call in NumPy's convention."""
+    theirs = _signature(func)
+    if theirs is None:
+        return list(args), kwargs
+    ours = _parameters(fn)
+    names = list(ours)
+    values: list[Any] = []
+    options: dict[str, Any] = {}
+    given = theirs.bind(*args, **kwargs).arguments
+    for place, (key, parameter) in enumerate(theirs.parameters.items()):
+        if key not in given:
+            continue
+        value = given[key]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            values.extend(value)
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            options.update(value)
+        elif not _is_default(value, parameter.default):
+            name = ARGUMENTS.get(key, key)
+            operand = parameter.default is inspect.Parameter.empty or names[place : place + 1] == [name]
+            if name in ours and ours[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
+                options[name] = value
+            elif operand and place == len(values) and _by_place(names, ours, place):
+                values.append(value)
+            else:
+                raise _unknown(shown, key)
+    unknown = [k for k in options if k not in ours]
+    if unknown:
+        raise _unknown(shown, unknown[0])
+    return values, options
+
+
+def _by_place(names: list[str], ours: Mapping[str, inspect.Parameter], place: int) -> bool:
+    """Tell whether afx's function takes an argument at this place."""
+    return place < len(names) and ours[names[place]].kind is not inspect.Parameter.KEYWORD_ONLY
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Tell whether an argument says what NumPy does without it."""
+    if value is default:
+        return True
+    return type(value) is type(default) and isinstance(value, (bool, int, float, str)) and value == default
+
+
+@functools.lru_cache(maxsize=512)
+def _signature(func: Function) -> inspect.Signature | None:
+    try:
+        return inspect.signature(func)
+    except ValueError:  # some of NumPy's functions in C do not say
+        return None
+
+
+@functools.lru_cache(maxsize=512)
+def _parameters(fn: Function) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(fn).parameters
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+def _found(name: str, module: str, shown: str) -> Function:
+    """Return afx's function of a name, from a family that loads on first use where NumPy has it in one, or raise."""
+    if module in FAMILIES:
+        try:
+            family = importlib.import_module(FAMILIES[module])
+        except ModuleNotFoundError:
+            raise _missing(shown) from None
+        if hasattr(family, name):
+            fn: Function = getattr(family, name)
+            return fn
+    if known(name):
+        return getattr(FUNCTIONS, name)
+    fn = getattr(sys.modules["afx"], name, None)  # a name that stands for another, such as concatenate
+    if not callable(fn):
         raise _missing(shown)
-    return getattr(FUNCTIONS, name)
+    return fn
 
 
 def _missing(shown: str) -> OperandError:
     return OperandError(
         f"{shown}: afx has no such function: got an afx.Array; write it with afx's functions, "
+        "or call NumPy's on np.asarray(x), which has no derivative"
+    )
+
+
+def _unknown(shown: str, argument: str) -> OperandError:
+    return OperandError(
+        f"{shown}: afx's function has no argument {argument}=: got an afx.Array; leave it out, "
         "or call NumPy's on np.asarray(x), which has no derivative"
     )

@@ -1,0 +1,84 @@
+"""Where NumPy's names and afx's differ: the tables behind `afx.core.protocols`."""
+
+from __future__ import annotations
+
+__all__ = ["ACCUMULATIONS", "ARGUMENTS", "FAMILIES", "FUNCTIONS", "READING", "REDUCTIONS", "UFUNCS", "WRITING"]
+
+# NumPy's ufuncs (and SciPy's, which dispatch the same way), by their __name__.
+UFUNCS = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "conjugate": "conj",
+    "expit": "sigmoid",
+    "fabs": "abs",
+    "float_power": "pow",
+    "invert": "bitwise_invert",
+    "left_shift": "bitwise_left_shift",
+    "mod": "remainder",
+    "power": "pow",
+    "right_shift": "bitwise_right_shift",
+    "true_divide": "divide",
+}
+
+# NumPy's functions, by their __name__; `np.concat` and the like report the older one.
+FUNCTIONS = {
+    "amax": "max",
+    "amin": "min",
+    "around": "round",
+    "concatenate": "concat",
+    "cumprod": "cumulative_prod",
+    "cumsum": "cumulative_sum",
+    "transpose": "permute_dims",
+    "unique": "unique_values",
+}
+
+# The families that NumPy keeps in modules of their own; they load when first used.
+FAMILIES = {
+    "numpy.linalg": "afx.linalg",
+    "numpy.fft": "afx.fft",
+}
+
+# NumPy's names of arguments, where afx's function calls them otherwise.
+ARGUMENTS = {
+    "a_max": "max",
+    "a_min": "min",
+    "ddof": "correction",
+    "newshape": "shape",
+    "reps": "repetitions",
+}
+
+REDUCTIONS = {
+    "add": "sum",
+    "logical_and": "all",
+    "logical_or": "any",
+    "maximum": "max",
+    "minimum": "min",
+    "multiply": "prod",
+}
+ACCUMULATIONS = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
+
+# Functions whose result holds no array: they read values, which a traced array refuses where that loses a derivative.
+READING = frozenset(
+    {
+        "allclose",
+        "array2string",
+        "array_equal",
+        "array_equiv",
+        "array_repr",
+        "array_str",
+        "can_cast",
+        "may_share_memory",
+        "save",
+        "savetxt",
+        "savez",
+        "savez_compressed",
+        "shares_memory",
+    }
+)
+WRITING = frozenset({"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"})
