@@ -32,9 +32,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Map
     name = ufunc.__name__
     shown = f"np.{name}" if hasattr(np, name) else name
     if method == "at":
-        raise ImmutableError(
-            f"{shown}.at: writes into an array: afx arrays are immutable; use x.at[index].add(values) …"
-        )
+        raise ImmutableError(f"{shown}.at: writes into an array: afx arrays are immutable; use x.at[index].add(values)")
     options = {k: v for k, v in kwargs.items() if k == "axis" or (v is not None and v is not True) or k == "keepdims"}
     if "out" in options or "where" in options:
         raise ImmutableError(
@@ -114,13 +112,29 @@ def _result_type(*operands: Any) -> Any:
     return np.result_type(*[x.dtype if hasattr(x, "aval") else x for x in operands])
 
 
+def _shape(a: Any) -> tuple[int, ...]:
+    return aval_of(a, "np.shape").shape
+
+
+def _ndim(a: Any) -> int:
+    return aval_of(a, "np.ndim").ndim
+
+
+def _is_complex(x: Any) -> bool:
+    return aval_of(x, "np.iscomplexobj").dtype.kind == "c"
+
+
+def _is_real(x: Any) -> bool:
+    return not _is_complex(x)
+
+
 # What is known of an array without its values.
 QUERIES: dict[str, Function] = {
-    "iscomplexobj": lambda x: aval_of(x).dtype.kind == "c",
-    "isrealobj": lambda x: aval_of(x).dtype.kind != "c",
-    "ndim": lambda a: aval_of(a).ndim,
+    "iscomplexobj": _is_complex,
+    "isrealobj": _is_real,
+    "ndim": _ndim,
     "result_type": _result_type,
-    "shape": lambda a: aval_of(a).shape,
+    "shape": _shape,
     "size": _size,
 }
 
@@ -188,20 +202,18 @@ def _parameters(fn: Function) -> Mapping[str, inspect.Parameter]:
 # -- names ------------------------------------------------------------------------------------------------------------
 def _found(name: str, module: str, shown: str) -> Function:
     """Return afx's function of a name, from a family that loads on first use where NumPy has it in one, or raise."""
+    places: list[Any] = [FUNCTIONS, sys.modules["afx"]]  # the module knows names that stand for another, too
     if module in FAMILIES:
         try:
-            family = importlib.import_module(FAMILIES[module])
+            places.insert(0, importlib.import_module(FAMILIES[module]))
         except ModuleNotFoundError:
             raise _missing(shown) from None
-        if hasattr(family, name):
-            fn: Function = getattr(family, name)
-            return fn
-    if known(name):
-        return getattr(FUNCTIONS, name)
-    fn = getattr(sys.modules["afx"], name, None)  # a name that stands for another, such as concatenate
-    if not callable(fn):
-        raise _missing(shown)
-    return fn
+    for place in places:
+        if place is not FUNCTIONS or known(name):
+            fn: Function | None = getattr(place, name, None)
+            if callable(fn):
+                return fn
+    raise _missing(shown)
 
 
 def _missing(shown: str) -> OperandError:
