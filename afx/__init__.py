@@ -20,6 +20,7 @@ from afx.ops.comparison import *
 from afx.ops.creation import *
 from afx.ops.indexing import *
 from afx.ops.joining import *
+from afx.ops.moments import *
 from afx.ops.padding import *
 from afx.ops.products import *
 from afx.ops.exponential import *

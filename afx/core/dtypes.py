@@ -134,6 +134,11 @@ def default_complex() -> DType:
     return np.result_type(get_default_dtype(), np.complex64)
 
 
+def real_dtype(dtype: DType) -> DType:
+    """Return the dtype of a complex number's parts; any other dtype as it is."""
+    return {"F": float32, "D": float64}.get(dtype.char, dtype)
+
+
 def promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool = False) -> DType:
     """Return the dtype in which an operation on these operands computes.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.dtypes import DType
+from afx.core.dtypes import real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import bind1, bind2
 from afx.ops._kinds import binary, nondifferentiable, unary
@@ -210,11 +210,7 @@ def abs(x: ArrayLike) -> Array:
     return bind1(abs_p, x)
 
 
-def _real_of(dtype: DType) -> DType:
-    return np.empty(0, dtype).real.dtype
-
-
-abs_p = unary("abs", np.abs, lambda _z, x: sign(x), kinds="biufc", out=_real_of, bounded=True)
+abs_p = unary("abs", np.abs, lambda _z, x: sign(x), kinds="biufc", out=real_dtype, bounded=True)
 
 
 @public

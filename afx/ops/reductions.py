@@ -1,25 +1,40 @@
-"""Reductions: sums, means and extremes along axes."""
+"""Reductions: sums, means, products, extremes and truth along axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, normalize_axes
-from afx.core.dtypes import DType, int64, uint64
-from afx.core.functions import public
+from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
+from afx.core.dtypes import DType, bool_, int64, uint64
+from afx.core.functions import FUNCTIONS, public
 from afx.core.primitive import Params, Value
 from afx.core.tracer import bind
-from afx.ops._kinds import linear
-from afx.ops.shaping import astype, broadcast_to, reshape
+from afx.errors import DtypeError, ShapeError
+from afx.ops._kinds import linear, nondifferentiable, reduction
+from afx.ops.selection import where
+from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["mean", "sum"]
+__all__ = [
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "ptp",
+    "sum",
+]
 
 Axis = int | Sequence[int] | None
 
@@ -32,6 +47,11 @@ def reduced(shape: Shape, axis: Shape) -> Shape:
 def with_axes(z: Array, shape: Shape, axis: Shape, keepdims: bool) -> Array:
     """Return a reduction's result with its axes put back as axes of length 1 where that is asked for."""
     return reshape(z, tuple([1 if a in axis else n for a, n in enumerate(shape)])) if keepdims else z
+
+
+def numpy_of(x: Any) -> Any:
+    """Return an operand as a NumPy value; a Python number takes afx's dtype."""
+    return x if x.__class__ is np.ndarray else np.asarray(x, aval_of(x).dtype)
 
 
 def batch_reduction(fn: Any) -> Any:
@@ -58,13 +78,13 @@ def sum(x: ArrayLike, axis: Axis = None, *, dtype: DTypeLike | None = None, keep
     """
     if dtype is not None:
         x = astype(x, dtype)
-    aval = aval_of(x, "sum")
-    axes = normalize_axes(axis, aval.ndim, "sum")
-    return with_axes(bind(sum_p, x, axis=axes), aval.shape, axes, keepdims)
+    shape = shape_of(x, "sum")
+    axes = normalize_axes(axis, len(shape), "sum")
+    return with_axes(bind(sum_p, x, axis=axes), shape, axes, keepdims)
 
 
 def _sum_run(x: Any, *, axis: Shape) -> Any:
-    return np.add.reduce(np.asarray(x, aval_of(x).dtype), axis=axis)
+    return np.add.reduce(numpy_of(x), axis=axis)
 
 
 def sum_dtype(dtype: DType) -> DType:
@@ -99,12 +119,178 @@ def mean(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     >>> mean(broadcast_to(1.0, (2, 3)))
     Array(1., dtype=float32)
     """
-    aval = aval_of(x, "mean")
-    axes = normalize_axes(axis, aval.ndim, "mean")
-    count = 1
-    for a in axes:
-        count *= aval.shape[a]
-    total = sum(x, axis, keepdims=keepdims)
-    return total / count
+    shape = shape_of(x, "mean")
+    axes = normalize_axes(axis, len(shape), "mean")
+    return sum(x, axes, keepdims=keepdims) / math.prod([shape[a] for a in axes])
 
 
+# -- extremes ---------------------------------------------------------------------------------------------------------
+def reduce_over(p: Any, x: ArrayLike, axis: Axis, keepdims: bool, who: str) -> Array:
+    shape = shape_of(x, who)
+    axes = normalize_axes(axis, len(shape), who)
+    return with_axes(bind(p, x, axis=axes), shape, axes, keepdims)
+
+
+def _runner(ufunc: np.ufunc) -> Callable[..., Any]:
+    def run(x: Any, *, axis: Shape) -> Any:
+        return ufunc.reduce(numpy_of(x), axis=axis)
+
+    return run
+
+
+def _extreme_abstract(name: str) -> Callable[..., Aval]:
+    def abstract(x: Aval, *, axis: Shape) -> Aval:
+        if math.prod([x.shape[a] for a in axis]) == 0:
+            raise ShapeError(
+                f"{name}: of no elements there is none: got {x} along axis {axis}; check that it is not empty"
+            )
+        if x.dtype.kind == "c":
+            raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
+        return Aval(reduced(x.shape, axis), x.dtype)
+
+    return abstract
+
+
+def shared(z: Array, x: Array, *, axis: Shape) -> Array:
+    """Return 1 over the number of elements that are the extreme where x is it, 0 elsewhere."""
+    tied = x == z
+    return tied / tied.astype(x.dtype).sum(axis=axis, keepdims=True)
+
+
+@public
+def max(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Return the largest element along axes, nan where one is; tied elements share the derivative evenly.
+
+    Raises:
+        ShapeError: there are no elements to compare.
+
+    >>> max(broadcast_to(2.0, (3,)))
+    Array(2., dtype=float32)
+    """
+    return reduce_over(max_p, x, axis, keepdims, "max")
+
+
+max_p = reduction(
+    "max", _runner(np.maximum), _extreme_abstract("max"), shared, batch=batch_reduction(max), smooth=False
+)
+
+
+@public
+def min(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Return the smallest element along axes, nan where one is; tied elements share the derivative evenly.
+
+    Raises:
+        ShapeError: there are no elements to compare.
+
+    >>> min(broadcast_to(2.0, (3,)))
+    Array(2., dtype=float32)
+    """
+    return reduce_over(min_p, x, axis, keepdims, "min")
+
+
+min_p = reduction(
+    "min", _runner(np.minimum), _extreme_abstract("min"), shared, batch=batch_reduction(min), smooth=False
+)
+
+amax = max
+amin = min
+
+
+@public
+def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Return the largest minus the smallest element along axes.
+
+    >>> ptp(broadcast_to(2.0, (3,)))
+    Array(0., dtype=float32)
+    """
+    return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+@public
+def prod(x: ArrayLike, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
+    """Return the product of the elements along axes; its derivative is the product of the others, also with zeros.
+
+    >>> prod(broadcast_to(2.0, (3,)))
+    Array(8., dtype=float32)
+    """
+    return reduce_over(prod_p, x if dtype is None else astype(x, dtype), axis, keepdims, "prod")
+
+
+def _prod_abstract(x: Aval, *, axis: Shape) -> Aval:
+    return Aval(reduced(x.shape, axis), sum_dtype(x.dtype))
+
+
+def _others(_z: Array, x: Array, *, axis: Shape) -> Array:
+    """Return the product of the other elements: of those before and those after, without a division."""
+    rest = [a for a in range(x.ndim) if a not in axis]
+    lengths = [x.shape[a] for a in rest]
+    rows = permute_dims(x, (*rest, *axis)).reshape((*lengths, math.prod([x.shape[a] for a in axis])))
+    found = products_of_others(rows)
+    back = reshape(found, (*lengths, *[x.shape[a] for a in axis]))
+    order = (*rest, *axis)
+    return permute_dims(back, tuple([order.index(a) for a in range(x.ndim)]))
+
+
+def products_of_others(x: Array) -> Array:
+    """Return, along the last axis, the product of all other elements, in logarithmically many steps.
+
+    Halves are combined from the root down: what the elements of one half miss is the product of the other half.
+    """
+    n = x.shape[-1]
+    if n < 2:
+        return where(x == x, 1, x) if n else x
+    half = n // 2
+    left, right = x[..., :half], x[..., half:]
+    with_left = products_of_others(left) * prod(right, -1, keepdims=True)
+    with_right = products_of_others(right) * prod(left, -1, keepdims=True)
+    return FUNCTIONS.concat([with_left, with_right], axis=-1)
+
+
+prod_p = reduction(
+    "prod", _runner(np.multiply), _prod_abstract, _others, batch=batch_reduction(prod), domain=(0.5, 2.0)
+)
+
+
+# -- truth ------------------------------------------------------------------------------------------------------------
+def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Any:
+    def abstract(x: Aval, *, axis: Shape) -> Aval:
+        return Aval(reduced(x.shape, axis), bool_)
+
+    return nondifferentiable(name, _runner(ufunc), abstract, batch=batch_reduction(fn))
+
+
+@public
+def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Tell whether all elements along axes are true (not zero).
+
+    >>> all(broadcast_to(True, (3,)))
+    Array(True, dtype=bool)
+    """
+    return reduce_over(all_p, x, axis, keepdims, "all")
+
+
+all_p = _truth("all", np.logical_and, all)
+
+
+@public
+def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Tell whether any element along axes is true (not zero).
+
+    >>> any(broadcast_to(False, (3,)))
+    Array(False, dtype=bool)
+    """
+    return reduce_over(any_p, x, axis, keepdims, "any")
+
+
+any_p = _truth("any", np.logical_or, any)
+
+
+@public
+def count_nonzero(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Return the number of elements along axes that are not zero.
+
+    >>> count_nonzero(broadcast_to(2.0, (3,)))
+    Array(3, dtype=int64)
+    """
+    return sum(astype(x, bool_), axis, keepdims=keepdims)
