@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
@@ -88,7 +90,12 @@ def divide(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 divide_p = binary(
-    "divide", np.divide, (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y), kinds="fc", floating=True, domain=(0.5, 2.0)
+    "divide",
+    np.divide,
+    (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y),
+    kinds="fc",
+    floating=True,
+    domain=(0.5, 2.0),
 )
 
 
@@ -128,9 +135,11 @@ def reciprocal(x: ArrayLike) -> Array:
     return bind1(reciprocal_p, x)
 
 
-reciprocal_p = unary(
-    "reciprocal", lambda x: np.divide(1, x), lambda z, _x: -z * z, kinds="fc", floating=True, domain=(0.5, 2.0)
-)
+def _reciprocal_run(x: Any) -> Any:
+    return np.divide(1, x)
+
+
+reciprocal_p = unary("reciprocal", _reciprocal_run, lambda z, _x: -z * z, kinds="fc", floating=True, domain=(0.5, 2.0))
 
 
 @public

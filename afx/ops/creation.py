@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array import Array, snapshot, wrap
-from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
+from afx.core.array import Array, ArrayLike, bare, snapshot, wrap
+from afx.core.aval import Shape, aval_of
+from afx.core.dtypes import check_dtype, default_complex, get_default_dtype, int64, promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
-from afx.errors import OperandError
+from afx.errors import ArgumentError, ConcreteValueError, OperandError, ShapeError
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["asarray", "ones", "zeros"]
+__all__ = [
+    "arange",
+    "array",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "identity",
+    "linspace",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "tri",
+    "tril",
+    "triu",
+    "zeros",
+    "zeros_like",
+]
 
 
 @public
@@ -52,7 +74,9 @@ def _from_python(obj: Any, target: Any) -> Any:
     try:
         value = np.array(obj, dtype=target)
     except (TypeError, ValueError, OverflowError) as error:
-        raise OperandError(f"asarray: not an array of numbers ({error}): got {type(obj).__name__}; give equal lengths") from error
+        raise OperandError(
+            f"asarray: not an array of numbers ({error}): got {type(obj).__name__}; give equal lengths"
+        ) from error
     check_dtype(value.dtype, "asarray")
     if target is None and value.dtype.kind in "fc" and not _holds_numpy(obj):
         value = value.astype(get_default_dtype() if value.dtype.kind == "f" else default_complex())
@@ -66,13 +90,56 @@ def _holds_numpy(obj: Any) -> bool:
 
 
 @public
+def array(obj: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
+    """Return an Array of the elements; `asarray` under NumPy's other name.
+
+    >>> array([1, 2])
+    Array([1, 2], dtype=int64)
+    """
+    return asarray(obj, dtype)
+
+
+@public
+def from_dlpack(x: Any, /) -> Array:
+    """Return a copy of an array of another library that speaks DLPack.
+
+    >>> from_dlpack(np.arange(2))
+    Array([0, 1], dtype=int64)
+    """
+    return x if isinstance(x, Array) else asarray(np.from_dlpack(x))
+
+
+def _shape(shape: int | Sequence[int], who: str) -> Shape:
+    """Return a shape as a tuple, or raise where a length is negative or no integer."""
+    try:
+        lengths = (
+            (operator.index(shape),) if not isinstance(shape, Sequence) else tuple([operator.index(n) for n in shape])
+        )
+    except TypeError as error:
+        raise ArgumentError(
+            f"{who}: a shape is made of integers: got {shape!r}; give an int or a tuple of them"
+        ) from error
+    if any(n < 0 for n in lengths):
+        raise ShapeError(f"{who}: lengths are 0 or more: got shape {lengths}")
+    return lengths
+
+
+def _filled(shape: int | Sequence[int], value: Any, dtype: DTypeLike | None, who: str) -> Array:
+    target = get_default_dtype() if dtype is None else check_dtype(dtype, who)
+    return wrap(np.full(_shape(shape, who), value, target))
+
+
+@public
 def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> Array:
     """Return an array of zeros, of the default dtype unless one is given.
+
+    Raises:
+        ShapeError, ArgumentError: a length is negative or no integer.
 
     >>> zeros(2)
     Array([0., 0.], dtype=float32)
     """
-    return wrap(np.zeros(shape, get_default_dtype() if dtype is None else check_dtype(dtype, "zeros")))
+    return _filled(shape, 0, dtype, "zeros")
 
 
 @public
@@ -82,4 +149,224 @@ def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> Array:
     >>> ones(2)
     Array([1., 1.], dtype=float32)
     """
-    return wrap(np.ones(shape, get_default_dtype() if dtype is None else check_dtype(dtype, "ones")))
+    return _filled(shape, 1, dtype, "ones")
+
+
+@public
+def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> Array:
+    """Return an array of zeros: an immutable array could never be filled in later.
+
+    >>> empty(2)
+    Array([0., 0.], dtype=float32)
+    """
+    return _filled(shape, 0, dtype, "empty")
+
+
+@public
+def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """Return an array that holds one value everywhere; differentiable in that value.
+
+    Args:
+        shape: the lengths of the axes.
+        fill_value: a number or 0-d array; an array that broadcasts to the shape works as well.
+        dtype: that of the value unless given.
+
+    >>> full(2, 7.0)
+    Array([7., 7.], dtype=float32)
+    """
+    value = asarray(fill_value, dtype)
+    return FUNCTIONS.broadcast_to(value, _shape(shape, "full"))
+
+
+def _like(x: ArrayLike, dtype: DTypeLike | None, who: str) -> tuple[Shape, Any]:
+    aval = aval_of(x, who)
+    return aval.shape, aval.dtype if dtype is None else dtype
+
+
+@public
+def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """Return zeros of the shape and dtype of x.
+
+    >>> zeros_like(ones(2))
+    Array([0., 0.], dtype=float32)
+    """
+    return zeros(*_like(x, dtype, "zeros_like"))
+
+
+@public
+def ones_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """Return ones of the shape and dtype of x.
+
+    >>> ones_like(zeros(2))
+    Array([1., 1.], dtype=float32)
+    """
+    return ones(*_like(x, dtype, "ones_like"))
+
+
+@public
+def empty_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """Return zeros of the shape and dtype of x.
+
+    >>> empty_like(ones(2))
+    Array([0., 0.], dtype=float32)
+    """
+    return zeros(*_like(x, dtype, "empty_like"))
+
+
+@public
+def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """Return an array of the shape and dtype of x that holds one value everywhere.
+
+    >>> full_like(zeros(2), 7.0)
+    Array([7., 7.], dtype=float32)
+    """
+    shape, target = _like(x, dtype, "full_like")
+    return full(shape, fill_value, target)
+
+
+@public
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None) -> Array:
+    """Return numbers from ``start`` up to, not including, ``stop`` in equal steps; ``arange(n)`` starts at 0.
+
+    Integers give int64, floats the default dtype.
+
+    >>> arange(3)
+    Array([0, 1, 2], dtype=int64)
+    """
+    first, last = (0, start) if stop is None else (start, stop)
+    if any(isinstance(v, Tracer) for v in (first, last, step)):
+        raise ConcreteValueError(
+            "arange: the number of elements depends on a traced value: got a traced bound; "
+            "use linspace, or make the bound static"
+        )
+    bounds: list[Any] = [np.asarray(v).item() for v in (first, last, step)]
+    if not bounds[2]:
+        raise ArgumentError(f"arange: the step is 0: got arange({first}, {last}, {step}); give another step")
+    natural = get_default_dtype() if any(isinstance(v, float) for v in bounds) else int64
+    target = natural if dtype is None else check_dtype(dtype, "arange")
+    numbers: Any = np.arange(*bounds)
+    return wrap(numbers.astype(target))
+
+
+@public
+def linspace(
+    start: ArrayLike, stop: ArrayLike, num: int = 50, *, endpoint: bool = True, dtype: DTypeLike | None = None
+) -> Array:
+    """Return ``num`` numbers at equal distances from ``start`` to ``stop``; differentiable in both.
+
+    Args:
+        start: the first number (or an array of them: the numbers run along a new first axis).
+        stop: the last one, left out where ``endpoint`` is false.
+        num: how many.
+        endpoint: whether ``stop`` is among them.
+        dtype: that of the ends, the default dtype for Python numbers and integers, unless given.
+
+    >>> linspace(0.0, 1.0, 3)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    if num < 0:
+        raise ArgumentError(f"linspace: the number of elements is 0 or more: got num={num}")
+    a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")
+    found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    target = found if dtype is None else check_dtype(dtype, "linspace")
+    if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
+        first, last = (bare(x, "linspace") for x in (start, stop))
+        numbers: Any = np.linspace(first, last, num, endpoint=endpoint)
+        return wrap(numbers.astype(target))
+    fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
+    rank = max(a.ndim, b.ndim)
+    steps = asarray(fraction.reshape((-1,) + (1,) * rank))
+    return FUNCTIONS.astype(start * (1 - steps) + stop * steps, target)
+
+
+@public
+def eye(n: int, m: int | None = None, *, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """Return ones on the k-th diagonal of an n × m matrix of zeros (n × n unless m is given).
+
+    >>> eye(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+    return wrap(np.eye(n, m, k, get_default_dtype() if dtype is None else check_dtype(dtype, "eye")))
+
+
+@public
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
+    """Return the n × n identity matrix.
+
+    >>> identity(1)
+    Array([[1.]], dtype=float32)
+    """
+    return eye(n, dtype=dtype)
+
+
+@public
+def tri(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """Return ones on and below the k-th diagonal of an n × m matrix of zeros.
+
+    >>> tri(2)
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    return wrap(np.tri(n, m, k, get_default_dtype() if dtype is None else check_dtype(dtype, "tri")))
+
+
+def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:
+    shape = aval_of(x, who).shape
+    if len(shape) < 2:
+        raise ShapeError(f"{who}: needs matrices: got {aval_of(x)}; reshape it to two axes or more")
+    mask = np.tri(shape[-2], shape[-1], k - 1 if upper else k, dtype=bool)
+    x = x if isinstance(x, Array) else asarray(x)
+    return FUNCTIONS.where(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
+
+
+@public
+def tril(x: ArrayLike, /, *, k: int = 0) -> Array:
+    """Return matrices with zeros above the k-th diagonal.
+
+    >>> tril(ones((2, 2)))
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    return _triangle(x, k, "tril", upper=False)
+
+
+@public
+def triu(x: ArrayLike, /, *, k: int = 0) -> Array:
+    """Return matrices with zeros below the k-th diagonal.
+
+    >>> triu(ones((2, 2)))
+    Array([[1., 1.],
+           [0., 1.]], dtype=float32)
+    """
+    return _triangle(x, k, "triu", upper=True)
+
+
+@public
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
+    """Return the coordinates of a grid: each 1-d array repeated along the axes of the others.
+
+    Args:
+        *arrays: coordinates along each axis.
+        indexing: ``"xy"`` exchanges the first two axes of the results, as plots want them; ``"ij"`` does not.
+
+    Raises:
+        ArgumentError: another indexing.
+        ShapeError: an array with more than one axis.
+
+    >>> [x.shape for x in meshgrid(ones(2), ones(3))]
+    [(3, 2), (3, 2)]
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij': got {indexing!r}")
+    xs = [FUNCTIONS.reshape(x, (-1,)) if aval_of(x).ndim == 0 else asarray(x) for x in arrays]
+    if any(x.ndim != 1 for x in xs):
+        raise ShapeError(f"meshgrid: takes 1-d arrays: got {', '.join(str(x.aval) for x in xs)}; flatten them")
+    places = list(range(len(xs)))
+    if indexing == "xy" and len(xs) > 1:
+        places[:2] = [1, 0]
+    shape = [0] * len(xs)
+    for x, axis in zip(xs, places, strict=True):
+        shape[axis] = x.size
+    columns = [x.reshape([-1 if a == axis else 1 for a in range(len(xs))]) for x, axis in zip(xs, places, strict=True)]
+    return [FUNCTIONS.broadcast_to(x, tuple(shape)) for x in columns]
