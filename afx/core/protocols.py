@@ -91,6 +91,8 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     if name == "where" and len(args) == 1:
         name = "nonzero"
     fn = _found(NAMES.get(name, name), module, shown)
+    if len(args) == 1 and kwargs.keys() <= _keywords(fn):  # nothing to translate: as a rule
+        return fn(*args, **kwargs)
     values, options = _arguments(func, fn, args, kwargs, shown)
     return fn(*values, **options)
 
@@ -197,6 +199,12 @@ def _signature(func: Function) -> inspect.Signature | None:
 @functools.lru_cache(maxsize=512)
 def _parameters(fn: Function) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(fn).parameters
+
+
+@functools.lru_cache(maxsize=512)
+def _keywords(fn: Function) -> frozenset[str]:
+    """Return the names of the arguments that may follow the first."""
+    return frozenset(list(_parameters(fn))[1:])
 
 
 # -- names ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from afx.core.aval import Aval, aval_of, broadcast_shapes
 from afx.core.functions import FUNCTIONS
 from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, lookup, register
 from afx.core.tracer import bind
-from afx.errors import DtypeError, ShapeError
+from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._index import basic, is_array, is_basic, is_sequence, selected_shape
 from afx.ops.gathering import aligned, gathered_shape, moved, native_place, range_error
 from afx.ops.indexing import located
@@ -100,7 +100,9 @@ def _fitting(who: str, values: Any, place: Aval) -> Any:
             f"{who}: {aval.dtype} does not fit into {place.dtype}: got values {aval}; "
             "convert x or the values with astype"
         )
-    if aval.dtype != place.dtype or aval.weak:
+    if aval.weak:
+        return _filled(who, values, place)
+    if aval.dtype != place.dtype:
         values = astype(values, place.dtype)
     if aval.shape == place.shape:
         return values
@@ -109,6 +111,17 @@ def _fitting(who: str, values: Any, place: Aval) -> Any:
             f"{who}: the values do not broadcast: got {aval} for x[index] of shape {place.shape}; reshape them"
         )
     return broadcast_to(values, place.shape)
+
+
+def _filled(who: str, value: Any, place: Aval) -> Any:
+    """Return a number, repeated without memory of its own, as a place takes it."""
+    if isinstance(value, Array):  # a weak traced number
+        return broadcast_to(astype(value, place.dtype), place.shape)
+    try:
+        element = np.asarray(value, place.dtype)
+    except OverflowError as error:
+        raise ArgumentError(f"{who}: {error}: got {value} for {place}; convert x with astype") from None
+    return np.ndarray(place.shape, place.dtype, element, strides=(0,) * place.ndim)
 
 
 def _abstract(name: str) -> Any:
@@ -127,7 +140,7 @@ def _runner(name: str, write: Callable[[Any, Any, Any], None]) -> Callable[..., 
     """Return the implementation from what writes values at NumPy's index into a fresh copy."""
 
     def run(x: Any, values: Any, *indices: Any, axis: int) -> Any:
-        z = np.array(x, aval_of(x).dtype)
+        z = np.array(x, aval_of(x).dtype, order="C")
         try:
             write(z, native_place(indices, axis), values)
         except IndexError as error:

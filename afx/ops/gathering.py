@@ -7,6 +7,7 @@ the place of these axes; negative indices count from the end. They are operands,
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -110,11 +111,33 @@ def _scatter_run(x: Any, *indices: Any, shape: Shape, axis: int) -> Any:
 
 
 def add_at(z: Any, indices: tuple[Any, ...], axis: int, values: Any) -> None:
-    """Add values into an array just allocated; places may repeat."""
+    """Add values into an array just allocated; places may repeat.
+
+    ``np.add.at`` is fast for one index of one axis only, so that other indices are turned into such a one.
+    """
     try:
-        np.add.at(z, native_place(indices, axis), values)
+        if (z.ndim == 1 and len(indices) == 1) or np.size(values) < FEW:
+            np.add.at(z, native_place(indices, axis), values)
+        else:
+            np.add.at(z.reshape(-1), _flat(z.shape, indices, axis), np.ravel(values))
     except IndexError as error:
         raise range_error("scatter", z, indices, axis, error) from None
+
+
+FEW = 256  # elements, for which making a flat index costs more than it saves
+
+
+def _flat(shape: Shape, indices: tuple[Any, ...], axis: int) -> Any:
+    """Return the places of elements in row-major order."""
+    number: Any = 0
+    for i, n in zip(np.broadcast_arrays(*indices), shape[axis:], strict=False):
+        if i.size and (i.min() < -n or i.max() >= n):
+            raise IndexError
+        number = number * n + np.where(i < 0, i + n, i).astype(np.intp)
+    count = math.prod(shape[axis : axis + len(indices)])
+    inner = math.prod(shape[axis + len(indices) :])
+    places = np.arange(math.prod(shape[:axis]))[:, None, None] * count + number.reshape(1, -1, 1)
+    return (places * inner + np.arange(inner)).reshape(-1)
 
 
 # -- derivatives and batches ------------------------------------------------------------------------------------------

@@ -42,13 +42,15 @@ def getitem(x: ArrayLike, index: Index) -> Array:
     >>> getitem(afx.asarray([1.0, 2.0, 3.0]), slice(None, None, -1))
     Array([3., 2., 1.], dtype=float32)
     """
-    if is_basic(index):
-        untraced: Any = x
-        if untraced.__class__ is Array:
-            try:
-                return wrap(untraced._value[index])  # NumPy's own view
-            except (IndexError, TypeError, ValueError):  # explained below
-                pass
+    basics = is_basic(index)
+    untraced: Any = x
+    place: Any = index
+    if untraced.__class__ is Array and (basics or _is_plain(index)):
+        try:  # NumPy's own result: as a rule a view
+            return wrap(untraced._value[place._value if place.__class__ is Array else place])
+        except (IndexError, TypeError, ValueError):  # explained below
+            pass
+    if basics:
         return slice_(x, basic(index, aval_of(x, "getitem"), "getitem"))
     places = located(x, index, "getitem")
     if not places.arrays:
@@ -58,6 +60,11 @@ def getitem(x: ArrayLike, index: Index) -> Array:
         part = permute_dims(part, places.order)
     read = selection if places.masked else gather
     return read(part, *places.arrays, axis=places.axis)
+
+
+def _is_plain(index: Any) -> bool:
+    """Tell whether an index is one untraced array of integers or booleans."""
+    return index.__class__ in (np.ndarray, Array) and index.dtype.kind in "biu"
 
 
 class Places(NamedTuple):

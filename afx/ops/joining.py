@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, normalize_axis
-from afx.core.dtypes import promote
+from afx.core.dtypes import DType, promote
 from afx.core.functions import public
 from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, lowered
@@ -92,7 +92,7 @@ def _concat_abstract(*avals: Aval, axis: int, sizes: tuple[int, ...]) -> Aval:
         if a.ndim != len(first) or a.shape[:axis] + a.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
             got = ", ".join(map(str, avals))
             raise ShapeError(f"concat: shapes differ beside axis {axis}: got {got}; reshape, or choose another axis")
-    dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]))
+    dtype = promote(*_dtypes(avals))
     return Aval((*first[:axis], sum(sizes), *first[axis + 1 :]), dtype)
 
 
@@ -167,8 +167,56 @@ def stack(arrays: Arrays, /, *, axis: int = 0) -> Array:
     if any(a.shape != avals[0].shape for a in avals):
         got = ", ".join(map(str, avals))
         raise ShapeError(f"stack: shapes differ: got {got}; reshape or broadcast them to one shape")
-    place = normalize_axis(axis, avals[0].ndim + 1, "stack")
-    return concat([expand_dims(x, place) for x in xs], axis=place)
+    z: Array = bind(stack_p, *xs, axis=normalize_axis(axis, avals[0].ndim + 1, "stack"))
+    return z
+
+
+def _stack_run(*xs: Any, axis: int) -> Any:
+    dtype = promote(*_dtypes([aval_of(x) for x in xs]))
+    return np.stack([np.asarray(x, dtype) for x in xs], axis=axis)
+
+
+def _stack_abstract(*avals: Aval, axis: int) -> Aval:
+    first = avals[0].shape
+    return Aval((*first[:axis], len(avals), *first[axis:]), promote(*_dtypes(avals)))
+
+
+def _dtypes(avals: Sequence[Aval]) -> tuple[tuple[DType, ...], tuple[bool, ...]]:
+    return tuple([a.dtype for a in avals]), tuple([a.weak for a in avals])
+
+
+def _stack_joint(
+    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+) -> list[Value]:
+    axis = params["axis"]
+    lead = tuple([whole(n) for n in ct.shape[:axis]])
+    return [None if a is None else lowered(slice_(ct, (*lead, k))) for k, a in enumerate(avals)]
+
+
+def _stack_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    zero = z.dtype.type(0)
+    filled = [broadcast_to(zero, shape_of(x)) if t is None else t for t, x in zip(ts, xs, strict=True)]
+    return lowered(bind(stack_p, *filled, **params))
+
+
+def _stack_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    ys = [stretched(size, x, b) for x, b in zip(xs, batched, strict=True)]
+    return bind(stack_p, *ys, axis=params["axis"] + 1)
+
+
+stack_p = register(
+    Primitive(
+        name="stack",
+        kind="custom",
+        run=_stack_run,
+        abstract=_stack_abstract,
+        joint=_stack_joint,
+        reads=(0,),
+        jvp=_stack_jvp,
+        batch=_stack_batch,
+        positive=True,
+    )
+)
 
 
 @public

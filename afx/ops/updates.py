@@ -18,7 +18,7 @@ from afx.core.tracer import bind, lowered
 from afx.ops._updates import updated, updating
 from afx.ops.arithmetic import add
 from afx.ops.comparison import equal
-from afx.ops.gathering import gather, gathered_shape, scatter
+from afx.ops.gathering import add_at, gather, gathered_shape, scatter
 from afx.ops.indexing import Index
 from afx.ops.selection import maximum, minimum, where
 from afx.ops.shaping import broadcast_to
@@ -102,9 +102,14 @@ def _add_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params,
     return lowered(gather(ct, *xs[2:], axis=params["axis"]))
 
 
+def _add_write(z: Any, place: Any, values: Any) -> None:
+    indices = tuple([i for i in place if i.__class__ is not slice])
+    add_at(z, indices, len(place) - len(indices), values)
+
+
 index_add_p = updating(
     "index_add",
-    np.add.at,
+    _add_write,
     (_add_pull_x, _add_pull_values),
     joint_linear("index_add"),
     positive=True,
