@@ -14,6 +14,10 @@ from afx.core.dtypes import *
 from afx.core.graph import Equation, Graph, Literal, Var, check
 from afx.core.located import debug_nans
 from afx.core.primitive import Primitive, primitives
+from afx.control.associative_scan import *
+from afx.control.cond import *
+from afx.control.scan import *
+from afx.control.while_loop import *
 from afx.ops.arithmetic import *
 from afx.ops.axes import *
 from afx.ops.comparison import *
@@ -26,6 +30,7 @@ from afx.ops.products import *
 from afx.ops.exponential import *
 from afx.ops.trigonometry import *
 from afx.ops.reductions import *
+from afx.ops.rounding import *
 from afx.ops.selection import *
 from afx.ops.shaping import *
 from afx.ops.splitting import *

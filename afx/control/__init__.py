@@ -1,0 +1,1 @@
+"""Control flow: loops and branches that compile, each one op in a graph."""

@@ -1,0 +1,226 @@
+"""`cond` and `switch`: one of several functions is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from afx import pytree
+from afx.control.programs import Body, body_of, build, check_same, inexact, is_abstract, strong, zeros_of
+from afx.core.array import ArrayLike
+from afx.core.aval import Aval, aval_of
+from afx.core.batch import BatchTracer
+from afx.core.primitive import JointPullback, Params, Primitive, Value, register
+from afx.core.tracer import Tracer, bind, raised
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops.comparison import not_equal
+from afx.ops.creation import asarray
+from afx.ops.selection import clip, where
+from afx.ops.shaping import astype
+from afx.runtime.evaluate import evaluate
+from afx.transforms.call import Compiled, call
+from afx.transforms.leaves import name_of
+
+__all__ = ["cond", "switch"]
+
+R = TypeVar("R")
+
+
+def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Any) -> R:
+    """Return ``true_fn(*operands)`` where ``pred`` holds, ``false_fn(*operands)`` elsewhere.
+
+    A known predicate simply calls one of them. Under `jit` it is one equation, and only the chosen branch runs; under
+    `vmap` with a predicate that differs from element to element both run and the results are chosen elementwise.
+
+    Args:
+        pred: a boolean scalar (a number is true where it is not 0).
+        true_fn: a function of the operands.
+        false_fn: another, whose result has the same structure, shapes and dtypes.
+        *operands: any pytrees.
+
+    Raises:
+        ShapeError, TreeError: the predicate is no scalar, or the results differ; the message names the path.
+
+    >>> import afx
+    >>> cond(True, afx.sin, afx.cos, 0.0)
+    Array(0., dtype=float32)
+    """
+    _scalar(pred, "cond")
+    index = pred if isinstance(pred, (bool, int, float)) else not_equal(pred, 0)
+    if not isinstance(index, Tracer):
+        return true_fn(*operands) if index else false_fn(*operands)
+    return _choose(astype(index, "int64"), (false_fn, true_fn), operands, "cond")
+
+
+def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Any) -> R:
+    """Return ``branches[index](*operands)``; an index outside the list takes the nearest branch.
+
+    Args:
+        index: an integer scalar.
+        branches: functions of the operands whose results have the same structure, shapes and dtypes.
+        *operands: any pytrees.
+
+    Raises:
+        DtypeError: the index is not an integer.
+        ArgumentError: there is no branch.
+        ShapeError, TreeError: the results of the branches differ; the message names the path.
+
+    >>> import afx
+    >>> switch(1, [afx.sin, afx.cos], 0.0)
+    Array(1., dtype=float32)
+    """
+    _scalar(index, "switch")
+    if aval_of(index).dtype.kind not in "iu":
+        raise DtypeError(f"switch: the index is an integer: got {aval_of(index)}; use cond for a condition, or astype")
+    if not branches:
+        raise ArgumentError("switch: there is nothing to choose: got no branches; give one at least")
+    if not isinstance(index, Tracer):
+        return branches[min(max(int(asarray(index)), 0), len(branches) - 1)](*operands)
+    return _choose(clip(index, 0, len(branches) - 1), tuple(branches), operands, "switch")
+
+
+def _scalar(x: ArrayLike, who: str) -> None:
+    if aval_of(x, who).shape != ():
+        raise ShapeError(f"{who}: chooses by one value: got {aval_of(x)}; use afx.where to choose elementwise")
+
+
+def _choose(index: Any, branches: tuple[Any, ...], operands: tuple[Any, ...], who: str) -> Any:
+    if not is_abstract(index) and not _batched(index):
+        return branches[int(index)](*operands)
+    flat, treedef = pytree.flatten(operands)
+    leaves = strong(flat)
+    bodies = [body_of(fn, treedef, [x.aval for x in leaves], f"{who} of {name_of(fn)}") for fn in branches]
+    first = bodies[0]
+    for other in bodies[1:]:
+        outs = [[a.aval for a in b.program.graph.outputs] for b in (other, first)]
+        check_same(
+            *[x for b, o in zip((other, first), outs, strict=True) for x in (map_avals(o), b.out_tree)], who, "a branch"
+        )
+    programs, lifted = _aligned(bodies, len(leaves))
+    return pytree.unflatten(first.out_tree, list(bind(switch_p, index, *leaves, *lifted, branches=programs)))
+
+
+def map_avals(avals: Sequence[Aval]) -> list[Any]:
+    """Return arrays that stand for Avals where leaves are compared."""
+    return [zeros_of(a) for a in avals]
+
+
+def _batched(x: Any) -> bool:
+    while isinstance(x, Tracer):
+        if isinstance(x, BatchTracer):
+            return True
+        x = x._value
+    return False
+
+
+def _aligned(bodies: Sequence[Body], count: int) -> tuple[tuple[Compiled, ...], list[Any]]:
+    """Return the branches as programs of the same inputs: the operands, then all values that any branch closes over."""
+    lifted: list[Any] = []
+    for body in bodies:
+        lifted += [x for x in body.lifted if not any(x is y for y in lifted)]
+    avals = [v.aval for v in bodies[0].program.graph.inputs[:count]] + [x.aval for x in lifted]
+
+    def program(body: Body) -> Compiled:
+        places = [next(k for k, y in enumerate(lifted) if y is x) for x in body.lifted]
+
+        def run(*v: Any) -> list[Any]:
+            return evaluate(body.program.graph, *v[:count], *[v[count + k] for k in places])
+
+        return build("branch", avals, run)
+
+    return tuple([program(b) for b in bodies]), lifted
+
+
+def _run(index: Any, *xs: Any, branches: tuple[Compiled, ...]) -> tuple[Any, ...]:
+    return tuple(branches[int(index)].plan(*xs))
+
+
+def _abstract(index: Aval, *avals: Aval, branches: tuple[Compiled, ...]) -> tuple[Aval, ...]:
+    return tuple([Aval(a.aval.shape, a.aval.dtype) for a in branches[0].graph.outputs])
+
+
+def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    branches: tuple[Compiled, ...] = params["branches"]
+    moving = tuple([t is not None for t in ts[1:]])
+    outputs = [a.aval for a in branches[0].graph.outputs]
+    slopes = [k for k, a in enumerate(outputs) if inexact(a)]
+    avals = [v.aval for v in branches[0].graph.inputs]
+    tangents = [a for a, m in zip(avals, moving, strict=True) if m]
+
+    def program(branch: Compiled) -> Compiled:
+        pushed = branch.pushed(moving)
+
+        def run(*v: Any) -> list[Any]:
+            outs = evaluate(pushed.program.graph, *v)
+            moved = iter(outs[len(outputs) :])
+            full = [next(moved) if m else zeros_of(a) for m, a in zip(pushed.moves, outputs, strict=True)]
+            return [*outs[: len(outputs)], *[full[k] for k in slopes]]
+
+        return build("forward mode of a branch", [*avals, *tangents], run)
+
+    given = [raised(t) for t in ts[1:] if t is not None]
+    outs = bind(switch_p, *xs, *given, branches=tuple([program(b) for b in branches]))
+    found = dict(zip(slopes, outs[len(outputs) :], strict=True))
+    return outs[: len(outputs)], [found.get(k) for k in range(len(outputs))]
+
+
+def _record(
+    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
+) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    branches: tuple[Compiled, ...] = params["branches"]
+    moving = wanted[1:]
+    outputs = [a.aval for a in branches[0].graph.outputs]
+    slopes = [k for k, a in enumerate(outputs) if inexact(a)]
+    avals = [v.aval for v in branches[0].graph.inputs]
+
+    def program(branch: Compiled) -> Compiled:
+        pair = branch.pair(moving)
+
+        def run(*v: Any) -> list[Any]:
+            values, cts = v[: len(avals)], dict(zip(slopes, v[len(avals) :], strict=True))
+            residuals = evaluate(pair.forward.graph, *values)[len(outputs) :]
+            found = iter(evaluate(pair.back.graph, *residuals, *[cts[k] for k, o in enumerate(pair.owned) if o]))
+            pulled = [next(found) if n else None for n in pair.needed]
+            return [zeros_of(a) if g is None else g for g, a, m in zip(pulled, avals, moving, strict=True) if m]
+
+        return build("backward pass of a branch", [*avals, *[outputs[k] for k in slopes]], run)
+
+    backward = tuple([program(b) for b in branches])
+
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, found: tuple[Aval | None, ...]) -> list[Value]:
+        cts = [raised(ct[k]) for k in slopes]
+        results = iter(bind(switch_p, *[raised(v) for v in kept], *cts, branches=backward))
+        return [None, *[next(results) if m else None for m in moving]]
+
+    return bind(switch_p, *xs, branches=branches), list(xs), joint
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    branches: tuple[Compiled, ...] = params["branches"]
+    flags = batched[1:]
+    programs = tuple([b.batched(size, flags) for b in branches])
+    if not batched[0]:
+        return bind(switch_p, *xs, branches=programs)
+    results = [call(p, *xs[1:]) for p in programs]
+    chosen = list(results[0])
+    for k, result in enumerate(results[1:], 1):
+        chosen = [
+            where((xs[0] == k).reshape((size,) + (1,) * (new.ndim - 1)), new, old)
+            for new, old in zip(result, chosen, strict=True)
+        ]
+    return tuple(chosen)
+
+
+switch_p = register(
+    Primitive(
+        name="switch",
+        kind="custom",
+        run=_run,
+        abstract=_abstract,
+        record=_record,
+        jvp=_jvp,
+        batch=_batch,
+        multiple=True,
+        doc="one of several graphs",
+    )
+)

@@ -1,0 +1,182 @@
+"""`scan`: a loop over the first axis of arrays that carries a value along."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from afx import pytree
+from afx.control.loop import run_scan
+from afx.control.programs import body_of, check_same, is_abstract, strong
+from afx.core.array import Array
+from afx.core.aval import Aval, aval_of
+from afx.errors import ArgumentError, ConcreteValueError, OperandError, ShapeError
+from afx.ops.creation import zeros
+from afx.ops.joining import stack
+from afx.ops.splitting import unstack
+from afx.transforms.checkpoint import checkpoint as checkpointed
+from afx.transforms.leaves import name_of
+from afx.transforms.trace import eval_shape
+
+__all__ = ["scan"]
+
+C = TypeVar("C")
+
+
+def scan(
+    fn: Callable[[C, Any], tuple[C, Any]],
+    init: C,
+    xs: Any = None,
+    length: int | None = None,
+    *,
+    reverse: bool = False,
+    checkpoint: int | None = None,
+) -> tuple[C, Any]:
+    """Run ``carry, y = fn(carry, x)`` over the first axis of ``xs`` and return the last carry and the stacked ys.
+
+    Under `jit` and `trace` it is one equation, however long it is; elsewhere a Python loop, so that Python control
+    flow works inside.
+
+    Args:
+        fn: one step; the carry keeps its structure, shapes and dtypes.
+        init: the first carry, any pytree.
+        xs: a pytree of arrays of the same first length; None where there is nothing to walk along.
+        length: the number of steps, needed where ``xs`` is None.
+        reverse: walks from the last element to the first; ys keep the order of xs.
+        checkpoint: keeps only every so many carries for reverse mode and computes the steps between again, which
+            bounds memory; the square root of the length is a good choice.
+
+    Raises:
+        ShapeError: first lengths differ, or the carry changes its shape or dtype; the message names the path.
+        TreeError: the carry changes its structure.
+
+    >>> import afx
+    >>> scan(lambda c, x: (c + x, c), 0.0, afx.asarray([1.0, 2.0, 3.0]))
+    (Array(6., dtype=float32), Array([0., 1., 3.], dtype=float32))
+    """
+    flat, tree = pytree.flatten(xs)
+    leaves = strong(flat)
+    count = _length(leaves, tree, length)
+    first, carry_tree = pytree.flatten(init)
+    carry = _settled(fn, first, carry_tree, leaves, tree)
+    if checkpoint is not None and checkpoint < count:
+        return _in_chunks(fn, pytree.unflatten(carry_tree, carry), leaves, tree, count, checkpoint, reverse)
+    if any(map(is_abstract, [*carry, *leaves])):
+        return _traced(fn, carry, carry_tree, leaves, tree, count, reverse)
+    return _plain(fn, carry, carry_tree, leaves, tree, count, reverse)
+
+
+def _settled(fn: Any, first: Sequence[Any], carry_tree: Any, leaves: Sequence[Array], tree: Any) -> list[Array]:
+    """Return the first carry; Python numbers in it take the dtype that a step gives them."""
+    carry = strong(first)
+    weak = [aval_of(x, "scan").weak for x in first]
+    if not any(weak):
+        return carry
+    init = pytree.unflatten(carry_tree, carry)
+    elements = pytree.unflatten(tree, [Aval(x.shape[1:], x.dtype) for x in leaves])
+    with contextlib.suppress(ConcreteValueError):  # a step with Python control flow keeps the default dtype
+        after = pytree.leaves(eval_shape(lambda c, x: _pair(fn(c, x), fn)[0], init, elements))
+        if len(after) == len(carry):
+            return [c.astype(a.dtype) if w else c for c, a, w in zip(carry, after, weak, strict=True)]
+    return carry
+
+
+def _length(leaves: Sequence[Array], tree: Any, length: int | None) -> int:
+    found = {} if length is None else {"length": length}
+    for path, x in zip(pytree.paths(tree), leaves, strict=True):
+        if not x.ndim:
+            raise ShapeError(f"scan: xs{path} has no axis to walk along: got {x.aval}; close over it instead")
+        found[f"xs{path}"] = x.shape[0]
+    if not found:
+        raise ArgumentError("scan: nothing tells the number of steps: got xs without arrays; give length=")
+    if len(set(found.values())) > 1:
+        got = ", ".join(f"{k} {n}" for k, n in found.items())
+        raise ShapeError(f"scan: lengths of the first axis differ: got {got}; make them equal")
+    return next(iter(found.values()))
+
+
+def _pair(out: Any, fn: Any) -> tuple[Any, Any]:
+    if not isinstance(out, tuple) or len(out) != 2:  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        raise OperandError(f"scan: {name_of(fn)} must return (carry, y): got {type(out).__name__}; return a pair")  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+    return out  # pyright: ignore[reportUnknownVariableType]  # a user's value
+
+
+def _plain(
+    fn: Any, carry: list[Array], carry_tree: Any, leaves: list[Array], tree: Any, count: int, reverse: bool
+) -> tuple[Any, Any]:
+    """Run the loop in Python; where values turn out to be unknown after its first step, as an equation."""
+    rows = [unstack(x) for x in leaves]
+    start = carry
+    ys: list[list[Any]] = []
+    out_tree: Any = None
+    for t in range(count)[:: -1 if reverse else 1]:
+        x = pytree.unflatten(tree, [r[t] for r in rows])
+        new, y = _pair(fn(pytree.unflatten(carry_tree, carry), x), fn)
+        found, found_tree = pytree.flatten(new)
+        check_same(found, found_tree, carry, carry_tree, "scan", "the carry")
+        carry = strong(found)
+        row, out_tree = pytree.flatten(y)
+        ys.append(row)
+        if len(ys) == 1 and any(map(is_abstract, [*carry, *row])):  # it closes over unknown values
+            return _traced(fn, start, carry_tree, leaves, tree, count, reverse)
+    if not ys:
+        return _empty(fn, carry, carry_tree, leaves, tree)
+    columns = zip(*ys[:: -1 if reverse else 1], strict=True)
+    return pytree.unflatten(carry_tree, carry), pytree.unflatten(out_tree, [stack(strong(c)) for c in columns])
+
+
+def _body(fn: Any, carry: Sequence[Array], carry_tree: Any, leaves: Sequence[Array], tree: Any) -> Any:
+    avals = [aval_of(c) for c in carry] + [Aval(x.shape[1:], x.dtype) for x in leaves]
+    pair = pytree.structure((pytree.unflatten(carry_tree, list(carry)), pytree.unflatten(tree, list(leaves))))
+
+    def step(c: Any, x: Any) -> Any:
+        new, y = _pair(fn(c, x), fn)
+        found, found_tree = pytree.flatten(new)
+        check_same(found, found_tree, carry, carry_tree, "scan", "the carry")
+        return found, y
+
+    return body_of(step, pair, avals, f"scan of {name_of(fn)}")
+
+
+def _traced(
+    fn: Any, carry: list[Array], carry_tree: Any, leaves: list[Array], tree: Any, count: int, reverse: bool
+) -> tuple[Any, Any]:
+    """Run the loop as one equation."""
+    body = _body(fn, carry, carry_tree, leaves, tree)
+    outs = run_scan(body, carry, leaves, count, reverse)
+    found, ys = pytree.unflatten(body.out_tree, outs)
+    return pytree.unflatten(carry_tree, found), ys
+
+
+def _empty(fn: Any, carry: list[Array], carry_tree: Any, leaves: list[Array], tree: Any) -> tuple[Any, Any]:
+    """Return the carry as it came and ys of length 0, whose shapes a trace of one step tells."""
+    body = _body(fn, carry, carry_tree, leaves, tree)
+    avals = [a.aval for a in body.program.graph.outputs]
+    _, ys = pytree.unflatten(body.out_tree, [zeros((0, *a.shape), a.dtype) for a in avals])
+    return pytree.unflatten(carry_tree, carry), ys
+
+
+def _in_chunks(
+    fn: Any, carry: Any, leaves: list[Array], tree: Any, count: int, every: int, reverse: bool
+) -> tuple[Any, Any]:
+    """Run the loop in checkpointed pieces: reverse mode keeps the carry at their borders alone."""
+    if every < 1:
+        raise ArgumentError(f"scan: checkpoint is a number of steps: got {every}; give 1 or more")
+
+    @checkpointed
+    def piece(c: Any, rows: Any) -> Any:
+        return scan(fn, c, rows[0], length=rows[1].shape[0], reverse=reverse)
+
+    pieces: list[Any] = []
+    starts = range(0, count, every)
+    for start in starts[:: -1 if reverse else 1]:
+        part = pytree.unflatten(tree, [x[start : start + every] for x in leaves])
+        carry, ys = piece(carry, (part, zeros((min(every, count - start), 0))))
+        pieces.append(ys)
+    return carry, pytree.map(lambda *parts: _joined(parts), *pieces[:: -1 if reverse else 1])
+
+
+def _joined(parts: Sequence[Any]) -> Array:
+    rows = [row for part in parts for row in unstack(part)]
+    return stack(rows)

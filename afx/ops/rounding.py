@@ -1,0 +1,98 @@
+"""Rounding: ops whose derivative is 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.aval import aval_of
+from afx.core.functions import public
+from afx.core.tracer import bind1, bind2
+from afx.ops._kinds import binary, nondifferentiable
+from afx.ops.comparison import signbit
+from afx.ops.selection import where
+
+__all__ = ["ceil", "copysign", "floor", "round", "trunc"]
+
+
+@public
+def floor(x: ArrayLike) -> Array:
+    """Return the largest integer that is not above x, in x's dtype; its derivative is 0.
+
+    >>> floor(-1.5)
+    Array(-2., dtype=float32)
+    """
+    return bind1(floor_p, x)
+
+
+floor_p = nondifferentiable("floor", np.floor, kinds="biuf")
+
+
+@public
+def ceil(x: ArrayLike) -> Array:
+    """Return the smallest integer that is not below x, in x's dtype; its derivative is 0.
+
+    >>> ceil(-1.5)
+    Array(-1., dtype=float32)
+    """
+    return bind1(ceil_p, x)
+
+
+ceil_p = nondifferentiable("ceil", np.ceil, kinds="biuf")
+
+
+@public
+def trunc(x: ArrayLike) -> Array:
+    """Return x without its fraction, in x's dtype; its derivative is 0.
+
+    >>> trunc(-1.5)
+    Array(-1., dtype=float32)
+    """
+    return bind1(trunc_p, x)
+
+
+trunc_p = nondifferentiable("trunc", np.trunc, kinds="biuf")
+
+
+@public
+def round(x: ArrayLike, decimals: int = 0) -> Array:
+    """Return x rounded to the nearest integer, halves to the even one; its derivative is 0.
+
+    Args:
+        x: any shape.
+        decimals: digits behind the point that are kept.
+
+    >>> round(2.5)
+    Array(2., dtype=float32)
+    """
+    if not decimals or aval_of(x, "round").dtype.kind in "biu":
+        return bind1(round_p, x)
+    power = 10.0**decimals
+    return bind1(round_p, x * power) / power
+
+
+def _rint(x: Any) -> Any:
+    return x if np.asarray(x).dtype.kind in "biu" else np.rint(x)
+
+
+round_p = nondifferentiable("round", _rint, kinds="biufc", view=True)
+
+
+@public
+def copysign(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the magnitude of x with the sign of y; differentiable in x.
+
+    >>> copysign(2.0, -0.0)
+    Array(-2., dtype=float32)
+    """
+    return bind2(copysign_p, x, y)
+
+
+def _turned(_z: Array, x: Array, y: Array) -> Array:
+    """Return 1 where the sign stays, -1 where it turns, 0 at 0."""
+    return where(x == 0, 0.0, where(signbit(x) == signbit(y), 1.0, -1.0)).astype(x.dtype)
+
+
+copysign_p = binary("copysign", np.copysign, (_turned, 0.0), kinds="f", floating=True, smooth=False, bounded=True)

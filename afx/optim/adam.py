@@ -1,0 +1,137 @@
+"""Adam and its relatives."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import attrs
+
+from afx import pytree
+from afx.core.array import Array, ArrayLike
+from afx.ops.arithmetic import sqrt
+from afx.optim.rule import LearningRate, as_real, count_zero, fraction, positive, rate_at, take_step, zeros_like_tree
+
+__all__ = ["Adam", "AdamState", "adam", "adamw"]
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class AdamState(Generic[T]):
+    """The state of Adam.
+
+    Attributes:
+        count: the number of steps taken.
+        mu: the moving average of the gradients.
+        nu: the moving average of their squares.
+        learning_rate: the step size of the last step (of the first one, before it).
+    """
+
+    count: Array
+    mu: T
+    nu: T
+    learning_rate: Array
+
+
+@attrs.frozen
+class Adam:
+    """Adam; made by `adam` and `adamw`, which say what the attributes are."""
+
+    learning_rate: LearningRate
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+    def init(self, params: T) -> AdamState[T]:
+        """Return the state before the first step."""
+        count = count_zero()
+        return AdamState(count, zeros_like_tree(params), zeros_like_tree(params), rate_at(self.learning_rate, count))
+
+    def update(
+        self, grads: T, state: AdamState[T], params: T, value: ArrayLike | None = None
+    ) -> tuple[T, AdamState[T]]:
+        """Return what to add to the parameters, and the next state."""
+        rate = rate_at(self.learning_rate, state.count)
+        count = state.count + 1
+        mu = pytree.map(lambda m, g: self.b1 * m + (1 - self.b1) * g, state.mu, grads)
+        nu = pytree.map(lambda n, g: self.b2 * n + (1 - self.b2) * _square(g), state.nu, grads)
+        # both bias corrections are scalars: taken out of the loop over elements
+        second = sqrt(1 - self.b2**count)
+        size, eps = rate * second / (1 - self.b1**count), self.eps * second
+
+        def move(m: Array, n: Array, p: Array) -> Array:
+            step = -as_real(size, p) * m / (sqrt(n) + as_real(eps, p))
+            return step - as_real(rate * self.weight_decay, p) * p if self.weight_decay else step
+
+        return pytree.map(move, mu, nu, params), AdamState(count, mu, nu, rate)
+
+    def step(
+        self, params: T, grads: T, state: AdamState[T], *, value: ArrayLike | None = None
+    ) -> tuple[T, AdamState[T]]:
+        """Return the next parameters and state; ``value`` is not needed."""
+        return take_step(self, params, grads, state, value)
+
+
+def _square(g: Array) -> Array:
+    return (g * g.conj()).real if g.dtype.kind == "c" else g * g
+
+
+def adam(learning_rate: LearningRate = 1e-3, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Adam:
+    """Return Adam: steps along the mean gradient, scaled by the root of the mean square gradient.
+
+    With m = b1·m + (1 - b1)·g and v = b2·v + (1 - b2)·g², both corrected for their start at 0, the step is
+    ``-learning_rate · m / (√v + eps)``. Source: Kingma & Ba 2015, Algorithm 1.
+
+    Args:
+        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        b1: decay of the average gradient.
+        b2: decay of the average square.
+        eps: added to the root outside, as in the paper and in torch.
+
+    Raises:
+        ArgumentError: a decay outside [0, 1), or a learning rate or eps that is not positive.
+
+    >>> import afx
+    >>> optimizer = adam(0.1)
+    >>> state = optimizer.init(afx.ones(2))
+    >>> optimizer.step(afx.ones(2), afx.ones(2), state)[0]
+    Array([0.9, 0.9], dtype=float32)
+    """
+    return _checked(Adam(learning_rate, b1, b2, eps), "adam")
+
+
+def adamw(
+    learning_rate: LearningRate = 1e-3,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 1e-2,
+) -> Adam:
+    """Return Adam with decoupled weight decay: each step also moves by ``-learning_rate · weight_decay · parameter``.
+
+    Source: Loshchilov & Hutter 2019, Algorithm 2. Arguments are those of `adam`, and:
+
+    Args:
+        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        b1: decay of the average gradient.
+        b2: decay of the average square.
+        eps: added to the root.
+        weight_decay: the strength of the decay, 0 or more.
+
+    >>> import afx
+    >>> optimizer = adamw(0.1, weight_decay=0.5)
+    >>> optimizer.step(afx.ones(1), afx.zeros(1), optimizer.init(afx.ones(1)))[0]
+    Array([0.95], dtype=float32)
+    """
+    positive("weight_decay", weight_decay, "adamw", zero=True)
+    return _checked(Adam(learning_rate, b1, b2, eps, weight_decay), "adamw")
+
+
+def _checked(rule: Adam, who: str) -> Adam:
+    positive("learning_rate", rule.learning_rate, who)
+    positive("eps", rule.eps, who, zero=True)
+    fraction("b1", rule.b1, who)
+    fraction("b2", rule.b2, who)
+    return rule

@@ -1,0 +1,137 @@
+"""The paper's optimizer: inertia, and a heuristic that tunes the step size from the course of the loss."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import attrs
+
+from afx import pytree
+from afx.core.array import Array, ArrayLike
+from afx.core.aval import aval_of
+from afx.core.dtypes import bool_, float64
+from afx.errors import ArgumentError, ShapeError
+from afx.ops.creation import asarray, ones, zeros
+from afx.ops.joining import concat
+from afx.ops.reductions import mean
+from afx.ops.selection import where
+from afx.ops.shaping import broadcast_to, reshape
+from afx.ops.stopping import stop_gradient
+from afx.optim.rule import as_real, count_zero, positive, take_step, zeros_like_tree
+
+__all__ = ["Arrayflow", "ArrayflowState", "arrayflow"]
+
+T = TypeVar("T")
+
+GROW, SHRINK = 1.02, 0.99
+AVERAGES = 4
+
+
+@attrs.frozen
+class ArrayflowState(Generic[T]):
+    """The state of the paper's optimizer.
+
+    Attributes:
+        count: the number of steps taken.
+        direction: the moving average of the gradients, g.
+        losses: float64[window], the last losses, the newest at the end.
+        averages: float64[4], the last moving averages of the loss.
+        growing: whether the step size may still grow: the averaged loss has never risen yet.
+        learning_rate: the step size, s.
+    """
+
+    count: Array
+    direction: T
+    losses: Array
+    averages: Array
+    growing: Array
+    learning_rate: Array
+
+
+@attrs.frozen
+class Arrayflow:
+    """The paper's optimizer; made by `arrayflow`, which says what the attributes are."""
+
+    initial_step: float = 1e-5
+    beta: float = 0.05
+    window: int = 10
+
+    def init(self, params: T) -> ArrayflowState[T]:
+        """Return the state before the first step."""
+        losses, averages = zeros(self.window, float64), zeros(AVERAGES, float64)
+        size = asarray(self.initial_step, float64)
+        return ArrayflowState(count_zero(), zeros_like_tree(params), losses, averages, ones((), bool_), size)
+
+    def update(
+        self, grads: T, state: ArrayflowState[T], params: T, value: ArrayLike | None = None
+    ) -> tuple[T, ArrayflowState[T]]:
+        """Return what to add to the parameters, and the next state."""
+        losses, averages = self._record(state, _loss(value))
+        early, middle, late = (averages[k + 1] - averages[k] for k in range(AVERAGES - 1))
+        # c1·l and c2·l of the paper, in differences of neighbours: equal averages then give exactly 0
+        first = 11 / 6 * late - 7 / 6 * middle + 1 / 3 * early
+        second = 2 * late - 3 * middle + early
+        rising = (first > 0) & (second > 0)
+        grown = where(state.growing & (first < 0), GROW * state.learning_rate, state.learning_rate)
+        size = where(rising, SHRINK * state.learning_rate, grown)
+        direction = pytree.map(lambda g, d: self.beta * g + (1 - self.beta) * d, grads, state.direction)
+        updates = pytree.map(lambda d: -as_real(size, d) * d, direction)
+        growing = state.growing & ~rising
+        return updates, ArrayflowState(state.count + 1, direction, losses, averages, growing, size)
+
+    def _record(self, state: ArrayflowState[T], loss: Array) -> tuple[Array, Array]:
+        """Return the queues of losses and averages with this loss at the end; the first one fills them."""
+        start = state.count == 0
+        losses = where(start, broadcast_to(loss, (self.window,)), concat([state.losses[1:], reshape(loss, (1,))]))
+        average = mean(losses)
+        pushed = concat([state.averages[1:], reshape(average, (1,))])
+        return losses, where(start, broadcast_to(average, (AVERAGES,)), pushed)
+
+    def step(
+        self, params: T, grads: T, state: ArrayflowState[T], *, value: ArrayLike | None = None
+    ) -> tuple[T, ArrayflowState[T]]:
+        """Return the next parameters and state; ``value`` is the loss at ``params``, which the heuristic needs."""
+        return take_step(self, params, grads, state, value)
+
+
+def _loss(value: ArrayLike | None) -> Array:
+    if value is None:
+        raise ArgumentError("arrayflow: the step size follows the loss: got no value; call step(..., value=loss)")
+    if aval_of(value, "arrayflow: value").shape != ():
+        raise ShapeError(
+            f"arrayflow: the loss is a scalar: got value={aval_of(value)}; pass the loss that was differentiated"
+        )
+    return stop_gradient(asarray(value)).astype(float64)
+
+
+def arrayflow(initial_step: float = 1e-5, *, beta: float = 0.05, window: int = 10) -> Arrayflow:
+    """Return the optimizer of the ArrayFlow paper, which tunes its own step size.
+
+    The direction is g = beta·∇l + (1 - beta)·g, from g = 0, and the step is -s·g. Of the moving average of the loss over
+    ``window`` steps, backward differences over its last four values give the first derivative d1 and the second d2. s
+    grows by 2 % a step while d1 < 0, and shrinks by 1 % whenever d1 > 0 and d2 > 0; once that has happened, s never grows
+    again. The queues start filled with the first loss.
+
+    Source: the paper's section 5, algorithm 1, whose line 26 prints the averaged gradient as if it were x. The original
+    program differs: it lets s grow while d2 < 0, and starts g with the first gradient.
+
+    Args:
+        initial_step: the first step size, s₀.
+        beta: the weight of the new gradient, from above 0 to 1.
+        window: how many losses are averaged.
+
+    Raises:
+        ArgumentError: an argument out of its range; a step without ``value=``.
+
+    >>> import afx
+    >>> optimizer = arrayflow(0.1)
+    >>> params, state = optimizer.step(afx.ones(1), afx.ones(1), optimizer.init(afx.ones(1)), value=1.0)
+    >>> params
+    Array([0.995], dtype=float32)
+    """
+    positive("initial_step", initial_step, "arrayflow")
+    if not 0 < beta <= 1:
+        raise ArgumentError(f"arrayflow: beta is above 0, up to 1: got {beta}")
+    if window < 1:
+        raise ArgumentError(f"arrayflow: the window is a number of losses: got {window}; give 1 or more")
+    return Arrayflow(initial_step, beta, window)
