@@ -49,7 +49,8 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
     index = pred if isinstance(pred, (bool, int, float)) else not_equal(pred, 0)
     if not isinstance(index, Tracer):
         return true_fn(*operands) if index else false_fn(*operands)
-    return _choose(astype(index, "int64"), (false_fn, true_fn), operands, "cond")
+    chosen: R = _choose(astype(index, "int64"), (false_fn, true_fn), operands, "cond")
+    return chosen
 
 
 def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Any) -> R:
@@ -76,7 +77,8 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: An
         raise ArgumentError("switch: there is nothing to choose: got no branches; give one at least")
     if not isinstance(index, Tracer):
         return branches[min(max(int(asarray(index)), 0), len(branches) - 1)](*operands)
-    return _choose(clip(index, 0, len(branches) - 1), tuple(branches), operands, "switch")
+    chosen: R = _choose(clip(index, 0, len(branches) - 1), tuple(branches), operands, "switch")
+    return chosen
 
 
 def _scalar(x: ArrayLike, who: str) -> None:
@@ -92,17 +94,10 @@ def _choose(index: Any, branches: tuple[Any, ...], operands: tuple[Any, ...], wh
     bodies = [body_of(fn, treedef, [x.aval for x in leaves], f"{who} of {name_of(fn)}") for fn in branches]
     first = bodies[0]
     for other in bodies[1:]:
-        outs = [[a.aval for a in b.program.graph.outputs] for b in (other, first)]
-        check_same(
-            *[x for b, o in zip((other, first), outs, strict=True) for x in (map_avals(o), b.out_tree)], who, "a branch"
-        )
+        outs, want = ([zeros_of(a.aval) for a in b.program.graph.outputs] for b in (other, first))
+        check_same(outs, other.out_tree, want, first.out_tree, who, "the result of a branch")
     programs, lifted = _aligned(bodies, len(leaves))
     return pytree.unflatten(first.out_tree, list(bind(switch_p, index, *leaves, *lifted, branches=programs)))
-
-
-def map_avals(avals: Sequence[Aval]) -> list[Any]:
-    """Return arrays that stand for Avals where leaves are compared."""
-    return [zeros_of(a) for a in avals]
 
 
 def _batched(x: Any) -> bool:

@@ -38,9 +38,10 @@ def loop(
     body: Compiled, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool
 ) -> tuple[Any, ...]:
     """Bind a loop over a program of (constants, carry, elements) to (carry, results)."""
-    return bind(
+    outs: tuple[Any, ...] = bind(
         scan_p, *consts, *carry, *xs, body=body, counts=(len(consts), len(carry)), length=length, reverse=reverse
     )
+    return outs
 
 
 def _run(*ops: Any, body: Compiled, counts: tuple[int, int], length: int, reverse: bool) -> tuple[Any, ...]:
@@ -80,7 +81,7 @@ def _moving(body: Compiled, counts: tuple[int, int], given: Sequence[bool]) -> t
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     body: Compiled = params["body"]
     counts: tuple[int, int] = params["counts"]
-    nc, nk = counts
+    nk = counts[1]
     moving = _moving(body, counts, [t is not None for t in ts])
     pushed = body.pushed(moving)
     consts, carry, rows = _parts(xs, counts)

@@ -75,8 +75,12 @@ def _settled(fn: Any, first: Sequence[Any], carry_tree: Any, leaves: Sequence[Ar
         return carry
     init = pytree.unflatten(carry_tree, carry)
     elements = pytree.unflatten(tree, [Aval(x.shape[1:], x.dtype) for x in leaves])
+
+    def step(c: Any, x: Any) -> Any:
+        return _pair(fn(c, x), fn)[0]
+
     with contextlib.suppress(ConcreteValueError):  # a step with Python control flow keeps the default dtype
-        after = pytree.leaves(eval_shape(lambda c, x: _pair(fn(c, x), fn)[0], init, elements))
+        after = pytree.leaves(eval_shape(step, init, elements))
         if len(after) == len(carry):
             return [c.astype(a.dtype) if w else c for c, a, w in zip(carry, after, weak, strict=True)]
     return carry

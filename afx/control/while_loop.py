@@ -53,7 +53,8 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
         if aval_of(going, "while_loop").shape != ():
             raise ShapeError(f"while_loop: the condition is a scalar: got {aval_of(going)}; reduce it with all or any")
         if _unknown(going):
-            return _traced(cond_fn, body_fn, carry, tree)
+            last: C = _traced(cond_fn, body_fn, carry, tree)
+            return last
         if not going:
             return pytree.unflatten(tree, carry)
         found, found_tree = pytree.flatten(body_fn(pytree.unflatten(tree, carry)))
@@ -76,14 +77,19 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, C], C], init: C) -
     """
     if not _unknown(lower) and not _unknown(upper):
         steps = arange(int(lower), max(int(upper), int(lower)))
-        return scan(lambda c, i: (body_fn(i, c), None), init, steps)[0]
+
+        def step(c: C, i: Any) -> tuple[C, None]:
+            return body_fn(i, c), None
+
+        return scan(step, init, steps)[0]
 
     def body(state: Any) -> Any:
         i, carry = state
         return i + 1, body_fn(i, carry)
 
     start: Any = (asarray(lower), init)
-    return while_loop(lambda state: state[0] < upper, body, start)[1]
+    end: C = while_loop(lambda state: state[0] < upper, body, start)[1]
+    return end
 
 
 def _unknown(x: Any) -> bool:
@@ -173,7 +179,6 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
-    body: Compiled = params["body"]
     counts: tuple[int, int] = params["counts"]
     a, b = counts
     moving = wanted[a : a + b] + tuple([inexact(x) for x in xs[a + b :]])
@@ -252,8 +257,7 @@ def _back_run(
     for residuals in reversed(kept):
         found = iter(pair.back.plan(*residuals, *[cts[k] for k, o in enumerate(pair.owned) if o]))
         pulled = [next(found) if needed else None for needed in pair.needed]
-        for k in sums:
-            sums[k] = sums[k] if pulled[k] is None else sums[k] + pulled[k]
+        sums = {k: s if pulled[k] is None else s + pulled[k] for k, s in sums.items()}
         for k in moved:
             aval = body.graph.inputs[b + k].aval
             cts[k] = np.zeros(aval.shape, aval.dtype) if pulled[b + k] is None else pulled[b + k]

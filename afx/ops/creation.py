@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike, bare, snapshot, wrap
 from afx.core.aval import Shape, aval_of
-from afx.core.dtypes import check_dtype, default_complex, get_default_dtype, int64, promote, real_dtype
+from afx.core.dtypes import DType, check_dtype, default_complex, get_default_dtype, int64, promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, OperandError, ShapeError
@@ -224,6 +224,10 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     return full(shape, fill_value, target)
 
 
+def _of(numbers: Any, dtype: DType) -> Any:
+    return numbers.astype(dtype)
+
+
 @public
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None) -> Array:
     """Return numbers from ``start`` up to, not including, ``stop`` in equal steps; ``arange(n)`` starts at 0.
@@ -244,8 +248,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None 
         raise ArgumentError(f"arange: the step is 0: got arange({first}, {last}, {step}); give another step")
     natural = get_default_dtype() if any(isinstance(v, float) for v in bounds) else int64
     target = natural if dtype is None else check_dtype(dtype, "arange")
-    numbers: Any = np.arange(*bounds)
-    return wrap(numbers.astype(target))
+    return wrap(_of(np.arange(*bounds), target))
 
 
 @public
@@ -271,8 +274,7 @@ def linspace(
     target = found if dtype is None else check_dtype(dtype, "linspace")
     if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
         first, last = (bare(x, "linspace") for x in (start, stop))
-        numbers: Any = np.linspace(first, last, num, endpoint=endpoint)
-        return wrap(numbers.astype(target))
+        return wrap(_of(np.linspace(first, last, num, endpoint=endpoint), target))
     fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
     rank = max(a.ndim, b.ndim)
     steps = asarray(fraction.reshape((-1,) + (1,) * rank))

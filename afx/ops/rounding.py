@@ -11,6 +11,7 @@ from afx.core.aval import aval_of
 from afx.core.functions import public
 from afx.core.tracer import bind1, bind2
 from afx.ops._kinds import binary, nondifferentiable
+from afx.ops.arithmetic import multiply
 from afx.ops.comparison import signbit
 from afx.ops.selection import where
 
@@ -70,7 +71,7 @@ def round(x: ArrayLike, decimals: int = 0) -> Array:
     if not decimals or aval_of(x, "round").dtype.kind in "biu":
         return bind1(round_p, x)
     power = 10.0**decimals
-    return bind1(round_p, x * power) / power
+    return bind1(round_p, multiply(x, power)) / power
 
 
 def _rint(x: Any) -> Any:

@@ -88,18 +88,20 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     return bind(clip_p, x, lower, upper)
 
 
+def _inside(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
+    return (x >= lower) & (x <= upper)
+
+
+def _at_lower(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
+    return (x < lower) & (lower <= upper)
+
+
+def _at_upper(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
+    return (upper < lower) | (x > upper)
+
+
 clip_p = elementwise(
-    "clip",
-    np.clip,
-    (
-        lambda _z, x, lower, upper: (x >= lower) & (x <= upper),
-        lambda _z, x, lower, upper: (x < lower) & (lower <= upper),
-        lambda _z, x, lower, upper: (upper < lower) | (x > upper),
-    ),
-    kinds="biuf",
-    masking=True,
-    bounded=True,
-    smooth=False,
+    "clip", np.clip, (_inside, _at_lower, _at_upper), kinds="biuf", masking=True, bounded=True, smooth=False
 )
 
 
@@ -123,11 +125,14 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     return bind(where_p, condition, x, y)
 
 
+def _cast(z: Any, dtype: DType) -> Any:
+    return z if z.dtype == dtype else z.astype(dtype)
+
+
 def _where_run(condition: Any, x: Any, y: Any) -> Any:
-    z = np.where(condition, x, y)
     avals = [aval_of(x), aval_of(y)]
     dtype = promote((avals[0].dtype, avals[1].dtype), (avals[0].weak, avals[1].weak))
-    return z if z.dtype == dtype else z.astype(dtype)
+    return _cast(np.where(condition, x, y), dtype)
 
 
 def _where_abstract(condition: Aval, x: Aval, y: Aval) -> Aval:
@@ -163,6 +168,7 @@ where_p = register(
         jvp=_where_push,
         batch=batch_elementwise("where"),
         mask=_where_mask,
+        first_value=1,
         bounded=True,
     )
 )

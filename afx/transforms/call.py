@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-
 from afx.core.abstract import Abstract, AbstractTracer
 from afx.core.aval import Aval
 from afx.core.batch import Batch, BatchTracer
