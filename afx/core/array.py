@@ -252,7 +252,8 @@ def exported(value: Any) -> Ndarray:
     while type(base) is np.ndarray:
         base.flags.writeable = False
         base = base.base
-    view: Ndarray = array.view(Owned).view(np.ndarray)
+    mark = array.view(Owned).view(Owned)  # twice, or NumPy would shorten the chain of bases to the unmarked one
+    view: Ndarray = mark.view(np.ndarray)
     return view
 
 
