@@ -192,8 +192,10 @@ def _masked(
             alive = made if alive is None else lowered(lowered(made) & alive)
         if alive is not None and p.elementwise:
             g = lowered(where(alive, g, 0))
+            if alive.shape != g.shape:
+                alive = lowered(broadcast_to(alive, g.shape))
             if g.shape != shape:
-                alive = lowered(unbroadcast(broadcast_to(alive, g.shape).astype(np.float32), shape) != 0)
+                alive = lowered(unbroadcast(alive.astype(np.float32), shape) != 0)
         keep = alive is not None and entries[j].primitive is not None  # an input needs no mask
         _add(cts, j, _fitted(g, shape, dtype), lowered(alive) if keep else None, masks)
 

@@ -162,7 +162,7 @@ def test_equality_is_elementwise_and_nothing_hashes() -> None:
     """``==`` compares elements, so that arrays have no hash."""
     x = afx.asarray(X)
     np.testing.assert_array_equal(np.asarray(x == 2), X == 2)
-    np.testing.assert_array_equal(np.asarray(X + 0 != x), np.zeros((2, 3), bool))
+    np.testing.assert_array_equal(np.asarray(x != X + 0), np.zeros((2, 3), bool))
     with pytest.raises(TypeError, match="unhashable"):
         hash(x)
 

@@ -230,3 +230,10 @@ def test_mistakes_are_explained(name: str) -> None:
     call, error, message = ERRORS[name]
     with pytest.raises(error, match=message):
         call()
+
+
+def test_broadcast_masks_pass_through_parts() -> None:
+    """A condition of fewer axes than the choice cuts off all that it stands for, behind a slice too."""
+    x = np.array([[0.0, 1.0], [4.0, 0.0]])
+    choose = afx.grad(lambda x: afx.where(np.array([[False], [True]]), afx.sqrt(x)[:, :1], 0).sum())
+    np.testing.assert_array_equal(np.asarray(choose(x)), [[0.0, 0.0], [0.25, 0.0]])
