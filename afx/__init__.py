@@ -27,6 +27,7 @@ from afx.ops.joining import *
 from afx.ops.moments import *
 from afx.ops.padding import *
 from afx.ops.products import *
+from afx.ops.diagonals import *
 from afx.ops.exponential import *
 from afx.ops.trigonometry import *
 from afx.ops.reductions import *

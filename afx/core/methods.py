@@ -161,7 +161,7 @@ class Methods:
 
     def trace(self, offset: int = 0) -> Array:
         """Return the sum along the diagonal of the last two axes; see `afx.diagonal`."""
-        return FUNCTIONS.sum(FUNCTIONS.diagonal(self, offset), axis=-1)
+        return FUNCTIONS.matrix_trace(self, offset)
 
     def diagonal(self, offset: int = 0) -> Array:
         """Return the diagonal of the last two axes; see `afx.diagonal`."""

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["ACCUMULATIONS", "ARGUMENTS", "FAMILIES", "FUNCTIONS", "READING", "REDUCTIONS", "UFUNCS", "WRITING"]
+__all__ = [
+    "ACCUMULATIONS",
+    "ARGUMENTS",
+    "DEFAULTS",
+    "FAMILIES",
+    "FUNCTIONS",
+    "READING",
+    "REDUCTIONS",
+    "UFUNCS",
+    "WRITING",
+]
 
 # NumPy's ufuncs (and SciPy's, which dispatch the same way), by their __name__.
 UFUNCS = {
@@ -34,6 +44,7 @@ FUNCTIONS = {
     "concatenate": "concat",
     "cumprod": "cumulative_prod",
     "cumsum": "cumulative_sum",
+    "trace": "matrix_trace",
     "transpose": "permute_dims",
     "unique": "unique_values",
 }
@@ -51,6 +62,12 @@ ARGUMENTS = {
     "ddof": "correction",
     "newshape": "shape",
     "reps": "repetitions",
+}
+
+# Defaults of NumPy's arguments that are not afx's.
+DEFAULTS: dict[str, dict[str, int]] = {
+    "diagonal": {"axis1": 0, "axis2": 1},
+    "trace": {"axis1": 0, "axis2": 1},
 }
 
 REDUCTIONS = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from afx.core.aval import aval_of
 from afx.core.functions import FUNCTIONS, known
-from afx.core.numpy_names import ACCUMULATIONS, ARGUMENTS, FAMILIES, READING, REDUCTIONS, UFUNCS, WRITING
+from afx.core.numpy_names import ACCUMULATIONS, ARGUMENTS, DEFAULTS, FAMILIES, READING, REDUCTIONS, UFUNCS, WRITING
 from afx.core.numpy_names import FUNCTIONS as NAMES
 from afx.errors import ImmutableError, OperandError
 
@@ -90,8 +90,8 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
             return func(*[_plain(a) for a in args], **{k: _plain(v) for k, v in kwargs.items()})
     if name == "where" and len(args) == 1:
         name = "nonzero"
-    fn = _found(NAMES.get(name, name), module, shown)
-    if len(args) == 1 and kwargs.keys() <= _keywords(fn):  # nothing to translate: as a rule
+    fn = _found(name, module, shown)
+    if len(args) == 1 and name not in DEFAULTS and kwargs.keys() <= _keywords(fn):  # nothing to translate: as a rule
         return fn(*args, **kwargs)
     values, options = _arguments(func, fn, args, kwargs, shown)
     return fn(*values, **options)
@@ -152,7 +152,8 @@ def _arguments(
     names = list(ours)
     values: list[Any] = []
     options: dict[str, Any] = {}
-    given = theirs.bind(*args, **kwargs).arguments
+    stated = DEFAULTS.get(func.__name__, {}) if func.__module__ == "numpy" else {}
+    given: dict[str, Any] = {**stated, **theirs.bind(*args, **kwargs).arguments}
     for place, (key, parameter) in enumerate(theirs.parameters.items()):
         if key not in given:
             continue
@@ -161,7 +162,7 @@ def _arguments(
             values.extend(value)
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             options.update(value)
-        elif not _is_default(value, parameter.default):
+        elif key in stated or not _is_default(value, parameter.default):
             name = ARGUMENTS.get(key, key)
             operand = parameter.default is inspect.Parameter.empty or names[place : place + 1] == [name]
             if name in ours and ours[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
@@ -210,18 +211,22 @@ def _keywords(fn: Function) -> frozenset[str]:
 # -- names ------------------------------------------------------------------------------------------------------------
 def _found(name: str, module: str, shown: str) -> Function:
     """Return afx's function of a name, from a family that loads on first use where NumPy has it in one, or raise."""
-    places: list[Any] = [FUNCTIONS, sys.modules["afx"]]  # the module knows names that stand for another, too
+    fn: Function | None = None
     if module in FAMILIES:
         try:
-            places.insert(0, importlib.import_module(FAMILIES[module]))
+            fn = getattr(importlib.import_module(FAMILIES[module]), name, None)
         except ModuleNotFoundError:
             raise _missing(shown) from None
-    for place in places:
-        if place is not FUNCTIONS or known(name):
-            fn: Function | None = getattr(place, name, None)
-            if callable(fn):
-                return fn
-    raise _missing(shown)
+    name = NAMES.get(name, name)
+    if fn is None and known(name):
+        fn = getattr(FUNCTIONS, name)
+    if fn is None:  # the package knows second names, such as concatenate
+        fn = getattr(sys.modules["afx"], name, None)
+        if not getattr(fn, "__module__", "").startswith("afx.ops"):
+            fn = None
+    if fn is None:
+        raise _missing(shown)
+    return fn
 
 
 def _missing(shown: str) -> OperandError:

@@ -63,6 +63,12 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "flip axes": (lambda lib, x: lib.flip(x, (0, 2)), X),
     "fliplr": (lambda lib, x: lib.fliplr(x), X),
     "flipud": (lambda lib, x: lib.flipud(x), X),
+    "diagonal": (lambda lib, x: lib.linalg.diagonal(x, offset=1) if lib is np else lib.diagonal(x, 1), X),
+    "diagonal below": (lambda lib, x: lib.diagonal(x, -1, 0, 2), X),
+    "diagonal outside": (lambda lib, x: lib.diagonal(x, 7, 0, 1), X),
+    "diag": (lambda lib, x: lib.diag(x, -2), V),
+    "diag of a number": (lambda lib, x: lib.diag(x[:1]), V),
+    "diag of a matrix": (lambda lib, x: lib.diag(x[0], 1), X),
     "roll": (lambda lib, x: lib.roll(x, 5), X),
     "roll axis": (lambda lib, x: lib.roll(x, -1, axis=1), X),
     "roll axes": (lambda lib, x: lib.roll(x, (1, 2), axis=(0, 2)), X),
@@ -220,6 +226,9 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         errors.DtypeError,
         "pad: the constant does",
     ),
+    "diag": (lambda: afx.diag(X), errors.ShapeError, "diag: takes a vector or a matrix"),
+    "diagonal": (lambda: afx.diagonal(V), errors.ShapeError, "diagonal: takes two axes or more"),
+    "diagonal twice": (lambda: afx.diagonal(X, 0, 1, -2), errors.ShapeError, "two different axes"),
     "device": (lambda: afx.to_device(V, "gpu"), errors.ArgumentError, "to_device: there is no such device: got 'gpu'"),
 }
 
