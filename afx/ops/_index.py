@@ -15,7 +15,7 @@ import numpy as np
 
 from afx.core.array import Array
 from afx.core.aval import Aval, Shape
-from afx.errors import IndexRangeError, OperandError, TracerError
+from afx.errors import ArgumentError, IndexRangeError, OperandError, TracerError
 
 __all__ = ["Basic", "Entry", "basic", "basic_entry", "expanded", "is_basic", "native", "selected_shape", "whole"]
 
@@ -186,3 +186,29 @@ def shape_of(x: Any) -> Shape:
 def rank_of(x: Any) -> int:
     """Return the number of axes of a value, of a Python number too."""
     return len(shape_of(x))
+
+
+def ints(given: Any, who: str, what: str) -> tuple[int, ...]:
+    """Return an int, or a sequence of them, as a tuple.
+
+    Args:
+        given: what the caller gave.
+        who: the operation, for errors.
+        what: the name of the argument, for errors.
+
+    Raises:
+        TracerError: traced numbers, on which the shape of a result cannot depend.
+        ArgumentError: anything else that is not an int.
+    """
+    try:
+        return (
+            (operator.index(given),)
+            if rank_of(given) == 0 and not is_sequence(given)
+            else tuple(map(operator.index, given))
+        )
+    except TracerError as error:
+        raise type(error)(
+            f"{who}: {what} must be known, since the shape of the result depends on it: {error}"
+        ) from None
+    except TypeError:
+        raise ArgumentError(f"{who}: {what} is an int or a sequence of ints: got {given!r}; convert it") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from afx.core.functions import public
 from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, lowered
 from afx.errors import ArgumentError, OperandError, ShapeError
-from afx.ops._index import shape_of, whole
+from afx.ops._index import ints, shape_of, whole
 from afx.ops.axes import atleast_1d, atleast_2d, atleast_3d
 from afx.ops.gathering import gather
 from afx.ops.shaping import astype, broadcast_to, expand_dims, reshape
@@ -277,8 +276,7 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Array:
     Array([1., 2., 1., 2.], dtype=float32)
     """
     aval = aval_of(x, "tile")
-    given: Any = repetitions if hasattr(repetitions, "__len__") else (repetitions,)
-    counts = [operator.index(n) for n in given]
+    counts = list(ints(repetitions, "tile", "repetitions"))
     if min(counts, default=0) < 0:
         raise ArgumentError(f"tile: repetitions are not negative: got {tuple(counts)}; give 0 or more")
     rank = max(aval.ndim, len(counts))
@@ -311,8 +309,8 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int] | Array, /, *, axis: int |
     if axis is None:
         return repeat(reshape(x, (-1,)), repeats, axis=0)
     place = normalize_axis(axis, aval.ndim, "repeat")
-    counts = np.asarray(repeats)
-    if counts.dtype.kind not in "iu" or counts.ndim > 1 or (counts < 0).any():
+    counts = np.asarray(ints(repeats, "repeat", "repeats"), np.intp)
+    if (counts < 0).any():
         raise ArgumentError(f"repeat: repeats are numbers from 0 on: got {repeats!r}; give an int or one per element")
     n = aval.shape[place]
     if counts.size != 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from afx.core.functions import public
 from afx.core.primitive import Params, Value
 from afx.core.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._index import Basic, is_sequence, whole
+from afx.ops._index import Basic, ints, is_sequence, whole
 from afx.ops._kinds import linear
 from afx.ops.gathering import gather
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
@@ -70,15 +69,17 @@ def pad(
 
 def _widths(given: Any, aval: Aval) -> list[tuple[int, int]]:
     """Return a pair of widths for each axis."""
-    found = np.asarray(given)
+    listed = given.tolist() if isinstance(given, np.ndarray) else given
+    if is_sequence(listed) and any(is_sequence(pair) for pair in listed):
+        listed = [ints(pair, "pad", "pad_width") for pair in listed]
+    else:
+        listed = ints(listed, "pad", "pad_width")
     try:
-        pairs = np.broadcast_to(found, (aval.ndim, 2))
+        pairs = np.broadcast_to(np.asarray(listed, np.intp), (aval.ndim, 2))
     except ValueError:
         raise ArgumentError(
             f"pad: widths are one pair for each axis: got {given} for {aval}; give ((1, 2), …)"
         ) from None
-    if aval.ndim and found.dtype.kind not in "iu":
-        raise ArgumentError(f"pad: widths are integers: got {given}; convert them")
     if aval.ndim and pairs.min() < 0:
         raise ArgumentError(f"pad: widths are not negative: got {given}; cut with a slice instead")
     return [(int(a), int(b)) for a, b in pairs]
@@ -216,15 +217,14 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | N
     aval = aval_of(x, "roll")
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shift, 0), aval.shape)
-    axes = [axis] if isinstance(axis, int) else list(axis)
-    shifts = list(shift) if isinstance(shift, (list, tuple)) else [shift]
+    axes, shifts = list(ints(axis, "roll", "axis")), list(ints(shift, "roll", "shift"))
     if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):
         raise ArgumentError(f"roll: shifts and axes differ in number: got {shift} and {axis}; give one for each")
     count = max(len(shifts), len(axes))
     total: dict[int, int] = {}
     for s, a in zip(shifts * (count // len(shifts)), axes * (count // len(axes)), strict=True):
         place = normalize_axis(a, aval.ndim, "roll")
-        total[place] = total.get(place, 0) + operator.index(s)  # type: ignore[arg-type]  # any sequence of ints
+        total[place] = total.get(place, 0) + s
     shifted = tuple([(a, s % aval.shape[a]) for a, s in sorted(total.items()) if aval.shape[a]])
     z: Array = bind(roll_p, x, shifts=tuple([(a, s) for a, s in shifted if s]))
     return z

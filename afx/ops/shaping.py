@@ -15,6 +15,7 @@ from afx.core.functions import FUNCTIONS, public
 from afx.core.primitive import Params, Value, lookup
 from afx.core.tracer import bind
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._index import ints
 from afx.ops._kinds import linear, nondifferentiable
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def reshape(x: ArrayLike, shape: int | Sequence[int], *, copy: bool | None = Non
     Array([[1.],
            [2.]], dtype=float32)
     """
-    wanted = (shape,) if isinstance(shape, int) else tuple([int(n) for n in shape])
+    wanted = ints(shape, "reshape", "the shape")
     aval = aval_of(x, "reshape")
     z: Array = bind(reshape_p, x, shape=_resolved(aval, wanted))
     return z
@@ -156,7 +157,7 @@ def broadcast_to(x: ArrayLike, shape: Sequence[int]) -> Array:
     >>> broadcast_to(1.0, (2,))
     Array([1., 1.], dtype=float32)
     """
-    z: Array = bind(broadcast_to_p, x, shape=tuple([int(n) for n in shape]))
+    z: Array = bind(broadcast_to_p, x, shape=ints(shape, "broadcast_to", "the shape"))
     return z
 
 

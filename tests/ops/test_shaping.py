@@ -246,3 +246,22 @@ def test_broadcast_masks_pass_through_parts() -> None:
     x = np.array([[0.0, 1.0], [4.0, 0.0]])
     choose = afx.grad(lambda x: afx.where(np.array([[False], [True]]), afx.sqrt(x)[:, :1], 0).sum())
     np.testing.assert_array_equal(np.asarray(choose(x)), [[0.0, 0.0], [0.25, 0.0]])
+
+
+STATIC: dict[str, Callable[[Any, Any], Any]] = {
+    "reshape": lambda x, n: afx.reshape(x, (n, -1)),
+    "broadcast_to": lambda x, n: afx.broadcast_to(x, (n, 2, 3, 4)),
+    "tile": afx.tile,
+    "repeat": afx.repeat,
+    "roll": afx.roll,
+    "pad": afx.pad,
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_shapes_cannot_depend_on_traced_numbers(name: str) -> None:
+    """A traced length, count or shift raises with the function's name; floats are refused too."""
+    with pytest.raises(errors.ConcreteValueError, match=f"^{name}: .* must be known"):
+        afx.jit(STATIC[name])(X, 2)
+    with pytest.raises(errors.ArgumentError, match=f"^{name}: .* is an int or a sequence of ints"):
+        STATIC[name](X, 2.5)
