@@ -21,9 +21,13 @@ from afx.control.while_loop import *
 from afx.ops.arithmetic import *
 from afx.ops.axes import *
 from afx.ops.comparison import *
+from afx.ops.complex import *
+from afx.ops.convolution import convolve, correlate
 from afx.ops.creation import *
+from afx.ops.einsum import *
 from afx.ops.indexing import *
 from afx.ops.joining import *
+from afx.ops.matrix import *
 from afx.ops.moments import *
 from afx.ops.padding import *
 from afx.ops.products import *
@@ -34,6 +38,7 @@ from afx.ops.reductions import *
 from afx.ops.rounding import *
 from afx.ops.selection import *
 from afx.ops.shaping import *
+from afx.ops.sorting import *
 from afx.ops.splitting import *
 from afx.ops.stopping import *
 from afx.ops.updates import *

@@ -16,7 +16,6 @@ from afx.core.primitive import Params, Value
 from afx.core.tracer import bind
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds import linear, nondifferentiable, reduction
-from afx.ops.selection import where
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 
 if TYPE_CHECKING:

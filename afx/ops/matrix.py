@@ -1,0 +1,232 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
+from afx.core.dtypes import DType, promote
+from afx.core.functions import public
+from afx.core.primitive import Params, Value
+from afx.core.tracer import bind
+from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds import bilinear
+from afx.ops.arithmetic import multiply
+from afx.ops.axes import matrix_transpose, moveaxis
+from afx.ops.complex import conj
+from afx.ops.creation import asarray
+from afx.ops.joining import stack
+from afx.ops.reductions import sum
+from afx.ops.shaping import astype, permute_dims, reshape
+
+__all__ = ["cross", "dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "vecdot"]
+
+
+def _same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any, Aval, Aval]:
+    """Return the operands in their common dtype, with their Avals."""
+    a, b = aval_of(x, who), aval_of(y, who)
+    if a.dtype == b.dtype:
+        return x, y, a, b
+    dtype: DType = promote((a.dtype, b.dtype), (a.weak, b.weak))
+    return astype(x, dtype), astype(y, dtype), a, b
+
+
+@public
+def matmul(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the matrix product over the last axis of x and the last but one of y; leading axes broadcast.
+
+    Args:
+        x: float[..., m, k], or a vector float[k], which counts as one row.
+        y: float[..., k, n], or a vector float[k], which counts as one column.
+
+    Returns:
+        float[..., m, n], without the axis of an operand that is a vector.
+
+    Raises:
+        ShapeError: the inner axes differ, leading axes do not broadcast, or an operand has no axis.
+
+    >>> matmul(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
+    Array([11.], dtype=float32)
+    """
+    x, y, a, b = _same_dtype(x, y, "matmul")
+    if a.ndim > 1 and b.ndim > 1:
+        return bind(matmul_p, x, y)
+    _check_product(a, b)
+    z: Array = bind(
+        matmul_p,
+        reshape(x, (1, *a.shape)) if a.ndim == 1 else x,
+        reshape(y, (*b.shape, 1)) if b.ndim == 1 else y,
+    )
+    shape = (z.shape[:-2] if a.ndim == 1 else z.shape[:-1]) + (() if b.ndim == 1 else z.shape[-1:])
+    return reshape(z, shape)
+
+
+def _check_product(x: Aval, y: Aval) -> None:
+    if not x.ndim or not y.ndim:
+        raise ShapeError(f"matmul: an operand has no axis: got {x} @ {y}; use * for a number")
+    if x.shape[-1] != y.shape[-2 if y.ndim > 1 else -1]:
+        raise ShapeError(f"matmul: inner axes differ: got {x} @ {y}; transpose or reshape an operand")
+    if broadcast_shapes([x.shape[:-2], y.shape[:-2]]) is None:
+        raise ShapeError(f"matmul: leading axes do not broadcast: got {x} @ {y}; reshape an operand")
+
+
+def _abstract(x: Aval, y: Aval) -> Aval:
+    _check_product(x, y)
+    lead = broadcast_shapes([x.shape[:-2], y.shape[:-2]])
+    assert lead is not None
+    return Aval((*lead, x.shape[-2], y.shape[-1]), promote((x.dtype, y.dtype), (x.weak, y.weak)))
+
+
+def _by_first(ct: Array, y: Array, x: Aval) -> Array:
+    return matmul(ct, matrix_transpose(y))
+
+
+def _by_second(ct: Array, x: Array, y: Aval) -> Array:
+    if y.ndim == 2 and x.ndim > 2:  # one product over all leading axes, instead of one for each
+        rows = reshape(x, (-1, x.shape[-1]))
+        return matmul(permute_dims(rows), reshape(ct, (-1, ct.shape[-1])))
+    return matmul(matrix_transpose(x), ct)
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    rank = max(x.ndim - b for x, b in zip(xs, batched, strict=True))
+    return matmul(*[
+        reshape(x, (size,) + (1,) * (rank - x.ndim + 1) + x.shape[1:]) if b else x for x, b in zip(xs, batched, strict=True)
+    ])
+
+
+matmul_p = bilinear("matmul", np.matmul, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul)
+
+
+@public
+def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any] = 2) -> Array:
+    """Return the sum of products over pairs of axes.
+
+    Args:
+        x: any shape.
+        y: any shape.
+        axes: how many of the last axes of x go with the first ones of y; or two sequences of axes that go in pairs.
+
+    Raises:
+        ShapeError: axes of a pair differ in length; ArgumentError: they do not pair up.
+
+    >>> tensordot(asarray([[1.0, 2.0]]), asarray([[3.0, 4.0]]), axes=2)
+    Array(11., dtype=float32)
+    """
+    a, b = aval_of(x, "tensordot"), aval_of(y, "tensordot")
+    if isinstance(axes, int):
+        if axes > min(a.ndim, b.ndim):
+            raise ArgumentError(f"tensordot: axes={axes} are more than an operand has: got {a} and {b}")
+        first, second = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    else:
+        pairs: list[list[int]] = [[n] if isinstance(n, int) else list(n) for n in axes]
+        first = [normalize_axis(n, a.ndim, "tensordot") for n in pairs[0]]
+        second = [normalize_axis(n, b.ndim, "tensordot") for n in pairs[1]]
+    if len(first) != len(second) or [a.shape[n] for n in first] != [b.shape[n] for n in second]:
+        raise ShapeError(f"tensordot: axes do not pair up: got {a} with axes {first} and {b} with axes {second}")
+    free_a, free_b = ([n for n in range(v.ndim) if n not in used] for v, used in ((a, first), (b, second)))
+    inner_size = int(np.prod([a.shape[n] for n in first]))
+    rows = reshape(permute_dims(x, (*free_a, *first)), (_size(a, free_a), inner_size))
+    columns = reshape(permute_dims(y, (*second, *free_b)), (inner_size, _size(b, free_b)))
+    return reshape(matmul(rows, columns), tuple([a.shape[n] for n in free_a] + [b.shape[n] for n in free_b]))
+
+
+def _size(x: Aval, axes: Sequence[int]) -> int:
+    return int(np.prod([x.shape[n] for n in axes]))
+
+
+@public
+def dot(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return NumPy's dot product: of vectors and matrices `matmul`; of more axes the sum over the last axis of x and
+    the last but one of y, for every pair of the others; of a number and an array their product.
+
+    >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    Array(11., dtype=float32)
+    """
+    a, b = aval_of(x, "dot"), aval_of(y, "dot")
+    if not a.ndim or not b.ndim:
+        return multiply(x, y)
+    if a.ndim <= 2 and b.ndim <= 2:
+        return matmul(x, y)
+    return tensordot(x, y, ([-1], [-2 if b.ndim > 1 else -1]))
+
+
+@public
+def vdot(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the dot product of all elements, the conjugate of x taken.
+
+    >>> vdot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    Array(11., dtype=float32)
+    """
+    return matmul(reshape(conj(x), (-1,)), reshape(y, (-1,)))
+
+
+@public
+def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
+    """Return the dot product of vectors along an axis, the conjugate of x taken; other axes broadcast.
+
+    >>> vecdot(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
+    Array([11.], dtype=float32)
+    """
+    a, b = aval_of(x, "vecdot"), aval_of(y, "vecdot")
+    ends = [v.shape[axis] if -v.ndim <= axis < v.ndim else None for v in (a, b)]
+    if ends[0] is None or ends[0] != ends[1]:
+        raise ShapeError(f"vecdot: lengths along axis {axis} differ: got {a} and {b}; reshape an operand")
+    return sum(multiply(conj(x), y), axis=axis)
+
+
+@public
+def inner(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the sum of products over the last axes.
+
+    >>> inner(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    Array(11., dtype=float32)
+    """
+    if not aval_of(x, "inner").ndim or not aval_of(y, "inner").ndim:
+        return multiply(x, y)
+    return tensordot(x, y, ([-1], [-1]))
+
+
+@public
+def outer(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the products of every element of x (rows) with every element of y (columns).
+
+    >>> outer(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    Array([[3., 4.],
+           [6., 8.]], dtype=float32)
+    """
+    return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
+
+
+@public
+def kron(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the Kronecker product: y scaled by each element of x, laid out as blocks.
+
+    >>> kron(asarray([1.0, 2.0]), asarray([1.0, 1.0]))
+    Array([1., 1., 2., 2.], dtype=float32)
+    """
+    a, b = aval_of(x, "kron").shape, aval_of(y, "kron").shape
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    woven_a: Shape = tuple([n for m in a for n in (m, 1)])
+    woven_b: Shape = tuple([n for m in b for n in (1, m)])
+    return reshape(multiply(reshape(x, woven_a), reshape(y, woven_b)), tuple([m * n for m, n in zip(a, b, strict=True)]))
+
+
+@public
+def cross(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
+    """Return the cross product of vectors of 3 components along an axis; other axes broadcast.
+
+    >>> cross(asarray([1.0, 0.0, 0.0]), asarray([0.0, 1.0, 0.0]))
+    Array([0., 0., 1.], dtype=float32)
+    """
+    a, b = aval_of(x, "cross"), aval_of(y, "cross")
+    if any(not -v.ndim <= axis < v.ndim or v.shape[axis] != 3 for v in (a, b)):
+        raise ShapeError(f"cross: vectors have 3 components along axis {axis}: got {a} and {b}")
+    u, v = (moveaxis(asarray(w), axis, 0) for w in (x, y))
+    parts = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]]
+    return moveaxis(stack(parts), 0, axis)

@@ -1,0 +1,230 @@
+"""Order: sorting, and the places of extremes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, normalize_axis
+from afx.core.dtypes import DType, int64
+from afx.core.functions import public
+from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.tracer import bind, lowered
+from afx.errors import DtypeError, ShapeError
+from afx.ops._kinds import nondifferentiable
+from afx.ops.indexing import take_along_axis
+from afx.ops.padding import flip
+from afx.ops.reductions import numpy_of
+from afx.ops.shaping import reshape
+
+__all__ = ["argmax", "argmin", "argsort", "searchsorted", "sort"]
+
+
+def _batch_axis(fn: Any) -> Any:
+    """Return the batching rule of an op along one axis counted from the back."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return fn(xs[0], axis=params["axis"])
+
+    return batch
+
+
+def _place(name: str, run: Any, fn: Any) -> Primitive:
+    def abstract(x: Aval, *, axis: int) -> Aval:
+        if not x.shape[axis]:
+            raise ShapeError(f"{name}: of no elements there is none: got {x} along axis {axis}")
+        if x.dtype.kind == "c":
+            raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
+        return Aval(_without(x.shape, axis), int64)
+
+    def compute(x: Any, *, axis: int) -> Any:
+        return run(numpy_of(x), axis=axis)
+
+    return nondifferentiable(name, compute, abstract, batch=_batch_axis(fn))
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    axis %= len(shape)
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _extreme(p: Primitive, x: ArrayLike, axis: int | None, keepdims: bool) -> Array:
+    aval = aval_of(x, p.name)
+    if axis is None:
+        z: Array = bind(p, reshape(x, (-1,)), axis=-1)
+        return reshape(z, (1,) * aval.ndim) if keepdims else z
+    place = normalize_axis(axis, aval.ndim, p.name)
+    z = bind(p, x, axis=place - aval.ndim)
+    return reshape(z, (*aval.shape[:place], 1, *aval.shape[place + 1 :])) if keepdims else z
+
+
+@public
+def argmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Return the index of the first largest element along an axis, of all elements in row-major order without one.
+
+    >>> argmax(np.array([1.0, 3.0, 3.0]))
+    Array(1, dtype=int64)
+    """
+    return _extreme(argmax_p, x, axis, keepdims)
+
+
+argmax_p = _place("argmax", np.argmax, argmax)
+
+
+@public
+def argmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Return the index of the first smallest element along an axis, of all elements in row-major order without one.
+
+    >>> argmin(np.array([1.0, 0.0, 0.0]))
+    Array(1, dtype=int64)
+    """
+    return _extreme(argmin_p, x, axis, keepdims)
+
+
+argmin_p = _place("argmin", np.argmin, argmin)
+
+
+@public
+def argsort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
+    """Return the indices that sort x along an axis; equal elements keep their order.
+
+    Args:
+        x: any shape with an axis.
+        axis: the axis to sort along; None sorts all elements as one.
+        descending: the largest first.
+        stable: has no effect: the order is always stable.
+
+    >>> argsort(np.array([3.0, 1.0, 2.0]))
+    Array([1, 2, 0], dtype=int64)
+    """
+    if axis is None:
+        return argsort(reshape(x, (-1,)), -1, descending=descending)
+    aval = aval_of(x, "argsort")
+    place = normalize_axis(axis, aval.ndim, "argsort") - aval.ndim
+    if not descending:
+        return bind(argsort_p, x, axis=place)
+    # sorting the flipped array keeps equal elements in their order
+    back = bind(argsort_p, flip(x, axis=place), axis=place)
+    return flip(aval.shape[place] - 1 - back, axis=place)
+
+
+def _argsort_run(x: Any, *, axis: int) -> Any:
+    return np.argsort(x, axis=axis, kind="stable")
+
+
+def _argsort_abstract(x: Aval, *, axis: int) -> Aval:
+    return Aval(x.shape, int64)
+
+
+argsort_p = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=_batch_axis(argsort))
+
+
+@public
+def sort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
+    """Return x sorted along an axis; elements that are equal share their derivatives evenly.
+
+    Arguments are those of `argsort`.
+
+    >>> sort(np.array([3.0, 1.0, 2.0]))
+    Array([1., 2., 3.], dtype=float64)
+    """
+    if axis is None:
+        return sort(reshape(x, (-1,)), -1, descending=descending)
+    aval = aval_of(x, "sort")
+    place = normalize_axis(axis, aval.ndim, "sort") - aval.ndim
+    z: Array = bind(sort_p, x, axis=place)
+    return flip(z, axis=place) if descending else z
+
+
+def _sort_run(x: Any, *, axis: int) -> Any:
+    return np.sort(x, axis=axis)
+
+
+def _sort_abstract(x: Aval, *, axis: int) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+def _shared(v: Value, z: Value, axis: int) -> Value:
+    """Return values along sorted places with the mean of each group of equal elements in all its places."""
+    same = z.swapaxes(axis, -1)
+    tied = (same[..., :, None] == same[..., None, :]).astype(v.dtype)
+    total = (tied * v.swapaxes(axis, -1)[..., None, :]).sum(axis=-1)
+    return lowered((total / tied.sum(axis=-1)).swapaxes(axis, -1))
+
+
+def _has_ties(z: Value, axis: int) -> bool:
+    """Tell whether sorted elements repeat, as far as that is known: where it is not, they may."""
+    if not isinstance(z, np.ndarray):
+        return True
+    rows: Any = np.moveaxis(z, axis, -1)
+    return bool(np.any(rows[..., 1:] == rows[..., :-1]))
+
+
+def _sort_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    axis = params["axis"]
+    if _has_ties(z, axis):
+        ct = _shared(ct, z, axis)
+    # the inverse permutation brings cotangents back
+    return lowered(take_along_axis(ct, argsort(argsort(xs[0], axis), axis), axis=axis))
+
+
+def _sort_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    axis = params["axis"]
+    t = lowered(take_along_axis(ts[0], argsort(xs[0], axis), axis=axis))
+    return _shared(t, z, axis) if _has_ties(z, axis) else t
+
+
+sort_p = register(
+    Primitive(
+        name="sort",
+        kind="custom",
+        run=_sort_run,
+        abstract=_sort_abstract,
+        pullbacks=(_sort_pull,),
+        reads=(3,),
+        jvp=_sort_push,
+        batch=_batch_axis(sort),
+        smooth=False,
+    )
+)
+
+
+@public
+def searchsorted(sorted_array: ArrayLike, values: ArrayLike, *, side: str = "left") -> Array:
+    """Return where values would be inserted into a sorted vector to keep its order.
+
+    Args:
+        sorted_array: float[n], ascending.
+        values: any shape.
+        side: ``"left"`` in front of equal elements, ``"right"`` behind them.
+
+    >>> searchsorted(np.array([1.0, 2.0, 3.0]), np.array([2.0]))
+    Array([1], dtype=int64)
+    """
+    return bind(searchsorted_p, sorted_array, values, side=side)
+
+
+def _search_run(a: Any, v: Any, *, side: Any) -> Any:
+    return np.asarray(np.searchsorted(a, v, side=side))
+
+
+def _search_abstract(a: Aval, v: Aval, *, side: Any) -> Aval:
+    if a.ndim != 1:
+        raise ShapeError(f"searchsorted: looks into a vector: got {a}; use vmap for several")
+    return Aval(v.shape, int64)
+
+
+def _search_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    a, v = xs
+    if not batched[0]:
+        return searchsorted(a, v, side=params["side"])
+    if not batched[1]:
+        v = v[None] if isinstance(v, Array) else np.asarray(v)[None]
+    flat = v.reshape((v.shape[0], -1))
+    rows = a[:, :, None] < flat[:, None, :] if params["side"] == "left" else a[:, :, None] <= flat[:, None, :]
+    return rows.sum(axis=1).reshape((size, *v.shape[1:]))
+
+
+searchsorted_p = nondifferentiable("searchsorted", _search_run, _search_abstract, batch=_search_batch)
