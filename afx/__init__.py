@@ -8,32 +8,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from afx import errors, pytree
+from afx.control.associative_scan import *
+from afx.control.cond import *
+from afx.control.scan import *
+from afx.control.while_loop import *
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import *
 from afx.core.graph import Equation, Graph, Literal, Var, check
 from afx.core.located import debug_nans
 from afx.core.primitive import Primitive, primitives
-from afx.control.associative_scan import *
-from afx.control.cond import *
-from afx.control.scan import *
-from afx.control.while_loop import *
 from afx.ops.arithmetic import *
 from afx.ops.axes import *
 from afx.ops.comparison import *
 from afx.ops.complex import *
 from afx.ops.convolution import convolve, correlate
 from afx.ops.creation import *
+from afx.ops.diagonals import *
 from afx.ops.einsum import *
+from afx.ops.exponential import *
 from afx.ops.indexing import *
 from afx.ops.joining import *
 from afx.ops.matrix import *
 from afx.ops.moments import *
 from afx.ops.padding import *
 from afx.ops.products import *
-from afx.ops.diagonals import *
-from afx.ops.exponential import *
-from afx.ops.trigonometry import *
 from afx.ops.reductions import *
 from afx.ops.rounding import *
 from afx.ops.selection import *
@@ -41,6 +40,7 @@ from afx.ops.shaping import *
 from afx.ops.sorting import *
 from afx.ops.splitting import *
 from afx.ops.stopping import *
+from afx.ops.trigonometry import *
 from afx.ops.updates import *
 from afx.pytree import static
 from afx.runtime.evaluate import evaluate

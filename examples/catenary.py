@@ -116,7 +116,7 @@ def distance(y: Array) -> float:
 
 def panels(soft: Array, short: Array, figure: Array) -> tuple[Panel, Panel]:
     """Lay out the ropes of the paper's two lengths beside the analytic curves."""
-    x, stretched = grid(), float(length(soft))
+    x, fine, stretched = grid(), np.linspace(0.0, 1.0, 500), float(length(soft))
     hanging = (
         Curve(x, soft, f"paper's loss: length {stretched:.3f}", "C1-"),
         Curve(x, catenary(stretched), f"catenary of length {stretched:.3f}", "k:"),
@@ -124,10 +124,10 @@ def panels(soft: Array, short: Array, figure: Array) -> tuple[Panel, Panel]:
         Curve(x, catenary(PAPER_LENGTH), f"catenary of length {PAPER_LENGTH}", "k--"),
     )
     through = (
-        Curve(x, -np.sqrt(0.25 - (x - 0.5) ** 2), "circle", "C3--"),
-        Curve(x, 2 * x * (x - 1), "parabola", "C2--"),
+        Curve(fine, -np.sqrt(0.25 - (fine - 0.5) ** 2), "circle", "C3--"),
+        Curve(fine, 2 * fine * (fine - 1), "parabola", "C2--"),
         Curve(x, figure, f"rope, length {FIGURE_LENGTH} met", "C0-"),
-        Curve(x, 0.3094 * np.cosh((x - 0.5) / 0.3094) - 0.8094, "catenary", "k:"),
+        Curve(fine, 0.3094 * np.cosh((fine - 0.5) / 0.3094) - 0.8094, "catenary", "k:"),
     )
     return (
         Panel(f"Wanted length {PAPER_LENGTH}", "x / distance of the ends", "height / distance of the ends", hanging),

@@ -24,6 +24,7 @@ T = TypeVar("T")
 Series: TypeAlias = "Array | npt.NDArray[Any]"
 
 STYLE = {
+    "axes.axisbelow": True,
     "axes.grid": True,
     "axes.spines.right": False,
     "axes.spines.top": False,

@@ -74,7 +74,8 @@ class Forward(Trace):
         if t is None or z.dtype.kind not in "fc":
             return z
         if t.dtype != z.dtype:
-            t = (raised(t) if not self.ground else lowered(t)).astype(z.dtype)
+            t = raised(t) if not self.ground else lowered(t)
+            t = (t.real if t.dtype.kind == "c" and z.dtype.kind == "f" else t).astype(z.dtype)
         return self._make(lowered(z), lowered(t))
 
     def _split(self, p: Primitive, xs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -219,7 +219,7 @@ def abs(x: ArrayLike) -> Array:
     return bind1(abs_p, x)
 
 
-abs_p = unary("abs", np.abs, lambda _z, x: sign(x), kinds="biufc", out=real_dtype, bounded=True)
+abs_p = unary("abs", np.abs, lambda _z, x: sign(x) if x.dtype.kind != "c" else sign(x).conj(), kinds="biufc", out=real_dtype, bounded=True)
 
 
 @public

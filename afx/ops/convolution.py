@@ -71,7 +71,9 @@ def conv(
     rows = patches(x, window, stride, dilation, pads)
     span = math.prod(window)
     if groups == 1:
-        return reshape(matmul(reshape(rows, (-1, rows.shape[-1])), reshape(kernel, (-1, out))), (a.shape[0], *places, out))
+        return reshape(
+            matmul(reshape(rows, (-1, rows.shape[-1])), reshape(kernel, (-1, out))), (a.shape[0], *places, out)
+        )
     each, per = k.shape[-2], out // groups
     columns = moveaxis(reshape(rows, (-1, span, groups, each)), 2, 0)
     weights = moveaxis(reshape(kernel, (span, each, groups, per)), 2, 0)

@@ -65,7 +65,9 @@ def _parsed(subscripts: str, avals: list[Aval]) -> tuple[list[str], str]:
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(avals):
-        raise ArgumentError(f"einsum: {len(terms)} terms need as many operands: got {subscripts!r} and {len(avals)} operands")
+        raise ArgumentError(
+            f"einsum: {len(terms)} terms need as many operands: got {subscripts!r} and {len(avals)} operands"
+        )
     free = [n for n in LETTERS if n not in text]
     extra = [a.ndim - len(t.replace("...", "")) if "..." in t else 0 for t, a in zip(terms, avals, strict=True)]
     widest = max(extra, default=0)
@@ -87,7 +89,9 @@ def _lengths(terms: list[str], avals: list[Aval], subscripts: str) -> dict[str, 
         for name, n in zip(term, a.shape, strict=True):
             if found.get(name, 1) != 1 and n not in (1, found[name]):
                 got = ", ".join(map(str, avals))
-                raise ShapeError(f"einsum: {name!r} stands for lengths {found[name]} and {n}: got {subscripts!r} with {got}")
+                raise ShapeError(
+                    f"einsum: {name!r} stands for lengths {found[name]} and {n}: got {subscripts!r} with {got}"
+                )
             found[name] = n if found.get(name, 1) == 1 else found[name]
     return found
 
@@ -137,7 +141,10 @@ def _pair(
     batch = [n for n in s if n in t and n in kept]
     inner = [n for n in s if n in t and n not in kept]
     rows, columns = [n for n in s if n not in t], [n for n in t if n not in s]
-    size = {k: math.prod([lengths[n] for n in names]) for k, names in (("b", batch), ("i", inner), ("r", rows), ("c", columns))}
+    size = {
+        k: math.prod([lengths[n] for n in names])
+        for k, names in (("b", batch), ("i", inner), ("r", rows), ("c", columns))
+    }
     u = reshape(permute_dims(x, [s.index(n) for n in (*batch, *rows, *inner)]), (size["b"], size["r"], size["i"]))
     v = reshape(permute_dims(y, [t.index(n) for n in (*batch, *inner, *columns)]), (size["b"], size["i"], size["c"]))
     if not inner:

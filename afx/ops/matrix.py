@@ -94,9 +94,12 @@ def _by_second(ct: Array, x: Array, y: Aval) -> Array:
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     rank = max(x.ndim - b for x, b in zip(xs, batched, strict=True))
-    return matmul(*[
-        reshape(x, (size,) + (1,) * (rank - x.ndim + 1) + x.shape[1:]) if b else x for x, b in zip(xs, batched, strict=True)
-    ])
+    return matmul(
+        *[
+            reshape(x, (size,) + (1,) * (rank - x.ndim + 1) + x.shape[1:]) if b else x
+            for x, b in zip(xs, batched, strict=True)
+        ]
+    )
 
 
 matmul_p = bilinear("matmul", np.matmul, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul)
@@ -214,7 +217,9 @@ def kron(x: ArrayLike, y: ArrayLike) -> Array:
     a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
     woven_a: Shape = tuple([n for m in a for n in (m, 1)])
     woven_b: Shape = tuple([n for m in b for n in (1, m)])
-    return reshape(multiply(reshape(x, woven_a), reshape(y, woven_b)), tuple([m * n for m, n in zip(a, b, strict=True)]))
+    return reshape(
+        multiply(reshape(x, woven_a), reshape(y, woven_b)), tuple([m * n for m, n in zip(a, b, strict=True)])
+    )
 
 
 @public

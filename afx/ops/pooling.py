@@ -100,7 +100,11 @@ def _cells(
     rest = ((0, 0),) * rank if padded and fill else pads
     rows = patches(x, sizes, steps, (1,) * rank, rest)
     cells = reshape(rows, (a.shape[0], *places, count, a.shape[-1]))
-    return cells, (rank + 1,), sum(patches(ones_, sizes, steps, (1,) * rank, pads), axis=-1, keepdims=True) if padded else count
+    return (
+        cells,
+        (rank + 1,),
+        sum(patches(ones_, sizes, steps, (1,) * rank, pads), axis=-1, keepdims=True) if padded else count,
+    )
 
 
 def _max_run(x: Any, *, axis: Shape) -> Any:

@@ -74,7 +74,9 @@ def _patches_abstract(x: Aval, *, window: Shape, stride: Shape, dilation: Shape,
 
 def _patches_run(x: Any, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
     if any(p != (0, 0) for p in padding):
-        roomy = np.zeros((x.shape[0], *[n + a + b for n, (a, b) in zip(x.shape[1:-1], padding, strict=True)], x.shape[-1]), x.dtype)
+        roomy = np.zeros(
+            (x.shape[0], *[n + a + b for n, (a, b) in zip(x.shape[1:-1], padding, strict=True)], x.shape[-1]), x.dtype
+        )
         roomy[(slice(None), *[slice(a, a + n) for n, (a, _) in zip(x.shape[1:-1], padding, strict=True)])] = x
         x = roomy
     spatial, steps = x.shape[1:-1], x.strides[1:-1]
@@ -118,7 +120,9 @@ def _unpatches_abstract(
 def _unpatches_run(x: Any, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
     """Add every window back to its place: one shifted addition for each place in the window."""
     out = x.shape[1:-1]
-    roomy = np.zeros((shape[0], *[n + a + b for n, (a, b) in zip(shape[1:-1], padding, strict=True)], shape[-1]), x.dtype)
+    roomy = np.zeros(
+        (shape[0], *[n + a + b for n, (a, b) in zip(shape[1:-1], padding, strict=True)], shape[-1]), x.dtype
+    )
     parts = x.reshape(shape[0], *out, *window, shape[-1])
     lead = (slice(None),) * (1 + len(out))
     for place in np.ndindex(*window):

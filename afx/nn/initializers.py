@@ -1,0 +1,81 @@
+"""Initialisers: how weights start. Each draws float32 (or the default dtype) from a NumPy generator.
+
+A seed or a `numpy.random.Generator` says which numbers; the same seed gives the same weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from afx.core.array import Array
+from afx.core.aval import Shape
+from afx.core.dtypes import get_default_dtype
+from afx.errors import ShapeError
+from afx.ops.creation import asarray
+
+__all__ = ["Initializer", "Seed", "glorot_uniform", "he_normal", "lecun_normal", "normal", "uniform"]
+
+Seed = int | np.random.Generator
+Initializer = Callable[[Seed, Shape], Array]
+
+
+def generator(seed: Seed) -> np.random.Generator:
+    """Return a generator for a seed, or the generator itself."""
+    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+
+
+def _fans(shape: Shape, who: str) -> tuple[int, int]:
+    """Return how many inputs an output has and how many outputs an input, for weights [*window, inputs, outputs]."""
+    if len(shape) < 2:
+        raise ShapeError(f"{who}: weights have inputs and outputs: got shape {shape}; use normal or uniform")
+    span = math.prod(shape[:-2])
+    return span * shape[-2], span * shape[-1]
+
+
+def normal(seed: Seed, shape: Shape, scale: float = 1.0) -> Array:
+    """Return normal numbers of mean 0 and standard deviation ``scale``.
+
+    >>> normal(0, (2,)).shape
+    (2,)
+    """
+    return asarray(scale * generator(seed).standard_normal(shape), get_default_dtype())
+
+
+def uniform(seed: Seed, shape: Shape, scale: float = 1.0) -> Array:
+    """Return numbers that are uniform between ``-scale`` and ``scale``.
+
+    >>> uniform(0, (2,)).shape
+    (2,)
+    """
+    return asarray(generator(seed).uniform(-scale, scale, shape), get_default_dtype())
+
+
+def glorot_uniform(seed: Seed, shape: Shape) -> Array:
+    """Return uniform weights of variance 2 / (inputs + outputs) (Glorot & Bengio 2010, equation 16).
+
+    >>> glorot_uniform(0, (2, 3)).shape
+    (2, 3)
+    """
+    fan_in, fan_out = _fans(shape, "glorot_uniform")
+    return uniform(seed, shape, math.sqrt(6 / (fan_in + fan_out)))
+
+
+def he_normal(seed: Seed, shape: Shape) -> Array:
+    """Return normal weights of variance 2 / inputs, for relu (He et al. 2015, equation 10).
+
+    >>> he_normal(0, (2, 3)).shape
+    (2, 3)
+    """
+    return normal(seed, shape, math.sqrt(2 / _fans(shape, "he_normal")[0]))
+
+
+def lecun_normal(seed: Seed, shape: Shape) -> Array:
+    """Return normal weights of variance 1 / inputs (LeCun et al. 1998, equation 16).
+
+    >>> lecun_normal(0, (2, 3)).shape
+    (2, 3)
+    """
+    return normal(seed, shape, math.sqrt(1 / _fans(shape, "lecun_normal")[0]))
