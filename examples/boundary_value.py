@@ -79,7 +79,8 @@ def analytic(t: Samples) -> Samples:
     """Return the exact solution through the boundary values."""
     w = np.sqrt(15) / 4
     sine = (RIGHT * np.exp(END / 4) - LEFT * np.cos(w * END)) / np.sin(w * END)
-    return np.exp(-t / 4) * (LEFT * np.cos(w * t) + sine * np.sin(w * t))
+    exact: Samples = np.exp(-t / 4) * (LEFT * np.cos(w * t) + sine * np.sin(w * t))
+    return exact
 
 
 def error(inside: Array) -> float:

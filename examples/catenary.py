@@ -101,7 +101,8 @@ def catenary(wanted: float) -> Heights:
         value, slope = afx.value_and_grad(excess)(u)
         u = u - value / slope
     a = 0.5 / float(u)
-    return a * np.cosh((grid() - 0.5) / a) - a * np.cosh(0.5 / a)
+    curve: Heights = a * np.cosh((grid() - 0.5) / a) - a * np.cosh(0.5 / a)
+    return curve
 
 
 def grid() -> Heights:

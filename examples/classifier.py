@@ -66,7 +66,8 @@ def train(optimizer: optim.Optimizer[Any], of_each: int, steps: int, title: str)
 def accuracy(model: Classifier, of_each: int = 5000) -> float:
     """Return the fraction of fresh examples that the model classifies rightly."""
     x, targets = batch(np.random.default_rng(2), of_each)
-    return float(np.mean((np.asarray(model(afx.asarray(x))) > 0) == (targets > 0)))
+    right = (model(afx.asarray(x)) > 0) == (afx.asarray(targets) > 0)
+    return float(afx.mean(right.astype(float)))
 
 
 def hack(model: Classifier, start: float = -4.62, goal: float = 2.85) -> Hacking:

@@ -22,12 +22,17 @@ def curve(x: Array) -> Array:
 
 def slope(x: Array) -> Array:
     """Differentiate the curve at each x: values do not mix, so the gradient of their sum holds every derivative."""
-    return afx.grad(lambda x: afx.sum(curve(x)))(x)
+
+    def total(x: Array) -> Array:
+        return afx.sum(curve(x))
+
+    return afx.grad(total)(x)
 
 
 def slope_by_hand(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the derivative from the product rule; at a kink, where sin x = 0, the convention d|u|/du = 0 holds."""
-    return (np.sign(np.sin(x)) * np.cos(x) - np.abs(np.sin(x)) / 3) * np.exp(-x / 3)
+    found: npt.NDArray[Any] = (np.sign(np.sin(x)) * np.cos(x) - np.abs(np.sin(x)) / 3) * np.exp(-x / 3)
+    return found
 
 
 def run(output: Path) -> list[Claim]:

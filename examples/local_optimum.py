@@ -59,8 +59,12 @@ def numbers(fit: Wave) -> tuple[float, float, float]:
 
 def curvatures(fit: Wave) -> list[float]:
     """Return the eigenvalues of the loss's Hessian, least first: all positive at a minimum."""
-    hessian = afx.hessian(lambda p: loss(wave(p)))(afx.asarray(np.array(numbers(fit))))
-    return [float(value) for value in np.linalg.eigvalsh(np.asarray(hessian))]
+
+    def at(p: Array) -> Array:
+        return loss(wave(p))
+
+    matrix = np.asarray(afx.hessian(at)(afx.asarray(np.array(numbers(fit)))))
+    return [float(value) for value in np.linalg.eigvalsh(matrix)]
 
 
 def curves(stuck: Descent[Wave], free: Descent[Wave]) -> tuple[Panel, Panel, Panel]:

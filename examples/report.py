@@ -113,7 +113,7 @@ def save(path: Path, *panels: Panel) -> None:
         return
     with importlib.import_module("matplotlib").rc_context(STYLE):
         figure = figures.Figure(figsize=(5.4 * len(panels), 4.2), layout="constrained")
-        for axes, panel in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             draw(axes, panel)
         figure.savefig(path)
     print(f"  saved {path}")

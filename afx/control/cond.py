@@ -17,6 +17,7 @@ from afx.ops.comparison import not_equal
 from afx.ops.creation import asarray
 from afx.ops.selection import clip, where
 from afx.ops.shaping import astype
+from afx.pytree import Tree
 from afx.runtime.evaluate import evaluate
 from afx.transforms.call import Compiled, call
 from afx.transforms.leaves import name_of
@@ -26,7 +27,7 @@ __all__ = ["cond", "switch"]
 R = TypeVar("R")
 
 
-def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Any) -> R:
+def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Tree) -> R:
     """Return ``true_fn(*operands)`` where ``pred`` holds, ``false_fn(*operands)`` elsewhere.
 
     A known predicate simply calls one of them. Under `jit` it is one equation, and only the chosen branch runs; under
@@ -53,7 +54,7 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
     return chosen
 
 
-def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Any) -> R:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Tree) -> R:
     """Return ``branches[index](*operands)``; an index outside the list takes the nearest branch.
 
     Args:

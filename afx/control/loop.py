@@ -187,7 +187,8 @@ def _backward_body(
         incoming = iter(ct_carry)
         carried = [next(incoming) if inexact(x.aval) else None for x in inputs[nc : nc + nk]]
         given = [c for c, o in zip(carried, pair.owned[:nk], strict=True) if o]
-        found = iter(evaluate(pair.back.graph, *residuals, *given, *ct_y))
+        cts_in: list[Any] = [*given, *ct_y]
+        found = iter(evaluate(pair.back.graph, *residuals, *cts_in))
         pulled = [next(found) if n else None for n in pair.needed]
         zero = [zeros_of(x.aval) if g is None else g for g, x in zip(pulled, inputs, strict=True)]
         out_carry = [g for g, x in zip(zero[nc : nc + nk], inputs[nc : nc + nk], strict=True) if inexact(x.aval)]

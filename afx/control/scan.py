@@ -15,6 +15,7 @@ from afx.errors import ArgumentError, ConcreteValueError, OperandError, ShapeErr
 from afx.ops.creation import zeros
 from afx.ops.joining import stack
 from afx.ops.splitting import unstack
+from afx.pytree import Tree
 from afx.transforms.checkpoint import checkpoint as checkpointed
 from afx.transforms.leaves import name_of
 from afx.transforms.trace import eval_shape
@@ -27,12 +28,12 @@ C = TypeVar("C")
 def scan(
     fn: Callable[[C, Any], tuple[C, Any]],
     init: C,
-    xs: Any = None,
+    xs: Tree = None,
     length: int | None = None,
     *,
     reverse: bool = False,
     checkpoint: int | None = None,
-) -> tuple[C, Any]:
+) -> tuple[C, Tree]:
     """Run ``carry, y = fn(carry, x)`` over the first axis of ``xs`` and return the last carry and the stacked ys.
 
     Under `jit` and `trace` it is one equation, however long it is; elsewhere a Python loop, so that Python control

@@ -10,6 +10,7 @@ import numpy as np
 from afx import pytree
 from afx.control.programs import Body, body_of, build, check_same, inexact, is_abstract, strong, zeros_of
 from afx.control.scan import scan
+from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.batch import BatchTracer
 from afx.core.primitive import JointPullback, Params, Primitive, Value, register
@@ -62,7 +63,7 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
         carry = strong(found)
 
 
-def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, C], C], init: C) -> C:
+def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], C], init: C) -> C:
     """Run ``carry = body_fn(i, carry)`` for i from ``lower`` to ``upper - 1`` and return the carry.
 
     Args:
@@ -76,7 +77,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, C], C], init: C) -
     Array(8., dtype=float32)
     """
     if not _unknown(lower) and not _unknown(upper):
-        steps = arange(int(lower), max(int(upper), int(lower)))
+        steps = arange(_int(lower), max(_int(upper), _int(lower)))
 
         def step(c: C, i: Any) -> tuple[C, None]:
             return body_fn(i, c), None
@@ -90,6 +91,10 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, C], C], init: C) -
     start: Any = (asarray(lower), init)
     end: C = while_loop(lambda state: state[0] < upper, body, start)[1]
     return end
+
+
+def _int(x: Any) -> int:
+    return int(x)
 
 
 def _unknown(x: Any) -> bool:

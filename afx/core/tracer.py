@@ -9,6 +9,7 @@ made them: there is no global stack, so threads and closures cannot mix them up.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,7 +19,7 @@ from afx.core.aval import aval_of
 from afx.core.primitive import Params, Primitive
 from afx.errors import AfxError, EscapedTracerError, OperandError
 
-__all__ = ["Trace", "Tracer", "bind", "bind1", "bind2", "compute", "lowered", "raised"]
+__all__ = ["Trace", "Tracer", "bind", "bind1", "bind2", "compute", "lowered", "raised", "single"]
 
 _levels = itertools.count(1)
 NUMPY_ERRORS = (TypeError, ValueError, OverflowError, IndexError)
@@ -149,6 +150,9 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
     lower = snapshot if p.view else bare  # the result may share the operand's memory, which the caller could change
     z = compute(p, tuple([x._value if x.__class__ is Array else lower(x, p.name) for x in xs]), params)
     return tuple([wrap(v) for v in z]) if p.multiple else wrap(z)
+
+
+single: Callable[..., Array] = bind  # `bind` for ops of one output, typed so
 
 
 def lowered(z: Any) -> Any:

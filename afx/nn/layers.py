@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -158,7 +159,7 @@ class MLP:
     """
 
     layers: tuple[Linear, ...]
-    activation: Callable[[Array], Array] = static(default=relu)
+    activation: Callable[[Array], Array] = relu
 
     @classmethod
     def create(
@@ -173,7 +174,7 @@ class MLP:
         if len(sizes) < 2:
             raise ArgumentError(f"MLP: needs the sizes of inputs and outputs: got {list(sizes)}")
         draw = generator(seed)
-        pairs = zip(sizes[:-1], sizes[1:], strict=True)
+        pairs = itertools.pairwise(sizes)
         return cls(tuple([Linear.create(draw, a, b, init=init) for a, b in pairs]), activation)
 
     def __call__(self, x: ArrayLike) -> Array:

@@ -75,7 +75,7 @@ def _runner(ufunc: Callable[..., Any], floating: bool, arity: int) -> Callable[.
     def run(*xs: Any) -> Any:
         return settle(xs, ufunc(*xs))
 
-    return {1: run1, 2: run2}.get(arity, run)
+    return run1 if arity == 1 else run2 if arity == 2 else run
 
 
 def _shape_rule(name: str, kinds: str, floating: bool, out: OutDtype | None) -> Shaper:

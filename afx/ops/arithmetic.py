@@ -172,8 +172,8 @@ sqrt_p = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", floating=True
 def cbrt(x: ArrayLike) -> Array:
     """Return the real cube root; its derivative at 0 is inf.
 
-    >>> cbrt(27.0)
-    Array(3., dtype=float32)
+    >>> cbrt(8.0)
+    Array(2., dtype=float32)
     """
     return bind1(cbrt_p, x)
 
@@ -219,7 +219,14 @@ def abs(x: ArrayLike) -> Array:
     return bind1(abs_p, x)
 
 
-abs_p = unary("abs", np.abs, lambda _z, x: sign(x) if x.dtype.kind != "c" else sign(x).conj(), kinds="biufc", out=real_dtype, bounded=True)
+abs_p = unary(
+    "abs",
+    np.abs,
+    lambda _z, x: sign(x) if x.dtype.kind != "c" else sign(x).conj(),
+    kinds="biufc",
+    out=real_dtype,
+    bounded=True,
+)
 
 
 @public

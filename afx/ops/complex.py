@@ -46,7 +46,8 @@ def real(x: ArrayLike) -> Array:
 
 
 def _real_run(x: Any) -> Any:
-    return np.asarray(x, aval_of(x).dtype).real
+    y: Any = np.asarray(x, aval_of(x).dtype)
+    return y.real
 
 
 def _real_transpose(ct: Array, x: Aval) -> Array:
@@ -67,7 +68,8 @@ def imag(x: ArrayLike) -> Array:
 
 
 def _imag_run(x: Any) -> Any:
-    return np.asarray(x, aval_of(x).dtype).imag
+    y: Any = np.asarray(x, aval_of(x).dtype)
+    return y.imag
 
 
 def _imag_transpose(ct: Array, x: Aval) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from afx.errors import ArgumentError, ConcreteValueError, OperandError, ShapeErr
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+Nested: TypeAlias = "ArrayLike | Sequence[Nested]"
 
 __all__ = [
     "arange",
@@ -42,7 +44,7 @@ __all__ = [
 
 
 @public
-def asarray(obj: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
+def asarray(obj: Nested, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
     """Return an Array of the elements of an array, a number or nested sequences of them.
 
     NumPy arrays keep their dtype and are copied, so that writing into them later changes nothing. Python floats take
@@ -56,13 +58,19 @@ def asarray(obj: Any, dtype: DTypeLike | None = None, *, copy: bool | None = Non
     """
     target = None if dtype is None else check_dtype(dtype, "asarray")
     if isinstance(obj, Array):
-        return obj if target is None else FUNCTIONS.astype(obj, target)
+        same: Array = obj if target is None else FUNCTIONS.astype(obj, target)
+        return same
     if isinstance(obj, (np.ndarray, np.generic)):
-        value = snapshot(obj, "asarray")
+        value: Any = snapshot(obj, "asarray")
         return wrap(value if target is None else value.astype(target))
     if _holds_tracer(obj):
-        return FUNCTIONS.stack([asarray(o, target) for o in obj])
+        return _stacked(obj, target)
     return wrap(_from_python(obj, target))
+
+
+def _stacked(obj: Any, target: Any) -> Array:
+    parts: Array = FUNCTIONS.stack([asarray(o, target) for o in obj])
+    return parts
 
 
 def _holds_tracer(obj: Any) -> bool:
@@ -90,7 +98,7 @@ def _holds_numpy(obj: Any) -> bool:
 
 
 @public
-def array(obj: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
+def array(obj: Nested, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
     """Return an Array of the elements; `asarray` under NumPy's other name.
 
     >>> array([1, 2])
@@ -99,14 +107,18 @@ def array(obj: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None)
     return asarray(obj, dtype)
 
 
+def _from_dlpack(x: Any) -> Any:
+    return np.from_dlpack(x)
+
+
 @public
-def from_dlpack(x: Any, /) -> Array:
+def from_dlpack(x: object, /) -> Array:
     """Return a copy of an array of another library that speaks DLPack.
 
     >>> from_dlpack(np.arange(2))
     Array([0, 1], dtype=int64)
     """
-    return x if isinstance(x, Array) else asarray(np.from_dlpack(x))
+    return x if isinstance(x, Array) else asarray(_from_dlpack(x))
 
 
 def _shape(shape: int | Sequence[int], who: str) -> Shape:
@@ -229,7 +241,9 @@ def _of(numbers: Any, dtype: DType) -> Any:
 
 
 @public
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None) -> Array:
+def arange(
+    start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike = 1, dtype: DTypeLike | None = None
+) -> Array:
     """Return numbers from ``start`` up to, not including, ``stop`` in equal steps; ``arange(n)`` starts at 0.
 
     Integers give int64, floats the default dtype.

@@ -51,10 +51,10 @@ def einsum(subscripts: str, /, *operands: ArrayLike, optimize: bool = True) -> A
     work = [_diagonal(x, t) for x, t in zip(operands, terms, strict=True)]
     work = [_stretched(x, t, lengths) for x, t in work]
     for places in _path(terms, avals, result, optimize):
-        chosen = [work[k] for k in places]
+        first, second = (work[k] for k in places)
         work = [w for k, w in enumerate(work) if k not in places]
         kept = set(result).union(*[t for _, t in work])
-        work.append(_pair(*chosen, kept, lengths) if len(chosen) == 2 else chosen[0])
+        work.append(_pair(first, second, kept, lengths))
     x, term = _summed(*work[0], set(result))
     return permute_dims(x, [term.index(n) for n in result])
 
@@ -115,15 +115,16 @@ def _stretched(x: Array, term: str, lengths: dict[str, int]) -> tuple[Array, str
     return (x if x.shape == shape else broadcast_to(x, shape)), term
 
 
-def _path(terms: list[str], avals: list[Aval], result: str, optimize: bool) -> list[tuple[int, ...]]:
+def _path(terms: list[str], avals: list[Aval], result: str, optimize: bool) -> list[tuple[int, int]]:
     if len(terms) == 1:
         return []
     if not optimize or len(terms) == 2:
         return [(0, 1)] + [(0, k) for k in range(len(terms) - 2, 0, -1)]
     dummies = [np.broadcast_to(np.float32(0), a.shape) for a in avals]
     found: list[Any] = np.einsum_path(",".join(terms) + "->" + result, *dummies, optimize="greedy")[0]
-    steps = [tuple(step) for step in found[1:]]
-    return steps if all(len(step) == 2 for step in steps) else _path(terms, avals, result, optimize=False)
+    if any(len(step) != 2 for step in found[1:]):
+        return _path(terms, avals, result, optimize=False)
+    return [(step[0], step[1]) for step in found[1:]]
 
 
 def _summed(x: Array, term: str, kept: set[str]) -> tuple[Array, str]:

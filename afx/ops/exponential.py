@@ -113,8 +113,8 @@ log2_p = unary("log2", np.log2, lambda _z, x: 1 / (x * LOG2), kinds="fc", floati
 def log10(x: ArrayLike) -> Array:
     """Return the logarithm to the base 10.
 
-    >>> log10(100.0)
-    Array(2., dtype=float32)
+    >>> log10(10.0)
+    Array(1., dtype=float32)
     """
     return bind1(log10_p, x)
 

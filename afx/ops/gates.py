@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any
 
@@ -51,12 +52,12 @@ def _gelu_run(x: Any) -> Any:
 
 def _ndtr(x: Any) -> Any:
     try:
-        from scipy.special import ndtr
+        special: Any = importlib.import_module("scipy.special")
     except ImportError as error:
         raise MissingExtraError(
             "gelu: the exact form needs SciPy: pip install 'afx[scipy]', or approximate=True"
         ) from error
-    return ndtr(x)
+    return special.ndtr(x)
 
 
 def normal_cdf(x: ArrayLike) -> Array:

@@ -12,7 +12,7 @@ from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.functions import public
 from afx.core.primitive import Params, Value
-from afx.core.tracer import bind
+from afx.core.tracer import bind, single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds import bilinear
 from afx.ops.arithmetic import multiply
@@ -54,7 +54,7 @@ def matmul(x: ArrayLike, y: ArrayLike) -> Array:
     """
     x, y, a, b = _same_dtype(x, y, "matmul")
     if a.ndim > 1 and b.ndim > 1:
-        return bind(matmul_p, x, y)
+        return single(matmul_p, x, y)
     _check_product(a, b)
     z: Array = bind(
         matmul_p,
@@ -144,8 +144,10 @@ def _size(x: Aval, axes: Sequence[int]) -> int:
 
 @public
 def dot(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return NumPy's dot product: of vectors and matrices `matmul`; of more axes the sum over the last axis of x and
-    the last but one of y, for every pair of the others; of a number and an array their product.
+    """Return NumPy's dot product.
+
+    Of vectors and matrices it is `matmul`; of more axes the sum over the last axis of x and the last but one of y, for
+    every pair of the others; of a number and an array their product.
 
     >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array(11., dtype=float32)

@@ -13,6 +13,7 @@ from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import is_inexact
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds import reduction
+from afx.ops.arithmetic import divide
 from afx.ops.creation import asarray, ones
 from afx.ops.padding import pad
 from afx.ops.reductions import batch_reduction, reduce_over, reduced, sum
@@ -67,7 +68,7 @@ def avg_pool(
     Array([2., 1.], dtype=float32)
     """
     cells, axis, counts = _cells(x, window, stride, padding, "avg_pool", 0.0)
-    return sum(cells, axis=axis) / counts
+    return divide(sum(cells, axis=axis), counts)
 
 
 def _cells(
@@ -120,7 +121,7 @@ def _first(_z: Array, x: Array, *, axis: Shape) -> Array:
     last = x.ndim - 1
     order = (*[a for a in range(x.ndim) if a not in axis], *axis)
     rows = x.transpose(order)
-    flat = rows.reshape(rows.shape[: last + 1 - len(axis)] + (-1,))
+    flat = rows.reshape((*rows.shape[: last + 1 - len(axis)], -1))
     here = argmax(flat, axis=-1, keepdims=True) == np.arange(flat.shape[-1])
     back = here.reshape(rows.shape).transpose([order.index(a) for a in range(x.ndim)])
     return back.astype(x.dtype)

@@ -12,8 +12,8 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import DType, bool_, int64, uint64
 from afx.core.functions import FUNCTIONS, public
-from afx.core.primitive import Params, Value
-from afx.core.tracer import bind
+from afx.core.primitive import Params, Primitive, Value
+from afx.core.tracer import bind, single
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds import linear, nondifferentiable, reduction
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
@@ -124,10 +124,10 @@ def mean(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 # -- extremes ---------------------------------------------------------------------------------------------------------
-def reduce_over(p: Any, x: ArrayLike, axis: Axis, keepdims: bool, who: str) -> Array:
+def reduce_over(p: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, who: str) -> Array:
     shape = shape_of(x, who)
     axes = normalize_axes(axis, len(shape), who)
-    return with_axes(bind(p, x, axis=axes), shape, axes, keepdims)
+    return with_axes(single(p, x, axis=axes), shape, axes, keepdims)
 
 
 def _runner(ufunc: np.ufunc) -> Callable[..., Any]:

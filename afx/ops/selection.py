@@ -11,7 +11,7 @@ from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
 from afx.core.dtypes import DType, bool_, promote
 from afx.core.functions import FUNCTIONS, public
 from afx.core.primitive import Params, Primitive, Value, register
-from afx.core.tracer import bind, bind2, lowered
+from afx.core.tracer import bind2, lowered, single
 from afx.ops._kinds import batch_elementwise, binary, elementwise
 from afx.ops.comparison import logical_not, not_equal
 
@@ -85,7 +85,7 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
         return FUNCTIONS.positive(x)
     if aval_of(x, "clip").dtype.kind in "biu" and (min is None or max is None):
         return minimum(x, upper) if min is None else maximum(x, lower)
-    return bind(clip_p, x, lower, upper)
+    return single(clip_p, x, lower, upper)
 
 
 def _inside(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
@@ -122,7 +122,7 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     """
     if aval_of(condition, "where").dtype != bool_:
         condition = not_equal(condition, 0)
-    return bind(where_p, condition, x, y)
+    return single(where_p, condition, x, y)
 
 
 def _cast(z: Any, dtype: DType) -> Any:

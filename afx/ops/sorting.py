@@ -11,7 +11,7 @@ from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.dtypes import DType, int64
 from afx.core.functions import public
 from afx.core.primitive import Params, Primitive, Value, register
-from afx.core.tracer import bind, lowered
+from afx.core.tracer import bind, lowered, raised, single
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds import nondifferentiable
 from afx.ops.indexing import take_along_axis
@@ -104,7 +104,7 @@ def argsort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, st
     aval = aval_of(x, "argsort")
     place = normalize_axis(axis, aval.ndim, "argsort") - aval.ndim
     if not descending:
-        return bind(argsort_p, x, axis=place)
+        return single(argsort_p, x, axis=place)
     # sorting the flipped array keeps equal elements in their order
     back = bind(argsort_p, flip(x, axis=place), axis=place)
     return flip(aval.shape[place] - 1 - back, axis=place)
@@ -156,9 +156,9 @@ def _shared(v: Value, z: Value, axis: int) -> Value:
 
 def _has_ties(z: Value, axis: int) -> bool:
     """Tell whether sorted elements repeat, as far as that is known: where it is not, they may."""
-    if not isinstance(z, np.ndarray):
+    if z.__class__ is not np.ndarray:
         return True
-    rows: Any = np.moveaxis(z, axis, -1)
+    rows = np.moveaxis(z, axis, -1)
     return bool(np.any(rows[..., 1:] == rows[..., :-1]))
 
 
@@ -172,7 +172,7 @@ def _sort_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape
 
 def _sort_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     axis = params["axis"]
-    t = lowered(take_along_axis(ts[0], argsort(xs[0], axis), axis=axis))
+    t = lowered(take_along_axis(raised(ts[0]), argsort(xs[0], axis), axis=axis))
     return _shared(t, z, axis) if _has_ties(z, axis) else t
 
 
@@ -203,11 +203,11 @@ def searchsorted(sorted_array: ArrayLike, values: ArrayLike, *, side: str = "lef
     >>> searchsorted(np.array([1.0, 2.0, 3.0]), np.array([2.0]))
     Array([1], dtype=int64)
     """
-    return bind(searchsorted_p, sorted_array, values, side=side)
+    return single(searchsorted_p, sorted_array, values, side=side)
 
 
 def _search_run(a: Any, v: Any, *, side: Any) -> Any:
-    return np.asarray(np.searchsorted(a, v, side=side))
+    return np.asarray(np.searchsorted(a, v, side=side), int64)
 
 
 def _search_abstract(a: Aval, v: Aval, *, side: Any) -> Aval:

@@ -11,7 +11,7 @@ import numpy as np
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.primitive import Params, Value
-from afx.core.tracer import bind
+from afx.core.tracer import bind, single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds import linear
 from afx.ops.shaping import reshape
@@ -64,7 +64,7 @@ def positions(x: Aval, window: Shape, stride: Shape, dilation: Shape, padding: P
 
 def patches(x: ArrayLike, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Array:
     """Return float[batch, *positions, product of window · channels] from float[batch, *spatial, channels]."""
-    return bind(patches_p, x, window=window, stride=stride, dilation=dilation, padding=padding)
+    return single(patches_p, x, window=window, stride=stride, dilation=dilation, padding=padding)
 
 
 def _patches_abstract(x: Aval, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Aval:
@@ -96,7 +96,7 @@ def _patches_run(x: Any, *, window: Shape, stride: Shape, dilation: Shape, paddi
 
 
 def _patches_transpose(ct: Array, x: Aval, **params: Any) -> Array:
-    return bind(unpatches_p, ct, shape=x.shape, **params)
+    return single(unpatches_p, ct, shape=x.shape, **params)
 
 
 def _merged(size: int, x: Value) -> Value:

@@ -19,6 +19,7 @@ from afx.ops.reductions import max as max_
 from afx.ops.reductions import sum as sum_
 from afx.ops.selection import clip, maximum, minimum, where
 from afx.optim.rule import CountState, EmptyState, Rule, Schedule, as_real, count_zero, positive, rate_at, take_step
+from afx.pytree import Tree
 
 __all__ = [
     "Chain",
@@ -39,7 +40,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
-def global_norm(tree: Any) -> Array:
+def global_norm(tree: Tree) -> Array:
     """Return Euclid's norm of all elements of a tree together, as a float64 scalar; it does not overflow.
 
     >>> import afx
@@ -182,7 +183,7 @@ class Chain:
         return take_step(self, params, grads, state, value)
 
 
-def chain(*rules: Any) -> Chain:
+def chain(*rules: Rule[Any]) -> Chain:
     """Return the optimizer that passes gradients through rules in turn; one of them makes the updates, as `adam` does.
 
     Raises:
@@ -232,7 +233,7 @@ def _kept(x: Array, free: ArrayLike) -> Array:
     return where(free, x, zeros((), aval_of(x).dtype))
 
 
-def masked(optimizer: Any, mask: Any) -> Masked:
+def masked(optimizer: Rule[Any], mask: Tree) -> Masked:
     """Return an optimizer that moves parameters only where a mask is true: fixed ends, boundary values, frozen layers.
 
     Args:
@@ -272,7 +273,7 @@ class Projected:
         return self.projection(moved), after
 
 
-def projected(optimizer: Any, projection: Callable[[T], T]) -> Projected:
+def projected(optimizer: Rule[Any], projection: Callable[[T], T]) -> Projected:
     """Return an optimizer that projects the parameters after each step, onto a set of allowed ones.
 
     >>> import afx

@@ -28,11 +28,12 @@ The same array may stand in two places (weight tying); each place is a leaf of i
 
 from afx.pytree.fields import static
 from afx.pytree.mapping import equal, map, map_with_path
-from afx.pytree.treedef import Leaf, TreeDef, paths
+from afx.pytree.treedef import Leaf, Tree, TreeDef, paths
 from afx.pytree.walk import flatten, flatten_with_path, is_leaf, leaves, structure, unflatten
 
 __all__ = [
     "Leaf",
+    "Tree",
     "TreeDef",
     "equal",
     "flatten",

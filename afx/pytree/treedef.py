@@ -6,10 +6,11 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 from afx.errors import ImmutableError
 from afx.pytree.nodes import LEAF, Node, SequenceNode, Token, slot_setter
 
-__all__ = ["Leaf", "TreeDef", "depth_of_next", "difference", "path_of_next", "paths"]
+__all__ = ["Leaf", "Tree", "TreeDef", "depth_of_next", "difference", "path_of_next", "paths"]
 
 # Leaves are arrays and numbers. The type of arrays is defined in a layer above this one, and a tree's leaves may stand
 # for something else for a while (an axis, a dtype), so that no narrower type would be true.
+Tree: TypeAlias = Any  # a tree of arrays, of whatever structure: Python's types cannot say it
 Leaf: TypeAlias = Any
 
 T_co = TypeVar("T_co", covariant=True)

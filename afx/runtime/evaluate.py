@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.abstract import Abstract
-from afx.core.array import Array, wrap
+from afx.core.array import Array, ArrayLike, wrap
 from afx.core.graph import Graph, Literal
 from afx.core.tracer import bind
 from afx.errors import GraphError
@@ -16,7 +16,7 @@ from afx.errors import GraphError
 __all__ = ["evaluate", "expanded"]
 
 
-def evaluate(graph: Graph, *inputs: Any) -> list[Any]:
+def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
     """Return the outputs of a graph for these inputs, each op bound anew.
 
     So a graph can be differentiated, batched or traced into another one.

@@ -29,12 +29,14 @@ __all__ = ["Compiled", "call"]
 class Compiled:
     """A graph, its plan, and the graphs derived from it, each made when first needed."""
 
-    __slots__ = ("_derived", "_plan", "graph")
+    __slots__ = ("_batches", "_pairs", "_plan", "_pushes", "graph")
 
     def __init__(self, graph: Graph) -> None:
         self.graph = simplify(graph)
         self._plan: Plan | None = None
-        self._derived: dict[Any, Any] = {}
+        self._pairs: dict[tuple[bool, ...], Pair] = {}
+        self._pushes: dict[tuple[bool, ...], Pushed] = {}
+        self._batches: dict[tuple[int, tuple[bool, ...]], Compiled] = {}
 
     @property
     def plan(self) -> Plan:
@@ -45,24 +47,21 @@ class Compiled:
 
     def pair(self, wanted: tuple[bool, ...]) -> Pair:
         """Return the forward and backward programs for derivatives by these inputs."""
-        key = ("vjp", wanted)
-        if key not in self._derived:
-            self._derived[key] = _split(self.graph, wanted)
-        return self._derived[key]
+        if wanted not in self._pairs:
+            self._pairs[wanted] = _split(self.graph, wanted)
+        return self._pairs[wanted]
 
     def batched(self, size: int, flags: tuple[bool, ...]) -> Compiled:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""
-        key = ("vmap", size, flags)
-        if key not in self._derived:
-            self._derived[key] = _batched(self.graph, size, flags)
-        return self._derived[key]
+        if (size, flags) not in self._batches:
+            self._batches[size, flags] = _batched(self.graph, size, flags)
+        return self._batches[size, flags]
 
     def pushed(self, moving: tuple[bool, ...]) -> Pushed:
         """Return the program of outputs and tangents, where these inputs have tangents."""
-        key = ("jvp", moving)
-        if key not in self._derived:
-            self._derived[key] = _push(self.graph, moving)
-        return self._derived[key]
+        if moving not in self._pushes:
+            self._pushes[moving] = _push(self.graph, moving)
+        return self._pushes[moving]
 
 
 class Pair:
@@ -89,7 +88,8 @@ class Pushed:
 
 def call(program: Compiled, *xs: Any) -> tuple[Any, ...]:
     """Run a program on Arrays, traced or not."""
-    return bind(call_p, *xs, program=program)
+    outs: tuple[Any, ...] = bind(call_p, *xs, program=program)
+    return outs
 
 
 def _run(*xs: Any, program: Compiled) -> tuple[Any, ...]:
@@ -128,7 +128,7 @@ def _split(graph: Graph, wanted: tuple[bool, ...]) -> Pair:
     inputs = [front.input(v.aval) for v in graph.inputs]
     tape = Tape("jit")
     entered = [tape.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
-    outs = evaluate(graph, *entered)
+    outs: list[Any] = [*evaluate(graph, *entered)]
     tape.finish()
     owned = [isinstance(x, TapeTracer) and x._trace is tape for x in outs]
     plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]
@@ -155,10 +155,16 @@ def _residuals(entries: Sequence[Entry]) -> dict[int, AbstractTracer]:
     """Return the traced values that pullbacks will read, by variable."""
     found: dict[int, AbstractTracer] = {}
     for e in entries:
-        for v in (*(e.z if isinstance(e.z, tuple) else (e.z,)), *e.xs):
+        for v in (*_several(e), *e.xs):
             if isinstance(v, AbstractTracer):
                 found[v._var.index] = v
     return found
+
+
+def _several(entry: Entry) -> tuple[Any, ...]:
+    """Return the kept output of an entry as a tuple, whether it has one or several."""
+    z: Any = entry.z
+    return z if z.__class__ is tuple else (z,)
 
 
 def _moved(entry: Entry, stand_in: dict[int, AbstractTracer]) -> Entry:
@@ -167,7 +173,8 @@ def _moved(entry: Entry, stand_in: dict[int, AbstractTracer]) -> Entry:
     def move(v: Any) -> Any:
         return stand_in[v._var.index] if isinstance(v, AbstractTracer) else v
 
-    z = tuple([move(v) for v in entry.z]) if isinstance(entry.z, tuple) else move(entry.z)
+    zs = tuple([move(v) for v in _several(entry)])
+    z = zs if entry.primitive is not None and entry.primitive.multiple else zs[0]
     return entry._replace(z=z, xs=tuple([move(v) for v in entry.xs]))
 
 
@@ -178,7 +185,7 @@ def _push(graph: Graph, moving: tuple[bool, ...]) -> Pushed:
     inputs = [
         forward.input(x, front.input(Aval(x.shape, x.dtype))) if m else x for x, m in zip(xs, moving, strict=True)
     ]
-    outs = evaluate(graph, *inputs)
+    outs: list[Any] = [*evaluate(graph, *inputs)]
     moves = [isinstance(x, ForwardTracer) and x._trace is forward for x in outs]
     values = [raised(x._value) if m else x for x, m in zip(outs, moves, strict=True)]
     tangents = [raised(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
@@ -201,7 +208,7 @@ def _batched(graph: Graph, size: int, flags: tuple[bool, ...]) -> Compiled:
     batch = Batch("jit", size)
     shapes = [(size, *v.aval.shape) if f else v.aval.shape for v, f in zip(graph.inputs, flags, strict=True)]
     xs = [front.input(Aval(s, v.aval.dtype)) for s, v in zip(shapes, graph.inputs, strict=True)]
-    outs = evaluate(graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])
+    outs: list[Any] = [*evaluate(graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
     batch.alive = False
     own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]
     values = [x._value if o else broadcast_to(x, (size, *x.shape)) for x, o in zip(outs, own, strict=True)]
@@ -227,4 +234,3 @@ call_p = register(
         doc="a compiled graph",
     )
 )
-

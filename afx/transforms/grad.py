@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 import numpy as np
 
 from afx import pytree
-from afx.core.array import Array
+from afx.core.array import Array, ArrayLike
 from afx.core.primitive import Value
 from afx.errors import ArgumentError, OperandError
 from afx.ops.creation import asarray
@@ -25,6 +25,10 @@ A = TypeVar("A")
 Q = ParamSpec("Q")
 
 
+@overload
+def value_and_grad(
+    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False
+) -> Callable[Concatenate[ArrayLike, P], tuple[Array, Array]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False
@@ -114,6 +118,10 @@ def value_and_grad(
     return run
 
 
+@overload
+def grad(
+    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False
+) -> Callable[Concatenate[ArrayLike, P], Array]: ...
 @overload
 def grad(
     fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False

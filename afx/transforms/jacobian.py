@@ -14,6 +14,7 @@ from afx.core.aval import Aval, aval_of
 from afx.errors import ArgumentError
 from afx.ops.creation import asarray
 from afx.ops.shaping import reshape
+from afx.pytree import Tree
 from afx.transforms.grad import grad
 from afx.transforms.jvp import jvp
 from afx.transforms.leaves import bound_position, check_differentiable
@@ -105,7 +106,7 @@ def hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, Any]:
     return jacfwd(grad(fn, argnums), argnums)
 
 
-def hvp(fn: Callable[..., Array], primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:
     """Return the product of the Hessian of ``fn`` by its first argument with a direction, without forming it.
 
     Args:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import attrs
-import numpy as np
 
 from afx import pytree
 from afx.core.abstract import AbstractTracer
@@ -70,11 +69,15 @@ class JitFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, tracing it first for arguments of a new kind."""
         if self._static_nums or self._static_names:
-            return self._with_static(args, kwargs)
-        return self._run(self._fn, (), args, kwargs)
+            fn, fixed, rest, named = self._split(args, kwargs)
+            result: R = self._run(fn, fixed, rest, named)
+        else:
+            result = self._run(self._fn, (), args, kwargs)
+        return result
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self.__call__, instance)  # pyright: ignore[reportCallIssue]  # a method's first argument
+        method: Any = self
+        return self if instance is None else functools.partial(method, instance)
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
@@ -101,7 +104,7 @@ class JitFunction(Generic[P, R]):
                 traced = True
         entry = self._entry(fn, fixed, leaves, treedef)
         if traced or entry.lifted:
-            outs = call(entry.program, *leaves, *entry.lifted)
+            outs = list(call(entry.program, *leaves, *entry.lifted))
         else:
             try:
                 outs = [wrap(v) for v in entry.program.plan(*[_value(x) for x in leaves])]
@@ -110,10 +113,6 @@ class JitFunction(Generic[P, R]):
                     aval_of(x, self._name)
                 raise
         return pytree.unflatten(entry.out_tree, outs)
-
-    def _with_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fn, fixed, rest, named = self._split(args, kwargs)
-        return self._run(fn, fixed, rest, named)
 
     def _split(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -156,9 +155,8 @@ class JitFunction(Generic[P, R]):
 
 def _kind(x: Any) -> Any:
     """Return the part of the cache key that a leaf is: shape and dtype, or the type of a Python number."""
-    if isinstance(x, (Array, np.ndarray, np.generic)):
-        return x.shape, x.dtype  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # NumPy's stub
-    return type(x)
+    dtype = getattr(x, "dtype", None)
+    return x.__class__ if dtype is None else (x.shape, dtype)
 
 
 def _value(x: Any) -> Any:
@@ -184,7 +182,7 @@ def jit(
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
-) -> Any:
+) -> JitFunction[..., Any] | Callable[[Callable[..., Any]], JitFunction[..., Any]]:
     """Return a function that traces ``fn`` once per kind of arguments and then runs its plan.
 
     The kind is the structure of the arguments, the shapes and dtypes of their leaves, and the values of static ones.
@@ -208,11 +206,14 @@ def jit(
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     if fn is None:
-        return lambda f: JitFunction(f, nums, names)  # pyright: ignore[reportUnknownVariableType, reportUnknownLambdaType]  # typed by the overloads
+
+        def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:
+            return JitFunction(f, (*nums, *_positions(f, names)), names)
+
+        return decorate
     if not callable(fn):
-        raise ArgumentError(f"jit: needs a function: got {type(fn).__name__}; write jit(fn) or @jit(static_argnums=…)")
-    known = _positions(fn, names)
-    return JitFunction(fn, (*nums, *known), names)
+        raise ArgumentError(f"jit: needs a function: got {fn!r}; write jit(fn) or @jit(static_argnums=…)")
+    return JitFunction(fn, (*nums, *_positions(fn, names)), names)
 
 
 def _positions(fn: Callable[..., Any], names: Sequence[str]) -> tuple[int, ...]:

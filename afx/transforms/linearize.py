@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from afx import pytree
 from afx.core.array import wrap
 from afx.core.tracer import raised
+from afx.pytree import Tree
 from afx.transforms.leaves import zero_like
 from afx.transforms.vjp import vjp
 
@@ -16,7 +17,7 @@ __all__ = ["linearize"]
 R = TypeVar("R")
 
 
-def linearize(fn: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
+def linearize(fn: Callable[..., R], *primals: Tree) -> tuple[R, Callable[..., R]]:
     """Return ``fn(*primals)`` and its derivative there, a linear function of tangents.
 
     The function runs once, on a tape. Its derivative is the transpose of its pullback, which is linear itself, so that

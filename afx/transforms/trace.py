@@ -11,6 +11,7 @@ from afx.core.abstract import Abstract
 from afx.core.aval import Aval, aval_of
 from afx.core.graph import Graph
 from afx.errors import TracerError
+from afx.pytree import Tree
 from afx.transforms.leaves import name_of
 
 __all__ = ["eval_shape", "trace"]
@@ -72,13 +73,13 @@ def trace(fn: Callable[P, Any]) -> Callable[P, Graph]:
     return run
 
 
-def eval_shape(fn: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
+def eval_shape(fn: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Tree:
     """Return what ``fn`` would return with `Aval`s in place of arrays, without computing anything.
 
     Arguments may be arrays or Avals.
 
     >>> import afx
-    >>> eval_shape(afx.sum, Aval((8, 3), afx.float32), axis=0)
+    >>> eval_shape(lambda x: afx.sum(x, axis=0), Aval((8, 3), afx.float32))
     float32[3]
     """
     leaves, treedef = pytree.flatten((args, kwargs))

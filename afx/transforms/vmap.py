@@ -13,6 +13,7 @@ from afx.core.batch import Batch, BatchTracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation import asarray
 from afx.ops.shaping import broadcast_to, permute_dims
+from afx.pytree import Tree
 from afx.transforms.leaves import name_of
 
 __all__ = ["vmap"]
@@ -21,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def vmap(fn: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | None = None) -> Callable[P, R]:
+def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size: int | None = None) -> Callable[P, R]:
     """Return a function that applies ``fn`` along an axis of its arguments, all at once.
 
     Args:
