@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -205,16 +205,18 @@ class Array(Operators, Methods):
         text = repr(self).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         return f"<div><code>{self.aval}</code><pre>{text}</pre></div>"
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        shown = _index_text(index)
-        raise ImmutableError(
-            f"Array: arrays cannot be written: got x[{shown}] = …; x = x.at[{shown}].set(…) makes a changed copy"
-        )
+    if not TYPE_CHECKING:  # to a type checker there is nothing to call: it rejects the line
 
-    def __delitem__(self, index: Any) -> None:
-        raise ImmutableError(
-            "Array: elements cannot be deleted: got del x[…]; build a new array with concat or x[mask]"
-        )
+        def __setitem__(self, index: Any, value: Any) -> None:
+            shown = _index_text(index)
+            raise ImmutableError(
+                f"Array: arrays cannot be written: got x[{shown}] = …; x = x.at[{shown}].set(…) makes a changed copy"
+            )
+
+        def __delitem__(self, index: Any) -> None:
+            raise ImmutableError(
+                "Array: elements cannot be deleted: got del x[…]; build a new array with concat or x[mask]"
+            )
 
 
 ArrayLike: TypeAlias = Array | np.ndarray[Any, np.dtype[Any]] | np.generic | bool | int | float | complex

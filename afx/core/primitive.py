@@ -62,6 +62,9 @@ class Primitive:
         mask: ``(operand, ct, xs, params, shape)``: where that operand's cotangent is alive (``where``, ``maximum`` …).
         bounded: whether finite operands give finite partials, so that a masked zero stays zero.
         ufunc: the NumPy ufunc that computes it with ``out=``, for plans.
+        reduces: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
+        out: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
+        role: what simplification knows it as: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``select``.
         floating: whether it has no integer result, so that integers compute in the default dtype.
         first_value: the operand from which on an elementwise op computes in one dtype (1 for ``where``).
         commutative: whether its two operands can be exchanged.
@@ -90,6 +93,9 @@ class Primitive:
     mask: MaskRule | None = None
     bounded: bool = False
     ufunc: np.ufunc | None = None
+    reduces: np.ufunc | None = None
+    out: Callable[..., None] | None = None
+    role: str = ""
     floating: bool = False
     first_value: int = 0
     commutative: bool = False
@@ -118,6 +124,8 @@ class Primitive:
 
 
 _REGISTRY: dict[str, Primitive] = {}
+_ROLES: dict[str, Primitive] = {}
+_UFUNCS: dict[np.ufunc, Primitive] = {}
 
 
 def register(primitive: Primitive) -> Primitive:
@@ -125,7 +133,21 @@ def register(primitive: Primitive) -> Primitive:
     if primitive.name in _REGISTRY:
         raise RuntimeError(f"two primitives are named {primitive.name}")
     _REGISTRY[primitive.name] = primitive
+    if primitive.role:
+        _ROLES.setdefault(primitive.role, primitive)
+    if primitive.ufunc is not None:
+        _UFUNCS.setdefault(primitive.ufunc, primitive)
     return primitive
+
+
+def with_role(role: str) -> Primitive:
+    """Return the primitive that simplification knows by this role."""
+    return _ROLES[role]
+
+
+def with_ufunc(ufunc: np.ufunc) -> Primitive:
+    """Return the primitive that this NumPy ufunc computes."""
+    return _UFUNCS[ufunc]
 
 
 def lookup(name: str) -> Primitive:

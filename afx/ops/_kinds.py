@@ -51,29 +51,45 @@ def _reads(rule: Callable[..., Any], first: int, count: int) -> int:
 
 
 # -- elementwise ------------------------------------------------------------------------------------------------------
-def _runner(ufunc: Callable[..., Any], floating: bool, arity: int) -> Callable[..., Any]:
+def _runner(name: str, ufunc: Callable[..., Any], floating: bool, arity: int, kinds: str) -> Callable[..., Any]:
     """Return the ufunc with afx's dtype convention: NumPy's result stands where it has an operand's dtype."""
+    real = "c" not in kinds
 
     def settle(xs: tuple[Any, ...], z: Any) -> Any:
         avals = [aval_of(x) for x in xs]
         want = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
+        if want.kind == "b" and "b" not in kinds:
+            raise DtypeError(f"{name}: not defined for bool: got {', '.join(map(str, avals))}; convert with astype")
         if z.dtype == want or z.dtype.kind not in "fc" or (want.kind == "c" and z.dtype.kind == "f"):
             return z
-        return ufunc(*[np.asarray(x).astype(want) for x in xs])
+        z = ufunc(*[np.asarray(x).astype(want) for x in xs])
+        return z if z.dtype == want else z.astype(want)
 
     def run1(x: Any) -> Any:
         z = ufunc(x)
-        return z if x.__class__ is np.ndarray and z.dtype is x.dtype else settle((x,), z)
+        dtype = z.dtype
+        if real and dtype.kind == "c":
+            refuse((x,))
+        return z if x.__class__ is np.ndarray and dtype is x.dtype else settle((x,), z)
 
     def run2(x: Any, y: Any) -> Any:
         z = ufunc(x, y)
         dtype = z.dtype
+        if real and dtype.kind == "c":
+            refuse((x, y))
         if (x.__class__ is np.ndarray and dtype is x.dtype) or (y.__class__ is np.ndarray and dtype is y.dtype):
             return z
         return settle((x, y), z)
 
     def run(*xs: Any) -> Any:
-        return settle(xs, ufunc(*xs))
+        z = ufunc(*xs)
+        if real and z.dtype.kind == "c":
+            refuse(xs)
+        return settle(xs, z)
+
+    def refuse(xs: tuple[Any, ...]) -> None:
+        got = ", ".join(str(aval_of(x)) for x in xs)
+        raise DtypeError(f"{name}: not defined for complex numbers: got {got}; take the abs or a part")
 
     return run1 if arity == 1 else run2 if arity == 2 else run
 
@@ -159,7 +175,7 @@ def elementwise(
         Primitive(
             name=name,
             kind="elementwise",
-            run=run or _runner(compute, floating, arity),
+            run=run or _runner(name, compute, floating, arity, kinds),
             abstract=_shape_rule(name, kinds, floating, out),
             pullbacks=tuple([_elementwise_pullback(p, k) for k, p in enumerate(partials)]),
             reads=reads,
@@ -219,7 +235,7 @@ def nondifferentiable(
         Primitive(
             name=name,
             kind="elementwise" if plain else "nondifferentiable",
-            run=_runner(run, floating, arity) if plain else run,
+            run=_runner(name, run, floating, arity, kinds) if plain else run,
             abstract=_shape_rule(name, kinds, floating, out) if abstract is None else abstract,
             batch=batch_elementwise(name) if plain else batch,
             ufunc=ufunc,

@@ -222,7 +222,7 @@ def signbit(x: ArrayLike) -> Array:
     return bind1(signbit_p, x)
 
 
-signbit_p = _comparison("signbit", np.signbit, "iuf")
+signbit_p = _comparison("signbit", np.signbit, "biuf")
 
 
 @public

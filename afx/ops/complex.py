@@ -90,7 +90,8 @@ def conj(x: ArrayLike) -> Array:
 
 
 def _conj_run(x: Any) -> Any:
-    return np.conjugate(np.asarray(x, aval_of(x).dtype))
+    y = np.asarray(x, aval_of(x).dtype)
+    return y.copy() if y.dtype.kind == "b" else np.conjugate(y)
 
 
 def _conj_abstract(x: Aval) -> Aval:

@@ -160,7 +160,7 @@ def sigmoid(x: ArrayLike) -> Array:
 
 
 def _sigmoid_run(x: Any) -> Any:
-    e = np.exp(-np.abs(x))  # never overflows
+    e = np.exp(0 - np.abs(x))  # never overflows; NumPy has no minus for booleans
     return np.where(np.signbit(x), e, 1) / (1 + e)
 
 

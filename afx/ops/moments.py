@@ -99,7 +99,13 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
     return sum(size, axis, keepdims=keepdims) if ord == 1 else sum(size**ord, axis, keepdims=keepdims) ** (1 / ord)
 
 
+def _floating(x: Any, who: str) -> None:
+    if x.dtype.kind not in "fc":
+        raise DtypeError(f"{who}: needs floating elements: got {x.dtype}; use astype")
+
+
 def _norm_run(x: Any, *, axis: Shape) -> Any:
+    _floating(numpy_of(x), "vector_norm")
     x = np.abs(numpy_of(x))
     if not x.size:
         return np.zeros(reduced(x.shape, axis), x.dtype)
@@ -109,6 +115,7 @@ def _norm_run(x: Any, *, axis: Shape) -> Any:
 
 
 def _norm_abstract(x: Aval, *, axis: Shape) -> Aval:
+    _floating(x, "vector_norm")
     return Aval(reduced(x.shape, axis), real_dtype(x.dtype))
 
 
@@ -150,6 +157,8 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Arr
 
 def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
     x = numpy_of(x)
+    if x.dtype.kind != "f":
+        raise DtypeError(f"logsumexp: needs real numbers: got {aval_of(x)}; take a part first")
     top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(top), top, np.zeros((), x.dtype))
     with np.errstate(divide="ignore"):

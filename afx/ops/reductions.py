@@ -103,7 +103,9 @@ def _sum_transpose(ct: Array, x: Aval, *, axis: Shape) -> Array:
     return broadcast_to(reshape(ct, tuple([1 if a in axis else n for a, n in enumerate(x.shape)])), x.shape)
 
 
-sum_p = linear("sum", _sum_run, _sum_abstract, _sum_transpose, batch=batch_reduction(sum), positive=True)
+sum_p = linear(
+    "sum", _sum_run, _sum_abstract, _sum_transpose, batch=batch_reduction(sum), positive=True, reduces=np.add
+)
 
 
 @public
@@ -130,9 +132,14 @@ def reduce_over(p: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, who: str
     return with_axes(single(p, x, axis=axes), shape, axes, keepdims)
 
 
-def _runner(ufunc: np.ufunc) -> Callable[..., Any]:
+def _runner(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
     def run(x: Any, *, axis: Shape) -> Any:
-        return ufunc.reduce(numpy_of(x), axis=axis)
+        y = numpy_of(x)
+        if ordered and y.dtype.kind == "c":
+            raise DtypeError(
+                f"{ufunc.__name__}: complex numbers have no order: got {aval_of(x)}; take the abs or a part"
+            )
+        return ufunc.reduce(y, axis=axis)
 
     return run
 
@@ -170,7 +177,7 @@ def max(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 max_p = reduction(
-    "max", _runner(np.maximum), _extreme_abstract("max"), shared, batch=batch_reduction(max), smooth=False
+    "max", _runner(np.maximum, ordered=True), _extreme_abstract("max"), shared, batch=batch_reduction(max), smooth=False
 )
 
 
@@ -188,7 +195,7 @@ def min(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 min_p = reduction(
-    "min", _runner(np.minimum), _extreme_abstract("min"), shared, batch=batch_reduction(min), smooth=False
+    "min", _runner(np.minimum, ordered=True), _extreme_abstract("min"), shared, batch=batch_reduction(min), smooth=False
 )
 
 amax = max

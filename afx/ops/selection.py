@@ -135,6 +135,15 @@ def _where_run(condition: Any, x: Any, y: Any) -> Any:
     return _cast(np.where(condition, x, y), dtype)
 
 
+def _where_into(out: Any, condition: Any, x: Any, y: Any) -> None:
+    if aval_of(y).shape == () and aval_of(x).shape == out.shape:
+        np.copyto(out, y)
+        np.copyto(out, x, where=condition)
+    else:
+        np.copyto(out, x)
+        np.copyto(out, y, where=np.logical_not(condition))
+
+
 def _where_abstract(condition: Aval, x: Aval, y: Aval) -> Aval:
     shape = broadcast_avals("where", (condition, x, y))
     return Aval(shape, promote((x.dtype, y.dtype), (x.weak, y.weak)), x.weak and y.weak)
@@ -170,5 +179,7 @@ where_p = register(
         mask=_where_mask,
         first_value=1,
         bounded=True,
+        role="select",
+        out=_where_into,
     )
 )

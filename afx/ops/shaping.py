@@ -85,8 +85,10 @@ def _cast_transpose(ct: Array, x: Aval, *, dtype: DType) -> Array:
     return astype(ct, x.dtype)
 
 
-cast_p = linear("cast", _cast_run, _cast_abstract, _cast_transpose, batch=_same_batch("cast"), positive=True)
-convert_p = nondifferentiable("convert", _cast_run, _cast_abstract, batch=_same_batch("convert"))
+cast_p = linear(
+    "cast", _cast_run, _cast_abstract, _cast_transpose, batch=_same_batch("cast"), positive=True, role="cast"
+)
+convert_p = nondifferentiable("convert", _cast_run, _cast_abstract, batch=_same_batch("convert"), role="cast")
 
 
 @public
@@ -143,7 +145,14 @@ def _reshape_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
 
 
 reshape_p = linear(
-    "reshape", _reshape_run, _reshape_abstract, _reshape_transpose, batch=_reshape_batch, positive=True, view=True
+    "reshape",
+    _reshape_run,
+    _reshape_abstract,
+    _reshape_transpose,
+    batch=_reshape_batch,
+    positive=True,
+    view=True,
+    role="reshape",
 )
 
 
@@ -193,6 +202,7 @@ broadcast_to_p = linear(
     batch=_broadcast_batch,
     positive=True,
     view=True,
+    role="broadcast",
 )
 
 
@@ -276,7 +286,14 @@ def _permute_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
 
 
 permute_dims_p = linear(
-    "permute_dims", _permute_run, _permute_abstract, _permute_transpose, batch=_permute_batch, positive=True, view=True
+    "permute_dims",
+    _permute_run,
+    _permute_abstract,
+    _permute_transpose,
+    batch=_permute_batch,
+    positive=True,
+    view=True,
+    role="permute",
 )
 
 

@@ -40,7 +40,10 @@ def _place(name: str, run: Any, fn: Any) -> Primitive:
         return Aval(_without(x.shape, axis), int64)
 
     def compute(x: Any, *, axis: int) -> Any:
-        return run(numpy_of(x), axis=axis)
+        y = numpy_of(x)
+        if y.dtype.kind == "c":
+            raise DtypeError(f"{name}: complex numbers have no order: got {aval_of(x)}; take the abs or a part")
+        return run(y, axis=axis)
 
     return nondifferentiable(name, compute, abstract, batch=_batch_axis(fn))
 
