@@ -22,9 +22,9 @@ ALSO_EMPTY = [*OVER_AXES, Sample((EMPTY,), {"axis": (0,)})]
 ONE_AXIS = [Sample((A,), {"axis": -2}), Sample((V,), {"axis": -1})]
 
 SAMPLES: dict[str, list[Sample]] = {
-    **{name: ALSO_EMPTY for name in ("sum", "prod", "all", "any", "vector_norm")},
-    **{name: OVER_AXES for name in ("max", "min", "max_first", "logsumexp")},
-    **{name: ONE_AXIS for name in ("argmax", "argmin", "argsort", "sort")},
+    **dict.fromkeys(("sum", "prod", "all", "any", "vector_norm"), ALSO_EMPTY),
+    **dict.fromkeys(("max", "min", "max_first", "logsumexp"), OVER_AXES),
+    **dict.fromkeys(("argmax", "argmin", "argsort", "sort"), ONE_AXIS),
     **{name: [Sample((C,)), Sample((np.array(1 + 2j),))] for name in ("real", "imag", "conj")},
     "stop_gradient": [Sample((A,)), Sample((S,))],
     "matmul": [Sample((A, B)), Sample((A[0], B)), Sample((A, RNG.normal(size=(2, 4, 1)))), Sample((A[:, :0], B))],

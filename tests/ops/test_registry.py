@@ -115,7 +115,7 @@ def test_shape_rule_tells_the_result(p: Primitive, sample: Sample) -> None:
 
 
 @each_case
-@pytest.mark.parametrize("dtype", "? b h i l B H I L e f d F D".split())
+@pytest.mark.parametrize("dtype", ["?", "b", "h", "i", "l", "B", "H", "I", "L", "e", "f", "d", "F", "D"])
 def test_shape_rule_tells_the_dtype(p: Primitive, sample: Sample, dtype: str) -> None:
     """For operands of any dtype the shape rule either gives the dtype of the result or raises the op's own error."""
     xs = [np.asarray(x).astype(dtype) if k in _moving(sample) else x for k, x in enumerate(sample.operands)]
@@ -243,7 +243,7 @@ def test_compiled_gradient_agrees(p: Primitive, sample: Sample) -> None:
 
 @each_case
 def test_batching_is_a_loop(p: Primitive, sample: Sample) -> None:
-    """vmap over any of the operands gives what a loop over them gives."""
+    """Mapping over any of the operands gives what a loop over them gives."""
     size, count = 2, len(sample.operands)
     for flags in itertools.product([False, True], repeat=count):
         if not any(flags) or count > 3:
