@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
-from afx.core.dtypes import DType, check_dtype, weak_dtype
+from afx.core.dtypes import SUPPORTED, DType, check_dtype, weak_dtype
 from afx.errors import OperandError, ShapeError
 
 __all__ = ["Aval", "Shape", "aval_of", "broadcast_shapes"]
@@ -19,7 +18,6 @@ SCALARS = (bool, int, float, complex)
 NUMPY: Any = (np.ndarray, np.generic)
 
 
-@attrs.frozen
 class Aval:
     """The shape and dtype of an array, printed ``float32[8,3]``.
 
@@ -32,9 +30,38 @@ class Aval:
     'float32[8,3]'
     """
 
-    shape: Shape
-    dtype: DType
-    weak: bool = False
+    __slots__ = ("_dtype", "_shape", "_weak")  # written by hand: one is made at every operation of a trace
+
+    def __init__(self, shape: Shape, dtype: DType, weak: bool = False) -> None:
+        self._shape = shape
+        self._dtype = dtype
+        self._weak = weak
+
+    @property
+    def shape(self) -> Shape:
+        """The lengths of the axes."""
+        return self._shape
+
+    @property
+    def dtype(self) -> DType:
+        """The NumPy dtype."""
+        return self._dtype
+
+    @property
+    def weak(self) -> bool:
+        """Whether it stands for a Python scalar."""
+        return self._weak
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Aval):
+            return NotImplemented
+        return self._shape == other._shape and self._dtype == other._dtype and self._weak == other._weak
+
+    def __hash__(self) -> int:
+        return hash((self._shape, self._dtype, self._weak))
+
+    def __reduce__(self) -> tuple[type[Aval], tuple[Shape, DType, bool]]:
+        return (Aval, (self._shape, self._dtype, self._weak))
 
     @property
     def ndim(self) -> int:
@@ -68,14 +95,14 @@ def aval_of(x: Any, who: str = "afx") -> Aval:
     Raises:
         OperandError: ``x`` is none of these; the message says how to make it one.
     """
-    aval = getattr(x, "aval", None)
-    if isinstance(aval, Aval):
-        return aval
-    if isinstance(x, NUMPY):
-        return Aval(x.shape, check_dtype(x.dtype, who))
     kind: Any = x.__class__
     if kind in SCALARS:
         return Aval((), weak_dtype(kind), True)
+    if isinstance(x, NUMPY):
+        return Aval(x.shape, x.dtype if x.dtype.char in SUPPORTED and x.dtype.isnative else check_dtype(x.dtype, who))
+    aval = getattr(x, "aval", None)
+    if isinstance(aval, Aval):
+        return aval
     for kind in SCALARS:  # subclasses of int and float, such as IntEnum
         if isinstance(x, kind):
             return Aval((), weak_dtype(kind), True)

@@ -12,11 +12,11 @@ from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.functions import public
 from afx.core.primitive import Params, Value
-from afx.core.tracer import bind, single
+from afx.core.tracer import single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds import bilinear
 from afx.ops.arithmetic import multiply
-from afx.ops.axes import matrix_transpose, moveaxis
+from afx.ops.axes import moveaxis
 from afx.ops.complex import conj
 from afx.ops.creation import asarray
 from afx.ops.joining import stack
@@ -26,13 +26,13 @@ from afx.ops.shaping import astype, permute_dims, reshape
 __all__ = ["cross", "dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "vecdot"]
 
 
-def _same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any, Aval, Aval]:
-    """Return the operands in their common dtype, with their Avals."""
+def _same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any]:
+    """Return the operands in their common dtype."""
+    if getattr(x, "dtype", None) == getattr(y, "dtype", 0):
+        return x, y
     a, b = aval_of(x, who), aval_of(y, who)
-    if a.dtype == b.dtype:
-        return x, y, a, b
     dtype: DType = promote((a.dtype, b.dtype), (a.weak, b.weak))
-    return astype(x, dtype), astype(y, dtype), a, b
+    return astype(x, dtype), astype(y, dtype)
 
 
 @public
@@ -52,17 +52,7 @@ def matmul(x: ArrayLike, y: ArrayLike) -> Array:
     >>> matmul(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
     Array([11.], dtype=float32)
     """
-    x, y, a, b = _same_dtype(x, y, "matmul")
-    if a.ndim > 1 and b.ndim > 1:
-        return single(matmul_p, x, y)
-    _check_product(a, b)
-    z: Array = bind(
-        matmul_p,
-        reshape(x, (1, *a.shape)) if a.ndim == 1 else x,
-        reshape(y, (*b.shape, 1)) if b.ndim == 1 else y,
-    )
-    shape = (z.shape[:-2] if a.ndim == 1 else z.shape[:-1]) + (() if b.ndim == 1 else z.shape[-1:])
-    return reshape(z, shape)
+    return single(matmul_p, *_same_dtype(x, y, "matmul"))
 
 
 def _check_product(x: Aval, y: Aval) -> None:
@@ -78,28 +68,44 @@ def _abstract(x: Aval, y: Aval) -> Aval:
     _check_product(x, y)
     lead = broadcast_shapes([x.shape[:-2], y.shape[:-2]])
     assert lead is not None
-    return Aval((*lead, x.shape[-2], y.shape[-1]), promote((x.dtype, y.dtype), (x.weak, y.weak)))
+    shape = lead + (x.shape[-2:-1] if x.ndim > 1 else ()) + (y.shape[-1:] if y.ndim > 1 else ())
+    return Aval(shape, promote((x.dtype, y.dtype), (x.weak, y.weak)))
 
 
+# the rules use operators and methods alone: at the ground level they are NumPy's own
 def _by_first(ct: Array, y: Array, x: Aval) -> Array:
-    return matmul(ct, matrix_transpose(y))
+    if y.ndim == 1:
+        return (ct.reshape((*ct.shape, 1)) if x.ndim > 1 else ct) * y
+    if x.ndim == 1:
+        return (y @ ct.reshape((*ct.shape, 1))).reshape((*y.shape[:-2], y.shape[-2]))
+    return ct @ y.swapaxes(-1, -2)
 
 
 def _by_second(ct: Array, x: Array, y: Aval) -> Array:
+    if y.ndim == 1:
+        return ct * x if x.ndim == 1 else ct.reshape((-1,)) @ x.reshape((-1, x.shape[-1]))
+    if x.ndim == 1:
+        return x.reshape((-1, 1)) * ct.reshape((*ct.shape[:-1], 1, ct.shape[-1]))
     if y.ndim == 2 and x.ndim > 2:  # one product over all leading axes, instead of one for each
-        rows = reshape(x, (-1, x.shape[-1]))
-        return matmul(permute_dims(rows), reshape(ct, (-1, ct.shape[-1])))
-    return matmul(matrix_transpose(x), ct)
+        return x.reshape((-1, x.shape[-1])).swapaxes(0, 1) @ ct.reshape((-1, ct.shape[-1]))
+    return x.swapaxes(-1, -2) @ ct
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    rank = max(x.ndim - b for x, b in zip(xs, batched, strict=True))
-    return matmul(
-        *[
-            reshape(x, (size,) + (1,) * (rank - x.ndim + 1) + x.shape[1:]) if b else x
-            for x, b in zip(xs, batched, strict=True)
-        ]
-    )
+    ranks = [x.ndim - b for x, b in zip(xs, batched, strict=True)]
+    x, y = xs
+    if ranks[0] == 1:  # a vector is a row or a column, so that the batch axis can stand in front of it
+        x = reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
+    if ranks[1] == 1:
+        y = reshape(y, (*y.shape, 1))
+    rank = max(*ranks, 2)
+    ups = [
+        reshape(v, (size,) + (1,) * (rank - v.ndim + 1) + v.shape[1:]) if b else v
+        for v, b in zip((x, y), batched, strict=True)
+    ]
+    z = single(matmul_p, *ups)
+    z = z[..., 0] if ranks[1] == 1 else z
+    return z if ranks[0] > 1 else z[..., 0, :] if ranks[1] > 1 else z[..., 0]
 
 
 matmul_p = bilinear("matmul", np.matmul, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul)

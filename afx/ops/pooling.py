@@ -18,7 +18,6 @@ from afx.ops.creation import asarray, ones
 from afx.ops.padding import pad
 from afx.ops.reductions import batch_reduction, reduce_over, reduced, sum
 from afx.ops.shaping import reshape
-from afx.ops.sorting import argmax
 from afx.ops.windows import Padding, each_axis, padded_by, patches, positions
 
 __all__ = ["avg_pool", "max_pool"]
@@ -118,13 +117,17 @@ def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
 
 def _first(_z: Array, x: Array, *, axis: Shape) -> Array:
     """Return 1 at the first largest element of each window, in the order of its axes, 0 elsewhere."""
-    last = x.ndim - 1
+    if len(axis) == 1:
+        return _first_along(x, axis[0])
     order = (*[a for a in range(x.ndim) if a not in axis], *axis)
     rows = x.transpose(order)
-    flat = rows.reshape((*rows.shape[: last + 1 - len(axis)], -1))
-    here = argmax(flat, axis=-1, keepdims=True) == np.arange(flat.shape[-1])
-    back = here.reshape(rows.shape).transpose([order.index(a) for a in range(x.ndim)])
-    return back.astype(x.dtype)
+    here = _first_along(rows.reshape((*rows.shape[: x.ndim - len(axis)], -1)), x.ndim - len(axis))
+    return here.reshape(rows.shape).transpose([order.index(a) for a in range(x.ndim)])
+
+
+def _first_along(x: Array, axis: int) -> Array:
+    places = np.arange(x.shape[axis]).reshape([-1 if a == axis else 1 for a in range(x.ndim)])
+    return (x.argmax(axis=axis, keepdims=True) == places).astype(x.dtype)
 
 
 def _batch(x: Any, *, axis: Shape) -> Array:

@@ -177,7 +177,13 @@ def max(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 max_p = reduction(
-    "max", _runner(np.maximum, ordered=True), _extreme_abstract("max"), shared, batch=batch_reduction(max), smooth=False
+    "max",
+    _runner(np.maximum, ordered=True),
+    _extreme_abstract("max"),
+    shared,
+    batch=batch_reduction(max),
+    smooth=False,
+    reduces=np.maximum,
 )
 
 
@@ -195,7 +201,13 @@ def min(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 min_p = reduction(
-    "min", _runner(np.minimum, ordered=True), _extreme_abstract("min"), shared, batch=batch_reduction(min), smooth=False
+    "min",
+    _runner(np.minimum, ordered=True),
+    _extreme_abstract("min"),
+    shared,
+    batch=batch_reduction(min),
+    smooth=False,
+    reduces=np.minimum,
 )
 
 amax = max

@@ -1,0 +1,44 @@
+"""Timing two things in turn, and printing what came out."""
+
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable
+
+__all__ = ["Row", "available", "interleaved", "table"]
+
+Row = tuple[str, float, dict[str, float]]
+
+
+def available(name: str) -> bool:
+    """Tell whether a peer is installed."""
+    return importlib.util.find_spec(name) is not None
+
+
+def interleaved(
+    functions: dict[str, Callable[[], object]], rounds: int = 40, seconds: float = 0.02
+) -> dict[str, float]:
+    """Return the median seconds of a call of each function, run in turn so that drift hits all of them alike."""
+    repeats: dict[str, int] = {}
+    for name, fn in functions.items():
+        fn()
+        start = time.perf_counter()
+        fn()
+        repeats[name] = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
+    taken: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, fn in functions.items():
+            count = repeats[name]
+            start = time.perf_counter()
+            for _ in range(count):
+                fn()
+            taken[name].append((time.perf_counter() - start) / count)
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def table(title: str, rows: list[Row]) -> None:
+    """Print each workload's time and how many times longer each peer takes."""
+    print(f"\n{title}")
+    for name, seconds, ratios in rows:
+        beside = "  ".join(f"{peer} {ratio:.2f}×" for peer, ratio in ratios.items())
+        print(f"  {name:44s} {seconds * 1e6:10.1f} µs   {beside}")
