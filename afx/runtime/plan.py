@@ -1,15 +1,16 @@
-"""Plans: a graph as straight-line calls on bare NumPy values."""
+"""Plans: a graph as straight-line NumPy on memory that is used again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import numpy as np
 
-from afx.core.aval import aval_of
-from afx.core.graph import Graph, Literal
-from afx.core.tracer import compute
+from afx.core.graph import Graph
+from afx.runtime.places import Places
+from afx.runtime.source import Program
 
 __all__ = ["Plan", "make_plan"]
 
@@ -18,37 +19,61 @@ __all__ = ["Plan", "make_plan"]
 class Plan:
     """A graph made ready to run: ``plan(*values)`` gives the outputs as fresh bare NumPy values.
 
+    Each call checks out a set of buffers and gives it back at its end, so that calls from several threads, and calls
+    within calls, do not meet.
+
     Attributes:
         graph: what it computes.
+        memory: bytes of the block in which intermediate values live.
+        widest: bytes of the intermediate values that are alive together at the widest point.
     """
 
     graph: Graph
-    _steps: tuple[Any, ...] = attrs.field(repr=False)
-    _constants: tuple[Any, ...] = attrs.field(repr=False)
+    memory: int
+    widest: int
+    _program: Program = attrs.field(repr=False)
+    _bind: Callable[..., Any] = attrs.field(repr=False)
+    _free: list[Any] = attrs.field(factory=list, repr=False)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Run it on bare values of the graph's input shapes and dtypes."""
-        slots: list[Any] = [*inputs, *self._constants]
-        for primitive, atoms, params in self._steps:
-            z = compute(primitive, tuple([slots[i] if i >= 0 else v for i, v in atoms]), params)
-            slots.extend(z) if primitive.multiple else slots.append(z)
-        sources = {id(x) for x in (*inputs, *self._constants)}
-        return [_fresh(slots[i] if i >= 0 else v, sources) for i, v in map(_slot, self.graph.outputs)]
+        free = self._free
+        try:
+            run = free.pop()
+        except IndexError:
+            run = self._bound()
+        try:
+            found: list[Any] = run(*inputs)
+        finally:
+            free.append(run)
+        return found
 
+    @property
+    def source(self) -> str:
+        """The plan as readable Python that calls NumPy."""
+        return self._program.text()
 
-def _slot(atom: Any) -> tuple[int, Any]:
-    if isinstance(atom, Literal):
-        return -1, (atom.value if atom.aval.weak else atom.aval.dtype.type(atom.value))
-    return atom.index, None
-
-
-def _fresh(x: Any, sources: set[int]) -> Any:
-    """Return an output that shares no memory with the inputs."""
-    value = np.asarray(x, aval_of(x).dtype)
-    return value.copy() if id(x) in sources or value.base is not None else value
+    def _bound(self) -> Any:
+        """Return the function that runs on buffers of its own."""
+        program = self._program
+        space = dict(program.shared)
+        block = np.empty(self.memory + 64, np.uint8)
+        start = -block.ctypes.data % 64
+        for name, offset, aval in program.buffers:
+            space[name] = np.ndarray(aval.shape, aval.dtype, block, start + offset)  # pyright: ignore[reportUnknownMemberType]  # NumPy's stub
+        for name, source, run, keywords in program.views:
+            space[name] = run(space[source], **keywords)
+        return self._bind(**space)
 
 
 def make_plan(graph: Graph) -> Plan:
-    """Return the plan of a graph."""
-    steps = tuple([(e.primitive, tuple([_slot(a) for a in e.inputs]), e.keywords) for e in graph.equations])
-    return Plan(graph, steps, tuple([c.value for _, c in graph.constants]))
+    """Return the plan of a graph, which should be simplified before.
+
+    >>> import afx
+    >>> plan = make_plan(afx.trace(lambda x: afx.sin(x) + 1.0)(afx.ones(2)))
+    >>> plan(np.zeros(2, np.float32))
+    [array([1., 1.], dtype=float32)]
+    """
+    places = Places(graph)
+    program = Program(places)
+    return Plan(graph, places.arena.size, places.arena.widest, program, program.compiled())

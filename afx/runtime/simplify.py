@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from afx.core.abstract import renumbered
 from afx.core.graph import Equation, Graph, Var
+from afx.runtime.algebra import RULES
+from afx.runtime.build import Builder
 
 __all__ = ["simplify"]
 
 
-def simplify(graph: Graph) -> Graph:
-    """Return the graph without the equations and constants that no output depends on.
+def simplify(graph: Graph, *, expanding: bool = False) -> Graph:
+    """Return a graph of the same outputs with fewer equations.
+
+    Equal equations become one, constants are computed, `afx.runtime.algebra.RULES` are applied, and what no output
+    depends on goes. The cost is linear in the number of equations.
+
+    Args:
+        graph: any graph.
+        expanding: whether functions held by one op are replaced by their own equations, as plans want them.
 
     >>> import afx
-    >>> len(simplify(afx.trace(lambda x: (afx.sqrt(x), x * 2)[1])(afx.ones(2))))
-    1
+    >>> print(simplify(afx.trace(lambda x: (afx.sqrt(x), -(-x) * 1.0 + x * 2)[1])(afx.ones(2))))
+    graph(a:float32[2]) {
+      b:float32[2] = multiply(a, 2.0)
+      c:float32[2] = add(a, b)
+      return c
+    }
     """
-    needed = {a.index for a in graph.outputs if isinstance(a, Var)}
+    builder = Builder(RULES, expanding=expanding)
+    inputs = [builder.var(v.aval) for v in graph.inputs]
+    outputs = [
+        builder.broadcast(x, v.aval.shape) for x, v in zip(builder.take(graph, inputs), graph.outputs, strict=True)
+    ]
+    needed = {a.index for a in outputs if isinstance(a, Var)}
     kept: list[Equation] = []
-    for eq in reversed(graph.equations):
+    for eq in reversed(builder.equations):
         if any(v.index in needed for v in eq.outputs):
             kept.append(eq)
-            needed.update(a.index for a in eq.inputs if isinstance(a, Var))
-    constants = [(v, c) for v, c in graph.constants if v.index in needed]
-    return renumbered(graph.inputs, constants, kept[::-1], graph.outputs)
+            needed.update([a.index for a in eq.inputs if isinstance(a, Var)])
+    constants = [(v, c) for v, c in builder.constants if v.index in needed]
+    return renumbered(inputs, constants, kept[::-1], outputs)

@@ -18,7 +18,7 @@ from afx.core.primitive import JointPullback, Params, Primitive, Value, register
 from afx.core.tape import Entry, Tape, TapeTracer
 from afx.core.tracer import bind, raised
 from afx.ops.shaping import broadcast_to
-from afx.runtime.evaluate import evaluate, expanded
+from afx.runtime.evaluate import evaluate
 from afx.runtime.plan import Plan, make_plan
 from afx.runtime.simplify import simplify
 from afx.transforms.backward import backward
@@ -32,7 +32,7 @@ class Compiled:
     __slots__ = ("_batches", "_pairs", "_plan", "_pushes", "graph")
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = simplify(graph)
+        self.graph = graph
         self._plan: Plan | None = None
         self._pairs: dict[tuple[bool, ...], Pair] = {}
         self._pushes: dict[tuple[bool, ...], Pushed] = {}
@@ -42,7 +42,7 @@ class Compiled:
     def plan(self) -> Plan:
         """The plan of the graph."""
         if self._plan is None:
-            self._plan = make_plan(simplify(expanded(self.graph)))
+            self._plan = make_plan(simplify(self.graph, expanding=True))
         return self._plan
 
     def pair(self, wanted: tuple[bool, ...]) -> Pair:

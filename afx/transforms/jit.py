@@ -87,7 +87,7 @@ class JitFunction(Generic[P, R]):
         fn, fixed, rest, named = self._split(args, kwargs)
         leaves, treedef = pytree.flatten((rest, named))
         entry = self._entry(fn, fixed, leaves, treedef)
-        return Lowered(entry.program.graph, entry.program.plan)
+        return Lowered(entry.program.plan.graph, entry.program.plan)
 
     def clear_cache(self) -> None:
         """Forget every trace; the next call traces again."""

@@ -1,0 +1,236 @@
+"""A plan as Python: one line of NumPy for each equation."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from typing import Any
+
+import numpy as np
+
+from afx.core.graph import Atom, Equation, Literal, Var
+from afx.runtime.places import BUFFER, CONSTANT, FRESH, VIEW, Places, by_reduction, by_ufunc
+
+__all__ = ["Program"]
+
+LARGE = 16384  # bytes of a value of its own from which on its name is deleted after its last use
+DOTTED = re.compile(r"\bnp(?:\.\w+)+")
+
+
+class Program:
+    """The text of a plan and what its names stand for.
+
+    Attributes:
+        lines: the body of the function.
+        shared: values that all calls share: NumPy's functions, constants, numbers.
+        buffers: in the arena: name, offset, shape and dtype.
+        views: of buffers: name, viewed name, op and parameters.
+        result: the expressions that are returned.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.lines: list[str] = []
+        self.shared: dict[str, Any] = {}
+        self.buffers: list[tuple[str, int, Any]] = []
+        self.views: list[tuple[str, str, Any, dict[str, Any]]] = []
+        self._numbers: dict[Any, str] = {}
+        self._aliases: dict[int, list[str]] = {}
+        self.inputs = [self.name(v) for v in places.graph.inputs]
+        for var, constant in places.graph.constants:
+            self.shared[self.name(var)] = constant.value
+        for k, eq in enumerate(places.graph.equations):
+            self._equation(eq)
+            self._forget(places.dying.get(k, ()))
+        self.result = [self._output(a) for a in places.graph.outputs]
+
+    @staticmethod
+    def name(var: Var) -> str:
+        """Return the name of a variable, which no function or keyword of Python bears."""
+        name = var.name
+        return name + "_" if keyword.iskeyword(name) or name == "np" else name
+
+    # -- operands -----------------------------------------------------------------------------------------------------
+    def _read(self, atom: Atom, *, plain: bool) -> str:
+        """Return the text of an operand; numbers are arrays made once, or plain where an implementation wants them."""
+        if isinstance(atom, Var):
+            return self.name(atom)
+        return self._number(atom, plain)
+
+    def _number(self, literal: Literal, plain: bool) -> str:
+        aval = literal.aval
+        if plain:
+            return self._share(literal.value if aval.weak else aval.dtype.type(literal.value), literal)
+        return self._share(np.array(literal.value, aval.dtype), literal)
+
+    def _share(self, value: Any, literal: Literal) -> str:
+        key = (isinstance(value, np.ndarray), literal)
+        name = self._numbers.get(key)
+        if name is None:
+            text = re.sub(r"\W", "_", str(literal.value).replace("-", "minus_").replace(".", "_"))
+            name = self._numbers[key] = self._free(f"n_{text}")
+            self.shared[name] = value
+        return name
+
+    def _free(self, wish: str) -> str:
+        name, k = wish, 2
+        while name in self.shared:
+            name, k = f"{wish}_{k}", k + 1
+        return name
+
+    # -- equations ----------------------------------------------------------------------------------------------------
+    def _equation(self, eq: Equation) -> None:
+        out = eq.outputs[0]
+        kind = self.places.kind[out.index]
+        if kind == VIEW:
+            self._view(eq, out)
+        elif by_ufunc(eq):
+            xs = ", ".join([self._read(a, plain=False) for a in eq.inputs])
+            assert eq.primitive.ufunc is not None
+            self._call(eq, f"{self._ufunc(eq.primitive.ufunc)}({xs}", out, kind)
+        elif by_reduction(eq) and isinstance(eq.inputs[0], Var):
+            assert eq.primitive.reduces is not None
+            axis = eq.keywords["axis"]
+            reduce = f"{self._ufunc(eq.primitive.reduces)}.reduce"
+            self._call(eq, f"{reduce}({self.name(eq.inputs[0])}, {axis[0] if len(axis) == 1 else axis}", out, kind)
+        elif eq.primitive.out is not None and (kind == BUFFER or self.places.template[out.index] is not None):
+            self._into(eq, out, kind)
+        else:
+            values = [self._read(a, plain=True) for a in eq.inputs]
+            targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple else "")
+            function = self._function(eq.primitive.name, eq.primitive.run)
+            self.lines.append(f"{targets} = {function}({', '.join([*values, *self._keywords(eq)])})")
+
+    def _ufunc(self, ufunc: np.ufunc) -> str:
+        return (
+            f"np.{ufunc.__name__}"
+            if getattr(np, ufunc.__name__, None) is ufunc
+            else self._function(ufunc.__name__, ufunc)
+        )
+
+    def _function(self, name: str, function: Any) -> str:
+        wish = f"{name}_"
+        while self.shared.get(wish, function) is not function:
+            wish += "_"
+        self.shared[wish] = function
+        return wish
+
+    def _call(self, eq: Equation, head: str, out: Var, kind: str) -> None:
+        """Emit a call of a ufunc that writes into a buffer, or into memory of its own."""
+        name = self.name(out)
+        if kind == BUFFER:
+            self.buffer(out)
+            self.lines.append(f"{head}, out={name})")
+        elif out.aval.ndim:
+            self.lines.append(f"{name} = {head})")
+        else:
+            self._empty(out)
+            self.lines.append(f"{head}, out={name})")
+
+    def _empty(self, out: Var) -> None:
+        dtype = self._function(out.aval.dtype.name, out.aval.dtype)
+        self.lines.append(f"{self.name(out)} = np.empty({out.aval.shape}, {dtype})")
+
+    def _into(self, eq: Equation, out: Var, kind: str) -> None:
+        if kind == BUFFER:
+            self.buffer(out)
+        else:
+            self._empty(out)
+        function = self._function(eq.primitive.name, eq.primitive.out)
+        xs = [self._read(a, plain=False) for a in eq.inputs]
+        self.lines.append(f"{function}({', '.join([self.name(out), *xs, *self._keywords(eq)])})")
+
+    def buffer(self, out: Var) -> None:
+        """Enter a buffer of the arena."""
+        self.buffers.append((self.name(out), self.places.offset[out.index], out.aval))
+
+    def _view(self, eq: Equation, out: Var) -> None:
+        source = eq.inputs[0]
+        assert isinstance(source, Var)
+        root = self.places.root[out.index]
+        if self.places.kind[root] in (BUFFER, CONSTANT):
+            self.views.append((self.name(out), self.name(source), eq.primitive.run, eq.keywords))
+            return
+        self._aliases.setdefault(root, []).append(self.name(out))
+        arguments = ", ".join([self.name(source), *self._keywords(eq)])
+        self.lines.append(f"{self.name(out)} = {self._function(eq.primitive.name, eq.primitive.run)}({arguments})")
+
+    def _keywords(self, eq: Equation) -> list[str]:
+        return [f"{k}={self._literal(k, v)}" for k, v in eq.params]
+
+    def _literal(self, key: str, value: Any) -> str:
+        if _is_plain(value):
+            return repr(value)
+        name = self._free(f"{key}_1") if not isinstance(value, np.dtype) else f"{value.name}_"
+        self.shared[name] = value
+        return name
+
+    def _forget(self, roots: Any) -> None:
+        names: list[str] = []
+        for root in roots:
+            var = self._fresh[root]
+            if var.aval.nbytes >= LARGE:
+                names += [self.name(var), *self._aliases.get(root, ())]
+        if names:
+            self.lines.append(f"del {', '.join(names)}")
+
+    @property
+    def _fresh(self) -> dict[int, Var]:
+        found = self.__dict__.get("_vars")
+        if found is None:
+            found = self.__dict__["_vars"] = {v.index: v for eq in self.places.graph.equations for v in eq.outputs}
+        return found
+
+    def _output(self, atom: Atom) -> str:
+        """Return the expression of a result that shares memory with nothing else."""
+        if isinstance(atom, Literal):
+            return f"np.array({self._number(atom, plain=False)})"
+        root = self.places.root[atom.index]
+        if self.places.kind[root] == FRESH and (
+            root == atom.index or atom.aval.nbytes == self._fresh[root].aval.nbytes
+        ):
+            return self.name(atom)
+        return f"np.array({self.name(atom)})"
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+    def compiled(self) -> Any:
+        """Return the function that binds the names of one arena and gives the function that runs."""
+        functions: dict[str, Any] = {}
+
+        def local(found: re.Match[str]) -> str:
+            name = found.group().replace(".", "_")
+            if name not in functions:
+                value: Any = np
+                for part in found.group().split(".")[1:]:
+                    value = getattr(value, part)
+                functions[name] = value
+            return name
+
+        body = DOTTED.sub(local, "\n  ".join([*self.lines, self._return()]))
+        self.shared.update(functions)
+        names = [*self.shared, *[b[0] for b in self.buffers], *[v[0] for v in self.views]]
+        text = f"def bind({', '.join(names)}):\n def run({', '.join(self.inputs)}):\n  {body}\n return run"
+        space: dict[str, Any] = {}
+        exec(compile(text, "<plan>", "exec"), space)
+        return space.pop("bind")  # or the function and its globals would hold each other
+
+    def _return(self) -> str:
+        return f"return [{', '.join(self.result)}]"
+
+    def text(self) -> str:
+        """Return the plan as readable Python."""
+        head = [f"arena = np.empty({self.places.arena.size}, np.uint8)"] if self.buffers else []
+        for name, offset, aval in self.buffers:
+            head.append(f"{name} = np.ndarray({aval.shape}, '{aval.dtype}', arena, {offset})")
+        for name, source, run, keywords in self.views:
+            arguments = ", ".join([source, *[f"{k}={v!r}" for k, v in keywords.items()]])
+            head.append(f"{name} = {run.__name__.strip('_').removesuffix('_run')}({arguments})")
+        numbers = [f"{k} = np.array({v!r})" for k, v in self.shared.items() if k.startswith("n_")]
+        body = "\n    ".join([*self.lines, self._return()])
+        return "\n".join([*numbers, *head, "", f"def run({', '.join(self.inputs)}):", f"    {body}", ""])
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))  # pyright: ignore[reportUnknownArgumentType]  # parameters of any type
+    return value is None or type(value) in (bool, int, str)
