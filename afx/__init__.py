@@ -8,10 +8,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from afx import errors, pytree
-from afx.control.associative_scan import *
-from afx.control.cond import *
-from afx.control.scan import *
-from afx.control.while_loop import *
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import *
@@ -56,8 +52,11 @@ from afx.transforms.vjp import *
 from afx.transforms.vmap import *
 
 if TYPE_CHECKING:
-    from afx import nn as nn
-    from afx import optim as optim
+    from afx import nn, optim
+    from afx.control.associative_scan import associative_scan
+    from afx.control.cond import cond, switch
+    from afx.control.scan import scan
+    from afx.control.while_loop import fori_loop, while_loop
 
 __all__ = [
     "Array",
@@ -298,10 +297,27 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_LAZY = ("nn", "optim")
+# what a plain import does not need loads when it is first asked for: name to module, and to the name in it
+_LAZY = {
+    "associative_scan": "afx.control.associative_scan",
+    "cond": "afx.control.cond",
+    "fori_loop": "afx.control.while_loop",
+    "nn": "afx.nn",
+    "optim": "afx.optim",
+    "scan": "afx.control.scan",
+    "switch": "afx.control.cond",
+    "while_loop": "afx.control.while_loop",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return importlib.import_module(f"afx.{name}")
-    raise AttributeError(f"module 'afx' has no attribute {name!r}")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'afx' has no attribute {name!r}")
+    module = importlib.import_module(_LAZY[name])
+    found = module if _LAZY[name] == f"afx.{name}" else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -100,7 +100,7 @@ def aval_of(x: Any, who: str = "afx") -> Aval:
         return Aval((), weak_dtype(kind), True)
     if isinstance(x, NUMPY):
         return Aval(x.shape, x.dtype if x.dtype.char in SUPPORTED and x.dtype.isnative else check_dtype(x.dtype, who))
-    aval = getattr(x, "aval", None)
+    aval = x if kind is Aval else getattr(x, "aval", None)
     if isinstance(aval, Aval):
         return aval
     for kind in SCALARS:  # subclasses of int and float, such as IntEnum

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, normalize_axis
+from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, normalize_axis, shape_of
 from afx.core.dtypes import DType, check_dtype, is_inexact
 from afx.core.functions import FUNCTIONS, public
 from afx.core.primitive import Params, Value, lookup
-from afx.core.tracer import bind
+from afx.core.tracer import bind, single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._index import ints
 from afx.ops._kinds import linear, nondifferentiable
@@ -82,7 +82,7 @@ def _cast_abstract(x: Aval, *, dtype: DType) -> Aval:
 
 
 def _cast_transpose(ct: Array, x: Aval, *, dtype: DType) -> Array:
-    return astype(ct, x.dtype)
+    return (ct.real if ct.dtype.kind == "c" and x.dtype.kind != "c" else ct).astype(x.dtype)
 
 
 cast_p = linear(
@@ -107,20 +107,21 @@ def reshape(x: ArrayLike, shape: int | Sequence[int], *, copy: bool | None = Non
     Array([[1.],
            [2.]], dtype=float32)
     """
-    wanted = ints(shape, "reshape", "the shape")
-    aval = aval_of(x, "reshape")
-    z: Array = bind(reshape_p, x, shape=_resolved(aval, wanted))
-    return z
+    have = shape_of(x, "reshape")
+    wanted = _resolved(x, have, ints(shape, "reshape", "the shape"))
+    return x if wanted == have and isinstance(x, Array) else single(reshape_p, x, shape=wanted)
 
 
-def _resolved(x: Aval, shape: Shape) -> Shape:
+def _resolved(x: Any, have: Shape, shape: Shape) -> Shape:
     """Return the shape with its -1 filled in, or raise."""
-    known = math.prod(n for n in shape if n != -1)
-    if shape.count(-1) == 1 and known > 0 and x.size % known == 0:
-        shape = tuple([x.size // known if n == -1 else n for n in shape])
-    if -1 in shape or min(shape, default=0) < 0 or math.prod(shape) != x.size:
-        raise ShapeError(f"reshape: {x.size} elements do not fit: got {x} and shape {shape}; change the shape")
-    return shape
+    size = math.prod(have)
+    if -1 in shape:
+        known = math.prod([n for n in shape if n != -1])
+        if shape.count(-1) == 1 and known > 0 and size % known == 0:
+            return tuple([size // known if n == -1 else n for n in shape])
+    elif math.prod(shape) == size and all([n >= 0 for n in shape]):  # noqa: C419  # a list is quicker than a generator
+        return shape
+    raise ShapeError(f"reshape: {size} elements do not fit: got {aval_of(x)} and shape {shape}; change the shape")
 
 
 def _strong(x: Any) -> Any:
@@ -133,11 +134,11 @@ def _reshape_run(x: Any, *, shape: Shape) -> Any:
 
 
 def _reshape_abstract(x: Aval, *, shape: Shape) -> Aval:
-    return Aval(_resolved(x, shape), x.dtype)
+    return Aval(_resolved(x, x.shape, shape), x.dtype)
 
 
 def _reshape_transpose(ct: Array, x: Aval, *, shape: Shape) -> Array:
-    return reshape(ct, x.shape)
+    return ct.reshape(x.shape)
 
 
 def _reshape_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
@@ -278,7 +279,7 @@ def _permute_abstract(x: Aval, *, axes: Shape) -> Aval:
 
 
 def _permute_transpose(ct: Array, x: Aval, *, axes: Shape) -> Array:
-    return permute_dims(ct, tuple([axes.index(a) for a in range(len(axes))]))
+    return ct.transpose(tuple([axes.index(a) for a in range(len(axes))]))
 
 
 def _permute_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:

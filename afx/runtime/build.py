@@ -125,7 +125,7 @@ class Builder:
         trace = Abstract("plan", expanding=True)
         xs = tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms])
         found: Any = p.inline(xs, eq.keywords)
-        outs: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
+        outs: Any = found if p.multiple else (found,)
         return tuple(self.take(trace.finish(outs), [a for a in atoms if isinstance(a, Var)]))
 
     def _rules(self, p: Primitive) -> list[Rule]:
