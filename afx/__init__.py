@@ -11,52 +11,51 @@ from afx import errors, pytree
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import *
-from afx.core.graph import Equation, Graph, Literal, Var, check
+from afx.core.functions import LAZY
 from afx.core.located import debug_nans
 from afx.core.primitive import Primitive, primitives
 from afx.ops.arithmetic import *
-from afx.ops.axes import *
 from afx.ops.comparison import *
-from afx.ops.complex import *
-from afx.ops.convolution import convolve, correlate
 from afx.ops.creation import *
-from afx.ops.diagonals import *
-from afx.ops.einsum import *
 from afx.ops.exponential import *
-from afx.ops.indexing import *
-from afx.ops.joining import *
-from afx.ops.matrix import *
-from afx.ops.moments import *
-from afx.ops.padding import *
-from afx.ops.products import *
 from afx.ops.reductions import *
-from afx.ops.rounding import *
 from afx.ops.selection import *
 from afx.ops.shaping import *
-from afx.ops.sorting import *
-from afx.ops.splitting import *
 from afx.ops.stopping import *
 from afx.ops.trigonometry import *
-from afx.ops.updates import *
 from afx.pytree import static
-from afx.runtime.evaluate import evaluate
-from afx.transforms.checkpoint import *
-from afx.transforms.custom import *
 from afx.transforms.grad import *
-from afx.transforms.jacobian import *
-from afx.transforms.jit import *
-from afx.transforms.jvp import *
-from afx.transforms.linearize import *
-from afx.transforms.trace import *
 from afx.transforms.vjp import *
-from afx.transforms.vmap import *
 
 if TYPE_CHECKING:
     from afx import nn, optim
-    from afx.control.associative_scan import associative_scan
-    from afx.control.cond import cond, switch
-    from afx.control.scan import scan
-    from afx.control.while_loop import fori_loop, while_loop
+    from afx.control.associative_scan import *
+    from afx.control.cond import *
+    from afx.control.scan import *
+    from afx.control.while_loop import *
+    from afx.core.graph import Equation, Graph, Literal, Var, check
+    from afx.ops.axes import *
+    from afx.ops.complex import *
+    from afx.ops.convolution import convolve, correlate
+    from afx.ops.diagonals import *
+    from afx.ops.einsum import *
+    from afx.ops.indexing import *
+    from afx.ops.joining import *
+    from afx.ops.matrix import *
+    from afx.ops.moments import *
+    from afx.ops.padding import *
+    from afx.ops.rounding import *
+    from afx.ops.sorting import *
+    from afx.ops.splitting import *
+    from afx.runtime.evaluate import evaluate
+    from afx.transforms.checkpoint import *
+    from afx.transforms.custom import *
+    from afx.transforms.jacobian import *
+    from afx.transforms.jit import *
+    from afx.transforms.jvp import *
+    from afx.transforms.linearize import *
+    from afx.transforms.trace import *
+    from afx.transforms.vmap import *
 
 __all__ = [
     "Array",
@@ -297,27 +296,52 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# what a plain import does not need loads when it is first asked for: name to module, and to the name in it
+# What a plain import does not need loads when one of its names is first asked for: module to names. Names that are not
+# in `__all__` are methods' and NumPy's.
 _LAZY = {
-    "associative_scan": "afx.control.associative_scan",
-    "cond": "afx.control.cond",
-    "fori_loop": "afx.control.while_loop",
-    "nn": "afx.nn",
-    "optim": "afx.optim",
-    "scan": "afx.control.scan",
-    "switch": "afx.control.cond",
-    "while_loop": "afx.control.while_loop",
+    "afx.control.associative_scan": "associative_scan",
+    "afx.control.cond": "cond switch",
+    "afx.control.scan": "scan",
+    "afx.control.while_loop": "fori_loop while_loop",
+    "afx.core.graph": "Equation Graph Literal Var check",
+    "afx.runtime.evaluate": "evaluate",
+    "afx.ops.axes": "atleast_1d atleast_2d atleast_3d matrix_transpose moveaxis swapaxes",
+    "afx.ops.complex": "angle conj conjugate imag real",
+    "afx.ops.convolution": "convolve correlate",
+    "afx.ops.diagonals": "diag diagonal matrix_trace",
+    "afx.ops.einsum": "einsum",
+    "afx.ops.indexing": "take take_along_axis getitem",
+    "afx.ops.joining": "column_stack concat concatenate dstack hstack repeat stack tile vstack",
+    "afx.ops.matrix": "cross dot inner kron matmul outer tensordot vdot vecdot",
+    "afx.ops.moments": "average logsumexp std var vector_norm",
+    "afx.ops.padding": "flip fliplr flipud pad roll rot90",
+    "afx.ops.products": "index_divide index_multiply",
+    "afx.ops.rounding": "ceil copysign floor round trunc",
+    "afx.ops.sorting": "argmax argmin argsort searchsorted sort",
+    "afx.ops.splitting": "array_split dsplit hsplit split unstack vsplit",
+    "afx.ops.updates": "index_add index_max index_min index_set",
+    "afx.transforms.checkpoint": "checkpoint",
+    "afx.transforms.custom": "custom_jvp custom_vjp",
+    "afx.transforms.jacobian": "hessian hvp jacfwd jacrev",
+    "afx.transforms.jit": "JitFunction Lowered jit",
+    "afx.transforms.jvp": "jvp",
+    "afx.transforms.linearize": "linearize",
+    "afx.transforms.trace": "eval_shape trace",
+    "afx.transforms.vmap": "vmap",
 }
+LAZY.update({name: module for module, names in _LAZY.items() for name in names.split()})
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name in ("nn", "optim"):
+        found: Any = importlib.import_module(f"afx.{name}")
+    elif name in LAZY and name in __all__:
+        found = getattr(importlib.import_module(LAZY[name]), name)
+    else:
         raise AttributeError(f"module 'afx' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
-    found = module if _LAZY[name] == f"afx.{name}" else getattr(module, name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *__all__})

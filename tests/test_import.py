@@ -1,7 +1,10 @@
 """What a plain ``import afx`` does: little."""
 
+import importlib
 import subprocess
 import sys
+
+import afx
 
 
 def modules_after(statement: str) -> set[str]:
@@ -23,3 +26,12 @@ def test_import_leaves_numpy_as_it_was() -> None:
     settings = "numpy.geterr(), sorted(numpy.get_printoptions().items(), key=str)"
     code = f"import numpy; before = repr(({settings})); import afx; assert repr(({settings})) == before"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_lazy_table_names_what_exists() -> None:
+    """Each name that loads on first use is where the table says, and each public name of such a module is in it."""
+    for module, names in afx._LAZY.items():
+        loaded = importlib.import_module(module)
+        assert [name for name in names.split() if not hasattr(loaded, name)] == []
+        public = [name for name in loaded.__all__ if getattr(afx, name, None) is getattr(loaded, name)]
+        assert set(public) <= set(names.split())

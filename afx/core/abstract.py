@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from types import CodeType, FrameType
 from typing import Any
 
-import attrs
 import numpy as np
 
 from afx.core.array import Array, bare, snapshot
@@ -16,33 +13,13 @@ from afx.core.dtypes import DType, promote
 from afx.core.functions import FUNCTIONS
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
 from afx.core.primitive import Primitive
+from afx.core.source import caller
 from afx.core.tracer import Trace, Tracer
 from afx.errors import ConcreteValueError
 
-__all__ = ["Abstract", "AbstractTracer", "Source"]
+__all__ = ["Abstract", "AbstractTracer"]
 
 _new = object.__new__
-_PACKAGE = __name__.rsplit(".", 2)[0] + "."
-
-
-@attrs.frozen
-class Source:
-    """Where in a user's file an equation was made; turned into a line only when asked."""
-
-    code: CodeType
-    offset: int
-
-    def __str__(self) -> str:
-        line = next((n for a, b, n in self.code.co_lines() if a <= self.offset < b and n), self.code.co_firstlineno)
-        return f"{self.code.co_filename}:{line}"
-
-
-def caller() -> Source | None:
-    """Return the nearest place outside afx that led here."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
-        frame = frame.f_back
-    return None if frame is None else Source(frame.f_code, frame.f_lasti)
 
 
 class AbstractTracer(Tracer):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,11 +17,18 @@ __all__ = ["FUNCTIONS", "public"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+LAZY: dict[str, str] = {}  # functions of families that load when one of their names is first asked for: name to module
+
+
 class _Functions:
     """Attributes are afx's public functions, by name."""
 
     def __getattr__(self, name: str) -> Callable[..., Array]:
-        raise AttributeError(f"afx has no function named {name}")
+        if name not in LAZY:
+            raise AttributeError(f"afx has no function named {name}")
+        importlib.import_module(LAZY[name])  # enters its functions here
+        found: Callable[..., Array] = vars(self)[name]
+        return found
 
 
 FUNCTIONS = _Functions()
@@ -33,5 +41,11 @@ def public(fn: F) -> F:
 
 
 def known(name: str) -> bool:
-    """Tell whether a function of this name has been entered."""
-    return name in vars(FUNCTIONS)
+    """Tell whether there is a function of this name."""
+    return name in vars(FUNCTIONS) or name in LAZY
+
+
+def load_all() -> None:
+    """Load every family that has not been asked for yet."""
+    for module in sorted(set(LAZY.values())):
+        importlib.import_module(module)

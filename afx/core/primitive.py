@@ -17,6 +17,7 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
+from afx.core.functions import load_all
 
 __all__ = ["Primitive", "primitives"]
 
@@ -152,6 +153,8 @@ def with_ufunc(ufunc: np.ufunc) -> Primitive:
 
 def lookup(name: str) -> Primitive:
     """Return the registered primitive of this name."""
+    if name not in _REGISTRY:
+        load_all()
     return _REGISTRY[name]
 
 
@@ -162,4 +165,5 @@ def primitives() -> tuple[Primitive, ...]:
     >>> [p.name for p in afx.primitives()][:2]
     ['abs', 'acos']
     """
-    return tuple(_REGISTRY[name] for name in sorted(_REGISTRY))
+    load_all()
+    return tuple([_REGISTRY[name] for name in sorted(_REGISTRY)])
