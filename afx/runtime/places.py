@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from afx.core.dtypes import DType
-from afx.core.graph import Equation, Graph, Var
-from afx.core.primitive import Primitive
+from afx.core.graph import Graph, Var
 from afx.runtime.arena import Arena
+from afx.runtime.regions import Node, nodes_of
+from afx.runtime.writing import by_ufunc, writes_into
 
 __all__ = ["Places"]
 
@@ -42,8 +41,9 @@ class Places:
             self._own(var, INPUT, None)
         for var, constant in graph.constants:
             self._own(var, CONSTANT, constant.value)
-        for eq in graph.equations:
-            self._place(eq)
+        self.nodes = nodes_of(graph)
+        for node in self.nodes:
+            self._place(node)
         self._release()
 
     def _own(self, var: Var, kind: str, template: Any) -> None:
@@ -51,7 +51,12 @@ class Places:
         self.root[var.index] = var.index
         self.template[var.index] = template
 
-    def _place(self, eq: Equation) -> None:
+    def _place(self, node: Node) -> None:
+        if node.shape is not None:
+            for var in node.outputs:
+                self._own(var, BUFFER, np.empty(var.aval.shape, var.aval.dtype))
+            return
+        eq = node.equations[0]
         p = eq.primitive
         if p.view and not p.multiple and isinstance(eq.inputs[0], Var):
             out, source = eq.outputs[0], eq.inputs[0].index
@@ -86,78 +91,65 @@ class Places:
             if isinstance(atom, Var) and self.covers(atom) and self.kind[self.root[atom.index]] == BUFFER:
                 self.kind[self.root[atom.index]] = FRESH
         last: dict[int, int] = {}
-        for k, eq in enumerate(self.graph.equations):
-            for atom in eq.inputs:
-                if isinstance(atom, Var):
-                    last[self.root[atom.index]] = k
+        for k, node in enumerate(self.nodes):
+            for var in node.inputs:
+                last[self.root[var.index]] = k
         for atom in self.graph.outputs:
             if isinstance(atom, Var):
-                last[self.root[atom.index]] = len(self.graph.equations)
-        for k, eq in enumerate(self.graph.equations):
-            self._settle(k, eq, last)
+                last[self.root[atom.index]] = len(self.nodes)
+        for k, node in enumerate(self.nodes):
+            self._settle(k, node, last)
 
-    def _settle(self, k: int, eq: Equation, last: dict[int, int]) -> None:
-        ending = {self.root[a.index] for a in eq.inputs if isinstance(a, Var)}
+    def _settle(self, k: int, node: Node, last: dict[int, int]) -> None:
+        ending = {self.root[v.index] for v in node.inputs}
         ending = {r for r in ending if last[r] == k}
-        reused = -1
-        for var in eq.outputs:
+        reused: set[int] = set()
+        for var in node.outputs:
             if self.kind[var.index] == BUFFER:
-                reused = self._in_place(eq, var, ending)
-                if reused >= 0:
-                    self.offset[var.index] = self.offset[reused]
+                root = self._in_place(node, var, ending - reused)
+                if root >= 0:
+                    self.offset[var.index] = self.offset[root]
+                    reused.add(root)
                 else:
                     self.offset[var.index] = self.arena.take(var.aval.nbytes)
-        for r in ending:
-            if self.kind[r] == BUFFER and r != reused:
+        for r in ending - reused:
+            if self.kind[r] == BUFFER:
                 self.arena.give(self.offset[r], self.template[r].nbytes)
             elif self.kind[r] == FRESH:
                 self.dying.setdefault(k, []).append(r)
-        for var in eq.outputs:
+        for var in node.outputs:
             if var.index not in last and self.kind[var.index] == BUFFER:
                 self.arena.give(self.offset[var.index], var.aval.nbytes)
 
-    def _in_place(self, eq: Equation, out: Var, ending: set[int]) -> int:
+    def _in_place(self, node: Node, out: Var, ending: set[int]) -> int:
         """Return the buffer of an operand that ends here and that the op may overwrite, or -1."""
+        if node.shape is not None:
+            return self._in_place_of_region(node, out, ending)
+        eq = node.equations[0]
         if not eq.primitive.elementwise or not by_ufunc(eq):
             return -1
-        for atom in eq.inputs:
-            if isinstance(atom, Var) and self.root[atom.index] in ending:
-                root = self.root[atom.index]
-                fits = self.template[root] is not None and self.template[root].nbytes == out.aval.nbytes
-                if self.kind[root] == BUFFER and fits and self.whole(atom) and atom.aval.shape == out.aval.shape:
-                    return root
+        for atom in node.inputs:
+            if self.root[atom.index] in ending and self._fits(atom, out):
+                return self.root[atom.index]
         return -1
 
+    def _fits(self, operand: Var, out: Var) -> bool:
+        """Tell whether an operand is a whole buffer that the output could take."""
+        root = self.root[operand.index]
+        return (
+            self.kind[root] == BUFFER
+            and self.whole(operand)
+            and operand.aval.nbytes == out.aval.nbytes
+            and operand.aval.shape == out.aval.shape
+        )
 
-def writes_into(eq: Equation) -> bool:
-    """Tell whether an equation can compute into memory it is given."""
-    p = eq.primitive
-    if p.multiple or p.kind == "custom":
-        return False
-    return p.out is not None or by_ufunc(eq) or by_reduction(eq)
-
-
-def by_ufunc(eq: Equation) -> bool:
-    """Tell whether a ufunc computes an equation's dtype from its operands' dtypes."""
-    ufunc = eq.primitive.ufunc
-    if ufunc is None or eq.params:
-        return False
-    return natural(ufunc, tuple([a.aval.dtype for a in eq.inputs])) == eq.outputs[0].aval.dtype
-
-
-def by_reduction(eq: Equation) -> bool:
-    """Tell whether a ufunc's ``reduce`` computes an equation, in its operand's dtype."""
-    p: Primitive = eq.primitive
-    return p.reduces is not None and eq.inputs[0].aval.dtype == eq.outputs[0].aval.dtype
-
-
-@lru_cache(maxsize=4096)
-def natural(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> DType | None:
-    """Return the dtype in which NumPy gives the result of a ufunc for operands of these dtypes."""
-    if ufunc.signature is None and (ufunc.nin != len(dtypes) or ufunc.nout != 1):
-        return None
-    try:
-        found: DType = ufunc.resolve_dtypes((*dtypes, None))[-1]
-    except TypeError:
-        return None
-    return found
+    def _in_place_of_region(self, node: Node, out: Var, ending: set[int]) -> int:
+        """Return such a buffer that the region reads for the last time before, or as, it writes the output."""
+        at = next(k for k, eq in enumerate(node.equations) if out in eq.outputs)
+        later = {a.index for eq in node.equations[at + 1 :] for a in eq.inputs if isinstance(a, Var)}
+        roots = [self.root[v.index] for v in node.inputs]
+        for var in node.inputs:
+            root = self.root[var.index]
+            if root in ending and roots.count(root) == 1 and var.index not in later and self._fits(var, out):
+                return root
+        return -1

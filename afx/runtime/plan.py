@@ -11,6 +11,7 @@ import numpy as np
 from afx.core.graph import Graph
 from afx.runtime.places import Places
 from afx.runtime.source import Program
+from afx.runtime.workers import get_threads
 
 __all__ = ["Plan", "make_plan"]
 
@@ -61,6 +62,8 @@ class Plan:
         start = -block.ctypes.data % 64
         for name, offset, aval in program.buffers:
             space[name] = np.ndarray(aval.shape, aval.dtype, block, start + offset)  # pyright: ignore[reportUnknownMemberType]  # NumPy's stub
+        for name, dtypes, length in program.scratch:
+            space[name] = [tuple([np.empty(length, t) for t in dtypes]) for _ in range(get_threads())]
         for name, source, run, keywords in program.views:
             space[name] = run(space[source], **keywords)
         return self._bind(**space)

@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal, Var
-from afx.runtime.places import BUFFER, CONSTANT, FRESH, VIEW, Places, by_reduction, by_ufunc
+from afx.runtime.blocks import Blocks
+from afx.runtime.places import BUFFER, CONSTANT, FRESH, VIEW, Places
+from afx.runtime.regions import Node
+from afx.runtime.workers import run_blocks
+from afx.runtime.writing import by_reduction, by_ufunc
 
 __all__ = ["Program"]
 
@@ -34,13 +39,18 @@ class Program:
         self.shared: dict[str, Any] = {}
         self.buffers: list[tuple[str, int, Any]] = []
         self.views: list[tuple[str, str, Any, dict[str, Any]]] = []
+        self.functions: list[str] = []
+        self.scratch: list[tuple[str, list[DType], int]] = []
         self._numbers: dict[Any, str] = {}
         self._aliases: dict[int, list[str]] = {}
         self.inputs = [self.name(v) for v in places.graph.inputs]
         for var, constant in places.graph.constants:
             self.shared[self.name(var)] = constant.value
-        for k, eq in enumerate(places.graph.equations):
-            self._equation(eq)
+        for k, node in enumerate(places.nodes):
+            if node.shape is None:
+                self._equation(node.equations[0])
+            else:
+                self._region(node)
             self._forget(places.dying.get(k, ()))
         self.result = [self._output(a) for a in places.graph.outputs]
 
@@ -100,6 +110,29 @@ class Program:
             targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple else "")
             function = self._function(eq.primitive.name, eq.primitive.run)
             self.lines.append(f"{targets} = {function}({', '.join([*values, *self._keywords(eq)])})")
+
+    def _region(self, node: Node) -> None:
+        """Emit a region: its function, memory for its results, and the call that shares out its blocks."""
+        k = len(self.scratch) + 1
+        blocks = Blocks(node, f"region_{k}", lambda a: self._read(a, plain=False), self._ufunc)
+        self.functions += blocks.lines
+        self.scratch.append((f"scratch_{k}", blocks.slots, blocks.block))
+        for var in node.outputs:
+            if self.places.kind[var.index] == BUFFER:
+                self.buffer(var)
+            else:
+                self._empty(var)
+        parts: list[str] = []
+        for var, _ in blocks.partials:
+            parts.append(f"part_{self.name(var)}")
+            dtype = self._function(var.aval.dtype.name, var.aval.dtype)
+            self.lines.append(f"{parts[-1]} = np.empty({-(-blocks.size // blocks.block)}, {dtype})")
+        flat = [self.name(v) + (".reshape(-1)" if v.aval.ndim > 1 else "") for v in blocks.large]
+        arguments = ", ".join([*flat, *[self.name(v) for v in blocks.scalars], *parts])
+        function = self._function("run_blocks", run_blocks)
+        self.lines.append(f"{function}({blocks.name}, {blocks.size}, {blocks.block}, scratch_{k}, ({arguments},))")
+        for var, reduce in blocks.partials:
+            self.lines.append(f"{reduce}(part_{self.name(var)}, 0, None, {self.name(var)})")
 
     def _ufunc(self, ufunc: np.ufunc) -> str:
         return (
@@ -207,9 +240,15 @@ class Program:
             return name
 
         body = DOTTED.sub(local, "\n  ".join([*self.lines, self._return()]))
+        blocks = DOTTED.sub(local, "".join([f"\n {line}" for line in self.functions]))
         self.shared.update(functions)
-        names = [*self.shared, *[b[0] for b in self.buffers], *[v[0] for v in self.views]]
-        text = f"def bind({', '.join(names)}):\n def run({', '.join(self.inputs)}):\n  {body}\n return run"
+        names = [
+            *self.shared,
+            *[b[0] for b in self.buffers],
+            *[v[0] for v in self.views],
+            *[s[0] for s in self.scratch],
+        ]
+        text = f"def bind({', '.join(names)}):{blocks}\n def run({', '.join(self.inputs)}):\n  {body}\n return run"
         space: dict[str, Any] = {}
         exec(compile(text, "<plan>", "exec"), space)
         return space.pop("bind")  # or the function and its globals would hold each other
@@ -226,6 +265,7 @@ class Program:
             arguments = ", ".join([source, *[f"{k}={v!r}" for k, v in keywords.items()]])
             head.append(f"{name} = {run.__name__.strip('_').removesuffix('_run')}({arguments})")
         numbers = [f"{k} = np.array({v!r})" for k, v in self.shared.items() if k.startswith("n_")]
+        head += ["", *self.functions] if self.functions else []
         body = "\n    ".join([*self.lines, self._return()])
         return "\n".join([*numbers, *head, "", f"def run({', '.join(self.inputs)}):", f"    {body}", ""])
 

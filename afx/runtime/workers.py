@@ -1,0 +1,150 @@
+"""The plan's own threads: blocks of a region are shared out among them and the caller.
+
+NumPy releases the interpreter's lock inside its loops, so that threads on large blocks run side by side. Which thread
+computes a block changes nothing in the result. A caller that finds the workers busy computes all its blocks itself.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import itertools
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+__all__ = ["get_threads", "run_blocks", "set_threads"]
+
+Block = Callable[..., None]
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class _Worker:
+    """A thread that waits for work."""
+
+    def __init__(self) -> None:
+        self.inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="afx worker", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            self.inbox.get()()
+
+
+class _Pool:
+    """The threads of this process, made when they are first needed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.workers: list[_Worker] = []
+        self.threads = _cores()
+
+    def helpers(self, count: int) -> list[_Worker]:
+        """Return workers; the lock is held by the caller."""
+        while len(self.workers) < count:
+            self.workers.append(_Worker())
+        return self.workers[:count]
+
+
+_pool = [_Pool()]
+
+
+def _forget() -> None:
+    """A forked child has none of its parent's threads."""
+    threads = _pool[0].threads
+    _pool[0] = _Pool()
+    _pool[0].threads = threads
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def get_threads() -> int:
+    """Return how many threads a plan may use, the caller's own among them."""
+    return _pool[0].threads
+
+
+def set_threads(count: int) -> None:
+    """Set how many threads a plan may use; 1 is the caller's own alone."""
+    _pool[0].threads = max(1, int(count))
+
+
+class _Share:
+    """One helper's part of a call, and what became of it."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.context = contextvars.copy_context()
+        self.work = work
+        self.error: BaseException | None = None
+        self.done = threading.Lock()
+        self.done.acquire()
+
+    def __call__(self) -> None:
+        try:
+            self.context.run(self.work)
+        except BaseException as error:  # handed to the caller
+            self.error = error
+        finally:
+            self.done.release()
+
+
+def run_blocks(fn: Block, size: int, block: int, scratch: Sequence[tuple[Any, ...]], args: tuple[Any, ...]) -> None:
+    """Call ``fn(k, start, stop, *scratch, *args)`` for each block k of ``size`` elements."""
+    count = -(-size // block)
+    numbers = iter(range(count))
+
+    def work(own: tuple[Any, ...]) -> None:
+        for k in numbers:
+            fn(k, k * block, min(size, (k + 1) * block), own, *args)
+
+    pool = _pool[0]
+    extra = min(pool.threads, len(scratch), count) - 1
+    if extra < 1 or not pool.lock.acquire(blocking=False):
+        work(scratch[0])
+        return
+    try:
+        _shared(work, numbers, scratch, pool.helpers(extra))
+    finally:
+        pool.lock.release()
+
+
+def _shared(
+    work: Callable[[tuple[Any, ...]], None],
+    numbers: Iterator[int],
+    scratch: Sequence[tuple[Any, ...]],
+    helpers: Sequence[_Worker],
+) -> None:
+    shares = [_Share(functools.partial(work, own)) for own in scratch[1 : 1 + len(helpers)]]
+    for helper, share in zip(helpers, shares, strict=True):
+        helper.inbox.put(share)
+    try:
+        work(scratch[0])
+    finally:
+        for _ in itertools.islice(numbers, 1 << 60):  # after an error nobody starts another block
+            pass
+        for share in shares:
+            _wait(share)
+    for share in shares:
+        if share.error is not None:
+            raise share.error
+
+
+def _wait(share: _Share) -> None:
+    """Wait for a helper; an interrupt is raised when it has finished, since it writes into our memory."""
+    interrupt: BaseException | None = None
+    while True:
+        try:
+            share.done.acquire()
+            break
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt

@@ -1,0 +1,47 @@
+"""Which equations can compute into memory that they are given."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from afx.core.dtypes import DType
+from afx.core.graph import Equation
+from afx.core.primitive import Primitive
+
+__all__ = ["by_reduction", "by_ufunc", "writes_into"]
+
+
+def writes_into(eq: Equation) -> bool:
+    """Tell whether an equation can compute into memory it is given."""
+    p = eq.primitive
+    if p.multiple or p.kind == "custom":
+        return False
+    return p.out is not None or by_ufunc(eq) or by_reduction(eq)
+
+
+def by_ufunc(eq: Equation) -> bool:
+    """Tell whether a ufunc computes an equation's dtype from its operands' dtypes."""
+    ufunc = eq.primitive.ufunc
+    if ufunc is None or eq.params:
+        return False
+    return natural(ufunc, tuple([a.aval.dtype for a in eq.inputs])) == eq.outputs[0].aval.dtype
+
+
+def by_reduction(eq: Equation) -> bool:
+    """Tell whether a ufunc's ``reduce`` computes an equation, in its operand's dtype."""
+    p: Primitive = eq.primitive
+    return p.reduces is not None and eq.inputs[0].aval.dtype == eq.outputs[0].aval.dtype
+
+
+@lru_cache(maxsize=4096)
+def natural(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> DType | None:
+    """Return the dtype in which NumPy gives the result of a ufunc for operands of these dtypes."""
+    if ufunc.signature is None and (ufunc.nin != len(dtypes) or ufunc.nout != 1):
+        return None
+    try:
+        found: DType = ufunc.resolve_dtypes((*dtypes, None))[-1]
+    except TypeError:
+        return None
+    return found
