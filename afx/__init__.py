@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from afx.ops.axes import *
     from afx.ops.complex import *
     from afx.ops.convolution import convolve, correlate
+    from afx.ops.cumulative import *
     from afx.ops.diagonals import *
     from afx.ops.einsum import *
     from afx.ops.indexing import *
@@ -132,12 +133,17 @@ __all__ = [
     "cosh",
     "count_nonzero",
     "cross",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
     "custom_jvp",
     "custom_vjp",
     "debug_nans",
     "default_dtype",
     "diag",
     "diagonal",
+    "diff",
     "divide",
     "dot",
     "dsplit",
@@ -308,6 +314,7 @@ _LAZY = {
     "afx.ops.axes": "atleast_1d atleast_2d atleast_3d matrix_transpose moveaxis swapaxes",
     "afx.ops.complex": "angle conj conjugate imag real",
     "afx.ops.convolution": "convolve correlate",
+    "afx.ops.cumulative": "cumprod cumsum cumulative_prod cumulative_sum diff",
     "afx.ops.diagonals": "diag diagonal matrix_trace",
     "afx.ops.einsum": "einsum",
     "afx.ops.indexing": "take take_along_axis getitem",

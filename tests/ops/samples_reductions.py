@@ -26,6 +26,11 @@ SAMPLES: dict[str, list[Sample]] = {
     **dict.fromkeys(("max", "min", "max_first", "logsumexp"), OVER_AXES),
     **dict.fromkeys(("argmax", "argmin", "argsort", "sort"), ONE_AXIS),
     **{name: [Sample((C,)), Sample((np.array(1 + 2j),))] for name in ("real", "imag", "conj")},
+    "cumulative_sum": [
+        Sample((A,), {"axis": 1, "reverse": False}),
+        Sample((V,), {"axis": 0, "reverse": True}),
+        Sample((EMPTY,), {"axis": 0, "reverse": False}),
+    ],
     "stop_gradient": [Sample((A,)), Sample((S,))],
     "matmul": [Sample((A, B)), Sample((A[0], B)), Sample((A, RNG.normal(size=(2, 4, 1)))), Sample((A[:, :0], B))],
     "patches": [Sample((IMAGE,), WINDOW)],
