@@ -10,6 +10,7 @@ import numpy as np
 
 from afx.core.graph import Graph
 from afx.runtime.places import Places
+from afx.runtime.recycling import Recycler
 from afx.runtime.source import Program
 from afx.runtime.workers import get_threads
 
@@ -64,6 +65,8 @@ class Plan:
             space[name] = np.ndarray(aval.shape, aval.dtype, block, start + offset)  # pyright: ignore[reportUnknownMemberType]  # NumPy's stub
         for name, dtypes, length in program.scratch:
             space[name] = [tuple([np.empty(length, t) for t in dtypes]) for _ in range(get_threads())]
+        for name, aval in program.recycled:
+            space[name] = Recycler(aval)
         for name, source, run, keywords in program.views:
             space[name] = run(space[source], **keywords)
         return self._bind(**space)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from afx.core.aval import Aval
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal, Var
 from afx.runtime.blocks import Blocks
 from afx.runtime.places import BUFFER, CONSTANT, FRESH, VIEW, Places
+from afx.runtime.recycling import recycled
 from afx.runtime.regions import Node
 from afx.runtime.workers import run_blocks
 from afx.runtime.writing import by_reduction, by_ufunc
@@ -40,6 +42,7 @@ class Program:
         self.buffers: list[tuple[str, int, Any]] = []
         self.views: list[tuple[str, str, Any, dict[str, Any]]] = []
         self.functions: list[str] = []
+        self.recycled: list[tuple[str, Aval]] = []
         self.scratch: list[tuple[str, list[DType], int]] = []
         self._numbers: dict[Any, str] = {}
         self._aliases: dict[int, list[str]] = {}
@@ -154,13 +157,17 @@ class Program:
         if kind == BUFFER:
             self.buffer(out)
             self.lines.append(f"{head}, out={name})")
-        elif out.aval.ndim:
+        elif out.aval.ndim and not recycled(out.aval):
             self.lines.append(f"{name} = {head})")
         else:
             self._empty(out)
             self.lines.append(f"{head}, out={name})")
 
     def _empty(self, out: Var) -> None:
+        if recycled(out.aval):
+            self.recycled.append((f"memory_of_{self.name(out)}", out.aval))
+            self.lines.append(f"{self.name(out)} = memory_of_{self.name(out)}()")
+            return
         dtype = self._function(out.aval.dtype.name, out.aval.dtype)
         self.lines.append(f"{self.name(out)} = np.empty({out.aval.shape}, {dtype})")
 
@@ -247,6 +254,7 @@ class Program:
             *[b[0] for b in self.buffers],
             *[v[0] for v in self.views],
             *[s[0] for s in self.scratch],
+            *[r[0] for r in self.recycled],
         ]
         text = f"def bind({', '.join(names)}):{blocks}\n def run({', '.join(self.inputs)}):\n  {body}\n return run"
         space: dict[str, Any] = {}

@@ -1,0 +1,46 @@
+"""Memory of results that nobody holds any longer is used for the next ones.
+
+New pages cost more than the arithmetic on them. A plan remembers the large arrays that it handed out; one that only the
+plan itself still refers to (views refer to the array they belong to) can be written again.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import Aval
+
+__all__ = ["Recycler", "recycled"]
+
+SMALLEST = 1 << 16  # bytes of a result from which on it pays
+KEPT = 2  # arrays remembered for each result: the last one is often an argument of the next call
+ALONE = 3  # references to an array that only its recycler holds: the list, the loop's name, the count's own
+
+
+def recycled(aval: Aval) -> bool:
+    """Tell whether a result's memory is remembered."""
+    return aval.nbytes >= SMALLEST
+
+
+class Recycler:
+    """Gives memory for one result of a plan; each belongs to one set of buffers, so that no two calls meet in it."""
+
+    __slots__ = ("aval", "kept")
+
+    def __init__(self, aval: Aval) -> None:
+        self.aval = aval
+        self.kept: list[np.ndarray[Any, np.dtype[Any]]] = []
+
+    def __call__(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return an array that nobody else refers to; its elements are arbitrary."""
+        for array in self.kept:
+            if sys.getrefcount(array) == ALONE:
+                array.flags.writeable = True
+                return array
+        fresh = np.empty(self.aval.shape, self.aval.dtype)
+        self.kept.append(fresh)
+        del self.kept[:-KEPT]
+        return fresh

@@ -1,0 +1,181 @@
+"""Plans: the values of the graph, in memory that is used again and never seen outside."""
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array
+from afx.runtime.arena import Arena
+from afx.runtime.plan import make_plan
+from afx.runtime.workers import get_threads, run_blocks, set_threads
+from tests.runtime.programs import inputs, program
+
+
+def chain(x: Array, y: Array) -> tuple[Array, Array]:
+    """Elementwise work with a sum at its end."""
+    z = afx.tanh(x * y) + afx.exp(-x * x)
+    w = afx.where(z > 0.5, z, x) * 0.25 - y
+    return afx.sum(w * z), w
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (300, 400)], ids=["small", "in blocks"])
+@pytest.mark.parametrize("seed", range(30))
+def test_a_plan_computes_what_the_ops_compute(seed: int, shape: tuple[int, int]) -> None:
+    """A jitted random program gives the values of its plain run, call after call."""
+    fn = program(seed)
+    compiled = afx.jit(fn)
+    with np.errstate(all="ignore"):
+        for k in range(2):
+            xs = inputs(seed + k, shape)
+            for found, wanted in zip(compiled(*xs), fn(*xs), strict=True):
+                a, b = np.asarray(found), np.asarray(wanted)
+                assert a.dtype == b.dtype
+                scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
+                np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5 * scale)
+
+
+def test_results_share_no_memory_with_buffers_or_arguments() -> None:
+    """A later call changes no earlier result, also where an argument or a view is returned."""
+    fn = afx.jit(
+        lambda x: (x, x.reshape(-1), afx.sin(x).reshape(-1)[1:3], (x * 2).T, afx.broadcast_to(x * 3, (2, 2, 3)))
+    )
+    x = np.arange(6.0).reshape(2, 3)
+    first = fn(x)
+    kept = [np.array(a) for a in first]
+    assert not any(np.shares_memory(np.asarray(a), x) for a in first)
+    fn(x + 1)
+    for a, b in zip(first, kept, strict=True):
+        np.testing.assert_array_equal(np.asarray(a), b)
+
+
+def test_memory_of_results_is_used_again_only_when_nobody_holds_it() -> None:
+    """Large results stay as they are as long as an Array or a view of it lives; then their memory is used again."""
+    fn = afx.jit(lambda x: afx.sin(x) + x)
+    x = np.linspace(0.0, 1.0, 100_000)
+    held = fn(x)
+    view = np.asarray(fn(x * 2))[10:20]
+    copies = np.array(held), view.copy()
+    for k in range(5):
+        fn(x * k)
+    np.testing.assert_array_equal(np.asarray(held), copies[0])
+    np.testing.assert_array_equal(view, copies[1])
+
+
+def test_the_arena_is_as_small_as_the_widest_point() -> None:
+    """A long chain of small values needs two buffers, not one for each."""
+
+    def fn(x: Array) -> Array:
+        y = x
+        for _ in range(50):
+            y = afx.sin(y) @ x
+        return y
+
+    plan = afx.jit(fn).lower(np.ones((8, 8))).plan
+    assert plan.memory <= 1.1 * plan.widest <= 1.1 * 2 * 8 * 8 * 8
+
+
+def test_an_arena_takes_back_what_it_gave() -> None:
+    """Pieces that are free together are handed out again as one."""
+    arena = Arena()
+    a, b, c = (arena.take(100) for _ in range(3))
+    arena.give(a, 100)
+    arena.give(b, 100)
+    assert arena.take(200) == a
+    arena.give(c, 100)
+    assert arena.size == 384
+    assert arena.widest == 384
+
+
+def test_the_source_is_python() -> None:
+    """The source of a plan names each call of NumPy and the memory it writes."""
+    source = afx.jit(lambda x: afx.sum(afx.sin(x) * 2.0)).lower(np.ones(3)).plan.source
+    compile(source, "plan", "exec")
+    assert "np.sin(" in source
+    assert "out=" in source
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    """Blocks and sums are split in the same way for any number of threads."""
+    x, y = inputs(1, (500, 601))
+    before, found = get_threads(), []
+    try:
+        for count in (1, 2, 3):
+            set_threads(count)
+            found.append([np.array(v) for v in afx.jit(chain)(x, y)])
+    finally:
+        set_threads(before)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_threads_can_call_one_function() -> None:
+    """Each call works in memory of its own."""
+    fn = afx.jit(chain)
+    cases = [inputs(k, (300, 200)) for k in range(4)]
+    wanted = [np.array(chain(*xs)[1]) for xs in cases]
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        for _ in range(10):
+            if not np.allclose(np.asarray(fn(*cases[k])[1]), wanted[k], atol=1e-6):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_an_error_in_a_block_reaches_the_caller() -> None:
+    """Whichever thread meets it; the next call works."""
+    x = np.full(400_000, -1.0)
+    fn = afx.jit(lambda x: afx.sum(afx.log(x) * x))
+    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError):
+        fn(x)
+    np.testing.assert_allclose(float(fn(-x)), 0.0)
+
+
+def test_an_interrupt_leaves_a_function_usable() -> None:
+    """After an interrupt in a block no thread still writes, and the next call is right."""
+    calls = itertools.count()
+
+    def block(k: int, start: int, stop: int, own: tuple[Any, ...], out: Any) -> None:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        out[start:stop] = k
+
+    out = np.zeros(100)
+    with pytest.raises(KeyboardInterrupt):
+        run_blocks(block, 100, 10, [(), ()], (out,))
+    run_blocks(block, 100, 10, [(), ()], (out,))
+    np.testing.assert_array_equal(out, np.repeat(np.arange(10.0), 10))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: afx.sum(x) * x + afx.sum(x * 2),
+        lambda x: x / afx.max(x * x) - afx.min(-x) * afx.sin(x),
+        lambda x: (x - afx.mean(x)) / afx.sqrt(afx.mean((x - afx.mean(x)) ** 2)),
+        lambda x: afx.cumulative_sum(x * 2.0) * x + afx.sin(x * 2.0),
+    ],
+)
+def test_sums_between_regions_are_waited_for(fn: Callable[[Array], Array]) -> None:
+    """What depends on a sum over all blocks runs after it."""
+    x = np.random.default_rng(0).normal(size=100_000)
+    np.testing.assert_allclose(np.asarray(afx.jit(fn)(x)), np.asarray(fn(afx.asarray(x))), rtol=1e-9, atol=1e-9)
+
+
+def test_a_plan_runs_a_graph() -> None:
+    """`make_plan` needs no simplification before."""
+    graph = afx.trace(chain)(*inputs(0))
+    for found, wanted in zip(make_plan(graph)(*[x.numpy() for x in inputs(0)]), chain(*inputs(0)), strict=True):
+        np.testing.assert_allclose(found, np.asarray(wanted), rtol=1e-6)

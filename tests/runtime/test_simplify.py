@@ -1,0 +1,84 @@
+"""Simplification: fewer equations, the same values."""
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array, nn
+from afx.core.graph import check
+from afx.runtime.evaluate import evaluate
+from afx.runtime.simplify import simplify
+from tests.runtime.programs import inputs, program
+
+
+def _same(found: Array, wanted: Array) -> None:
+    a, b = np.asarray(found), np.asarray(wanted)
+    assert a.dtype == b.dtype
+    assert a.shape == b.shape
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+    zeros = (a == 0) & (b == 0)
+    np.testing.assert_array_equal(np.signbit(a[zeros]), np.signbit(b[zeros]))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_simplified_graph_has_the_same_values(seed: int) -> None:
+    """Values, dtypes, infinities, nan and the signs of zeros stay."""
+    fn = program(seed)
+    xs = inputs(seed, special=seed % 2 == 0)
+    graph = afx.trace(fn)(*xs)
+    simple = simplify(graph, expanding=True)
+    check(simple)
+    assert len(simple) <= 4 * len(graph)
+    with np.errstate(all="ignore"):
+        for found, wanted in zip(evaluate(simple, *xs), evaluate(graph, *xs), strict=True):
+            _same(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("fn", "left"),
+    [
+        (lambda x: x * 1.0, 0),
+        (lambda x: -(-x), 0),
+        (lambda x: x - 0.0, 0),
+        (lambda x: x + 0.0, 1),
+        (lambda x: x + -0.0, 0),
+        (lambda x: x / 1.0, 0),
+        (lambda x: afx.sin(x) * 0 + afx.sin(x), 3),
+        (lambda x: x.reshape(6).reshape(2, 3), 0),
+        (lambda x: afx.permute_dims(afx.permute_dims(x, (1, 0)), (1, 0)), 0),
+        (lambda x: afx.where(True, x, afx.exp(x)), 0),
+        (lambda x: afx.where(x > 0, afx.where(x > 0, x, 1.0), 0.0), 2),
+        (lambda x: (x > 0).astype("float32") != 0, 1),
+        (lambda x: afx.broadcast_to(x, (4, 2, 3)).sum(axis=0), 2),
+        (lambda x: afx.ones((2, 3)) * x, 0),
+        (lambda x: x + afx.exp(afx.asarray(0.0)), 1),
+        (lambda x: x.astype("float64").astype("float32"), 0),
+        (lambda x: afx.pow(x, 2.0), 1),
+        (lambda x: x + -afx.sin(x), 2),
+        (lambda x: (afx.exp(x), x)[1], 0),
+    ],
+)
+def test_a_rule_applies(fn: object, left: int) -> None:
+    """Each of these programs has so many equations left."""
+    assert callable(fn)
+    assert len(simplify(afx.trace(fn)(afx.ones((2, 3))))) == left
+
+
+def test_masks_of_a_backward_pass_are_made_once() -> None:
+    """The mask of a relu, which its rule makes and applies several times, is one comparison and one choice."""
+    graph = simplify(afx.trace(afx.grad(lambda x: afx.sum(nn.relu(x) * x)))(afx.ones((2, 3))))
+    assert graph.counts().get("greater") == 1
+    assert graph.counts().get("where") == 1
+    assert "not_equal" not in graph.counts()
+
+
+def test_the_cost_is_linear() -> None:
+    """A chain of ten thousand equations simplifies without recursion, and to one where they are equal."""
+
+    def fn(x: Array) -> Array:
+        y = x
+        for _ in range(5000):
+            y = y + afx.sin(x) * 2.0
+        return y
+
+    assert len(simplify(afx.trace(fn)(afx.ones(2)))) == 5002
