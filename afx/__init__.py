@@ -11,7 +11,7 @@ from afx import errors, pytree
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import *
-from afx.core.functions import LAZY
+from afx.core.functions import FAMILIES, LAZY
 from afx.core.located import debug_nans
 from afx.core.primitive import Primitive, primitives
 from afx.ops.arithmetic import *
@@ -28,7 +28,7 @@ from afx.transforms.grad import *
 from afx.transforms.vjp import *
 
 if TYPE_CHECKING:
-    from afx import nn, optim
+    from afx import linalg, nn, optim
     from afx.control.associative_scan import *
     from afx.control.cond import *
     from afx.control.scan import *
@@ -319,6 +319,9 @@ _LAZY = {
     "afx.ops.einsum": "einsum",
     "afx.ops.indexing": "take take_along_axis getitem",
     "afx.ops.joining": "column_stack concat concatenate dstack hstack repeat stack tile vstack",
+    "afx.ops.gates": "",
+    "afx.ops.linalg": "",
+    "afx.ops.pooling": "",
     "afx.ops.matrix": "cross dot inner kron matmul outer tensordot vdot vecdot",
     "afx.ops.moments": "average logsumexp std var vector_norm",
     "afx.ops.padding": "flip fliplr flipud pad roll rot90",
@@ -336,11 +339,12 @@ _LAZY = {
     "afx.transforms.trace": "eval_shape trace",
     "afx.transforms.vmap": "vmap",
 }
+FAMILIES.extend(_LAZY)
 LAZY.update({name: module for module, names in _LAZY.items() for name in names.split()})
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("nn", "optim"):
+    if name in ("linalg", "nn", "optim"):
         found: Any = importlib.import_module(f"afx.{name}")
     elif name in LAZY and name in __all__:
         found = getattr(importlib.import_module(LAZY[name]), name)

@@ -17,6 +17,7 @@ __all__ = ["FUNCTIONS", "public"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+FAMILIES: list[str] = []  # modules that load when they are first needed
 LAZY: dict[str, str] = {}  # functions of families that load when one of their names is first asked for: name to module
 
 
@@ -47,5 +48,5 @@ def known(name: str) -> bool:
 
 def load_all() -> None:
     """Load every family that has not been asked for yet."""
-    for module in sorted(set(LAZY.values())):
+    for module in FAMILIES:
         importlib.import_module(module)

@@ -89,7 +89,7 @@ class Trace:
 
 def explain(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exception) -> NoReturn:
     """Raise the op's own error for operands that its implementation refused."""
-    if isinstance(error, AfxError):
+    if isinstance(error, (AfxError, np.linalg.LinAlgError)):
         raise error
     avals = [aval_of(x, p.name) for x in xs]
     p.abstract(*avals, **params)  # as a rule this raises, with shapes and the remedy

@@ -14,11 +14,17 @@ import afx.nn
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Primitive
 from afx.core.tracer import bind
-from tests.ops import samples_indexing, samples_reductions, samples_shaping
+from tests.ops import samples_indexing, samples_linalg, samples_reductions, samples_shaping
 from tests.ops.samples import Sample
 
-SAMPLES = {**samples_shaping.SAMPLES, **samples_indexing.SAMPLES, **samples_reductions.SAMPLES}
-HOLD_FUNCTIONS = {p.name for p in afx.primitives() if p.record is not None}
+SAMPLES = {
+    **samples_shaping.SAMPLES,
+    **samples_indexing.SAMPLES,
+    **samples_reductions.SAMPLES,
+    **samples_linalg.SAMPLES,
+}
+SYMMETRIC = {"cholesky", "eigh"}  # defined for symmetric operands only: tests/ops/test_linalg.py
+HOLD_FUNCTIONS = {p.name for p in afx.primitives() if p.record is not None} | SYMMETRIC
 RNG = np.random.default_rng(7)
 EPS = 1e-6
 
