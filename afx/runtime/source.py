@@ -16,7 +16,7 @@ from afx.runtime.places import BUFFER, CONSTANT, FRESH, VIEW, Places
 from afx.runtime.recycling import recycled
 from afx.runtime.regions import Node
 from afx.runtime.workers import run_blocks
-from afx.runtime.writing import by_reduction, by_ufunc
+from afx.runtime.writing import by_reduction, by_ufunc, writes_into
 
 __all__ = ["Program"]
 
@@ -106,7 +106,7 @@ class Program:
             axis = eq.keywords["axis"]
             reduce = f"{self._ufunc(eq.primitive.reduces)}.reduce"
             self._call(eq, f"{reduce}({self.name(eq.inputs[0])}, {axis[0] if len(axis) == 1 else axis}", out, kind)
-        elif eq.primitive.out is not None and (kind == BUFFER or self.places.template[out.index] is not None):
+        elif eq.primitive.out is not None and writes_into(eq):
             self._into(eq, out, kind)
         else:
             values = [self._read(a, plain=True) for a in eq.inputs]
@@ -230,6 +230,8 @@ class Program:
             root == atom.index or atom.aval.nbytes == self._fresh[root].aval.nbytes
         ):
             return self.name(atom)
+        if atom.aval.weak:
+            return f"np.array({self.name(atom)}, {self._function(atom.aval.dtype.name, atom.aval.dtype)})"
         return f"np.array({self.name(atom)})"
 
     # -- text ---------------------------------------------------------------------------------------------------------

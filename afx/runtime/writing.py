@@ -18,7 +18,8 @@ def writes_into(eq: Equation) -> bool:
     p = eq.primitive
     if p.multiple or p.kind == "custom":
         return False
-    return p.out is not None or by_ufunc(eq) or by_reduction(eq)
+    into = p.out is not None and not any(a.aval.weak for a in eq.inputs)
+    return into or by_ufunc(eq) or by_reduction(eq)
 
 
 def by_ufunc(eq: Equation) -> bool:

@@ -12,12 +12,13 @@ import attrs
 
 from afx import pytree
 from afx.core.abstract import AbstractTracer
-from afx.core.array import Array, wrap
-from afx.core.aval import Aval, aval_of
+from afx.core.array import Array, bare, wrap
+from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Graph
-from afx.core.tracer import NUMPY_ERRORS, Tracer
+from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
+from afx.runtime.cost import bytes_moved, flops
 from afx.runtime.plan import Plan
 from afx.transforms.call import Compiled, call
 from afx.transforms.leaves import name_of
@@ -37,11 +38,27 @@ class Lowered:
 
     Attributes:
         graph: the simplified graph.
-        plan: how it runs.
+        plan: how it runs: ``plan.source``, ``plan.memory``.
     """
 
     graph: Graph
     plan: Plan
+
+    @property
+    def flops(self) -> int:
+        """The arithmetic operations of one call."""
+        return flops(self.graph)
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes that the equations read and write, were nothing kept in a cache."""
+        return bytes_moved(self.graph)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.graph)} equations, {self.flops} flops, {self.bytes_moved} bytes moved, "
+            f"{self.plan.memory} bytes of buffers"
+        )
 
 
 class _Entry:
@@ -86,7 +103,7 @@ class JitFunction(Generic[P, R]):
         """Return the graph and the plan for these arguments, without running them."""
         fn, fixed, rest, named = self._split(args, kwargs)
         leaves, treedef = pytree.flatten((rest, named))
-        entry = self._entry(fn, fixed, leaves, treedef)
+        entry = self._entry(fn, self._key(fixed, leaves, treedef), leaves, treedef)
         return Lowered(entry.program.plan.graph, entry.program.plan)
 
     def clear_cache(self) -> None:
@@ -96,23 +113,32 @@ class JitFunction(Generic[P, R]):
     # -- calls --------------------------------------------------------------------------------------------------------
     def _run(self, fn: Callable[..., Any], fixed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, treedef = pytree.flatten((args, kwargs))
-        traced = False
+        values: list[Any] = []
+        kinds: list[Any] = [treedef, fixed, get_default_dtype()]
         for x in leaves:
-            if isinstance(x, Tracer):
-                if isinstance(x, AbstractTracer):
-                    return fn(*args, **kwargs)  # inside another trace the function is simply part of it
-                traced = True
-        entry = self._entry(fn, fixed, leaves, treedef)
-        if traced or entry.lifted:
-            outs = list(call(entry.program, *leaves, *entry.lifted))
-        else:
-            try:
-                outs = [wrap(v) for v in entry.program.plan(*[_value(x) for x in leaves])]
-            except NUMPY_ERRORS:
-                for x in leaves:
-                    aval_of(x, self._name)
-                raise
-        return pytree.unflatten(entry.out_tree, outs)
+            if x.__class__ is Array:
+                value = x._value
+                values.append(value)
+                kinds += (value.shape, value.dtype)
+            elif isinstance(x, Tracer):
+                return self._traced(fn, fixed, args, kwargs)
+            else:
+                values.append(bare(x, self._name))  # a Python number keeps all its digits
+                kinds += _kind(x)
+        key = tuple(kinds)
+        entry = self._cache.get(key) or self._entry(fn, key, leaves, treedef)
+        if entry.lifted:
+            return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
+        outs = entry.program.plan(*values)
+        return pytree.unflatten(entry.out_tree, [wrap(v) for v in outs])
+
+    def _traced(self, fn: Callable[..., Any], fixed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run on traced arrays: as part of an abstract trace, as one op of any other."""
+        leaves, treedef = pytree.flatten((args, kwargs))
+        if any(isinstance(x, AbstractTracer) for x in leaves):
+            return fn(*args, **kwargs)
+        entry = self._entry(fn, self._key(fixed, leaves, treedef), leaves, treedef)
+        return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
 
     def _split(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -140,9 +166,13 @@ class JitFunction(Generic[P, R]):
         rest = tuple([a for n, a in enumerate(args) if n not in nums])
         return fn, fixed, rest, {k: v for k, v in kwargs.items() if k not in self._static_names}
 
-    def _entry(self, fn: Callable[..., Any], fixed: Any, leaves: Sequence[Any], treedef: Any) -> _Entry:
-        kinds = tuple([_kind(x) for x in leaves])
-        key = (treedef, kinds, fixed, get_default_dtype())
+    def _key(self, fixed: Any, leaves: Sequence[Any], treedef: Any) -> tuple[Any, ...]:
+        kinds: list[Any] = [treedef, fixed, get_default_dtype()]
+        for x in leaves:
+            kinds += _kind(x)
+        return tuple(kinds)
+
+    def _entry(self, fn: Callable[..., Any], key: tuple[Any, ...], leaves: Sequence[Any], treedef: Any) -> _Entry:
         entry = self._cache.get(key)
         if entry is None:
             entry = _Entry(to_graph(fn, treedef, [aval_of(x, self._name) for x in leaves], self._name))
@@ -153,17 +183,10 @@ class JitFunction(Generic[P, R]):
         return entry
 
 
-def _kind(x: Any) -> Any:
+def _kind(x: Any) -> tuple[Any, ...]:
     """Return the part of the cache key that a leaf is: shape and dtype, or the type of a Python number."""
     dtype = getattr(x, "dtype", None)
-    return x.__class__ if dtype is None else (x.shape, dtype)
-
-
-def _value(x: Any) -> Any:
-    if x.__class__ is Array:
-        return x._value
-    aval: Aval = aval_of(x)
-    return aval.dtype.type(x) if aval.weak else x
+    return (x.__class__,) if dtype is None else (x.shape, dtype)
 
 
 @overload

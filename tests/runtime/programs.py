@@ -19,7 +19,7 @@ UNARY: tuple[Callable[[Array], Array], ...] = (
     nn.relu,
     nn.sigmoid,
     nn.softplus,
-    lambda x: -(-x),
+    lambda x: afx.negative(-x),
     lambda x: x * 1.0,
     lambda x: x * -1.0,
     lambda x: x - 0.0,

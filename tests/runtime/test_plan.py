@@ -119,19 +119,17 @@ def test_threads_can_call_one_function() -> None:
     fn = afx.jit(chain)
     cases = [inputs(k, (300, 200)) for k in range(4)]
     wanted = [np.array(chain(*xs)[1]) for xs in cases]
-    wrong: list[int] = []
+    right: list[bool] = []
 
     def work(k: int) -> None:
-        for _ in range(10):
-            if not np.allclose(np.asarray(fn(*cases[k])[1]), wanted[k], atol=1e-6):
-                wrong.append(k)
+        right.extend([np.allclose(np.asarray(fn(*cases[k])[1]), wanted[k], atol=1e-6) for _ in range(10)])
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert not wrong
+    assert right == [True] * 40
 
 
 def test_an_error_in_a_block_reaches_the_caller() -> None:
@@ -147,7 +145,7 @@ def test_an_interrupt_leaves_a_function_usable() -> None:
     """After an interrupt in a block no thread still writes, and the next call is right."""
     calls = itertools.count()
 
-    def block(k: int, start: int, stop: int, own: tuple[Any, ...], out: Any) -> None:
+    def block(k: int, start: int, stop: int, _own: tuple[Any, ...], out: Any) -> None:
         if next(calls) == 3:
             raise KeyboardInterrupt
         out[start:stop] = k

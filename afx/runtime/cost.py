@@ -1,0 +1,45 @@
+"""What a graph costs: floating-point operations and bytes that go through memory."""
+
+from __future__ import annotations
+
+from afx.core.graph import Equation, Graph, Var
+
+__all__ = ["bytes_moved", "flops"]
+
+
+def flops(graph: Graph) -> int:
+    """Return the arithmetic operations of a graph: one for each element made or summed, two a term of a product.
+
+    >>> import afx
+    >>> flops(afx.trace(lambda x: x @ x)(afx.ones((8, 8))))
+    1024
+    """
+    return sum([_operations(eq) for eq in graph.equations])
+
+
+def _operations(eq: Equation) -> int:
+    p = eq.primitive
+    made = sum([v.aval.size for v in eq.outputs])
+    if p.ufunc is not None and p.ufunc.signature is not None:  # a product of matrices
+        return 2 * made * eq.inputs[0].aval.shape[-1]
+    if p.elementwise:
+        return made
+    return eq.inputs[0].aval.size if p.reduces is not None else 0
+
+
+def bytes_moved(graph: Graph) -> int:
+    """Return the bytes that the equations of a graph read and write, were nothing kept in a cache.
+
+    >>> import afx
+    >>> bytes_moved(afx.trace(afx.sin)(afx.ones(8)))
+    64
+    """
+    return sum(
+        [
+            a.aval.nbytes
+            for eq in graph.equations
+            if not eq.primitive.view
+            for a in (*eq.inputs, *eq.outputs)
+            if isinstance(a, Var)
+        ]
+    )
