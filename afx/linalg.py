@@ -1,15 +1,12 @@
-"""Linear algebra: the operations of `afx.ops.linalg`, and products and norms under the names of the array API standard."""
+"""Linear algebra: systems, determinants and factorisations, and products and norms under the names of the array API standard."""
 
 from afx.ops.axes import matrix_transpose
 from afx.ops.diagonals import diagonal
 from afx.ops.diagonals import matrix_trace as trace
+from afx.ops.factorization import EighResult, cholesky, eigh, eigvalsh
 from afx.ops.linalg import (
-    EighResult,
     SlogdetResult,
-    cholesky,
     det,
-    eigh,
-    eigvalsh,
     inv,
     matrix_norm,
     matrix_power,

@@ -145,6 +145,7 @@ NAMES: dict[str, list[str]] = {
         "kron",
         "less",
         "less_equal",
+        "linalg",
         "linearize",
         "linspace",
         "log",
