@@ -4,29 +4,27 @@
 `sgd`, `rmsprop`, `adam`, `adamw`  the usual ones
 `arrayflow`                        the paper's: inertia, and a step size that follows the loss
 `chain`                            rules in turn: `clip_by_global_norm`, `clip_by_value`, `scale`, …
-`masked`, `projected`              constrained steps
+`masked`, `freeze`, `projected`    constrained steps
 `cosine_decay` …                   schedules, accepted wherever a learning rate is
 =================================  ===================================================================
 """
 
 from afx.optim.adam import Adam, AdamState, adam, adamw
 from afx.optim.arrayflow import Arrayflow, ArrayflowState, arrayflow
-from afx.optim.chain import (
-    Chain,
-    Masked,
-    Projected,
+from afx.optim.chain import Chain, chain
+from afx.optim.constrained import Masked, Projected, freeze, masked, projected
+from afx.optim.gradients import (
+    ScheduleState,
     add_decayed_weights,
-    chain,
     clip_by_global_norm,
     clip_by_value,
     global_norm,
-    masked,
-    projected,
     scale,
     scale_by_schedule,
 )
-from afx.optim.descent import Rmsprop, RmspropState, Sgd, SgdState, rmsprop, sgd
-from afx.optim.rule import LearningRate, Optimizer, Rule, Schedule
+from afx.optim.hyperparameters import LearningRate, Schedule
+from afx.optim.rmsprop import Rmsprop, RmspropState, rmsprop
+from afx.optim.rule import EmptyState, Optimizer, Rule
 from afx.optim.schedules import (
     constant,
     cosine_decay,
@@ -35,6 +33,7 @@ from afx.optim.schedules import (
     piecewise_constant,
     warmup_cosine,
 )
+from afx.optim.sgd import Sgd, SgdState, sgd
 
 __all__ = [
     "Adam",
@@ -42,6 +41,7 @@ __all__ = [
     "Arrayflow",
     "ArrayflowState",
     "Chain",
+    "EmptyState",
     "LearningRate",
     "Masked",
     "Optimizer",
@@ -50,6 +50,7 @@ __all__ = [
     "RmspropState",
     "Rule",
     "Schedule",
+    "ScheduleState",
     "Sgd",
     "SgdState",
     "adam",
@@ -62,6 +63,7 @@ __all__ = [
     "constant",
     "cosine_decay",
     "exponential_decay",
+    "freeze",
     "global_norm",
     "linear",
     "masked",

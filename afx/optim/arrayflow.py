@@ -10,14 +10,16 @@ from afx import pytree
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import bool_, float64
-from afx.errors import ArgumentError, ShapeError
+from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation import asarray, ones, zeros
 from afx.ops.joining import concat
 from afx.ops.reductions import mean
 from afx.ops.selection import where
 from afx.ops.shaping import broadcast_to, reshape
+from afx.ops.splitting import unstack
 from afx.ops.stopping import stop_gradient
-from afx.optim.rule import as_real, count_zero, positive, take_step, zeros_like_tree
+from afx.optim.hyperparameters import count_zero, positive
+from afx.optim.rule import as_real, check_kind, take_step, zeros_of
 
 __all__ = ["Arrayflow", "ArrayflowState", "arrayflow"]
 
@@ -60,14 +62,15 @@ class Arrayflow:
         """Return the state before the first step."""
         losses, averages = zeros(self.window, float64), zeros(AVERAGES, float64)
         size = asarray(self.initial_step, float64)
-        return ArrayflowState(count_zero(), zeros_like_tree(params), losses, averages, ones((), bool_), size)
+        return ArrayflowState(count_zero(), zeros_of(params, "arrayflow"), losses, averages, ones((), bool_), size)
 
     def update(
         self, grads: T, state: ArrayflowState[T], params: T, value: ArrayLike | None = None
     ) -> tuple[T, ArrayflowState[T]]:
         """Return what to add to the parameters, and the next state."""
+        check_kind(state, ArrayflowState, "arrayflow")
         losses, averages = self._record(state, _loss(value))
-        early, middle, late = (averages[k + 1] - averages[k] for k in range(AVERAGES - 1))
+        early, middle, late = unstack(averages[1:] - averages[:-1])
         # c1·l and c2·l of the paper, in differences of neighbours: equal averages then give exactly 0
         first = 11 / 6 * late - 7 / 6 * middle + 1 / 3 * early
         second = 2 * late - 3 * middle + early
@@ -91,16 +94,17 @@ class Arrayflow:
         self, params: T, grads: T, state: ArrayflowState[T], *, value: ArrayLike | None = None
     ) -> tuple[T, ArrayflowState[T]]:
         """Return the next parameters and state; ``value`` is the loss at ``params``, which the heuristic needs."""
-        return take_step(self, params, grads, state, value)
+        return take_step(self.update, params, grads, state, value)
 
 
 def _loss(value: ArrayLike | None) -> Array:
     if value is None:
         raise ArgumentError("arrayflow: the step size follows the loss: got no value; call step(..., value=loss)")
-    if aval_of(value, "arrayflow: value").shape != ():
-        raise ShapeError(
-            f"arrayflow: the loss is a scalar: got value={aval_of(value)}; pass the loss that was differentiated"
-        )
+    aval = aval_of(value, "arrayflow: value")
+    if aval.shape != ():
+        raise ShapeError(f"arrayflow: the loss is a scalar: got value={aval}; pass the loss that was differentiated")
+    if aval.dtype.kind == "c":
+        raise DtypeError(f"arrayflow: the loss is a real number: got value={aval}; pass its real part")
     return stop_gradient(asarray(value)).astype(float64)
 
 
@@ -112,8 +116,9 @@ def arrayflow(initial_step: float = 1e-5, *, beta: float = 0.05, window: int = 1
     grows by 2 % a step while d1 < 0, and shrinks by 1 % whenever d1 > 0 and d2 > 0; once that has happened, s never grows
     again. The queues start filled with the first loss.
 
-    Source: the paper's section 5, algorithm 1, whose line 26 prints the averaged gradient as if it were x. The original
-    program differs: it lets s grow while d2 < 0, and starts g with the first gradient.
+    Source: the paper's section 5, algorithm 1, whose line 26 prints the averaged gradient as if it were x, and whose
+    queue of losses fills up in its first steps. The original program starts with full queues, as this does, and differs
+    twice: it lets s grow while d2 < 0, and it starts g with the first gradient.
 
     Args:
         initial_step: the first step size, s₀.

@@ -2,34 +2,41 @@
 
 A *rule* has ``init(params) -> state`` and ``update(grads, state, params, value) -> (updates, state)``; updates are added
 to the parameters. Rules chain. An *optimizer* is a rule with ``step``. All are frozen and pure: state in, state out.
+
+Inside of a rule, float16 leaves are float32, and gradients of complex parameters are conjugated, which makes them point
+uphill; `take_step` sees to both, and to what is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import attrs
+import numpy as np
 
 from afx import pytree
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of
-from afx.core.dtypes import DType, float64, real_dtype
-from afx.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from afx.core.aval import Aval, aval_of
+from afx.core.dtypes import DType, float16, float32, is_inexact, real_dtype
+from afx.errors import DtypeError, ShapeError, TreeError
+from afx.ops.arithmetic import sqrt
 from afx.ops.creation import asarray, zeros
+from afx.ops.selection import where
+from afx.pytree import TreeDef
+from afx.pytree.treedef import difference
+from afx.transforms.custom import custom_jvp
 
-__all__ = ["LearningRate", "Optimizer", "Rule", "Schedule"]
+__all__ = ["EmptyState", "Optimizer", "Rule"]
 
 T = TypeVar("T")
 S = TypeVar("S")
-
-Schedule = Callable[[Array], ArrayLike]
-LearningRate = float | Array | Schedule
 
 
 class Rule(Protocol[S]):
     """Turns gradients into updates; ``S`` is its state."""
 
+    # Any, for the state's type follows from that of the parameters, and no protocol can say how
     def init(self, params: Any, /) -> S:
         """Return the state for parameters of this structure."""
         ...
@@ -47,88 +54,138 @@ class Optimizer(Rule[S], Protocol[S]):
         ...
 
 
-def take_step(rule: Any, params: T, grads: T, state: S, value: ArrayLike | None) -> tuple[T, S]:
-    """Return parameters moved by a rule's updates, each leaf in its own dtype, and the rule's next state.
-
-    Raises:
-        TreeError, ShapeError, DtypeError: gradients do not match the parameters; the message names the path.
-    """
-    leaves, treedef = pytree.flatten(params)
-    slopes, slope_tree = pytree.flatten(grads)
-    check_gradients(leaves, treedef, slopes, slope_tree)
-    whole = pytree.unflatten(treedef, [asarray(p) for p in leaves])
-    updates, state = rule.update(pytree.unflatten(treedef, slopes), state, whole, value)
-    return pytree.map(lambda p, u: p + u.astype(p.dtype), whole, updates), state
-
-
-def check_gradients(leaves: list[Any], treedef: Any, slopes: list[Any], slope_tree: Any) -> None:
-    """Raise where gradients differ from the parameters they belong to, naming the path."""
-    if slope_tree != treedef:
-        raise TreeError(f"step: gradients have another structure: got {slope_tree}; the parameters are {treedef}")
-    for k, (p, g) in enumerate(zip(leaves, slopes, strict=True)):
-        a, b = aval_of(p, "step"), aval_of(g, "step")
-        if a.dtype.kind not in "fc":
-            path = pytree.paths(treedef)[k]
-            raise DtypeError(
-                f"step: parameters are floating or complex: got params{path} = {a}; mark it with afx.static()"
-            )
-        if a.shape != b.shape:
-            path = pytree.paths(treedef)[k]
-            raise ShapeError(f"step: a gradient has another shape: got grads{path} = {b}; params{path} is {a}")
-
-
-def zeros_like_tree(params: T) -> T:
-    """Return a tree of zeros of the same shapes and dtypes."""
-    return pytree.map(lambda p: zeros(aval_of(p).shape, aval_of(p).dtype), params)
-
-
-def count_zero() -> Array:
-    """Return the number of steps before the first one, as states hold it."""
-    return zeros((), float64)
-
-
-def rate_at(rate: LearningRate, count: Array) -> Array:
-    """Return the learning rate at a step, as a float64 scalar that states show."""
-    found = rate(count) if callable(rate) else rate
-    aval = aval_of(found, "learning_rate")
-    if aval.shape != ():
-        raise ShapeError(
-            f"learning_rate: a scalar: got {aval}; scale gradients per leaf to move parameters differently"
-        )
-    return asarray(found).astype(float64) if isinstance(found, Array) else asarray(found, float64)
-
-
-def as_real(scalar: Array, like: Any) -> Array:
-    """Return a float64 scalar in the real dtype of a leaf, so that the leaf keeps its dtype."""
-    dtype: DType = real_dtype(like.dtype)
-    return scalar.astype(dtype)
-
-
-def positive(name: str, value: Any, who: str, *, zero: bool = False) -> None:
-    """Raise where a hyperparameter that is a plain number is not above 0 (or not 0 either)."""
-    if isinstance(value, (int, float)) and not (value > 0 or (zero and value == 0)):
-        raise ArgumentError(f"{who}: {name} is {'0 or more' if zero else 'above 0'}: got {value}")
-
-
-def fraction(name: str, value: float, who: str) -> None:
-    """Raise where a decay rate is not in [0, 1)."""
-    if not 0 <= value < 1:
-        raise ArgumentError(f"{who}: {name} is from 0 up to, not including, 1: got {value}")
-
-
-@attrs.frozen
-class CountState:
-    """The state of rules that only count their steps.
-
-    Attributes:
-        count: the number of steps taken.
-        learning_rate: the factor of the last step.
-    """
-
-    count: Array
-    learning_rate: Array
-
-
 @attrs.frozen
 class EmptyState:
     """The state of rules that have none."""
+
+
+# ------------------------------------------------------------------------------------------------------- the one step
+
+
+def take_step(
+    update: Callable[[T, S, T, ArrayLike | None], tuple[T, S]],
+    params: T,
+    grads: T,
+    state: S,
+    value: ArrayLike | None,
+) -> tuple[T, S]:
+    """Return parameters moved by a rule's updates, each leaf in its own dtype, and the rule's next state.
+
+    Raises:
+        TreeError, ShapeError, DtypeError: gradients or state do not belong to the parameters; the message names the path.
+    """
+    leaves, treedef = pytree.flatten(params)
+    check_params(leaves, treedef, "step")
+    slopes = _gradients(grads, leaves, treedef)
+    old = [asarray(p) for p in leaves]
+    whole = [wide(p) for p in old]
+    uphill = [wide(g.conj() if g.dtype.kind == "c" else g) for g in slopes]
+    updates, after = update(pytree.unflatten(treedef, uphill), state, pytree.unflatten(treedef, whole), value)
+    check_state(state, after)
+    moved = [(w + u).astype(p.dtype) for p, w, u in zip(old, whole, pytree.leaves(updates), strict=True)]
+    return pytree.unflatten(treedef, moved), after
+
+
+def check_params(leaves: Sequence[Any], treedef: TreeDef[Any], who: str) -> None:
+    """Raise where a parameter is not floating or complex, naming its path."""
+    for k, p in enumerate(leaves):
+        aval = aval_of(p, who)
+        if not is_inexact(aval.dtype):
+            raise DtypeError(
+                f"{who}: parameters are floating or complex: got params{pytree.paths(treedef)[k]} = {aval}; "
+                "convert it to a float, or mark the field with afx.static()"
+            )
+
+
+def _gradients(grads: Any, leaves: Sequence[Any], treedef: TreeDef[Any]) -> list[Array]:
+    """Return the leaves of the gradients, or raise where they differ from the parameters', naming the path."""
+    slopes, slope_tree = pytree.flatten(grads)
+    if slope_tree != treedef:
+        path, theirs, mine = difference(treedef, slope_tree)
+        raise TreeError(
+            f"step: gradients have another structure than parameters, at {path or 'the top'}: got {mine} in grads "
+            f"where params have {theirs}; pass what afx.grad returns"
+        )
+    for k, (p, g) in enumerate(zip(leaves, slopes, strict=True)):
+        a, b = aval_of(p, "step"), aval_of(g, "step")
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise _unequal(pytree.paths(treedef)[k], a, b)
+    return [asarray(g) for g in slopes]
+
+
+def _unequal(path: str, param: Aval, slope: Aval) -> ShapeError | DtypeError:
+    """Return the error for a gradient that differs from its parameter."""
+    got = f"got grads{path} = {slope} where params{path} = {param}"
+    if param.shape != slope.shape:
+        return ShapeError(f"step: a gradient has another shape than its parameter: {got}; pass what afx.grad returns")
+    return DtypeError(f"step: a gradient has another dtype than its parameter: {got}; convert one with astype")
+
+
+def check_state(before: Any, after: Any) -> None:
+    """Raise where a step would change the shape of its state, which was then made for other parameters."""
+    old, treedef = pytree.flatten(before)
+    new, structure = pytree.flatten(after)
+    if treedef != structure:
+        path, mine, theirs = difference(treedef, structure)
+        raise TreeError(f"step: the state is of other parameters: got {mine} at state{path}, not {theirs}; call init")
+    for k, (x, y) in enumerate(zip(old, new, strict=True)):
+        a, b = aval_of(x, "step"), aval_of(y, "step")
+        if a.shape != b.shape or a.dtype != b.dtype:
+            path = pytree.paths(treedef)[k]
+            raise ShapeError(f"step: the state is of other parameters: got state{path} = {a}, not {b}; call init")
+
+
+def check_kind(state: object, kind: type, who: str) -> None:
+    """Raise where a state belongs to another optimizer."""
+    if not isinstance(state, kind):
+        raise TreeError(
+            f"{who}: its state is of type {kind.__name__}: got {type(state).__name__}; call init(params) of the same "
+            "optimizer"
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------- leaves
+
+
+def wide(x: Array) -> Array:
+    """Return a leaf in the dtype that rules compute in: float16 becomes float32."""
+    return x.astype(float32) if x.dtype == float16 else x
+
+
+def _zeros(p: Any, real: bool, who: str) -> Array:
+    aval = aval_of(p, who)
+    dtype: DType = np.result_type(aval.dtype, float32)  # squares of float16 would not fit float16
+    return zeros(aval.shape, real_dtype(dtype) if real else dtype)
+
+
+def zeros_of(params: T, who: str, *, real: bool = False) -> T:
+    """Return zeros of the shapes of all parameters, which are checked; float16 gives float32.
+
+    Args:
+        params: the parameters.
+        who: whose state it is, for messages.
+        real: real zeros for complex parameters as well.
+    """
+    leaves, treedef = pytree.flatten(params)
+    check_params(leaves, treedef, who)
+    return pytree.unflatten(treedef, [_zeros(p, real, who) for p in leaves])
+
+
+def as_real(scalar: Array, like: Array) -> Array:
+    """Return a float64 scalar in the real dtype of a leaf, so that the leaf keeps its dtype."""
+    return scalar.astype(real_dtype(like.dtype))
+
+
+def square(x: Array) -> Array:
+    """Return the square of the absolute value, real for complex x too."""
+    return (x * x.conj()).real if x.dtype.kind == "c" else x * x
+
+
+def _root_rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    z = sqrt(primals[0])
+    return z, where(z > 0, 0.5 * tangents[0] / where(z > 0, z, 1.0), 0.0)
+
+
+# The root of a mean square is |g| where one gradient was seen: where it is 0, so is what it divides, and the derivative
+# of a whole step is finite. Through sqrt it would be inf · 0.
+root: Callable[[Array], Array] = custom_jvp(sqrt, _root_rule)

@@ -12,7 +12,7 @@ from afx.ops.exponential import exp
 from afx.ops.rounding import floor
 from afx.ops.selection import clip, where
 from afx.ops.trigonometry import cos
-from afx.optim.rule import Schedule
+from afx.optim.hyperparameters import Schedule
 
 __all__ = ["constant", "cosine_decay", "exponential_decay", "linear", "piecewise_constant", "warmup_cosine"]
 

@@ -1,0 +1,55 @@
+"""Hyperparameters: the learning rate, which may follow a schedule, and the ranges of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from afx.core.array import Array, ArrayLike
+from afx.core.aval import aval_of
+from afx.core.dtypes import float64
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops.creation import asarray, zeros
+
+__all__ = ["LearningRate", "Schedule"]
+
+Schedule: TypeAlias = Callable[[Array], ArrayLike]
+LearningRate: TypeAlias = float | Array | Schedule
+
+
+def count_zero() -> Array:
+    """Return the number of steps before the first one.
+
+    Counts are float64, so that a state is made of floating leaves alone and a whole step has derivatives.
+    """
+    return zeros((), float64)
+
+
+def rate_at(rate: LearningRate, count: Array) -> Array:
+    """Return the learning rate at a step, as a float64 scalar that states show."""
+    found = rate(count) if callable(rate) else rate
+    aval = aval_of(found, "learning_rate")
+    if aval.shape != ():
+        raise ShapeError(f"learning_rate: a scalar: got {aval}; scale gradients to move parameters differently")
+    if aval.dtype.kind == "c":
+        raise DtypeError(f"learning_rate: a real number: got {aval}; take its real part")
+    return asarray(found).astype(float64) if isinstance(found, Array) else asarray(found, float64)
+
+
+def given(value: float | Array) -> bool:
+    """Tell whether a hyperparameter is at work: anything but a plain 0."""
+    return not (isinstance(value, (int, float)) and value == 0)
+
+
+def positive(name: str, value: LearningRate, who: str, *, zero: bool = False) -> None:
+    """Raise where a hyperparameter that is a plain number is not above 0 (or not 0 either)."""
+    if isinstance(value, (int, float)) and not (value > 0 or (zero and value == 0)):
+        raise ArgumentError(
+            f"{who}: {name} is {'0 or more' if zero else 'above 0'}: got {value}; choose one in that range"
+        )
+
+
+def fraction(name: str, value: float | Array, who: str) -> None:
+    """Raise where a decay rate that is a plain number is not in [0, 1)."""
+    if isinstance(value, (int, float)) and not 0 <= value < 1:
+        raise ArgumentError(f"{who}: {name} is from 0 up to, not including, 1: got {value}; choose one in that range")
