@@ -186,10 +186,12 @@ def _masked(
         shape, dtype = entries[j].shape, entries[j].dtype
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             g = pull(ct, z, xs, params, shape, dtype)
-        made = p.mask(i, z, xs, params, shape) if p.mask is not None else None
+        made = lowered(p.mask(i, z, xs, params, shape)) if p.mask is not None else None
+        if isinstance(made, bool):  # of a condition that is a Python number
+            made = np.bool_(made)
         alive = _alive(p, pull, mask, xs, params, shape)
         if made is not None:
-            alive = made if alive is None else lowered(lowered(made) & alive)
+            alive = made if alive is None else lowered(made & alive)
         if alive is not None and p.elementwise:
             g = lowered(where(alive, g, 0))
             if alive.shape != g.shape:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
 from afx import pytree
-from afx.core.array import Array
+from afx.core.array import Array, snapshot
 from afx.core.aval import Aval, aval_of
 from afx.core.located import LocatedTape, at, debugging
 from afx.core.primitive import Value
@@ -129,7 +129,11 @@ def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
                 f"vjp: the cotangent{path} has another dtype: got {have}; the result is {want}; use astype"
             )
         checked.append(
-            lowered(Array.astype(c, want.dtype)) if isinstance(c, Array) else want.dtype.type(c) if have.weak else c
+            lowered(Array.astype(c, want.dtype))
+            if isinstance(c, Array)
+            else want.dtype.type(c)
+            if have.weak
+            else snapshot(c, "vjp")
         )
     return checked
 
