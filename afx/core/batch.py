@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from afx.core.array import Array, bare
 from afx.core.aval import Aval, Shape
@@ -11,7 +11,7 @@ from afx.core.tape import raised_operand
 from afx.core.tracer import Trace, Tracer, raised
 from afx.errors import ConcreteValueError, OperandError
 
-__all__ = ["Batch", "BatchTracer"]
+__all__ = ["Batch", "BatchTracer", "Same"]
 
 _new = object.__new__
 
@@ -31,6 +31,12 @@ class BatchTracer(Tracer):
     def aval(self) -> Aval:
         """The shape, without the batch axis, and dtype."""
         return Aval(self.shape, self.dtype)
+
+
+class Same(NamedTuple):
+    """An output of a batching rule that is the same for the whole batch, and has no batch axis."""
+
+    value: Any
 
 
 class Batch(Trace):
@@ -66,7 +72,10 @@ class Batch(Trace):
             ]
         )
         z = p.batch(self.size, values, batched, params)
-        return tuple([self.input(raised(v)) for v in z]) if p.multiple else self.input(raised(z))
+        return tuple([self._output(v) for v in z]) if p.multiple else self._output(z)
+
+    def _output(self, v: Any) -> Any:
+        return v.value if isinstance(v, Same) else self.input(raised(v))
 
     def reveal(self, x: Any, who: str) -> Any:
         """Return the bare value where reading it loses nothing, or raise."""

@@ -16,6 +16,7 @@ from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracer import bind, single
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds import linear, nondifferentiable, reduction
+from afx.ops.selection import maximum
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _extreme_abstract(name: str) -> Callable[..., Aval]:
 def shared(z: Array, x: Array, *, axis: Shape) -> Array:
     """Return 1 over the number of elements that are the extreme where x is it, 0 elsewhere."""
     tied = x == z
-    return tied / tied.astype(x.dtype).sum(axis=axis, keepdims=True)
+    return tied / maximum(tied.astype(x.dtype).sum(axis=axis, keepdims=True), 1)  # none is tied with a nan
 
 
 @public

@@ -11,7 +11,7 @@ from typing import Any
 
 from afx.core.abstract import Abstract, AbstractTracer
 from afx.core.aval import Aval
-from afx.core.batch import Batch, BatchTracer
+from afx.core.batch import Batch, BatchTracer, Same
 from afx.core.forward import Forward, ForwardTracer
 from afx.core.graph import Graph
 from afx.core.primitive import JointPullback, Params, Primitive, Value, register
@@ -29,7 +29,7 @@ __all__ = ["Compiled", "call"]
 class Compiled:
     """A graph, its plan, and the graphs derived from it, each made when first needed."""
 
-    __slots__ = ("_batches", "_pairs", "_plan", "_pushes", "graph")
+    __slots__ = ("_batches", "_pairs", "_plan", "_pushes", "_spreads", "graph")
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -37,6 +37,7 @@ class Compiled:
         self._pairs: dict[tuple[bool, ...], Pair] = {}
         self._pushes: dict[tuple[bool, ...], Pushed] = {}
         self._batches: dict[tuple[int, tuple[bool, ...]], Compiled] = {}
+        self._spreads: dict[tuple[int, tuple[bool, ...]], tuple[Compiled, list[bool]]] = {}
 
     @property
     def plan(self) -> Plan:
@@ -54,8 +55,14 @@ class Compiled:
     def batched(self, size: int, flags: tuple[bool, ...]) -> Compiled:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""
         if (size, flags) not in self._batches:
-            self._batches[size, flags] = _batched(self.graph, size, flags)
+            self._batches[size, flags] = _batched(self.graph, size, flags, whole=True)[0]
         return self._batches[size, flags]
+
+    def spread(self, size: int, flags: tuple[bool, ...]) -> tuple[Compiled, list[bool]]:
+        """Return the program mapped over a batch axis in front of these inputs, and which outputs have one then."""
+        if (size, flags) not in self._spreads:
+            self._spreads[size, flags] = _batched(self.graph, size, flags, whole=False)
+        return self._spreads[size, flags]
 
     def pushed(self, moving: tuple[bool, ...]) -> Pushed:
         """Return the program of outputs and tangents, where these inputs have tangents."""
@@ -202,8 +209,8 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     return found[:count], [next(tangents) if m else None for m in pushed.moves]
 
 
-def _batched(graph: Graph, size: int, flags: tuple[bool, ...]) -> Compiled:
-    """Trace a graph with a batch axis in front of some inputs."""
+def _batched(graph: Graph, size: int, flags: tuple[bool, ...], whole: bool) -> tuple[Compiled, list[bool]]:
+    """Trace a graph with a batch axis in front of some inputs; tell which outputs have one (all, where ``whole``)."""
     front = Abstract("vmap")
     batch = Batch("jit", size)
     shapes = [(size, *v.aval.shape) if f else v.aval.shape for v, f in zip(graph.inputs, flags, strict=True)]
@@ -211,13 +218,14 @@ def _batched(graph: Graph, size: int, flags: tuple[bool, ...]) -> Compiled:
     outs: list[Any] = [*evaluate(graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
     batch.alive = False
     own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]
-    values = [x._value if o else broadcast_to(x, (size, *x.shape)) for x, o in zip(outs, own, strict=True)]
-    return Compiled(front.finish(values))
+    values = [x._value if o else broadcast_to(x, (size, *x.shape)) if whole else x for x, o in zip(outs, own, strict=True)]
+    return Compiled(front.finish(values)), own
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     program: Compiled = params["program"]
-    return call(program.batched(size, batched), *xs)
+    spread, own = program.spread(size, batched)
+    return tuple([z if o else Same(z) for z, o in zip(call(spread, *xs), own, strict=True)])
 
 
 call_p = register(

@@ -1,0 +1,121 @@
+"""Products of matrices agree with NumPy's."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+
+RNG = np.random.default_rng(10)
+A, B, C, V, W = (RNG.normal(size=s) for s in ((3, 4), (4, 5), (2, 3, 4), (4,), (3,)))
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (A, B),
+        (C, B),
+        (A, V),
+        (W, A),
+        (V, V),
+        (C, V),
+        (W, C),
+        (C, C.swapaxes(1, 2)),
+        (A, C.swapaxes(1, 2)),
+        (A[:, :0], B[:0]),
+    ],
+    ids=lambda p: "@".join(str(x.shape) for x in p),
+)
+def test_matmul_is_numpys(pair: Any) -> None:
+    """Vectors, matrices and batches multiply as NumPy's do, and so do their derivatives as central differences."""
+    x, y = pair
+    np.testing.assert_allclose(np.asarray(afx.matmul(x, y)), x @ y, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(afx.asarray(x) @ y), x @ y, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(x @ afx.asarray(y)), x @ y, atol=1e-12)
+    tx, ty, ct = RNG.normal(size=x.shape), RNG.normal(size=y.shape), RNG.normal(size=(x @ y).shape)
+    want = np.sum(ct * (tx @ y + x @ ty))
+    gx, gy = afx.vjp(afx.matmul, x, y)[1](afx.asarray(ct))
+    assert np.sum(np.asarray(gx) * tx) + np.sum(np.asarray(gy) * ty) == pytest.approx(want)
+    assert np.sum(ct * np.asarray(afx.jvp(afx.matmul, (x, y), (tx, ty))[1])) == pytest.approx(want)
+
+
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
+def test_vmap_of_vectors_and_matrices(axes: Any) -> None:
+    """Batches of vectors and matrices in any combination are products one by one."""
+    for x, y in ((V, V), (A, V), (W, A), (A, B)):
+        many = [np.stack([z, 2 * z]) if a == 0 else z for z, a in zip((x, y), axes, strict=True)]
+        found = np.asarray(afx.vmap(afx.matmul, axes)(*many))
+        want = [(many[0][i] if axes[0] == 0 else x) @ (many[1][i] if axes[1] == 0 else y) for i in range(2)]
+        np.testing.assert_allclose(found, np.stack(want), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "operands"),
+    [
+        ("ij,jk->ik", (A, B)),
+        ("bij,jk", (C, B)),
+        ("...ij,jk->...k", (C, B)),
+        ("ii->i", (A[:, :3],)),
+        ("ii", (A[:, :3],)),
+        ("ij->", (A,)),
+        ("ij->ji", (A,)),
+        ("bij,jk,kl->bl", (C, B, B.T)),
+        ("i,j", (W, V)),
+        ("bij,bij->b", (C, C)),
+        ("ij,ij", (A, A)),
+        ("bij->jbi", (C,)),
+        ("bij,bkj->bik", (C, C)),
+        ("i,i,i->i", (V, V, V)),
+        (" i j , j -> i ", (A, V)),
+    ],
+)
+def test_einsum_is_numpys(subscripts: str, operands: Any) -> None:
+    """Implicit results, ellipses, diagonals, traces, batches and several operands agree with NumPy's."""
+    np.testing.assert_allclose(
+        np.asarray(afx.einsum(subscripts, *operands)), np.einsum(subscripts, *operands), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        np.asarray(afx.einsum(subscripts, *operands, optimize=False)), np.einsum(subscripts, *operands), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "operands"),
+    [
+        ("dot", (C, B)),
+        ("dot", (A, V)),
+        ("dot", (2.0, A)),
+        ("inner", (A, C)),
+        ("outer", (A, B)),
+        ("kron", (A, B)),
+        ("kron", (V, A)),
+        ("vdot", (A, A)),
+        ("tensordot", (C, B, 1)),
+        ("tensordot", (C, C, ([0, 2], [0, 2]))),
+        ("vecdot", (A, A[:1])),
+        ("cross", (A[:, :3], A[:, 1:])),
+    ],
+)
+def test_products_are_numpys(name: str, operands: Any) -> None:
+    """Each named product agrees with NumPy's of that name."""
+    np.testing.assert_allclose(np.asarray(getattr(afx, name)(*operands)), getattr(np, name)(*operands), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (lambda: afx.matmul(A, A), "inner axes differ: got float64.3,4. @ float64.3,4."),
+        (lambda: afx.matmul(A, 2.0), "no axis"),
+        (lambda: afx.matmul(np.ones((2, 1, 1)), np.ones((3, 1, 1))), "leading axes"),
+        (lambda: afx.einsum("ij,jk->iz", A, B), "no operand"),
+        (lambda: afx.einsum("ij,jk", A), "as many operands"),
+        (lambda: afx.einsum("ij,jk", A, A), "lengths"),
+        (lambda: afx.tensordot(A, B, ([0], [0])), "do not pair up"),
+        (lambda: afx.cross(A, A), "3 components"),
+    ],
+)
+def test_mistakes_are_explained(run: Any, words: str) -> None:
+    """Each mistake raises with its reason."""
+    with pytest.raises(afx.errors.AfxError, match=words):
+        run()
