@@ -10,6 +10,7 @@ import numpy as np
 
 from afx.core.graph import Graph
 from afx.runtime.places import Places
+from afx.runtime.products import blas
 from afx.runtime.recycling import Recycler
 from afx.runtime.source import Program
 from afx.runtime.workers import get_threads
@@ -45,7 +46,11 @@ class Plan:
         except IndexError:
             run = self._bound()
         try:
-            found: list[Any] = run(*inputs)
+            if self._program.products:
+                with blas:
+                    found: list[Any] = run(*inputs)
+            else:
+                found = run(*inputs)
         finally:
             free.append(run)
         return found

@@ -13,6 +13,7 @@ from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal, Var
 from afx.runtime.blocks import Blocks
 from afx.runtime.places import BUFFER, CONSTANT, FRESH, VIEW, Places
+from afx.runtime.products import blas, product, shared_out
 from afx.runtime.recycling import recycled
 from afx.runtime.regions import Node
 from afx.runtime.workers import run_blocks
@@ -41,6 +42,7 @@ class Program:
         self.shared: dict[str, Any] = {}
         self.buffers: list[tuple[str, int, Any]] = []
         self.views: list[tuple[str, str, Any, dict[str, Any]]] = []
+        self.products = 0
         self.functions: list[str] = []
         self.recycled: list[tuple[str, Aval]] = []
         self.scratch: list[tuple[str, list[DType], int]] = []
@@ -97,6 +99,8 @@ class Program:
         kind = self.places.kind[out.index]
         if kind == VIEW:
             self._view(eq, out)
+        elif eq.primitive.ufunc is np.matmul and self._shares_out(eq):
+            self._product(eq, out, kind)
         elif by_ufunc(eq):
             xs = ", ".join([self._read(a, plain=False) for a in eq.inputs])
             assert eq.primitive.ufunc is not None
@@ -113,6 +117,21 @@ class Program:
             targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple else "")
             function = self._function(eq.primitive.name, eq.primitive.run)
             self.lines.append(f"{targets} = {function}({', '.join([*values, *self._keywords(eq)])})")
+
+    def _shares_out(self, eq: Equation) -> bool:
+        """Tell whether the plan's own threads compute a product."""
+        x, y = eq.inputs
+        large = isinstance(x, Var) and isinstance(y, Var) and shared_out(x.aval, y.aval, eq.outputs[0].aval)
+        return large and blas.available()
+
+    def _product(self, eq: Equation, out: Var, kind: str) -> None:
+        self.products += 1
+        if kind == BUFFER:
+            self.buffer(out)
+        else:
+            self._empty(out)
+        x, y = [self._read(a, plain=False) for a in eq.inputs]
+        self.lines.append(f"{self._function('product', product)}({x}, {y}, {self.name(out)})")
 
     def _region(self, node: Node) -> None:
         """Emit a region: its function, memory for its results, and the call that shares out its blocks."""

@@ -1,5 +1,7 @@
 """Plans: the values of the graph, in memory that is used again and never seen outside."""
 
+import importlib
+import importlib.util
 import itertools
 import threading
 from collections.abc import Callable
@@ -10,8 +12,10 @@ import pytest
 
 import afx
 from afx import Array
+from afx.errors import MissingExtraError
 from afx.runtime.arena import Arena
 from afx.runtime.plan import make_plan
+from afx.runtime.products import set_products
 from afx.runtime.workers import get_threads, run_blocks, set_threads
 from tests.runtime.programs import inputs, program
 
@@ -177,3 +181,25 @@ def test_a_plan_runs_a_graph() -> None:
     graph = afx.trace(chain)(*inputs(0))
     for found, wanted in zip(make_plan(graph)(*[x.numpy() for x in inputs(0)]), chain(*inputs(0)), strict=True):
         np.testing.assert_allclose(found, np.asarray(wanted), rtol=1e-6)
+
+
+def test_products_on_the_plans_own_threads_leave_blas_as_it_was() -> None:
+    """The values are those of BLAS, and its number of threads is set back; without threadpoolctl it is refused."""
+    if importlib.util.find_spec("threadpoolctl") is None:
+        with pytest.raises(MissingExtraError):
+            set_products("plan")
+        return
+    threadpoolctl: Any = importlib.import_module("threadpoolctl")
+    x = np.random.default_rng(0).normal(size=(300, 200)).astype(np.float32)
+    y = np.random.default_rng(1).normal(size=(200, 100)).astype(np.float32)
+    before, threads = threadpoolctl.threadpool_info(), get_threads()
+    try:
+        set_threads(2)
+        set_products("plan")
+        fn = afx.jit(lambda x, y: afx.sin(x) @ y)
+        assert "product_(" in fn.lower(x, y).plan.source
+        np.testing.assert_allclose(np.asarray(fn(x, y)), np.sin(x) @ y, rtol=1e-4, atol=1e-4)
+    finally:
+        set_products("blas")
+        set_threads(threads)
+    assert threadpoolctl.threadpool_info() == before
