@@ -134,4 +134,6 @@ def _batch(x: Any, *, axis: Shape) -> Array:
     return reduce_over(max_first_p, x, axis, keepdims=False, who="max_pool")
 
 
-max_first_p = reduction("max_first", _max_run, _max_abstract, _first, batch=batch_reduction(_batch), smooth=False)
+max_first_p = reduction(
+    "max_first", _max_run, _max_abstract, _first, batch=batch_reduction(_batch), smooth=False, reduces=np.maximum
+)

@@ -39,6 +39,7 @@ UNARY: tuple[Callable[[Array], Array], ...] = (
     lambda x: x[::-1] * 0.5,
     lambda x: x - afx.sum(x, axis=1, keepdims=True),
     lambda x: x - afx.max(x, axis=0),
+    lambda x: x + afx.max(afx.stack([x, x * 2, -x], axis=1), axis=1),
     lambda x: afx.broadcast_to(afx.sum(x), x.shape) * 0.01,
     lambda x: afx.sum(afx.broadcast_to(afx.mean(x), (3, *x.shape)), axis=0) + x,
     lambda x: afx.ones(x.shape) * x + afx.zeros(x.shape),
