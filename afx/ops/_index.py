@@ -123,7 +123,7 @@ def basic(index: Any, aval: Aval, who: str) -> Basic:
 def trimmed(index: Basic, shape: Shape) -> Basic:
     """Return a basic index without the whole axes at its end."""
     end, axis = len(index), len(shape)
-    while end and index[end - 1] == (0, shape[axis - 1], 1):
+    while end and axis and index[end - 1] == (0, shape[axis - 1], 1):
         end -= 1
         axis -= 1
     return index[:end]

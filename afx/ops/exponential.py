@@ -11,6 +11,7 @@ from afx.core.array import Array, ArrayLike
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import bind1, bind2
 from afx.ops._kinds import binary, unary
+from afx.ops.comparison import isinf
 from afx.ops.selection import where
 
 LOG2 = math.log(2.0)
@@ -67,7 +68,7 @@ def expm1(x: ArrayLike) -> Array:
     return bind1(expm1_p, x)
 
 
-expm1_p = unary("expm1", np.expm1, lambda z, _x: z + 1, kinds="fc", floating=True)
+expm1_p = unary("expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", floating=True)  # z + 1 loses the tail
 
 
 @public
@@ -134,7 +135,7 @@ def logaddexp(x: ArrayLike, y: ArrayLike) -> Array:
 
 def _share(x: Array, y: Array) -> Array:
     """Return ``exp(x) / (exp(x) + exp(y))``, one half where both are the same infinity."""
-    same = x == y  # inf - inf would be nan
+    same = (x == y) & isinf(x)  # inf - inf would be nan
     return sigmoid(where(same, 0, x) - where(same, 0, y))
 
 
@@ -160,7 +161,7 @@ def sigmoid(x: ArrayLike) -> Array:
 
 
 def _sigmoid_run(x: Any) -> Any:
-    e = np.exp(0 - np.abs(x))  # never overflows; NumPy has no minus for booleans
+    e = np.exp(np.abs(x) * -1.0)  # never overflows; NumPy has no minus for booleans, and unsigned ones wrap round
     return np.where(np.signbit(x), e, 1) / (1 + e)
 
 

@@ -1,9 +1,20 @@
-"""Operands for the tests that run over all primitives, where "some arrays" will not do."""
+"""Operands for the tests that run over all primitives: written down in ``samples_*.py``, or made from the domain."""
 
-from collections.abc import Mapping
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
+
+import afx
+from afx.core.aval import Aval
+from afx.core.primitive import Primitive
+from afx.core.tracer import bind
+
+RNG = np.random.default_rng(7)
 
 
 @attrs.frozen(eq=False)
@@ -13,7 +24,101 @@ class Sample:
     Attributes:
         operands: float64 arrays where it differentiates, integers where it takes indices.
         params: its parameters.
+        symmetric: whether the operands are symmetric matrices, and are moved as such.
     """
 
     operands: tuple[Any, ...]
     params: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    symmetric: bool = False
+
+    @property
+    def moving(self) -> list[int]:
+        """The positions of the operands that a derivative is taken by."""
+        return [k for k, x in enumerate(self.operands) if np.asarray(x).dtype.kind in "fc"]
+
+    @property
+    def points(self) -> tuple[np.ndarray, ...]:
+        """The operands that a derivative is taken by."""
+        return tuple(np.asarray(self.operands[k]) for k in self.moving)
+
+    def directions(self) -> tuple[np.ndarray, ...]:
+        """Return random directions in which the operands are moved."""
+        found = [normal_like(x) for x in self.points]
+        return tuple((t + t.swapaxes(-1, -2)) / 2 for t in found) if self.symmetric else tuple(found)
+
+    def at(self, values: tuple[Any, ...], moving: list[int] | None = None) -> list[Any]:
+        """Return all operands, with these in the places of those that are moved."""
+        xs = list(self.operands)
+        for k, v in zip(self.moving if moving is None else moving, values, strict=True):
+            xs[k] = v
+        return xs
+
+
+def normal_like(x: Any) -> np.ndarray:
+    """Return normal random numbers of an array's shape, complex for a complex one."""
+    x = np.asarray(x)
+    t = RNG.normal(size=x.shape)
+    return t + 1j * RNG.normal(size=x.shape) if x.dtype.kind == "c" else t
+
+
+def written() -> dict[str, list[Sample]]:
+    """Return the samples of every ``samples_*.py`` of this folder, by primitive."""
+    found: dict[str, list[Sample]] = {}
+    for info in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if info.name.startswith("samples_"):
+            found |= importlib.import_module(f"tests.ops.{info.name}").SAMPLES
+    return found
+
+
+def arity(p: Primitive) -> int:
+    """Return the number of operands of an elementwise op."""
+    return len(p.pullbacks) if p.pullbacks else p.ufunc.nin if p.ufunc is not None else 1
+
+
+def elementwise(p: Primitive) -> list[Sample]:
+    """Return operands inside the domain of an elementwise op, of shapes that broadcast."""
+    count = arity(p)
+    shapes: list[tuple[tuple[int, ...], ...]] = [((2, 3),) * count, ((),) * count, ((0, 2),) * count]
+    if count > 1:
+        shapes += [((2, 1), (3,), (1, 1))[:count], ((), (2, 3), ())[:count], ((0, 1), (1, 2), ())[:count]]
+    low, high = p.domain
+    return [Sample(tuple(_operand(p, k, RNG.uniform(low, high, s)) for k, s in enumerate(shape))) for shape in shapes]
+
+
+def _operand(p: Primitive, k: int, x: np.ndarray) -> np.ndarray:
+    if k < p.first_value:
+        return np.asarray(x > 0)
+    return x if takes(p, np.float64) else (4 * np.abs(x)).astype(np.int64)
+
+
+def takes(p: Primitive, dtype: Any) -> bool:
+    """Tell whether an elementwise op is defined for a dtype."""
+    try:
+        p.abstract(*[Aval((), np.dtype(dtype))] * arity(p))
+    except TypeError:
+        return False
+    return True
+
+
+def holds_function(p: Primitive) -> bool:
+    """Tell whether a primitive is made of functions; those are tested where they are called."""
+    return p.record is not None
+
+
+def samples() -> Iterator[tuple[Primitive, int, Sample]]:
+    """Yield every call of every primitive that the tests make."""
+    found = written()
+    for p in afx.primitives():
+        if not holds_function(p):
+            for k, sample in enumerate(elementwise(p) if p.elementwise else found.get(p.name, [])):
+                yield p, k, sample
+
+
+def call(p: Primitive, sample: Sample, *xs: Any) -> tuple[Any, ...]:
+    """Return the results of a primitive as a tuple."""
+    return outputs(p, bind(p, *xs, **sample.params))
+
+
+def outputs(p: Primitive, z: Any) -> tuple[Any, ...]:
+    """Return the result of a primitive as a tuple."""
+    return z if p.multiple else (z,)
