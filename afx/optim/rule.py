@@ -82,7 +82,9 @@ def take_step(
     uphill = [wide(g.conj() if g.dtype.kind == "c" else g) for g in slopes]
     updates, after = update(pytree.unflatten(treedef, uphill), state, pytree.unflatten(treedef, whole), value)
     check_state(state, after)
-    moved = [(w + u).astype(p.dtype) for p, w, u in zip(old, whole, pytree.leaves(updates), strict=True)]
+    steps = pytree.leaves(updates)
+    _check_updates(old, steps, treedef)
+    moved = [(w + u).astype(p.dtype) for p, w, u in zip(old, whole, steps, strict=True)]
     return pytree.unflatten(treedef, moved), after
 
 
@@ -133,6 +135,16 @@ def check_state(before: Any, after: Any) -> None:
         if a.shape != b.shape or a.dtype != b.dtype:
             path = pytree.paths(treedef)[k]
             raise ShapeError(f"step: the state is of other parameters: got state{path} = {a}, not {b}; call init")
+
+
+def _check_updates(leaves: Sequence[Array], updates: Sequence[Array], treedef: TreeDef[Any]) -> None:
+    """Raise where a parameter would change its shape."""
+    for k, (p, u) in enumerate(zip(leaves, updates, strict=True)):
+        if p.shape != u.shape:
+            path = pytree.paths(treedef)[k]
+            raise ShapeError(
+                f"step: the state is of other parameters: got an update {u.aval} of params{path} = {p.aval}; call init"
+            )
 
 
 def check_kind(state: object, kind: type, who: str) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from afx.core.array import Array
+from afx.core.dtypes import float64
 from afx.errors import ArgumentError
 from afx.ops.creation import asarray
 from afx.ops.exponential import exp
@@ -19,7 +20,7 @@ __all__ = ["constant", "cosine_decay", "exponential_decay", "linear", "piecewise
 
 def _steps(steps: int, who: str) -> int:
     if steps < 1:
-        raise ArgumentError(f"{who}: the number of steps is 1 or more: got {steps}")
+        raise ArgumentError(f"{who}: the number of steps is 1 or more: got {steps}; count the steps to its end")
     return steps
 
 
@@ -56,7 +57,7 @@ def exponential_decay(start: float, rate: float, steps: int, *, staircase: bool 
     """
     _steps(steps, "exponential_decay")
     if not rate > 0:
-        raise ArgumentError(f"exponential_decay: the rate is above 0: got {rate}")
+        raise ArgumentError(f"exponential_decay: the rate is above 0: got {rate}; 1 keeps the learning rate")
 
     def schedule(count: Array) -> Array:
         turns = count / steps
@@ -67,6 +68,11 @@ def exponential_decay(start: float, rate: float, steps: int, *, staircase: bool 
 
 def cosine_decay(start: float, steps: int, *, alpha: float = 0.0) -> Schedule:
     """Return the schedule that falls from ``start`` to ``alpha · start`` along half a cosine, and stays there.
+
+    Args:
+        start: the first learning rate.
+        steps: how many it takes.
+        alpha: the part of ``start`` that is left.
 
     Source: Loshchilov & Hutter 2017, equation 5, without restarts.
 
@@ -85,11 +91,23 @@ def cosine_decay(start: float, steps: int, *, alpha: float = 0.0) -> Schedule:
 def warmup_cosine(peak: float, warmup: int, steps: int, *, start: float = 0.0, end: float = 0.0) -> Schedule:
     """Return the schedule that rises from ``start`` to ``peak`` over ``warmup`` steps and falls to ``end`` at ``steps``.
 
+    It rises in a line and falls along half a cosine. Source: Goyal et al. 2017, section 2.2, for the warm-up.
+
+    Args:
+        peak: the highest learning rate.
+        warmup: the number of steps that it rises.
+        steps: the number of all steps, those of the warm-up among them (as in Optax).
+        start: the first learning rate.
+        end: the last one, kept from then on.
+
     >>> warmup_cosine(1.0, 2, 10)(asarray(1.0))
     Array(0.5, dtype=float32)
     """
     if not 0 < warmup < steps:
-        raise ArgumentError(f"warmup_cosine: the warm-up is shorter than the whole: got {warmup} of {steps} steps")
+        raise ArgumentError(
+            f"warmup_cosine: the warm-up takes 1 step or more, fewer than the whole: got {warmup} of {steps} steps; "
+            "cosine_decay has none"
+        )
 
     def schedule(count: Array) -> Array:
         rising = start + (peak - start) * count / warmup
@@ -102,13 +120,17 @@ def warmup_cosine(peak: float, warmup: int, steps: int, *, start: float = 0.0, e
 def piecewise_constant(start: float, factors: Mapping[int, float]) -> Schedule:
     """Return the schedule that multiplies the rate by a factor at each of the given steps.
 
+    Args:
+        start: the first learning rate.
+        factors: of each step from which on the rate is multiplied, its factor.
+
     >>> piecewise_constant(1.0, {5: 0.5})(asarray(7.0))
-    Array(0.5, dtype=float32)
+    Array(0.5, dtype=float64)
     """
     pairs = sorted(factors.items())
 
     def schedule(count: Array) -> Array:
-        rate = asarray(start)
+        rate = asarray(start, float64)
         for step, factor in pairs:
             rate = where(count >= step, rate * factor, rate)
         return rate

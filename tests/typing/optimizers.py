@@ -1,6 +1,6 @@
 """What type checkers know of optimizers: parameters and states keep their types."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import attrs
 
@@ -36,3 +36,45 @@ def step(line: Line, state: optim.AdamState[Line], x: Array) -> tuple[Line, opti
 def compiled(line: Line, x: Array) -> None:
     state = optim.adam(1e-2).init(line)
     assert_type(afx.jit(step)(line, state, x), tuple[Line, optim.AdamState[Line], Array])
+
+
+def plain(line: Line) -> None:
+    assert_type(optim.sgd(0.1).init(line), optim.SgdState[Line])
+    assert_type(optim.rmsprop(0.1).init(line).nu, Line)
+    assert_type(optim.arrayflow().init(line), optim.ArrayflowState[Line])
+    assert_type(optim.arrayflow().step(line, line, optim.arrayflow().init(line), value=1.0)[0], Line)
+
+
+def chained(line: Line) -> None:
+    optimizer = optim.chain(optim.clip_by_global_norm(1.0), optim.adam(optim.cosine_decay(0.1, 100)))
+    assert_type(optimizer, optim.Chain[tuple[optim.EmptyState, optim.AdamState[Any]]])
+    state: tuple[optim.EmptyState, optim.AdamState[Line]] = optimizer.init(line)
+    line, state = optimizer.step(line, line, state)
+    assert_type(state[1].mu, Line)
+    three = optim.chain(optim.scale(2.0), optim.sgd(0.1), optim.scale_by_schedule(lambda count: 1 / (1 + count)))
+    assert_type(three.init(line)[2].factor, Array)
+
+
+def constrained(line: Line) -> None:
+    masked = optim.masked(optim.adam(), Line(afx.asarray(True), afx.asarray(False)))
+    frozen = optim.freeze(optim.adam(), lambda line: line.slope)
+    projected = optim.projected(optim.adam(), non_negative)
+    assert_type(masked, optim.Masked[optim.AdamState[Any]])
+    assert_type(frozen, optim.Masked[optim.AdamState[Any]])
+    assert_type(projected, optim.Projected[optim.AdamState[Any]])
+    state: optim.AdamState[Line] = frozen.init(line)
+    line, state = frozen.step(line, line, state)
+    assert_type(projected.step(line, line, projected.init(line))[0], Line)
+
+
+def non_negative(line: Line) -> Line:
+    return Line(afx.maximum(line.slope, 0.0), line.intercept)
+
+
+def any_of_them(optimizer: optim.Optimizer[Any], line: Line) -> None:
+    assert_type(optimizer.step(line, line, optimizer.init(line))[0], Line)
+
+
+def several(line: Line) -> None:
+    for optimizer in (optim.sgd(0.1), optim.chain(optim.clip_by_value(1.0), optim.adam())):
+        any_of_them(optimizer, line)

@@ -1,0 +1,60 @@
+"""One table of optimizers, which every test of all of them goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+import afx
+from afx import Array, optim
+
+
+@attrs.frozen
+class Layer:
+    weight: Array
+    bias: Array
+
+
+@attrs.frozen
+class Model:
+    """Parameters as people have them: nested, of several shapes and dtypes, with things that are no parameters."""
+
+    layers: tuple[Layer, ...]
+    scale: dict[str, Array]
+    depth: int = 2
+    name: str = "model"
+    extra: None = None
+
+
+def model(rng: np.random.Generator, dtype: Any = np.float64) -> Model:
+    """Draw a model, mostly of one dtype; its scale is float64 always."""
+
+    def draw(*shape: int, of: Any = dtype) -> Any:
+        return afx.asarray(rng.normal(size=shape).astype(of))
+
+    return Model((Layer(draw(3, 2), draw(2)), Layer(draw(2, 1), draw(1))), {"s": draw(of=np.float64), "e": draw(0, 3)})
+
+
+OPTIMIZERS: dict[str, Callable[[], optim.Optimizer[Any]]] = {
+    "sgd": lambda: optim.sgd(0.1),
+    "momentum": lambda: optim.sgd(0.05, momentum=0.9),
+    "nesterov": lambda: optim.sgd(0.05, momentum=0.9, nesterov=True),
+    "adam": lambda: optim.adam(0.1, b2=0.99),
+    "adamw": lambda: optim.adamw(0.1, b2=0.99, weight_decay=1e-4),
+    "rmsprop": lambda: optim.rmsprop(0.02, decay=0.9),
+    "rmsprop with momentum": lambda: optim.rmsprop(0.01, momentum=0.5),
+    "centred rmsprop": lambda: optim.rmsprop(0.01, centered=True, eps=0.1),
+    "arrayflow": lambda: optim.arrayflow(0.02),
+    "clipped sgd": lambda: optim.chain(optim.clip_by_global_norm(5.0), optim.sgd(0.1)),
+    "clipped adam": lambda: optim.chain(optim.clip_by_value(1.0), optim.adam(optim.cosine_decay(0.2, 600, alpha=0.01))),
+    "scaled sgd": lambda: optim.chain(
+        optim.add_decayed_weights(1e-5),
+        optim.sgd(1.0),
+        optim.scale_by_schedule(optim.warmup_cosine(0.1, 10, 2000, end=0.05)),
+    ),
+    "masked": lambda: optim.masked(optim.adam(0.1), True),
+    "projected": lambda: optim.projected(optim.sgd(0.1), lambda p: p),
+}

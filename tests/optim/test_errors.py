@@ -1,0 +1,119 @@
+"""Mistakes are refused at the border, with the path, what was given, and what to do."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import errors, optim, pytree
+from tests.optim.cases import OPTIMIZERS, model
+
+FORGETFUL = {"sgd", "clipped sgd", "scaled sgd", "projected"}  # their states remember nothing of the parameters
+every = pytest.mark.parametrize("name", OPTIMIZERS)
+
+
+@every
+def test_gradients_must_match_parameters(name: str, rng: np.random.Generator) -> None:
+    """Gradients of another structure, shape or dtype are refused by path."""
+    optimizer, params = OPTIMIZERS[name](), model(rng, np.float32)
+    state = optimizer.init(params)
+
+    def step(change: Any) -> None:
+        grads = pytree.map_with_path(lambda path, p: change(p) if path == ".layers[1].bias" else p, params)
+        optimizer.step(params, grads, state, value=1.0)
+
+    with pytest.raises(errors.TreeError, match=r"at \.layers\[1\]\.bias: got None in grads where params have a leaf"):
+        step(lambda p: None)
+    with pytest.raises(errors.ShapeError, match=r"grads\.layers\[1\]\.bias = float32\[1,1\] .*bias = float32\[1\]"):
+        step(lambda p: p[None])
+    with pytest.raises(errors.DtypeError, match=r"grads\.layers\[1\]\.bias = float64\[1\] .* convert one with astype"):
+        step(lambda p: p.astype(np.float64))
+
+
+@every
+@pytest.mark.parametrize("bad", [np.arange(3), np.array([True]), 3])
+def test_parameters_must_be_differentiable(name: str, bad: Any) -> None:
+    """Integers and booleans among parameters are refused by path, in `step`, and in `init` where it looks at them."""
+    optimizer = OPTIMIZERS[name]()
+    params = {"w": afx.ones(2), "n": bad}
+    with pytest.raises(errors.DtypeError, match=r"params\['n'\] = (int64|bool)"):
+        optimizer.step(params, params, optimizer.init(params), value=1.0)
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name not in FORGETFUL])
+def test_states_of_other_parameters_are_refused(name: str) -> None:
+    """A state made for other shapes, other dtypes or another structure is refused; nothing is broadcast silently."""
+    optimizer, x = OPTIMIZERS[name](), afx.ones(3)
+    for other in (afx.ones(()), afx.ones((2, 3)), afx.ones(1)):
+        with pytest.raises(errors.ShapeError, match=r"the state is of other parameters: got .* float32\[.*call init"):
+            optimizer.step(x, x, optimizer.init(other), value=1.0)
+    with pytest.raises(errors.ShapeError, match=r"= float32\[3\], not float64\[3\]"):
+        optimizer.step(x.astype(np.float64), x.astype(np.float64), optimizer.init(x), value=1.0)
+    with pytest.raises(errors.TreeError, match="structure"):
+        optimizer.step(x, x, optimizer.init((x, x)), value=1.0)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "rmsprop", "arrayflow", "clipped sgd", "scaled sgd", "masked"])
+def test_states_of_other_optimizers_are_refused(name: str) -> None:
+    """A state of another optimizer is refused with the name of its type."""
+    optimizer, x = OPTIMIZERS[name](), afx.ones(3)
+    for other in {"sgd", "adam", "rmsprop", "arrayflow", "clipped sgd", "scaled sgd"} - {name, SAME.get(name)}:
+        with pytest.raises(errors.TreeError, match="call init"):
+            optimizer.step(x, x, OPTIMIZERS[other]().init(x), value=1.0)
+
+
+SAME = {"masked": "adam"}  # of which it is made, and whose state it has
+
+ARGUMENTS: dict[str, tuple[Any, str]] = {
+    "sgd rate": (lambda: optim.sgd(0.0), r"sgd: learning_rate is above 0: got 0\.0"),
+    "sgd nan": (lambda: optim.sgd(float("nan")), "above 0: got nan"),
+    "sgd momentum": (lambda: optim.sgd(0.1, momentum=1.0), r"momentum is from 0 up to, not including, 1: got 1\.0"),
+    "sgd nesterov": (lambda: optim.sgd(0.1, nesterov=True), "got momentum=0"),
+    "adam rate": (lambda: optim.adam(-1e-3), r"adam: learning_rate is above 0: got -0\.001"),
+    "adam b1": (lambda: optim.adam(b1=1.5), r"adam: b1 is from 0 .*got 1\.5"),
+    "adam b2": (lambda: optim.adam(b2=-0.1), r"adam: b2 is from 0 .*got -0\.1"),
+    "adam eps": (lambda: optim.adam(eps=0.0), r"adam: eps is above 0: got 0\.0"),
+    "adamw decay": (lambda: optim.adamw(weight_decay=-1.0), r"adamw: weight_decay is 0 or more: got -1\.0"),
+    "rmsprop decay": (lambda: optim.rmsprop(0.1, decay=1.0), r"rmsprop: decay .*got 1\.0"),
+    "rmsprop eps": (lambda: optim.rmsprop(0.1, eps=-1.0), r"rmsprop: eps is above 0"),
+    "arrayflow step": (lambda: optim.arrayflow(0.0), "arrayflow: initial_step is above 0"),
+    "arrayflow beta": (lambda: optim.arrayflow(beta=0.0), "beta is above 0, up to 1: got 0"),
+    "arrayflow window": (lambda: optim.arrayflow(window=0), "window is a number of losses: got 0"),
+    "clip norm": (lambda: optim.clip_by_global_norm(0.0), "clip_by_global_norm: limit is above 0"),
+    "clip value": (lambda: optim.clip_by_value(-1.0), "clip_by_value: limit is above 0"),
+    "decay": (lambda: optim.add_decayed_weights(-1.0), "strength is 0 or more"),
+    "no rules": (lambda: optim.chain(), "got no rules"),
+    "not called": (lambda: optim.chain(optim.adam), "got adam; call it"),
+    "a class": (lambda: optim.chain(optim.Adam), "got Adam; call it"),
+    "no rule": (lambda: optim.chain(3), "got int"),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_out_of_range_are_refused(name: str) -> None:
+    """Hyperparameters out of their range are refused when the optimizer is made."""
+    make, message = ARGUMENTS[name]
+    with pytest.raises(errors.ArgumentError, match=message):
+        make()
+
+
+def test_learning_rates_are_scalars() -> None:
+    """A learning rate for each element is refused, with the way to have it."""
+    with pytest.raises(errors.ShapeError, match=r"a scalar: got float32\[3\]; scale gradients"):
+        optim.sgd(afx.ones(3)).init(afx.ones(3))
+
+
+def test_complex_gradients_have_no_order() -> None:
+    """`clip_by_value` of a complex gradient names the rule that works."""
+    optimizer = optim.chain(optim.clip_by_value(1.0), optim.sgd(0.1))
+    z = afx.asarray(np.array([1j]))
+    with pytest.raises(errors.DtypeError, match="use clip_by_global_norm"):
+        optimizer.step(z, z, optimizer.init(z))
+
+
+def test_errors_under_jit_are_the_same() -> None:
+    """A mistake inside a compiled step raises while it is traced, with the same message."""
+    optimizer, x = optim.adam(0.1), afx.ones(3)
+    with pytest.raises(errors.ShapeError, match=r"grads = float32\[2\] where params = float32\[3\]"):
+        afx.jit(optimizer.step)(x, afx.ones(2), optimizer.init(x))

@@ -1,0 +1,118 @@
+"""Schedules are pure functions of the number of steps taken."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array, errors, optim
+
+
+def at(schedule: Any, *counts: float) -> list[float]:
+    """Return a schedule's values, given counts as states hold them."""
+    return [float(schedule(afx.asarray(np.float64(c)))) for c in counts]
+
+
+def test_constant() -> None:
+    """It is the same at all steps."""
+    assert at(optim.constant(0.3), 0, 1, 1e9) == [0.3] * 3
+
+
+def test_linear() -> None:
+    """It goes from start to end in equal steps, up or down, and stays there."""
+    np.testing.assert_allclose(at(optim.linear(1.0, 0.2, 4), 0, 1, 2, 4, 5, 100), [1.0, 0.8, 0.6, 0.2, 0.2, 0.2])
+    np.testing.assert_allclose(at(optim.linear(0.0, 1.0, 2), 0, 1, 2, 3), [0.0, 0.5, 1.0, 1.0])
+
+
+def test_exponential_decay() -> None:
+    """It is multiplied by the rate over so many steps, smoothly or at once."""
+    counts = np.arange(0, 25, 3)
+    np.testing.assert_allclose(at(optim.exponential_decay(0.5, 0.1, 10), *counts), 0.5 * 0.1 ** (counts / 10))
+    steps = at(optim.exponential_decay(0.5, 0.1, 10, staircase=True), 0, 9, 10, 19, 20)
+    np.testing.assert_allclose(steps, [0.5, 0.5, 0.05, 0.05, 0.005])
+
+
+def test_cosine_decay() -> None:
+    """It falls along half a cosine to alpha times its start, and stays there."""
+    found = at(optim.cosine_decay(0.4, 8, alpha=0.25), *range(12))
+    wanted = [0.1 + 0.3 * (1 + math.cos(math.pi * min(t, 8) / 8)) / 2 for t in range(12)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+def test_warmup_cosine() -> None:
+    """It rises in a line, then falls along half a cosine."""
+    found = at(optim.warmup_cosine(1.0, 4, 12, start=0.2, end=0.1), *range(15))
+    rise = [0.2 + 0.2 * t for t in range(4)]
+    fall = [0.1 + 0.9 * (1 + math.cos(math.pi * min(t - 4, 8) / 8)) / 2 for t in range(4, 15)]
+    np.testing.assert_allclose(found, rise + fall, rtol=1e-14)
+
+
+def test_piecewise_constant() -> None:
+    """It is multiplied by each factor from its step on, in whatever order they are given."""
+    schedule = optim.piecewise_constant(1.0, {20: 0.1, 5: 0.5})
+    np.testing.assert_allclose(at(schedule, 0, 4, 5, 19, 20, 99), [1.0, 1.0, 0.5, 0.5, 0.05, 0.05], rtol=1e-14)
+
+
+SCHEDULES: dict[str, optim.Schedule] = {
+    "constant": optim.constant(0.1),
+    "linear": optim.linear(0.1, 0.01, 7),
+    "exponential": optim.exponential_decay(0.1, 0.3, 3),
+    "staircase": optim.exponential_decay(0.1, 0.3, 3, staircase=True),
+    "cosine": optim.cosine_decay(0.1, 7),
+    "warm-up": optim.warmup_cosine(0.1, 3, 7),
+    "piecewise": optim.piecewise_constant(0.1, {2: 0.5, 4: 0.3}),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_learning_rates_are_float64_and_compile(name: str) -> None:
+    """In a state the learning rate keeps the digits of float64; compiled steps follow the schedule without new traces."""
+    schedule = SCHEDULES[name]
+    optimizer = optim.sgd(schedule)
+    traced = list[int]()
+
+    @afx.jit
+    def step(x: Array, state: optim.SgdState[Array]) -> tuple[Array, optim.SgdState[Array]]:
+        traced.append(1)
+        return optimizer.step(x, afx.ones(2), state)
+
+    x, state = afx.zeros(2), optimizer.init(afx.zeros(2))
+    assert float(state.learning_rate) == at(schedule, 0)[0]
+    for k in range(10):
+        before = x
+        x, state = step(x, state)
+        assert float(state.learning_rate) == pytest.approx(at(schedule, k)[0], rel=1e-14)
+        np.testing.assert_allclose(np.asarray(before - x), at(schedule, k)[0], rtol=1e-5, atol=1e-7)
+    assert len(traced) == 1
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_take_plain_numbers(name: str) -> None:
+    """To look at a schedule, call it with a number or with many."""
+    schedule: Any = SCHEDULES[name]
+    np.testing.assert_allclose(float(schedule(3)), at(schedule, 3)[0], rtol=1e-6)
+
+
+def test_users_write_schedules() -> None:
+    """Any function of the count is a schedule: 1 / √(1 + t)."""
+    optimizer = optim.sgd(lambda count: 1 / afx.sqrt(1 + count))
+    x, state = afx.zeros(1), optimizer.init(afx.zeros(1))
+    for _ in range(4):
+        x, state = optimizer.step(x, afx.ones(1), state)
+    assert float(x[0]) == pytest.approx(-sum((1 + t) ** -0.5 for t in range(4)), rel=1e-6)
+
+
+def test_bad_schedules_are_refused() -> None:
+    """Schedules over no steps, of rates below 0, or that do not return a scalar are refused."""
+    with pytest.raises(errors.ArgumentError, match="1 or more: got 0"):
+        optim.linear(1.0, 0.0, 0)
+    with pytest.raises(errors.ArgumentError, match=r"above 0: got -0\.5"):
+        optim.exponential_decay(1.0, -0.5, 3)
+    with pytest.raises(errors.ArgumentError, match="got 10 of 5 steps"):
+        optim.warmup_cosine(1.0, 10, 5)
+    with pytest.raises(errors.ShapeError, match=r"learning_rate: a scalar: got float32\[2\]"):
+        optim.sgd(lambda count: afx.ones(2)).init(afx.ones(2))
+    with pytest.raises(errors.DtypeError, match="real number"):
+        optim.sgd(lambda count: 1j).init(afx.ones(2))
