@@ -333,6 +333,7 @@ NAMES: dict[str, list[str]] = {
         "structure",
         "unflatten",
     ],
+    "afx.testing": ["check_grads"],
     "afx.errors": [
         "AfxError",
         "ArgumentError",
