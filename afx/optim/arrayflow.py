@@ -17,7 +17,6 @@ from afx.ops.reductions import mean
 from afx.ops.selection import where
 from afx.ops.shaping import broadcast_to, reshape
 from afx.ops.splitting import unstack
-from afx.ops.stopping import stop_gradient
 from afx.optim.hyperparameters import count_zero, positive
 from afx.optim.rule import as_real, check_kind, take_step, zeros_of
 
@@ -105,7 +104,7 @@ def _loss(value: ArrayLike | None) -> Array:
         raise ShapeError(f"arrayflow: the loss is a scalar: got value={aval}; pass the loss that was differentiated")
     if aval.dtype.kind == "c":
         raise DtypeError(f"arrayflow: the loss is a real number: got value={aval}; pass its real part")
-    return stop_gradient(asarray(value)).astype(float64)
+    return asarray(value).astype(float64)
 
 
 def arrayflow(initial_step: float = 1e-5, *, beta: float = 0.05, window: int = 10) -> Arrayflow:

@@ -83,6 +83,23 @@ def test_compiled_steps_are_the_eager_ones(name: str, dtype: Any, rng: np.random
 
 
 @every
+def test_steps_are_carried_by_scan(name: str, rng: np.random.Generator) -> None:
+    """`afx.scan` carries parameters and state through a descent, which gives what a Python loop gives."""
+    optimizer, start = OPTIMIZERS[name](), afx.asarray(rng.normal(size=3))
+
+    def step(carry: Any, value: Array) -> Any:
+        x, state = carry
+        return optimizer.step(x, afx.sin(x), state, value=value), afx.sum(x)
+
+    carry, losses = (start, optimizer.init(start)), np.array([3.0, 2.0, 1.0, 2.0])
+    scanned, _ = afx.scan(step, carry, losses)
+    for value in losses:
+        carry, _ = step(carry, value)
+    for x, y in zip(pytree.leaves(carry), pytree.leaves(scanned), strict=True):
+        np.testing.assert_allclose(np.asarray(y), np.asarray(x), rtol=1e-12)
+
+
+@every
 def test_steps_differentiate(name: str, rng: np.random.Generator) -> None:
     """The derivative of what three steps lead to, by the start, is that of central differences."""
     optimizer = OPTIMIZERS[name]()
