@@ -191,9 +191,7 @@ class _Chosen:
         if argnums is None:
             self.nums: tuple[int, ...] = () if names else (0,)
         else:
-            self.nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-        if len(set(self.nums)) != len(self.nums):
-            raise ArgumentError(f"grad: an argument is named twice: got argnums={argnums}; name each once")
+            self.nums = _positions(argnums)
         self.count = len(self.nums) + len(names)
         if not self.count:
             raise ArgumentError("grad: nothing to differentiate: got argnums=(); name an argument")
@@ -206,6 +204,8 @@ class _Chosen:
             if n not in kwargs:
                 raise ArgumentError(f"grad: argnames={n!r} was not given by name to {name_of(self.fn)}; pass it so")
         nums = [bound_position(n, len(args), self.fn, "grad") for n in self.nums]
+        if len(set(nums)) != len(nums):
+            raise ArgumentError(f"grad: an argument is named twice: got argnums={self.nums}; name each once")
         fixed = [a if n in nums else _frozen(a) for n, a in enumerate(args)]
         targets = [args[n] for n in nums] + [kwargs[n] for n in self.names]
 
@@ -238,6 +238,16 @@ class _Chosen:
         if not self.nums:
             return named_ones
         return (values[0] if self.single else values[: len(self.nums)], named_ones)
+
+
+def _positions(argnums: Any) -> tuple[int, ...]:
+    """Return argnums as a tuple, or raise where they are not integers."""
+    found: tuple[Any, ...] = tuple(argnums) if isinstance(argnums, (tuple, list, range)) else (argnums,)  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+    if not all(isinstance(n, int) for n in found):
+        raise ArgumentError(
+            f"grad: argnums are positions: got argnums={argnums!r}; give integers, and names with argnames="
+        )
+    return found
 
 
 def _frozen(x: Any) -> Any:
