@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of
-from afx.errors import ShapeError
-from afx.nn.activations import log_softmax
-from afx.ops.arithmetic import abs as abs_
+from afx.core.dtypes import is_inexact, promote
+from afx.core.tracer import Tracer, lowered
+from afx.errors import ArgumentError, IndexRangeError, ShapeError
+from afx.ops import likelihoods
 from afx.ops.arithmetic import multiply, subtract
 from afx.ops.creation import asarray
-from afx.ops.exponential import softplus
 from afx.ops.indexing import take_along_axis
+from afx.ops.likelihoods import log_softmax
 from afx.ops.reductions import sum
-from afx.ops.selection import minimum
-from afx.ops.shaping import expand_dims
+from afx.ops.selection import clip, where
+from afx.ops.shaping import astype, expand_dims
 
 __all__ = ["huber", "mse", "sigmoid_binary_cross_entropy", "softmax_cross_entropy"]
 
@@ -21,47 +25,80 @@ __all__ = ["huber", "mse", "sigmoid_binary_cross_entropy", "softmax_cross_entrop
 def softmax_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:
     """Return ``-log softmax(logits)[target]`` for each example.
 
+    A class of probability 0 adds nothing, even where its logit is -inf.
+
     Args:
         logits: float[..., classes].
-        targets: int[...], the class of each example; or float[..., classes], a distribution over them.
+        targets: int[...], the class of each example; or [..., classes] of any dtype, a distribution over them.
 
     Returns:
         float[...].
 
     Raises:
         ShapeError: the shapes do not belong together.
+        IndexRangeError: a class is not one of 0, 1, …, classes - 1 (a negative one where values are known; under `jit`
+            it counts from the end).
 
     >>> softmax_cross_entropy(asarray([[0.0, 0.0]]), asarray([1]))
     Array([0.6931472], dtype=float32)
     """
     a, t = aval_of(logits, "softmax_cross_entropy"), aval_of(targets, "softmax_cross_entropy")
-    classes = t.dtype.kind in "iu"
-    if not a.ndim or t.shape != (a.shape[:-1] if classes else a.shape):
+    if a.ndim and t.shape == a.shape:
+        shares = log_softmax(logits)
+        weights = _as_numbers(targets, logits)
+        return -sum(multiply(weights, where((weights == 0) & (shares == -math.inf), 0, shares)), axis=-1)
+    if not a.ndim or t.shape != a.shape[:-1] or t.dtype.kind not in "iu":
         raise ShapeError(
-            f"softmax_cross_entropy: got logits {a} and targets {t}; targets are classes int[...] "
+            f"softmax_cross_entropy: targets do not fit: got logits {a} and targets {t}; targets are classes int[...] "
             "or distributions float[..., classes]"
         )
-    shares = log_softmax(logits)
-    if classes:
-        return -take_along_axis(shares, expand_dims(targets, -1), axis=-1)[..., 0]
-    return -sum(multiply(targets, shares), axis=-1)
+    _check_classes(targets, a.shape[-1])
+    return -take_along_axis(log_softmax(logits), expand_dims(targets, -1), axis=-1)[..., 0]
+
+
+def _check_classes(targets: ArrayLike, count: int) -> None:
+    if isinstance(targets, Tracer):
+        return
+    value: Any = lowered(targets)
+    if aval_of(value).size and not 0 <= (least := value.min() if hasattr(value, "min") else value) < count:
+        raise IndexRangeError(
+            f"softmax_cross_entropy: a target is no class: got {least} for {count} classes; leave such examples out, "
+            "or give them the weight 0"
+        )
+
+
+def _as_numbers(targets: ArrayLike, beside: ArrayLike) -> Array:
+    """Return targets that are integers or booleans in the dtype of what they are compared with."""
+    t, a = aval_of(targets), aval_of(beside)
+    return asarray(targets) if is_inexact(t.dtype) else astype(targets, promote((a.dtype,), (a.weak,), True))
 
 
 def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:
-    """Return ``log(1 + exp(y)) - t·y`` for each logit y and target t in [0, 1], without overflow.
+    """Return ``log(1 + exp(y)) - t·y`` for each logit y and target t in [0, 1], without overflow or loss of digits.
 
     Source: the paper's histogram classifier, section 6.
+
+    Args:
+        logits: any shape.
+        targets: of the same shape, or one number for all; integers and booleans take the logits' dtype.
+
+    Raises:
+        ShapeError: the shapes differ (a silent broadcast would compare every pair).
 
     >>> sigmoid_binary_cross_entropy(asarray([1000.0]), asarray([1.0]))
     Array([0.], dtype=float32)
     """
-    y = asarray(logits)
-    # softplus(y) - t y = (1 - t) softplus(y) + t softplus(-y): no difference of large numbers
-    return (1 - asarray(targets)) * softplus(y) + multiply(targets, softplus(-y))
+    _same("sigmoid_binary_cross_entropy", logits, targets)
+    weak = aval_of(targets).weak
+    return likelihoods.sigmoid_binary_cross_entropy(logits, targets if weak else _as_numbers(targets, logits))
 
 
 def mse(predictions: ArrayLike, targets: ArrayLike) -> Array:
     """Return the squared difference of each element.
+
+    Args:
+        predictions: any shape.
+        targets: of the same shape, or one number for all; integers and booleans take the predictions' dtype.
 
     Raises:
         ShapeError: the shapes differ (a silent broadcast would compare every pair).
@@ -69,24 +106,38 @@ def mse(predictions: ArrayLike, targets: ArrayLike) -> Array:
     >>> mse(asarray([3.0]), asarray([1.0]))
     Array([4.], dtype=float32)
     """
-    _same("mse", predictions, targets)
-    d = subtract(predictions, targets)
+    d = _difference("mse", predictions, targets)
     return d * d
 
 
 def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0) -> Array:
     """Return ½d² where the difference d is within ``delta``, and ``delta·(|d| - ½delta)`` beyond (Huber 1964).
 
+    Args:
+        predictions: any shape.
+        targets: of the same shape, or one number for all.
+        delta: positive.
+
+    Raises:
+        ShapeError: the shapes differ.
+        ArgumentError: delta is not positive.
+
     >>> huber(asarray([3.0]), asarray([1.0]))
     Array([1.5], dtype=float32)
     """
-    _same("huber", predictions, targets)
-    d = abs_(subtract(predictions, targets))
-    near = minimum(d, delta)
+    if not delta > 0:
+        raise ArgumentError(f"huber: delta is positive: got {delta}; use mse for a loss without a bound")
+    d = _difference("huber", predictions, targets)
+    near = clip(d, -delta, delta)
     return near * (d - 0.5 * near)
+
+
+def _difference(who: str, predictions: ArrayLike, targets: ArrayLike) -> Array:
+    _same(who, predictions, targets)
+    return subtract(predictions, targets if aval_of(targets).weak else _as_numbers(targets, predictions))
 
 
 def _same(who: str, x: ArrayLike, y: ArrayLike) -> None:
     a, b = aval_of(x, who), aval_of(y, who)
-    if a.shape != b.shape:
+    if a.shape != b.shape and b.ndim:
         raise ShapeError(f"{who}: predictions and targets differ in shape: got {a} and {b}; reshape one of them")

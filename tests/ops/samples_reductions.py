@@ -23,7 +23,7 @@ ONE_AXIS = [Sample((A,), {"axis": -2}), Sample((V,), {"axis": -1})]
 
 SAMPLES: dict[str, list[Sample]] = {
     **dict.fromkeys(("sum", "prod", "all", "any", "vector_norm"), ALSO_EMPTY),
-    **dict.fromkeys(("max", "min", "max_first", "logsumexp"), OVER_AXES),
+    **dict.fromkeys(("max", "min", "max_first", "logsumexp", "softmax", "log_softmax"), OVER_AXES),
     **dict.fromkeys(("argmax", "argmin", "argsort", "sort"), ONE_AXIS),
     **{name: [Sample((C,)), Sample((np.array(1 + 2j),))] for name in ("real", "imag", "conj")},
     "cumulative_sum": [

@@ -1,0 +1,157 @@
+"""Shares and likelihoods: `softmax`, its logarithm, and the loss of a logit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, normalize_axes
+from afx.core.dtypes import promote
+from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.tracer import bind, bind2, lowered, single
+from afx.errors import DtypeError
+from afx.ops._kinds import binary
+from afx.ops.exponential import exp, sigmoid
+from afx.ops.shaping import astype
+
+__all__ = ["log_softmax", "sigmoid_binary_cross_entropy", "softmax"]
+
+Axis = int | tuple[int, ...]
+
+
+def softmax(x: ArrayLike, axis: Axis = -1) -> Array:
+    """Return ``exp(x) / sum(exp(x))`` along an axis (or several), without overflow.
+
+    Elements that are -inf have the share 0, even where all are; elements that are inf share equally. Other libraries
+    give nan in both cases.
+
+    Raises:
+        ShapeError: there is no such axis.
+        DtypeError: x holds complex numbers.
+
+    >>> softmax(afx.asarray([0.0, 0.0]))
+    Array([0.5, 0.5], dtype=float32)
+    """
+    return _along(softmax_p, x, axis, "softmax")
+
+
+def log_softmax(x: ArrayLike, axis: Axis = -1) -> Array:
+    """Return ``x - log(sum(exp(x)))`` along an axis (or several), without overflow; -inf where `softmax` is 0.
+
+    Raises:
+        ShapeError: there is no such axis.
+        DtypeError: x holds complex numbers.
+
+    >>> log_softmax(afx.asarray([0.0, 0.0]))
+    Array([-0.6931472, -0.6931472], dtype=float32)
+    """
+    return _along(log_softmax_p, x, axis, "log_softmax")
+
+
+def _along(p: Primitive, x: ArrayLike, axis: Axis, who: str) -> Array:
+    a = aval_of(x, who)
+    return single(p, astype(x, promote((a.dtype,), (a.weak,), True)), axis=normalize_axes(axis, a.ndim, who))
+
+
+def _abstract(x: Aval, *, axis: Shape) -> Aval:
+    if x.dtype.kind != "f":
+        raise DtypeError(f"softmax: needs real numbers: got {x}; take the abs or a part, or convert with astype")
+    return x
+
+
+def _below_top(x: Any, axis: Shape) -> Any:
+    """Return x less its largest elements, in memory of its own; of infinite ones, what `softmax` says of them."""
+    x = np.asarray(x)
+    _abstract(aval_of(x), axis=axis)
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    with np.errstate(over="ignore"):  # the difference of huge numbers of unlike sign: exp of -inf is right
+        if not np.isinf(top).any():
+            return np.asarray(x - top)
+        y = x - np.where(np.isinf(top), np.zeros((), x.dtype), top)
+    np.copyto(y, np.where(x == np.inf, 0, -np.inf), where=top == np.inf, casting="unsafe")
+    return y
+
+
+def _total(e: Any, axis: Shape) -> Any:
+    total = np.add.reduce(e, axis=axis, keepdims=True)
+    return np.where(total == 0, np.ones((), e.dtype), total)
+
+
+def _softmax_run(x: Any, *, axis: Shape) -> Any:
+    e = _below_top(x, axis)
+    np.exp(e, out=e)
+    e /= _total(e, axis)
+    return e
+
+
+def _log_softmax_run(x: Any, *, axis: Shape) -> Any:
+    y = _below_top(x, axis)
+    y -= np.log(_total(np.exp(y), axis))
+    return y
+
+
+def _softmax_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+    return lowered(z * (ct - (ct * z).sum(axis=params["axis"], keepdims=True)))
+
+
+def _softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    return _softmax_pull(ts[0], z, xs, params, None, None)
+
+
+def _log_softmax_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+    return lowered(ct - lowered(exp(z)) * ct.sum(axis=params["axis"], keepdims=True))
+
+
+def _log_softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    t: Any = ts[0]
+    return lowered(t - (t * lowered(exp(z))).sum(axis=params["axis"], keepdims=True))
+
+
+def _made(name: str, run: Any, pull: Any, jvp: Any) -> Primitive:
+    """Return the record of an op over axes whose rules read its output alone."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return bind(p, xs[0], axis=tuple([a + 1 for a in params["axis"]]))
+
+    p = register(
+        Primitive(
+            name=name,
+            kind="custom",
+            run=run,
+            abstract=_abstract,
+            pullbacks=(pull,),
+            reads=(1,),
+            jvp=jvp,
+            batch=batch,
+            bounded=True,
+        )
+    )
+    return p
+
+
+softmax_p = _made("softmax", _softmax_run, _softmax_pull, _softmax_jvp)
+log_softmax_p = _made("log_softmax", _log_softmax_run, _log_softmax_pull, _log_softmax_jvp)
+
+
+def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:
+    """Return ``log(1 + exp(y)) - t·y`` for each logit y and target t; shapes broadcast."""
+    return bind2(binary_cross_entropy_p, logits, targets)
+
+
+def _binary_cross_entropy_run(y: Any, t: Any) -> Any:
+    # max(y, 0) - t·y as one product: no difference of large numbers; nothing times infinity is nothing
+    weight: Any = np.where(y > 0, 1.0 - t, 0.0 - t)
+    part = np.multiply(weight, y, where=weight != 0, out=np.zeros(weight.shape, np.result_type(weight, y)))
+    return part + np.log1p(np.exp(np.abs(y) * -1.0))
+
+
+binary_cross_entropy_p = binary(
+    "binary_cross_entropy",
+    _binary_cross_entropy_run,
+    (lambda _z, y, t: sigmoid(y) - t, lambda _z, y, _t: -y),
+    kinds="f",
+    floating=True,
+    bounded=True,
+)
