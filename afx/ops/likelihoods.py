@@ -140,9 +140,13 @@ def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array
     return bind2(binary_cross_entropy_p, logits, targets)
 
 
+def _weight(y: Any, t: Any) -> Any:
+    """Return the factor of y in ``max(y, 0) - t·y``: taken as a product, it is no difference of large numbers."""
+    return np.where(y > 0, 1.0 - t, 0.0 - t)
+
+
 def _binary_cross_entropy_run(y: Any, t: Any) -> Any:
-    # max(y, 0) - t·y as one product: no difference of large numbers; nothing times infinity is nothing
-    weight: Any = np.where(y > 0, 1.0 - t, 0.0 - t)
+    weight = _weight(y, t)  # nothing times infinity is nothing
     part = np.multiply(weight, y, where=weight != 0, out=np.zeros(weight.shape, np.result_type(weight, y)))
     return part + np.log1p(np.exp(np.abs(y) * -1.0))
 
