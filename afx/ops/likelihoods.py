@@ -146,9 +146,9 @@ def _weight(y: Any, t: Any) -> Any:
 
 
 def _binary_cross_entropy_run(y: Any, t: Any) -> Any:
-    weight = _weight(y, t)  # nothing times infinity is nothing
-    part = np.multiply(weight, y, where=weight != 0, out=np.zeros(weight.shape, np.result_type(weight, y)))
-    return part + np.log1p(np.exp(np.abs(y) * -1.0))
+    weight = _weight(y, t)
+    with np.errstate(invalid="ignore"):  # 0·inf, where nothing times infinity is nothing
+        return np.where(weight == 0, 0.0, weight * y) + np.log1p(np.exp(np.abs(y) * -1.0))
 
 
 binary_cross_entropy_p = binary(
