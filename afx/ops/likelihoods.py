@@ -140,15 +140,15 @@ def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array
     return bind2(binary_cross_entropy_p, logits, targets)
 
 
-def _weight(y: Any, t: Any) -> Any:
-    """Return the factor of y in ``max(y, 0) - t·y``: taken as a product, it is no difference of large numbers."""
-    return np.where(y > 0, 1.0 - t, 0.0 - t)
-
-
 def _binary_cross_entropy_run(y: Any, t: Any) -> Any:
-    weight = _weight(y, t)
-    with np.errstate(invalid="ignore"):  # 0·inf, where nothing times infinity is nothing
-        return np.where(weight == 0, 0.0, weight * y) + np.log1p(np.exp(np.abs(y) * -1.0))
+    return _line(y, t) + np.log1p(np.exp(np.abs(y) * -1.0))
+
+
+def _line(y: Any, t: Any) -> Any:
+    """Return ``max(y, 0) - t·y`` as one product, which is no difference of large numbers."""
+    weight: Any = np.where(y > 0, 1.0 - t, 0.0 - t)
+    with np.errstate(invalid="ignore"):
+        return np.where(weight == 0, 0.0, weight * y)  # nothing times infinity is nothing
 
 
 binary_cross_entropy_p = binary(
