@@ -141,12 +141,15 @@ def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array
 
 
 def _binary_cross_entropy_run(y: Any, t: Any) -> Any:
-    return _line(y, t) + np.log1p(np.exp(np.abs(y) * -1.0))
+    # max(y, 0) - t·y as one product is no difference of large numbers
+    return _times(_weight(y, t), y) + np.log1p(np.exp(np.abs(y) * -1.0))
 
 
-def _line(y: Any, t: Any) -> Any:
-    """Return ``max(y, 0) - t·y`` as one product, which is no difference of large numbers."""
-    weight: Any = np.where(y > 0, 1.0 - t, 0.0 - t)
+def _weight(y: Any, t: Any) -> Any:
+    return np.where(y > 0, 1.0 - t, 0.0 - t)
+
+
+def _times(weight: Any, y: Any) -> Any:
     with np.errstate(invalid="ignore"):
         return np.where(weight == 0, 0.0, weight * y)  # nothing times infinity is nothing
 
