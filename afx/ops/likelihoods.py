@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -146,7 +146,7 @@ def _binary_cross_entropy_run(y: Any, t: Any) -> Any:
 
 
 def _weight(y: Any, t: Any) -> Any:
-    return np.where(y > 0, np.subtract(1.0, t), np.subtract(0.0, t))
+    return cast(Any, np.where(y > 0, 1.0 - t, 0.0 - t))
 
 
 def _times(weight: Any, y: Any) -> Any:
