@@ -1,7 +1,9 @@
 """Faults that trusted libraries were seen to have, and afx must not."""
 
 import gc
+import inspect
 import os
+import sys
 import threading
 import time
 import tracemalloc
@@ -68,6 +70,30 @@ def test_a_large_graph_needs_no_recursion() -> None:
     assert len(str(first).splitlines()) == 100_003
     afx.check(first)
     del first, second
+
+
+def test_a_large_graph_compiles() -> None:
+    """A plan of 13 000 equations runs: none of its names is one of Python's or of the plan itself."""
+    found = afx.jit(_chain(13_000))(np.float64(0.0))
+    assert float(found) == 13_000.0
+
+
+def test_nothing_recurses() -> None:
+    """Every transformation of 5 000 operations works with a stack of a hundred frames more than there are."""
+    fn, x = _chain(5_000), np.float64(1.0)
+    limit, depth = sys.getrecursionlimit(), len(inspect.stack(0))
+    sys.setrecursionlimit(depth + 100)
+    try:
+        graph = afx.trace(fn)(x)
+        assert graph == afx.trace(fn)(x)
+        assert (hash(graph), len(repr(graph)) > 0, len(graph.digest)) == (hash(graph), True, 64)
+        assert float(afx.grad(fn)(x)) == float(afx.jit(afx.grad(fn))(x)) == float(afx.jvp(fn, (x,), (x,))[1]) == 1.0
+        assert float(afx.grad(afx.grad(lambda v: fn(v) * v))(x)) == 2.0
+        assert float(afx.linearize(fn, x)[1](x)) == float(afx.grad(afx.checkpoint(fn))(x)) == 1.0
+        assert afx.vmap(afx.grad(fn))(np.ones(2)).tolist() == [1.0, 1.0]
+        del graph
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class Program:
     def name(var: Var) -> str:
         """Return the name of a variable, which no function or keyword of Python bears."""
         name = var.name
-        return name + "_" if keyword.iskeyword(name) or name == "np" else name
+        return name + "_" if keyword.iskeyword(name) or name in ("arena", "np", "run") else name
 
     # -- operands -----------------------------------------------------------------------------------------------------
     def _read(self, atom: Atom, *, plain: bool) -> str:
@@ -119,7 +119,10 @@ class Program:
             values = [self._read(a, plain=True) for a in eq.inputs]
             targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple else "")
             function = self._function(eq.primitive.name, eq.primitive.run)
-            self.lines.append(f"{targets} = {function}({', '.join([*values, *self._keywords(eq)])})")
+            call = f"{function}({', '.join([*values, *self._keywords(eq)])})"
+            if eq.primitive.multiple and eq.primitive.view:  # several views of memory that may be given to others
+                call = f"{self._function('copies', copies)}({call})"
+            self.lines.append(f"{targets} = {call}")
 
     @staticmethod
     def _is_short(x: Var, axis: tuple[int, ...]) -> bool:
@@ -313,6 +316,11 @@ class Program:
         head += ["", *self.functions] if self.functions else []
         body = "\n    ".join([*self.lines, self._return()])
         return "\n".join([*numbers, *head, "", f"def run({', '.join(self.inputs)}):", f"    {body}", ""])
+
+
+def copies(values: Any) -> list[Any]:
+    """Return arrays with memory of their own."""
+    return [np.array(v) for v in values]
 
 
 def _is_plain(value: Any) -> bool:

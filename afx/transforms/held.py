@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from afx import pytree
 from afx.core.abstract import Abstract
@@ -77,7 +78,8 @@ class Rules:
 
 
 def hold(rules: Rules, leaves: Sequence[Any]) -> list[Any]:
-    """Run a held function; without traced leaves it is simply called."""
+    """Run a held function; without traced leaves it is simply called. The caller's memory is copied."""
+    leaves = [asarray(x) if issubclass(x.__class__, np.ndarray) else x for x in leaves]
     if not any(isinstance(x, Tracer) for x in leaves):
         return list(rules.fn(*leaves))
     return list(bind(hold_p, *leaves, rules=rules))
