@@ -1,5 +1,6 @@
 """Faults that trusted libraries were seen to have, and afx must not."""
 
+import contextlib
 import gc
 import inspect
 import os
@@ -19,6 +20,11 @@ from afx import Array
 
 def _cubes(x: Array) -> Array:
     return afx.sum(x * x * x)
+
+
+def _failing(x: Array) -> None:
+    with contextlib.suppress(ZeroDivisionError):
+        afx.grad(lambda v: v / (1 // 0))(x)
 
 
 def _chain(length: int) -> Callable[[Array], Array]:
@@ -107,8 +113,18 @@ def test_nothing_recurses() -> None:
         lambda x: afx.vmap(afx.grad(lambda y: y * y))(x),
         lambda x: afx.grad(afx.jit(_cubes))(x),
         lambda x: afx.jit(afx.grad(_cubes))(x),
+        lambda x: afx.linearize(_cubes, x)[1](x),
+        lambda x: afx.grad(afx.checkpoint(_cubes))(x),
+        lambda x: afx.grad(lambda v: afx.scan(lambda c, a: (c * a, c), 1.0, v)[0])(x),
+        lambda x: afx.grad(lambda v: afx.cond(True, _cubes, afx.sum, v))(x),
+        lambda x: afx.grad(lambda p: _cubes(p["a"][1:]))({"a": x}),
+        lambda x: afx.jit(_cubes).lower(x).graph,
+        lambda x: _failing(x),
     ],
-    ids=["grad", "vjp", "jvp", "hessian", "trace", "vmap", "grad of jit", "jit of grad"],
+    ids=[
+        *("grad", "vjp", "jvp", "hessian", "trace", "vmap", "grad of jit", "jit of grad", "linearize", "checkpoint"),
+        *("scan", "cond", "tree", "lower", "exception"),
+    ],
 )
 def test_no_reference_cycles(fn: Callable[[Array], Any]) -> None:
     """Without the garbage collector, 100 calls leave nothing behind."""
@@ -287,6 +303,23 @@ class TestMasks:
             np.testing.assert_array_equal(np.asarray(afx.grad(self.safe_root)(x)), [0.0, 0.25])
             np.testing.assert_array_equal(np.asarray(afx.jvp(self.safe_root, (x,), (np.ones(2),))[1]), 0.25)
             np.testing.assert_array_equal(np.asarray(afx.hessian(self.safe_root)(x)), [[0.0, 0.0], [0.0, -0.03125]])
+
+    def test_compiled(self) -> None:
+        """Compiled, mapped and checkpointed derivatives mask too, to second order."""
+        x = np.array([0.0, 4.0])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for run in (afx.jit(self.safe_root), afx.checkpoint(self.safe_root)):
+                np.testing.assert_array_equal(np.asarray(afx.grad(run)(x)), [0.0, 0.25])
+            np.testing.assert_array_equal(np.asarray(afx.jit(afx.grad(self.safe_root))(x)), [0.0, 0.25])
+            np.testing.assert_array_equal(np.asarray(afx.vmap(afx.grad(self.safe_root))(x)), [0.0, 0.25])
+            for second in (afx.jit(afx.hessian(self.safe_root)), afx.jacrev(afx.grad(self.safe_root))):
+                np.testing.assert_array_equal(np.asarray(second(x)), [[0.0, 0.0], [0.0, -0.03125]])
+
+    def test_a_condition_may_be_a_plain_truth_value(self) -> None:
+        """A Python condition chooses a branch, and cuts the other off."""
+        x = np.array([0.0, 4.0])
+        assert afx.grad(lambda v: afx.sum(afx.where(True, v * v, afx.sqrt(v))))(x).tolist() == [0.0, 8.0]
+        assert afx.grad(lambda v: afx.sum(afx.where(0, afx.sqrt(v), v)))(x).tolist() == [1.0, 1.0]
 
     def test_reverse_mode_warns_of_nothing(self) -> None:
         """The backward pass of a masked branch is silent."""
