@@ -15,7 +15,7 @@ from afx.errors import DtypeError
 from afx.ops._kinds import reduction
 from afx.ops.arithmetic import abs as abs_
 from afx.ops.arithmetic import sqrt, subtract
-from afx.ops.comparison import isfinite
+from afx.ops.comparison import isinf
 from afx.ops.exponential import exp
 from afx.ops.reductions import (
     Axis,
@@ -30,8 +30,9 @@ from afx.ops.reductions import (
     shared,
     sum,
 )
-from afx.ops.selection import where
+from afx.ops.selection import clip, minimum, where
 from afx.ops.shaping import astype, broadcast_to, reshape
+from afx.ops.stopping import stop_gradient
 
 __all__ = ["average", "logsumexp", "std", "var", "vector_norm"]
 
@@ -96,7 +97,20 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
         return (max if ord > 0 else min)(size, axis, keepdims=keepdims)
     if ord == 0:
         return astype(count_nonzero(size, axis, keepdims=keepdims), promote((size.dtype,), (False,), floating=True))
-    return sum(size, axis, keepdims=keepdims) if ord == 1 else sum(size**ord, axis, keepdims=keepdims) ** (1 / ord)
+    return sum(size, axis, keepdims=keepdims) if ord == 1 else _power_norm(size, axis, keepdims, ord)
+
+
+def _power_norm(size: Array, axis: Axis, keepdims: bool, ord: float) -> Array:
+    """Return ``sum(size**ord) ** (1 / ord)``, scaled so that no power overflows; an element at 0 has derivative 0."""
+    axes = normalize_axes(axis, size.ndim, "vector_norm")
+    if 0 in size.shape:
+        return sum(size**ord, axes, keepdims=keepdims) ** (1 / ord)
+    top = stop_gradient(max(size, axes, keepdims=True))
+    scale = where((top == 0) | (top == math.inf), 1, top)
+    power = where(size == 0, 0.0 if ord > 0 else math.inf, (size / scale) ** ord)
+    total = sum(power, axes, keepdims=True)
+    norm = where(total == 0, 0, total ** (1 / ord)) * scale
+    return norm if keepdims else reshape(norm, reduced(size.shape, axes))
 
 
 def _floating(x: Any, who: str) -> None:
@@ -120,8 +134,11 @@ def _norm_abstract(x: Aval, *, axis: Shape) -> Aval:
 
 
 def _unit(z: Array, x: Array, *, axis: Shape) -> Array:
-    x = FUNCTIONS.conj(x) if x.dtype.kind == "c" else x
-    return x / where(z == 0, 1, z)
+    if x.dtype.kind == "c":
+        return FUNCTIONS.conj(x) / where(z == 0, math.inf, z)
+    largest = float(np.finfo(x.dtype).max)  # stands for infinity, whose quotients are nan
+    # the quotient by infinity is 0 at the origin, and so are all of its derivatives
+    return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
 
 
 vector_norm_p = reduction("vector_norm", _norm_run, _norm_abstract, _unit, batch=batch_reduction(vector_norm))
@@ -172,7 +189,7 @@ def _logsumexp_abstract(x: Aval, *, axis: Shape) -> Aval:
 
 
 def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
-    shift = where(isfinite(z), z, 0)
+    shift = where(isinf(z), 0, z)
     share = exp(where(x == math.inf, 0, x - shift))
     return where(z == math.inf, shared(z, x, axis=axis), where(x == -math.inf, 0, share))
 

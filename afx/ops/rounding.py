@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from afx.core.aval import aval_of
 from afx.core.functions import public
 from afx.core.tracer import bind1, bind2
 from afx.ops._kinds import binary, nondifferentiable
-from afx.ops.arithmetic import multiply
+from afx.ops.arithmetic import divide, multiply, remainder, subtract
 from afx.ops.comparison import signbit
 from afx.ops.selection import where
 
@@ -63,19 +64,33 @@ def round(x: ArrayLike, decimals: int = 0) -> Array:
 
     Args:
         x: any shape.
-        decimals: digits behind the point that are kept.
+        decimals: digits behind the point that are kept; below 0, digits in front of it that become 0.
 
     >>> round(2.5)
     Array(2., dtype=float32)
     """
-    if not decimals or aval_of(x, "round").dtype.kind in "biu":
+    kind = aval_of(x, "round").dtype.kind
+    if not decimals or kind == "b" or (kind in "iu" and decimals > 0):
         return bind1(round_p, x)
-    power = 10.0**decimals
+    if kind in "iu":
+        return _tens(x, 10**-decimals)
+    power = 10.0 ** builtins.abs(decimals)  # 0.01 is no exact number, 100 is
+    if decimals < 0:
+        return bind1(round_p, divide(x, power)) * power
     return bind1(round_p, multiply(x, power)) / power
 
 
+def _tens(x: ArrayLike, power: int) -> Array:
+    """Return integers rounded to a multiple of a power of ten, halves to the even multiple."""
+    rest = remainder(x, power)
+    below: Array = subtract(x, rest)
+    odd = (below // power) % 2 == 1
+    return where((rest > power // 2) | ((rest == power // 2) & odd), below + power, below)
+
+
 def _rint(x: Any) -> Any:
-    return x if np.asarray(x).dtype.kind in "biu" else np.rint(x)
+    y = np.asarray(x, aval_of(x).dtype)
+    return y if y.dtype.kind in "biu" else np.rint(y)
 
 
 round_p = nondifferentiable("round", _rint, kinds="biufc", view=True)

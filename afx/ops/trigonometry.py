@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
@@ -127,7 +129,7 @@ arctan = atan
 def atan2(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the angle in radians, from -π to π, of the point whose ordinate is x and abscissa y, as NumPy's order is.
 
-    Its derivatives at the origin are 0.
+    Its derivatives at the origin and at infinity are 0.
 
     >>> atan2(0.0, 1.0)
     Array(0., dtype=float32)
@@ -136,10 +138,11 @@ def atan2(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _slope(a: Array, x: Array, y: Array) -> Array:
-    """Return ``a / (x² + y²)`` without overflow, 0 at the origin."""
+    """Return ``a / (x² + y²)`` without overflow, 0 at the origin and at infinity."""
     r = hypot(x, y)
-    r = where(r == 0, 1, r)
-    return a / r / r
+    ordinary = (r != 0) & (r != math.inf)
+    r = where(ordinary, r, math.inf)
+    return where(ordinary, a, 0) / r / r
 
 
 atan2_p = binary(
@@ -203,7 +206,11 @@ def asinh(x: ArrayLike) -> Array:
     return bind1(asinh_p, x)
 
 
-asinh_p = unary("asinh", np.arcsinh, lambda _z, x: 1 / sqrt(x * x + 1), kinds="fc", floating=True, bounded=True)
+def _asinh_slope(_z: Array, x: Array) -> Array:
+    return 1 / (sqrt(x * x + 1) if x.dtype.kind == "c" else hypot(x, 1))  # x² would overflow
+
+
+asinh_p = unary("asinh", np.arcsinh, _asinh_slope, kinds="fc", floating=True, bounded=True)
 
 arcsinh = asinh
 
@@ -219,7 +226,7 @@ def acosh(x: ArrayLike) -> Array:
 
 
 acosh_p = unary(
-    "acosh", np.arccosh, lambda _z, x: 1 / sqrt((x - 1) * (x + 1)), kinds="fc", floating=True, domain=(1.1, 3.0)
+    "acosh", np.arccosh, lambda _z, x: 1 / sqrt(x - 1) / sqrt(x + 1), kinds="fc", floating=True, domain=(1.1, 3.0)
 )
 
 arccosh = acosh
