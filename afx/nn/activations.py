@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from afx.core.array import Array, ArrayLike
+from afx.ops import gates
 from afx.ops.arithmetic import multiply
 from afx.ops.creation import asarray
-from afx.ops.exponential import expm1
 from afx.ops.gates import gelu_exact, gelu_tanh, relu, silu
 from afx.ops.likelihoods import log_softmax, softmax
 from afx.ops.selection import where
@@ -28,9 +28,8 @@ def elu(x: ArrayLike, alpha: float = 1.0) -> Array:
     >>> elu(asarray([0.0, 1.0]))
     Array([0., 1.], dtype=float32)
     """
-    y = asarray(x)
-    positive = y > 0
-    return where(positive, y, alpha * expm1(where(positive, 0, y)))
+    z = gates.elu(x)
+    return z if alpha == 1.0 else where(z > 0, z, alpha * z)
 
 
 def gelu(x: ArrayLike, *, approximate: bool = True) -> Array:

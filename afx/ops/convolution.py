@@ -1,21 +1,28 @@
-"""Cross-correlation and convolution: windows as rows of a matrix, and one matrix product."""
+"""Cross-correlation and convolution.
+
+`conv`, its transpose by the input and its transpose by the kernel are a family: the transposes of each are in it.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of
+from afx.core.aval import Aval, Shape, aval_of
 from afx.core.functions import public
+from afx.core.primitive import Params, Primitive, Value
+from afx.core.tracer import bind, single
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._convolution import convolved, input_summed, kernel_summed
+from afx.ops._kinds import bilinear
 from afx.ops.axes import moveaxis
-from afx.ops.creation import asarray
-from afx.ops.matrix import matmul
-from afx.ops.padding import flip
-from afx.ops.shaping import reshape
-from afx.ops.windows import Padding, each_axis, padded_by, patches, positions
+from afx.ops.complex import conj
+from afx.ops.matrix import same_dtype
+from afx.ops.shaping import broadcast_to, expand_dims, reshape
+from afx.ops.windows import Padding, each_axis, padded_by, positions
 
 __all__ = ["conv", "convolve", "correlate"]
 
@@ -47,7 +54,7 @@ def conv(
 
     Raises:
         ShapeError: the axes do not fit, or the window is longer than the padded array.
-        ArgumentError: stride, padding, dilation or groups out of range.
+        ArgumentError: stride, padding or dilation out of range.
 
     >>> import afx
     >>> conv(afx.ones((1, 4, 1)), afx.ones((3, 1, 1)))[0, :, 0]
@@ -59,39 +66,141 @@ def conv(
         raise ShapeError(
             f"conv: x is [batch, *spatial, channels] and kernel [*window, channels, out]: got x {a} and kernel {k}; reshape"
         )
-    if groups < 1 or a.shape[-1] != groups * k.shape[-2] or k.shape[-1] % groups:
+    (groups,) = each_axis(groups, 1, "groups", "conv")
+    if a.shape[-1] != groups * k.shape[-2] or k.shape[-1] % groups:
         raise ShapeError(
             f"conv: channels differ: got x {a} and kernel {k} with groups={groups}; the kernel's last axes are "
             "[channels/groups, out], and groups divide out"
         )
-    window, out = k.shape[:rank], k.shape[-1]
     stride, dilation = each_axis(stride, rank, "stride", "conv"), each_axis(dilation, rank, "dilation", "conv")
-    pads = padded_by(padding, a.shape[1:-1], window, stride, dilation, "conv")
-    places = positions(a, window, stride, dilation, pads, "conv")
-    rows = patches(x, window, stride, dilation, pads)
-    span = math.prod(window)
-    if groups == 1:
-        return reshape(
-            matmul(reshape(rows, (-1, rows.shape[-1])), reshape(kernel, (-1, out))), (a.shape[0], *places, out)
-        )
-    each, per = k.shape[-2], out // groups
-    columns = moveaxis(reshape(rows, (-1, span, groups, each)), 2, 0)
-    weights = moveaxis(reshape(kernel, (span, each, groups, per)), 2, 0)
-    z = matmul(reshape(columns, (groups, -1, span * each)), reshape(weights, (groups, span * each, per)))
-    return reshape(moveaxis(z, 0, 1), (a.shape[0], *places, out))
+    pads = padded_by(padding, a.shape[1:-1], k.shape[:rank], stride, dilation, "conv")
+    x, kernel = same_dtype(x, kernel, "conv")
+    return single(conv_p, x, kernel, stride=stride, padding=pads, dilation=dilation, groups=groups)
 
 
+def _abstract(x: Aval, kernel: Aval, **params: Any) -> Aval:
+    where = {name: params[name] for name in ("stride", "dilation", "padding")}
+    return Aval((x.shape[0], *positions(x, kernel.shape[:-2], **where, who="conv"), kernel.shape[-1]), x.dtype)
+
+
+def _run(x: Any, kernel: Any, **params: Any) -> Any:
+    z = np.empty(_abstract(aval_of(x), aval_of(kernel), **params).shape, x.dtype)
+    convolved(z, x, kernel, **params)
+    return z
+
+
+def _into(out: Any, x: Any, kernel: Any, **params: Any) -> None:
+    convolved(out, x, kernel, **params)
+
+
+def _by_input(ct: Array, kernel: Array, x: Aval, **params: Any) -> Array:
+    return single(conv_input_p, ct, kernel, shape=x.shape, **params)
+
+
+def _by_kernel(ct: Array, x: Array, kernel: Aval, **params: Any) -> Array:
+    return single(conv_kernel_p, x, ct, window=kernel.shape[:-2], **params)
+
+
+# Batches of examples are one long batch. Kernels that differ from one to the next become groups of channels, beside
+# the groups that there are: the batch axis goes in front of the last axis and is merged with it.
+def _merged(size: int, x: Value, batched: bool) -> Value:
+    front = x if batched else broadcast_to(expand_dims(x, 0), (size, *x.shape))
+    y = moveaxis(front, 0, -2)
+    return reshape(y, (*y.shape[:-2], size * y.shape[-1]))
+
+
+def _grouped(p: Primitive, size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    x, y = (_merged(size, v, b) for v, b in zip(xs, batched, strict=True))
+    z = bind(p, x, y, **{**params, "groups": size * params["groups"]})
+    return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
+
+
+def _lengthened(p: Primitive, size: int, x: Value, y: Value, params: Params) -> Value:
+    z = bind(p, reshape(x, (size * x.shape[1], *x.shape[2:])), y, **params)
+    return reshape(z, (size, x.shape[1], *z.shape[1:]))
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    x, kernel = xs
+    if not batched[1]:
+        return _lengthened(conv_p, size, x, kernel, params)
+    if batched[0] or params["groups"] > 1:
+        return _grouped(conv_p, size, xs, batched, params)
+    z = bind(conv_p, x, _merged(size, kernel, True), **params)  # the kernels' outputs side by side
+    return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
+
+
+conv_p = bilinear("conv", _run, _abstract, (_by_input, _by_kernel), batch=_batch, out=_into)
+
+
+def _input_abstract(ct: Aval, kernel: Aval, *, shape: Shape, **params: Any) -> Aval:
+    return Aval(shape, ct.dtype)
+
+
+def _input_run(ct: Any, kernel: Any, *, shape: Shape, **params: Any) -> Any:
+    return input_summed(ct, kernel, shape, **params)
+
+
+def _input_by_ct(u: Array, kernel: Array, ct: Aval, *, shape: Shape, **params: Any) -> Array:
+    return single(conv_p, u, kernel, **params)
+
+
+def _input_by_kernel(u: Array, ct: Array, kernel: Aval, *, shape: Shape, **params: Any) -> Array:
+    return single(conv_kernel_p, u, ct, window=kernel.shape[:-2], **params)
+
+
+def _input_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    shape = params["shape"]
+    if not batched[1]:
+        return _lengthened(conv_input_p, size, xs[0], xs[1], {**params, "shape": (size * shape[0], *shape[1:])})
+    wide = {**params, "shape": (*shape[:-1], size * shape[-1])}
+    return _grouped(conv_input_p, size, xs, batched, wide)
+
+
+conv_input_p = bilinear("conv_input", _input_run, _input_abstract, (_input_by_ct, _input_by_kernel), batch=_input_batch)
+
+
+def _kernel_abstract(x: Aval, ct: Aval, *, window: Shape, groups: int, **params: Any) -> Aval:
+    return Aval((*window, x.shape[-1] // groups, ct.shape[-1]), x.dtype)
+
+
+def _kernel_run(x: Any, ct: Any, *, window: Shape, groups: int, **params: Any) -> Any:
+    z = np.empty((*window, x.shape[-1] // groups, ct.shape[-1]), x.dtype)
+    kernel_summed(z, x, ct, groups=groups, **params)
+    return z
+
+
+def _kernel_by_x(g: Array, ct: Array, x: Aval, *, window: Shape, **params: Any) -> Array:
+    return single(conv_input_p, ct, g, shape=x.shape, **params)
+
+
+def _kernel_by_ct(g: Array, x: Array, ct: Aval, *, window: Shape, **params: Any) -> Array:
+    return single(conv_p, x, g, **params)
+
+
+def _kernel_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return _grouped(conv_kernel_p, size, xs, batched, params)
+
+
+conv_kernel_p = bilinear(
+    "conv_kernel", _kernel_run, _kernel_abstract, (_kernel_by_x, _kernel_by_ct), batch=_kernel_batch
+)
+
+
+# -- vectors ----------------------------------------------------------------------------------------------------------
 @public
 def correlate(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "valid") -> Array:
     """Return the cross-correlation of two vectors: the kernel, not flipped, moved along the signal.
 
-    Element i is Σⱼ signal[i + j]·kernel[j]. Source: the paper's ``cross_correlate``.
+    Element i is Σⱼ signal[i + j]·kernel[j], the conjugate of the kernel taken. Source: the paper's
+    ``cross_correlate``; `numpy.correlate` differs in mode "valid", where it exchanges the operands if the kernel is
+    the longer one.
 
     Args:
         signal: float[n].
         kernel: float[m].
         mode: ``"valid"`` gives the n - m + 1 places where the kernel lies inside; ``"full"`` all n + m - 1 where it
-            touches; ``"same"`` the n around the middle, as `numpy.correlate` for a kernel that is not longer.
+            touches; ``"same"`` the max(n, m) in the middle of these.
 
     Raises:
         ShapeError: an operand is no vector or empty, or in mode "valid" the kernel is longer than the signal.
@@ -101,37 +210,85 @@ def correlate(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "valid") -> Arr
     >>> correlate(afx.asarray([1.0, 2.0, 4.0]), afx.asarray([-1.0, 1.0]))
     Array([1., 2.], dtype=float32)
     """
-    a, k = aval_of(signal, "correlate"), aval_of(kernel, "correlate")
-    if a.ndim != 1 or k.ndim != 1 or not a.size or not k.size:
-        raise ShapeError(f"correlate: takes two vectors of 1 element or more: got {a} and {k}; use nn.conv for batches")
-    n, m = a.size, k.size
-    if mode not in ("valid", "same", "full"):
-        raise ArgumentError(f"correlate: mode is 'valid', 'same' or 'full': got {mode!r}")
-    if mode == "valid" and m > n:
+    a, k = _vectors("correlate", signal, kernel, mode)
+    if mode == "valid" and k.size > a.size:
         raise ShapeError(
             f"correlate: the kernel is longer than the signal: got {a} and {k}; exchange them, or use mode='full'"
         )
-    pads = {"valid": (0, 0), "full": (m - 1, m - 1), "same": (m // 2, (m - 1) // 2)}[mode]
-    rows = patches(reshape(asarray(signal), (1, n, 1)), (m,), (1,), (1,), (pads,))
-    return reshape(matmul(rows, kernel), (-1,))
+    z = _slid("correlate", signal, conj(kernel) if k.dtype.kind == "c" else kernel, mode)
+    n, m = a.size, k.size
+    start = (m - 1) // 2 if n >= m else n // 2
+    return z if mode != "same" else z[start : start + max(n, m)]
 
 
 @public
 def convolve(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "full") -> Array:
-    """Return the convolution of two vectors: `correlate` with the shorter one flipped.
+    """Return the convolution of two vectors: element i is Σⱼ signal[i - j]·kernel[j].
 
     Args:
         signal: float[n].
         kernel: float[m].
-        mode: as in `correlate`; the order of the operands does not matter.
+        mode: as in `correlate`, except that the order of the operands does not matter.
+
+    Raises:
+        ShapeError: an operand is no vector or empty.
+        ArgumentError: another mode.
 
     >>> import afx
     >>> convolve(afx.asarray([1.0, 2.0]), afx.asarray([1.0, 10.0]))
     Array([ 1., 12., 20.], dtype=float32)
     """
-    if aval_of(kernel, "convolve").size > aval_of(signal, "convolve").size:
-        signal, kernel = kernel, signal
-    if mode == "same":  # numpy.convolve centres on the other side of the middle
-        n, m = aval_of(signal).size, aval_of(kernel).size
-        return correlate(signal, flip(kernel), "full")[(m - 1) // 2 : (m - 1) // 2 + n]
-    return correlate(signal, flip(kernel), mode)
+    a, k = _vectors("convolve", signal, kernel, mode)
+    if k.size > a.size:
+        signal, kernel, a, k = kernel, signal, k, a
+    z = _slid("convolve", signal, reshape(kernel, k.shape)[::-1], mode)
+    start = (k.size - 1) // 2
+    return z if mode != "same" else z[start : start + a.size]
+
+
+def _vectors(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> tuple[Aval, Aval]:
+    a, k = aval_of(signal, who), aval_of(kernel, who)
+    if a.ndim != 1 or k.ndim != 1 or not a.size or not k.size:
+        raise ShapeError(f"{who}: takes two vectors of 1 element or more: got {a} and {k}; use nn.conv for batches")
+    if mode not in ("valid", "same", "full"):
+        raise ArgumentError(f"{who}: mode is 'valid', 'same' or 'full': got {mode!r}; choose one of them")
+    return a, k
+
+
+def _slid(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> Array:
+    x, y = same_dtype(signal, kernel, who)
+    return single(correlate_p, x, y, full=mode != "valid")
+
+
+def _correlate_run(x: Any, y: Any, *, full: bool) -> Any:
+    return np.correlate(x, y.conj() if y.dtype.kind == "c" else y, "full" if full else "valid")
+
+
+def _correlate_abstract(x: Aval, y: Aval, *, full: bool) -> Aval:
+    return Aval((x.size + (y.size - 1) * (1 if full else -1),), x.dtype)
+
+
+# With the kernel reversed, "full" undoes "valid", and the other way round.
+def _correlate_by_x(ct: Array, y: Array, x: Aval, *, full: bool) -> Array:
+    return single(correlate_p, ct, y[::-1], full=not full)
+
+
+def _correlate_by_y(ct: Array, x: Array, y: Aval, *, full: bool) -> Array:
+    return single(correlate_p, ct, x, full=False)[::-1] if full else single(correlate_p, x, ct, full=False)
+
+
+def _correlate_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    span = xs[1].shape[-1]
+    x, y = (v if b else expand_dims(v, 0) for v, b in zip(xs, batched, strict=True))
+    pads = (span - 1, span - 1) if params["full"] else (0, 0)
+    options: dict[str, Any] = {"stride": (1,), "padding": (pads,), "dilation": (1,)}
+    if batched[1]:  # signals and kernels as channels
+        groups = size if batched[0] else 1
+        z = bind(conv_p, x.T[None], y.T[:, None], **options, groups=groups)
+        return z[0].T
+    return bind(conv_p, x[:, :, None], y[0][:, None, None], **options, groups=1)[:, :, 0]
+
+
+correlate_p = bilinear(
+    "correlate", _correlate_run, _correlate_abstract, (_correlate_by_x, _correlate_by_y), batch=_correlate_batch
+)

@@ -13,7 +13,7 @@ from afx.core.tracer import bind1
 from afx.errors import MissingExtraError
 from afx.ops._kinds import unary
 from afx.ops.exponential import exp, sigmoid
-from afx.ops.selection import clip
+from afx.ops.selection import clip, where
 
 __all__: list[str] = []
 
@@ -36,6 +36,26 @@ def _relu_slope(_z: Array, x: Array) -> Array:
 
 
 relu_p = unary("relu", _relu_run, _relu_slope, kinds="iuf", masking=True, bounded=True, smooth=False)
+
+
+def elu(x: ArrayLike) -> Array:
+    """Return x where it is positive, ``exp(x) - 1`` elsewhere.
+
+    >>> elu(1.0)
+    Array(1., dtype=float32)
+    """
+    return bind1(elu_p, x)
+
+
+def _elu_run(x: Any) -> Any:
+    return np.maximum(x, 0) + np.expm1(np.minimum(x, 0))
+
+
+def _elu_slope(_z: Array, x: Array) -> Array:
+    return exp(where(x > 0, 0, x))
+
+
+elu_p = unary("elu", _elu_run, _elu_slope, kinds="f", floating=True, bounded=True)
 
 
 # Beyond these bounds a gate is open or shut to the last digit, in every dtype. Clipping there costs nothing in accuracy,

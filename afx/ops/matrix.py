@@ -26,7 +26,7 @@ from afx.ops.shaping import astype, permute_dims, reshape
 __all__ = ["cross", "dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "vecdot"]
 
 
-def _same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any]:
+def same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any]:
     """Return the operands in their common dtype."""
     if getattr(x, "dtype", None) == getattr(y, "dtype", 0):
         return x, y
@@ -52,7 +52,7 @@ def matmul(x: ArrayLike, y: ArrayLike) -> Array:
     >>> matmul(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
     Array([11.], dtype=float32)
     """
-    return single(matmul_p, *_same_dtype(x, y, "matmul"))
+    return single(matmul_p, *same_dtype(x, y, "matmul"))
 
 
 def _check_product(x: Aval, y: Aval) -> None:

@@ -1,10 +1,11 @@
-"""Windows: every position of a moving window as a row, the ground under convolution and pooling."""
+"""Windows: where a moving window stands, and every position of it as a row, the ground under pooling."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -13,21 +14,34 @@ from afx.core.aval import Aval, Shape
 from afx.core.primitive import Params, Value
 from afx.core.tracer import bind, single
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._convolution import Pairs, padded, spread, windows
 from afx.ops._kinds import linear
 from afx.ops.shaping import reshape
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 __all__: list[str] = []
 
-Pairs = tuple[tuple[int, int], ...]
 Padding: TypeAlias = Literal["valid", "same"] | int | Sequence[int | tuple[int, int]]
 
 
 def each_axis(given: int | Sequence[int], rank: int, name: str, who: str, least: int = 1) -> Shape:
     """Return one number per spatial axis, from one for all or from a sequence."""
-    values = (given,) * rank if isinstance(given, int) else tuple([int(n) for n in given])
+    try:
+        values = (operator.index(given),) * rank if _is_one(given) else tuple([operator.index(n) for n in given])
+    except TypeError:
+        values = ()
     if len(values) != rank or any(n < least for n in values):
-        raise ArgumentError(f"{who}: {name} is {least} or more for each of {rank} spatial axes: got {name}={given}")
+        raise ArgumentError(
+            f"{who}: {name} is an integer of {least} or more, or one for each of {rank} spatial axes: "
+            f"got {name}={given!r}"
+        )
     return values
+
+
+def _is_one(given: object) -> TypeIs[SupportsIndex]:
+    return isinstance(given, SupportsIndex)
 
 
 def padded_by(padding: Padding, spatial: Shape, window: Shape, stride: Shape, dilation: Shape, who: str) -> Pairs:
@@ -40,17 +54,32 @@ def padded_by(padding: Padding, spatial: Shape, window: Shape, stride: Shape, di
             for n, w, s, d in zip(spatial, window, stride, dilation, strict=True)
         ]
         return tuple([(t // 2, t - t // 2) for t in total])
-    if isinstance(padding, str):
-        raise ArgumentError(f"{who}: padding is 'valid', 'same', a number, or one for each axis: got {padding!r}")
-    given = (padding,) * len(window) if isinstance(padding, int) else tuple(padding)
-    pairs = tuple([(p, p) if isinstance(p, int) else (int(p[0]), int(p[1])) for p in given])
+    pairs = _pairs(padding, len(window))
     if len(pairs) != len(window) or any(p < 0 for pair in pairs for p in pair):
-        raise ArgumentError(f"{who}: padding is 0 or more for each of {len(window)} spatial axes: got {padding}")
+        raise ArgumentError(
+            f"{who}: padding is 'valid', 'same', a number of 0 or more, or a number or pair (front, behind) for each "
+            f"of {len(window)} spatial axes: got padding={padding!r}"
+        )
     return pairs
+
+
+def _pairs(padding: Any, rank: int) -> Pairs:
+    """Return pairs of numbers, none where they are malformed."""
+    if isinstance(padding, str):
+        return ()
+    try:
+        given = (padding,) * rank if _is_one(padding) else tuple(padding)
+        both = [(p, p) if _is_one(p) else tuple(p) for p in given]
+        pairs = [(operator.index(a), operator.index(b)) for a, b in both]
+    except (TypeError, ValueError):
+        return ()
+    return tuple(pairs)
 
 
 def positions(x: Aval, window: Shape, stride: Shape, dilation: Shape, padding: Pairs, who: str) -> Shape:
     """Return how many positions a window has along each spatial axis of float[batch, *spatial, channels]."""
+    if not all(window):
+        raise ShapeError(f"{who}: a window has no elements: got {x} and window {window}; use 1 or more along each axis")
     spatial = x.shape[1:-1]
     spans = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
     room = [n + a + b for n, (a, b) in zip(spatial, padding, strict=True)]
@@ -73,26 +102,9 @@ def _patches_abstract(x: Aval, *, window: Shape, stride: Shape, dilation: Shape,
 
 
 def _patches_run(x: Any, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
-    if any(p != (0, 0) for p in padding):
-        roomy = np.zeros(
-            (x.shape[0], *[n + a + b for n, (a, b) in zip(x.shape[1:-1], padding, strict=True)], x.shape[-1]), x.dtype
-        )
-        roomy[(slice(None), *[slice(a, a + n) for n, (a, _) in zip(x.shape[1:-1], padding, strict=True)])] = x
-        x = roomy
-    spatial, steps = x.shape[1:-1], x.strides[1:-1]
-    out = tuple([(n - (w - 1) * d - 1) // s + 1 for n, w, s, d in zip(spatial, window, stride, dilation, strict=True)])
-    view = np.lib.stride_tricks.as_strided(
-        x,
-        (x.shape[0], *out, *window, x.shape[-1]),
-        (
-            x.strides[0],
-            *[t * s for t, s in zip(steps, stride, strict=True)],
-            *[t * d for t, d in zip(steps, dilation, strict=True)],
-            x.strides[-1],
-        ),
-        writeable=False,
-    )
-    return np.ascontiguousarray(view).reshape(x.shape[0], *out, math.prod(window) * x.shape[-1])
+    view = windows(padded(x, padding), window, stride, dilation)
+    rank = len(window)
+    return np.array(view, order="C").reshape(*view.shape[: 1 + rank], math.prod(window) * x.shape[-1])
 
 
 def _patches_transpose(ct: Array, x: Aval, **params: Any) -> Array:
@@ -118,19 +130,7 @@ def _unpatches_abstract(
 
 
 def _unpatches_run(x: Any, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
-    """Add every window back to its place: one shifted addition for each place in the window."""
-    out = x.shape[1:-1]
-    roomy = np.zeros(
-        (shape[0], *[n + a + b for n, (a, b) in zip(shape[1:-1], padding, strict=True)], shape[-1]), x.dtype
-    )
-    parts = x.reshape(shape[0], *out, *window, shape[-1])
-    lead = (slice(None),) * (1 + len(out))
-    for place in np.ndindex(*window):
-        spans = tuple(
-            [slice(p * d, p * d + (n - 1) * s + 1, s) for p, d, n, s in zip(place, dilation, out, stride, strict=True)]
-        )
-        roomy[(slice(None), *spans)] += parts[(*lead, *place)]
-    return roomy[(slice(None), *[slice(a, a + n) for n, (a, _) in zip(shape[1:-1], padding, strict=True)])]
+    return spread(x, shape, window, stride, dilation, padding)
 
 
 def _unpatches_transpose(ct: Array, x: Aval, *, shape: Shape, **params: Any) -> Array:

@@ -8,9 +8,33 @@ RNG = np.random.default_rng(4)
 A, B, V, S = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(4, 5)), RNG.normal(size=5), np.array(0.7)
 EMPTY = np.zeros((0, 3))
 C = A + 1j * RNG.normal(size=(2, 3, 4))
+STRIP = RNG.normal(size=(2, 7, 4))
 IMAGE = RNG.normal(size=(2, 6, 5, 3))
 WINDOW = {"window": (3, 2), "stride": (2, 1), "dilation": (1, 2), "padding": ((1, 0), (0, 1))}
 ROWS = RNG.normal(size=(2, 3, 4, 18))
+
+
+def _convolutions(which: str) -> list[Sample]:
+    """Return operands of the convolution or one of its transposes: two axes, groups, and one channel for each group."""
+    moves = {k: v for k, v in WINDOW.items() if k != "window"}
+    line = {"stride": (2,), "dilation": (1,), "padding": ((1, 0),)}
+    found: list[Sample] = []
+    for x, kernel, z, params in (
+        (IMAGE, (3, 2, 3, 4), (2, 3, 4, 4), {**moves, "groups": 1}),
+        (STRIP, (3, 2, 6), (2, 3, 6), {**line, "groups": 2}),
+        (STRIP, (2, 1, 8), (2, 4, 8), {**line, "groups": 4}),
+        (STRIP[:0], (2, 1, 8), (0, 4, 8), {**line, "groups": 4}),
+    ):
+        w, ct = RNG.normal(size=kernel), RNG.normal(size=z)
+        found.append(
+            Sample((x, w), params)
+            if which == "conv"
+            else Sample((ct, w), {**params, "shape": x.shape})
+            if which == "conv_input"
+            else Sample((x, ct), {**params, "window": kernel[:-2]})
+        )
+    return found
+
 
 OVER_AXES = [
     Sample((A,), {"axis": (0, 2)}),
@@ -33,6 +57,12 @@ SAMPLES: dict[str, list[Sample]] = {
     ],
     "stop_gradient": [Sample((A,)), Sample((S,))],
     "matmul": [Sample((A, B)), Sample((A[0], B)), Sample((A, RNG.normal(size=(2, 4, 1)))), Sample((A[:, :0], B))],
+    **{name: _convolutions(name) for name in ("conv", "conv_input", "conv_kernel")},
+    "correlate": [
+        Sample((RNG.normal(size=7), RNG.normal(size=3)), {"full": False}),
+        Sample((RNG.normal(size=3), RNG.normal(size=4)), {"full": True}),
+        Sample((RNG.normal(size=1), RNG.normal(size=1)), {"full": False}),
+    ],
     "patches": [Sample((IMAGE,), WINDOW)],
     "unpatches": [Sample((ROWS,), {"shape": IMAGE.shape, **WINDOW})],
     "searchsorted": [Sample((np.sort(V), A), {"side": "left"}), Sample((np.sort(V), S), {"side": "right"})],

@@ -121,3 +121,77 @@ def test_mistakes_are_explained(run: Any, kind: type[Exception], words: str) -> 
     """Each mistake raises with its reason."""
     with pytest.raises(kind, match=words):
         run()
+
+
+@pytest.mark.parametrize(("groups", "out"), [(4, 4), (4, 12), (2, 4), (1, 3)])
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
+def test_vmap_of_conv_is_a_loop(groups: int, out: int, axes: Any) -> None:
+    """Over examples, kernels or both, for every kind of groups, with gradients."""
+    x, w = RNG.normal(size=(2, 1, 6, 4)), RNG.normal(size=(2, 3, 4 // groups, out))
+    xs = tuple(v if a == 0 else v[0] for v, a in zip((x, w), axes, strict=True))
+
+    def total(x: Any, w: Any) -> Array:
+        return afx.sum(afx.sin(nn.conv(x, w, stride=2, padding=1, groups=groups)))
+
+    found = afx.vmap(afx.grad(total, (0, 1)), axes)(*xs)
+    for i in range(2):
+        one = afx.grad(total, (0, 1))(x[i] if axes[0] == 0 else x[0], w[i] if axes[1] == 0 else w[0])
+        for g, want in zip(found, one, strict=True):
+            np.testing.assert_allclose(np.asarray(g)[i], np.asarray(want), atol=1e-12)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 8, 16])
+@pytest.mark.parametrize("step", [1, 2])
+def test_every_way_of_copying_windows_gives_the_same(channels: int, step: int) -> None:
+    """Few and many channels, elements that are not neighbours in memory, and blocks of the batch: all are the loop."""
+    x = RNG.normal(size=(70, 18, 17, 2 * channels))[:, :, :, ::step][..., :channels]
+    w = RNG.normal(size=(3, 3, channels, 5))
+    z = np.asarray(nn.conv(x, w, padding=1))
+    np.testing.assert_allclose(z, _direct(x, w, 1, ((1, 1), (1, 1)), 1, 1), atol=1e-11)
+    ct = RNG.normal(size=z.shape)
+    gx, gw = afx.vjp(lambda x, w: nn.conv(x, w, padding=1), x, w)[1](afx.asarray(ct))
+    assert np.sum(np.asarray(gx) * x) == pytest.approx(np.sum(ct * z))
+    assert np.sum(np.asarray(gw) * w) == pytest.approx(np.sum(ct * z))
+
+
+def test_conv_of_nothing() -> None:
+    """No examples, channels or outputs give empty or zero results; a window of nothing raises."""
+    assert nn.conv(np.ones((0, 4, 1)), np.ones((2, 1, 3))).shape == (0, 3, 3)
+    assert nn.conv(np.ones((1, 4, 0)), np.ones((2, 0, 3))).tolist() == np.zeros((1, 3, 3)).tolist()
+    assert nn.conv(np.ones((1, 4, 2)), np.ones((2, 2, 0))).shape == (1, 3, 0)
+    with pytest.raises(afx.errors.ShapeError, match="no elements"):
+        nn.conv(np.ones((1, 4, 1)), np.ones((0, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stride": 1.5},
+        {"stride": None},
+        {"stride": "2"},
+        {"stride": (1, 2)},
+        {"dilation": 0},
+        {"groups": 0},
+        {"groups": 1.0},
+        {"padding": -1},
+        {"padding": "SAME"},
+        {"padding": None},
+        {"padding": (1, 2)},
+        {"padding": ((1, 2, 3),)},
+        {"padding": 1.5},
+    ],
+    ids=str,
+)
+def test_options_that_are_no_numbers_raise(options: Any) -> None:
+    """Each raises afx's own error, which names the option and shows it."""
+    with pytest.raises(afx.errors.ArgumentError, match=f"conv: {next(iter(options))} is .*got {next(iter(options))}="):
+        nn.conv(np.ones((1, 6, 1)), np.ones((2, 1, 1)), **options)
+
+
+def test_options_may_be_numpys_integers() -> None:
+    """As they come out of arithmetic on shapes."""
+    assert nn.conv(np.ones((1, 6, 1)), np.ones((2, 1, 1)), stride=np.int64(2), padding=(np.int32(1),)).shape == (
+        1,
+        4,
+        1,
+    )

@@ -1,0 +1,218 @@
+"""What convolution and its two transposes compute, on bare arrays.
+
+The windows of a block of examples are copied side by side, as the rows of a matrix, into one buffer that stays in the
+cache; a matrix product takes them to the result. Where a window has few neighbouring elements, its places are the rows
+and the positions the columns, so that each copy is long. The transpose by the input goes the other way: products first,
+then one shifted addition for each place of the window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import Shape
+
+__all__ = ["Pairs", "convolved", "input_summed", "kernel_summed", "padded", "places", "spread", "windows"]
+
+Pairs = tuple[tuple[int, int], ...]
+BLOCK = 1 << 20  # bytes of windows that are worked on at a time
+LONG_RUN = 10  # neighbouring elements from which on copying windows row by row is the faster
+MANY_CHANNELS = 8  # from which on adding up place by place is the faster
+
+
+def padded(x: Any, padding: Pairs) -> Any:
+    """Return float[batch, *spatial, channels] with zeros around it; x itself where there are none."""
+    if all(p == (0, 0) for p in padding):
+        return x
+    roomy = np.zeros(_roomy(x.shape, padding), x.dtype)
+    roomy[_within(x.shape, padding)] = x
+    return roomy
+
+
+def _roomy(shape: Shape, padding: Pairs) -> Shape:
+    return (shape[0], *[n + a + b for n, (a, b) in zip(shape[1:-1], padding, strict=True)], shape[-1])
+
+
+def _within(shape: Shape, padding: Pairs) -> tuple[slice, ...]:
+    return (slice(None), *[slice(a, a + n) for n, (a, _) in zip(shape[1:-1], padding, strict=True)])
+
+
+def windows(x: Any, window: Shape, stride: Shape, dilation: Shape) -> Any:
+    """Return a view float[batch, *positions, *window, channels] of x."""
+    steps = x.strides[1:-1]
+    out = [(n - (w - 1) * d - 1) // s + 1 for n, w, s, d in zip(x.shape[1:-1], window, stride, dilation, strict=True)]
+    moves = [t * s for t, s in zip(steps, stride, strict=True)], [t * d for t, d in zip(steps, dilation, strict=True)]
+    return np.lib.stride_tricks.as_strided(
+        x,
+        (x.shape[0], *out, *window, x.shape[-1]),
+        (x.strides[0], *moves[0], *moves[1], x.strides[-1]),
+        writeable=False,
+    )
+
+
+def places(window: Shape, out: Shape, stride: Shape, dilation: Shape) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
+    """Yield each place in a window, with the index of the elements that stand there, position by position."""
+    for place in np.ndindex(*window):
+        spans = [
+            slice(p * d, p * d + (n - 1) * s + 1, s) for p, d, n, s in zip(place, dilation, out, stride, strict=True)
+        ]
+        yield place, (slice(None), *spans)
+
+
+def _blocks(batch: int, size: int) -> Iterator[slice]:
+    """Yield slices of a batch whose examples take ``size`` bytes each."""
+    step = max(1, BLOCK // max(size, 1))
+    for start in range(0, batch, step):
+        yield slice(start, min(start + step, batch))
+
+
+def _rows(x: Any, window: Shape, stride: Shape, dilation: Shape) -> Iterator[tuple[slice, Any]]:
+    """Yield blocks of the batch with their windows as a matrix float[positions, window · channels]."""
+    span, channels = math.prod(window), x.shape[-1]
+    if span == 1 and all(s == 1 for s in stride) and x.flags.c_contiguous:
+        yield slice(None), x.reshape(-1, channels)
+        return
+    view = windows(x, window, stride, dilation)
+    rank = len(window)
+    out = view.shape[1 : 1 + rank]
+    adjacent = dilation[-1] == 1 and x.strides[-2] == channels * x.itemsize
+    columns = channels * (window[-1] if adjacent else 1) < LONG_RUN
+    order = (*range(1 + rank, 2 + 2 * rank), *range(1 + rank))
+    buffer = None
+    for block in _blocks(x.shape[0], math.prod(view.shape[1:]) * x.itemsize):
+        part = view[block].transpose(order) if columns else view[block]
+        if buffer is None or buffer.shape != part.shape:
+            buffer = np.empty(part.shape, x.dtype)
+        np.copyto(buffer, part)
+        count = part.size // (span * channels) if span * channels else (block.stop - block.start) * math.prod(out)
+        yield block, buffer.reshape(span * channels, count).T if columns else buffer.reshape(count, span * channels)
+
+
+# -- the three of them, for one group ---------------------------------------------------------------------------------
+def _convolve(z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    window, out = kernel.shape[:-2], kernel.shape[-1]
+    weights = kernel.reshape(math.prod(kernel.shape[:-1]), out)
+    direct = z.flags.c_contiguous
+    for block, rows in _rows(x, window, stride, dilation):
+        if direct:
+            np.matmul(rows, weights, out=z[block].reshape(rows.shape[0], out))
+        else:
+            z[block] = np.matmul(rows, weights).reshape(z[block].shape)
+
+
+def _sum_kernel(z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
+    out = ct.shape[-1]
+    total = np.zeros((math.prod(z.shape[:-1]), out), z.dtype)
+    for block, rows in _rows(x, z.shape[:-2], stride, dilation):
+        total += np.matmul(rows.T, ct[block].reshape(rows.shape[0], out))
+    z[...] = total.reshape(z.shape)
+
+
+def _sum_input(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    window, channels, out = kernel.shape[:-2], kernel.shape[-2], kernel.shape[-1]
+    at = list(places(window, ct.shape[1:-1], stride, dilation))
+    positions = math.prod(ct.shape[1:-1])
+    few = channels < MANY_CHANNELS
+    weights = (
+        kernel.reshape(math.prod(window) * channels, out) if few else np.ascontiguousarray(kernel.swapaxes(-1, -2))
+    )
+    for block in _blocks(ct.shape[0], positions * channels * (math.prod(window) if few else 1) * ct.itemsize):
+        part = ct[block]
+        flat, into = part.reshape(part.shape[0] * positions, out), room[block]
+        if few:  # channels in front, so that each addition runs over neighbouring positions
+            parts = np.matmul(weights, flat.T).reshape(*window, channels, *part.shape[:-1])
+            front = np.zeros((channels, *into.shape[:-1]), ct.dtype)
+            for place, spans in at:
+                front[(slice(None), *spans)] += parts[place]
+            into[...] = np.moveaxis(front, 0, -1)
+        else:
+            for place, spans in at:
+                into[spans] += np.matmul(flat, weights[place]).reshape(*part.shape[:-1], channels)
+
+
+# -- one input channel for each group: products of elements, since matrices would have one row ------------------------
+def _by_groups(z: Any, groups: int) -> Any:
+    """Return a view float[..., groups, out/groups]."""
+    return z.reshape(*z.shape[:-1], groups, z.shape[-1] // groups)
+
+
+def _convolve_each(z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    wide, weights = _by_groups(z, x.shape[-1]), _by_groups(kernel, x.shape[-1])
+    z[...] = 0
+    for block in _blocks(z.shape[0], 4 * z[:1].nbytes):
+        for place, spans in places(kernel.shape[:-2], z.shape[1:-1], stride, dilation):
+            wide[block] += x[block][spans][..., None] * weights[place][0]
+
+
+def _sum_kernel_each(z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
+    wide, total = _by_groups(ct, x.shape[-1]), _by_groups(z, x.shape[-1])
+    z[...] = 0
+    axes = tuple(range(ct.ndim - 1))
+    for block in _blocks(ct.shape[0], 4 * ct[:1].nbytes):
+        for place, spans in places(z.shape[:-2], ct.shape[1:-1], stride, dilation):
+            total[place][0] += (x[block][spans][..., None] * wide[block]).sum(axis=axes, dtype=z.dtype)
+
+
+def _sum_input_each(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    wide, weights = _by_groups(ct, room.shape[-1]), _by_groups(kernel, room.shape[-1])
+    for block in _blocks(ct.shape[0], 4 * ct[:1].nbytes):
+        for place, spans in places(kernel.shape[:-2], ct.shape[1:-1], stride, dilation):
+            room[block][spans] += (wide[block] * weights[place][0]).sum(axis=-1, dtype=ct.dtype)
+
+
+# -- with groups and padding ------------------------------------------------------------------------------------------
+def _parts(groups: int, *arrays: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield views of the last axis of each array, group by group."""
+    if groups == 1:
+        yield arrays
+        return
+    for g in range(groups):
+        yield tuple([a[..., g * (n := a.shape[-1] // groups) : (g + 1) * n] for a in arrays])
+
+
+def convolved(z: Any, x: Any, kernel: Any, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> None:
+    """Write the cross-correlation of float[batch, *spatial, channels] with float[*window, channels/groups, out]."""
+    x = padded(x, padding)
+    if groups > 1 and kernel.shape[-2] == 1:
+        _convolve_each(z, x, kernel, stride, dilation)
+        return
+    for zs, xs, ks in _parts(groups, z, x, kernel):
+        _convolve(zs, xs, ks, stride, dilation)
+
+
+def kernel_summed(z: Any, x: Any, ct: Any, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> None:
+    """Write the transpose by the kernel: float[*window, channels/groups, out]."""
+    x = padded(x, padding)
+    if groups > 1 and z.shape[-2] == 1:
+        _sum_kernel_each(z, x, ct, stride, dilation)
+        return
+    for zs, xs, cts in _parts(groups, z, x, ct):
+        _sum_kernel(zs, xs, cts, stride, dilation)
+
+
+def input_summed(
+    ct: Any, kernel: Any, shape: Shape, stride: Shape, padding: Pairs, dilation: Shape, groups: int
+) -> Any:
+    """Return the transpose by the input: float[batch, *spatial, channels]."""
+    room = np.zeros(_roomy(shape, padding), ct.dtype)
+    if groups > 1 and kernel.shape[-2] == 1:
+        _sum_input_each(room, ct, kernel, stride, dilation)
+    else:
+        for rooms, cts, ks in _parts(groups, room, ct, kernel):
+            _sum_input(rooms, cts, ks, stride, dilation)
+    return room[_within(shape, padding)]
+
+
+def spread(x: Any, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
+    """Return float[batch, *spatial, channels] with each of float[batch, *positions, window · channels] in its place."""
+    out = x.shape[1:-1]
+    room = np.zeros(_roomy(shape, padding), x.dtype)
+    parts = x.reshape(shape[0], *out, *window, shape[-1])
+    lead = (slice(None),) * (1 + len(out))
+    for place, spans in places(window, out, stride, dilation):
+        room[spans] += parts[(*lead, *place)]
+    return room[_within(shape, padding)]
