@@ -1,5 +1,7 @@
 """Products of matrices agree with NumPy's."""
 
+import random
+import re
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,82 @@ def test_einsum_is_numpys(subscripts: str, operands: Any) -> None:
     np.testing.assert_allclose(
         np.asarray(afx.einsum(subscripts, *operands, optimize=False)), np.einsum(subscripts, *operands), atol=1e-12
     )
+
+
+EINSUM_LENGTHS = {"a": 2, "b": 3, "c": 4, "d": 1}
+
+
+def _subscripts(rng: random.Random) -> tuple[str, list[Any]]:
+    """Return subscripts and shapes drawn from everything the notation allows: repeats, ellipses, sums, broadcasting."""
+    terms: list[str] = []
+    shapes: list[Any] = []
+    for _ in range(rng.choice([1, 2, 2, 3])):
+        names = [rng.choice("abcd") for _ in range(rng.randint(0, 3))]
+        shape = [EINSUM_LENGTHS[n] for n in names]
+        if rng.random() < 0.5:
+            at, more = rng.randint(0, len(names)), rng.randint(0, 2)
+            shape[at:at] = [rng.choice([1, n]) for n in (5, 6)[2 - more :]]
+            names[at:at] = ["..."]
+        terms.append("".join(names))
+        shapes.append(shape)
+    left = ",".join(terms)
+    used = sorted(set(left) & set("abcd"))
+    kept = rng.sample(used, rng.randint(0, len(used))) + (["..."] if "." in left else [])
+    rng.shuffle(kept)
+    return left + rng.choice(["", "->" + "".join(kept)]), shapes
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_einsum_is_numpys_on_random_subscripts(seed: int) -> None:
+    """Values, and the derivative as the sum over the operands of einsum with that operand's tangent."""
+    subscripts, shapes = _subscripts(random.Random(seed))
+    xs = [RNG.normal(size=s) for s in shapes]
+    ts = [RNG.normal(size=s) for s in shapes]
+    want = np.einsum(subscripts, *xs)
+    found, slope = afx.jvp(lambda *v: afx.einsum(subscripts, *v), tuple(xs), tuple(ts))
+    np.testing.assert_allclose(np.asarray(found), want, atol=1e-12)
+    parts = [np.einsum(subscripts, *xs[:k], t, *xs[k + 1 :]) for k, t in enumerate(ts)]
+    np.testing.assert_allclose(np.asarray(slope), sum(parts), atol=1e-12)
+    ct = RNG.normal(size=want.shape)
+    back = afx.vjp(lambda *v: afx.einsum(subscripts, *v), *xs)[1](afx.asarray(ct))
+    assert sum(np.sum(np.asarray(g) * t) for g, t in zip(back, ts, strict=True)) == pytest.approx(
+        np.sum(ct * np.asarray(slope))
+    )
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.float16, np.float32, np.complex64])
+def test_einsum_keeps_the_dtype(dtype: Any) -> None:
+    """Sums of small integers too, as NumPy's einsum and unlike its sum."""
+    x = np.ones((2, 3)).astype(dtype)
+    for subscripts, operands in (("ij->i", (x,)), ("ij,ij->", (x, x)), ("ij->", (x,)), ("ij,kj", (x, x))):
+        assert afx.einsum(subscripts, *operands).dtype == np.einsum(subscripts, *operands).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("ii", [(2, 1)]),
+        ("i,i", [(2,), (3,)]),
+        ("...i->i", [(2, 3)]),
+        ("i..", [(2,)]),
+        ("...i...", [(2,)]),
+        ("ij", [(2,)]),
+        ("i->ii", [(2,)]),
+        ("i->j", [(2,)]),
+        ("1", [(2,)]),
+        ("i->i->i", [(2,)]),
+        ("", []),
+    ],
+)
+def test_malformed_subscripts_raise(subscripts: str, shapes: Any) -> None:
+    """What NumPy refuses is refused, by an error that shows the subscripts."""
+    operands = [np.ones(s) for s in shapes]
+    with pytest.raises(ValueError, match=r".*"):
+        np.einsum(subscripts, *operands)
+    with pytest.raises(afx.errors.AfxError, match=f"einsum: .*{re.escape(repr(subscripts))}"):
+        afx.einsum(subscripts, *operands)
+    with pytest.raises(afx.errors.ArgumentError, match="text that comes first"):
+        afx.einsum(np.ones(2), [0])  # type: ignore[arg-type]  # NumPy's other form
 
 
 @pytest.mark.parametrize(
