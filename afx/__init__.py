@@ -28,7 +28,7 @@ from afx.transforms.grad import *
 from afx.transforms.vjp import *
 
 if TYPE_CHECKING:
-    from afx import linalg, nn, optim
+    from afx import fft, linalg, nn, optim, random, special, testing
     from afx.control.associative_scan import *
     from afx.control.cond import *
     from afx.control.scan import *
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from afx.ops.matrix import *
     from afx.ops.moments import *
     from afx.ops.padding import *
+    from afx.ops.ranges import *
     from afx.ops.rounding import *
     from afx.ops.sorting import *
     from afx.ops.splitting import *
@@ -90,6 +91,7 @@ __all__ = [
     "argmax",
     "argmin",
     "argsort",
+    "argwhere",
     "array",
     "array_split",
     "asarray",
@@ -127,12 +129,16 @@ __all__ = [
     "conj",
     "conjugate",
     "convolve",
+    "copy",
     "copysign",
     "correlate",
     "cos",
     "cosh",
     "count_nonzero",
     "cross",
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
     "cumprod",
     "cumsum",
     "cumulative_prod",
@@ -141,6 +147,8 @@ __all__ = [
     "custom_vjp",
     "debug_nans",
     "default_dtype",
+    "deg2rad",
+    "degrees",
     "diag",
     "diagonal",
     "diff",
@@ -160,6 +168,9 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "fft",
+    "fix",
+    "flatnonzero",
     "flip",
     "fliplr",
     "flipud",
@@ -168,6 +179,7 @@ __all__ = [
     "float64",
     "floor",
     "floor_divide",
+    "fmod",
     "fori_loop",
     "from_dlpack",
     "full",
@@ -188,9 +200,13 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "iscomplex",
+    "iscomplexobj",
     "isfinite",
     "isinf",
     "isnan",
+    "isreal",
+    "isrealobj",
     "jacfwd",
     "jacrev",
     "jit",
@@ -207,10 +223,12 @@ __all__ = [
     "log10",
     "log_sigmoid",
     "logaddexp",
+    "logaddexp2",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logspace",
     "logsumexp",
     "matmul",
     "matrix_transpose",
@@ -223,7 +241,9 @@ __all__ = [
     "moveaxis",
     "multiply",
     "negative",
+    "nextafter",
     "nn",
+    "nonzero",
     "not_equal",
     "ones",
     "ones_like",
@@ -237,12 +257,16 @@ __all__ = [
     "prod",
     "ptp",
     "pytree",
+    "rad2deg",
+    "radians",
+    "random",
     "ravel",
     "real",
     "reciprocal",
     "remainder",
     "repeat",
     "reshape",
+    "rint",
     "roll",
     "rot90",
     "round",
@@ -253,9 +277,11 @@ __all__ = [
     "sign",
     "signbit",
     "sin",
+    "sinc",
     "sinh",
     "softplus",
     "sort",
+    "special",
     "split",
     "sqrt",
     "square",
@@ -273,6 +299,7 @@ __all__ = [
     "tan",
     "tanh",
     "tensordot",
+    "testing",
     "tile",
     "to_device",
     "trace",
@@ -313,9 +340,9 @@ _LAZY = {
     "afx.core.graph": "Equation Graph Literal Var check",
     "afx.runtime.evaluate": "evaluate",
     "afx.ops.axes": "atleast_1d atleast_2d atleast_3d matrix_transpose moveaxis swapaxes",
-    "afx.ops.complex": "angle conj conjugate imag real",
+    "afx.ops.complex": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
     "afx.ops.convolution": "convolve correlate",
-    "afx.ops.cumulative": "cumprod cumsum cumulative_prod cumulative_sum diff",
+    "afx.ops.cumulative": "cumlogsumexp cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff",
     "afx.ops.diagonals": "diag diagonal matrix_trace",
     "afx.ops.einsum": "einsum",
     "afx.ops.indexing": "take take_along_axis getitem",
@@ -328,8 +355,9 @@ _LAZY = {
     "afx.ops.moments": "average logsumexp std var vector_norm",
     "afx.ops.padding": "flip fliplr flipud pad roll rot90",
     "afx.ops.products": "index_divide index_multiply",
-    "afx.ops.rounding": "ceil copysign floor round trunc",
-    "afx.ops.sorting": "argmax argmin argsort searchsorted sort",
+    "afx.ops.ranges": "arange linspace logspace meshgrid",
+    "afx.ops.rounding": "ceil copysign fix floor fmod nextafter rint round trunc",
+    "afx.ops.sorting": "argmax argmin argsort argwhere flatnonzero nonzero searchsorted sort",
     "afx.ops.splitting": "array_split dsplit hsplit split unstack vsplit",
     "afx.ops.updates": "index_add index_max index_min index_set",
     "afx.transforms.checkpoint": "checkpoint",
@@ -346,7 +374,7 @@ LAZY.update({name: module for module, names in _LAZY.items() for name in names.s
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("linalg", "nn", "optim"):
+    if name in ("fft", "linalg", "nn", "optim", "random", "special", "testing"):
         found: Any = importlib.import_module(f"afx.{name}")
     elif name in LAZY and name in __all__:
         found = getattr(importlib.import_module(LAZY[name]), name)

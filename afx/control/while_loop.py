@@ -16,7 +16,8 @@ from afx.core.batch import BatchTracer
 from afx.core.primitive import JointPullback, Params, Primitive, Value, register
 from afx.core.tracer import Tracer, bind, raised
 from afx.errors import ShapeError, TracerError
-from afx.ops.creation import arange, asarray
+from afx.ops.creation import asarray
+from afx.ops.ranges import arange
 from afx.ops.reductions import any as any_
 from afx.ops.selection import where
 from afx.ops.shaping import broadcast_to, reshape

@@ -42,8 +42,6 @@ FUNCTIONS = {
     "amin": "min",
     "around": "round",
     "concatenate": "concat",
-    "cumprod": "cumulative_prod",
-    "cumsum": "cumulative_sum",
     "trace": "matrix_trace",
     "transpose": "permute_dims",
     "unique": "unique_values",
@@ -72,13 +70,20 @@ DEFAULTS: dict[str, dict[str, int]] = {
 
 REDUCTIONS = {
     "add": "sum",
+    "logaddexp": "logsumexp",
     "logical_and": "all",
     "logical_or": "any",
     "maximum": "max",
     "minimum": "min",
     "multiply": "prod",
 }
-ACCUMULATIONS = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
+ACCUMULATIONS = {
+    "add": "cumsum",
+    "logaddexp": "cumlogsumexp",
+    "maximum": "cummax",
+    "minimum": "cummin",
+    "multiply": "cumprod",
+}
 
 # Functions whose result holds no array: they read values, which a traced array refuses where that loses a derivative.
 READING = frozenset(

@@ -17,11 +17,22 @@ from afx.core.functions import public
 from afx.core.primitive import Params, Value
 from afx.core.tracer import bind
 from afx.ops._kinds import linear
+from afx.ops.comparison import equal, not_equal
 from afx.ops.creation import asarray, zeros_like
 from afx.ops.shaping import astype
-from afx.ops.trigonometry import atan2
+from afx.ops.trigonometry import atan2, rad2deg
 
-__all__ = ["angle", "conj", "conjugate", "imag", "real"]
+__all__ = [
+    "angle",
+    "conj",
+    "conjugate",
+    "imag",
+    "iscomplex",
+    "iscomplexobj",
+    "isreal",
+    "isrealobj",
+    "real",
+]
 
 
 def _part(x: Aval) -> Aval:
@@ -107,10 +118,53 @@ conjugate = conj
 
 
 @public
-def angle(x: ArrayLike) -> Array:
-    """Return the argument of complex numbers in radians, from -π to π.
+def angle(x: ArrayLike, deg: bool = False) -> Array:
+    """Return the argument of complex numbers in radians, from -π to π; its derivative at 0 is 0.
+
+    Args:
+        x: any shape; negative real numbers have the argument π.
+        deg: gives degrees in place of radians.
 
     >>> angle(1.0j)
     Array(1.5707964, dtype=float32)
     """
-    return atan2(imag(x), real(x))
+    z = atan2(imag(x), real(x))
+    return rad2deg(z) if deg else z
+
+
+@public
+def isreal(x: ArrayLike) -> Array:
+    """Tell for each element whether its imaginary part is 0.
+
+    >>> isreal(1.0 + 0.0j)
+    Array(True, dtype=bool)
+    """
+    return equal(imag(x), 0)
+
+
+@public
+def iscomplex(x: ArrayLike) -> Array:
+    """Tell for each element whether its imaginary part is not 0.
+
+    >>> iscomplex(1.0 + 0.0j)
+    Array(False, dtype=bool)
+    """
+    return not_equal(imag(x), 0)
+
+
+def iscomplexobj(x: ArrayLike) -> bool:
+    """Tell whether the dtype is complex, whatever the values.
+
+    >>> iscomplexobj(1.0 + 0.0j)
+    True
+    """
+    return aval_of(x, "iscomplexobj").dtype.kind == "c"
+
+
+def isrealobj(x: ArrayLike) -> bool:
+    """Tell whether the dtype is not complex, whatever the values.
+
+    >>> isrealobj(1.0 + 0.0j)
+    False
+    """
+    return not iscomplexobj(x)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from afx.core.array import Array, ArrayLike, bare, snapshot, wrap
+from afx.core.array import Array, ArrayLike, snapshot, wrap
 from afx.core.aval import Shape, aval_of
-from afx.core.dtypes import DType, check_dtype, default_complex, get_default_dtype, int64, promote, real_dtype
+from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
-from afx.errors import ArgumentError, ConcreteValueError, OperandError, ShapeError
+from afx.errors import ArgumentError, OperandError, ShapeError
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 Nested: TypeAlias = "ArrayLike | Sequence[Nested]"
 
 __all__ = [
-    "arange",
     "array",
     "asarray",
+    "copy",
     "empty",
     "empty_like",
     "eye",
@@ -31,8 +31,6 @@ __all__ = [
     "full",
     "full_like",
     "identity",
-    "linspace",
-    "meshgrid",
     "ones",
     "ones_like",
     "tri",
@@ -105,6 +103,16 @@ def array(obj: Nested, dtype: DTypeLike | None = None, *, copy: bool | None = No
     Array([1, 2], dtype=int64)
     """
     return asarray(obj, dtype)
+
+
+@public
+def copy(x: Nested) -> Array:
+    """Return an Array of the elements: an Array itself, which is immutable, and a copy of anything else.
+
+    >>> copy(np.array([1.0]))
+    Array([1.], dtype=float64)
+    """
+    return asarray(x)
 
 
 def _from_dlpack(x: Any) -> Any:
@@ -236,65 +244,6 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     return full(shape, fill_value, target)
 
 
-def _of(numbers: Any, dtype: DType) -> Any:
-    return numbers.astype(dtype)
-
-
-@public
-def arange(
-    start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike = 1, dtype: DTypeLike | None = None
-) -> Array:
-    """Return numbers from ``start`` up to, not including, ``stop`` in equal steps; ``arange(n)`` starts at 0.
-
-    Integers give int64, floats the default dtype.
-
-    >>> arange(3)
-    Array([0, 1, 2], dtype=int64)
-    """
-    first, last = (0, start) if stop is None else (start, stop)
-    if any(isinstance(v, Tracer) for v in (first, last, step)):
-        raise ConcreteValueError(
-            "arange: the number of elements depends on a traced value: got a traced bound; "
-            "use linspace, or make the bound static"
-        )
-    bounds: list[Any] = [np.asarray(v).item() for v in (first, last, step)]
-    if not bounds[2]:
-        raise ArgumentError(f"arange: the step is 0: got arange({first}, {last}, {step}); give another step")
-    natural = get_default_dtype() if any(isinstance(v, float) for v in bounds) else int64
-    target = natural if dtype is None else check_dtype(dtype, "arange")
-    return wrap(_of(np.arange(*bounds), target))
-
-
-@public
-def linspace(
-    start: ArrayLike, stop: ArrayLike, num: int = 50, *, endpoint: bool = True, dtype: DTypeLike | None = None
-) -> Array:
-    """Return ``num`` numbers at equal distances from ``start`` to ``stop``; differentiable in both.
-
-    Args:
-        start: the first number (or an array of them: the numbers run along a new first axis).
-        stop: the last one, left out where ``endpoint`` is false.
-        num: how many.
-        endpoint: whether ``stop`` is among them.
-        dtype: that of the ends, the default dtype for Python numbers and integers, unless given.
-
-    >>> linspace(0.0, 1.0, 3)
-    Array([0. , 0.5, 1. ], dtype=float32)
-    """
-    if num < 0:
-        raise ArgumentError(f"linspace: the number of elements is 0 or more: got num={num}")
-    a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")
-    found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
-    target = found if dtype is None else check_dtype(dtype, "linspace")
-    if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
-        first, last = (bare(x, "linspace") for x in (start, stop))
-        return wrap(_of(np.linspace(first, last, num, endpoint=endpoint), target))
-    fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
-    rank = max(a.ndim, b.ndim)
-    steps = asarray(fraction.reshape((-1,) + (1,) * rank))
-    return FUNCTIONS.astype(start * (1 - steps) + stop * steps, target)
-
-
 @public
 def eye(n: int, m: int | None = None, *, k: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Return ones on the k-th diagonal of an n × m matrix of zeros (n × n unless m is given).
@@ -356,33 +305,3 @@ def triu(x: ArrayLike, /, *, k: int = 0) -> Array:
            [0., 1.]], dtype=float32)
     """
     return _triangle(x, k, "triu", upper=True)
-
-
-@public
-def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
-    """Return the coordinates of a grid: each 1-d array repeated along the axes of the others.
-
-    Args:
-        *arrays: coordinates along each axis.
-        indexing: ``"xy"`` exchanges the first two axes of the results, as plots want them; ``"ij"`` does not.
-
-    Raises:
-        ArgumentError: another indexing.
-        ShapeError: an array with more than one axis.
-
-    >>> [x.shape for x in meshgrid(ones(2), ones(3))]
-    [(3, 2), (3, 2)]
-    """
-    if indexing not in ("xy", "ij"):
-        raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij': got {indexing!r}")
-    xs = [FUNCTIONS.reshape(x, (-1,)) if aval_of(x).ndim == 0 else asarray(x) for x in arrays]
-    if any(x.ndim != 1 for x in xs):
-        raise ShapeError(f"meshgrid: takes 1-d arrays: got {', '.join(str(x.aval) for x in xs)}; flatten them")
-    places = list(range(len(xs)))
-    if indexing == "xy" and len(xs) > 1:
-        places[:2] = [1, 0]
-    shape = [0] * len(xs)
-    for x, axis in zip(xs, places, strict=True):
-        shape[axis] = x.size
-    columns = [x.reshape([-1 if a == axis else 1 for a in range(len(xs))]) for x, axis in zip(xs, places, strict=True)]
-    return [FUNCTIONS.broadcast_to(x, tuple(shape)) for x in columns]

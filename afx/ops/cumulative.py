@@ -1,27 +1,34 @@
-"""Running sums and products, and differences."""
+"""Running sums, products, extremes and logarithms of sums, and differences."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of, normalize_axis
+from afx.core.aval import Aval, Shape, aval_of, normalize_axis, shape_of
+from afx.core.dtypes import DType, promote
 from afx.core.functions import public
-from afx.core.primitive import Params, Value
-from afx.core.tracer import single
-from afx.errors import ArgumentError, ShapeError
+from afx.core.primitive import Params, Primitive, Value, lookup, register
+from afx.core.tracer import bind, lowered, raised, single
+from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds import linear
-from afx.ops.creation import ones, zeros
+from afx.ops.arithmetic import multiply
+from afx.ops.comparison import equal
+from afx.ops.creation import asarray, ones, ones_like, zeros
+from afx.ops.exponential import logaddexp
 from afx.ops.joining import concat
+from afx.ops.padding import flip
 from afx.ops.reductions import numpy_of, sum_dtype
-from afx.ops.shaping import astype, reshape
+from afx.ops.selection import maximum, where
+from afx.ops.shaping import astype, broadcast_to, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diff"]
+__all__ = ["cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diff"]
 
 
 def _axis(x: ArrayLike, axis: int | None, who: str) -> tuple[ArrayLike, int]:
@@ -118,14 +125,23 @@ def cumulative_prod(
 
 
 def _products(x: ArrayLike, axis: int) -> Array:
-    aval = aval_of(x)
-    z = astype(x, sum_dtype(aval.dtype))
+    return _doubled(multiply, astype(x, sum_dtype(aval_of(x).dtype)), axis)
+
+
+def _doubled(fn: Callable[[Array, Array], Array], z: Array, axis: int) -> Array:
+    """Return the running results of an associative function, over spans that double."""
     span = 1
-    while span < aval.shape[axis]:
-        lead = (slice(None),) * axis
-        z = concat([z[(*lead, slice(0, span))], z[(*lead, slice(span, None))] * z[(*lead, slice(0, -span))]], axis=axis)
+    while span < z.shape[axis]:
+        first, later, earlier = _parts(z, axis, span)
+        z = concat([first, fn(earlier, later)], axis=axis)
         span *= 2
     return z
+
+
+def _parts(z: Array, axis: int, span: int) -> tuple[Array, Array, Array]:
+    """Return the first elements along an axis, all others, and for each of these the one ``span`` places before."""
+    lead = (slice(None),) * axis
+    return z[(*lead, slice(0, span))], z[(*lead, slice(span, None))], z[(*lead, slice(0, -span))]
 
 
 @public
@@ -140,8 +156,31 @@ def cumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = Non
 
 
 @public
-def diff(x: ArrayLike, n: int = 1, axis: int = -1) -> Array:
+def cumlogsumexp(x: ArrayLike, axis: int | None = None) -> Array:
+    """Return ``log(cumsum(exp(x)))`` along an axis without overflow, of all elements where none is named.
+
+    Derivatives are those of `logaddexp`, also at infinite values.
+
+    >>> cumlogsumexp(np.array([1000.0, -np.inf]))
+    Array([1000., 1000.], dtype=float64)
+    """
+    aval = aval_of(x, "cumlogsumexp")
+    y, place = _axis(astype(x, promote((aval.dtype,), (aval.weak,), floating=True)), axis, "cumlogsumexp")
+    return _doubled(logaddexp, asarray(y), place)
+
+
+@public
+def diff(
+    x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Array:
     """Return the differences of neighbours along an axis, taken ``n`` times.
+
+    Args:
+        x: any shape with an axis; of booleans the difference tells whether they differ.
+        n: how often.
+        axis: the axis.
+        prepend: put in front of x along the axis first; a number, or an array of x's other axes.
+        append: put behind x in the same way.
 
     >>> diff(np.array([1.0, 4.0, 9.0]))
     Array([3., 5.], dtype=float64)
@@ -150,9 +189,108 @@ def diff(x: ArrayLike, n: int = 1, axis: int = -1) -> Array:
         raise ArgumentError(f"diff: differences are taken 0 times or more: got n={n}")
     aval = aval_of(x, "diff")
     place = normalize_axis(axis, aval.ndim, "diff")
-    z = astype(x, aval.dtype) if isinstance(x, Array) else reshape(x, aval.shape)
-    lead = (slice(None),) * place
+    if n == 0:
+        return asarray(x)
+    edge = tuple([1 if a == place else length for a, length in enumerate(aval.shape)])
+    ends = [v if v is None or shape_of(v, "diff") else broadcast_to(v, edge) for v in (prepend, append)]
+    z = concat([v for v in (ends[0], x, ends[1]) if v is not None], axis=place)
     for _ in range(n):
-        later, earlier = z[(*lead, slice(1, None))], z[(*lead, slice(0, -1))]
-        z = later != earlier if aval.dtype.kind == "b" else later - earlier
+        _, later, earlier = _parts(z, place, 1)
+        z = later != earlier if z.dtype.kind == "b" else later - earlier
     return z
+
+
+# -- extremes ---------------------------------------------------------------------------------------------------------
+@public
+def cummax(x: ArrayLike, axis: int | None = None) -> Array:
+    """Return the largest element so far along an axis, nan from the first nan on; of all elements where none is named.
+
+    The elements that are the largest so far share the derivative evenly, as those of `max` do.
+
+    >>> cummax(np.array([1.0, 3.0, 2.0]))
+    Array([1., 3., 3.], dtype=float64)
+    """
+    y, place = _axis(x, axis, "cummax")
+    return single(cummax_p, y, axis=place)
+
+
+def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
+    def abstract(x: Aval, *, axis: int) -> Aval:
+        if x.dtype.kind == "c":
+            raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
+        return Aval(x.shape, x.dtype)
+
+    def run(x: Any, *, axis: int) -> Any:
+        y = numpy_of(x)
+        if y.dtype.kind == "c":
+            abstract(aval_of(y), axis=axis)
+        return ufunc.accumulate(y, axis)
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return bind(lookup(name), xs[0], axis=params["axis"] + 1)
+
+    return register(
+        Primitive(
+            name=name,
+            kind="custom",
+            run=run,
+            abstract=abstract,
+            pullbacks=(_extreme_pull,),
+            reads=(3,),
+            jvp=_extreme_push,
+            batch=batch,
+            smooth=False,
+        )
+    )
+
+
+def _extreme_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    axis = params["axis"]
+    held, news, count = _holders(z, xs[0], axis)
+    # walked backwards, a group begins where the next one began forwards
+    ends = concat([_parts(news, axis, 1)[1], ones_like(_parts(news, axis, 1)[0])], axis=axis)
+    total = flip(_grouped_sum(flip(ct / count, axis=axis), flip(ends, axis=axis), axis), axis=axis)
+    return lowered(total * held)
+
+
+def _extreme_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    held, news, count = _holders(z, xs[0], params["axis"])
+    return lowered(_grouped_sum(raised(ts[0]) * held, news, params["axis"]) / count)
+
+
+def _holders(z: Value, x: Value, axis: int) -> tuple[Array, Array, Array]:
+    """Return where elements are the extreme so far, where the extreme changes, and how many have been it since."""
+    z, x = raised(z), raised(x)
+    first, later, earlier = _parts(z, axis, 1)
+    news = concat([ones_like(first, bool), later != earlier], axis=axis)
+    held = equal(x, z).astype(x.dtype)
+    return held, news, maximum(_grouped_sum(held, news, axis), 1)  # a nan is not equal to itself
+
+
+def _grouped_sum(v: Array, news: Array, axis: int) -> Array:
+    """Return running sums that begin anew where ``news`` is true: no differences of sums, which would lose digits."""
+    span = 1
+    while span < v.shape[axis]:
+        first, later, earlier = _parts(v, axis, span)
+        begun, begin, began = _parts(news, axis, span)
+        v = concat([first, where(begin, later, earlier + later)], axis=axis)
+        news = concat([begun, begin | began], axis=axis)
+        span *= 2
+    return v
+
+
+cummax_p = _extreme("cummax", np.maximum)
+
+
+@public
+def cummin(x: ArrayLike, axis: int | None = None) -> Array:
+    """Return the smallest element so far along an axis; conventions are those of `cummax`.
+
+    >>> cummin(np.array([2.0, 3.0, 1.0]))
+    Array([2., 2., 1.], dtype=float64)
+    """
+    y, place = _axis(x, axis, "cummin")
+    return single(cummin_p, y, axis=place)
+
+
+cummin_p = _extreme("cummin", np.minimum)

@@ -136,7 +136,8 @@ def _parsed(subscripts: str, avals: Sequence[Aval]) -> tuple[list[str], str]:
     terms = left.split(",")
     if len(terms) != len(avals):
         raise ArgumentError(
-            f"einsum: {len(terms)} terms need as many operands: got {subscripts!r} and {len(avals)} operands; part terms by commas"
+            f"einsum: {len(terms)} terms need as many operands: got {subscripts!r} and {len(avals)} operands; "
+            "separate terms by commas"
         )
     free = [n for n in LETTERS if n not in text]
     extra = [a.ndim - len(t.replace("...", "")) if "..." in t else 0 for t, a in zip(terms, avals, strict=True)]

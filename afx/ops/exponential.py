@@ -27,6 +27,7 @@ __all__ = [
     "log10",
     "log_sigmoid",
     "logaddexp",
+    "logaddexp2",
     "sigmoid",
     "softplus",
 ]
@@ -143,6 +144,27 @@ logaddexp_p = binary(
     "logaddexp",
     np.logaddexp,
     (lambda _z, x, y: _share(x, y), lambda _z, x, y: _share(y, x)),
+    kinds="f",
+    floating=True,
+    commutative=True,
+    bounded=True,
+)
+
+
+@public
+def logaddexp2(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return ``log2(2**x + 2**y)`` without overflow; its derivatives are those of `logaddexp`.
+
+    >>> logaddexp2(1000.0, 1000.0)
+    Array(1001., dtype=float32)
+    """
+    return bind2(logaddexp2_p, x, y)
+
+
+logaddexp2_p = binary(
+    "logaddexp2",
+    np.logaddexp2,
+    (lambda _z, x, y: _share(x * LOG2, y * LOG2), lambda _z, x, y: _share(y * LOG2, x * LOG2)),
     kinds="f",
     floating=True,
     commutative=True,

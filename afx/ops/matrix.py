@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
+from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.functions import public
 from afx.core.primitive import Params, Value
@@ -121,31 +123,57 @@ def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any] = 2) -> Arra
         axes: how many of the last axes of x go with the first ones of y; or two sequences of axes that go in pairs.
 
     Raises:
-        ShapeError: axes of a pair differ in length; ArgumentError: they do not pair up.
+        ShapeError: axes of a pair differ in length, or there is no such axis.
+        ArgumentError: the axes do not pair up.
 
     >>> tensordot(asarray([[1.0, 2.0]]), asarray([[3.0, 4.0]]), axes=2)
     Array(11., dtype=float32)
     """
-    a, b = aval_of(x, "tensordot"), aval_of(y, "tensordot")
-    if isinstance(axes, int):
-        if axes > min(a.ndim, b.ndim):
-            raise ArgumentError(f"tensordot: axes={axes} are more than an operand has: got {a} and {b}")
-        first, second = list(range(a.ndim - axes, a.ndim)), list(range(axes))
-    else:
-        pairs: list[list[int]] = [[n] if isinstance(n, int) else list(n) for n in axes]
-        first = [normalize_axis(n, a.ndim, "tensordot") for n in pairs[0]]
-        second = [normalize_axis(n, b.ndim, "tensordot") for n in pairs[1]]
-    if len(first) != len(second) or [a.shape[n] for n in first] != [b.shape[n] for n in second]:
-        raise ShapeError(f"tensordot: axes do not pair up: got {a} with axes {first} and {b} with axes {second}")
+    return _contracted("tensordot", x, y, axes)
+
+
+def _contracted(who: str, x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any]) -> Array:
+    a, b = aval_of(x, who), aval_of(y, who)
+    first, second = _paired(who, a, b, axes)
+    if [a.shape[n] for n in first] != [b.shape[n] for n in second]:
+        raise ShapeError(
+            f"{who}: summed axes differ in length: got {a} with axes {first} and {b} with axes {second}; "
+            "transpose or reshape an operand"
+        )
     free_a, free_b = ([n for n in range(v.ndim) if n not in used] for v, used in ((a, first), (b, second)))
-    inner_size = int(np.prod([a.shape[n] for n in first]))
+    inner_size = _size(a, first)
     rows = reshape(permute_dims(x, (*free_a, *first)), (_size(a, free_a), inner_size))
     columns = reshape(permute_dims(y, (*second, *free_b)), (inner_size, _size(b, free_b)))
     return reshape(matmul(rows, columns), tuple([a.shape[n] for n in free_a] + [b.shape[n] for n in free_b]))
 
 
+def _paired(who: str, a: Aval, b: Aval, axes: Any) -> tuple[list[int], list[int]]:
+    """Return the axes of each operand that are summed over, in pairs."""
+    try:
+        if isinstance(axes, SupportsIndex):
+            count = operator.index(axes)
+            pairs = [list(range(a.ndim - count, a.ndim)), list(range(count))]
+            sound = 0 <= count <= min(a.ndim, b.ndim)
+        else:
+            given = [
+                [operator.index(n)] if isinstance(n, SupportsIndex) else [operator.index(m) for m in n] for n in axes
+            ]
+            pairs = [[normalize_axis(n, v.ndim, who) for n in ns] for v, ns in zip((a, b), given, strict=True)]
+            sound = len(pairs[0]) == len(pairs[1]) and all(len(set(ns)) == len(ns) for ns in pairs)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ShapeError):
+            raise
+        pairs, sound = [], False
+    if not sound:
+        raise ArgumentError(
+            f"{who}: axes do not pair up: got axes={axes!r} for {a} and {b}; give a number of axes, or two sequences "
+            "of equally many, each axis once"
+        )
+    return pairs[0], pairs[1]
+
+
 def _size(x: Aval, axes: Sequence[int]) -> int:
-    return int(np.prod([x.shape[n] for n in axes]))
+    return math.prod([x.shape[n] for n in axes])
 
 
 @public
@@ -155,30 +183,42 @@ def dot(x: ArrayLike, y: ArrayLike) -> Array:
     Of vectors and matrices it is `matmul`; of more axes the sum over the last axis of x and the last but one of y, for
     every pair of the others; of a number and an array their product.
 
+    Raises:
+        ShapeError: the axes that are summed over differ in length.
+
     >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
     a, b = aval_of(x, "dot"), aval_of(y, "dot")
     if not a.ndim or not b.ndim:
         return multiply(x, y)
-    if a.ndim <= 2 and b.ndim <= 2:
+    if a.ndim <= 2 and b.ndim <= 2 and a.shape[-1] == b.shape[0]:
         return matmul(x, y)
-    return tensordot(x, y, ([-1], [-2 if b.ndim > 1 else -1]))
+    return _contracted("dot", x, y, ([-1], [-2 if b.ndim > 1 else -1]))
 
 
 @public
 def vdot(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the dot product of all elements, the conjugate of x taken.
 
+    Raises:
+        ShapeError: the operands have unlike numbers of elements.
+
     >>> vdot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
-    return matmul(reshape(conj(x), (-1,)), reshape(y, (-1,)))
+    a, b = aval_of(x, "vdot"), aval_of(y, "vdot")
+    if a.size != b.size:
+        raise ShapeError(f"vdot: operands have unlike numbers of elements: got {a} and {b}; cut or pad one of them")
+    return matmul(reshape(conj(x), (a.size,)), reshape(y, (a.size,)))
 
 
 @public
 def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     """Return the dot product of vectors along an axis, the conjugate of x taken; other axes broadcast.
+
+    Raises:
+        ShapeError: the vectors differ in length, or other axes do not broadcast.
 
     >>> vecdot(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
     Array([11.], dtype=float32)
@@ -187,19 +227,23 @@ def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     ends = [v.shape[axis] if -v.ndim <= axis < v.ndim else None for v in (a, b)]
     if ends[0] is None or ends[0] != ends[1]:
         raise ShapeError(f"vecdot: lengths along axis {axis} differ: got {a} and {b}; reshape an operand")
+    broadcast_avals("vecdot", (a, b))
     return sum(multiply(conj(x), y), axis=axis)
 
 
 @public
 def inner(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return the sum of products over the last axes.
+    """Return the sum of products over the last axes, for every pair of the others.
+
+    Raises:
+        ShapeError: the last axes differ in length.
 
     >>> inner(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
     if not aval_of(x, "inner").ndim or not aval_of(y, "inner").ndim:
         return multiply(x, y)
-    return tensordot(x, y, ([-1], [-1]))
+    return _contracted("inner", x, y, ([-1], [-1]))
 
 
 @public
@@ -234,12 +278,21 @@ def kron(x: ArrayLike, y: ArrayLike) -> Array:
 def cross(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     """Return the cross product of vectors of 3 components along an axis; other axes broadcast.
 
+    Raises:
+        ShapeError: the vectors have not 3 components, or other axes do not broadcast.
+
     >>> cross(asarray([1.0, 0.0, 0.0]), asarray([0.0, 1.0, 0.0]))
     Array([0., 0., 1.], dtype=float32)
     """
     a, b = aval_of(x, "cross"), aval_of(y, "cross")
     if any(not -v.ndim <= axis < v.ndim or v.shape[axis] != 3 for v in (a, b)):
-        raise ShapeError(f"cross: vectors have 3 components along axis {axis}: got {a} and {b}")
+        raise ShapeError(f"cross: vectors have 3 components along axis {axis}: got {a} and {b}; pad or move the axis")
+    broadcast_avals("cross", [_without(v, axis) for v in (a, b)])
     u, v = (moveaxis(asarray(w), axis, 0) for w in (x, y))
     parts = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]]
     return moveaxis(stack(parts), 0, axis)
+
+
+def _without(x: Aval, axis: int) -> Aval:
+    at = axis % x.ndim
+    return Aval(x.shape[:at] + x.shape[at + 1 :], x.dtype)

@@ -1,4 +1,4 @@
-"""Rounding: ops whose derivative is 0."""
+"""Rounding, whose derivative is 0, and what it leaves: remainders, signs, neighbouring numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from afx.ops.arithmetic import divide, multiply, remainder, subtract
 from afx.ops.comparison import signbit
 from afx.ops.selection import where
 
-__all__ = ["ceil", "copysign", "floor", "round", "trunc"]
+__all__ = ["ceil", "copysign", "fix", "floor", "fmod", "nextafter", "rint", "round", "trunc"]
 
 
 @public
@@ -57,6 +57,8 @@ def trunc(x: ArrayLike) -> Array:
 
 trunc_p = nondifferentiable("trunc", np.trunc, kinds="biuf")
 
+fix = trunc
+
 
 @public
 def round(x: ArrayLike, decimals: int = 0) -> Array:
@@ -78,6 +80,16 @@ def round(x: ArrayLike, decimals: int = 0) -> Array:
     if decimals < 0:
         return bind1(round_p, divide(x, power)) * power
     return bind1(round_p, multiply(x, power)) / power
+
+
+@public
+def rint(x: ArrayLike) -> Array:
+    """Return x rounded to the nearest integer, halves to the even one: `round` under NumPy's other name.
+
+    >>> rint(1.5)
+    Array(2., dtype=float32)
+    """
+    return bind1(round_p, x)
 
 
 def _tens(x: ArrayLike, power: int) -> Array:
@@ -112,3 +124,36 @@ def _turned(_z: Array, x: Array, y: Array) -> Array:
 
 
 copysign_p = binary("copysign", np.copysign, (_turned, 0.0), kinds="f", floating=True, smooth=False, bounded=True)
+
+
+@public
+def fmod(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return what is left of x after taking away whole multiples of y, with the sign of x; see also `remainder`.
+
+    >>> fmod(-7.0, 3.0)
+    Array(-1., dtype=float32)
+    """
+    return bind2(fmod_p, x, y)
+
+
+fmod_p = binary(
+    "fmod",
+    np.fmod,
+    (1.0, lambda z, x, y: rint((z - x) / y)),  # x / y itself may round up to the next integer
+    kinds="iuf",
+    smooth=False,
+    domain=(0.5, 2.0),
+)
+
+
+@public
+def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the number next to x in the direction of y, in their dtype; its derivative by x is 1, by y 0.
+
+    >>> nextafter(0.0, 1.0)
+    Array(1.e-45, dtype=float32)
+    """
+    return bind2(nextafter_p, x, y)
+
+
+nextafter_p = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", floating=True, smooth=False)

@@ -1,25 +1,29 @@
-"""Order: sorting, and the places of extremes."""
+"""Order and place: sorting, and where extremes and elements that are not zero stand."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from afx.core.array import Array, ArrayLike
+from afx.core.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.dtypes import DType, int64
 from afx.core.functions import public
 from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, lowered, raised, single
-from afx.errors import DtypeError, ShapeError
+from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds import nondifferentiable
-from afx.ops.indexing import take_along_axis
+from afx.ops.comparison import not_equal
+from afx.ops.creation import asarray
+from afx.ops.indexing import take, take_along_axis
+from afx.ops.joining import stack
 from afx.ops.padding import flip
 from afx.ops.reductions import numpy_of
 from afx.ops.shaping import reshape
 
-__all__ = ["argmax", "argmin", "argsort", "searchsorted", "sort"]
+__all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", "searchsorted", "sort"]
 
 
 def _batch_axis(fn: Any) -> Any:
@@ -195,18 +199,34 @@ sort_p = register(
 
 
 @public
-def searchsorted(sorted_array: ArrayLike, values: ArrayLike, *, side: str = "left") -> Array:
+def searchsorted(
+    sorted_array: ArrayLike,
+    values: ArrayLike | Sequence[float],
+    *,
+    side: str = "left",
+    sorter: ArrayLike | None = None,
+) -> Array:
     """Return where values would be inserted into a sorted vector to keep its order.
 
     Args:
         sorted_array: float[n], ascending.
         values: any shape.
         side: ``"left"`` in front of equal elements, ``"right"`` behind them.
+        sorter: int[n], the indices that sort the vector, where it is not sorted itself; see `argsort`.
+
+    Raises:
+        ShapeError: the first is not a vector.
+        ArgumentError: another side.
 
     >>> searchsorted(np.array([1.0, 2.0, 3.0]), np.array([2.0]))
     Array([1], dtype=int64)
     """
-    return single(searchsorted_p, sorted_array, values, side=side)
+    if side not in ("left", "right"):
+        raise ArgumentError(f"searchsorted: side is 'left' or 'right': got {side!r}")
+    if sorter is not None:
+        sorted_array = take(sorted_array, sorter, 0)
+    places = values if not isinstance(values, Sequence) else asarray(values)
+    return single(searchsorted_p, sorted_array, places, side=side)
 
 
 def _search_run(a: Any, v: Any, *, side: Any) -> Any:
@@ -231,3 +251,45 @@ def _search_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
 
 
 searchsorted_p = nondifferentiable("searchsorted", _search_run, _search_abstract, batch=_search_batch)
+
+
+# -- elements that are not zero -----------------------------------------------------------------------------------------
+@public
+def nonzero(x: ArrayLike) -> tuple[Array, ...]:
+    """Return the indices of the elements that are not zero, one vector an axis, in row-major order.
+
+    How many there are depends on the values, so that they must be known: it works under `grad`, not under `jit` and
+    `vmap`, where `where` and sums of masks do.
+
+    Raises:
+        ShapeError: a 0-d array, which has no indices.
+        ConcreteValueError: the values are not known yet.
+
+    >>> nonzero(np.array([0.0, 2.0, 3.0]))
+    (Array([1, 2], dtype=int64),)
+    """
+    if not aval_of(x, "nonzero").ndim:
+        raise ShapeError(f"nonzero: a 0-d array has no indices: got {aval_of(x)}; reshape it to a vector")
+    found: Any = not_equal(x, 0).concrete("nonzero").nonzero()
+    return tuple([wrap(i) for i in found])
+
+
+@public
+def flatnonzero(x: ArrayLike) -> Array:
+    """Return the indices of the elements that are not zero, in x read as if it were flat; errors are `nonzero`'s.
+
+    >>> flatnonzero(np.array([[0.0, 2.0], [3.0, 0.0]]))
+    Array([1, 2], dtype=int64)
+    """
+    return nonzero(reshape(x, (-1,)))[0]
+
+
+@public
+def argwhere(x: ArrayLike) -> Array:
+    """Return the indices of the elements that are not zero, int[number, axes]; errors are `nonzero`'s.
+
+    >>> argwhere(np.array([[0.0, 2.0], [3.0, 0.0]]))
+    Array([[0, 1],
+           [1, 0]], dtype=int64)
+    """
+    return stack(nonzero(x), axis=1)

@@ -1,8 +1,9 @@
-"""Circular and hyperbolic functions."""
+"""Circular and hyperbolic functions, angles in degrees, and `sinc`."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from afx.core.array import Array, ArrayLike
 from afx.core.functions import public
 from afx.core.tracer import bind1, bind2
 from afx.ops._kinds import binary, unary
+from afx.ops.arithmetic import abs as abs_
 from afx.ops.arithmetic import hypot, sqrt
 from afx.ops.selection import where
 
@@ -30,7 +32,12 @@ __all__ = [
     "atanh",
     "cos",
     "cosh",
+    "deg2rad",
+    "degrees",
+    "rad2deg",
+    "radians",
     "sin",
+    "sinc",
     "sinh",
     "tan",
     "tanh",
@@ -247,3 +254,69 @@ atanh_p = unary(
 )
 
 arctanh = atanh
+
+
+# -- angles -----------------------------------------------------------------------------------------------------------
+@public
+def deg2rad(x: ArrayLike) -> Array:
+    """Return angles given in degrees in radians.
+
+    >>> deg2rad(180.0)
+    Array(3.1415927, dtype=float32)
+    """
+    return bind1(deg2rad_p, x)
+
+
+deg2rad_p = unary("deg2rad", np.deg2rad, math.pi / 180, kinds="f", floating=True)
+
+radians = deg2rad
+
+
+@public
+def rad2deg(x: ArrayLike) -> Array:
+    """Return angles given in radians in degrees.
+
+    >>> rad2deg(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(rad2deg_p, x)
+
+
+rad2deg_p = unary("rad2deg", np.rad2deg, 180 / math.pi, kinds="f", floating=True)
+
+degrees = rad2deg
+
+
+# -- sinc -------------------------------------------------------------------------------------------------------------
+@public
+def sinc(x: ArrayLike) -> Array:
+    """Return ``sin(πx) / (πx)``, 1 at 0; its derivatives of every order are right at 0 and near it.
+
+    >>> sinc(0.0)
+    Array(1., dtype=float32)
+    """
+    return bind1(sinc_p, x)
+
+
+def _sinc_run(x: Any) -> Any:
+    u = np.multiply(x, math.pi)
+    return np.sin(u) / np.where(u == 0, 1, u) + (u == 0)
+
+
+# cos(u)/u - sin(u)/u² loses its digits near 0; within this bound the series is exact to the last digit, and so are the
+# series of its first derivatives.
+SINC_BOUND = 1.5
+SINC_SERIES = [(-1) ** n * 2 * n / math.factorial(2 * n + 1) for n in range(1, 14)]
+
+
+def _sinc_slope(z: Array, x: Array) -> Array:
+    u = x * math.pi
+    near = abs_(u) < SINC_BOUND
+    v = where(near, u, 0.0)
+    square, total = v * v, v * 0.0
+    for coefficient in reversed(SINC_SERIES):
+        total = total * square + coefficient
+    return where(near, total * v, (cos(u) - z) / where(near, 1.0, u)) * math.pi
+
+
+sinc_p = unary("sinc", _sinc_run, _sinc_slope, kinds="f", floating=True, bounded=True)

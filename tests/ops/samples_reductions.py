@@ -45,6 +45,8 @@ OVER_AXES = [
 ALSO_EMPTY = [*OVER_AXES, Sample((EMPTY,), {"axis": (0,)})]
 ONE_AXIS = [Sample((A,), {"axis": -2}), Sample((V,), {"axis": -1})]
 
+RUNNING = [Sample((A,), {"axis": 1}), Sample((V,), {"axis": 0}), Sample((EMPTY,), {"axis": 0})]
+
 SAMPLES: dict[str, list[Sample]] = {
     **dict.fromkeys(("sum", "prod", "all", "any", "vector_norm"), ALSO_EMPTY),
     **dict.fromkeys(("max", "min", "max_first", "logsumexp", "softmax", "log_softmax"), OVER_AXES),
@@ -55,6 +57,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((V,), {"axis": 0, "reverse": True}),
         Sample((EMPTY,), {"axis": 0, "reverse": False}),
     ],
+    **dict.fromkeys(("cummax", "cummin"), RUNNING),
     "stop_gradient": [Sample((A,)), Sample((S,))],
     "matmul": [Sample((A, B)), Sample((A[0], B)), Sample((A, RNG.normal(size=(2, 4, 1)))), Sample((A[:, :0], B))],
     **{name: _convolutions(name) for name in ("conv", "conv_input", "conv_kernel")},

@@ -189,7 +189,7 @@ def test_products_are_numpys(name: str, operands: Any) -> None:
         (lambda: afx.einsum("ij,jk->iz", A, B), "no operand"),
         (lambda: afx.einsum("ij,jk", A), "as many operands"),
         (lambda: afx.einsum("ij,jk", A, A), "lengths"),
-        (lambda: afx.tensordot(A, B, ([0], [0])), "do not pair up"),
+        (lambda: afx.tensordot(A, B, ([0], [0])), "differ in length"),
         (lambda: afx.cross(A, A), "3 components"),
     ],
 )
