@@ -102,9 +102,7 @@ def walk(node: ast.AST, importer: str, inside: str | None = None, for_checkers: 
             yield from walk(child, importer, inside, for_checkers or is_type_checking(child))
 
 
-IMPORTS = {
-    name: list(walk(ast.parse(path.read_text(encoding="utf-8")), name)) for name, path in FILES.items()
-}
+IMPORTS = {name: list(walk(ast.parse(path.read_text(encoding="utf-8")), name)) for name, path in FILES.items()}
 
 
 def is_lazy_loading(module: str, entry: Import) -> bool:

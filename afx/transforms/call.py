@@ -218,7 +218,9 @@ def _batched(graph: Graph, size: int, flags: tuple[bool, ...], whole: bool) -> t
     outs: list[Any] = [*evaluate(graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
     batch.alive = False
     own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]
-    values = [x._value if o else broadcast_to(x, (size, *x.shape)) if whole else x for x, o in zip(outs, own, strict=True)]
+    values = [
+        x._value if o else broadcast_to(x, (size, *x.shape)) if whole else x for x, o in zip(outs, own, strict=True)
+    ]
     return Compiled(front.finish(values)), own
 
 
