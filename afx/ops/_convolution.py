@@ -4,6 +4,9 @@ The windows of a block of examples are copied side by side, as the rows of a mat
 cache; a matrix product takes them to the result. Where a window has few neighbouring elements, its places are the rows
 and the positions the columns, so that each copy is long. The transpose by the input goes the other way: products first,
 then one shifted addition for each place of the window.
+
+Examples of few elements are not copied at all: the kernel is laid out as a band matrix instead, which has a row for
+each element of an example and a column for each of its results.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ __all__ = ["Pairs", "convolved", "input_summed", "kernel_summed", "padded", "pla
 Pairs = tuple[tuple[int, int], ...]
 BLOCK = 1 << 20  # bytes of windows that are worked on at a time
 LONG_RUN = 10  # neighbouring elements from which on copying windows row by row is the faster
+SMALL_BAND = 1 << 13  # elements of a band matrix that costs nothing
+MOST_ZEROS = 4  # times as long as the kernel may a column of it be
 MANY_CHANNELS = 8  # from which on adding up place by place is the faster
 
 
@@ -134,6 +139,49 @@ def _sum_input(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) 
                 into[spans] += np.matmul(flat, weights[place]).reshape(*part.shape[:-1], channels)
 
 
+# -- examples of few elements: one product with a band matrix ---------------------------------------------------------
+def _banded(x: Shape, kernel: Shape, out: Shape) -> bool:
+    """Tell whether the band matrix is small, and not mostly zeros."""
+    rows, columns = math.prod(x[1:]), math.prod(out[1:])
+    return x[0] > 1 and 0 < rows * columns <= SMALL_BAND and rows <= MOST_ZEROS * math.prod(kernel[:-1])
+
+
+def _band(x: Shape, kernel: Shape, out: Shape, stride: Shape, dilation: Shape, dtype: Any) -> tuple[Any, Any]:
+    """Return a zero matrix, and a view [*positions, *window, channels, out] of the places where the kernel stands."""
+    rank = len(stride)
+    matrix = np.zeros((math.prod(x[1:]), math.prod(out[1:])), dtype)
+    wide = matrix.reshape(*x[1:], *out[1:]).strides
+    spatial, across = wide[:rank], wide[rank + 1 : -1]
+    moves = [s * t + c for s, t, c in zip(spatial, stride, across, strict=True)]
+    steps = [s * d for s, d in zip(spatial, dilation, strict=True)]
+    strides = (*moves, *steps, wide[rank], wide[-1])
+    return matrix, np.ndarray((*out[1:-1], *kernel), dtype, matrix, 0, strides)
+
+
+def _finite(x: Any) -> bool:
+    """Tell that no element is inf or nan, which zeros of the band would spread; false where squares overflow, too."""
+    flat = x.reshape(-1)
+    return x.dtype.char in "fd" and x.flags.c_contiguous and math.isfinite(np.dot(flat, flat))
+
+
+def _convolve_banded(z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    matrix, places = _band(x.shape, kernel.shape, z.shape, stride, dilation, x.dtype)
+    places[...] = kernel
+    np.matmul(x.reshape(x.shape[0], -1), matrix, out=z.reshape(z.shape[0], -1))
+
+
+def _sum_kernel_banded(z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
+    matrix, places = _band(x.shape, z.shape, ct.shape, stride, dilation, x.dtype)
+    np.matmul(x.reshape(x.shape[0], -1).T, ct.reshape(ct.shape[0], -1), out=matrix)
+    places.sum(axis=tuple(range(len(stride))), out=z)
+
+
+def _sum_input_banded(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
+    matrix, places = _band(room.shape, kernel.shape, ct.shape, stride, dilation, ct.dtype)
+    places[...] = kernel
+    np.matmul(ct.reshape(ct.shape[0], -1), matrix.T, out=room.reshape(room.shape[0], -1))
+
+
 # -- one input channel for each group: products of elements, since matrices would have one row ------------------------
 def _by_groups(z: Any, groups: int) -> Any:
     """Return a view float[..., groups, out/groups]."""
@@ -180,6 +228,9 @@ def convolved(z: Any, x: Any, kernel: Any, stride: Shape, padding: Pairs, dilati
     if groups > 1 and kernel.shape[-2] == 1:
         _convolve_each(z, x, kernel, stride, dilation)
         return
+    if groups == 1 and z.flags.c_contiguous and _banded(x.shape, kernel.shape, z.shape) and _finite(x):
+        _convolve_banded(z, x, kernel, stride, dilation)
+        return
     for zs, xs, ks in _parts(groups, z, x, kernel):
         _convolve(zs, xs, ks, stride, dilation)
 
@@ -189,6 +240,9 @@ def kernel_summed(z: Any, x: Any, ct: Any, stride: Shape, padding: Pairs, dilati
     x = padded(x, padding)
     if groups > 1 and z.shape[-2] == 1:
         _sum_kernel_each(z, x, ct, stride, dilation)
+        return
+    if groups == 1 and _banded(x.shape, z.shape, ct.shape):
+        _sum_kernel_banded(z, x, ct, stride, dilation)
         return
     for zs, xs, cts in _parts(groups, z, x, ct):
         _sum_kernel(zs, xs, cts, stride, dilation)
@@ -201,6 +255,8 @@ def input_summed(
     room = np.zeros(_roomy(shape, padding), ct.dtype)
     if groups > 1 and kernel.shape[-2] == 1:
         _sum_input_each(room, ct, kernel, stride, dilation)
+    elif groups == 1 and _banded(room.shape, kernel.shape, ct.shape) and _finite(ct):
+        _sum_input_banded(room, ct, kernel, stride, dilation)
     else:
         for rooms, cts, ks in _parts(groups, room, ct, kernel):
             _sum_input(rooms, cts, ks, stride, dilation)

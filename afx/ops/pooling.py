@@ -10,17 +10,22 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
-from afx.core.dtypes import is_inexact
+from afx.core.dtypes import DType, is_inexact
+from afx.core.primitive import Params, Primitive, Pushforward, Value, lookup, register
+from afx.core.tracer import bind, lowered
 from afx.errors import DtypeError, ShapeError
-from afx.ops._kinds import reduction
+from afx.ops._kinds import nondifferentiable
 from afx.ops.arithmetic import divide
 from afx.ops.creation import asarray, ones
 from afx.ops.padding import pad
 from afx.ops.reductions import batch_reduction, reduce_over, reduced, sum
-from afx.ops.shaping import reshape
+from afx.ops.shaping import broadcast_to, expand_dims, reshape
 from afx.ops.windows import Padding, each_axis, padded_by, patches, positions
 
 __all__ = ["avg_pool", "max_pool"]
+
+SHORT = 16  # elements of a window up to which whole slices are combined
+PLACE = np.dtype(np.int32)
 
 
 def max_pool(
@@ -107,33 +112,190 @@ def _cells(
     )
 
 
+# -- the largest element, with the derivative to the first one ---------------------------------------------------------
 def _max_run(x: Any, *, axis: Shape) -> Any:
-    return np.maximum.reduce(x, axis=axis)
+    if math.prod([x.shape[a] for a in axis]) > SHORT:
+        return np.maximum.reduce(x, axis=axis)
+    z = np.empty(reduced(x.shape, axis), x.dtype)
+    _max_into(z, x, axis=axis)
+    return z
+
+
+def _max_into(out: Any, x: Any, *, axis: Shape) -> None:
+    if 1 < math.prod([x.shape[a] for a in axis]) <= SHORT:  # whole slices against each other: long loops
+        first, *rest = _places(x, axis)
+        for part in rest:
+            np.maximum(first, part, out=out)
+            first = out
+    else:
+        np.maximum.reduce(x, axis=axis, out=out)
 
 
 def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
     return Aval(reduced(x.shape, axis), x.dtype)
 
 
-def _first(_z: Array, x: Array, *, axis: Shape) -> Array:
-    """Return 1 at the first largest element of each window, in the order of its axes, 0 elsewhere."""
-    if len(axis) == 1:
-        return _first_along(x, axis[0])
-    order = (*[a for a in range(x.ndim) if a not in axis], *axis)
-    rows = x.transpose(order)
-    here = _first_along(rows.reshape((*rows.shape[: x.ndim - len(axis)], -1)), x.ndim - len(axis))
-    return here.reshape(rows.shape).transpose([order.index(a) for a in range(x.ndim)])
+def _max_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    axis = params["axis"]
+    return lowered(bind(put_p, ct, bind(first_p, xs[0], z, axis=axis), axis=axis, window=_window(shape, axis)))
 
 
-def _first_along(x: Array, axis: int) -> Array:
-    places = np.arange(x.shape[axis]).reshape([-1 if a == axis else 1 for a in range(x.ndim)])
-    return (x.argmax(axis=axis, keepdims=True) == places).astype(x.dtype)
+def _max_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    return lowered(bind(pick_p, ts[0], bind(first_p, *xs, z, **params), **params))
 
 
-def _batch(x: Any, *, axis: Shape) -> Array:
+def _max_batch(x: Any, *, axis: Shape) -> Array:
     return reduce_over(max_first_p, x, axis, keepdims=False, who="max_pool")
 
 
-max_first_p = reduction(
-    "max_first", _max_run, _max_abstract, _first, batch=batch_reduction(_batch), smooth=False, reduces=np.maximum
+max_first_p = register(
+    Primitive(
+        name="max_first",
+        kind="reduction",
+        run=_max_run,
+        abstract=_max_abstract,
+        pullbacks=(_max_pull,),
+        reads=(0b11,),
+        jvp=_max_push,
+        batch=batch_reduction(_max_batch),
+        smooth=False,
+        out=_max_into,
+    )
+)
+
+
+def _window(shape: Shape, axis: Shape) -> Shape:
+    return tuple([shape[a] for a in axis])
+
+
+def _places(x: Any, axis: Shape) -> list[Any]:
+    """Return the elements at each place of the windows along these axes."""
+    index: list[Any] = [slice(None)] * x.ndim
+    found: list[Any] = []
+    for place in np.ndindex(*_window(x.shape, axis)):
+        for a, n in zip(axis, place, strict=True):
+            index[a] = n
+        found.append(x[(*index, ...)])
+    return found
+
+
+# -- at which place it stands, and what is put there and picked from there --------------------------------------------
+def _first_run(x: Any, z: Any, *, axis: Shape) -> Any:
+    k = np.empty(z.shape, PLACE)
+    _first_into(k, x, z, axis=axis)
+    return k
+
+
+def _first_into(out: Any, x: Any, z: Any, *, axis: Shape) -> None:
+    """Count the places in front of the first largest element; where that is nan, all but the last."""
+    out[...] = 0
+    missed = np.ones(out.shape, bool)
+    other = np.empty(out.shape, bool)
+    for part in _places(x, axis)[:-1]:
+        np.not_equal(part, z, out=other)
+        np.logical_and(missed, other, out=missed)
+        np.add(out, missed, out=out)
+
+
+def _first_abstract(x: Aval, z: Aval, *, axis: Shape) -> Aval:
+    return Aval(z.shape, PLACE)
+
+
+def _all_batched(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]) -> list[Value]:
+    return [v if b else broadcast_to(expand_dims(v, 0), (size, *v.shape)) for v, b in zip(xs, batched, strict=True)]
+
+
+def _moved(axis: Shape) -> Shape:
+    return tuple([a + 1 for a in axis])
+
+
+def _first_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind(first_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]))
+
+
+first_p = nondifferentiable("first_of_window", _first_run, _first_abstract, batch=_first_batch, out=_first_into)
+
+
+def _put_run(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
+    z = np.empty(_put_abstract(aval_of(ct), aval_of(k), axis=axis, window=window).shape, ct.dtype)
+    _put_into(z, ct, k, axis=axis, window=window)
+    return z
+
+
+def _put_into(out: Any, ct: Any, k: Any, *, axis: Shape, window: Shape) -> None:
+    here, part = np.empty(k.shape, bool), np.empty(k.shape, out.dtype)
+    for number, place in enumerate(_places(out, axis)):
+        np.equal(k, number, out=here)
+        np.multiply(ct, here, out=part)  # into neighbouring elements: the conversion of truths goes through a buffer
+        place[...] = part
+
+
+def _put_abstract(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Aval:
+    sizes, rest = dict(zip(axis, window, strict=True)), iter(ct.shape)
+    return Aval(tuple([sizes[a] if a in sizes else next(rest) for a in range(ct.ndim + len(axis))]), ct.dtype)
+
+
+def _put_pull(u: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    return lowered(bind(pick_p, u, xs[1], axis=params["axis"]))
+
+
+def _put_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind(put_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]), window=params["window"])
+
+
+def _push(name: str) -> Pushforward:
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        return lowered(bind(lookup(name), ts[0], xs[1], **params))
+
+    return push
+
+
+put_p = register(
+    Primitive(
+        name="put_into_window",
+        kind="linear",
+        run=_put_run,
+        abstract=_put_abstract,
+        pullbacks=(_put_pull,),
+        reads=(0b100,),
+        jvp=_push("put_into_window"),
+        batch=_put_batch,
+        positive=True,
+        out=_put_into,
+    )
+)
+
+
+def _pick_run(x: Any, k: Any, *, axis: Shape) -> Any:
+    z = np.zeros(k.shape, x.dtype)
+    for number, part in enumerate(_places(x, axis)):
+        np.copyto(z, part, where=k == number)
+    return z
+
+
+def _pick_abstract(x: Aval, k: Aval, *, axis: Shape) -> Aval:
+    return Aval(k.shape, x.dtype)
+
+
+def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    axis = params["axis"]
+    return lowered(bind(put_p, ct, xs[1], axis=axis, window=_window(shape, axis)))
+
+
+def _pick_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind(pick_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]))
+
+
+pick_p = register(
+    Primitive(
+        name="pick_from_window",
+        kind="linear",
+        run=_pick_run,
+        abstract=_pick_abstract,
+        pullbacks=(_pick_pull,),
+        reads=(0b100,),
+        jvp=_push("pick_from_window"),
+        batch=_pick_batch,
+        positive=True,
+    )
 )

@@ -47,6 +47,9 @@ ONE_AXIS = [Sample((A,), {"axis": -2}), Sample((V,), {"axis": -1})]
 
 RUNNING = [Sample((A,), {"axis": 1}), Sample((V,), {"axis": 0}), Sample((EMPTY,), {"axis": 0})]
 
+PAIRS, SQUARES = RNG.normal(size=(2, 3, 2, 2)), RNG.normal(size=(3, 2, 1, 2, 2))
+ONE_OF_TWO, ONE_OF_FOUR = np.array([[[0, 1], [1, 0], [0, 0]]] * 2), np.array([[[0, 1]], [[1, 1]], [[1, 0]]])
+
 SAMPLES: dict[str, list[Sample]] = {
     **dict.fromkeys(("sum", "prod", "all", "any", "vector_norm"), ALSO_EMPTY),
     **dict.fromkeys(("max", "min", "max_first", "logsumexp", "softmax", "log_softmax"), OVER_AXES),
@@ -56,6 +59,18 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((A,), {"axis": 1, "reverse": False}),
         Sample((V,), {"axis": 0, "reverse": True}),
         Sample((EMPTY,), {"axis": 0, "reverse": False}),
+    ],
+    "first_of_window": [
+        Sample((PAIRS, PAIRS.max(2)), {"axis": (2,)}),
+        Sample((SQUARES, SQUARES.max((1, 3))), {"axis": (1, 3)}),
+    ],
+    "put_into_window": [
+        Sample((PAIRS[:, :, 0], ONE_OF_TWO), {"axis": (2,), "window": (2,)}),
+        Sample((PAIRS[:, :, 0], 2 * ONE_OF_TWO), {"axis": (1, 3), "window": (2, 3)}),
+    ],
+    "pick_from_window": [
+        Sample((PAIRS, ONE_OF_TWO), {"axis": (2,)}),
+        Sample((SQUARES, 2 * ONE_OF_FOUR), {"axis": (1, 3)}),
     ],
     **dict.fromkeys(("cummax", "cummin"), RUNNING),
     "stop_gradient": [Sample((A,)), Sample((S,))],
