@@ -65,6 +65,8 @@ class Primitive:
         ufunc: the NumPy ufunc that computes it with ``out=``, for plans.
         reduces: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
         out: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
+        prepare: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; what depends on shapes alone, and
+            scratch memory, is made once. A plan prepares anew for each set of buffers, so that no two calls share it.
         role: what simplification knows it as: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``select``.
         floating: whether it has no integer result, so that integers compute in the default dtype.
         first_value: the operand from which on an elementwise op computes in one dtype (1 for ``where``).
@@ -96,6 +98,7 @@ class Primitive:
     ufunc: np.ufunc | None = None
     reduces: np.ufunc | None = None
     out: Callable[..., None] | None = None
+    prepare: Callable[..., Callable[..., None]] | None = None
     role: str = ""
     floating: bool = False
     first_value: int = 0

@@ -12,16 +12,17 @@ each element of an example and a column for each of its results.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from afx.core.aval import Shape
+from afx.core.aval import Aval, Shape
 
-__all__ = ["Pairs", "convolved", "input_summed", "kernel_summed", "padded", "places", "spread", "windows"]
+__all__ = ["Into", "Pairs", "convolving", "padded", "places", "spread", "summing_input", "summing_kernel", "windows"]
 
 Pairs = tuple[tuple[int, int], ...]
+Into = Callable[..., None]
 BLOCK = 1 << 20  # bytes of windows that are worked on at a time
 LONG_RUN = 10  # neighbouring elements from which on copying windows row by row is the faster
 SMALL_BAND = 1 << 13  # elements of a band matrix that costs nothing
@@ -164,24 +165,6 @@ def _finite(x: Any) -> bool:
     return x.dtype.char in "fd" and x.flags.c_contiguous and math.isfinite(np.dot(flat, flat))
 
 
-def _convolve_banded(z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
-    matrix, places = _band(x.shape, kernel.shape, z.shape, stride, dilation, x.dtype)
-    places[...] = kernel
-    np.matmul(x.reshape(x.shape[0], -1), matrix, out=z.reshape(z.shape[0], -1))
-
-
-def _sum_kernel_banded(z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None:
-    matrix, places = _band(x.shape, z.shape, ct.shape, stride, dilation, x.dtype)
-    np.matmul(x.reshape(x.shape[0], -1).T, ct.reshape(ct.shape[0], -1), out=matrix)
-    places.sum(axis=tuple(range(len(stride))), out=z)
-
-
-def _sum_input_banded(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
-    matrix, places = _band(room.shape, kernel.shape, ct.shape, stride, dilation, ct.dtype)
-    places[...] = kernel
-    np.matmul(ct.reshape(ct.shape[0], -1), matrix.T, out=room.reshape(room.shape[0], -1))
-
-
 # -- one input channel for each group: products of elements, since matrices would have one row ------------------------
 def _by_groups(z: Any, groups: int) -> Any:
     """Return a view float[..., groups, out/groups]."""
@@ -222,45 +205,88 @@ def _parts(groups: int, *arrays: Any) -> Iterator[tuple[Any, ...]]:
         yield tuple([a[..., g * (n := a.shape[-1] // groups) : (g + 1) * n] for a in arrays])
 
 
-def convolved(z: Any, x: Any, kernel: Any, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> None:
-    """Write the cross-correlation of float[batch, *spatial, channels] with float[*window, channels/groups, out]."""
-    x = padded(x, padding)
-    if groups > 1 and kernel.shape[-2] == 1:
-        _convolve_each(z, x, kernel, stride, dilation)
-        return
-    if groups == 1 and z.flags.c_contiguous and _banded(x.shape, kernel.shape, z.shape) and _finite(x):
-        _convolve_banded(z, x, kernel, stride, dilation)
-        return
-    for zs, xs, ks in _parts(groups, z, x, kernel):
-        _convolve(zs, xs, ks, stride, dilation)
+def convolving(x: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Into:
+    """Return what writes the cross-correlation, ``(z, x, kernel)``; kernels are float[*window, channels/groups, out]."""
+    room = _roomy(x.shape, padding)
+
+    def by_windows(z: Any, x: Any, kernel: Any) -> None:
+        x = padded(x, padding)
+        if groups > 1 and kernel.shape[-2] == 1:
+            _convolve_each(z, x, kernel, stride, dilation)
+            return
+        for zs, xs, ks in _parts(groups, z, x, kernel):
+            _convolve(zs, xs, ks, stride, dilation)
+
+    if groups > 1 or not _banded(room, kernel.shape, z.shape):
+        return by_windows
+    matrix, places = _band(room, kernel.shape, z.shape, stride, dilation, x.dtype)
+
+    def by_band(z: Any, x: Any, kernel: Any) -> None:
+        roomy = padded(x, padding)
+        if not z.flags.c_contiguous or not _finite(roomy):
+            by_windows(z, x, kernel)
+            return
+        places[...] = kernel
+        np.matmul(roomy.reshape(matrix_rows), matrix, out=z.reshape(z.shape[0], -1))
+
+    matrix_rows = (room[0], matrix.shape[0])
+    return by_band
 
 
-def kernel_summed(z: Any, x: Any, ct: Any, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> None:
-    """Write the transpose by the kernel: float[*window, channels/groups, out]."""
-    x = padded(x, padding)
-    if groups > 1 and z.shape[-2] == 1:
-        _sum_kernel_each(z, x, ct, stride, dilation)
-        return
-    if groups == 1 and _banded(x.shape, z.shape, ct.shape):
-        _sum_kernel_banded(z, x, ct, stride, dilation)
-        return
-    for zs, xs, cts in _parts(groups, z, x, ct):
-        _sum_kernel(zs, xs, cts, stride, dilation)
+def summing_kernel(x: Aval, ct: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Into:
+    """Return what writes the transpose by the kernel, ``(z, x, ct)``."""
+    room = _roomy(x.shape, padding)
+
+    def by_windows(z: Any, x: Any, ct: Any) -> None:
+        x = padded(x, padding)
+        if groups > 1 and z.shape[-2] == 1:
+            _sum_kernel_each(z, x, ct, stride, dilation)
+            return
+        for zs, xs, cts in _parts(groups, z, x, ct):
+            _sum_kernel(zs, xs, cts, stride, dilation)
+
+    if groups > 1 or not _banded(room, z.shape, ct.shape):
+        return by_windows
+    matrix, places = _band(room, z.shape, ct.shape, stride, dilation, x.dtype)
+    axes = tuple(range(len(stride)))
+
+    def by_band(z: Any, x: Any, ct: Any) -> None:
+        np.matmul(padded(x, padding).reshape(room[0], -1).T, ct.reshape(room[0], -1), out=matrix)
+        np.add.reduce(places, axes, out=z)
+
+    return by_band
 
 
-def input_summed(
-    ct: Any, kernel: Any, shape: Shape, stride: Shape, padding: Pairs, dilation: Shape, groups: int
-) -> Any:
-    """Return the transpose by the input: float[batch, *spatial, channels]."""
-    room = np.zeros(_roomy(shape, padding), ct.dtype)
-    if groups > 1 and kernel.shape[-2] == 1:
-        _sum_input_each(room, ct, kernel, stride, dilation)
-    elif groups == 1 and _banded(room.shape, kernel.shape, ct.shape) and _finite(ct):
-        _sum_input_banded(room, ct, kernel, stride, dilation)
-    else:
-        for rooms, cts, ks in _parts(groups, room, ct, kernel):
-            _sum_input(rooms, cts, ks, stride, dilation)
-    return room[_within(shape, padding)]
+def summing_input(ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Into:
+    """Return what writes the transpose by the input, ``(z, ct, kernel)``."""
+    room = _roomy(z.shape, padding)
+    around = room != z.shape
+
+    def by_places(z: Any, ct: Any, kernel: Any) -> None:
+        roomy = np.empty(room, ct.dtype) if around else z
+        roomy[...] = 0
+        if groups > 1 and kernel.shape[-2] == 1:
+            _sum_input_each(roomy, ct, kernel, stride, dilation)
+        else:
+            for rooms, cts, ks in _parts(groups, roomy, ct, kernel):
+                _sum_input(rooms, cts, ks, stride, dilation)
+        if around:
+            z[...] = roomy[_within(z.shape, padding)]
+
+    if groups > 1 or not _banded(room, kernel.shape, ct.shape):
+        return by_places
+    matrix, places = _band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype)
+    inner = matrix.reshape(*room[1:], -1)[_within(z.shape, padding)[1:]]
+
+    def by_band(z: Any, ct: Any, kernel: Any) -> None:
+        if not z.flags.c_contiguous or not _finite(ct):
+            by_places(z, ct, kernel)
+            return
+        places[...] = kernel
+        rows = inner.reshape(-1, matrix.shape[1])  # of elements that are no padding; a copy where there is some
+        np.matmul(ct.reshape(room[0], -1), rows.T, out=z.reshape(room[0], -1))
+
+    return by_band
 
 
 def spread(x: Any, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:

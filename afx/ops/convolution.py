@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from afx.core.functions import public
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracer import bind, single
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._convolution import convolved, input_summed, kernel_summed
+from afx.ops._convolution import Into, convolving, summing_input, summing_kernel
 from afx.ops._kinds import bilinear
 from afx.ops.axes import moveaxis
 from afx.ops.complex import conj
@@ -83,14 +83,20 @@ def _abstract(x: Aval, kernel: Aval, **params: Any) -> Aval:
     return Aval((x.shape[0], *positions(x, kernel.shape[:-2], **where, who="conv"), kernel.shape[-1]), x.dtype)
 
 
-def _run(x: Any, kernel: Any, **params: Any) -> Any:
-    z = np.empty(_abstract(aval_of(x), aval_of(kernel), **params).shape, x.dtype)
-    convolved(z, x, kernel, **params)
-    return z
+def _prepare(x: Aval, kernel: Aval, **params: Any) -> Into:
+    return convolving(x, kernel, _abstract(x, kernel, **params), **params)
 
 
-def _into(out: Any, x: Any, kernel: Any, **params: Any) -> None:
-    convolved(out, x, kernel, **params)
+def _runner(abstract: Callable[..., Aval], prepare: Callable[..., Into]) -> Callable[..., Any]:
+    """Return the implementation that writes into memory of its own."""
+
+    def run(x: Any, y: Any, **params: Any) -> Any:
+        a, b = aval_of(x), aval_of(y)
+        z = np.empty(abstract(a, b, **params).shape, x.dtype)
+        prepare(a, b, **params)(z, x, y)
+        return z
+
+    return run
 
 
 def _by_input(ct: Array, kernel: Array, x: Aval, **params: Any) -> Array:
@@ -130,15 +136,17 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
 
 
-conv_p = bilinear("conv", _run, _abstract, (_by_input, _by_kernel), batch=_batch, out=_into)
+conv_p = bilinear(
+    "conv", _runner(_abstract, _prepare), _abstract, (_by_input, _by_kernel), batch=_batch, prepare=_prepare
+)
 
 
 def _input_abstract(ct: Aval, kernel: Aval, *, shape: Shape, **params: Any) -> Aval:
     return Aval(shape, ct.dtype)
 
 
-def _input_run(ct: Any, kernel: Any, *, shape: Shape, **params: Any) -> Any:
-    return input_summed(ct, kernel, shape, **params)
+def _input_prepare(ct: Aval, kernel: Aval, *, shape: Shape, **params: Any) -> Into:
+    return summing_input(ct, kernel, Aval(shape, ct.dtype), **params)
 
 
 def _input_by_ct(u: Array, kernel: Array, ct: Aval, *, shape: Shape, **params: Any) -> Array:
@@ -157,17 +165,22 @@ def _input_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return _grouped(conv_input_p, size, xs, batched, wide)
 
 
-conv_input_p = bilinear("conv_input", _input_run, _input_abstract, (_input_by_ct, _input_by_kernel), batch=_input_batch)
+conv_input_p = bilinear(
+    "conv_input",
+    _runner(_input_abstract, _input_prepare),
+    _input_abstract,
+    (_input_by_ct, _input_by_kernel),
+    batch=_input_batch,
+    prepare=_input_prepare,
+)
 
 
 def _kernel_abstract(x: Aval, ct: Aval, *, window: Shape, groups: int, **params: Any) -> Aval:
     return Aval((*window, x.shape[-1] // groups, ct.shape[-1]), x.dtype)
 
 
-def _kernel_run(x: Any, ct: Any, *, window: Shape, groups: int, **params: Any) -> Any:
-    z = np.empty((*window, x.shape[-1] // groups, ct.shape[-1]), x.dtype)
-    kernel_summed(z, x, ct, groups=groups, **params)
-    return z
+def _kernel_prepare(x: Aval, ct: Aval, *, window: Shape, groups: int, **params: Any) -> Into:
+    return summing_kernel(x, ct, _kernel_abstract(x, ct, window=window, groups=groups), groups=groups, **params)
 
 
 def _kernel_by_x(g: Array, ct: Array, x: Aval, *, window: Shape, **params: Any) -> Array:
@@ -183,7 +196,12 @@ def _kernel_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
 
 
 conv_kernel_p = bilinear(
-    "conv_kernel", _kernel_run, _kernel_abstract, (_kernel_by_x, _kernel_by_ct), batch=_kernel_batch
+    "conv_kernel",
+    _runner(_kernel_abstract, _kernel_prepare),
+    _kernel_abstract,
+    (_kernel_by_x, _kernel_by_ct),
+    batch=_kernel_batch,
+    prepare=_kernel_prepare,
 )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,7 +26,8 @@ from afx.ops.windows import Padding, each_axis, padded_by, patches, positions
 __all__ = ["avg_pool", "max_pool"]
 
 SHORT = 16  # elements of a window up to which whole slices are combined
-PLACE = np.dtype(np.int32)
+
+Into: TypeAlias = Callable[..., None]
 
 
 def max_pool(
@@ -114,21 +116,29 @@ def _cells(
 
 # -- the largest element, with the derivative to the first one ---------------------------------------------------------
 def _max_run(x: Any, *, axis: Shape) -> Any:
-    if math.prod([x.shape[a] for a in axis]) > SHORT:
+    if math.prod(_window(x.shape, axis)) > SHORT:
         return np.maximum.reduce(x, axis=axis)
     z = np.empty(reduced(x.shape, axis), x.dtype)
-    _max_into(z, x, axis=axis)
+    _max_prepare(aval_of(x), axis=axis)(z, x)
     return z
 
 
-def _max_into(out: Any, x: Any, *, axis: Shape) -> None:
-    if 1 < math.prod([x.shape[a] for a in axis]) <= SHORT:  # whole slices against each other: long loops
-        first, *rest = _places(x, axis)
-        for part in rest:
-            np.maximum(first, part, out=out)
-            first = out
-    else:
-        np.maximum.reduce(x, axis=axis, out=out)
+def _max_prepare(x: Aval, *, axis: Shape) -> Into:
+    places = _places(_window(x.shape, axis), axis, x.ndim)
+    if not 1 < len(places) <= SHORT:
+
+        def whole(out: Any, x: Any) -> None:
+            np.maximum.reduce(x, axis=axis, out=out)
+
+        return whole
+    first, second, *rest = places
+
+    def into(out: Any, x: Any) -> None:
+        np.maximum(x[first], x[second], out=out)  # whole slices against each other: long loops
+        for place in rest:
+            np.maximum(out, x[place], out=out)
+
+    return into
 
 
 def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
@@ -159,7 +169,7 @@ max_first_p = register(
         jvp=_max_push,
         batch=batch_reduction(_max_batch),
         smooth=False,
-        out=_max_into,
+        prepare=_max_prepare,
     )
 )
 
@@ -168,37 +178,49 @@ def _window(shape: Shape, axis: Shape) -> Shape:
     return tuple([shape[a] for a in axis])
 
 
-def _places(x: Any, axis: Shape) -> list[Any]:
-    """Return the elements at each place of the windows along these axes."""
-    index: list[Any] = [slice(None)] * x.ndim
-    found: list[Any] = []
-    for place in np.ndindex(*_window(x.shape, axis)):
-        for a, n in zip(axis, place, strict=True):
-            index[a] = n
-        found.append(x[(*index, ...)])
+@lru_cache(maxsize=256)
+def _places(window: Shape, axis: Shape, ndim: int) -> list[tuple[int | slice, ...]]:
+    """Return for each place of a window along these axes the index of the elements that stand there."""
+    found: list[tuple[int | slice, ...]] = []
+    for place in np.ndindex(*window):
+        at = dict(zip(axis, place, strict=True))
+        found.append(tuple([at.get(a, slice(None)) for a in range(ndim)]))
     return found
 
 
 # -- at which place it stands, and what is put there and picked from there --------------------------------------------
 def _first_run(x: Any, z: Any, *, axis: Shape) -> Any:
-    k = np.empty(z.shape, PLACE)
-    _first_into(k, x, z, axis=axis)
+    k = np.empty(z.shape, _numbers(_window(x.shape, axis)))
+    _first_prepare(aval_of(x), aval_of(z), axis=axis)(k, x, z)
     return k
 
 
-def _first_into(out: Any, x: Any, z: Any, *, axis: Shape) -> None:
+def _numbers(window: Shape) -> DType:
+    """Return the dtype of the numbers of places."""
+    return np.dtype(np.int8 if math.prod(window) < 128 else np.int32)
+
+
+def _first_prepare(x: Aval, z: Aval, *, axis: Shape) -> Into:
     """Count the places in front of the first largest element; where that is nan, all but the last."""
-    out[...] = 0
-    missed = np.ones(out.shape, bool)
-    other = np.empty(out.shape, bool)
-    for part in _places(x, axis)[:-1]:
-        np.not_equal(part, z, out=other)
-        np.logical_and(missed, other, out=missed)
-        np.add(out, missed, out=out)
+    places = _places(_window(x.shape, axis), axis, x.ndim)[:-1]
+    missed, other = np.ones(z.shape, bool), np.empty(z.shape, bool)
+
+    def into(out: Any, x: Any, z: Any) -> None:
+        if not places:
+            out[...] = 0
+            return
+        np.not_equal(x[places[0]], z, out=missed)
+        np.copyto(out, missed)
+        for place in places[1:]:
+            np.not_equal(x[place], z, out=other)
+            np.logical_and(missed, other, out=missed)
+            np.add(out, missed, out=out)
+
+    return into
 
 
 def _first_abstract(x: Aval, z: Aval, *, axis: Shape) -> Aval:
-    return Aval(z.shape, PLACE)
+    return Aval(z.shape, _numbers(_window(x.shape, axis)))
 
 
 def _all_batched(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]) -> list[Value]:
@@ -213,21 +235,26 @@ def _first_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return bind(first_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]))
 
 
-first_p = nondifferentiable("first_of_window", _first_run, _first_abstract, batch=_first_batch, out=_first_into)
+first_p = nondifferentiable("first_of_window", _first_run, _first_abstract, batch=_first_batch, prepare=_first_prepare)
 
 
 def _put_run(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
     z = np.empty(_put_abstract(aval_of(ct), aval_of(k), axis=axis, window=window).shape, ct.dtype)
-    _put_into(z, ct, k, axis=axis, window=window)
+    _put_prepare(aval_of(ct), aval_of(k), axis=axis, window=window)(z, ct, k)
     return z
 
 
-def _put_into(out: Any, ct: Any, k: Any, *, axis: Shape, window: Shape) -> None:
-    here, part = np.empty(k.shape, bool), np.empty(k.shape, out.dtype)
-    for number, place in enumerate(_places(out, axis)):
-        np.equal(k, number, out=here)
-        np.multiply(ct, here, out=part)  # into neighbouring elements: the conversion of truths goes through a buffer
-        place[...] = part
+def _put_prepare(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Into:
+    places = _places(window, axis, ct.ndim + len(axis))
+    here, part = np.empty(k.shape, bool), np.empty(k.shape, ct.dtype)
+
+    def into(out: Any, ct: Any, k: Any) -> None:
+        for number, place in enumerate(places):
+            np.equal(k, number, out=here)
+            np.multiply(ct, here, out=part)  # into neighbouring elements: converting truths goes through a buffer
+            out[place] = part
+
+    return into
 
 
 def _put_abstract(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Aval:
@@ -261,15 +288,15 @@ put_p = register(
         jvp=_push("put_into_window"),
         batch=_put_batch,
         positive=True,
-        out=_put_into,
+        prepare=_put_prepare,
     )
 )
 
 
 def _pick_run(x: Any, k: Any, *, axis: Shape) -> Any:
     z = np.zeros(k.shape, x.dtype)
-    for number, part in enumerate(_places(x, axis)):
-        np.copyto(z, part, where=k == number)
+    for number, place in enumerate(_places(_window(x.shape, axis), axis, x.ndim)):
+        np.copyto(z, x[place], where=k == number)
     return z
 
 

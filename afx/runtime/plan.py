@@ -72,6 +72,9 @@ class Plan:
             space[name] = [tuple([np.empty(length, t) for t in dtypes]) for _ in range(get_threads())]
         for name, aval in program.recycled:
             space[name] = Recycler(aval)
+        for name, eq in program.prepared:
+            assert eq.primitive.prepare is not None
+            space[name] = eq.primitive.prepare(*[a.aval for a in eq.inputs], **eq.keywords)
         for name, source, run, keywords in program.views:
             space[name] = run(space[source], **keywords)
         return self._bind(**space)

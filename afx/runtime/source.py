@@ -45,6 +45,7 @@ class Program:
         self.products = 0
         self.functions: list[str] = []
         self.recycled: list[tuple[str, Aval]] = []
+        self.prepared: list[tuple[str, Equation]] = []
         self.scratch: list[tuple[str, list[DType], int]] = []
         self._numbers: dict[Any, str] = {}
         self._aliases: dict[int, list[str]] = {}
@@ -113,7 +114,7 @@ class Program:
                 return
             reduce = f"{self._ufunc(eq.primitive.reduces)}.reduce"
             self._call(eq, f"{reduce}({self.name(eq.inputs[0])}, {axis[0] if len(axis) == 1 else axis}", out, kind)
-        elif eq.primitive.out is not None and writes_into(eq):
+        elif writes_into(eq):
             self._into(eq, out, kind)
         else:
             values = [self._read(a, plain=True) for a in eq.inputs]
@@ -214,9 +215,14 @@ class Program:
             self.buffer(out)
         else:
             self._empty(out)
-        function = self._function(eq.primitive.name, eq.primitive.out)
-        xs = [self._read(a, plain=False) for a in eq.inputs]
-        self.lines.append(f"{function}({', '.join([self.name(out), *xs, *self._keywords(eq)])})")
+        xs = [self.name(out), *[self._read(a, plain=False) for a in eq.inputs]]
+        if eq.primitive.prepare is None:
+            function = self._function(eq.primitive.name, eq.primitive.out)
+            xs += self._keywords(eq)
+        else:
+            function = f"{eq.primitive.name}_{self.name(out)}"
+            self.prepared.append((function, eq))
+        self.lines.append(f"{function}({', '.join(xs)})")
 
     def buffer(self, out: Var) -> None:
         """Enter a buffer of the arena."""
@@ -295,6 +301,7 @@ class Program:
             *[v[0] for v in self.views],
             *[s[0] for s in self.scratch],
             *[r[0] for r in self.recycled],
+            *[p[0] for p in self.prepared],
         ]
         text = f"def bind({', '.join(names)}):{blocks}\n def run({', '.join(self.inputs)}):\n  {body}\n return run"
         space: dict[str, Any] = {}
@@ -312,6 +319,9 @@ class Program:
         for name, source, run, keywords in self.views:
             arguments = ", ".join([source, *[f"{k}={v!r}" for k, v in keywords.items()]])
             head.append(f"{name} = {run.__name__.strip('_').removesuffix('_run')}({arguments})")
+        for name, eq in self.prepared:
+            avals = [*[f"'{a.aval}'" for a in eq.inputs], *[f"{k}={v!r}" for k, v in eq.params]]
+            head.append(f"{name} = {eq.primitive.name}.prepare({', '.join(avals)})")
         numbers = [f"{k} = np.array({v!r})" for k, v in self.shared.items() if k.startswith("n_")]
         head += ["", *self.functions] if self.functions else []
         body = "\n    ".join([*self.lines, self._return()])

@@ -18,7 +18,7 @@ def writes_into(eq: Equation) -> bool:
     p = eq.primitive
     if p.multiple or p.kind == "custom":
         return False
-    into = p.out is not None and not any(a.aval.weak for a in eq.inputs)
+    into = (p.out is not None or p.prepare is not None) and not any(a.aval.weak for a in eq.inputs)
     return into or by_ufunc(eq) or by_reduction(eq)
 
 
