@@ -1,7 +1,56 @@
-"""Run every benchmark and print its table."""
+"""Run the benchmarks and print their tables."""
 
-from tests.benchmarks import compiled, eager, importing
+from __future__ import annotations
 
-eager.main()
-compiled.main()
-importing.main()
+import argparse
+import sys
+from pathlib import Path
+
+from tests.benchmarks import compiled, eager, growth, importing
+from tests.benchmarks.harness import available
+from tests.benchmarks.libraries import LIBRARIES
+from tests.benchmarks.workloads import WORKLOADS
+
+TABLES = ("eager", "compiled", "growth", "importing")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("tables", nargs="*", help=f"which tables: {', '.join(TABLES)} (all)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="workloads whose name holds a part")
+    parser.add_argument("--peers", nargs="*", default=LIBRARIES[1:], help="beside whom (all that are installed)")
+    parser.add_argument("--rounds", type=int, default=5, help="processes of each library, in turn (5)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="how long each measures the steady time (1)")
+    parser.add_argument("--quick", action="store_true", help="one short round: to see that everything runs")
+    parser.add_argument("--list", action="store_true", help="print the names of the workloads")
+    parser.add_argument("--json", type=Path, help="also write every round to this file")
+    found = parser.parse_args()
+    if unknown := set(found.tables) - set(TABLES):
+        parser.error(f"no such table: {', '.join(unknown)}; there are {', '.join(TABLES)}")
+    if unknown := set(found.peers) - set(LIBRARIES[1:]):
+        parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(LIBRARIES[1:])}")
+    return found
+
+
+def main() -> int:
+    """Run what the command line asks for, and return 1 where something failed or disagreed."""
+    asked = _arguments()
+    if asked.list:
+        print("\n".join(WORKLOADS))
+        return 0
+    tables = asked.tables or TABLES
+    good = True
+    if "eager" in tables:
+        eager.main(asked.quick)
+    if "compiled" in tables:
+        libraries = ("afx", *[p for p in LIBRARIES[1:] if p in asked.peers and available(p)])
+        rounds, seconds = (1, 0.1) if asked.quick else (asked.rounds, asked.seconds)
+        good = compiled.main(compiled.Choice(tuple(asked.only), libraries, rounds, seconds), asked.json)
+    if "growth" in tables:
+        growth.main(asked.quick)
+    if "importing" in tables:
+        importing.main(3 if asked.quick else 15)
+    return 0 if good else 1
+
+
+sys.exit(main())

@@ -1,61 +1,188 @@
-"""Compiled functions beside jax.jit: whole processes in turn, so that no pools of threads meet."""
+"""Compiled functions beside the peers': whole processes in turn, so that no pools of threads meet."""
+
+from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from tests.benchmarks.harness import available
-from tests.benchmarks.workloads import WORKLOADS
+import attrs
+import numpy as np
 
-ROUNDS = 2
+from tests.benchmarks.workloads import WORKLOADS, Workload
 
+__all__ = ["Choice", "main"]
 
-def measure(peer: str, number: int) -> dict[str, float]:
-    """Return the seconds of the first call and the median of the next ones."""
-    work = WORKLOADS[number]
-    run = work.make(peer, *work.arguments)
-    start = time.perf_counter()
-    run()
-    first = time.perf_counter() - start
-    taken: list[float] = []
-    begin = time.perf_counter()
-    while len(taken) < 10 or (time.perf_counter() - begin < 0.5 and len(taken) < 3000):
-        start = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - start)
-    return {"first": first, "steady": statistics.median(taken[2:])}
+PATIENCE = 900.0  # seconds for one process
+ROOT = Path(__file__).resolve().parents[2]
+FORCED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # BLAS detects the processor itself
+
+Found = dict[str, Any]
 
 
-def _apart(peer: str, number: int) -> dict[str, float]:
-    """Measure in a process of its own; BLAS detects the processor itself."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
-    command = [sys.executable, "-m", "tests.benchmarks.compiled", peer, str(number)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+@attrs.frozen
+class Choice:
+    """What to run.
+
+    Attributes:
+        only: workloads whose name holds one of these; all where it is empty.
+        libraries: afx and the peers beside it.
+        rounds: how often each library's process is run, in turn.
+        seconds: how long a process measures the steady time.
+    """
+
+    only: tuple[str, ...]
+    libraries: tuple[str, ...]
+    rounds: int
+    seconds: float
+
+    def works(self) -> Iterator[Workload]:
+        """Yield the chosen workloads."""
+        for work in WORKLOADS.values():
+            if not self.only or any(part.lower() in work.name.lower() for part in self.only):
+                yield work
+
+
+@attrs.define
+class Row:
+    """What was found for a workload: each library's rounds, and why some have none."""
+
+    work: Workload
+    rounds: dict[str, list[Found]]
+    faults: dict[str, str]
+
+    def median(self, library: str, what: str) -> float:
+        """Return the median over the rounds, nan where there is none."""
+        found = [r[what] for r in self.rounds.get(library, [])]
+        return statistics.median(found) if found else math.nan
+
+    def ratio(self, peer: str, what: str = "steady") -> float:
+        """Return how many times longer a peer takes: the median of the rounds' ratios."""
+        pairs = zip(self.rounds.get(peer, []), self.rounds.get("afx", []), strict=False)
+        found = [theirs[what] / mine[what] for theirs, mine in pairs]
+        return statistics.median(found) if found else math.nan
+
+
+def _apart(library: str, name: str, seconds: float) -> Found:
+    """Measure in a process of its own."""
+    environment = {k: v for k, v in os.environ.items() if k not in FORCED}
+    command = [sys.executable, "-m", "tests.benchmarks.child", library, name, str(seconds)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
+        raise RuntimeError(lines[-1])
+    found: Found = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def main() -> None:
-    """Print the table."""
-    peers = ["afx", *[p for p in ("jax",) if available(p)]]
-    print("\nCompiled functions (ratio: how many times longer jax takes; medians of processes in turn)")
-    for number, work in enumerate(WORKLOADS):
-        rounds = [{p: _apart(p, number) for p in peers} for _ in range(ROUNDS)]
-        steady = statistics.median([r["afx"]["steady"] for r in rounds])
-        first = statistics.median([r["afx"]["first"] for r in rounds])
-        line = f"  {work.name:44s} {steady * 1e6:10.1f} µs   first call {first * 1e3:7.1f} ms"
-        if len(peers) > 1:
-            ratio = statistics.median([r["jax"]["steady"] / r["afx"]["steady"] for r in rounds])
-            start = statistics.median([r["jax"]["first"] / r["afx"]["first"] for r in rounds])
-            line += f"   jax {ratio:.2f}×, first call {start:.0f}×"
-        print(line, flush=True)
+def disagreement(mine: Found, theirs: Found, tolerance: float) -> str:
+    """Tell where the numbers of two libraries lie apart, as a fraction of an array's largest one; empty if nowhere."""
+    for call in mine["numbers"].keys() & theirs["numbers"].keys():
+        ours, others = mine["numbers"][call], theirs["numbers"][call]
+        if list(map(len, ours)) != list(map(len, others)):
+            return f"{call} call: arrays of other sizes"
+        for number, (x, y) in enumerate(zip(ours, others, strict=True)):
+            largest = max(np.max(np.abs(x), initial=0.0), 1e-30)
+            gap = np.max(np.abs(np.subtract(x, y)), initial=0.0) / largest
+            if not gap <= tolerance:
+                return f"{call} call: array {number} lies {gap:.1e} apart"
+    return ""
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))
-    else:
-        main()
+def _measured(work: Workload, choice: Choice) -> Row:
+    """Run the libraries in turn; one that fails or disagrees is not run again."""
+    row = Row(work, {}, {})
+    for _ in range(choice.rounds):
+        for library in choice.libraries:
+            if library not in work.libraries or library in row.faults:
+                continue
+            try:
+                found = _apart(library, work.name, choice.seconds)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                row.faults[library] = str(error)
+                row.rounds.pop(library, None)
+                continue
+            row.rounds.setdefault(library, []).append(found)
+    for library, rounds in list(row.rounds.items()):
+        apart = disagreement(row.rounds["afx"][0], rounds[0], work.tolerance) if "afx" in row.rounds else ""
+        if apart:
+            row.faults[library] = f"disagrees with afx: {apart}"
+            del row.rounds[library]
+    return row
+
+
+def duration(seconds: float) -> str:
+    """Write seconds in the unit that suits them.
+
+    >>> duration(0.0123)
+    '12.3 ms'
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return "-" if math.isnan(seconds) else f"{seconds / 1e-6:.2f} µs"
+
+
+def _times(ratio: float) -> str:
+    return "-" if math.isnan(ratio) else f"{ratio:.0f}×" if ratio >= 100 else f"{ratio:.2f}×"
+
+
+def _megabytes(memory: float) -> str:
+    return "-" if math.isnan(memory) else f"{memory:.0f}"
+
+
+def _head(libraries: tuple[str, ...]) -> None:
+    peers = libraries[1:]
+    print("\nCompiled functions. Ratios: how many times longer a peer takes. MB: peak memory above the imports.")
+    cells = [f"{'afx steady':>11}", *[f"{p:>9}" for p in peers], f"{'afx first':>11}", *[f"{p:>9}" for p in peers]]
+    print(f"{'':50}" + "".join(cells) + "".join(f"{p + ' MB':>12}" for p in libraries))
+
+
+def _print(row: Row, libraries: tuple[str, ...]) -> None:
+    cells: list[str] = []
+    for what in ("steady", "first"):
+        cells.append(f"{duration(row.median('afx', what)):>11}")
+        cells += [f"{_times(row.ratio(p, what)):>9}" for p in libraries[1:]]
+    cells += [f"{_megabytes(row.median(p, 'memory')):>12}" for p in libraries]
+    print(f"{row.work.name:50}" + "".join(cells), flush=True)
+    for library, fault in row.faults.items():
+        print(f"    {library}: {fault}", flush=True)
+
+
+def _means(rows: list[Row], peers: tuple[str, ...]) -> None:
+    for peer in peers:
+        found = [r for r in (row.ratio(peer) for row in rows) if not math.isnan(r)]
+        if found:
+            behind = sum(r < 1 for r in found)
+            print(
+                f"{peer}: geometric mean {statistics.geometric_mean(found):.2f}× over {len(found)} workloads, "
+                f"faster than afx on {behind}"
+            )
+
+
+def main(choice: Choice, record: Path | None = None) -> bool:
+    """Print the table as it grows, and return whether everything ran and agreed."""
+    rows: list[Row] = []
+    _head(choice.libraries)
+    for work in choice.works():
+        rows.append(_measured(work, choice))
+        _print(rows[-1], choice.libraries)
+    _means(rows, choice.libraries[1:])
+    known = {r["blas"] for row in rows for r in row.rounds.get("afx", [])}
+    print(f"BLAS of NumPy: {'; '.join(sorted(known))}")
+    if record is not None:
+        bare = {row.work.name: {p: [_bare(r) for r in found] for p, found in row.rounds.items()} for row in rows}
+        record.write_text(json.dumps(bare, indent=1))
+    return not any(row.faults for row in rows)
+
+
+def _bare(found: Found) -> Found:
+    return {k: v for k, v in found.items() if k != "numbers"}

@@ -1,0 +1,21 @@
+"""What is timed: one family of workloads a file, each written once for every library that can do it sensibly."""
+
+from tests.benchmarks.workloads import (
+    adam,
+    catenary,
+    chain,
+    classifier,
+    lenet,
+    logistic,
+    lstm,
+    mlp,
+    rosenbrock,
+    rows,
+    transformer,
+)
+from tests.benchmarks.workloads.workload import Workload
+
+__all__ = ["WORKLOADS", "Workload"]
+
+FAMILIES = (classifier, chain, mlp, lenet, adam, logistic, transformer, lstm, catenary, rosenbrock, rows)
+WORKLOADS: dict[str, Workload] = {work.name: work for family in FAMILIES for work in family.WORKLOADS}
