@@ -41,14 +41,18 @@ if TYPE_CHECKING:
     from afx.ops.diagonals import *
     from afx.ops.einsum import *
     from afx.ops.indexing import *
+    from afx.ops.interpolation import *
     from afx.ops.joining import *
     from afx.ops.matrix import *
     from afx.ops.moments import *
+    from afx.ops.nans import *
     from afx.ops.padding import *
+    from afx.ops.quantiles import *
     from afx.ops.ranges import *
     from afx.ops.rounding import *
     from afx.ops.sorting import *
     from afx.ops.splitting import *
+    from afx.ops.statistics import *
     from afx.runtime.evaluate import evaluate
     from afx.transforms.checkpoint import *
     from afx.transforms.custom import *
@@ -131,10 +135,12 @@ __all__ = [
     "convolve",
     "copy",
     "copysign",
+    "corrcoef",
     "correlate",
     "cos",
     "cosh",
     "count_nonzero",
+    "cov",
     "cross",
     "cumlogsumexp",
     "cummax",
@@ -156,6 +162,7 @@ __all__ = [
     "dot",
     "dsplit",
     "dstack",
+    "ediff1d",
     "einsum",
     "empty",
     "empty_like",
@@ -179,6 +186,8 @@ __all__ = [
     "float64",
     "floor",
     "floor_divide",
+    "fmax",
+    "fmin",
     "fmod",
     "fori_loop",
     "from_dlpack",
@@ -186,6 +195,7 @@ __all__ = [
     "full_like",
     "get_default_dtype",
     "grad",
+    "gradient",
     "greater",
     "greater_equal",
     "hessian",
@@ -200,6 +210,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "interp",
     "iscomplex",
     "iscomplexobj",
     "isfinite",
@@ -235,11 +246,27 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
     "moveaxis",
     "multiply",
+    "nan_to_num",
+    "nanargmax",
+    "nanargmin",
+    "nancumprod",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmedian",
+    "nanmin",
+    "nanpercentile",
+    "nanprod",
+    "nanquantile",
+    "nanstd",
+    "nansum",
+    "nanvar",
     "negative",
     "nextafter",
     "nn",
@@ -250,6 +277,7 @@ __all__ = [
     "optim",
     "outer",
     "pad",
+    "percentile",
     "permute_dims",
     "positive",
     "pow",
@@ -257,6 +285,7 @@ __all__ = [
     "prod",
     "ptp",
     "pytree",
+    "quantile",
     "rad2deg",
     "radians",
     "random",
@@ -304,6 +333,7 @@ __all__ = [
     "to_device",
     "trace",
     "transpose",
+    "trapezoid",
     "tri",
     "tril",
     "triu",
@@ -313,6 +343,7 @@ __all__ = [
     "uint32",
     "uint64",
     "unstack",
+    "unwrap",
     "value_and_grad",
     "var",
     "vdot",
@@ -338,28 +369,35 @@ _LAZY = {
     "afx.control.scan": "scan",
     "afx.control.while_loop": "fori_loop while_loop",
     "afx.core.graph": "Equation Graph Literal Var check",
-    "afx.runtime.evaluate": "evaluate",
     "afx.ops.axes": "atleast_1d atleast_2d atleast_3d matrix_transpose moveaxis swapaxes",
     "afx.ops.complex": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
     "afx.ops.convolution": "convolve correlate",
     "afx.ops.cumulative": "cumlogsumexp cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff",
     "afx.ops.diagonals": "diag diagonal matrix_trace",
     "afx.ops.einsum": "einsum",
-    "afx.ops.indexing": "take take_along_axis getitem",
-    "afx.ops.joining": "column_stack concat concatenate dstack hstack repeat stack tile vstack",
     "afx.ops.factorization": "",
     "afx.ops.gates": "",
+    "afx.ops.indexing": "take take_along_axis getitem",
+    "afx.ops.interpolation": "ediff1d gradient interp trapezoid unwrap",
+    "afx.ops.joining": "column_stack concat concatenate dstack hstack repeat stack tile vstack",
     "afx.ops.linalg": "",
-    "afx.ops.pooling": "",
     "afx.ops.matrix": "cross dot inner kron matmul outer tensordot vdot vecdot",
     "afx.ops.moments": "average logsumexp std var vector_norm",
+    "afx.ops.nans": (
+        "fmax fmin nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
+        "nanvar"
+    ),
     "afx.ops.padding": "flip fliplr flipud pad roll rot90",
+    "afx.ops.pooling": "",
     "afx.ops.products": "index_divide index_multiply",
+    "afx.ops.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "afx.ops.ranges": "arange linspace logspace meshgrid",
     "afx.ops.rounding": "ceil copysign fix floor fmod nextafter rint round trunc",
     "afx.ops.sorting": "argmax argmin argsort argwhere flatnonzero nonzero searchsorted sort",
     "afx.ops.splitting": "array_split dsplit hsplit split unstack vsplit",
+    "afx.ops.statistics": "corrcoef cov",
     "afx.ops.updates": "index_add index_max index_min index_set",
+    "afx.runtime.evaluate": "evaluate",
     "afx.transforms.checkpoint": "checkpoint",
     "afx.transforms.custom": "custom_jvp custom_vjp",
     "afx.transforms.jacobian": "hessian hvp jacfwd jacrev",

@@ -145,7 +145,7 @@ def _runner(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
     return run
 
 
-def _extreme_abstract(name: str) -> Callable[..., Aval]:
+def extreme_abstract(name: str) -> Callable[..., Aval]:
     def abstract(x: Aval, *, axis: Shape) -> Aval:
         if math.prod([x.shape[a] for a in axis]) == 0:
             raise ShapeError(
@@ -180,7 +180,7 @@ def max(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 max_p = reduction(
     "max",
     _runner(np.maximum, ordered=True),
-    _extreme_abstract("max"),
+    extreme_abstract("max"),
     shared,
     batch=batch_reduction(max),
     smooth=False,
@@ -204,7 +204,7 @@ def min(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 min_p = reduction(
     "min",
     _runner(np.minimum, ordered=True),
-    _extreme_abstract("min"),
+    extreme_abstract("min"),
     shared,
     batch=batch_reduction(min),
     smooth=False,

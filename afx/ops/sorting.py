@@ -15,12 +15,17 @@ from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, lowered, raised, single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds import nondifferentiable
+from afx.ops.axes import moveaxis
 from afx.ops.comparison import not_equal
-from afx.ops.creation import asarray
+from afx.ops.complex import real
+from afx.ops.creation import asarray, ones_like
+from afx.ops.cumulative import cumulative_sum_p
+from afx.ops.gathering import gather, scatter
 from afx.ops.indexing import take, take_along_axis
-from afx.ops.joining import stack
+from afx.ops.joining import concat, stack
 from afx.ops.padding import flip
 from afx.ops.reductions import numpy_of
+from afx.ops.selection import maximum
 from afx.ops.shaping import reshape
 
 __all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", "searchsorted", "sort"]
@@ -35,7 +40,7 @@ def _batch_axis(fn: Any) -> Any:
     return batch
 
 
-def _place(name: str, run: Any, fn: Any) -> Primitive:
+def place_op(name: str, run: Any, fn: Any) -> Primitive:
     def abstract(x: Aval, *, axis: int) -> Aval:
         if not x.shape[axis]:
             raise ShapeError(f"{name}: of no elements there is none: got {x} along axis {axis}")
@@ -57,7 +62,7 @@ def _without(shape: Shape, axis: int) -> Shape:
     return shape[:axis] + shape[axis + 1 :]
 
 
-def _extreme(p: Primitive, x: ArrayLike, axis: int | None, keepdims: bool) -> Array:
+def extreme_place(p: Primitive, x: ArrayLike, axis: int | None, keepdims: bool) -> Array:
     aval = aval_of(x, p.name)
     if axis is None:
         z: Array = bind(p, reshape(x, (-1,)), axis=-1)
@@ -74,10 +79,10 @@ def argmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
     >>> argmax(np.array([1.0, 3.0, 3.0]))
     Array(1, dtype=int64)
     """
-    return _extreme(argmax_p, x, axis, keepdims)
+    return extreme_place(argmax_p, x, axis, keepdims)
 
 
-argmax_p = _place("argmax", np.argmax, argmax)
+argmax_p = place_op("argmax", np.argmax, argmax)
 
 
 @public
@@ -87,10 +92,10 @@ def argmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
     >>> argmin(np.array([1.0, 0.0, 0.0]))
     Array(1, dtype=int64)
     """
-    return _extreme(argmin_p, x, axis, keepdims)
+    return extreme_place(argmin_p, x, axis, keepdims)
 
 
-argmin_p = _place("argmin", np.argmin, argmin)
+argmin_p = place_op("argmin", np.argmin, argmin)
 
 
 @public
@@ -155,10 +160,16 @@ def _sort_abstract(x: Aval, *, axis: int) -> Aval:
 
 def _shared(v: Value, z: Value, axis: int) -> Value:
     """Return values along sorted places with the mean of each group of equal elements in all its places."""
-    same = z.swapaxes(axis, -1)
-    tied = (same[..., :, None] == same[..., None, :]).astype(v.dtype)
-    total = (tied * v.swapaxes(axis, -1)[..., None, :]).sum(axis=-1)
-    return lowered((total / tied.sum(axis=-1)).swapaxes(axis, -1))
+    rows, values = (moveaxis(raised(u), axis, -1) for u in (z, v))
+    if not values.size:
+        return v
+    begins = concat([ones_like(rows[..., :1], bool), rows[..., 1:] != rows[..., :-1]], axis=-1)
+    group = reshape(begins, (-1,)).astype(np.int64)
+    group = single(cumulative_sum_p, group, axis=0, reverse=False) - 1
+    flat = reshape(values, (-1,))
+    total, count = (scatter(u, group, shape=flat.shape) for u in (flat, ones_like(flat)))
+    mean = gather(total / maximum(real(count), 1), group)
+    return lowered(moveaxis(reshape(mean, values.shape), -1, axis))
 
 
 def _has_ties(z: Value, axis: int) -> bool:
