@@ -52,12 +52,23 @@ class Abstract(Trace):
         lifted: tracers of outer traces that the function closed over; they became extra inputs of the graph.
     """
 
-    __slots__ = ("_constants", "_count", "_equations", "_inputs", "_known", "_lifted_vars", "expanding", "lifted")
+    __slots__ = (
+        "_constants",
+        "_count",
+        "_equations",
+        "_errors",
+        "_inputs",
+        "_known",
+        "_lifted_vars",
+        "expanding",
+        "lifted",
+    )
 
     def __init__(self, name: str, *, expanding: bool = False) -> None:
         super().__init__(name)
         self.expanding = expanding
         self._count = 0
+        self._errors: dict[str, Any] = {**np.geterr()}
         self._inputs: list[Var] = []
         self._constants: list[tuple[Var, Constant]] = []
         self._known: dict[int, tuple[Any, Var]] = {}
@@ -117,8 +128,15 @@ class Abstract(Trace):
             atoms = self._same_dtype(p, xs, atoms)
         found = p.abstract(*[a.aval for a in atoms], **params)
         outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
-        self._equations.append(Equation(p, atoms, outputs, tuple(sorted(params.items())), caller()))
+        self._equations.append(Equation(p, atoms, outputs, tuple(sorted(params.items())), caller(), self._quiet()))
         return tuple([self._tracer(v) for v in outputs]) if p.multiple else self._tracer(outputs[0])
+
+    def _quiet(self) -> tuple[str, ...]:
+        """Return the warnings that are ignored here, and were not where the trace began."""
+        now: dict[str, Any] = {**np.geterr()}
+        if now == self._errors:
+            return ()
+        return tuple([name for name, state in now.items() if state == "ignore" != self._errors[name]])
 
     def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Convert the operands of an elementwise op to the dtype it computes in: equations are strongly typed."""
@@ -185,6 +203,7 @@ def renumbered(
                 tuple([define(v) for v in e.outputs]),
                 e.params,
                 e.source,
+                e.quiet,
             )
             for e in equations
         ]

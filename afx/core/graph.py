@@ -92,6 +92,8 @@ class Equation:
         outputs: the variables it defines.
         params: the op's static parameters, hashable, sorted by name.
         source: the user's ``file:line`` that made it, or an empty string; not part of equality.
+        quiet: the floating-point warnings that ``np.errstate`` ignored around it within its function, such as
+            ``("divide", "invalid")``; not part of equality.
     """
 
     primitive: Primitive
@@ -99,6 +101,7 @@ class Equation:
     outputs: tuple[Var, ...]
     params: tuple[tuple[str, Any], ...] = ()
     source: Any = attrs.field(default=None, eq=False, repr=False)
+    quiet: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False)
 
     @property
     def keywords(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Var
+from afx.runtime.quiet import common, silence_of, silenced
 from afx.runtime.regions import Node, elements
 from afx.runtime.writing import by_reduction
 
@@ -86,7 +87,9 @@ class Blocks:
                 slot_of[out.index] = slot = self._slot(out.aval.dtype)
                 self._place[out.index] = f"t{slot}"
             lines.append(f"    {self._ufunc(eq.primitive.ufunc)}({', '.join(xs)}, out={self._place[out.index]})")
-        return lines
+        if common(self.node.equations)[1]:
+            return lines
+        return silenced(lines, [silence_of(eq) for eq in self.node.equations], "    ")
 
     def _slot(self, dtype: DType) -> int:
         """Return a free array of this dtype, or a new one."""

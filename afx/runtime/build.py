@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import attrs
+
 from afx.core.abstract import Abstract
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
 from afx.core.primitive import Primitive, with_role
+from afx.runtime.evaluate import silent
 
 __all__ = ["Builder", "Params", "Rule"]
 
@@ -39,6 +42,8 @@ class Builder:
         self._count = 0
         self._depth = 0
         self._source: Any = None
+        self._quiet: tuple[str, ...] = ()
+        self._quiet_at: dict[int, int] = {}
 
     # -- what rules ask -----------------------------------------------------------------------------------------------
     def maker(self, x: Atom) -> Equation | None:
@@ -102,7 +107,7 @@ class Builder:
     def equation(self, eq: Equation, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Enter an equation of the old graph with its new operands."""
         p = eq.primitive
-        self._source = eq.source
+        self._source, self._quiet = eq.source, eq.quiet
         if self.expanding and p.held:
             return self._unfolded(p, atoms, eq)
         if p.multiple:
@@ -124,7 +129,8 @@ class Builder:
         assert p.inline is not None
         trace = Abstract("plan", expanding=True)
         xs = tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms])
-        found: Any = p.inline(xs, eq.keywords)
+        with silent(eq.quiet):
+            found: Any = p.inline(xs, eq.keywords)
         outs: Any = found if p.multiple else (found,)
         return tuple(self.take(trace.finish(outs), [a for a in atoms if isinstance(a, Var)]))
 
@@ -140,12 +146,21 @@ class Builder:
         found = self._known.get(key)
         if found is None:
             outs = tuple([self.var(a) for a in avals])
-            eq = Equation(p, atoms, outs, params, self._source)
+            eq = Equation(p, atoms, outs, params, self._source, self._quiet)
+            if eq.quiet:
+                self._quiet_at[outs[0].index] = len(self.equations)
             self.equations.append(eq)
             for var in outs:
                 self._maker[var.index] = eq
             found = self._known[key] = outs
+        elif self._quiet_at and isinstance(found[0], Var) and found[0].index in self._quiet_at:
+            self._heard(self._quiet_at[found[0].index])
         return found
+
+    def _heard(self, k: int) -> None:
+        """Let an equation that another one equals ignore no more warnings than both do."""
+        eq = self.equations[k]
+        self.equations[k] = attrs.evolve(eq, quiet=tuple([name for name in eq.quiet if name in self._quiet]))
 
 
 def _uniform(value: Any, number: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,9 @@ from afx.core.graph import Graph, Literal
 from afx.core.tracer import bind
 from afx.errors import GraphError
 
-__all__ = ["evaluate", "expanded"]
+__all__ = ["evaluate", "expanded", "silent"]
+
+NOTHING = contextlib.nullcontext()
 
 
 def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
@@ -36,9 +39,16 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
         return [_number(a) if isinstance(a, Literal) else known[a.index] for a in atoms]
 
     for eq in graph.equations:
-        out = bind(eq.primitive, *read(eq.inputs), **eq.keywords)
+        with silent(eq.quiet) if eq.quiet else NOTHING:
+            out = bind(eq.primitive, *read(eq.inputs), **eq.keywords)
         known.extend(out) if eq.primitive.multiple else known.append(out)
     return [x if isinstance(x, Array) else wrap(np.asarray(x)) for x in read(graph.outputs)]
+
+
+def silent(names: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which NumPy ignores these floating-point errors."""
+    state: Any = dict.fromkeys(names, "ignore")
+    return np.errstate(**state)
 
 
 def expanded(graph: Graph) -> Graph:

@@ -14,6 +14,7 @@ from afx.core.graph import Atom, Equation, Literal, Var
 from afx.runtime.blocks import Blocks
 from afx.runtime.places import BUFFER, CONSTANT, FRESH, VIEW, Places
 from afx.runtime.products import blas, product, shared_out
+from afx.runtime.quiet import Silence, common, silenced
 from afx.runtime.recycling import recycled
 from afx.runtime.regions import Node
 from afx.runtime.workers import run_blocks
@@ -52,12 +53,16 @@ class Program:
         self.inputs = [self.name(v) for v in places.graph.inputs]
         for var, constant in places.graph.constants:
             self.shared[self.name(var)] = constant.value
+        silences: list[Silence] = []
         for k, node in enumerate(places.nodes):
             if node.shape is None:
                 self._equation(node.equations[0])
             else:
                 self._region(node)
+            silences += [common(node.equations)[0]] * (len(self.lines) - len(silences))
             self._forget(places.dying.get(k, ()))
+            silences += [None] * (len(self.lines) - len(silences))
+        self.lines = silenced(self.lines, silences)
         self.result = [self._output(a) for a in places.graph.outputs]
 
     @staticmethod

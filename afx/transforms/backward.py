@@ -7,6 +7,7 @@ with positive coefficients map it, all others receive the cleaned cotangent and 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from afx.ops.shaping import broadcast_to
 __all__ = ["backward", "unbroadcast"]
 
 Masks = dict[int, Value]
+NOTHING = contextlib.nullcontext()
 FAILED = "_afx_failed_entry"  # the attribute under which an exception carries the index of the entry that raised it
 
 
@@ -184,7 +186,8 @@ def _masked(
         if j < 0:
             continue
         shape, dtype = entries[j].shape, entries[j].dtype
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        # what an elementwise rule makes where its cotangent is dead goes; nothing else is done on purpose
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore") if p.elementwise else NOTHING:
             g = pull(ct, z, xs, params, shape, dtype)
         made = lowered(p.mask(i, z, xs, params, shape)) if p.mask is not None else None
         if isinstance(made, bool):  # of a condition that is a Python number
