@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from afx import errors, pytree
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval
+from afx.core.constants import *
 from afx.core.dtypes import *
 from afx.core.functions import FAMILIES, LAZY
 from afx.core.located import debug_nans
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from afx.control.scan import *
     from afx.control.while_loop import *
     from afx.core.graph import Equation, Graph, Literal, Var, check
+    from afx.core.inspection import __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type
     from afx.ops.axes import *
     from afx.ops.complex import *
     from afx.ops.convolution import convolve, correlate
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from afx.ops.quantiles import *
     from afx.ops.ranges import *
     from afx.ops.rounding import *
+    from afx.ops.sets import *
     from afx.ops.sorting import *
     from afx.ops.splitting import *
     from afx.ops.statistics import *
@@ -75,6 +78,7 @@ __all__ = [
     "Lowered",
     "Primitive",
     "Var",
+    "__array_namespace_info__",
     "abs",
     "acos",
     "acosh",
@@ -116,9 +120,11 @@ __all__ = [
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "bool",
     "bool_",
     "broadcast_arrays",
     "broadcast_to",
+    "can_cast",
     "cbrt",
     "ceil",
     "check",
@@ -162,6 +168,7 @@ __all__ = [
     "dot",
     "dsplit",
     "dstack",
+    "e",
     "ediff1d",
     "einsum",
     "empty",
@@ -176,6 +183,7 @@ __all__ = [
     "expm1",
     "eye",
     "fft",
+    "finfo",
     "fix",
     "flatnonzero",
     "flip",
@@ -204,7 +212,9 @@ __all__ = [
     "hvp",
     "hypot",
     "identity",
+    "iinfo",
     "imag",
+    "inf",
     "inner",
     "int8",
     "int16",
@@ -213,6 +223,7 @@ __all__ = [
     "interp",
     "iscomplex",
     "iscomplexobj",
+    "isdtype",
     "isfinite",
     "isinf",
     "isnan",
@@ -252,6 +263,7 @@ __all__ = [
     "minimum",
     "moveaxis",
     "multiply",
+    "nan",
     "nan_to_num",
     "nanargmax",
     "nanargmin",
@@ -268,6 +280,7 @@ __all__ = [
     "nansum",
     "nanvar",
     "negative",
+    "newaxis",
     "nextafter",
     "nn",
     "nonzero",
@@ -279,6 +292,7 @@ __all__ = [
     "pad",
     "percentile",
     "permute_dims",
+    "pi",
     "positive",
     "pow",
     "primitives",
@@ -295,6 +309,7 @@ __all__ = [
     "remainder",
     "repeat",
     "reshape",
+    "result_type",
     "rint",
     "roll",
     "rot90",
@@ -342,6 +357,10 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unstack",
     "unwrap",
     "value_and_grad",
@@ -360,6 +379,7 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+__array_api_version__ = "2024.12"
 
 # What a plain import does not need loads when one of its names is first asked for: module to names. Names that are not
 # in `__all__` are methods' and NumPy's.
@@ -369,6 +389,7 @@ _LAZY = {
     "afx.control.scan": "scan",
     "afx.control.while_loop": "fori_loop while_loop",
     "afx.core.graph": "Equation Graph Literal Var check",
+    "afx.core.inspection": "__array_namespace_info__ can_cast finfo iinfo isdtype result_type",
     "afx.ops.axes": "atleast_1d atleast_2d atleast_3d matrix_transpose moveaxis swapaxes",
     "afx.ops.complex": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
     "afx.ops.convolution": "convolve correlate",
@@ -393,6 +414,7 @@ _LAZY = {
     "afx.ops.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "afx.ops.ranges": "arange linspace logspace meshgrid",
     "afx.ops.rounding": "ceil copysign fix floor fmod nextafter rint round trunc",
+    "afx.ops.sets": "unique_all unique_counts unique_inverse unique_values",
     "afx.ops.sorting": "argmax argmin argsort argwhere flatnonzero nonzero searchsorted sort",
     "afx.ops.splitting": "array_split dsplit hsplit split unstack vsplit",
     "afx.ops.statistics": "corrcoef cov",

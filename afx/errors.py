@@ -5,6 +5,7 @@ AfxError
 ├── ShapeError          (ValueError)   operands whose shapes do not fit
 ├── DtypeError          (TypeError)    a dtype the operation or transformation cannot take
 ├── ArgumentError       (ValueError)   any other argument out of its range
+├── CopyError           (ValueError, BufferError)  memory that cannot be shared, though no copy may be made
 ├── OperandError        (TypeError)    a value that is not array-like where one is needed
 ├── IndexRangeError     (IndexError)   an index outside its axis
 ├── TreeError           (TypeError)    a pytree that is mutable, unhashable or of another structure
@@ -24,6 +25,7 @@ __all__ = [
     "AfxError",
     "ArgumentError",
     "ConcreteValueError",
+    "CopyError",
     "DtypeError",
     "EscapedTracerError",
     "GraphError",
@@ -52,6 +54,10 @@ class DtypeError(AfxError, TypeError):
 
 class ArgumentError(AfxError, ValueError):
     """An argument out of its range, such as an axis or a mode."""
+
+
+class CopyError(AfxError, ValueError, BufferError):
+    """Memory that cannot be shared, because others could write into it, where a copy is forbidden."""
 
 
 class OperandError(AfxError, TypeError):

@@ -11,12 +11,13 @@ import numpy as np
 
 from afx.core.at import At
 from afx.core.aval import SCALARS, Aval, Shape, aval_of
+from afx.core.devices import CPU
 from afx.core.dtypes import SUPPORTED, DType, check_dtype
 from afx.core.functions import FUNCTIONS
 from afx.core.methods import Methods
 from afx.core.operators import Operators
 from afx.core.protocols import array_function, array_ufunc
-from afx.errors import ImmutableError, OperandError
+from afx.errors import ArgumentError, ImmutableError, OperandError
 
 __all__ = ["Array", "ArrayLike"]
 
@@ -91,7 +92,7 @@ class Array(Operators, Methods):
     @property
     def device(self) -> str:
         """Where the elements are: ``"cpu"``."""
-        return "cpu"
+        return CPU
 
     @property
     def at(self) -> At:
@@ -176,11 +177,30 @@ class Array(Operators, Methods):
         return array_function(func, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """Return the afx module, as the Python array API standard asks."""
-        return sys.modules["afx"]
+        """Return the afx module, as the Python array API standard asks, of any version up to afx's.
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return np.array(self.concrete("__dlpack__")).__dlpack__(**kwargs)
+        Raises:
+            ArgumentError: a later version, or no version.
+        """
+        module: Any = sys.modules["afx"]
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", module.__array_api_version__):
+            raise ArgumentError(
+                f"__array_namespace__: afx does not speak this version of the array API: got {api_version!r}; "
+                f"it speaks {module.__array_api_version__}"
+            )
+        return module
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule of a copy: who takes it may write into it, and ``copy=False`` cannot forbid that."""
+        mine = np.array(self.concrete("__dlpack__"))
+        return mine.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=None)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)

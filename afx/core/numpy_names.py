@@ -94,7 +94,6 @@ READING = frozenset(
         "array_equiv",
         "array_repr",
         "array_str",
-        "can_cast",
         "may_share_memory",
         "save",
         "savetxt",

@@ -110,10 +110,6 @@ def _size(a: Any, axis: int | None = None) -> int:
     return aval.size if axis is None else aval.shape[axis]
 
 
-def _result_type(*operands: Any) -> Any:
-    return np.result_type(*[x.dtype if hasattr(x, "aval") else x for x in operands])
-
-
 def _shape(a: Any) -> tuple[int, ...]:
     return aval_of(a, "np.shape").shape
 
@@ -135,7 +131,6 @@ QUERIES: dict[str, Function] = {
     "iscomplexobj": _is_complex,
     "isrealobj": _is_real,
     "ndim": _ndim,
-    "result_type": _result_type,
     "shape": _shape,
     "size": _size,
 }

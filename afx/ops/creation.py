@@ -1,22 +1,28 @@
-"""Making arrays."""
+"""Making arrays.
+
+Wherever a ``device`` can be named it is ``"cpu"``, the only one; another raises `ArgumentError`.
+"""
 
 from __future__ import annotations
 
 import operator
+from array import array as PythonArray
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from afx.core.array import Array, ArrayLike, snapshot, wrap
+from afx.core.array import Array, ArrayLike, is_owned, snapshot, wrap
 from afx.core.aval import Shape, aval_of
+from afx.core.devices import check_device
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
-from afx.errors import ArgumentError, OperandError, ShapeError
+from afx.errors import ArgumentError, CopyError, OperandError, ShapeError
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+    from typing_extensions import Buffer
 
 Nested: TypeAlias = "ArrayLike | Sequence[Nested]"
 
@@ -42,19 +48,35 @@ __all__ = [
 
 
 @public
-def asarray(obj: Nested, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
+def asarray(
+    obj: Nested | Buffer,
+    dtype: DTypeLike | None = None,
+    *,
+    device: str | None = None,
+    copy: bool | None = None,
+) -> Array:
     """Return an Array of the elements of an array, a number or nested sequences of them.
 
     NumPy arrays keep their dtype and are copied, so that writing into them later changes nothing. Python floats take
     the default dtype. Sequences may hold traced arrays, which are stacked.
 
+    Args:
+        obj: the elements; whatever NumPy reads as an array, such as a memoryview, will do.
+        dtype: that of the elements unless given.
+        device: ``"cpu"``, the only one.
+        copy: False refuses to copy; True has no effect, since arrays are immutable.
+
     Raises:
         OperandError: not numbers, or sequences of unequal lengths.
+        CopyError: ``copy=False``, and the memory is not afx's own.
 
     >>> asarray([1.0, 2.0])
     Array([1., 2.], dtype=float32)
     """
+    check_device(device, "asarray")
     target = None if dtype is None else check_dtype(dtype, "asarray")
+    if copy is False:
+        _check_uncopied(obj, target)
     if isinstance(obj, Array):
         same: Array = obj if target is None else FUNCTIONS.astype(obj, target)
         return same
@@ -64,6 +86,16 @@ def asarray(obj: Nested, dtype: DTypeLike | None = None, *, copy: bool | None = 
     if _holds_tracer(obj):
         return _stacked(obj, target)
     return wrap(_from_python(obj, target))
+
+
+def _check_uncopied(obj: Any, target: Any) -> None:
+    """Raise where an Array of this could only be made by copying."""
+    got = obj.__class__.__name__
+    if isinstance(obj, Array) or (isinstance(obj, np.ndarray) and is_owned(obj)):  # pyright: ignore[reportUnknownArgumentType]  # a user's array
+        if target is None or target == aval_of(obj).dtype:
+            return
+        got = str(aval_of(obj))
+    raise CopyError(f"asarray: cannot be had without a copy: got {got} and copy=False; drop copy=False")
 
 
 def _stacked(obj: Any, target: Any) -> Array:
@@ -92,17 +124,17 @@ def _from_python(obj: Any, target: Any) -> Any:
 def _holds_numpy(obj: Any) -> bool:
     if isinstance(obj, (list, tuple)):
         return any(_holds_numpy(o) for o in obj)  # pyright: ignore[reportUnknownVariableType]  # a user's nested sequence
-    return hasattr(obj, "dtype")
+    return hasattr(obj, "dtype") or isinstance(obj, (bytearray, memoryview, PythonArray))
 
 
 @public
-def array(obj: Nested, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
+def array(obj: Nested | Buffer, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
     """Return an Array of the elements; `asarray` under NumPy's other name.
 
     >>> array([1, 2])
     Array([1, 2], dtype=int64)
     """
-    return asarray(obj, dtype)
+    return asarray(obj, dtype, copy=copy)
 
 
 @public
@@ -120,13 +152,29 @@ def _from_dlpack(x: Any) -> Any:
 
 
 @public
-def from_dlpack(x: object, /) -> Array:
-    """Return a copy of an array of another library that speaks DLPack.
+def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = None) -> Array:
+    """Return a copy of an array of another library that speaks DLPack, and an Array as it is.
+
+    Args:
+        x: an array with ``__dlpack__``.
+        device: ``"cpu"``, the only one.
+        copy: False refuses to copy, as every array of another library is: it could be written into.
+
+    Raises:
+        CopyError: ``copy=False``, and the array is not afx's own.
+        ArgumentError: another device.
 
     >>> from_dlpack(np.arange(2))
     Array([0, 1], dtype=int64)
     """
-    return x if isinstance(x, Array) else asarray(_from_dlpack(x))
+    check_device(device, "from_dlpack")
+    if isinstance(x, Array):
+        return x
+    if copy is False:
+        raise CopyError(
+            f"from_dlpack: memory of other libraries is copied: got {type(x).__name__} and copy=False; drop copy=False"
+        )
+    return asarray(_from_dlpack(x))
 
 
 def _shape(shape: int | Sequence[int], who: str) -> Shape:
@@ -144,13 +192,14 @@ def _shape(shape: int | Sequence[int], who: str) -> Shape:
     return lengths
 
 
-def _filled(shape: int | Sequence[int], value: Any, dtype: DTypeLike | None, who: str) -> Array:
+def _filled(shape: int | Sequence[int], value: Any, dtype: DTypeLike | None, device: str | None, who: str) -> Array:
+    check_device(device, who)
     target = get_default_dtype() if dtype is None else check_dtype(dtype, who)
     return wrap(np.full(_shape(shape, who), value, target))
 
 
 @public
-def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> Array:
+def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return an array of zeros, of the default dtype unless one is given.
 
     Raises:
@@ -159,42 +208,49 @@ def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> Array:
     >>> zeros(2)
     Array([0., 0.], dtype=float32)
     """
-    return _filled(shape, 0, dtype, "zeros")
+    return _filled(shape, 0, dtype, device, "zeros")
 
 
 @public
-def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> Array:
+def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return an array of ones, of the default dtype unless one is given.
 
     >>> ones(2)
     Array([1., 1.], dtype=float32)
     """
-    return _filled(shape, 1, dtype, "ones")
+    return _filled(shape, 1, dtype, device, "ones")
 
 
 @public
-def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> Array:
+def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return an array of zeros: an immutable array could never be filled in later.
 
     >>> empty(2)
     Array([0., 0.], dtype=float32)
     """
-    return _filled(shape, 0, dtype, "empty")
+    return _filled(shape, 0, dtype, device, "empty")
 
 
 @public
-def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def full(
+    shape: int | Sequence[int],
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: str | None = None,
+) -> Array:
     """Return an array that holds one value everywhere; differentiable in that value.
 
     Args:
         shape: the lengths of the axes.
         fill_value: a number or 0-d array; an array that broadcasts to the shape works as well.
         dtype: that of the value unless given.
+        device: ``"cpu"``, the only one.
 
     >>> full(2, 7.0)
     Array([7., 7.], dtype=float32)
     """
-    value = asarray(fill_value, dtype)
+    value = asarray(fill_value, dtype, device=device)
     return FUNCTIONS.broadcast_to(value, _shape(shape, "full"))
 
 
@@ -204,54 +260,59 @@ def _like(x: ArrayLike, dtype: DTypeLike | None, who: str) -> tuple[Shape, Any]:
 
 
 @public
-def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return zeros of the shape and dtype of x.
 
     >>> zeros_like(ones(2))
     Array([0., 0.], dtype=float32)
     """
-    return zeros(*_like(x, dtype, "zeros_like"))
+    return zeros(*_like(x, dtype, "zeros_like"), device=device)
 
 
 @public
-def ones_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return ones of the shape and dtype of x.
 
     >>> ones_like(zeros(2))
     Array([1., 1.], dtype=float32)
     """
-    return ones(*_like(x, dtype, "ones_like"))
+    return ones(*_like(x, dtype, "ones_like"), device=device)
 
 
 @public
-def empty_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return zeros of the shape and dtype of x.
 
     >>> empty_like(ones(2))
     Array([0., 0.], dtype=float32)
     """
-    return zeros(*_like(x, dtype, "empty_like"))
+    return zeros(*_like(x, dtype, "empty_like"), device=device)
 
 
 @public
-def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def full_like(
+    x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
+) -> Array:
     """Return an array of the shape and dtype of x that holds one value everywhere.
 
     >>> full_like(zeros(2), 7.0)
     Array([7., 7.], dtype=float32)
     """
     shape, target = _like(x, dtype, "full_like")
-    return full(shape, fill_value, target)
+    return full(shape, fill_value, target, device=device)
 
 
 @public
-def eye(n: int, m: int | None = None, *, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+def eye(
+    n: int, m: int | None = None, *, k: int = 0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Array:
     """Return ones on the k-th diagonal of an n × m matrix of zeros (n × n unless m is given).
 
     >>> eye(2)
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
+    check_device(device, "eye")
     return wrap(np.eye(n, m, k, get_default_dtype() if dtype is None else check_dtype(dtype, "eye")))
 
 

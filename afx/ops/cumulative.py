@@ -48,7 +48,7 @@ def cumulative_sum(
     Args:
         x: any shape; booleans and small integers are summed as 64-bit integers.
         axis: the axis to run along; it may be left out for a vector.
-        dtype: converts x first.
+        dtype: converts x first, and is the result's.
         include_initial: puts a 0 in front, so that the axis grows by one.
 
     Raises:
@@ -59,13 +59,17 @@ def cumulative_sum(
     """
     _named(x, axis, "cumulative_sum")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_sum")
-    z = single(cumulative_sum_p, y, axis=place, reverse=False)
+    z = _of(single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
     return _with_initial(zeros, z, place) if include_initial else z
 
 
 def _named(x: ArrayLike, axis: int | None, who: str) -> None:
     if axis is None and aval_of(x, who).ndim != 1:
         raise ArgumentError(f"{who}: which axis is not clear: got {aval_of(x)}; name it with axis=")
+
+
+def _of(z: Array, dtype: DTypeLike | None) -> Array:
+    return z if dtype is None else astype(z, dtype)
 
 
 def _with_initial(make: Any, z: Array, axis: int) -> Array:
@@ -103,7 +107,7 @@ def cumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     Array([ 1.,  3.,  6., 10.], dtype=float64)
     """
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumsum")
-    return single(cumulative_sum_p, y, axis=place, reverse=False)
+    return _of(single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
 
 
 @public
@@ -120,7 +124,7 @@ def cumulative_prod(
     """
     _named(x, axis, "cumulative_prod")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_prod")
-    z = _products(y, place)
+    z = _of(_products(y, place), dtype)
     return _with_initial(ones, z, place) if include_initial else z
 
 
@@ -152,7 +156,7 @@ def cumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = Non
     Array([ 1.,  2.,  6., 24.], dtype=float64)
     """
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumprod")
-    return _products(y, place)
+    return _of(_products(y, place), dtype)
 
 
 @public

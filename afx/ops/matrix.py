@@ -228,7 +228,8 @@ def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     if ends[0] is None or ends[0] != ends[1]:
         raise ShapeError(f"vecdot: lengths along axis {axis} differ: got {a} and {b}; reshape an operand")
     broadcast_avals("vecdot", (a, b))
-    return sum(multiply(conj(x), y), axis=axis)
+    products = multiply(conj(x), y)
+    return sum(products, axis=axis, dtype=products.dtype)
 
 
 @public

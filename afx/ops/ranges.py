@@ -8,6 +8,7 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike, bare, wrap
 from afx.core.aval import aval_of
+from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
@@ -27,7 +28,12 @@ def _as(numbers: Any, dtype: DType) -> Any:
 
 @public
 def arange(
-    start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike = 1, dtype: DTypeLike | None = None
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
+    step: ArrayLike = 1,
+    dtype: DTypeLike | None = None,
+    *,
+    device: str | None = None,
 ) -> Array:
     """Return numbers from ``start`` up to, not including, ``stop`` in equal steps; ``arange(n)`` starts at 0.
 
@@ -36,6 +42,7 @@ def arange(
     >>> arange(3)
     Array([0, 1, 2], dtype=int64)
     """
+    check_device(device, "arange")
     first, last = (0, start) if stop is None else (start, stop)
     if any(isinstance(v, Tracer) for v in (first, last, step)):
         raise ConcreteValueError(
@@ -52,7 +59,13 @@ def arange(
 
 @public
 def linspace(
-    start: ArrayLike, stop: ArrayLike, num: int = 50, *, endpoint: bool = True, dtype: DTypeLike | None = None
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Array:
     """Return ``num`` numbers at equal distances from ``start`` to ``stop``; differentiable in both.
 
@@ -62,10 +75,12 @@ def linspace(
         num: how many.
         endpoint: whether ``stop`` is among them.
         dtype: that of the ends, the default dtype for Python numbers and integers, unless given.
+        device: ``"cpu"``, the only one.
 
     >>> linspace(0.0, 1.0, 3)
     Array([0. , 0.5, 1. ], dtype=float32)
     """
+    check_device(device, "linspace")
     if num < 0:
         raise ArgumentError(f"linspace: the number of elements is 0 or more: got num={num}")
     a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")

@@ -70,14 +70,14 @@ def sum(x: ArrayLike, axis: Axis = None, *, dtype: DTypeLike | None = None, keep
     Args:
         x: any shape; booleans and small integers are summed as int64.
         axis: one axis, several, or all (None).
-        dtype: converts x first.
+        dtype: converts x first, and is the result's.
         keepdims: keeps the summed axes, with length 1.
 
     >>> sum(broadcast_to(1.0, (2, 3)), axis=0)
     Array([2., 2., 2.], dtype=float32)
     """
     if dtype is not None:
-        x = astype(x, dtype)
+        return astype(sum(astype(x, dtype), axis, keepdims=keepdims), dtype)
     shape = shape_of(x, "sum")
     axes = normalize_axes(axis, len(shape), "sum")
     return with_axes(bind(sum_p, x, axis=axes), shape, axes, keepdims)
@@ -233,7 +233,9 @@ def prod(x: ArrayLike, axis: Axis = None, *, dtype: DTypeLike | None = None, kee
     >>> prod(broadcast_to(2.0, (3,)))
     Array(8., dtype=float32)
     """
-    return reduce_over(prod_p, x if dtype is None else astype(x, dtype), axis, keepdims, "prod")
+    if dtype is not None:
+        return astype(prod(astype(x, dtype), axis, keepdims=keepdims), dtype)
+    return reduce_over(prod_p, x, axis, keepdims, "prod")
 
 
 def _prod_abstract(x: Aval, *, axis: Shape) -> Aval:

@@ -10,11 +10,12 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, normalize_axis, shape_of
+from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, is_inexact
 from afx.core.functions import FUNCTIONS, public
 from afx.core.primitive import Params, Value, lookup
 from afx.core.tracer import bind, single
-from afx.errors import ArgumentError, ShapeError
+from afx.errors import ShapeError
 from afx.ops._index import ints
 from afx.ops._kinds import linear, nondifferentiable
 
@@ -45,7 +46,7 @@ def _same_batch(name: str) -> Any:
 
 
 @public
-def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True) -> Array:
+def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True, device: str | None = None) -> Array:
     """Return x in another dtype.
 
     The derivative passes between floating and complex dtypes, and is 0 from and to integers and booleans.
@@ -54,6 +55,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True) -> Array:
         x: any shape.
         dtype: the new dtype.
         copy: has no effect, since arrays are immutable.
+        device: ``"cpu"``, the only one.
 
     Raises:
         DtypeError: not a dtype that afx holds.
@@ -61,6 +63,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True) -> Array:
     >>> astype(2.7, "int32")
     Array(2, dtype=int32)
     """
+    check_device(device, "astype")
     target = check_dtype(dtype, "astype")
     aval = aval_of(x, "astype")
     if isinstance(x, Array) and aval.dtype == target and not aval.weak:
@@ -312,7 +315,7 @@ def ravel(x: ArrayLike) -> Array:
 
 
 @public
-def broadcast_arrays(*arrays: ArrayLike) -> tuple[Array, ...]:
+def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
     """Return the arrays broadcast to their common shape.
 
     Raises:
@@ -322,11 +325,11 @@ def broadcast_arrays(*arrays: ArrayLike) -> tuple[Array, ...]:
     [(2, 3), (2, 3)]
     """
     shape = broadcast_avals("broadcast_arrays", [aval_of(x, "broadcast_arrays") for x in arrays]) if arrays else ()
-    return tuple([broadcast_to(x, shape) for x in arrays])
+    return [broadcast_to(x, shape) for x in arrays]
 
 
 @public
-def to_device(x: ArrayLike, device: str, /) -> Array:
+def to_device(x: ArrayLike, device: str, /, *, stream: object = None) -> Array:
     """Return x itself; the only device is ``"cpu"``.
 
     Raises:
@@ -335,6 +338,5 @@ def to_device(x: ArrayLike, device: str, /) -> Array:
     >>> to_device(afx.ones(1), "cpu")
     Array([1.], dtype=float32)
     """
-    if device != "cpu":
-        raise ArgumentError(f"to_device: there is no such device: got {device!r}; arrays are on 'cpu'")
+    check_device(device, "to_device")
     return FUNCTIONS.asarray(x)

@@ -1,0 +1,107 @@
+"""Making arrays: dtypes, copies, devices."""
+
+import array
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array, errors
+
+MAKERS: dict[str, Callable[..., Array]] = {
+    "arange": lambda **kw: afx.arange(3, **kw),
+    "asarray": lambda **kw: afx.asarray([1.0], **kw),
+    "astype": lambda **kw: afx.astype(afx.ones(1), afx.float64, **kw),
+    "empty": lambda **kw: afx.empty(2, **kw),
+    "empty_like": lambda **kw: afx.empty_like(afx.ones(1), **kw),
+    "eye": lambda **kw: afx.eye(2, **kw),
+    "from_dlpack": lambda **kw: afx.from_dlpack(np.ones(1), **kw),
+    "full": lambda **kw: afx.full(2, 1.0, **kw),
+    "full_like": lambda **kw: afx.full_like(afx.ones(1), 2.0, **kw),
+    "linspace": lambda **kw: afx.linspace(0, 1, 3, **kw),
+    "ones": lambda **kw: afx.ones(2, **kw),
+    "ones_like": lambda **kw: afx.ones_like(afx.ones(1), **kw),
+    "zeros": lambda **kw: afx.zeros(2, **kw),
+    "zeros_like": lambda **kw: afx.zeros_like(afx.ones(1), **kw),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_device_is_the_cpu(name: str) -> None:
+    """Each function that makes an array takes the one device there is, and names every other."""
+    make = MAKERS[name]
+    x = make(device="cpu")
+    assert x.device == x.to_device("cpu").device == "cpu"
+    assert make(device=None).dtype == x.dtype
+    with pytest.raises(errors.ArgumentError, match="there is no such device: got 'gpu'; arrays are on 'cpu'"):
+        make(device="gpu")
+
+
+def test_arrays_are_not_copied() -> None:
+    """An Array and a view of one are taken as they are, even where copying is refused."""
+    x = afx.ones(3)
+    assert afx.asarray(x, copy=False) is x
+    assert afx.from_dlpack(x, copy=False) is x
+    view = np.asarray(x)
+    assert np.shares_memory(np.asarray(afx.asarray(view, copy=False)), view)
+
+
+@pytest.mark.parametrize("obj", [np.ones(2), np.float64(1.0), 1.0, [1.0], memoryview(b"ab")])
+def test_refusing_a_copy_raises(obj: Any) -> None:
+    """Memory that others can write into is never shared: without a copy there is no Array of it."""
+    with pytest.raises(errors.CopyError, match=r"asarray: cannot be had without a copy: got .* and copy=False"):
+        afx.asarray(obj, copy=False)
+    with pytest.raises(ValueError, match="without a copy"):
+        afx.array(obj, copy=False)
+
+
+def test_refusing_a_copy_raises_where_the_dtype_changes() -> None:
+    """Another dtype is another array."""
+    with pytest.raises(errors.CopyError, match=r"got float32\[1\] and copy=False"):
+        afx.asarray(afx.ones(1), afx.float64, copy=False)
+    with pytest.raises(errors.CopyError, match=r"got float64\[1\] and copy=False"):
+        afx.asarray(np.asarray(afx.ones(1, "float64")), afx.float32, copy=False)
+
+
+def test_buffers_keep_their_dtype() -> None:
+    """Arrays of Python's own and memoryviews are data, whose dtype is kept."""
+    assert afx.asarray(array.array("d", [1.0, 2.0])).dtype == afx.float64
+    assert afx.asarray(memoryview(array.array("f", [1.0]))).dtype == afx.float32
+    assert afx.asarray(bytearray(b"ab")).tolist() == [97, 98]
+
+
+def test_dlpack_from_others_is_copied() -> None:
+    """A later change of the source is not seen; refusing the copy raises a `BufferError`."""
+    source = np.arange(3.0)
+    x = afx.from_dlpack(source)
+    source[0] = 9.0
+    assert x.tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(BufferError, match="from_dlpack: memory of other libraries is copied: got ndarray"):
+        afx.from_dlpack(source, copy=False)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"copy": False}, {"copy": True}, {"max_version": (1, 0)}, {"dl_device": (1, 0)}]
+)
+def test_dlpack_for_others_is_a_copy(options: dict[str, Any]) -> None:
+    """Who takes an Array's DLPack capsule may write into it, and the Array does not change."""
+    x = afx.asarray(np.arange(3.0))
+
+    class Consumed:
+        def __dlpack__(self, **ignored: Any) -> Any:
+            return x.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return x.__dlpack_device__()
+
+    taken = np.from_dlpack(Consumed())
+    assert taken.tolist() == x.tolist()
+    assert not np.shares_memory(taken, np.asarray(x))
+
+
+def test_dlpack_of_a_traced_array_raises() -> None:
+    """A capsule would detach the derivative."""
+    with pytest.raises(errors.ConcreteValueError, match="__dlpack__"):
+        afx.grad(lambda x: x.__dlpack__() and x)(1.0)
