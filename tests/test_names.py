@@ -402,6 +402,17 @@ NAMES: dict[str, list[str]] = {
         "structure",
         "unflatten",
     ],
+    "afx.random": [
+        "bernoulli",
+        "bits",
+        "fold_in",
+        "key",
+        "normal",
+        "rademacher",
+        "randint",
+        "split",
+        "uniform",
+    ],
     "afx.testing": ["check_grads"],
     "afx.errors": [
         "AfxError",

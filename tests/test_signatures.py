@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-MODULES = ("afx", "afx.nn", "afx.optim", "afx.pytree", "afx.errors")
+MODULES = ("afx", "afx.nn", "afx.optim", "afx.pytree", "afx.random", "afx.errors")
 FUNCTIONS = [
     (module, name)
     for module in MODULES

@@ -1,0 +1,263 @@
+"""Random bits as a function of a key: the counter-based generator Philox4x32-10 (Salmon et al. 2011).
+
+A key is uint32[2]. Under one key the generator is a table of blocks of four 32-bit words, and any block can be computed
+by itself: block ``i`` of a draw has the counter ``(i mod 2³², i / 2³², round, purpose)``. A draw takes the words in
+their order, 64-bit words as pairs of them, the lower half first. All is integer arithmetic: the same on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape
+from afx.core.dtypes import DType, uint32, uint64
+from afx.core.functions import FUNCTIONS
+from afx.core.primitive import Params, Value, lookup
+from afx.core.tracer import bind, lowered, single
+from afx.errors import ArgumentError
+from afx.ops._kinds import nondifferentiable
+from afx.runtime.workers import run_blocks
+
+__all__: list[str] = []
+
+MASK = 0xFFFFFFFF
+LOW, HALF = np.uint64(MASK), np.uint64(32)
+FACTORS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
+STEPS = (0x9E3779B9, 0xBB67AE85)  # what each round adds to the two words of the key
+ROUNDS = 10
+SCHEDULE = np.arange(ROUNDS, dtype=np.uint64)[:, None, None] * np.array(STEPS, np.uint64)[:, None]
+DRAW, SPLIT, FOLD = 0, 1, 2  # purposes: the last word of the counter
+
+BLOCKS = 16384  # computed at a time: they stay in the cache
+FEW = 6  # blocks that Python's integers compute sooner than NumPy's arrays
+Finish = Callable[[Any, Any], None]
+
+
+def random_bits(key: ArrayLike, shape: Shape, dtype: DType, purpose: int = DRAW) -> Array:
+    """Return random bits in an unsigned integer dtype: uint[*keys, *shape] for a key uint32[*keys, 2].
+
+    Integers of less than 32 bits are the lower bits of one word each.
+    """
+    return single(random_bits_p, key, shape=shape, dtype=dtype, purpose=purpose)
+
+
+def _bits_run(key: Any, *, shape: Shape, dtype: DType, purpose: int) -> Any:
+    def finish(words: Any, out: Any) -> None:
+        np.copyto(out, words, casting="unsafe")
+
+    check_key(key)
+    return generate(key, shape, dtype, uint64 if dtype.itemsize == 8 else uint32, finish, purpose)
+
+
+def _bits_abstract(key: Aval, *, shape: Shape, dtype: DType, purpose: int) -> Aval:
+    check_key(key)
+    return Aval(key.shape[:-1] + shape, dtype)
+
+
+def batch_draw(name: str) -> Any:
+    """Return the batching rule of a draw: keys come with axes of their own in front, and parameters broadcast to them."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        key = xs[0] if batched[0] else lowered(FUNCTIONS.broadcast_to(xs[0], (size, *xs[0].shape)))
+        rank = key.ndim - 1 + len(params["shape"])
+        rest = [
+            x.reshape((size,) + (1,) * (rank - x.ndim) + x.shape[1:]) if b else x
+            for x, b in zip(xs[1:], batched[1:], strict=True)
+        ]
+        return bind(lookup(name), key, *rest, **params)
+
+    return batch
+
+
+random_bits_p = nondifferentiable("random_bits", _bits_run, _bits_abstract, batch=batch_draw("random_bits"))
+
+
+def check_key(key: Any, who: str = "random_bits") -> None:
+    """Raise `ArgumentError` unless a value, or an Aval, is a key or an array of keys."""
+    if getattr(key, "shape", ())[-1:] != (2,) or key.dtype != uint32:
+        got = key if isinstance(key, Aval) else Aval(key.shape, key.dtype) if hasattr(key, "dtype") else repr(key)
+        raise ArgumentError(f"{who}: a key is uint32[2]: got {got}; make one with afx.random.key(seed)")
+
+
+def random_fold(key: ArrayLike, data: ArrayLike) -> Array:
+    """Return uint32[*shape, 2], the keys that uint32[*keys, 2] and integers make; leading axes broadcast."""
+    return single(random_fold_p, key, data)
+
+
+def _fold_run(key: Any, data: Any) -> Any:
+    check_key(key, "fold_in")
+    number = np.asarray(data).astype(uint64)
+    shape = np.broadcast_shapes(key.shape[:-1], number.shape)
+    keys = np.broadcast_to(key, (*shape, 2)).reshape(-1, 2)
+    words = block_words(keys, np.broadcast_to(number, shape).reshape(-1), 0, FOLD)
+    return np.ascontiguousarray(words[:, :2]).reshape(*shape, 2)
+
+
+def _fold_abstract(key: Aval, data: Aval) -> Aval:
+    check_key(key, "fold_in")
+    if data.dtype.kind not in "iu":
+        raise ArgumentError(f"fold_in: folds integers into keys: got {data}; convert with astype")
+    return Aval((*np.broadcast_shapes(key.shape[:-1], data.shape), 2), uint32)
+
+
+def _fold_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    key, data = xs
+    lead = max(key.ndim - 1 - batched[0], np.ndim(data) - batched[1])
+    if batched[0]:
+        key = key.reshape((size,) + (1,) * (lead - key.ndim + 2) + key.shape[1:])
+    if batched[1]:
+        data = data.reshape((size,) + (1,) * (lead - data.ndim + 1) + data.shape[1:])
+    return bind(random_fold_p, key, data)
+
+
+random_fold_p = nondifferentiable("random_fold", _fold_run, _fold_abstract, batch=_fold_batch)
+
+
+# -- the generator ----------------------------------------------------------------------------------------------------
+def philox(blocks: Any, keys: Any, round_: Any, purpose: int, scratch: Any) -> Any:
+    """Return uint64[2, n], the words of n blocks: words 0 and 1 in the first row, 2 and 3 in the second.
+
+    Args:
+        blocks: uint64[n], their numbers.
+        keys: uint64[2, 1], or [2, n] with a key for each block.
+        round_: the third word of the counter.
+        purpose: the fourth.
+        scratch: uint64[3, 2, n or more], overwritten; the result is a part of it.
+    """
+    x, q, p = scratch[:, :, : len(blocks)]
+    np.bitwise_and(blocks, LOW, out=x[0])
+    x[1] = round_
+    np.right_shift(blocks, HALF, out=q[0])
+    q[1] = purpose
+    for k in (keys + SCHEDULE) & LOW if keys.shape[1] == 1 else _schedule(keys):
+        np.multiply(x, FACTORS, out=p)
+        swapped = p[::-1]
+        np.right_shift(swapped, HALF, out=x)
+        np.bitwise_xor(x, q, out=x)  # the upper halves of q are what is left of a product, and are cut off below
+        np.bitwise_xor(x, k, out=x)
+        np.bitwise_and(x, LOW, out=x)
+        p, q = q, swapped
+    np.left_shift(q, HALF, out=q)
+    return np.bitwise_or(q, x, out=q)
+
+
+def _schedule(keys: Any) -> Iterator[Any]:
+    """Yield the keys of the rounds; one array serves them all."""
+    k = keys.copy()
+    for _ in range(ROUNDS):
+        yield k
+        np.add(k, SCHEDULE[1], out=k)
+        np.bitwise_and(k, LOW, out=k)
+
+
+def philox_block(key: tuple[int, int], counter: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    """Return the four words of one block, by Python's integers."""
+    x0, x1, x2, x3 = counter
+    k0, k1 = key
+    for _ in range(ROUNDS):
+        p0, p1 = x0 * 0xD2511F53, x2 * 0xCD9E8D57
+        x0, x1, x2, x3 = p1 >> 32 ^ x1 ^ k0, p1 & MASK, p0 >> 32 ^ x3 ^ k1, p0 & MASK
+        k0, k1 = k0 + STEPS[0] & MASK, k1 + STEPS[1] & MASK
+    return x0, x1, x2, x3
+
+
+def block_words(keys: Any, blocks: Any, round_: Any, purpose: int = DRAW) -> Any:
+    """Return uint32[n, 4]: the words of one block each for keys uint32[n, 2], or [1, 2] for one key for all.
+
+    Args:
+        keys: the keys.
+        blocks: uint64[n], the blocks' numbers.
+        round_: the third word of the counter, one number or uint64[n].
+        purpose: the fourth.
+    """
+    n = len(blocks)
+    out = np.empty((n, 2), np.uint64)
+    scratch = np.empty((3, 2, min(n, BLOCKS)), np.uint64)
+    wide = np.ascontiguousarray(keys.T, np.uint64)
+    for start in range(0, n, BLOCKS):
+        part = slice(start, start + BLOCKS)
+        k = wide if wide.shape[1] == 1 else wide[:, part]
+        r = round_[part] if np.ndim(round_) else round_
+        out[part] = philox(blocks[part], k, r, purpose, scratch).T
+    return _as_words(out, uint32).reshape(n, 4)
+
+
+def _as_words(pairs: Any, word: DType) -> Any:
+    """Return uint64 words as they are, or as pairs of uint32 words, the lower first."""
+    return pairs if word == uint64 else pairs.astype("<u8", copy=False).view("<u4")
+
+
+# -- draws ------------------------------------------------------------------------------------------------------------
+def words_of(keys: Any, n: int, index: Any, round_: Any, purpose: int = DRAW) -> Any:
+    """Return uint32[m, 4]: a block for each of m elements, which are numbered through all the draws of n from each key."""
+    chosen = keys if len(keys) == 1 else keys[index // n]
+    return block_words(chosen, (index % n if len(keys) > 1 else index).astype(np.uint64), round_, purpose)
+
+
+def generate(key: Any, shape: Shape, dtype: DType, word: DType, finish: Finish, purpose: int = DRAW) -> Any:
+    """Return dtype[*keys, *shape], made of one random word an element.
+
+    Args:
+        key: uint32[*keys, 2].
+        shape: the shape drawn from each key.
+        dtype: of the result.
+        word: uint32 or uint64.
+        finish: ``(words, out)``: makes elements of words, which it may overwrite; both contiguous.
+        purpose: the last word of the counter.
+    """
+    keys, n = key.reshape(-1, 2), math.prod(shape)
+    out: Any = np.empty((len(keys), n), dtype)
+    each = 4 if word == uint32 else 2
+    blocks = -(-n // each)
+    if 0 < len(keys) * blocks <= FEW:
+        _generate_few(keys, blocks, out, word, finish, purpose)
+    elif blocks > BLOCKS // 2:
+        for k, row in zip(keys, out, strict=True):
+            _generate_row(k, blocks, row, word, finish, purpose)
+    elif blocks:
+        step = BLOCKS // blocks
+        for start in range(0, len(keys), step):
+            _generate_rows(keys[start : start + step], blocks, out[start : start + step], word, finish, purpose)
+    return out.reshape(key.shape[:-1] + shape)
+
+
+def _generate_few(keys: Any, blocks: int, out: Any, word: DType, finish: Finish, purpose: int) -> None:
+    for k, row in zip(keys.tolist(), out, strict=True):
+        found = [philox_block(k, (i, 0, 0, purpose)) for i in range(blocks)]
+        pairs = [x | y << 32 for w in found for x, y in (w[:2], w[2:])]
+        finish(_as_words(np.array(pairs, np.uint64), word)[: len(row)], row)
+
+
+def _generate_row(key: Any, blocks: int, out: Any, word: DType, finish: Finish, purpose: int) -> None:
+    """Draw many elements from one key, on all threads."""
+    wide = key.astype(np.uint64)[:, None]
+    first = np.arange(BLOCKS, dtype=np.uint64)
+    each = 4 if word == uint32 else 2
+
+    def work(_k: int, start: int, stop: int, scratch: tuple[Any, ...]) -> None:
+        pairs = scratch[1][: stop - start]
+        numbers = np.add(first[: stop - start], np.uint64(start), out=scratch[2][: stop - start])
+        pairs[:] = philox(numbers, wide, 0, purpose, scratch[0]).T
+        part = out[start * each : stop * each]
+        finish(_as_words(pairs.reshape(-1), word)[: len(part)], part)
+
+    run_blocks(work, blocks, BLOCKS, [_scratch() for _ in range(2)], ())
+
+
+def _scratch() -> tuple[Any, ...]:
+    return np.empty((3, 2, BLOCKS), np.uint64), np.empty((BLOCKS, 2), np.uint64), np.empty(BLOCKS, np.uint64)
+
+
+def _generate_rows(keys: Any, blocks: int, out: Any, word: DType, finish: Finish, purpose: int) -> None:
+    """Draw some elements from each of several keys."""
+    one = len(keys) == 1
+    numbers = np.tile(np.arange(blocks, dtype=np.uint64), len(keys))
+    wide = np.ascontiguousarray((keys if one else np.repeat(keys, blocks, axis=0)).T, np.uint64)
+    pairs = np.ascontiguousarray(philox(numbers, wide, 0, purpose, np.empty((3, 2, len(numbers)), np.uint64)).T)
+    words = _as_words(pairs.reshape(-1), word).reshape(len(keys), -1)[:, : out.shape[1]]
+    finish(np.ascontiguousarray(words), out)
