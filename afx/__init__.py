@@ -390,7 +390,6 @@ _LAZY = {
     "afx.control.while_loop": "fori_loop while_loop",
     "afx.core.graph": "Equation Graph Literal Var check",
     "afx.core.inspection": "__array_namespace_info__ can_cast finfo iinfo isdtype result_type",
-    "afx.runtime.evaluate": "evaluate",
     "afx.ops.bits": "",
     "afx.ops.integer_draws": "",
     "afx.ops.laws": "",
