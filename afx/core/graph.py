@@ -91,7 +91,8 @@ class Equation:
         inputs: variables and literals.
         outputs: the variables it defines.
         params: the op's static parameters, hashable, sorted by name.
-        source: the user's ``file:line`` that made it, or an empty string; not part of equality.
+        source: the place in the user's files that made it (its ``str`` is ``file:line``), or None; not part of
+            equality.
         quiet: the floating-point warnings that ``np.errstate`` ignored around it within its function, such as
             ``("divide", "invalid")``; not part of equality.
     """
@@ -120,6 +121,7 @@ class Graph:
     """A program: inputs, captured constants, equations and outputs.
 
     ``str(graph)`` prints it, ``==`` and ``hash`` go by structure and the bytes of the constants, `check` verifies it.
+    It pickles, unless it holds Python functions (`afx.checkpoint`, custom rules).
 
     >>> import afx
     >>> print(afx.trace(lambda x: afx.sin(x) * 2.0)(afx.ones(3)))

@@ -6,20 +6,40 @@ import sys
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-__all__ = ["Source", "caller"]
+__all__ = ["Place", "Source", "caller"]
 
 _PACKAGE = __name__.rsplit(".", 2)[0] + "."
 
 
+class Place(NamedTuple):
+    """A place in a user's code as text, which other processes understand."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
 class Source(NamedTuple):
-    """A place in a user's code; turned into a line only when asked."""
+    """A place in a user's code; turned into a line only when asked, or pickled."""
 
     code: CodeType
     offset: int
 
+    @property
+    def place(self) -> Place:
+        """The file, line and function."""
+        code = self.code
+        line = next((n for a, b, n in code.co_lines() if a <= self.offset < b and n), code.co_firstlineno)
+        return Place(code.co_filename, line, code.co_qualname)
+
     def __str__(self) -> str:
-        line = next((n for a, b, n in self.code.co_lines() if a <= self.offset < b and n), self.code.co_firstlineno)
-        return f"{self.code.co_filename}:{line}"
+        return str(self.place)
+
+    def __reduce__(self) -> tuple[type[Place], Place]:
+        return (Place, self.place)
 
 
 def caller() -> Source | None:

@@ -24,7 +24,7 @@ import numpy as np
 
 from afx.core.array import Array
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
-from afx.core.dtypes import DType, promote
+from afx.core.dtypes import DType, promote, real_dtype
 from afx.core.functions import FUNCTIONS
 from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, lookup, register
 from afx.core.tracer import bind, lowered
@@ -60,10 +60,10 @@ def _runner(name: str, ufunc: Callable[..., Any], floating: bool, arity: int, ki
         want = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
         if want.kind == "b" and "b" not in kinds:
             raise DtypeError(f"{name}: not defined for bool: got {', '.join(map(str, avals))}; convert with astype")
-        if z.dtype == want or z.dtype.kind not in "fc" or (want.kind == "c" and z.dtype.kind == "f"):
+        if _stands(z.dtype, want):
             return z
         z = ufunc(*[np.asarray(x).astype(want) for x in xs])
-        return z if z.dtype == want else z.astype(want)
+        return z if _stands(z.dtype, want) else z.astype(want)
 
     def run1(x: Any) -> Any:
         z = ufunc(x)
@@ -92,6 +92,13 @@ def _runner(name: str, ufunc: Callable[..., Any], floating: bool, arity: int, ki
         raise DtypeError(f"{name}: not defined for complex numbers: got {got}; take the abs or a part")
 
     return run1 if arity == 1 else run2 if arity == 2 else run
+
+
+def _stands(found: DType, want: DType) -> bool:
+    """Tell whether NumPy's result has the dtype wanted, or one of its own: a condition, the abs of a complex number."""
+    if found.kind in "iu" and want.kind in "iu":
+        return found == want
+    return found == (real_dtype(want) if found.kind == "f" else want) or found.kind not in "fc"
 
 
 def _shape_rule(name: str, kinds: str, floating: bool, out: OutDtype | None) -> Shaper:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import numpy as np
 from afx.core.array import Array, ArrayLike
 from afx.core.dtypes import real_dtype
 from afx.core.functions import FUNCTIONS, public
+from afx.core.primitive import Value
 from afx.core.tracer import bind1, bind2
 from afx.ops._kinds import binary, nondifferentiable, unary
-from afx.ops.selection import where
+from afx.ops.selection import clip, minimum, where
 
 __all__ = [
     "abs",
@@ -244,7 +246,7 @@ sign_p = nondifferentiable("sign", np.sign, kinds="iufc")
 
 @public
 def hypot(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return ``sqrt(x**2 + y**2)`` without overflow; its derivatives at the origin are 0.
+    """Return ``sqrt(x**2 + y**2)`` without overflow; its derivatives at the origin are 0, those of every order.
 
     >>> hypot(3.0, 4.0)
     Array(5., dtype=float32)
@@ -252,10 +254,16 @@ def hypot(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(hypot_p, x, y)
 
 
+def _cosine(z: Value, x: Value) -> Value:
+    """Return ``x / z``, 0 where z is 0: the quotient by infinity is 0 and so are all of its derivatives."""
+    largest = float(np.finfo(z.dtype).max)  # stands for infinity, whose quotients are nan
+    return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
+
+
 hypot_p = binary(
     "hypot",
     np.hypot,
-    (lambda z, x, _y: x / where(z == 0, 1, z), lambda z, _x, y: y / where(z == 0, 1, z)),
+    (lambda z, x, _y: _cosine(z, x), lambda z, _x, y: _cosine(z, y)),
     kinds="f",
     floating=True,
     bounded=True,

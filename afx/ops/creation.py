@@ -163,6 +163,7 @@ def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = 
     Raises:
         CopyError: ``copy=False``, and the array is not afx's own.
         ArgumentError: another device.
+        OperandError: x does not speak DLPack.
 
     >>> from_dlpack(np.arange(2))
     Array([0, 1], dtype=int64)
@@ -174,6 +175,8 @@ def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = 
         raise CopyError(
             f"from_dlpack: memory of other libraries is copied: got {type(x).__name__} and copy=False; drop copy=False"
         )
+    if not hasattr(x, "__dlpack__"):
+        raise OperandError(f"from_dlpack: {type(x).__name__} does not speak DLPack: got {x!r}; call afx.asarray")
     return asarray(_from_dlpack(x))
 
 

@@ -105,11 +105,14 @@ def _power_norm(size: Array, axis: Axis, keepdims: bool, ord: float) -> Array:
     axes = normalize_axes(axis, size.ndim, "vector_norm")
     if 0 in size.shape:
         return sum(size**ord, axes, keepdims=keepdims) ** (1 / ord)
-    top = stop_gradient(max(size, axes, keepdims=True))
+    largest = max(size, axes, keepdims=True)
+    top = stop_gradient(largest)
     scale = where((top == 0) | (top == math.inf), 1, top)
     power = where(size == 0, 0.0 if ord > 0 else math.inf, (size / scale) ** ord)
     total = sum(power, axes, keepdims=True)
     norm = where(total == 0, 0, total ** (1 / ord)) * scale
+    if ord > 0:
+        norm = where(top == math.inf, largest, norm)
     return norm if keepdims else reshape(norm, reduced(size.shape, axes))
 
 
@@ -163,7 +166,9 @@ def average(x: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, *
 
 @public
 def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """Return ``log(sum(exp(x)))`` along axes without overflow; -inf of nothing, and of -inf alone (derivative 0 there).
+    """Return ``log(sum(exp(x)))`` along axes without overflow; -inf of nothing.
+
+    Elements that all are -inf, and those that are inf, share the derivative evenly, as those of `logaddexp` do.
 
     >>> logsumexp(broadcast_to(1000.0, (1,)))
     Array(1000., dtype=float32)
@@ -191,7 +196,7 @@ def _logsumexp_abstract(x: Aval, *, axis: Shape) -> Aval:
 def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
     shift = where(isinf(z), 0, z)
     share = exp(where(x == math.inf, 0, x - shift))
-    return where(z == math.inf, shared(z, x, axis=axis), where(x == -math.inf, 0, share))
+    return where(isinf(z), shared(z, x, axis=axis), where(x == -math.inf, 0, share))
 
 
 logsumexp_p = reduction(

@@ -39,6 +39,18 @@ class Compiled:
         self._batches: dict[tuple[int, tuple[bool, ...]], Compiled] = {}
         self._spreads: dict[tuple[int, tuple[bool, ...]], tuple[Compiled, list[bool]]] = {}
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Compiled) and self.graph == other.graph)
+
+    def __hash__(self) -> int:
+        return hash((self.graph.inputs, len(self.graph), self.graph.outputs))  # cheap: constants may be large
+
+    def __repr__(self) -> str:
+        return f"<graph {self.graph.digest[:16]} of {len(self.graph)} equations>"
+
+    def __reduce__(self) -> tuple[type[Compiled], tuple[Graph]]:
+        return (Compiled, (self.graph,))  # all else is made again
+
     @property
     def plan(self) -> Plan:
         """The plan of the graph."""

@@ -18,7 +18,7 @@ from afx.core.array import Array
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import JointPullback, Params, Primitive, Value, register
 from afx.core.tracer import Tracer, bind, raised
-from afx.errors import TracerError
+from afx.errors import GraphError, TracerError
 from afx.ops.creation import asarray
 from afx.transforms.jvp import jvp
 from afx.transforms.leaves import zero_like
@@ -30,7 +30,7 @@ __all__ = ["Rules", "hold"]
 Flat = Callable[..., Sequence[Any]]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Rules:
     """A function of flat leaves, with the rules that replace its derivatives.
 
@@ -47,6 +47,17 @@ class Rules:
     forward: Callable[[Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
     backward: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
     push: Callable[[Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]] | None
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Rules:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise GraphError(
+            f"pickle: {self.name} holds Python functions, which cannot be saved; save what they are made of"
+        )
 
     def batched(self, size: int, flags: tuple[bool, ...]) -> Rules:
         """Return the rules of the function mapped over a batch axis in front of the flagged leaves."""

@@ -99,6 +99,9 @@ class JitFunction(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<{self._name}>"
 
+    def __reduce__(self) -> str:
+        return self._fn.__qualname__  # by name, as functions are; traces stay behind
+
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Return the graph and the plan for these arguments, without running them."""
         fn, fixed, rest, named = self._split(args, kwargs)

@@ -36,6 +36,10 @@ def _sum(fn: Callable[..., Any]) -> Callable[..., Any]:
         pytest.param(afx.vector_norm, [[3e-200, 4e-200]], [[0.6, 0.8]], id="norm of small numbers"),
         pytest.param(lambda x: afx.vector_norm(x, ord=1), [[0.0, -2.0]], [[0.0, -1.0]], id="1-norm at 0"),
         pytest.param(lambda x: afx.vector_norm(x, ord=INF), [[2.0, -2.0]], [[0.5, -0.5]], id="inf-norm at a tie"),
+        pytest.param(lambda x: afx.vector_norm(x, ord=3), [[0.0, 0.0]], [[0.0, 0.0]], id="3-norm at the origin"),
+        pytest.param(lambda x: afx.vector_norm(x, ord=1.5), [[0.0, 2.0]], [[0.0, 1.0]], id="1.5-norm on an axis"),
+        pytest.param(lambda x: afx.vector_norm(x, ord=3), [[1.0, -INF]], [[0.0, -1.0]], id="3-norm with an infinity"),
+        pytest.param(lambda x: afx.vector_norm(x, ord=-2), [[1.0, INF]], [[1.0, 0.0]], id="-2-norm with an infinity"),
         pytest.param(afx.std, [[3.0, 3.0]], [[0.0, 0.0]], id="std of equal values"),
         pytest.param(afx.var, [[3.0, 3.0]], [[0.0, 0.0]], id="var of equal values"),
         pytest.param(afx.pow, [0.0, 0.0], [0.0, 0.0], id="0 ** 0"),
@@ -71,6 +75,8 @@ def _sum(fn: Callable[..., Any]) -> Callable[..., Any]:
         pytest.param(afx.logaddexp, [-700.0, 0.0], [np.exp(-700.0), 1.0], id="logaddexp in the tail"),
         pytest.param(afx.logsumexp, [[-INF, 0.0]], [[0.0, 1.0]], id="logsumexp with -inf"),
         pytest.param(afx.logsumexp, [[INF, 0.0]], [[1.0, 0.0]], id="logsumexp with inf"),
+        pytest.param(afx.logsumexp, [[-INF, -INF]], [[0.5, 0.5]], id="logsumexp of -inf alone"),
+        pytest.param(afx.logsumexp, [[-INF]], [[1.0]], id="logsumexp of one -inf"),
         pytest.param(afx.prod, [[0.0, 2.0, 3.0]], [[6.0, 0.0, 0.0]], id="prod with a zero"),
         pytest.param(afx.prod, [[0.0, 0.0, 3.0]], [[0.0, 0.0, 0.0]], id="prod with two zeros"),
         pytest.param(afx.cumulative_prod, [[2.0, 0.0, 3.0]], [[1.0, 8.0, 0.0]], id="running product with a zero"),
@@ -131,6 +137,12 @@ def test_first_order(fn: Callable[..., Any], xs: list[Any], expected: list[Any])
         pytest.param(lambda x: afx.maximum(x, 0.0), 0.0, 0.0, id="maximum at a tie"),
         pytest.param(lambda x: afx.clip(x, 0, 1) ** 2, 1.0, 2.0, id="clip on its bound"),
         pytest.param(lambda x: afx.atan2(x, 0.0), 0.0, 0.0, id="atan2 at the origin"),
+        pytest.param(lambda x: afx.hypot(x, 0.0), 0.0, 0.0, id="hypot at the origin"),
+        pytest.param(lambda x: afx.hypot(x, 2.0 * x), 0.0, 0.0, id="hypot at the origin, aslant"),
+        pytest.param(lambda x: afx.hypot(x, 2.0), 0.0, 0.5, id="hypot on an axis"),
+        pytest.param(lambda x: afx.vector_norm(afx.stack([x, x])), 0.0, 0.0, id="norm at the origin"),
+        pytest.param(lambda x: afx.vector_norm(afx.stack([x, x]), ord=3), 0.0, 0.0, id="3-norm at the origin"),
+        pytest.param(lambda x: afx.std(afx.stack([x, 2 * x])), 0.0, 0.0, id="std of equal values"),
         pytest.param(lambda x: afx.prod(afx.stack([x, x])), 0.0, 2.0, id="prod of zeros"),
         pytest.param(lambda x: afx.prod(afx.stack([x, x, x])), 0.0, 0.0, id="prod of three zeros"),
         pytest.param(lambda x: afx.where(x > 0, afx.sqrt(x), 0.0), 0.0, 0.0, id="masked sqrt"),
@@ -146,6 +158,15 @@ def test_second_order(fn: Callable[[Any], Any], x: float, expected: float) -> No
     for second in (afx.grad(afx.grad(fn)), forward(afx.grad(fn)), afx.grad(forward(fn)), afx.hessian(fn)):
         for run in (second, afx.jit(second)):
             assert float(run(point)) == pytest.approx(expected, rel=1e-14)
+
+
+def test_infinite_legs_of_hypot() -> None:
+    """Next to an infinite leg the other does not count: the derivatives are their limits 1 and 0, to an ulp of 0."""
+    for dtype in (np.float32, np.float64):
+        for xs, want in (((INF, 1.0), (1.0, 0.0)), ((2.0, -INF), (0.0, -1.0))):
+            for gradient in (afx.grad(afx.hypot, (0, 1)), afx.jit(afx.grad(afx.hypot, (0, 1)))):
+                found = [float(g) for g in gradient(*map(dtype, xs))]
+                np.testing.assert_allclose(found, want, rtol=1e-14, atol=1e-37)
 
 
 @pytest.mark.parametrize(
