@@ -1,3 +1,56 @@
-"""Special functions."""
+"""Special functions, named as in ``scipy.special``, with derivatives by all their real arguments.
 
-__all__: list[str] = []
+Most values are computed by SciPy, the extra ``scipy``, which is imported when one is first computed; logarithms, shares
+and entropies need NumPy alone. ``scipy.special.erf(x)`` of an `Array` is `erf` of this module.
+"""
+
+from afx.ops.exponential import log_sigmoid as log_expit
+from afx.ops.exponential import sigmoid as expit
+from afx.ops.likelihoods import log_softmax, softmax
+from afx.ops.moments import logsumexp
+from afx.ops.special_errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
+from afx.ops.special_gamma import (
+    beta,
+    betaln,
+    digamma,
+    factorial,
+    gamma,
+    gammaln,
+    gammasgn,
+    multigammaln,
+    polygamma,
+    psi,
+)
+from afx.ops.special_logarithms import entr, kl_div, logit, rel_entr, xlog1py, xlogy
+
+__all__ = [
+    "beta",
+    "betaln",
+    "digamma",
+    "entr",
+    "erf",
+    "erfc",
+    "erfcinv",
+    "erfcx",
+    "erfinv",
+    "expit",
+    "factorial",
+    "gamma",
+    "gammaln",
+    "gammasgn",
+    "kl_div",
+    "log_expit",
+    "log_ndtr",
+    "log_softmax",
+    "logit",
+    "logsumexp",
+    "multigammaln",
+    "ndtr",
+    "ndtri",
+    "polygamma",
+    "psi",
+    "rel_entr",
+    "softmax",
+    "xlog1py",
+    "xlogy",
+]

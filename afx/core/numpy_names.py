@@ -29,9 +29,11 @@ UFUNCS = {
     "fabs": "abs",
     "float_power": "pow",
     "invert": "bitwise_invert",
+    "log_expit": "log_sigmoid",
     "left_shift": "bitwise_left_shift",
     "mod": "remainder",
     "power": "pow",
+    "psi": "digamma",
     "right_shift": "bitwise_right_shift",
     "true_divide": "divide",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any
 
@@ -10,10 +9,11 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.tracer import bind1
-from afx.errors import MissingExtraError
 from afx.ops._kinds import unary
+from afx.ops._special import scipy
 from afx.ops.exponential import exp, sigmoid
 from afx.ops.selection import clip, where
+from afx.ops.special_errors import density, ndtr
 
 __all__: list[str] = []
 
@@ -123,31 +123,11 @@ def _gelu_run(x: Any) -> Any:
     return np.maximum(x, -GELU_BOUND) * _ndtr(x)
 
 
-def _ndtr(x: Any) -> Any:
-    try:
-        special: Any = importlib.import_module("scipy.special")
-    except ImportError as error:
-        raise MissingExtraError(
-            "gelu: the exact form needs SciPy: pip install 'afx[scipy]', or approximate=True"
-        ) from error
-    return special.ndtr(x)
-
-
-def normal_cdf(x: ArrayLike) -> Array:
-    """Return the normal distribution function; needs the extra ``scipy``."""
-    return bind1(normal_cdf_p, x)
-
-
-def _density(_z: Array, x: Array) -> Array:
-    u = clip(x, -GELU_BOUND, GELU_BOUND)
-    return exp(-0.5 * u * u) / math.sqrt(2 * math.pi)
-
-
-normal_cdf_p = unary("normal_cdf", _ndtr, _density, kinds="f", floating=True, bounded=True)
+_ndtr = scipy("ndtr", "gelu: the exact form needs SciPy: pip install 'afx[scipy]', or approximate=True")
 
 
 def _gelu_slope(_z: Array, x: Array) -> Array:
-    return normal_cdf(x) + clip(x, -GELU_BOUND, GELU_BOUND) * _density(x, x)
+    return ndtr(x) + clip(x, -GELU_BOUND, GELU_BOUND) * density(x)
 
 
 gelu_p = unary("gelu", _gelu_run, _gelu_slope, kinds="f", floating=True, bounded=True)

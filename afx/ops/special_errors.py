@@ -1,0 +1,219 @@
+"""The error function, its complement and inverse, and the normal distribution's under their statistical names."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.functions import public
+from afx.core.primitive import Primitive
+from afx.core.tracer import bind1, single
+from afx.ops._kinds import unary
+from afx.ops._quadrature import double, integral
+from afx.ops._special import family, scipy
+from afx.ops.exponential import exp
+from afx.ops.selection import clip, where
+
+__all__ = ["erf", "erfc", "erfcinv", "erfcx", "erfinv", "log_ndtr", "ndtr", "ndtri"]
+
+ROOT2 = math.sqrt(2)
+ROOTPI = math.sqrt(math.pi)
+BOUND = 40.0  # exp(-40²) is 0 in every dtype; beyond it x² could overflow
+
+
+def _gauss(x: Array) -> Array:
+    """Return ``exp(-x²)``."""
+    u = clip(x, -BOUND, BOUND)
+    return exp(-u * u)
+
+
+@public
+def erf(x: ArrayLike) -> Array:
+    """Return the error function ``2/√π ∫₀ˣ exp(-t²) dt``; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erf(0.5)
+    Array(0.5204999, dtype=float32)
+    """
+    return bind1(erf_p, x)
+
+
+erf_p = unary("erf", scipy("erf"), lambda _z, x: _gauss(x) * (2 / ROOTPI), kinds="f", floating=True, bounded=True)
+
+
+@public
+def erfc(x: ArrayLike) -> Array:
+    """Return ``1 - erf(x)``, accurate where it is small; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erfc(0.5)
+    Array(0.47950011, dtype=float32)
+    """
+    return bind1(erfc_p, x)
+
+
+erfc_p = unary("erfc", scipy("erfc"), lambda _z, x: _gauss(x) * (-2 / ROOTPI), kinds="f", floating=True, bounded=True)
+
+
+@public
+def erfcx(x: ArrayLike) -> Array:
+    """Return ``exp(x²) erfc(x)``, which does not vanish far out; needs the extra ``scipy``.
+
+    Its derivatives of every order are accurate there too.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erfcx(1e6)
+    Array(5.6418955e-07, dtype=float32)
+    """
+    return bind1(erfcx_p, x)
+
+
+erfcx_p = unary("erfcx", scipy("erfcx"), lambda _z, x: single(erfcx_slope_p, x, order=1), kinds="f", floating=True)
+
+
+def _erfcx_tail(x: Any, order: int) -> Any:
+    """Return the derivative of `erfcx` at 0 or more: ``2/√π ∫ (-2t)ⁿ exp(-t² - 2xt) dt``, no difference of large numbers."""
+    depth = 40.0 + 8 * order
+    end = depth / (x + np.hypot(x, math.sqrt(depth)))
+
+    def integrand(u: Any, x: Any, end: Any) -> Any:
+        t = u * end
+        return np.exp(-t * (t + 2 * x)) * (-2 * u) ** order
+
+    return integral(integrand, x, end) * end ** (order + 1) * (2 / ROOTPI)
+
+
+def _erfcx_slope(x: Any, *, order: int) -> Any:
+    low = np.minimum(x, 0.0)
+    before, slope = np.zeros_like(x), scipy("erfcx")(low)
+    for n in range(order):  # below 0 all terms have one sign
+        before, slope = slope, 2 * (low * slope - 1 / ROOTPI if n == 0 else low * slope + n * before)
+    where_: Any = np.where
+    return where_(x < 0, slope, _erfcx_tail(np.clip(x, 0.0, 1e300), order))
+
+
+def _erfcx_next(_z: Array, x: Array, *, order: int) -> Array:
+    return single(erfcx_slope_p, x, order=order + 1)
+
+
+erfcx_slope_p: Primitive = family(
+    "erfcx_slope",
+    double(_erfcx_slope),
+    (_erfcx_next,),
+    {"order": 1},
+)
+
+
+@public
+def erfinv(x: ArrayLike) -> Array:
+    """Return the number whose error function is x; its derivative at -1 and 1 is inf; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erfinv(0.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(erfinv_p, x)
+
+
+erfinv_p = unary(
+    "erfinv", scipy("erfinv"), lambda z, _x: exp(z * z) * (ROOTPI / 2), kinds="f", floating=True, domain=(-0.9, 0.9)
+)
+
+
+@public
+def erfcinv(x: ArrayLike) -> Array:
+    """Return the number whose `erfc` is x; its derivative at 0 and 2 is -inf; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erfcinv(1.0)
+    Array(0., dtype=float32)
+    """
+    return bind1(erfcinv_p, x)
+
+
+erfcinv_p = unary(
+    "erfcinv", scipy("erfcinv"), lambda z, _x: exp(z * z) * (-ROOTPI / 2), kinds="f", floating=True, domain=(0.1, 1.9)
+)
+
+
+# -- the normal distribution ------------------------------------------------------------------------------------------
+@public
+def ndtr(x: ArrayLike) -> Array:
+    """Return the normal distribution function, ``½ erfc(-x/√2)``; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> ndtr(0.0)
+    Array(0.5, dtype=float32)
+    """
+    return bind1(ndtr_p, x)
+
+
+def density(x: Array) -> Array:
+    """Return the normal density."""
+    u = clip(x, -BOUND, BOUND)
+    return exp(-0.5 * u * u) * (1 / (ROOT2 * ROOTPI))
+
+
+ndtr_p = unary("ndtr", scipy("ndtr"), lambda _z, x: density(x), kinds="f", floating=True, bounded=True)
+
+
+@public
+def ndtri(p: ArrayLike) -> Array:
+    """Return the number whose normal distribution function is p; its derivative at 0 and 1 is inf.
+
+    Needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> ndtri(0.5)
+    Array(0., dtype=float32)
+    """
+    return bind1(ndtri_p, p)
+
+
+ndtri_p = unary(
+    "ndtri",
+    scipy("ndtri"),
+    lambda z, _x: exp(0.5 * z * z) * (ROOT2 * ROOTPI),
+    kinds="f",
+    floating=True,
+    domain=(0.1, 0.9),
+)
+
+
+@public
+def log_ndtr(x: ArrayLike) -> Array:
+    """Return ``log(ndtr(x))``, accurate in both tails, and so is its derivative; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> log_ndtr(-1e4)
+    Array(-50000010., dtype=float32)
+    """
+    return bind1(log_ndtr_p, x)
+
+
+def _log_ndtr_slope(_z: Array, x: Array) -> Array:
+    left = where(x < 0, x, 0)
+    right = where(x < 0, 0, x)
+    return where(x < 0, ROOT2 / ROOTPI / erfcx(left * (-1 / ROOT2)), density(right) / ndtr(right))
+
+
+log_ndtr_p = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", floating=True)

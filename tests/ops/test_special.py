@@ -1,0 +1,202 @@
+"""Special functions: values against SciPy, derivatives against constants of 30 digits, tails, edges and dispatch.
+
+Numbers in tables were made with mpmath at 40 digits, by its own functions and their numerical derivatives, and rounded.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+import afx
+from afx import special
+
+GRID = np.concatenate([-np.geomspace(1e-8, 30, 40)[::-1], [0.0], np.geomspace(1e-8, 30, 40)])
+POSITIVE = np.geomspace(1e-6, 1e5, 60)
+SHARES = np.concatenate([np.geomspace(1e-12, 0.5, 40), 1 - np.geomspace(1e-12, 0.5, 40)])
+ONE_OPERAND = {
+    "erf": GRID,
+    "erfc": GRID,
+    "erfcx": GRID[GRID > -25],
+    "erfinv": 2 * SHARES - 1,
+    "erfcinv": 2 * SHARES,
+    "ndtr": GRID,
+    "ndtri": SHARES,
+    "log_ndtr": np.concatenate([GRID, -np.geomspace(30, 1e8, 20)]),
+    "gammaln": POSITIVE,
+    "gamma": np.linspace(-5.3, 20, 50),
+    "gammasgn": np.linspace(-5.3, 3, 50),
+    "digamma": np.linspace(-5.3, 20, 50),
+    "factorial": np.linspace(0, 20, 50),
+    "expit": GRID,
+    "log_expit": GRID,
+    "logit": SHARES,
+    "entr": np.concatenate([[-1.0, 0.0], POSITIVE]),
+}
+TWO_OPERANDS = {
+    "beta": (POSITIVE[:40], POSITIVE[:40]),
+    "betaln": (POSITIVE, POSITIVE),
+    "xlogy": (np.array([-1.0, 0.0, 2.5]), np.concatenate([[0.0], POSITIVE])),
+    "xlog1py": (np.array([-1.0, 0.0, 2.5]), np.concatenate([[-1.0, -0.5], POSITIVE])),
+    "rel_entr": (np.array([-1.0, 0.0, 1e-300, 2.5]), np.concatenate([[-1.0, 0.0], POSITIVE])),
+    "kl_div": (np.array([-1.0, 0.0, 1e-300, 2.5]), np.concatenate([[-1.0, 0.0], POSITIVE])),
+}
+
+
+def slope(fn: Callable[..., Any], *xs: float, by: int = 0) -> float:
+    """Return a derivative at a point, in float64."""
+    return float(afx.grad(fn, by)(*[np.float64(x) for x in xs]))
+
+
+def second(fn: Callable[..., Any], x: float) -> float:
+    """Return a second derivative at a point, in float64."""
+    return float(afx.grad(afx.grad(fn))(np.float64(x)))
+
+
+@pytest.mark.parametrize("name", ONE_OPERAND)
+def test_values_of_one_operand(name: str) -> None:
+    """Values are SciPy's, in float64 and in float32, whose dtype is kept."""
+    x, fn = ONE_OPERAND[name], getattr(special, name)
+    want = getattr(scipy.special, name)(x)
+    np.testing.assert_allclose(np.asarray(fn(x)), want, rtol=1e-13, atol=1e-300)
+    small = x.astype(np.float32)
+    found = fn(small)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(np.asarray(found), getattr(scipy.special, name)(small), rtol=2e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("name", TWO_OPERANDS)
+def test_values_of_two_operands(name: str) -> None:
+    """Values of two operands that broadcast are SciPy's."""
+    x, y = TWO_OPERANDS[name]
+    want = getattr(scipy.special, name)(x[:, None], y)
+    np.testing.assert_allclose(np.asarray(getattr(special, name)(x[:, None], y)), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_polygamma(n: int) -> None:
+    """Polygamma functions of any order are SciPy's, and each is the derivative of the one before."""
+    x = np.concatenate([np.geomspace(1e-3, 1e4, 30), [-0.5, -3.2]])
+    np.testing.assert_allclose(np.asarray(special.polygamma(n, x)), scipy.special.polygamma(n, x), rtol=1e-13)
+    found = afx.grad(lambda x: afx.sum(special.polygamma(n, x)))(x)
+    np.testing.assert_allclose(np.asarray(found), scipy.special.polygamma(n + 1, x), rtol=1e-13)
+
+
+def test_multigammaln() -> None:
+    """The multivariate gamma function is SciPy's."""
+    for d in (1, 2, 4):
+        assert float(special.multigammaln(np.float64(3.7), d)) == pytest.approx(
+            scipy.special.multigammaln(3.7, d), rel=1e-14
+        )
+
+
+@pytest.mark.parametrize("order", [0.5, -1, "one"])
+def test_orders_are_integers(order: Any) -> None:
+    """An order that is no integer, or too small, raises."""
+    with pytest.raises(afx.errors.ArgumentError, match="the order is an integer"):
+        special.polygamma(order, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("fn", "x", "first", "twice"),
+    [
+        (special.log_ndtr, -30.0, 30.03325966743368, -0.9988962284881099),
+        (special.log_ndtr, -10000.0, 10000.0001, -0.9999999900000006),
+        (special.log_ndtr, -1.0, 1.525135276160981, -0.8009023344296512),
+        (special.log_ndtr, 5.0, 1.486719940904906e-6, -7.433601914860711e-6),
+        (special.log_ndtr, 20.0, 5.520948362159763e-88, -1.104189672431953e-86),
+        (special.erfcx, -5.0, -1440097986747.739, 14688999464826.71),
+        (special.erfcx, 3.0, -0.05437226000717287, 0.03176874231974267),
+        (special.erfcx, 10000.0, -5.641895750849127e-9, 1.128379133244139e-12),
+        (special.erfcx, 100000000.0, -5.641895835477562e-17, 1.128379167095512e-24),
+        (special.erfc, -6.0, -2.617301239249265e-16, -3.140761487099118e-15),
+        (special.erfc, 0.3, -1.031260909618963, 0.6187565457713778),
+        (special.erfc, 25.0, -4.153401063639897e-272, 2.076700531819948e-270),
+        (special.erfinv, 0.3, 0.9545203588405493, 0.496486526010743),
+        (special.erfinv, 0.9999999999990905, 106817285124.6591, 1.152689353100098e23),
+        (special.erfinv, -0.9999999999999999, 757347920544974.0, -6.726421479466189e30),
+        (special.ndtri, 1e-100, 4.690375414837741e98, -4.680079270222467e198),
+        (special.ndtri, 1e-10, 1535723698.196386, -1.500288713062846e19),
+        (special.ndtri, 0.25, 3.146865080561092, -6.679310007532782),
+        (special.gammaln, 1e-06, -1000000.57721402, 1000000000001.645),
+        (special.gammaln, 0.5, -1.963510026021423, 4.934802200544679),
+        (special.gammaln, 1000000.0, 13.81551005796419, 1.000000500000167e-6),
+        (special.gamma, -2.5, -1.042823592460615, -10.16793081139032),
+        (special.gamma, 0.1, -99.166472874637, 1998.673483922574),
+        (special.gamma, 10.0, 817115.9795205318, 1878105.782345317),
+        (special.logit, 1e-12, 1000000000001.0, -1.0e24),
+        (special.logit, 0.5000000009313226, 4.0, 2.980232238769531e-8),
+        (special.logit, 0.9999999999990905, 1099511627777.0, 1.208925819614629e24),
+    ],
+)
+def test_tails(fn: Callable[[Any], Any], x: float, first: float, twice: float) -> None:
+    """First and second derivatives are accurate far out too."""
+    assert slope(fn, x) == pytest.approx(first, rel=1e-12, abs=0.0)
+    assert second(fn, x) == pytest.approx(twice, rel=1e-11, abs=0.0)
+
+
+@pytest.mark.parametrize(
+    ("fn", "xs", "expected"),
+    [
+        pytest.param(special.entr, [0.0], [np.inf], id="entr at 0"),
+        pytest.param(special.entr, [-1.0], [0.0], id="entr below 0"),
+        pytest.param(special.xlogy, [0.0, 0.0], [0.0, 0.0], id="xlogy(0, 0)"),
+        pytest.param(special.xlogy, [0.0, 2.0], [np.log(2.0), 0.0], id="xlogy(0, 2)"),
+        pytest.param(special.xlogy, [2.0, 0.0], [-np.inf, np.inf], id="xlogy(2, 0)"),
+        pytest.param(special.xlog1py, [0.0, -1.0], [0.0, 0.0], id="xlog1py(0, -1)"),
+        pytest.param(special.rel_entr, [0.0, 0.0], [0.0, 0.0], id="rel_entr(0, 0)"),
+        pytest.param(special.rel_entr, [0.0, 1.0], [-np.inf, 0.0], id="rel_entr(0, 1)"),
+        pytest.param(special.rel_entr, [1.0, 0.0], [0.0, 0.0], id="rel_entr(1, 0)"),
+        pytest.param(special.kl_div, [0.0, 0.0], [0.0, 1.0], id="kl_div(0, 0)"),
+        pytest.param(special.kl_div, [2.0, 2.0], [0.0, 0.0], id="kl_div at equal values"),
+        pytest.param(special.logit, [0.0], [np.inf], id="logit at 0"),
+        pytest.param(special.logit, [1.0], [np.inf], id="logit at 1"),
+        pytest.param(special.erf, [np.inf], [0.0], id="erf at inf"),
+        pytest.param(special.erf, [1e300], [0.0], id="erf far out"),
+        pytest.param(special.erfc, [-np.inf], [0.0], id="erfc at -inf"),
+        pytest.param(special.erfcx, [np.inf], [0.0], id="erfcx at inf"),
+        pytest.param(special.erfinv, [1.0], [np.inf], id="erfinv at 1"),
+        pytest.param(special.erfcinv, [0.0], [-np.inf], id="erfcinv at 0"),
+        pytest.param(special.ndtri, [0.0], [np.inf], id="ndtri at 0"),
+        pytest.param(special.log_ndtr, [np.inf], [0.0], id="log_ndtr at inf"),
+        pytest.param(special.log_ndtr, [-np.inf], [np.inf], id="log_ndtr at -inf"),
+        pytest.param(special.beta, [-1.0, 1.0], [-1.0, -np.inf], id="beta at cancelling poles"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's own, at infinite values
+def test_edges(fn: Callable[..., Any], xs: list[float], expected: list[float]) -> None:
+    """Derivatives at edges are as the docstrings say."""
+    assert [slope(fn, *xs, by=k) for k in range(len(xs))] == expected
+
+
+@pytest.mark.parametrize("name", ["erf", "expit", "log_expit", "digamma", "entr", "ndtr", "logit"])
+def test_scipy_on_arrays_is_afx(name: str) -> None:
+    """SciPy's function called on an afx array is afx's, and differentiates."""
+    fn, x = getattr(scipy.special, name), np.array([0.25, 0.5])
+    found = fn(afx.asarray(x))
+    assert isinstance(found, afx.Array)
+    np.testing.assert_allclose(np.asarray(found), fn(x), rtol=1e-14)
+    want = afx.grad(lambda x: afx.sum(getattr(special, name)(x)))(x)
+    np.testing.assert_array_equal(np.asarray(afx.grad(lambda x: afx.sum(fn(x)))(x)), np.asarray(want))
+
+
+def test_without_scipy() -> None:
+    """Where SciPy is missing, the error names the extra; logarithms, shares and entropies do without it."""
+    code = (
+        "import sys; sys.modules['scipy.special'] = None\n"
+        "import afx\n"
+        "from afx import special as s\n"
+        "print(s.logit(0.5), s.xlogy(0.0, 0.0), s.entr(0.0), s.expit(0.0), s.kl_div(1.0, 1.0))\n"
+        "try: s.erf(0.5)\n"
+        "except afx.errors.MissingExtraError as error: print(error)\n"
+        "try: afx.nn.gelu(0.5, approximate=False)\n"
+        "except afx.errors.MissingExtraError as error: print(error)\n"
+    )
+    lines = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[0] == "0.0 0.0 0.0 0.5 0.0"
+    assert lines[1] == "erf: needs SciPy, which is not installed; pip install 'afx[scipy]'"
+    assert "approximate=True" in lines[2]
