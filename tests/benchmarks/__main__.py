@@ -19,7 +19,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("tables", nargs="*", help=f"which tables: {', '.join(TABLES)} (all)")
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="workloads whose name holds a part")
     parser.add_argument("--peers", nargs="*", default=LIBRARIES[1:], help="beside whom (all that are installed)")
-    parser.add_argument("--rounds", type=int, default=5, help="processes of each library, in turn (5)")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each library, in turn (3)")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each measures the steady time (1)")
     parser.add_argument("--quick", action="store_true", help="one short round: to see that everything runs")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import math
 import os
@@ -9,12 +10,14 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 
+import afx
 from tests.benchmarks.workloads import WORKLOADS, Workload
 
 __all__ = ["Choice", "main"]
@@ -22,6 +25,7 @@ __all__ = ["Choice", "main"]
 PATIENCE = 900.0  # seconds for one process
 ROOT = Path(__file__).resolve().parents[2]
 FORCED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # BLAS detects the processor itself
+NAME, WIDE, NARROW = 47, 11, 10  # characters of the table's columns
 
 Found = dict[str, Any]
 
@@ -135,24 +139,23 @@ def _times(ratio: float) -> str:
     return "-" if math.isnan(ratio) else f"{ratio:.0f}×" if ratio >= 100 else f"{ratio:.2f}×"
 
 
-def _megabytes(memory: float) -> str:
-    return "-" if math.isnan(memory) else f"{memory:.0f}"
-
-
 def _head(libraries: tuple[str, ...]) -> None:
-    peers = libraries[1:]
-    print("\nCompiled functions. Ratios: how many times longer a peer takes. MB: peak memory above the imports.")
-    cells = [f"{'afx steady':>11}", *[f"{p:>9}" for p in peers], f"{'afx first':>11}", *[f"{p:>9}" for p in peers]]
-    print(f"{'':50}" + "".join(cells) + "".join(f"{p + ' MB':>12}" for p in libraries))
+    versions = ", ".join([f"{name} {version(name)}" for name in ("numpy", *libraries[1:])])
+    print(f"\nCompiled functions: afx {afx.__version__} beside {versions}; {os.cpu_count()} processors")
+    print("How many times longer each peer takes, steadily and for the first call; MB: peak memory above the imports")
+    cells = [f"{title:>{WIDE}}" for title in ("afx steady", "afx first")]
+    peers = "".join(f"{p:>{NARROW}}" for p in libraries[1:])
+    print(f"{'':{NAME}}{cells[0]}{peers}{cells[1]}{peers}   MB {' / '.join(libraries)}")
 
 
 def _print(row: Row, libraries: tuple[str, ...]) -> None:
     cells: list[str] = []
     for what in ("steady", "first"):
-        cells.append(f"{duration(row.median('afx', what)):>11}")
-        cells += [f"{_times(row.ratio(p, what)):>9}" for p in libraries[1:]]
-    cells += [f"{_megabytes(row.median(p, 'memory')):>12}" for p in libraries]
-    print(f"{row.work.name:50}" + "".join(cells), flush=True)
+        cells.append(f"{duration(row.median('afx', what)):>{WIDE}}")
+        cells += [f"{_times(row.ratio(p, what)):>{NARROW}}" for p in libraries[1:]]
+    memory = [row.median(p, "memory") for p in libraries]
+    cells.append("   " + " / ".join(["-" if math.isnan(m) else f"{m:.0f}" for m in memory]))
+    print(f"{row.work.name:{NAME}}" + "".join(cells), flush=True)
     for library, fault in row.faults.items():
         print(f"    {library}: {fault}", flush=True)
 
@@ -170,6 +173,7 @@ def _means(rows: list[Row], peers: tuple[str, ...]) -> None:
 
 def main(choice: Choice, record: Path | None = None) -> bool:
     """Print the table as it grows, and return whether everything ran and agreed."""
+    compileall.compile_dir(ROOT / "afx", quiet=1)  # as an installed package is
     rows: list[Row] = []
     _head(choice.libraries)
     for work in choice.works():
