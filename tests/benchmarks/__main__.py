@@ -21,6 +21,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", default=LIBRARIES[1:], help="beside whom (all that are installed)")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each library, in turn (3)")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each measures the steady time (1)")
+    parser.add_argument(
+        "--products",
+        choices=("default", "blas", "plan"),
+        default="default",
+        help="whose threads compute afx's large products",
+    )
     parser.add_argument("--quick", action="store_true", help="one short round: to see that everything runs")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     parser.add_argument("--json", type=Path, help="also write every round to this file")
@@ -29,6 +35,9 @@ def _arguments() -> argparse.Namespace:
         parser.error(f"no such table: {', '.join(unknown)}; there are {', '.join(TABLES)}")
     if unknown := set(found.peers) - set(LIBRARIES[1:]):
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(LIBRARIES[1:])}")
+    for part in found.only:
+        if not any(part.lower() in name.lower() for name in WORKLOADS):
+            parser.error(f"no workload's name holds {part!r}; --list prints them")
     return found
 
 
@@ -45,7 +54,8 @@ def main() -> int:
     if "compiled" in tables:
         libraries = ("afx", *[p for p in LIBRARIES[1:] if p in asked.peers and available(p)])
         rounds, seconds = (1, 0.1) if asked.quick else (asked.rounds, asked.seconds)
-        good = compiled.main(compiled.Choice(tuple(asked.only), libraries, rounds, seconds), asked.json)
+        choice = compiled.Choice(tuple(asked.only), libraries, rounds, seconds, asked.products)
+        good = compiled.main(choice, asked.json)
     if "growth" in tables:
         growth.main(asked.quick)
     if "importing" in tables:

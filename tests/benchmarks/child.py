@@ -93,7 +93,7 @@ def _steady(run: Callable[[], Any], seconds: float) -> float:
     return statistics.median(taken)
 
 
-def measure(library: str, name: str, seconds: float) -> dict[str, Any]:
+def measure(library: str, name: str, seconds: float, products: str) -> dict[str, Any]:
     """Return seconds of the first call and of the later ones, MB above the imports, and numbers of the results.
 
     The numbers of the first and the third call are compared by the caller before it believes the times.
@@ -101,6 +101,8 @@ def measure(library: str, name: str, seconds: float) -> dict[str, Any]:
     work = WORKLOADS[name]
     for module in IMPORTS[library]:
         importlib.import_module(module)
+    if library == "afx" and products != "default":
+        importlib.import_module("afx.runtime.products").set_products(products)
     arrays(library, [np.zeros(1, np.float32)])  # whatever a library sets up at its first array
     forget_peak()
     before = peak()
@@ -116,4 +118,4 @@ def measure(library: str, name: str, seconds: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], sys.argv[2], float(sys.argv[3]))))
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4])))

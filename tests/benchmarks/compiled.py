@@ -39,12 +39,14 @@ class Choice:
         libraries: afx and the peers beside it.
         rounds: how often each library's process is run, in turn.
         seconds: how long a process measures the steady time.
+        products: whose threads compute afx's large products: its default, those of blas or of the plan.
     """
 
     only: tuple[str, ...]
     libraries: tuple[str, ...]
     rounds: int
     seconds: float
+    products: str
 
     def works(self) -> Iterator[Workload]:
         """Yield the chosen workloads."""
@@ -73,10 +75,10 @@ class Row:
         return statistics.median(found) if found else math.nan
 
 
-def _apart(library: str, name: str, seconds: float) -> Found:
+def _apart(library: str, name: str, choice: Choice) -> Found:
     """Measure in a process of its own."""
     environment = {k: v for k, v in os.environ.items() if k not in FORCED}
-    command = [sys.executable, "-m", "tests.benchmarks.child", library, name, str(seconds)]
+    command = [sys.executable, "-m", "tests.benchmarks.child", library, name, str(choice.seconds), choice.products]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
@@ -109,7 +111,7 @@ def _measured(work: Workload, choice: Choice) -> Row:
             if library not in work.libraries or library in row.faults:
                 continue
             try:
-                found = _apart(library, work.name, choice.seconds)
+                found = _apart(library, work.name, choice)
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 row.faults[library] = str(error)
                 row.rounds.pop(library, None)

@@ -107,7 +107,10 @@ def _torch_gradients(loss: Callable[..., Any], p: list[Any], d: list[Any]) -> An
 def training(
     library: str, loss: Callable[..., Any], params: Sequence[np.ndarray], data: Sequence[np.ndarray] = ()
 ) -> Job:
-    """Return one step of Adam on ``loss(params, *data)``, from the params and the state that the last one left."""
+    """Return one step of Adam on ``loss(params, *data)``, from the params and the state that the last one left.
+
+    jax may write over the last ones' memory, as its training loops do; afx does where nobody holds them any more.
+    """
     p, d = tuple(arrays(library, params)), arrays(library, data)
     maker = {"afx": _afx_training, "jax": _jax_training, "torch": _torch_training, "autograd": _autograd_training}
     return maker[library](loss, p, d)
@@ -148,16 +151,17 @@ def _jax_training(loss: Callable[..., Any], p: Any, d: list[Any]) -> Job:
     import jax
     import jax.numpy as jnp
 
-    zeros = tuple([jnp.zeros_like(x) for x in p])
-    now: list[Any] = [p, (jnp.zeros(()), zeros, zeros)]
+    mu, nu = (tuple([jnp.zeros_like(x) for x in p]) for _ in range(2))
+    now: list[Any] = [p, (jnp.zeros(()), mu, nu)]
 
-    @jax.jit
     def step(p: Any, state: Any, *d: Any) -> Any:
         value, grads = jax.value_and_grad(loss)(p, *d)
         return *adam_step(jnp.sqrt, p, grads, state), value
 
+    compiled = jax.jit(step, donate_argnums=(0, 1))
+
     def run() -> Any:
-        *now[:], value = jax.block_until_ready(step(*now, *d))
+        *now[:], value = jax.block_until_ready(compiled(*now, *d))
         return value, now[0]
 
     return Job(run)

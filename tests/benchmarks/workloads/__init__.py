@@ -1,4 +1,7 @@
-"""What is timed: one family of workloads a file, each written once for every library that can do it sensibly."""
+"""What is timed: one family of workloads a file, each written once for every library that can do it sensibly.
+
+Where a library has several ways, each gets the fastest one known.
+"""
 
 from tests.benchmarks.workloads import (
     adam,

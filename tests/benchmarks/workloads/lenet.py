@@ -34,8 +34,9 @@ def _with_jax(p: Any, x: Any, targets: Any) -> Any:
     def conv(x: Any, kernel: Any) -> Any:
         return jax.lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
-    def pool(x: Any) -> Any:
-        return jax.lax.reduce_window(x, -jax.numpy.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    def pool(x: Any) -> Any:  # faster than lax.reduce_window
+        x = jax.numpy.maximum(x[:, 0::2], x[:, 1::2])
+        return jax.numpy.maximum(x[:, :, 0::2], x[:, :, 1::2])
 
     x = pool(jax.nn.relu(conv(x, p[0]) + p[1]))
     x = pool(jax.nn.relu(conv(x, p[2]) + p[3]))
