@@ -3,6 +3,7 @@
 ```
 AfxError
 ├── ShapeError          (ValueError)   operands whose shapes do not fit
+│   └── AxisError       (IndexError)   an axis that the array does not have
 ├── DtypeError          (TypeError)    a dtype the operation or transformation cannot take
 ├── ArgumentError       (ValueError)   any other argument out of its range
 ├── CopyError           (ValueError, BufferError)  memory that cannot be shared, though no copy may be made
@@ -24,6 +25,7 @@ Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
 __all__ = [
     "AfxError",
     "ArgumentError",
+    "AxisError",
     "ConcreteValueError",
     "CopyError",
     "DtypeError",
@@ -46,6 +48,10 @@ class AfxError(Exception):
 
 class ShapeError(AfxError, ValueError):
     """Operands whose shapes do not fit the operation."""
+
+
+class AxisError(ShapeError, IndexError):
+    """An axis that the array does not have; as NumPy's, it is a `ValueError` and an `IndexError`."""
 
 
 class DtypeError(AfxError, TypeError):

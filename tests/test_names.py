@@ -448,6 +448,7 @@ NAMES: dict[str, list[str]] = {
     "afx.errors": [
         "AfxError",
         "ArgumentError",
+        "AxisError",
         "ConcreteValueError",
         "CopyError",
         "DtypeError",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.dtypes import SUPPORTED, DType, check_dtype, weak_dtype
-from afx.errors import OperandError, ShapeError
+from afx.errors import AxisError, OperandError, ShapeError
 
 __all__ = ["Aval", "Shape", "aval_of", "broadcast_shapes"]
 
@@ -152,10 +152,10 @@ def broadcast_avals(name: str, avals: Sequence[Aval]) -> Shape:
 
 
 def normalize_axis(axis: int, ndim: int, who: str) -> int:
-    """Return ``axis`` counted from the front, or raise `ShapeError` naming the operation."""
+    """Return ``axis`` counted from the front, or raise `AxisError` naming the operation."""
     if not -ndim <= axis < ndim:
         hint = f"use an axis from {-ndim} to {ndim - 1}" if ndim else "a 0-d array has no axes"
-        raise ShapeError(f"{who}: axis {axis} is out of range: got an array of {ndim} axes; {hint}")
+        raise AxisError(f"{who}: axis {axis} is out of range: got an array of {ndim} axes; {hint}")
     return axis % ndim
 
 

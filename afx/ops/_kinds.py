@@ -232,17 +232,21 @@ def nondifferentiable(
     floating: bool = False,
     out: OutDtype | None = None,
     batch: Any = None,
+    arity: int | None = None,
     **tags: Any,
 ) -> Primitive:
-    """Make an op without derivatives: an elementwise one, or any other where its shape rule is given."""
+    """Make an op without derivatives: an elementwise one, or any other where its shape rule is given.
+
+    Arguments are those of `elementwise`; ``arity`` is for functions of several operands that are no ufunc.
+    """
     plain = abstract is None
     ufunc = run if isinstance(run, np.ufunc) else None
-    arity = ufunc.nin if ufunc else 1
+    operands = arity or (ufunc.nin if ufunc else 1)
     return register(
         Primitive(
             name=name,
             kind="elementwise" if plain else "nondifferentiable",
-            run=_runner(name, run, floating, arity, kinds) if plain else run,
+            run=_runner(name, run, floating, operands, kinds) if plain else run,
             abstract=_shape_rule(name, kinds, floating, out) if abstract is None else abstract,
             batch=batch_elementwise(name) if plain else batch,
             ufunc=ufunc,

@@ -274,13 +274,29 @@ hypot_p = binary(
 def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the quotient rounded down; its derivative is 0.
 
+    Of infinite operands, too, it is ``floor(x / y)``, as the array API standard has it: ``inf // 2`` is inf, where NumPy
+    and Python give nan, and ``1 // -inf`` is -0.0, where they give -1.
+
     >>> floor_divide(7, 2)
     Array(3, dtype=int64)
     """
     return bind2(floor_divide_p, x, y)
 
 
-floor_divide_p = nondifferentiable("floor_divide", np.floor_divide, kinds="iuf", domain=(0.5, 2.0))
+def _floor_divide_run(x: Any, y: Any) -> Any:
+    if not (_reaches_infinity(x) or _reaches_infinity(y)):
+        return np.floor_divide(x, y)
+    with np.errstate(invalid="ignore"):
+        z: Any = np.asarray(np.floor_divide(x, y))
+    np.copyto(z, np.floor(np.divide(x, y)), where=np.isinf(x) | np.isinf(y))
+    return z[()]
+
+
+def _reaches_infinity(x: Any) -> bool:
+    return np.asarray(x).dtype.kind == "f" and bool(np.isinf(x).any())
+
+
+floor_divide_p = nondifferentiable("floor_divide", _floor_divide_run, kinds="iuf", arity=2, domain=(0.5, 2.0))
 
 
 @public

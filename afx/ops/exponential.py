@@ -66,9 +66,25 @@ def expm1(x: ArrayLike) -> Array:
     >>> expm1(0.0)
     Array(0., dtype=float32)
     """
-    return bind1(expm1_p, x)
+    return bind1(complex_expm1_p if _is_complex(x) else expm1_p, x)
 
 
+def _is_complex(x: ArrayLike) -> bool:
+    return x.dtype.kind == "c" if isinstance(x, (Array, np.ndarray)) else isinstance(x, (complex, np.complexfloating))
+
+
+def _complex_expm1_run(x: Any) -> Any:
+    """Return what NumPy gives, but for infinite parts, where it loses the limits that its ``exp`` knows."""
+    far = ~np.isfinite(x)
+    if not far.any():
+        return np.expm1(x)
+    with np.errstate(invalid="ignore"):
+        z: Any = np.asarray(np.expm1(x))
+    np.copyto(z, np.exp(x) - 1, where=far)
+    return z[()]
+
+
+complex_expm1_p = unary("complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", floating=True)
 expm1_p = unary("expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", floating=True)  # z + 1 loses the tail
 
 

@@ -1,6 +1,7 @@
 """Operands for the tests that run over all primitives: written down in ``samples_*.py``, or made from the domain."""
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -72,7 +73,7 @@ def written() -> dict[str, list[Sample]]:
 
 def arity(p: Primitive) -> int:
     """Return the number of operands of an elementwise op."""
-    return len(p.pullbacks) if p.pullbacks else p.ufunc.nin if p.ufunc is not None else 1
+    return len(p.pullbacks) if p.pullbacks else len(inspect.signature(p.run).parameters)
 
 
 def elementwise(p: Primitive) -> list[Sample]:
