@@ -1,64 +1,34 @@
-"""Linear algebra: systems, factorisations, determinants. Leading axes are batches.
+"""Systems of linear equations and inverses. Leading axes are batches.
 
-Rules are those of Giles 2008, "Collected matrix derivative results", written in afx's own operations.
+Rules are those of Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic
+differentiation", written in afx's own operations.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
-from afx.core.dtypes import DType, promote, real_dtype
-from afx.core.functions import FUNCTIONS
-from afx.core.primitive import Params, Primitive, Value, register
-from afx.core.tracer import bind, lowered, raised, single
-from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops.creation import asarray, eye
-from afx.ops.matrix import matmul
-from afx.ops.moments import vector_norm
-from afx.ops.reductions import max as max_
-from afx.ops.reductions import min as min_
-from afx.ops.reductions import sum as sum_
-from afx.ops.shaping import astype, broadcast_to, reshape
+from afx.core.aval import Aval, normalize_axes
+from afx.core.tracer import single
+from afx.errors import ArgumentError, ShapeError
+from afx.ops._matrices import (
+    alike,
+    floating,
+    matrix_op,
+    matrix_pair_op,
+    solution_aval,
+    square,
+    transposed,
+)
+from afx.ops.axes import moveaxis
+from afx.ops.shaping import reshape
 
-__all__ = ["det", "inv", "matrix_norm", "matrix_power", "norm", "slogdet", "solve"]
-
-
-class SlogdetResult(NamedTuple):
-    """The sign and the logarithm of the absolute value of a determinant."""
-
-    sign: Array
-    logabsdet: Array
-
-
-def floating(x: ArrayLike, who: str) -> Array:
-    """Return an operand as an array that has derivatives; integers take the default dtype."""
-    y = asarray(x)
-    dtype: DType = promote((y.dtype,), (False,), floating=True)
-    if dtype.char == "e":
-        raise DtypeError(f"{who}: LAPACK has no half precision: got {y.aval}; use astype(afx.float32)")
-    return astype(y, dtype)
-
-
-def square(x: Aval, who: str) -> None:
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ShapeError(f"{who}: needs square matrices: got {x}; reshape it, or use lstsq for more rows than columns")
-
-
-def transposed(x: Value) -> Value:
-    return x.swapaxes(-1, -2)
-
-
-def conjugate_transpose(x: Value) -> Value:
-    """Return the conjugate transpose."""
-    return transposed(x).conj()
-
-
-def _same(size: int, x: Value, batched: bool) -> Value:
-    return x if batched else broadcast_to(x, (size, *x.shape))
+__all__ = ["inv", "solve", "tensorinv", "tensorsolve"]
 
 
 # -- systems ----------------------------------------------------------------------------------------------------------
@@ -73,84 +43,31 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
         ShapeError: the shapes do not fit.
         numpy.linalg.LinAlgError: a is singular.
 
-    >>> solve(asarray([[2.0, 0.0], [0.0, 4.0]]), asarray([1.0, 1.0]))
+    >>> solve(afx.asarray([[2.0, 0.0], [0.0, 4.0]]), afx.asarray([1.0, 1.0]))
     Array([0.5 , 0.25], dtype=float32)
     """
-    x, y = floating(a, "solve"), floating(b, "solve")
-    dtype = promote((x.dtype, y.dtype), (False, False))
-    x, y = astype(x, dtype), astype(y, dtype)
-    if y.ndim == 1:
-        return single(solve_p, x, reshape(y, (-1, 1)))[..., 0]
-    return single(solve_p, x, y)
+    x, y = alike(a, b, "solve")
+    return single(solve_p, x, reshape(y, (-1, 1)))[..., 0] if y.ndim == 1 else single(solve_p, x, y)
 
 
 def _solve_abstract(a: Aval, b: Aval) -> Aval:
-    square(a, "solve")
-    lead = broadcast_shapes([a.shape[:-2], b.shape[:-2]])
-    if b.ndim < 2 or b.shape[-2] != a.shape[-1] or lead is None:
-        raise ShapeError(f"solve: rows of b are as many as those of a: got a {a} and b {b}; reshape b")
-    lapack(a, "solve")
-    return Aval((*lead, *b.shape[-2:]), a.dtype)
+    return solution_aval("solve", a, b)
 
 
-def lapack(a: Aval, who: str) -> None:
-    if a.dtype.char not in "fdFD":
-        raise DtypeError(f"{who}: needs floating or complex matrices of 32 bits or more: got {a}; use astype")
+def _solve_push(ta: Any, tb: Any, z: Array, a: Array, b: Array) -> Array:
+    right = -(ta @ z) if tb is None else tb if ta is None else tb - ta @ z
+    return single(solve_p, a, right)
 
 
-def checked(abstract: Any, compute: Any) -> Any:
-    """Return an implementation that refuses what its shape rule refuses, where NumPy would convert."""
-
-    def run(*xs: Any) -> Any:
-        abstract(*[aval_of(x) for x in xs])
-        return compute(*xs)
-
-    return run
+def _solve_pull(ct: Array, z: Any, a: Array, wanted: bool) -> tuple[Any, Array]:
+    back = single(solve_p, transposed(a), ct)
+    return -(back @ transposed(z)) if wanted else None, back
 
 
-def _solve_by_matrix(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-    back = lowered(solve_t(xs[0], ct))
-    return -(back @ transposed(z))
+solve_p = matrix_pair_op("solve", np.linalg.solve, _solve_abstract, _solve_push, _solve_pull)
 
 
-def solve_t(a: Value, ct: Value) -> Value:
-    """Return the solution for the transposed matrix."""
-    return single(solve_p, transposed(a), ct)
-
-
-def _solve_by_right(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-    return lowered(solve_t(xs[0], ct))
-
-
-def _solve_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    ta, tb = ts
-    right = -(ta @ z) if tb is None and ta is not None else tb if ta is None else tb - ta @ z
-    return lowered(single(solve_p, xs[0], right))
-
-
-def _solve_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    rank = max(x.ndim - b for x, b in zip(xs, batched, strict=True))
-    a, b = (
-        reshape(y, (size,) + (1,) * (rank - y.ndim + 1) + y.shape[1:])
-        for y in (_same(size, x, f) for x, f in zip(xs, batched, strict=True))
-    )
-    return single(solve_p, a, b)
-
-
-solve_p = register(
-    Primitive(
-        name="solve",
-        kind="custom",
-        run=checked(_solve_abstract, np.linalg.solve),
-        abstract=_solve_abstract,
-        pullbacks=(_solve_by_matrix, _solve_by_right),
-        reads=(3, 2),
-        jvp=_solve_push,
-        batch=_solve_batch,
-    )
-)
-
-
+# -- inverses ---------------------------------------------------------------------------------------------------------
 def inv(a: ArrayLike) -> Array:
     """Return the inverse of square matrices; to solve a system, `solve` is better.
 
@@ -158,180 +75,79 @@ def inv(a: ArrayLike) -> Array:
         ShapeError: not square.
         numpy.linalg.LinAlgError: singular.
 
-    >>> inv(asarray([[2.0]]))
+    >>> inv(afx.asarray([[2.0]]))
     Array([[0.5]], dtype=float32)
     """
-    x = floating(a, "inv")
-    square(x.aval, "inv")
-    return solve(x, broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape))
+    return single(inv_p, floating(a, "inv"))
 
 
-# -- determinants -----------------------------------------------------------------------------------------------------
-def slogdet(a: ArrayLike) -> SlogdetResult:
-    """Return the sign and the logarithm of the absolute value of the determinant, which does not overflow.
-
-    Raises:
-        ShapeError: not square.
-
-    >>> float(slogdet(asarray([[-2.0]])).sign)
-    -1.0
-    """
-    sign, logabs = bind(slogdet_p, floating(a, "slogdet"))
-    return SlogdetResult(sign, logabs)
+def _inv_abstract(a: Aval) -> Aval:
+    square(a, "inv")
+    return Aval(a.shape, a.dtype)
 
 
-def _slogdet_abstract(a: Aval) -> tuple[Aval, Aval]:
-    square(a, "slogdet")
-    lapack(a, "slogdet")
-    return Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))
+def _inv_push(t: Array, z: Array, a: Any) -> Array:
+    return -(z @ t @ z)
 
 
-def _slogdet_run(a: Any) -> tuple[Any, Any]:
-    found = np.linalg.slogdet(a)
-    return np.asarray(found[0]), np.asarray(found[1])
+def _inv_pull(ct: Array, z: Array, a: Any) -> Array:
+    return -(transposed(z) @ ct @ transposed(z))
 
 
-def _slogdet_joint(
-    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
-) -> list[Value]:
-    # d log|det a| = trace(a⁻¹ da); the sign of a real matrix does not move
-    back = transposed(inv(raised(xs[0])))
-    return [lowered(reshape(raised(ct[1]), (*ct[1].shape, 1, 1)) * back)]
+inv_p = matrix_op("inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1)
 
 
-def _slogdet_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    slope = sum_(transposed(inv(raised(xs[0]))) * raised(ts[0]), axis=(-2, -1))
-    return None, lowered(slope.real if slope.dtype.kind == "c" else slope)
-
-
-def _slogdet_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return bind(slogdet_p, xs[0])
-
-
-slogdet_p = register(
-    Primitive(
-        name="slogdet",
-        kind="custom",
-        run=checked(_slogdet_abstract, _slogdet_run),
-        abstract=_slogdet_abstract,
-        joint=_slogdet_joint,
-        reads=(2,),
-        jvp=_slogdet_push,
-        batch=_slogdet_batch,
-        multiple=True,
-    )
-)
-
-
-def det(a: ArrayLike) -> Array:
-    """Return the determinant of square matrices; `slogdet` does not overflow.
-
-    Its derivative is det(a)·a⁻ᵀ, so that a singular matrix raises where it is differentiated.
-
-    Raises:
-        ShapeError: not square.
-
-    >>> det(asarray([[2.0, 0.0], [0.0, 4.0]]))
-    Array(8., dtype=float32)
-    """
-    return single(det_p, floating(a, "det"))
-
-
-def _det_abstract(a: Aval) -> Aval:
-    square(a, "det")
-    lapack(a, "det")
-    return Aval(a.shape[:-2], a.dtype)
-
-
-def _det_run(a: Any) -> Any:
-    return np.asarray(np.linalg.det(a))
-
-
-def _cofactors(z: Value, a: Value) -> Array:
-    found: Array = reshape(raised(z), (*z.shape, 1, 1)) * transposed(inv(raised(a)))
-    return found
-
-
-def _det_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-    return lowered(reshape(raised(ct), (*ct.shape, 1, 1)) * _cofactors(z, xs[0]))
-
-
-def _det_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    return lowered(sum_(_cofactors(z, xs[0]) * raised(ts[0]), axis=(-2, -1)))
-
-
-def _det_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return det(xs[0])
-
-
-det_p = register(
-    Primitive(
-        name="det",
-        kind="custom",
-        run=checked(_det_abstract, _det_run),
-        abstract=_det_abstract,
-        pullbacks=(_det_pull,),
-        reads=(3,),
-        jvp=_det_push,
-        batch=_det_batch,
-    )
-)
-
-
-# -- norms and powers -------------------------------------------------------------------------------------------------
-def matrix_norm(a: ArrayLike, *, keepdims: bool = False, ord: Any = "fro") -> Array:
-    """Return a norm of matrices.
+# -- tensors ----------------------------------------------------------------------------------------------------------
+def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
+    """Return the inverse of the linear map that ``tensordot(a, x, x.ndim)`` is.
 
     Args:
-        a: float[..., m, n].
-        keepdims: keeps the last two axes, with length 1.
-        ord: ``"fro"`` (Frobenius; derivative 0 at 0), 1 or -1 (largest or smallest sum of a column), inf or -inf (of a row).
+        a: any shape whose first ``ind`` axes have as many elements as the others.
+        ind: the number of axes of the map's results.
 
     Raises:
-        ArgumentError: another norm.
+        ArgumentError: ``ind`` is not positive.
+        ShapeError: the numbers of elements differ.
+        numpy.linalg.LinAlgError: the map is singular.
 
-    >>> matrix_norm(asarray([[3.0, 4.0]]))
-    Array(5., dtype=float32)
+    >>> tensorinv(2 * afx.asarray(np.eye(4)).reshape((2, 2, 4)), ind=2).shape
+    (4, 2, 2)
     """
-    x = floating(a, "matrix_norm")
-    if x.ndim < 2:
-        raise ShapeError(f"matrix_norm: needs matrices: got {x.aval}; use vector_norm")
-    if ord == "fro":
-        return vector_norm(x, (-2, -1), keepdims=keepdims)
-    if ord not in (1, -1, np.inf, -np.inf):
-        raise ArgumentError(f"matrix_norm: ord is 'fro', 1, -1, inf or -inf: got {ord!r}")
-    columns = abs(ord) == 1
-    sums = sum_(abs(x), axis=-2 if columns else -1, keepdims=True)
-    return (max_ if ord > 0 else min_)(sums, axis=(-2, -1), keepdims=keepdims)
+    x = floating(a, "tensorinv")
+    if ind <= 0:
+        raise ArgumentError(f"tensorinv: ind is at least 1: got {ind}; give the number of axes of a result")
+    shape = (*x.shape[ind:], *x.shape[:ind])
+    size = math.prod(x.shape[ind:])
+    if math.prod(x.shape[:ind]) != size:
+        raise ShapeError(
+            f"tensorinv: the first {ind} axes have as many elements as the others: got {x.aval}; reshape it"
+        )
+    return reshape(inv(reshape(x, (size, size))), shape)
 
 
-def norm(x: ArrayLike, ord: Any = None, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Array:
-    """Return NumPy's norm: Euclid's of all elements, or a vector or matrix norm along axes.
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
+    """Return x with ``tensordot(a, x, x.ndim) = b``.
 
-    >>> norm(asarray([3.0, 4.0]))
-    Array(5., dtype=float32)
+    Args:
+        a: of shape ``b.shape + x.shape``, with as many elements as b has, squared.
+        b: any shape.
+        axes: axes of a that are moved to the end first.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        numpy.linalg.LinAlgError: the map is singular.
+
+    >>> tensorsolve(2 * afx.asarray(np.eye(4)).reshape((2, 2, 4)), afx.asarray(np.ones((2, 2))))
+    Array([0.5, 0.5, 0.5, 0.5], dtype=float64)
     """
-    y = floating(x, "norm")
-    pair = axis if isinstance(axis, tuple) and len(axis) == 2 else (-2, -1) if axis is None and y.ndim == 2 else None
-    if ord is None or pair is None:
-        return vector_norm(y, axis, keepdims=keepdims, ord=2 if ord is None else ord)
-    z = matrix_norm(FUNCTIONS.moveaxis(y, pair, (-2, -1)), ord=ord, keepdims=keepdims)
-    return FUNCTIONS.moveaxis(z, (-2, -1), pair) if keepdims else z
-
-
-def matrix_power(a: ArrayLike, n: int) -> Array:
-    """Return square matrices multiplied n times by themselves; negative powers are those of the inverse.
-
-    >>> matrix_power(asarray([[2.0]]), 3)
-    Array([[8.]], dtype=float32)
-    """
-    x = asarray(a)
-    square(x.aval, "matrix_power")
-    base = inv(x) if n < 0 else x
-    z: Array | None = None
-    n = abs(n)
-    while n:
-        if n % 2:
-            z = base if z is None else matmul(z, base)
-        base, n = matmul(base, base), n // 2
-    return broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape) if z is None else z
+    x, y = alike(a, b, "tensorsolve")
+    if axes is not None:
+        moved = normalize_axes(tuple(axes) if isinstance(axes, Sequence) else axes, x.ndim, "tensorsolve")
+        x = moveaxis(x, moved, tuple(range(x.ndim - len(moved), x.ndim)))
+    shape, size = x.shape[y.ndim :], y.aval.size
+    if x.aval.size != size * size or math.prod(shape) != size:
+        raise ShapeError(
+            f"tensorsolve: a has the shape of b and as many elements again: got a {x.aval} and b {y.aval}; "
+            "reshape a, or name axes to move"
+        )
+    return reshape(solve(reshape(x, (size, size)), reshape(y, (size,))), shape)

@@ -12,4 +12,5 @@ APART = POSITIVE + np.diag([0.0, 3.0, 9.0])  # no two eigenvalues near each othe
 SAMPLES: dict[str, list[Sample]] = {
     "cholesky": [Sample((POSITIVE,), symmetric=True), Sample((POSITIVE[0],), symmetric=True)],
     "eigh": [Sample((APART,), symmetric=True), Sample((APART[0],), symmetric=True)],
+    "eigvalsh": [Sample((APART,), symmetric=True), Sample((APART[0],), symmetric=True)],
 }
