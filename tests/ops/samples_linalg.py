@@ -6,6 +6,8 @@ from tests.ops.samples import Sample
 
 RNG = np.random.default_rng(6)
 A = RNG.normal(size=(2, 3, 3)) + 3 * np.eye(3)
+S = (A + A.swapaxes(-1, -2)) / 2
+P = A @ A.swapaxes(-1, -2)
 TALL = RNG.normal(size=(2, 4, 3)) + 2 * np.eye(4, 3)
 WIDE = TALL.swapaxes(-1, -2).copy()
 ONE, NONE = np.array([[1.5]]), np.zeros((0, 0))
