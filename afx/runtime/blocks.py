@@ -13,8 +13,8 @@ from afx.runtime.writing import by_reduction
 
 __all__ = ["Blocks"]
 
-CACHE = 1 << 19  # bytes of the intermediate values of one block
-LONGEST, SHORTEST = 1 << 16, 1 << 15  # elements of a block
+LARGEST = 3 << 17  # bytes of one value in a block: few calls, so that two threads seldom wait for the interpreter
+SMALLEST = 1 << 15  # elements of a block
 
 
 class Blocks:
@@ -48,8 +48,7 @@ class Blocks:
             self._place[v.index] = read(v)
         body = self._body()
         width = max([v.aval.dtype.itemsize for v in self.large], default=4)
-        space = CACHE // (width * max(len(self.slots) + len(self.large) // 2, 1))
-        self.block = min(LONGEST, max(SHORTEST, 1 << (space.bit_length() - 1)))
+        self.block = _block(self.size, LARGEST // width)
         self.lines = [*self._head(), *body]
 
     def _head(self) -> list[str]:
@@ -99,3 +98,9 @@ class Blocks:
                 return slot
         self.slots.append(dtype)
         return len(self.slots) - 1
+
+
+def _block(size: int, longest: int) -> int:
+    """Return the elements of a block: an even number of equal blocks, so that two threads end together."""
+    pairs = -(-size // (2 * longest))
+    return max(-(-size // (2 * pairs * 64)) * 64, min(size, SMALLEST))
