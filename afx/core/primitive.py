@@ -65,6 +65,7 @@ class Primitive:
         ufunc: the NumPy ufunc that computes it with ``out=``, for plans.
         reduces: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
         out: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
+        along: whether it works on each slice along the parameter ``axis`` apart from the others (``softmax``).
         prepare: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; what depends on shapes alone, and
             scratch memory, is made once. A plan prepares anew for each set of buffers, so that no two calls share it.
         role: what simplification knows it as: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``select``.
@@ -98,6 +99,7 @@ class Primitive:
     ufunc: np.ufunc | None = None
     reduces: np.ufunc | None = None
     out: Callable[..., None] | None = None
+    along: bool = False
     prepare: Callable[..., Callable[..., None]] | None = None
     role: str = ""
     floating: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -61,17 +62,15 @@ def _abstract(x: Aval, *, axis: Shape) -> Aval:
     return x
 
 
-def _below_top(x: Any, axis: Shape) -> Any:
-    """Return x less its largest elements, in memory of its own; of infinite ones, what `softmax` says of them."""
-    x = np.asarray(x)
-    _abstract(aval_of(x), axis=axis)
-    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+def _below_top(out: Any, x: Any, axis: Shape) -> None:
+    """Write x less its largest elements; of infinite ones, what `softmax` says of them."""
+    top = np.maximum.reduce(x, axis=axis, keepdims=True) if x.size else np.zeros((), x.dtype)
     with np.errstate(over="ignore"):  # the difference of huge numbers of unlike sign: exp of -inf is right
         if not np.isinf(top).any():
-            return np.asarray(x - top)
-        y = x - np.where(np.isinf(top), np.zeros((), x.dtype), top)
-    np.copyto(y, np.where(x == np.inf, 0, -np.inf), where=top == np.inf, casting="unsafe")
-    return y
+            np.subtract(x, top, out=out)
+            return
+        np.subtract(x, np.where(np.isinf(top), np.zeros((), x.dtype), top), out=out)
+    np.copyto(out, np.where(x == np.inf, 0, -np.inf), where=top == np.inf, casting="unsafe")
 
 
 def _total(e: Any, axis: Shape) -> Any:
@@ -79,17 +78,28 @@ def _total(e: Any, axis: Shape) -> Any:
     return np.where(total == 0, np.ones((), e.dtype), total)
 
 
-def _softmax_run(x: Any, *, axis: Shape) -> Any:
-    e = _below_top(x, axis)
-    np.exp(e, out=e)
-    e /= _total(e, axis)
-    return e
+def _softmax_into(out: Any, x: Any, *, axis: Shape) -> None:
+    _below_top(out, x, axis)
+    np.exp(out, out=out)
+    np.divide(out, _total(out, axis), out=out)
 
 
-def _log_softmax_run(x: Any, *, axis: Shape) -> Any:
-    y = _below_top(x, axis)
-    y -= np.log(_total(np.exp(y), axis))
-    return y
+def _log_softmax_into(out: Any, x: Any, *, axis: Shape) -> None:
+    _below_top(out, x, axis)
+    np.subtract(out, np.log(_total(np.exp(out), axis)), out=out)
+
+
+def _runner(into: Callable[..., None]) -> Callable[..., Any]:
+    """Return the implementation that writes into memory of its own."""
+
+    def run(x: Any, *, axis: Shape) -> Any:
+        x = np.asarray(x)
+        _abstract(aval_of(x), axis=axis)
+        out = np.empty_like(x, order="C")
+        into(out, x, axis=axis)
+        return out
+
+    return run
 
 
 def _softmax_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
@@ -109,7 +119,7 @@ def _log_softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ..
     return lowered(t - (t * lowered(exp(z))).sum(axis=params["axis"], keepdims=True))
 
 
-def _made(name: str, run: Any, pull: Any, jvp: Any) -> Primitive:
+def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitive:
     """Return the record of an op over axes whose rules read its output alone."""
 
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
@@ -119,20 +129,22 @@ def _made(name: str, run: Any, pull: Any, jvp: Any) -> Primitive:
         Primitive(
             name=name,
             kind="custom",
-            run=run,
+            run=_runner(into),
             abstract=_abstract,
             pullbacks=(pull,),
             reads=(1,),
             jvp=jvp,
             batch=batch,
             bounded=True,
+            out=into,
+            along=True,
         )
     )
     return p
 
 
-softmax_p = _made("softmax", _softmax_run, _softmax_pull, _softmax_jvp)
-log_softmax_p = _made("log_softmax", _log_softmax_run, _log_softmax_pull, _log_softmax_jvp)
+softmax_p = _made("softmax", _softmax_into, _softmax_pull, _softmax_jvp)
+log_softmax_p = _made("log_softmax", _log_softmax_into, _log_softmax_pull, _log_softmax_jvp)
 
 
 def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:

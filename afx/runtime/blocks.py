@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from typing import Any, Protocol
 
+from afx.core.aval import Shape
 from afx.core.dtypes import DType
-from afx.core.graph import Atom, Var
+from afx.core.graph import Atom, Equation, Var
 from afx.runtime.quiet import common, silence_of, silenced
-from afx.runtime.regions import Node, elements
-from afx.runtime.writing import by_reduction
+from afx.runtime.regions import Node, domain
+from afx.runtime.writing import by_ufunc
 
 __all__ = ["Blocks"]
 
 LARGEST = 3 << 17  # bytes of one value in a block: few calls, so that two threads seldom wait for the interpreter
 SMALLEST = 1 << 15  # elements of a block
+
+
+class Writer(Protocol):
+    """What a region asks of the program around it."""
+
+    def read(self, atom: Atom, *, plain: bool = False) -> str:
+        """Return the text of an operand."""
+        ...
+
+    def ufunc_name(self, ufunc: Any) -> str:
+        """Return the text of a ufunc."""
+        ...
+
+    def function_name(self, name: str, function: Any) -> str:
+        """Return the text of a function."""
+        ...
+
+    def keywords(self, eq: Equation) -> list[str]:
+        """Return the text of an equation's parameters."""
+        ...
 
 
 class Blocks:
@@ -23,84 +44,140 @@ class Blocks:
     Attributes:
         name: of its function.
         lines: the function.
-        block: elements of one block.
-        slots: the dtype of each intermediate array.
-        arguments: the large values that it reads and writes, then scalars, in the order of the parameters.
-        partials: for each reduction the output and its ufunc's text.
+        size: elements, or rows, of the region.
+        block: those of one block.
+        slots: the dtype and the shape of a row (``()`` where blocks are of elements) of each intermediate array.
+        parameters: what the function is called with: for each its variable, and whether as rows of elements.
+        partials: for each sum over the blocks the output, the reduction's text, and whether over rows.
     """
 
-    def __init__(self, node: Node, name: str, read: Callable[[Atom], str], ufunc: Callable[[Any], str]) -> None:
-        assert node.shape is not None
+    def __init__(self, node: Node, name: str, writer: Writer) -> None:
+        assert node.key is not None
         self.node = node
         self.name = name
-        self.slots: list[DType] = []
+        self.slots: list[tuple[DType, Shape]] = []
         self.partials: list[tuple[Var, str]] = []
-        self._read = read
-        self._ufunc = ufunc
+        self.rows = node.key[0] == "rows"
+        self.size = node.key[1][0] if self.rows else math.prod(node.key[1])
+        self._writer = writer
         self._place: dict[int, str] = {}
         self._free: list[int] = []
-        self.size = elements(node.shape)
-        large = [v for v in node.inputs if v.aval.shape]
-        written = [v for v in node.outputs if v.aval.shape]
-        self.large = [*large, *written]
-        self.scalars = [v for v in node.inputs if not v.aval.shape]
-        for v in (*self.large, *self.scalars):
-            self._place[v.index] = read(v)
+        self._slot_of: dict[int, int] = {}
+        lasting = {eq.outputs[0].index for eq in node.equations if self._sums(eq)}
+        self.taken = [*node.taken, *[v for v in node.outputs if v.index not in lasting]]
+        self.whole = node.whole
+        for v in self.taken:
+            self._place[v.index] = writer.read(v)
+        self.block = self._block()
         body = self._body()
-        width = max([v.aval.dtype.itemsize for v in self.large], default=4)
-        self.block = _block(self.size, LARGEST // width)
         self.lines = [*self._head(), *body]
 
+    def _sums(self, eq: Equation) -> bool:
+        found = domain(eq)
+        return found is not None and found.whole
+
+    def _block(self) -> int:
+        """Return the size of a block: an even number of equal ones, so that two threads end together."""
+        values = [v.aval for eq in self.node.equations for v in eq.outputs] + [v.aval for v in self.node.taken]
+        widest = max([v.nbytes // self.size for v in values], default=4)
+        dearest = max([v.size // self.size for v in values], default=1)
+        pairs = -(-self.size // (2 * max(LARGEST // max(widest, 1), 1)))
+        even = -(-self.size // (2 * pairs))
+        if not self.rows:
+            even = -(-even // 64) * 64
+        return max(even, min(self.size, -(-SMALLEST // max(dearest, 1))), 1)
+
     def _head(self) -> list[str]:
-        names = [self._read(v) for v in (*self.large, *self.scalars)]
-        parts = [f"part_{self._read(v)}" for v, _ in self.partials]
+        names = [*[self._writer.read(v) for v in self.taken], *[self._all(v) for v in self.whole]]
+        parts = [f"part_{self._writer.read(v)}" for v, _ in self.partials]
         lines = [f"def {self.name}(block_, start_, stop_, own_, {', '.join([*names, *parts])}):"]
         if self.slots:
             slots = [f"t{n}" for n in range(len(self.slots))]
             lines.append(f"    {', '.join(slots)}, = own_")
             lines.append(f"    if stop_ - start_ < {self.block}:")
             lines.append(f"        {', '.join(slots)}, = [t[: stop_ - start_] for t in own_]")
-        lines += [f"    {self._read(v)} = {self._read(v)}[start_:stop_]" for v in self.large]
+        lines += [f"    {self._writer.read(v)} = {self._writer.read(v)}[start_:stop_]" for v in self.taken]
         return lines
 
+    def _all(self, v: Var) -> str:
+        """Return the name of a value that each block reads as a whole."""
+        return f"{self._writer.read(v)}_all" if v in self.taken else self._writer.read(v)
+
     def _body(self) -> list[str]:
+        equations = self.node.equations
+        last = self._last_uses()
+        lines: list[str] = []
+        for k, eq in enumerate(equations):
+            in_place = by_ufunc(eq)
+            ending = {a.index for a in eq.inputs if isinstance(a, Var) and last.get(a.index) == k}
+            xs = self._operands(eq)
+            if in_place:
+                self._end(ending)
+            lines.append(f"    {self._line(eq, xs)}")
+            if not in_place:
+                self._end(ending)
+        if common(equations)[1]:
+            return lines
+        return silenced(lines, [silence_of(eq) for eq in equations], "    ")
+
+    def _last_uses(self) -> dict[int, int]:
+        """Return the last equation that reads each value, itself or in another shape."""
         last: dict[int, int] = {}
-        for k, eq in enumerate(self.node.equations):
+        for k, eq in reversed(list(enumerate(self.node.equations))):
             for a in eq.inputs:
                 if isinstance(a, Var):
-                    last[a.index] = k
-        slot_of: dict[int, int] = {}
-        lines: list[str] = []
-        for k, eq in enumerate(self.node.equations):
-            out = eq.outputs[0]
-            xs = [self._place[a.index] if isinstance(a, Var) else self._read(a) for a in eq.inputs]
-            for index in {a.index for a in eq.inputs if isinstance(a, Var)}:
-                if last[index] == k and index in slot_of:
-                    self._free.append(slot_of[index])
-            if by_reduction(eq) and not out.aval.shape:
-                reduce = f"{self._ufunc(eq.primitive.reduces)}.reduce"
-                lines.append(f"    part_{self._read(out)}[block_] = {reduce}({xs[0]})")
-                self.partials.append((out, reduce))
-                continue
-            if out.index not in self._place:
-                slot_of[out.index] = slot = self._slot(out.aval.dtype)
-                self._place[out.index] = f"t{slot}"
-            lines.append(f"    {self._ufunc(eq.primitive.ufunc)}({', '.join(xs)}, out={self._place[out.index]})")
-        if common(self.node.equations)[1]:
-            return lines
-        return silenced(lines, [silence_of(eq) for eq in self.node.equations], "    ")
+                    reshaped = last.get(eq.outputs[0].index, k) if eq.primitive.view else k
+                    last[a.index] = max(last.get(a.index, k), reshaped)
+        return last
 
-    def _slot(self, dtype: DType) -> int:
-        """Return a free array of this dtype, or a new one."""
+    def _end(self, ending: set[int]) -> None:
+        self._free += [self._slot_of[index] for index in ending if index in self._slot_of]
+
+    def _operands(self, eq: Equation) -> list[str]:
+        found = domain(eq)
+        assert found is not None
+        return [
+            (self._place[a.index] if taken else self._all(a)) if isinstance(a, Var) else self._writer.read(a)
+            for a, taken in zip(eq.inputs, found.taken, strict=True)
+        ]
+
+    def _line(self, eq: Equation, xs: list[str]) -> str:
+        p, out = eq.primitive, eq.outputs[0]
+        if self._sums(eq):
+            assert p.reduces is not None
+            reduce = f"{self._writer.ufunc_name(p.reduces)}.reduce"
+            self.partials.append((out, reduce))
+            part = f"part_{self._writer.read(out)}"
+            return f"{part}[block_] = {reduce}({xs[0]}, {eq.keywords['axis'] if self.rows else 0})"
+        if p.view:
+            return self._reshaped(eq, xs[0])
+        place = self._target(out)
+        if by_ufunc(eq):
+            return f"{self._writer.ufunc_name(p.ufunc)}({', '.join(xs)}, out={place})"
+        if p.reduces is not None:
+            return f"{self._writer.ufunc_name(p.reduces)}.reduce({xs[0]}, {eq.keywords['axis']}, None, {place})"
+        function = self._writer.function_name(p.name, p.out)
+        return f"{function}({', '.join([place, *xs, *self._writer.keywords(eq)])})"
+
+    def _reshaped(self, eq: Equation, x: str) -> str:
+        out = eq.outputs[0]
+        view = f"{x}.reshape({', '.join(['-1', *map(str, out.aval.shape[1:])])})"
+        if out.index in self._place:
+            return f"{self._place[out.index]}[...] = {view}"
+        place = self._place[out.index] = f"v{out.index}"
+        return f"{place} = {view}"
+
+    def _target(self, out: Var) -> str:
+        """Return where an output goes: to its own memory where others read it, else to a free intermediate array."""
+        if out.index not in self._place:
+            self._slot_of[out.index] = slot = self._slot(out.aval.dtype, out.aval.shape[1:] if self.rows else ())
+            self._place[out.index] = f"t{slot}"
+        return self._place[out.index]
+
+    def _slot(self, dtype: DType, tail: Shape) -> int:
         for slot in reversed(self._free):
-            if self.slots[slot] == dtype:
+            if self.slots[slot] == (dtype, tail):
                 self._free.remove(slot)
                 return slot
-        self.slots.append(dtype)
+        self.slots.append((dtype, tail))
         return len(self.slots) - 1
-
-
-def _block(size: int, longest: int) -> int:
-    """Return the elements of a block: an even number of equal blocks, so that two threads end together."""
-    pairs = -(-size // (2 * longest))
-    return max(-(-size // (2 * pairs * 64)) * 64, min(size, SMALLEST))

@@ -52,7 +52,7 @@ class Places:
         self.template[var.index] = template
 
     def _place(self, node: Node) -> None:
-        if node.shape is not None:
+        if node.key is not None:
             for var in node.outputs:
                 self._own(var, BUFFER, np.empty(var.aval.shape, var.aval.dtype))
             return
@@ -123,7 +123,7 @@ class Places:
 
     def _in_place(self, node: Node, out: Var, ending: set[int]) -> int:
         """Return the buffer of an operand that ends here and that the op may overwrite, or -1."""
-        if node.shape is not None:
+        if node.key is not None:
             return self._in_place_of_region(node, out, ending)
         eq = node.equations[0]
         if not eq.primitive.elementwise or not by_ufunc(eq):
@@ -146,7 +146,10 @@ class Places:
     def _in_place_of_region(self, node: Node, out: Var, ending: set[int]) -> int:
         """Return such a buffer that the region reads for the last time before, or as, it writes the output."""
         at = next(k for k, eq in enumerate(node.equations) if out in eq.outputs)
-        later = {a.index for eq in node.equations[at + 1 :] for a in eq.inputs if isinstance(a, Var)}
+        rest = node.equations[at + 1 :] if by_ufunc(node.equations[at]) else node.equations[at:]
+        views = [eq for eq in node.equations if eq.primitive.view]
+        later = {a.index for eq in (*rest, *views) for a in eq.inputs if isinstance(a, Var)}
+        later |= {v.index for v in node.whole}
         roots = [self.root[v.index] for v in node.inputs]
         for var in node.inputs:
             root = self.root[var.index]

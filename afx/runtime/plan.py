@@ -68,8 +68,8 @@ class Plan:
         start = -block.ctypes.data % 64
         for name, offset, aval in program.buffers:
             space[name] = np.ndarray(aval.shape, aval.dtype, block, start + offset)  # pyright: ignore[reportUnknownMemberType]  # NumPy's stub
-        for name, dtypes, length in program.scratch:
-            space[name] = [tuple([np.empty(length, t) for t in dtypes]) for _ in range(get_threads())]
+        for name, slots, length in program.scratch:
+            space[name] = [tuple([np.empty((length, *tail), t) for t, tail in slots]) for _ in range(get_threads())]
         for name, aval in program.recycled:
             space[name] = Recycler(aval)
         for name, eq in program.prepared:

@@ -1,18 +1,43 @@
-"""Regions: elementwise equations on large arrays that run together, block by block, so that values stay in the cache."""
+"""Regions: equations on large arrays that run together, block by block, so that values stay in the cache.
+
+Blocks are of elements, where all values of a region have one shape, or of rows: everything that works on each row, or
+on each example, apart from the others, such as a sum along the last axis, can then run in them too.
+"""
 
 from __future__ import annotations
 
 import heapq
 import math
 from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
-from afx.core.aval import Shape
+from afx.core.aval import Aval, Shape
 from afx.core.graph import Equation, Graph, Var
-from afx.runtime.writing import by_reduction, by_ufunc
+from afx.runtime.writing import by_function, by_reduction, by_ufunc
 
-__all__ = ["Node", "nodes_of"]
+__all__ = ["Domain", "Key", "Node", "domain", "nodes_of"]
 
 SMALLEST = 1 << 15  # elements from which on blocks pay
+FEWEST = 8  # rows from which on blocks are of rows
+WIDEST = 1 << 16  # elements of a row up to which they are
+
+Key: TypeAlias = "tuple[str, Shape]"  # ("elements", the shape) or ("rows", (their number,))
+
+
+class Domain(NamedTuple):
+    """Over what an equation could run in blocks.
+
+    Attributes:
+        key: equations of one key can run together.
+        taken: for each operand, whether a block reads its own part of it (and not all of it).
+        whole: whether the output is only there when all blocks are done, as a sum over the rows is.
+        follows: whether it is small, and runs in blocks only beside the equation that makes an operand.
+    """
+
+    key: Key
+    taken: tuple[bool, ...]
+    whole: bool
+    follows: bool
 
 
 class Node:
@@ -20,54 +45,94 @@ class Node:
 
     Attributes:
         equations: the equations.
-        shape: the common shape of a region's values, None for a single equation.
+        key: of a region, None for a single equation.
         inputs: variables from elsewhere, each once.
+        taken: those of them of which a block reads its own part.
+        whole: those of them that each block reads as a whole.
         outputs: variables that others read.
     """
 
-    __slots__ = ("equations", "inputs", "outputs", "shape")
+    __slots__ = ("equations", "inputs", "key", "outputs", "taken", "whole")
 
-    def __init__(self, equations: list[Equation], shape: Shape | None, outputs: list[Var]) -> None:
+    def __init__(self, equations: list[Equation], key: Key | None, outputs: list[Var]) -> None:
         self.equations = equations
-        self.shape = shape
+        self.key = key
         self.outputs = outputs
         own = {v.index for eq in equations for v in eq.outputs}
         reads = {a.index: a for eq in equations for a in eq.inputs if isinstance(a, Var) and a.index not in own}
         self.inputs = list(reads.values())
+        parts = dict[int, Var]()
+        wholes = dict[int, Var]()
+        for eq in equations if key is not None else ():
+            found = domain(eq)
+            assert found is not None
+            for atom, part in zip(eq.inputs, found.taken, strict=True):
+                if isinstance(atom, Var) and atom.index in reads:
+                    (parts if part else wholes)[atom.index] = atom
+        self.taken, self.whole = list(parts.values()), list(wholes.values())
 
 
 def nodes_of(graph: Graph) -> list[Node]:
     """Return the nodes of a graph in an order in which they can run."""
     domains = [domain(eq) for eq in graph.equations]
-    if not any(domains):
+    if all(d is None or d.follows for d in domains):
         return [Node([eq], None, list(eq.outputs)) for eq in graph.equations]
     clusters = _Clusters()
-    for k, (eq, shape) in enumerate(zip(graph.equations, domains, strict=True)):
-        clusters.single(k, eq) if shape is None else clusters.join(k, eq, shape)
+    for k, (eq, found) in enumerate(zip(graph.equations, domains, strict=True)):
+        if found is None or not clusters.join(k, eq, found):
+            clusters.single(k, eq)
     groups = [part for c in clusters.groups for part in (_connected(c, graph) if len(c) > 1 else [c])]
     return _ordered(graph, groups)
 
 
-def domain(eq: Equation) -> Shape | None:
-    """Return the shape over which an equation could run in blocks, None where it could not."""
-    out = eq.outputs[0].aval
-    if out.size >= SMALLEST and eq.primitive.elementwise and by_ufunc(eq):
-        shape = out.shape
-    elif by_reduction(eq) and out.shape == () and eq.inputs[0].aval.size >= SMALLEST:
-        shape = eq.inputs[0].aval.shape
-    else:
+def domain(eq: Equation) -> Domain | None:
+    """Return over what an equation could run in blocks, None where it could not."""
+    p = eq.primitive
+    if p.multiple or not eq.inputs:
         return None
-    return shape if all(a.aval.shape in (shape, ()) for a in eq.inputs) else None
+    if p.elementwise and (by_ufunc(eq) or by_function(eq)):
+        return _elementwise(eq, eq.outputs[0].aval)
+    x = eq.inputs[0].aval
+    if by_reduction(eq) or (p.along and by_function(eq) and 0 not in eq.keywords["axis"]):
+        return _along(x, eq.keywords["axis"], eq.outputs[0].aval)
+    if p.role == "reshape" and x.shape[:1] == eq.outputs[0].aval.shape[:1] and x.size:
+        return Domain(("rows", x.shape[:1]), (True,), False, True)
+    return None
+
+
+def _in_rows(x: Aval) -> bool:
+    return len(x.shape) > 1 and x.shape[0] >= FEWEST and math.prod(x.shape[1:]) <= WIDEST
+
+
+def _elementwise(eq: Equation, out: Aval) -> Domain | None:
+    shapes = [a.aval.shape for a in eq.inputs]
+    large = out.size >= SMALLEST
+    if large and not _in_rows(out):
+        same = tuple([s == out.shape for s in shapes])
+        plain = all(s in (out.shape, ()) for s in shapes)
+        return Domain(("elements", out.shape), same, False, False) if plain else None
+    rows = out.shape[:1]
+    if not rows or rows[0] < FEWEST:
+        return None
+    return Domain(("rows", rows), tuple([len(s) == len(out.shape) and s[:1] == rows for s in shapes]), False, not large)
+
+
+def _along(x: Aval, axis: Shape, out: Aval) -> Domain | None:
+    """Return the domain of what works along axes: a reduction, or an op such as softmax."""
+    large = x.size >= SMALLEST
+    if _in_rows(x) and (large or 0 not in axis):
+        return Domain(("rows", x.shape[:1]), (True,), 0 in axis, not large)
+    return Domain(("elements", x.shape), (True,), True, False) if large and out.shape == () else None
 
 
 class _Clusters:
-    """Groups of equations of one shape, such that no path leaves a group and comes back to it."""
+    """Groups of equations of one key, such that no path leaves a group and comes back to it."""
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
         self._upstream: list[int] = []  # of each group, the groups that it depends on, as bits
-        self._current: dict[Shape, int] = {}
-        self._member: dict[int, int] = {}  # of a large value, the group that makes it
+        self._current: dict[Key, int] = {}
+        self._member: dict[int, int] = {}  # of a value made block by block, the group that makes it
         self._depends: dict[int, int] = {}  # of a value, the groups that it depends on, as bits
 
     def single(self, k: int, eq: Equation) -> None:
@@ -78,20 +143,30 @@ class _Clusters:
                 self._depends[v.index] = mask
         self._open([k])
 
-    def join(self, k: int, eq: Equation, shape: Shape) -> None:
-        """Enter an equation of this shape: into the last group of the shape, or a new one."""
-        operands = [a.index for a in eq.inputs if isinstance(a, Var)]
-        c = self._current.get(shape, -1)
-        outside = self._closure(self._mask([i for i in operands if c < 0 or self._member.get(i) != c]))
-        if c < 0 or outside >> c & 1:
-            c = self._current[shape] = self._open([])
-            outside = self._mask(operands)
+    def join(self, k: int, eq: Equation, found: Domain) -> bool:
+        """Enter an equation into the last group of its key, or a new one; tell whether it was entered."""
+        c = self._current.get(found.key, -1)
+        inside, operands = False, list[int]()
+        for atom, taken in zip(eq.inputs, found.taken, strict=True):
+            if isinstance(atom, Var):
+                if c >= 0 and taken and self._member.get(atom.index) == c:
+                    inside = True
+                else:
+                    operands.append(atom.index)
+        outside = self._closure(self._mask(operands))
+        apart = c < 0 or bool(outside >> c & 1)
+        if found.follows and (apart or not inside):
+            return False
+        if apart:
+            c = self._current[found.key] = self._open([])
+            outside = self._mask([a.index for a in eq.inputs if isinstance(a, Var)])
         self.groups[c].append(k)
         self._upstream[c] |= outside
         out = eq.outputs[0]
         self._depends[out.index] = 1 << c
-        if out.aval.shape == shape:
+        if not found.whole:
             self._member[out.index] = c
+        return True
 
     def _open(self, group: list[int]) -> int:
         self.groups.append(group)
@@ -161,17 +236,13 @@ def _ordered(graph: Graph, groups: Sequence[list[int]]) -> list[Node]:
     while ready:
         _, g = heapq.heappop(ready)
         equations = [graph.equations[k] for k in groups[g]]
-        shape = domain(equations[0]) if len(equations) > 1 else None
-        outputs = [v for eq in equations for v in eq.outputs if shape is None or v.index in read_elsewhere]
-        found.append(Node(equations, shape, outputs))
+        of_first = domain(equations[0]) if len(equations) > 1 else None
+        key = None if of_first is None else of_first.key
+        outputs = [v for eq in equations for v in eq.outputs if key is None or v.index in read_elsewhere]
+        found.append(Node(equations, key, outputs))
         for h in unlocks[g]:
             waits[h].discard(g)
             if not waits[h]:
                 heapq.heappush(ready, (groups[h][0], h))
     assert len(found) == len(groups)
     return found
-
-
-def elements(shape: Shape) -> int:
-    """Return the number of elements of a region's values."""
-    return math.prod(shape)

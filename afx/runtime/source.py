@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.aval import Aval
+from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal, Var
 from afx.runtime.blocks import Blocks
@@ -47,7 +47,7 @@ class Program:
         self.functions: list[str] = []
         self.recycled: list[tuple[str, Aval]] = []
         self.prepared: list[tuple[str, Equation]] = []
-        self.scratch: list[tuple[str, list[DType], int]] = []
+        self.scratch: list[tuple[str, list[tuple[DType, Shape]], int]] = []
         self._numbers: dict[Any, str] = {}
         self._aliases: dict[int, list[str]] = {}
         self.inputs = [self.name(v) for v in places.graph.inputs]
@@ -55,7 +55,7 @@ class Program:
             self.shared[self.name(var)] = constant.value
         silences: list[Silence] = []
         for k, node in enumerate(places.nodes):
-            if node.shape is None:
+            if node.key is None:
                 self._equation(node.equations[0])
             else:
                 self._region(node)
@@ -72,7 +72,7 @@ class Program:
         return name + "_" if keyword.iskeyword(name) or name in ("arena", "np", "run") else name
 
     # -- operands -----------------------------------------------------------------------------------------------------
-    def _read(self, atom: Atom, *, plain: bool) -> str:
+    def read(self, atom: Atom, *, plain: bool = False) -> str:
         """Return the text of an operand; numbers are arrays made once, or plain where an implementation wants them."""
         if isinstance(atom, Var):
             return self.name(atom)
@@ -108,26 +108,26 @@ class Program:
         elif eq.primitive.ufunc is np.matmul and self._shares_out(eq):
             self._product(eq, out, kind)
         elif by_ufunc(eq):
-            xs = ", ".join([self._read(a, plain=False) for a in eq.inputs])
+            xs = ", ".join([self.read(a, plain=False) for a in eq.inputs])
             assert eq.primitive.ufunc is not None
-            self._call(eq, f"{self._ufunc(eq.primitive.ufunc)}({xs}", out, kind)
+            self._call(eq, f"{self.ufunc_name(eq.primitive.ufunc)}({xs}", out, kind)
         elif by_reduction(eq) and isinstance(eq.inputs[0], Var):
             assert eq.primitive.reduces is not None
             axis = eq.keywords["axis"]
             if self._is_short(eq.inputs[0], axis):
                 self._short(eq, eq.inputs[0], axis[0], out, kind)
                 return
-            reduce = f"{self._ufunc(eq.primitive.reduces)}.reduce"
+            reduce = f"{self.ufunc_name(eq.primitive.reduces)}.reduce"
             self._call(eq, f"{reduce}({self.name(eq.inputs[0])}, {axis[0] if len(axis) == 1 else axis}", out, kind)
         elif writes_into(eq):
             self._into(eq, out, kind)
         else:
-            values = [self._read(a, plain=True) for a in eq.inputs]
+            values = [self.read(a, plain=True) for a in eq.inputs]
             targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple else "")
-            function = self._function(eq.primitive.name, eq.primitive.run)
-            call = f"{function}({', '.join([*values, *self._keywords(eq)])})"
+            function = self.function_name(eq.primitive.name, eq.primitive.run)
+            call = f"{function}({', '.join([*values, *self.keywords(eq)])})"
             if eq.primitive.multiple and eq.primitive.view:  # several views of memory that may be given to others
-                call = f"{self._function('copies', copies)}({call})"
+                call = f"{self.function_name('copies', copies)}({call})"
             self.lines.append(f"{targets} = {call}")
 
     @staticmethod
@@ -137,7 +137,7 @@ class Program:
 
     def _short(self, eq: Equation, x: Var, axis: int, out: Var, kind: str) -> None:
         assert eq.primitive.reduces is not None
-        ufunc, lead = self._ufunc(eq.primitive.reduces), ":, " * axis
+        ufunc, lead = self.ufunc_name(eq.primitive.reduces), ":, " * axis
         parts = [f"{self.name(x)}[{lead}{k}]" for k in range(x.aval.shape[axis])]
         self._call(eq, f"{ufunc}({parts[0]}, {parts[1]}", out, kind)
         for part in parts[2:]:
@@ -155,13 +155,13 @@ class Program:
             self.buffer(out)
         else:
             self._empty(out)
-        x, y = [self._read(a, plain=False) for a in eq.inputs]
-        self.lines.append(f"{self._function('product', product)}({x}, {y}, {self.name(out)})")
+        x, y = [self.read(a, plain=False) for a in eq.inputs]
+        self.lines.append(f"{self.function_name('product', product)}({x}, {y}, {self.name(out)})")
 
     def _region(self, node: Node) -> None:
         """Emit a region: its function, memory for its results, and the call that shares out its blocks."""
         k = len(self.scratch) + 1
-        blocks = Blocks(node, f"region_{k}", lambda a: self._read(a, plain=False), self._ufunc)
+        blocks = Blocks(node, f"region_{k}", self)
         self.functions += blocks.lines
         self.scratch.append((f"scratch_{k}", blocks.slots, blocks.block))
         for var in node.outputs:
@@ -172,23 +172,27 @@ class Program:
         parts: list[str] = []
         for var, _ in blocks.partials:
             parts.append(f"part_{self.name(var)}")
-            dtype = self._function(var.aval.dtype.name, var.aval.dtype)
-            self.lines.append(f"{parts[-1]} = np.empty({-(-blocks.size // blocks.block)}, {dtype})")
-        flat = [self.name(v) + (".reshape(-1)" if v.aval.ndim > 1 else "") for v in blocks.large]
-        arguments = ", ".join([*flat, *[self.name(v) for v in blocks.scalars], *parts])
-        function = self._function("run_blocks", run_blocks)
+            dtype = self.function_name(var.aval.dtype.name, var.aval.dtype)
+            shape = (-(-blocks.size // blocks.block), *var.aval.shape)
+            self.lines.append(f"{parts[-1]} = np.empty({shape}, {dtype})")
+        flat = "" if blocks.rows else ".reshape(-1)"
+        taken = [self.name(v) + (flat if v.aval.ndim > 1 else "") for v in blocks.taken]
+        arguments = ", ".join([*taken, *[self.name(v) for v in blocks.whole], *parts])
+        function = self.function_name("run_blocks", run_blocks)
         self.lines.append(f"{function}({blocks.name}, {blocks.size}, {blocks.block}, scratch_{k}, ({arguments},))")
         for var, reduce in blocks.partials:
             self.lines.append(f"{reduce}(part_{self.name(var)}, 0, None, {self.name(var)})")
 
-    def _ufunc(self, ufunc: np.ufunc) -> str:
+    def ufunc_name(self, ufunc: np.ufunc) -> str:
+        """Return the text of a ufunc."""
         return (
             f"np.{ufunc.__name__}"
             if getattr(np, ufunc.__name__, None) is ufunc
-            else self._function(ufunc.__name__, ufunc)
+            else self.function_name(ufunc.__name__, ufunc)
         )
 
-    def _function(self, name: str, function: Any) -> str:
+    def function_name(self, name: str, function: Any) -> str:
+        """Return the text of a function, which the plan will know by it."""
         wish = f"{name}_"
         while self.shared.get(wish, function) is not function:
             wish += "_"
@@ -212,7 +216,7 @@ class Program:
             self.recycled.append((f"memory_of_{self.name(out)}", out.aval))
             self.lines.append(f"{self.name(out)} = memory_of_{self.name(out)}()")
             return
-        dtype = self._function(out.aval.dtype.name, out.aval.dtype)
+        dtype = self.function_name(out.aval.dtype.name, out.aval.dtype)
         self.lines.append(f"{self.name(out)} = np.empty({out.aval.shape}, {dtype})")
 
     def _into(self, eq: Equation, out: Var, kind: str) -> None:
@@ -220,10 +224,10 @@ class Program:
             self.buffer(out)
         else:
             self._empty(out)
-        xs = [self.name(out), *[self._read(a, plain=False) for a in eq.inputs]]
+        xs = [self.name(out), *[self.read(a, plain=False) for a in eq.inputs]]
         if eq.primitive.prepare is None:
-            function = self._function(eq.primitive.name, eq.primitive.out)
-            xs += self._keywords(eq)
+            function = self.function_name(eq.primitive.name, eq.primitive.out)
+            xs += self.keywords(eq)
         else:
             function = f"{eq.primitive.name}_{self.name(out)}"
             self.prepared.append((function, eq))
@@ -241,10 +245,11 @@ class Program:
             self.views.append((self.name(out), self.name(source), eq.primitive.run, eq.keywords))
             return
         self._aliases.setdefault(root, []).append(self.name(out))
-        arguments = ", ".join([self.name(source), *self._keywords(eq)])
-        self.lines.append(f"{self.name(out)} = {self._function(eq.primitive.name, eq.primitive.run)}({arguments})")
+        arguments = ", ".join([self.name(source), *self.keywords(eq)])
+        self.lines.append(f"{self.name(out)} = {self.function_name(eq.primitive.name, eq.primitive.run)}({arguments})")
 
-    def _keywords(self, eq: Equation) -> list[str]:
+    def keywords(self, eq: Equation) -> list[str]:
+        """Return the text of an equation's parameters."""
         return [f"{k}={self._literal(k, v)}" for k, v in eq.params]
 
     def _literal(self, key: str, value: Any) -> str:
@@ -280,7 +285,7 @@ class Program:
         ):
             return self.name(atom)
         if atom.aval.weak:
-            return f"np.array({self.name(atom)}, {self._function(atom.aval.dtype.name, atom.aval.dtype)})"
+            return f"np.array({self.name(atom)}, {self.function_name(atom.aval.dtype.name, atom.aval.dtype)})"
         return f"np.array({self.name(atom)})"
 
     # -- text ---------------------------------------------------------------------------------------------------------

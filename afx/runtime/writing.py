@@ -10,16 +10,16 @@ from afx.core.dtypes import DType
 from afx.core.graph import Equation
 from afx.core.primitive import Primitive
 
-__all__ = ["by_reduction", "by_ufunc", "writes_into"]
+__all__ = ["by_function", "by_reduction", "by_ufunc", "writes_into"]
 
 
 def writes_into(eq: Equation) -> bool:
     """Tell whether an equation can compute into memory it is given."""
     p = eq.primitive
-    if p.multiple or p.kind == "custom":
+    if p.multiple:
         return False
-    into = (p.out is not None or p.prepare is not None) and not any(a.aval.weak for a in eq.inputs)
-    return into or by_ufunc(eq) or by_reduction(eq)
+    prepared = p.prepare is not None and not any(a.aval.weak for a in eq.inputs)
+    return prepared or by_function(eq) or by_ufunc(eq) or by_reduction(eq)
 
 
 def by_ufunc(eq: Equation) -> bool:
@@ -28,6 +28,11 @@ def by_ufunc(eq: Equation) -> bool:
     if ufunc is None or eq.params:
         return False
     return natural(ufunc, tuple([a.aval.dtype for a in eq.inputs])) == eq.outputs[0].aval.dtype
+
+
+def by_function(eq: Equation) -> bool:
+    """Tell whether a function of the primitive computes an equation into an array that overlaps no operand."""
+    return eq.primitive.out is not None and not any(a.aval.weak for a in eq.inputs)
 
 
 def by_reduction(eq: Equation) -> bool:

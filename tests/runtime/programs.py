@@ -29,16 +29,21 @@ UNARY: tuple[Callable[[Array], Array], ...] = (
     lambda x: x**2,
     lambda x: afx.pow(x, 3.0),
     lambda x: afx.pow(afx.abs(x) + 0.5, -1.0),
-    lambda x: x.astype("float64").astype("float32"),
-    lambda x: afx.where(x > 0, x * (x > 0).astype("float32"), 0.0),
+    lambda x: x.astype("float64").astype(x.dtype),
+    lambda x: afx.where(x > 0, x * (x > 0).astype(x.dtype), 0.0),
     lambda x: afx.where(x > 0, afx.where(x > 0, x, 1.0), afx.where(x > 0, 3.0, -x)),
-    lambda x: ((x > 0).astype("float32") != 0).astype("float32"),
+    lambda x: ((x > 0).astype(x.dtype) != 0).astype(x.dtype),
     lambda x: x.reshape(-1).reshape(x.shape),
     lambda x: afx.permute_dims(afx.permute_dims(x, (1, 0)), (1, 0)),
     lambda x: afx.permute_dims(x * 2, (1, 0)).reshape(x.shape),
     lambda x: x[::-1] * 0.5,
     lambda x: x - afx.sum(x, axis=1, keepdims=True),
     lambda x: x - afx.max(x, axis=0),
+    lambda x: nn.softmax(x, axis=-1),
+    lambda x: nn.log_softmax(x, axis=0),
+    lambda x: x / (1.0 + afx.mean(x * x, axis=-1, keepdims=True)),
+    lambda x: x * afx.sum(x, axis=0),
+    lambda x: x + afx.max(x, axis=1)[:, None] * afx.min(x, axis=1).reshape(-1, 1),
     lambda x: x + afx.max(afx.stack([x, x * 2, -x], axis=1), axis=1),
     lambda x: afx.broadcast_to(afx.sum(x), x.shape) * 0.01,
     lambda x: afx.sum(afx.broadcast_to(afx.mean(x), (3, *x.shape)), axis=0) + x,
@@ -75,10 +80,10 @@ def program(seed: int, length: int = 12) -> Callable[..., Any]:
     return fn
 
 
-def inputs(seed: int, shape: tuple[int, int] = (3, 5), special: bool = False) -> tuple[Array, Array]:
+def inputs(seed: int, shape: tuple[int, int] = (3, 5), special: bool = False, dtype: str = "float32") -> tuple[Array, Array]:
     """Return two matrices; with special values among them where that is asked for."""
     rng = np.random.default_rng(seed)
-    values = [rng.normal(size=shape).astype(np.float32) for _ in range(2)]
+    values = [rng.normal(size=shape).astype(dtype) for _ in range(2)]
     if special:
         for v in values:
             v.flat[:5] = [0.0, -0.0, np.inf, -np.inf, np.nan]

@@ -13,6 +13,7 @@ import pytest
 import afx
 from afx import Array
 from afx.errors import MissingExtraError
+from afx.runtime import blocks, regions
 from afx.runtime.arena import Arena
 from afx.runtime.plan import make_plan
 from afx.runtime.products import set_products
@@ -35,12 +36,28 @@ def test_a_plan_computes_what_the_ops_compute(seed: int, shape: tuple[int, int])
     compiled = afx.jit(fn)
     with np.errstate(all="ignore"):
         for k in range(2):
-            xs = inputs(seed + k, shape)
+            xs = inputs(seed + k, shape, dtype="float64")
             for found, wanted in zip(compiled(*xs), fn(*xs), strict=True):
                 a, b = np.asarray(found), np.asarray(wanted)
                 assert a.dtype == b.dtype
                 scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
-                np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5 * scale)
+                np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_tiny_blocks_compute_what_the_ops_compute(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small the blocks of rows and elements are, a plan gives the values of the plain run."""
+    for module, name, value in ((regions, "SMALLEST", 16), (blocks, "SMALLEST", 1), (blocks, "LARGEST", 64)):
+        monkeypatch.setattr(module, name, value)
+    fn = program(seed, 20)
+    compiled = afx.jit(fn)
+    with np.errstate(all="ignore"):
+        for k in range(2):
+            xs = inputs(seed + k, (12, 7), dtype="float64")
+            for found, wanted in zip(compiled(*xs), fn(*xs), strict=True):
+                b = np.asarray(wanted)
+                scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
+                np.testing.assert_allclose(found, b, rtol=1e-8, atol=1e-9 * scale)
 
 
 def test_results_share_no_memory_with_buffers_or_arguments() -> None:
