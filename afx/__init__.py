@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from afx.ops.splitting import *
     from afx.ops.statistics import *
     from afx.runtime.evaluate import evaluate
+    from afx.runtime.threads import get_threads, set_threads
     from afx.transforms.checkpoint import *
     from afx.transforms.custom import *
     from afx.transforms.jacobian import *
@@ -202,6 +203,7 @@ __all__ = [
     "full",
     "full_like",
     "get_default_dtype",
+    "get_threads",
     "grad",
     "gradient",
     "greater",
@@ -317,6 +319,7 @@ __all__ = [
     "scan",
     "searchsorted",
     "set_default_dtype",
+    "set_threads",
     "sigmoid",
     "sign",
     "signbit",
@@ -434,6 +437,7 @@ _LAZY = {
     "afx.ops.triangular": "",
     "afx.ops.updates": "index_add index_max index_min index_set",
     "afx.runtime.evaluate": "evaluate",
+    "afx.runtime.threads": "get_threads set_threads",
     "afx.transforms.checkpoint": "checkpoint",
     "afx.transforms.custom": "custom_jvp custom_vjp",
     "afx.transforms.jacobian": "hessian hvp jacfwd jacrev",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,9 @@ import attrs
 import numpy as np
 
 from afx.core.graph import Graph
+from afx.runtime.gauge import Gauge
 from afx.runtime.places import Places
-from afx.runtime.products import blas
+from afx.runtime.products import blas, heavy
 from afx.runtime.recycling import Recycler
 from afx.runtime.source import Program
 from afx.runtime.workers import get_threads
@@ -36,6 +38,7 @@ class Plan:
     widest: int
     _program: Program = attrs.field(repr=False)
     _bind: Callable[..., Any] = attrs.field(repr=False)
+    _gauge: Gauge | None = attrs.field(repr=False)
     _free: list[Any] = attrs.field(factory=list, repr=False)
 
     def __call__(self, *inputs: Any) -> list[Any]:
@@ -46,13 +49,28 @@ class Plan:
         except IndexError:
             run = self._bound()
         try:
-            if self._program.products:
+            if self._gauge is not None:
+                found: list[Any] = self._timed(run, inputs, self._gauge)
+            elif self._program.products:
                 with blas:
-                    found: list[Any] = run(*inputs)
+                    found = run(*inputs)
             else:
                 found = run(*inputs)
         finally:
             free.append(run)
+        return found
+
+    @staticmethod
+    def _timed(run: Callable[..., list[Any]], inputs: tuple[Any, ...], gauge: Gauge) -> list[Any]:
+        """Run with BLAS's own threads, or with one, and remember how long it took."""
+        way = gauge.choice()
+        start = time.perf_counter()
+        if way:
+            with blas:
+                found = run(*inputs)
+        else:
+            found = run(*inputs)
+        gauge.note(way, time.perf_counter() - start)
         return found
 
     @property
@@ -90,4 +108,6 @@ def make_plan(graph: Graph) -> Plan:
     """
     places = Places(graph)
     program = Program(places)
-    return Plan(graph, places.arena.size, places.arena.widest, program, program.compiled())
+    timed = not program.products and any(map(heavy, graph.equations)) and blas.choosing()
+    gauge = Gauge() if timed else None
+    return Plan(graph, places.arena.size, places.arena.widest, program, program.compiled(), gauge)

@@ -1,26 +1,30 @@
-"""Large products of matrices on the plan's own threads.
+"""Large products of matrices, and whose threads compute them.
 
 BLAS libraries keep threads of their own, which spin while they wait: on an idle machine that is fastest, beside other
-busy threads products become many times slower. After ``set_products("plan")`` plans hold BLAS to one thread while they
-run (by threadpoolctl) and share out the rows of large products among their own workers; the number of BLAS threads is
-set back at the end of each call. Plans made before keep their way.
+busy threads products become many times slower. Where threadpoolctl is installed, plans can hold BLAS to one thread
+while they run; it is set back at the end of each call, so that the caller's own NumPy stays as it was.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import threading
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from afx.core.aval import Aval
+from afx.core.graph import Equation
 from afx.errors import ArgumentError, MissingExtraError
 from afx.runtime.workers import get_threads, run_blocks
 
-__all__ = ["blas", "product", "set_products", "shared_out"]
+__all__ = ["blas", "heavy", "product", "set_products", "shared_out"]
 
+Who: TypeAlias = Literal["auto", "blas", "plan"]
+
+THREADED = 1 << 15  # multiplications from which on BLAS uses more than one thread
 LARGE = 1 << 22  # multiplications from which on a product is shared out
 PARTS = 2
 
@@ -31,18 +35,32 @@ def shared_out(x: Aval, y: Aval, out: Aval) -> bool:
     return plain and out.shape[0] >= 16 and out.size * x.shape[1] >= LARGE
 
 
-def set_products(who: Literal["blas", "plan"]) -> None:
-    """Set whose threads compute the large products of plans made from now on: BLAS's, the default, or the plan's.
+def set_products(who: Who) -> None:
+    """Set whose threads compute the large products of plans made from now on.
+
+    Args:
+        who: ``"auto"``: BLAS's threads or one thread, whichever has lately been faster for the plan (BLAS's threads,
+            where threadpoolctl is not installed); ``"blas"``: BLAS's threads; ``"plan"``: the plan's own threads, each
+            with its share of the rows.
 
     Raises:
         ArgumentError: another word.
-        MissingExtraError: threadpoolctl, which holds BLAS to one thread, is not installed.
+        MissingExtraError: threadpoolctl, which ``"plan"`` needs, is not installed.
     """
-    if who not in ("blas", "plan"):
-        raise ArgumentError(f"set_products: who computes them is 'blas' or 'plan': got {who!r}")
+    if who not in ("auto", "blas", "plan"):
+        raise ArgumentError(f"set_threads: products is 'auto', 'blas' or 'plan': got {who!r}")
     if who == "plan" and importlib.util.find_spec("threadpoolctl") is None:
-        raise MissingExtraError("set_products: 'plan' needs threadpoolctl: pip install threadpoolctl")
-    blas.held = who == "plan"
+        raise MissingExtraError("set_threads: products='plan' needs threadpoolctl: pip install 'afx[threads]'")
+    blas.who = who
+
+
+def heavy(eq: Equation) -> bool:
+    """Tell whether BLAS would call its threads for an equation."""
+    p = eq.primitive
+    if p.elementwise or p.kind != "bilinear":
+        return False
+    x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
+    return math.sqrt(x.size * y.size * out.size) >= THREADED  # m·k, k·n and m·n: their product's root is m·k·n
 
 
 def product(x: Any, y: Any, out: Any) -> None:
@@ -59,7 +77,7 @@ class Blas:
     """The process's BLAS libraries, held to one thread while plans run.
 
     Attributes:
-        held: whether plans are to do so.
+        who: whose threads compute the products of new plans.
     """
 
     def __init__(self) -> None:
@@ -67,11 +85,17 @@ class Blas:
         self._depth = 0
         self._before: list[int] = []
         self._libraries: list[Any] | None = None
-        self.held = False
+        self.who: Who = "auto"
 
-    def available(self) -> bool:
-        """Tell whether plans are to hold BLAS to one thread, and can."""
-        return self.held and get_threads() > 1 and bool(self._found())
+    def sharing(self) -> bool:
+        """Tell whether new plans share out products among their own threads."""
+        return self.who == "plan" and get_threads() > 1 and bool(self._found())
+
+    def choosing(self) -> bool:
+        """Tell whether new plans find out by themselves whether BLAS's threads help."""
+        if self._libraries is not None:
+            return self.who == "auto" and bool(self._libraries)
+        return self.who == "auto" and importlib.util.find_spec("threadpoolctl") is not None  # loaded when first held
 
     def _found(self) -> list[Any]:
         if self._libraries is None:

@@ -147,7 +147,7 @@ class Program:
         """Tell whether the plan's own threads compute a product."""
         x, y = eq.inputs
         large = isinstance(x, Var) and isinstance(y, Var) and shared_out(x.aval, y.aval, eq.outputs[0].aval)
-        return large and blas.available()
+        return large and blas.sharing()
 
     def _product(self, eq: Equation, out: Var, kind: str) -> None:
         self.products += 1

@@ -80,7 +80,9 @@ def program(seed: int, length: int = 12) -> Callable[..., Any]:
     return fn
 
 
-def inputs(seed: int, shape: tuple[int, int] = (3, 5), special: bool = False, dtype: str = "float32") -> tuple[Array, Array]:
+def inputs(
+    seed: int, shape: tuple[int, int] = (3, 5), special: bool = False, dtype: str = "float32"
+) -> tuple[Array, Array]:
     """Return two matrices; with special values among them where that is asked for."""
     rng = np.random.default_rng(seed)
     values = [rng.normal(size=shape).astype(dtype) for _ in range(2)]

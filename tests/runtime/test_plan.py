@@ -15,6 +15,7 @@ from afx import Array
 from afx.errors import MissingExtraError
 from afx.runtime import blocks, regions
 from afx.runtime.arena import Arena
+from afx.runtime.gauge import Gauge
 from afx.runtime.plan import make_plan
 from afx.runtime.products import set_products
 from afx.runtime.workers import get_threads, run_blocks, set_threads
@@ -217,6 +218,41 @@ def test_products_on_the_plans_own_threads_leave_blas_as_it_was() -> None:
         assert "product_(" in fn.lower(x, y).plan.source
         np.testing.assert_allclose(np.asarray(fn(x, y)), np.sin(x) @ y, rtol=1e-4, atol=1e-4)
     finally:
-        set_products("blas")
+        set_products("auto")
         set_threads(threads)
     assert threadpoolctl.threadpool_info() == before
+
+
+def test_a_plan_with_large_products_tries_both_ways() -> None:
+    """Whether BLAS is held to one thread or not, call after call the values are the same and BLAS stays as it was."""
+    x = np.random.default_rng(0).normal(size=(200, 300))
+    fn = afx.jit(lambda x: afx.sin(x @ x.T))
+    controls: Any = importlib.import_module("threadpoolctl") if importlib.util.find_spec("threadpoolctl") else None
+    before = controls and controls.threadpool_info()
+    for _ in range(8):
+        np.testing.assert_allclose(np.asarray(fn(x)), np.sin(x @ x.T), rtol=1e-9, atol=1e-9)
+    assert before == (controls and controls.threadpool_info())
+
+
+@pytest.mark.parametrize(("slow", "fast"), [(0, 1), (1, 0)])
+def test_a_gauge_follows_the_faster_way(slow: int, fast: int) -> None:
+    """It settles on the faster way, seldom pays for the other one, and turns round when that becomes the faster."""
+    gauge, seconds, found = Gauge(), {slow: 5.0, fast: 1.0}, []
+    for _ in range(500):
+        found.append(gauge.choice())
+        gauge.note(found[-1], seconds[found[-1]])
+    assert found[10:].count(slow) <= 6
+    seconds = {slow: 1.0, fast: 5.0}
+    for _ in range(60):
+        found.append(gauge.choice())
+        gauge.note(found[-1], seconds[found[-1]])
+    assert found[-20:].count(slow) == 20
+
+
+@pytest.mark.parametrize(("arguments", "words"), [({"count": 0}, "1 or more"), ({"count": 1.5}, "1 or more")])
+def test_threads_are_checked(arguments: dict[str, Any], words: str) -> None:
+    """A number of threads is a whole one above 0, and products have one of three words."""
+    with pytest.raises(afx.errors.ArgumentError, match=words):
+        afx.set_threads(**arguments)
+    with pytest.raises(afx.errors.ArgumentError, match="'auto', 'blas' or 'plan'"):
+        afx.set_threads(products="both")  # type: ignore[arg-type]  # what is tested

@@ -1,0 +1,50 @@
+"""One call for every thread that compiled functions use."""
+
+from __future__ import annotations
+
+import operator
+
+from afx.errors import ArgumentError
+from afx.runtime import workers
+from afx.runtime.products import Who, set_products
+from afx.runtime.workers import get_threads
+
+__all__ = ["get_threads", "set_threads"]
+
+
+def set_threads(count: int | None = None, *, products: Who | None = None) -> None:
+    """Set how many threads compiled functions use, and who computes their large products of matrices.
+
+    Without a call to it, there are as many threads as processors that the process may use, and products are ``"auto"``.
+    BLAS's own threads spin while they wait for one another. Beside other busy programs that makes a product many times
+    slower, so a compiled function with large products times its calls and holds BLAS to one thread as long as that is
+    faster. BLAS is set back at the end of each call: NumPy outside of compiled functions is not touched.
+
+    Args:
+        count: threads, the caller's own among them; 1 for no others. None leaves it as it is.
+        products: of functions compiled from now on: ``"auto"``; ``"blas"`` for BLAS's own threads always; ``"plan"`` for
+            BLAS held to one thread, and the rows of a product shared out among afx's threads. None leaves it as it is.
+            ``"plan"``, and ``"auto"`` to have an effect, need threadpoolctl (the extra ``threads``).
+
+    Raises:
+        ArgumentError: not a number of threads, or another word.
+        MissingExtraError: ``"plan"`` without threadpoolctl.
+
+    >>> before = get_threads()
+    >>> set_threads(1)
+    >>> get_threads()
+    1
+    >>> set_threads(before)
+    """
+    if count is not None:
+        try:
+            number = operator.index(count)
+        except TypeError:
+            number = 0
+        if number < 1:
+            raise ArgumentError(f"set_threads: needs a number of threads, 1 or more: got {count!r}")
+    else:
+        number = get_threads()
+    if products is not None:
+        set_products(products)
+    workers.set_threads(number)
