@@ -41,6 +41,13 @@ where(_, _, _); zeros(shape, *, dtype, device); zeros_like(_, *, dtype, device)
 """
 CALLS = [f"{name}(_)" for name in ONE.split()] + [f"{name}(_, _)" for name in TWO.split()]
 CALLS += [call.strip() for call in MORE.split(";")]
+LINALG = """
+cholesky(_, *, upper); cross(_, _, *, axis); det(_); diagonal(_, *, offset); eigh(_); eigvalsh(_); inv(_); matmul(_, _);
+matrix_norm(_, *, keepdims, ord); matrix_power(_, _); matrix_rank(_, *, rtol); matrix_transpose(_); outer(_, _);
+pinv(_, *, rtol); qr(_, *, mode); slogdet(_); solve(_, _); svd(_, *, full_matrices); svdvals(_); tensordot(_, _, *, axes);
+trace(_, *, offset, dtype); vecdot(_, _, *, axis); vector_norm(_, *, axis, keepdims, ord)
+"""
+CALLS += [f"linalg.{call.strip()}" for call in LINALG.split(";")]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -50,7 +57,7 @@ def test_signatures(call: str) -> None:
     by_place, _, by_name = rest.partition("*")
     first = [word.strip() for word in by_place.split(",") if word.strip()]
     keywords = dict.fromkeys([word.strip() for word in by_name.split(",") if word.strip()])
-    signature = inspect.signature(getattr(afx, name))
+    signature = inspect.signature(operator.attrgetter(name)(afx))
     signature.bind(*first, **keywords)
     placed = [word for word in first if word == "_"]
     signature.bind(*placed, **dict.fromkeys(first[len(placed) :]), **keywords)
@@ -196,3 +203,28 @@ def test_numbers_in_python() -> None:
     for x in refused:
         with pytest.raises(TypeError):
             operator.index(x)
+
+
+# -- linear algebra ---------------------------------------------------------------------------------------------------
+def test_pinv_takes_a_tolerance_for_each_matrix() -> None:
+    """Tolerances broadcast against the batch; each matrix is inverted with its own, and differentiated so."""
+    x = RNG.normal(size=(2, 3, 4, 2)) @ np.diag([1.0, 0.1])
+    rtol = np.array([1e-3, 0.5, 1e-3])
+    want = np.linalg.pinv(x, rtol=rtol)
+    np.testing.assert_allclose(np.asarray(afx.linalg.pinv(x, rtol=rtol)), want, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(afx.jit(lambda v: afx.linalg.pinv(v, rtol=rtol))(x)), want, atol=1e-12)
+    for k, t in enumerate(rtol):
+        ours = afx.grad(lambda v: (afx.linalg.pinv(v, rtol=rtol)[:, k] ** 2).sum())(x)[:, k]  # noqa: B023  # called at once
+        alone = afx.grad(lambda v: (afx.linalg.pinv(v, rtol=t) ** 2).sum())(x[:, k])  # noqa: B023  # the same
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(alone), atol=1e-9)
+    assert afx.linalg.pinv(np.zeros((0, 2, 3)), rtol=np.zeros(0)).shape == (0, 3, 2)
+    with pytest.raises(afx.errors.ShapeError, match="pinv: takes one tolerance, or one for each matrix"):
+        afx.linalg.pinv(x, rtol=np.ones(2))
+
+
+def test_trace_takes_a_dtype() -> None:
+    """The diagonal is summed in the dtype that is asked for; small integers grow otherwise."""
+    x = afx.asarray(np.full((2, 2), 100, np.int8))
+    for z, dtype in ((afx.linalg.trace(x, dtype=afx.int8), "int8"), (np.trace(x, dtype=np.int8), "int8")):
+        assert (z.dtype, int(z)) == (dtype, -56)
+    assert (afx.linalg.trace(x).dtype, int(afx.linalg.trace(x))) == (afx.int64, 200)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of, normalize_axis
 from afx.core.functions import public
@@ -11,6 +13,9 @@ from afx.ops.axes import moveaxis
 from afx.ops.reductions import sum
 from afx.ops.shaping import astype, reshape
 from afx.ops.slicing import embed, slice_
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = ["diag", "diagonal"]
 
@@ -79,10 +84,14 @@ def diag(x: ArrayLike, k: int = 0) -> Array:
 
 
 @public
-def matrix_trace(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
+def matrix_trace(
+    x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1, dtype: DTypeLike | None = None
+) -> Array:
     """Return the sums of the diagonals of matrices; `afx.trace` is the transformation of functions.
+
+    Arguments are those of `diagonal`, and the dtype to sum in, as in `afx.sum`.
 
     >>> matrix_trace(afx.asarray([[1.0, 2.0], [3.0, 4.0]]))
     Array(5., dtype=float32)
     """
-    return sum(diagonal(x, offset, axis1, axis2), axis=-1)
+    return sum(diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype)

@@ -74,8 +74,8 @@ def _is_complex(x: ArrayLike) -> bool:
 
 
 def _complex_expm1_run(x: Any) -> Any:
-    """Return what NumPy gives, but for infinite parts, where it loses the limits that its ``exp`` knows."""
-    far = ~np.isfinite(x)
+    """Return what NumPy gives, but for infinite parts, where it loses the limits that its ``exp`` knows, and 0."""
+    far = ~np.isfinite(x) | (x == 0)
     if not far.any():
         return np.expm1(x)
     with np.errstate(invalid="ignore"):

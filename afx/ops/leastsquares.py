@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval
+from afx.core.aval import Aval, aval_of, broadcast_shapes
 from afx.core.dtypes import real_dtype
 from afx.core.tracer import single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._matrices import adjoint, alike, completed, floating, matrices, matrix_op, plain, square
 from afx.ops.complex import conj, real
-from afx.ops.creation import zeros
+from afx.ops.creation import asarray, zeros
+from afx.ops.joining import concat
 from afx.ops.norms import matrix_rank
 from afx.ops.reductions import sum as sum_
 from afx.ops.shaping import reshape
@@ -35,7 +36,9 @@ class LstsqResult(NamedTuple):
     singular_values: Array
 
 
-def pinv(a: ArrayLike, rcond: float | None = None, hermitian: bool = False, *, rtol: float | None = None) -> Array:
+def pinv(
+    a: ArrayLike, rcond: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
+) -> Array:
     """Return the Moore-Penrose pseudo-inverse of matrices.
 
     Its derivative is that among matrices of the same rank: where the rank changes there is none.
@@ -43,13 +46,14 @@ def pinv(a: ArrayLike, rcond: float | None = None, hermitian: bool = False, *, r
     Args:
         a: float[..., m, n], real or complex.
         rcond: singular values up to this share of the largest count as 0; max(m, n) times the dtype's resolution by
-            default.
+            default. One number, or one for each matrix, float[...], whose values must be known.
         hermitian: whether a is symmetric (Hermitian), so that only its lower triangle is read.
         rtol: the standard's name of rcond.
 
     Raises:
-        ShapeError: no matrices.
+        ShapeError: no matrices, or other tolerances than one for each.
         ArgumentError: rcond is no number, or given twice.
+        ConcreteValueError: rcond is not known yet.
         numpy.linalg.LinAlgError: it does not converge, as with nan.
 
     >>> pinv(afx.asarray([[2.0, 0.0], [0.0, 0.0]]))
@@ -62,8 +66,28 @@ def pinv(a: ArrayLike, rcond: float | None = None, hermitian: bool = False, *, r
         square(x.aval, "pinv")
     if rcond is not None and rtol is not None:
         raise ArgumentError("pinv: takes one tolerance: got rcond and rtol; leave one out")
-    cutoff = _cutoff(x.aval, rtol if rcond is None else rcond, "pinv")
-    return single(pinv_p, completed(x) if hermitian else x, rcond=cutoff)
+    given = rtol if rcond is None else rcond
+    full = completed(x) if hermitian else x
+    if given is not None and aval_of(given, "pinv").ndim:
+        return _one_by_one(full, asarray(given))
+    return single(pinv_p, full, rcond=_cutoff(x.aval, given, "pinv"))
+
+
+def _one_by_one(x: Array, rcond: Array) -> Array:
+    """Return the pseudo-inverses with a tolerance for each matrix: those that share one are taken together."""
+    *batch, m, n = x.shape
+    if broadcast_shapes([rcond.shape, tuple(batch)]) != tuple(batch):
+        raise ShapeError(
+            f"pinv: takes one tolerance, or one for each matrix: got {rcond.aval} for {x.aval}; reshape it"
+        )
+    cutoffs: Any = np.broadcast_to(rcond.concrete("pinv"), batch).ravel()
+    if not cutoffs.size:
+        return single(pinv_p, x, rcond=0.0)
+    flat = reshape(x, (cutoffs.size, m, n))
+    shared: tuple[Any, Any] = np.unique(cutoffs, return_inverse=True)
+    places = [np.flatnonzero(shared[1] == k) for k in range(shared[0].size)]
+    found = concat([single(pinv_p, flat[at], rcond=float(cutoffs[at[0]])) for at in places])
+    return reshape(found[np.argsort(np.concatenate(places))], (*batch, n, m))
 
 
 def _cutoff(a: Aval, given: Any, who: str) -> float:

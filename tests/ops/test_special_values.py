@@ -73,6 +73,7 @@ def test_floor_divide_mixes_finite_and_infinite() -> None:
     ("x", "want"),
     [
         (complex(0.0, 0.0), 0j),
+        (complex(-0.0, 0.0), 0j),
         (complex(INF, 0.0), complex(INF, 0.0)),
         (complex(-INF, NAN), complex(-1.0, 0.0)),
         (complex(-INF, INF), complex(-1.0, 0.0)),
