@@ -27,8 +27,8 @@ class _Functions:
     def __getattr__(self, name: str) -> Callable[..., Array]:
         if name not in LAZY:
             raise AttributeError(f"afx has no function named {name}")
-        importlib.import_module(LAZY[name])  # enters its functions here
-        found: Callable[..., Array] = vars(self)[name]
+        module = importlib.import_module(LAZY[name])  # enters its functions here, but for second names
+        found: Callable[..., Array] = vars(self).get(name) or getattr(module, name)
         return found
 
 

@@ -26,8 +26,6 @@ UFUNCS = {
     "arctanh": "atanh",
     "conjugate": "conj",
     "expit": "sigmoid",
-    "fabs": "abs",
-    "float_power": "pow",
     "invert": "bitwise_invert",
     "log_expit": "log_sigmoid",
     "left_shift": "bitwise_left_shift",
@@ -46,7 +44,6 @@ FUNCTIONS = {
     "concatenate": "concat",
     "trace": "matrix_trace",
     "transpose": "permute_dims",
-    "unique": "unique_values",
 }
 
 # The families that NumPy keeps in modules of their own; they load when first used.
@@ -57,6 +54,7 @@ FAMILIES = {
 
 # NumPy's names of arguments, where afx's function calls them otherwise.
 ARGUMENTS = {
+    "N": "n",
     "a_max": "max",
     "a_min": "min",
     "ddof": "correction",
@@ -90,10 +88,7 @@ ACCUMULATIONS = {
 # Functions whose result holds no array: they read values, which a traced array refuses where that loses a derivative.
 READING = frozenset(
     {
-        "allclose",
         "array2string",
-        "array_equal",
-        "array_equiv",
         "array_repr",
         "array_str",
         "may_share_memory",

@@ -24,6 +24,7 @@ from afx.errors import ImmutableError, OperandError
 __all__ = ["array_function", "array_ufunc"]
 
 Function = Callable[..., Any]
+POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 # -- ufuncs -----------------------------------------------------------------------------------------------------------
@@ -46,13 +47,15 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Map
 
 def _elementwise(name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
     dtype = options.pop("dtype", None)
-    if options:
-        raise _unknown(shown, next(iter(options)))
     if dtype is not None:
         operands = [FUNCTIONS.astype(x, dtype) for x in operands]
     if name == "divmod":
         return FUNCTIONS.floor_divide(*operands), FUNCTIONS.remainder(*operands)
-    return _found(UFUNCS.get(name, name), "numpy", shown)(*operands)
+    fn = _found(UFUNCS.get(name, name), "numpy", shown)
+    extra = options.keys() - _parameters(fn).keys()
+    if extra:
+        raise _unknown(shown, min(extra))
+    return fn(*operands, **options)
 
 
 def _along(method: str, name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
@@ -164,6 +167,8 @@ def _arguments(
                 options[name] = value
             elif operand and place == len(values) and _by_place(names, ours, place):
                 values.append(value)
+            elif operand and names[place : place + 1] and ours[names[place]].kind is POSITIONAL:  # behind one by name
+                options[names[place]] = value
             else:
                 raise _unknown(shown, key)
     unknown = [k for k in options if k not in ours]
@@ -206,20 +211,15 @@ def _keywords(fn: Function) -> frozenset[str]:
 # -- names ------------------------------------------------------------------------------------------------------------
 def _found(name: str, module: str, shown: str) -> Function:
     """Return afx's function of a name, from a family that loads on first use where NumPy has it in one, or raise."""
-    fn: Function | None = None
     if module in FAMILIES:
-        try:
-            fn = getattr(importlib.import_module(FAMILIES[module]), name, None)
-        except ModuleNotFoundError:
-            raise _missing(shown) from None
+        family: Function | None = getattr(importlib.import_module(FAMILIES[module]), name, None)
+        if family is None:
+            raise _missing(shown)
+        return family
     name = NAMES.get(name, name)
-    if fn is None and known(name):
-        fn = getattr(FUNCTIONS, name)
-    if fn is None:  # the package knows second names, such as concatenate
-        fn = getattr(sys.modules["afx"], name, None)
-        if not getattr(fn, "__module__", "").startswith("afx.ops"):
-            fn = None
-    if fn is None:
+    # the package knows second names, such as concatenate
+    fn: Function | None = getattr(FUNCTIONS if known(name) else sys.modules["afx"], name, None)
+    if fn is None or not fn.__module__.startswith(("afx.core", "afx.ops")):
         raise _missing(shown)
     return fn
 

@@ -129,13 +129,17 @@ def _elementwise_pullback(partial: Partial, k: int) -> Pullback:
     return pull
 
 
-def _elementwise_jvp(partials: Sequence[Partial]) -> Pushforward:
+def _elementwise_jvp(partials: Sequence[Partial], masking: bool = False) -> Pushforward:
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         total: Value | None = None
         for t, partial in zip(ts, partials, strict=True):
             if t is None:
                 continue
-            term = lowered(t * lowered(partial(z, *xs))) if callable(partial) else t if partial == 1.0 else t * partial
+            if callable(partial):
+                d = lowered(partial(z, *xs))
+                term = lowered((lowered(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype))) if masking else t) * d)
+            else:
+                term = t if partial == 1.0 else t * partial
             total = term if total is None else total + term
         if total is not None and total.shape != z.shape:
             total = FUNCTIONS.broadcast_to(total, z.shape)
@@ -186,7 +190,7 @@ def elementwise(
             abstract=_shape_rule(name, kinds, floating, out),
             pullbacks=tuple([_elementwise_pullback(p, k) for k, p in enumerate(partials)]),
             reads=reads,
-            jvp=_elementwise_jvp(partials),
+            jvp=_elementwise_jvp(partials, masking),
             batch=batch_elementwise(name),
             mask=mask if masking else None,
             ufunc=ufunc,

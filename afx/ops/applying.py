@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from afx.core.array import Array
+from afx.core.array import Array, ArrayLike
 from afx.core.aval import normalize_axis
 from afx.core.functions import public
 from afx.errors import ShapeError
@@ -21,7 +20,7 @@ __all__ = ["apply_along_axis", "apply_over_axes"]
 
 
 @public
-def apply_along_axis(func: Callable[..., Any], axis: int, x: Nested, /, *args: Any, **kwargs: Any) -> Array:
+def apply_along_axis(func: Callable[..., ArrayLike], axis: int, x: Nested, /, *args: object, **kwargs: object) -> Array:
     """Return a function of vectors, applied to each vector of x along an axis; `vmap` does this without a loop.
 
     Args:
@@ -52,7 +51,7 @@ def apply_along_axis(func: Callable[..., Any], axis: int, x: Nested, /, *args: A
 
 
 @public
-def apply_over_axes(func: Callable[..., Any], x: Nested, axes: int | Sequence[int], /) -> Array:
+def apply_over_axes(func: Callable[[Array, int], ArrayLike], x: Nested, axes: int | Sequence[int], /) -> Array:
     """Return a function such as `sum`, applied to x along one axis after the other; axes stay, with length 1.
 
     Args:

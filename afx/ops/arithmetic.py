@@ -17,21 +17,26 @@ from afx.ops.selection import clip, minimum, where
 
 __all__ = [
     "abs",
+    "absolute",
     "add",
     "cbrt",
     "divide",
+    "divmod",
     "floor_divide",
     "hypot",
+    "mod",
     "multiply",
     "negative",
     "positive",
     "pow",
+    "power",
     "reciprocal",
     "remainder",
     "sign",
     "sqrt",
     "square",
     "subtract",
+    "true_divide",
 ]
 
 
@@ -99,6 +104,8 @@ divide_p = binary(
     floating=True,
     domain=(0.5, 2.0),
 )
+
+true_divide = divide
 
 
 @public
@@ -210,6 +217,8 @@ def _pow_by_exponent(z: Array, x: Array, y: Array) -> Array:
 
 pow_p = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2.0))
 
+power = pow
+
 
 @public
 def abs(x: ArrayLike) -> Array:
@@ -229,6 +238,9 @@ abs_p = unary(
     out=real_dtype,
     bounded=True,
 )
+
+
+absolute = abs
 
 
 @public
@@ -317,3 +329,15 @@ remainder_p = binary(
     smooth=False,
     domain=(0.5, 2.0),
 )
+
+mod = remainder
+
+
+@public
+def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    """Return `floor_divide` and `remainder`.
+
+    >>> divmod(7, 2)
+    (Array(3, dtype=int64), Array(1, dtype=int64))
+    """
+    return floor_divide(x, y), remainder(x, y)

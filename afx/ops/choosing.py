@@ -117,8 +117,8 @@ def piecewise(
     x: ArrayLike,
     condlist: Sequence[ArrayLike] | ArrayLike,
     funclist: Sequence[Callable[..., ArrayLike] | ArrayLike],
-    *args: Any,
-    **kw: Any,
+    *args: object,
+    **kw: object,
 ) -> Array:
     """Return functions of x, each where its condition holds, the last of those that do; 0 where none does.
 
@@ -163,9 +163,10 @@ def _conditions(given: Any, x: Array) -> list[Array]:
     return list(whole) if whole.ndim > x.ndim else [whole]
 
 
-def _piece(piece: Any, x: Array, args: tuple[Any, ...], kw: dict[str, Any]) -> Array:
+def _piece(piece: Any, x: Array, args: tuple[object, ...], kw: dict[str, object]) -> Array:
     with np.errstate(all="ignore"):  # outside of its condition a function may be anything
-        return astype(piece(x, *args, **kw) if callable(piece) else piece, x.dtype)
+        value: Any = piece(x, *args, **kw) if callable(piece) else piece
+        return astype(value, x.dtype)
 
 
 @public

@@ -15,15 +15,18 @@ __all__ = [
     "bitwise_and",
     "bitwise_invert",
     "bitwise_left_shift",
+    "bitwise_not",
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
     "equal",
     "greater",
     "greater_equal",
+    "invert",
     "isfinite",
     "isinf",
     "isnan",
+    "left_shift",
     "less",
     "less_equal",
     "logical_and",
@@ -31,6 +34,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "not_equal",
+    "right_shift",
     "signbit",
 ]
 
@@ -301,3 +305,7 @@ def bitwise_invert(x: ArrayLike) -> Array:
 
 
 bitwise_invert_p = nondifferentiable("bitwise_invert", np.invert, kinds="biu", involution=True)
+
+bitwise_not = invert = bitwise_invert
+left_shift = bitwise_left_shift
+right_shift = bitwise_right_shift

@@ -59,13 +59,13 @@ def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nest
         return insert(reshape(y, (-1,)), obj, values, 0)
     place = normalize_axis(axis, y.ndim, "insert")
     n = y.shape[place]
-    where: Any = _places(obj)
+    where = _places(obj)
     new = astype(asarray(values), y.dtype)
     new = reshape(new, (1,) * (y.ndim - new.ndim) + new.shape) if new.ndim < y.ndim else new
-    single = not isinstance(where, slice) and where.dtype.kind != "b" and where.size == 1
+    single = where.__class__ is not slice and where.dtype.kind != "b" and where.size == 1
     if single and not where.ndim:
         new = moveaxis(new, 0, place)
-    count = new.shape[place] if single else np.arange(n + 1)[where].size if isinstance(where, slice) else _count(where)
+    count = new.shape[place] if single else np.arange(n + 1)[where].size if where.__class__ is slice else _count(where)
     try:
         order = np.insert(np.arange(n), where.item() if single else where, n + np.arange(count))
     except (IndexError, ValueError):
@@ -80,9 +80,9 @@ def _count(where: Any) -> int:
 
 def _places(obj: Any) -> Any:
     """Return places as a slice or a NumPy array of integers or booleans."""
-    if isinstance(obj, slice):
+    if obj.__class__ is slice:
         return obj
-    found = np.asarray(obj)
+    found: Any = np.asarray(obj)
     return found.astype(np.intp) if not found.size else found
 
 
@@ -154,7 +154,7 @@ def trim_zeros(x: Nested, trim: str = "fb", axis: int | Sequence[int] | None = N
 
 
 @public
-def block(arrays: Any) -> Array:
+def block(arrays: Nested) -> Array:
     """Return an array put together from nested lists of blocks: the innermost stand side by side, along the last axis.
 
     Raises:

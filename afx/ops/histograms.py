@@ -96,7 +96,7 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
     if edges.shape[0] < 2:
         return searchsorted(edges, y, side="left" if right else "right")
     rising = searchsorted(edges, y, side="left" if right else "right")
-    falling = edges.shape[0] - searchsorted(flip(edges), y, side="right" if right else "left")
+    falling = edges.shape[0] - searchsorted(flip(edges), y, side="left" if right else "right")
     return where(edges[0] <= edges[-1], rising, falling)
 
 
@@ -122,9 +122,10 @@ def histogram_bin_edges(x: Nested, bins: Bins = 10, range: Ends = None, weights:
 
 def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
     if isinstance(bins, str):
-        known: Any = stop_gradient((x, ends))
+        known: Any = stop_gradient(x).concrete(who)
+        bounds: Any = None if ends is None else [stop_gradient(asarray(end)).concrete(who) for end in ends]
         try:
-            bins = len(np.histogram_bin_edges(np.asarray(known[0]), bins, known[1])) - 1
+            bins = len(np.histogram_bin_edges(known, bins, bounds)) - 1
         except ValueError as error:
             raise ArgumentError(f"{who}: NumPy has no such rule ({error}): got {bins!r}; give a number") from error
     if not is_sequence(bins) and aval_of(bins, who).ndim == 0:
@@ -193,6 +194,7 @@ def histogram(
     counts = _counted([flat], [edges], w)
     if not density:
         return counts, edges
+    counts = astype(counts, promote((counts.dtype, edges.dtype), (weights is None, False), floating=True))
     return counts / diff(edges) / sum(counts), edges
 
 
@@ -276,7 +278,7 @@ def _grid(
 def histogram2d(
     x: Nested,
     y: Nested,
-    bins: Any = 10,
+    bins: Bins | Sequence[Bins] = 10,
     range: Sequence[Ends] | None = None,
     density: bool | None = None,
     weights: Nested | None = None,
@@ -302,6 +304,6 @@ def histogram2d(
     if columns[0].ndim != 1 or columns[0].shape != columns[1].shape:
         got = " and ".join(str(c.aval) for c in columns)
         raise ShapeError(f"histogram2d: points have two coordinates: got {got}; give vectors of one length")
-    pair = bins if is_sequence(bins) and len(bins) == 2 else [bins, bins]
+    pair = bins if isinstance(bins, Sequence) and not isinstance(bins, str) and len(bins) == 2 else [bins, bins]
     counts, edges = _grid(columns, pair, range, density, weights, "histogram2d")
     return counts, edges[0], edges[1]

@@ -23,9 +23,9 @@ from afx.ops.complex import conj
 from afx.ops.creation import asarray
 from afx.ops.joining import stack
 from afx.ops.reductions import sum
-from afx.ops.shaping import astype, permute_dims, reshape
+from afx.ops.shaping import astype, expand_dims, permute_dims, reshape
 
-__all__ = ["cross", "dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "vecdot"]
+__all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat"]
 
 
 def same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any]:
@@ -230,6 +230,38 @@ def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     broadcast_avals("vecdot", (a, b))
     products = multiply(conj(x), y)
     return sum(products, axis=axis, dtype=products.dtype)
+
+
+@public
+def matvec(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the products of matrices with vectors, float[…, m, n] with float[…, n]; other axes broadcast.
+
+    Raises:
+        ShapeError: the matrices have not as many columns as the vectors components.
+
+    >>> matvec(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
+    Array([11.], dtype=float32)
+    """
+    if not aval_of(y, "matvec").ndim:
+        raise ShapeError(f"matvec: takes matrices and vectors: got {aval_of(x)} and {aval_of(y)}; use multiply")
+    z = matmul(x, expand_dims(y, -1))
+    return reshape(z, z.shape[:-1])
+
+
+@public
+def vecmat(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the products of vectors, conjugated, with matrices, float[…, m] with float[…, m, n]; other axes broadcast.
+
+    Raises:
+        ShapeError: the matrices have not as many rows as the vectors components.
+
+    >>> vecmat(asarray([3.0, 4.0]), asarray([[1.0], [2.0]]))
+    Array([11.], dtype=float32)
+    """
+    if not aval_of(x, "vecmat").ndim:
+        raise ShapeError(f"vecmat: takes vectors and matrices: got {aval_of(x)} and {aval_of(y)}; use multiply")
+    z = matmul(expand_dims(conj(x), -2), y)
+    return reshape(z, (*z.shape[:-2], z.shape[-1]))
 
 
 @public

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
-from afx.errors import DtypeError
+from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds import reduction
 from afx.ops.arithmetic import abs as abs_
-from afx.ops.arithmetic import sqrt, subtract
+from afx.ops.arithmetic import multiply, sqrt, subtract
 from afx.ops.comparison import isinf
+from afx.ops.creation import Nested, asarray
 from afx.ops.exponential import exp
 from afx.ops.reductions import (
     Axis,
@@ -31,21 +32,32 @@ from afx.ops.reductions import (
     sum,
 )
 from afx.ops.selection import clip, minimum, where
-from afx.ops.shaping import astype, broadcast_to, reshape
+from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 from afx.ops.stopping import stop_gradient
 
 __all__ = ["average", "logsumexp", "std", "var", "vector_norm"]
 
 
-def _spread(x: ArrayLike, axis: Axis, correction: float, who: str) -> tuple[Array, Shape, float]:
+def _spread(
+    x: ArrayLike, axis: Axis, correction: float, middle: ArrayLike | None, who: str
+) -> tuple[Array, Shape, float]:
     """Return the deviations from the mean, the axes, and the number that the sum of their squares is divided by."""
     shape = shape_of(x, who)
     axes = normalize_axes(axis, len(shape), who)
-    return subtract(x, mean(x, axes, keepdims=True)), axes, math.prod([shape[a] for a in axes]) - correction
+    center = mean(x, axes, keepdims=True) if middle is None else middle
+    return subtract(x, center), axes, math.prod([shape[a] for a in axes]) - correction
 
 
 @public
-def var(x: ArrayLike, axis: Axis = None, *, correction: float = 0, ddof: float = 0, keepdims: bool = False) -> Array:
+def var(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    correction: float = 0,
+    ddof: float = 0,
+    keepdims: bool = False,
+    mean: ArrayLike | None = None,
+) -> Array:
     """Return the variance along axes: the mean square of the deviations from the mean, in two passes.
 
     Args:
@@ -54,17 +66,26 @@ def var(x: ArrayLike, axis: Axis = None, *, correction: float = 0, ddof: float =
         correction: subtracted from the number of elements that the sum is divided by; 1 gives the unbiased estimate.
         ddof: NumPy's name of the correction.
         keepdims: keeps the axes, with length 1.
+        mean: the mean, its axes kept, where it has been computed before.
 
     >>> var(broadcast_to(2.0, (3,)))
     Array(0., dtype=float32)
     """
-    d, axes, count = _spread(x, axis, correction + ddof, "var")
+    d, axes, count = _spread(x, axis, correction + ddof, mean, "var")
     square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
     return sum(square, axes, keepdims=keepdims) / count
 
 
 @public
-def std(x: ArrayLike, axis: Axis = None, *, correction: float = 0, ddof: float = 0, keepdims: bool = False) -> Array:
+def std(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    correction: float = 0,
+    ddof: float = 0,
+    keepdims: bool = False,
+    mean: ArrayLike | None = None,
+) -> Array:
     """Return the standard deviation along axes; its derivative at equal elements is 0.
 
     Arguments are those of `var`.
@@ -72,7 +93,7 @@ def std(x: ArrayLike, axis: Axis = None, *, correction: float = 0, ddof: float =
     >>> std(broadcast_to(2.0, (3,)))
     Array(0., dtype=float32)
     """
-    d, axes, count = _spread(x, axis, correction + ddof, "std")
+    d, axes, count = _spread(x, axis, correction + ddof, mean, "std")
     return vector_norm(d, axes, keepdims=keepdims) / sqrt(astype(count, real_dtype(d.dtype)))
 
 
@@ -147,21 +168,61 @@ def _unit(z: Array, x: Array, *, axis: Shape) -> Array:
 vector_norm_p = reduction("vector_norm", _norm_run, _norm_abstract, _unit, batch=batch_reduction(vector_norm))
 
 
+@overload
+def average(
+    x: ArrayLike,
+    axis: Axis = None,
+    weights: Nested | None = None,
+    returned: Literal[False] = False,
+    *,
+    keepdims: bool = False,
+) -> Array: ...
+@overload
+def average(
+    x: ArrayLike, axis: Axis = None, weights: Nested | None = None, *, returned: Literal[True], keepdims: bool = False
+) -> tuple[Array, Array]: ...
 @public
-def average(x: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, *, keepdims: bool = False) -> Array:
-    """Return the mean along axes, weighted where weights, which broadcast to x, are given.
+def average(
+    x: ArrayLike,
+    axis: Axis = None,
+    weights: Nested | None = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+) -> Array | tuple[Array, Array]:
+    """Return the mean along axes, weighted where weights are given.
+
+    Args:
+        x: any shape.
+        axis: one axis, several, or all (None).
+        weights: of x's shape, or of that of the axes alone; differentiable too.
+        returned: whether to return the sums of the weights, too.
+        keepdims: keeps the axes, with length 1.
+
+    Raises:
+        ShapeError: weights of another shape.
 
     >>> average(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
-    if weights is None:
-        return mean(x, axis, keepdims=keepdims)
     shape = shape_of(x, "average")
-    w = weights
-    if isinstance(axis, int) and len(shape_of(weights)) == 1 and len(shape) > 1:
-        w = reshape(weights, tuple([-1 if a == axis % len(shape) else 1 for a in range(len(shape))]))
-    total = sum(broadcast_to(w, shape), axis, keepdims=keepdims)
-    return sum(x * astype(w, aval_of(w).dtype), axis, keepdims=keepdims) / total
+    axes = normalize_axes(axis, len(shape), "average")
+    w = _spread_weights(1 if weights is None else asarray(weights), shape, axes, axis)
+    total = sum(w, axes, keepdims=keepdims)
+    z = mean(x, axes, keepdims=keepdims) if weights is None else sum(multiply(x, w), axes, keepdims=keepdims) / total
+    return (z, broadcast_to(astype(total, z.dtype), z.shape)) if returned else z
+
+
+def _spread_weights(w: Array | int, shape: Shape, axes: Shape, given: Axis) -> Array:
+    """Return weights in the shape of x."""
+    have = aval_of(w, "average")
+    named = axes if given is None or isinstance(given, int) else [a % len(shape) for a in given]
+    if have.shape == tuple([shape[a] for a in named]) and have.shape != shape:
+        w = permute_dims(w, np.argsort(named).tolist())  # they lie along the axes in the order of their names
+        w = reshape(w, tuple([n if a in axes else 1 for a, n in enumerate(shape)]))
+    elif have.shape not in (shape, ()):
+        raise ShapeError(f"average: weights have the shape of x or of its axes: got {have} for {shape}; reshape them")
+    return broadcast_to(w, shape)
 
 
 @public

@@ -254,7 +254,12 @@ def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     >>> nanmax(np.array([1.0, np.nan]))
     Array(1., dtype=float64)
     """
-    return reduce_over(nanmax_p, x, axis, keepdims, "nanmax")
+    return reduce_over(nanmax_p, _cut(x), axis, keepdims, "nanmax")
+
+
+def _cut(x: ArrayLike) -> ArrayLike:
+    """Return x with its nan cut off from derivatives, so that what made them has none."""
+    return _filled(x, math.nan, None, "nanmax")
 
 
 def _reducing(name: str, ufunc: np.ufunc, fn: Any) -> Primitive:
@@ -280,7 +285,7 @@ def nanmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     >>> nanmin(np.array([1.0, np.nan]))
     Array(1., dtype=float64)
     """
-    return reduce_over(nanmin_p, x, axis, keepdims, "nanmin")
+    return reduce_over(nanmin_p, _cut(x), axis, keepdims, "nanmin")
 
 
 nanmin_p = _reducing("nanmin", np.fmin, nanmin)

@@ -201,6 +201,8 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
     fractions, dtype = _fractions(q, aval, who)
     axes = normalize_axes(axis, aval.ndim, who)
     rows = _rows(x if method in PICKING else astype(x, dtype), aval.shape, axes)
+    if skipping and rows.dtype.kind == "f":
+        rows = where(isnan(rows), math.nan, rows)  # cuts off what made the nan from the derivative
     if not rows.shape[-1]:
         if "median" not in who:
             raise ShapeError(f"{who}: of no elements there is none: got {aval} along axis {axis}; check for empties")

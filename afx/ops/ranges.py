@@ -19,7 +19,7 @@ from afx.ops.creation import asarray
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["arange", "linspace", "logspace", "meshgrid"]
+__all__ = ["arange", "geomspace", "linspace", "logspace", "meshgrid"]
 
 
 def _as(numbers: Any, dtype: DType) -> Any:
@@ -114,6 +114,26 @@ def logspace(
     """
     z = pow(base, linspace(start, stop, num, endpoint=endpoint))
     return z if dtype is None else z.astype(check_dtype(dtype, "logspace"))
+
+
+@public
+def geomspace(
+    start: ArrayLike, stop: ArrayLike, num: int = 50, *, endpoint: bool = True, dtype: DTypeLike | None = None
+) -> Array:
+    """Return ``num`` numbers from ``start`` to ``stop``, each the same multiple of the one before.
+
+    Arguments are those of `linspace`; both ends have the same sign and are not 0. Differentiable in both.
+
+    >>> geomspace(1.0, 4.0, 3)
+    Array([1., 2., 4.], dtype=float32)
+    """
+    a, b = aval_of(start, "geomspace"), aval_of(stop, "geomspace")
+    found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    first, last = (FUNCTIONS.astype(x, found) for x in (start, stop))
+    rank = max(a.ndim, b.ndim)
+    steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(found)).reshape((-1,) + (1,) * rank)
+    z = first * pow(last / first, steps)
+    return z if dtype is None else z.astype(check_dtype(dtype, "geomspace"))
 
 
 @public

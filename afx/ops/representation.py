@@ -64,7 +64,10 @@ def frexp(x: ArrayLike) -> tuple[Array, Array]:
 
 
 def _exponent(x: Any) -> Any:
-    return np.frexp(x)[1]
+    y = np.asarray(x, aval_of(x).dtype)
+    if y.dtype.kind != "f":
+        raise DtypeError(f"exponent: takes floating numbers: got {aval_of(x)}; convert them with astype")
+    return np.frexp(y)[1]
 
 
 def _int32(_: DType) -> DType:
@@ -175,7 +178,8 @@ def real_if_close(x: ArrayLike, tol: float = 100) -> Array:
     if y.dtype.kind != "c":
         return y
     bound = tol * float(np.finfo(real_dtype(y.dtype)).eps) if tol > 1 else tol
-    return real(y) if (abs_(imag(stop_gradient(y))) < bound).all() else y
+    known: Any = (abs_(imag(stop_gradient(y))) < bound).all().concrete("real_if_close")
+    return real(y) if known else y
 
 
 # -- integers -----------------------------------------------------------------------------------------------------------
@@ -212,11 +216,7 @@ def bitwise_count(x: ArrayLike) -> Array:
     >>> bitwise_count(np.array([7, -8]))
     Array([3, 1], dtype=uint8)
     """
-    return bind1(bitwise_count_p, x)
+    return astype(bind1(bitwise_count_p, x), np.uint8)
 
 
-def _uint8(_: DType) -> DType:
-    return np.dtype(np.uint8)
-
-
-bitwise_count_p = nondifferentiable("bitwise_count", np.bitwise_count, kinds="iu", out=_uint8)
+bitwise_count_p = nondifferentiable("bitwise_count", np.bitwise_count, kinds="iu")

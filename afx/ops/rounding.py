@@ -16,7 +16,18 @@ from afx.ops.arithmetic import divide, multiply, remainder, subtract
 from afx.ops.comparison import signbit
 from afx.ops.selection import where
 
-__all__ = ["ceil", "copysign", "fix", "floor", "fmod", "nextafter", "rint", "round", "trunc"]
+__all__ = [
+    "around",
+    "ceil",
+    "copysign",
+    "fix",
+    "floor",
+    "fmod",
+    "nextafter",
+    "rint",
+    "round",
+    "trunc",
+]
 
 
 @public
@@ -80,6 +91,9 @@ def round(x: ArrayLike, decimals: int = 0) -> Array:
     if decimals < 0:
         return bind1(round_p, divide(x, power)) * power
     return bind1(round_p, multiply(x, power)) / power
+
+
+around = round
 
 
 @public
