@@ -491,6 +491,7 @@ _LAZY = {
     "afx.ops.eigen": "",
     "afx.ops.einsum": "einsum",
     "afx.ops.factorization": "",
+    "afx.ops.fourier": "",
     "afx.ops.gates": "",
     "afx.ops.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
     "afx.ops.indexing": "take take_along_axis getitem",

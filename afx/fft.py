@@ -1,3 +1,25 @@
 """Fourier transforms, under the names of the array API standard and NumPy."""
 
-__all__: list[str] = []
+from afx.ops.fourier import fft, fftfreq, fftshift, hfft, ifft, ifftshift, ihfft, irfft, rfft, rfftfreq
+from afx.ops.fourier_nd import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]

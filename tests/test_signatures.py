@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-MODULES = ("afx", "afx.nn", "afx.optim", "afx.pytree", "afx.random", "afx.special", "afx.errors")
+MODULES = ("afx", "afx.nn", "afx.optim", "afx.fft", "afx.pytree", "afx.random", "afx.special", "afx.errors")
 FUNCTIONS = [
     (module, name)
     for module in MODULES
