@@ -525,6 +525,8 @@ _LAZY = {
     "afx.ops.sorting": "argmax argmin argsort argwhere flatnonzero nonzero searchsorted sort",
     "afx.ops.special_errors": "erf erfc erfcinv erfcx erfinv log_ndtr ndtr ndtri",
     "afx.ops.special_gamma": "beta betaln digamma factorial gamma gammaln gammasgn multigammaln polygamma psi",
+    "afx.ops.special_incomplete_beta": "betainc betaincc betainccinv betaincinv",
+    "afx.ops.special_incomplete_gamma": "gammainc gammaincc gammainccinv gammaincinv",
     "afx.ops.special_logarithms": "entr kl_div logit rel_entr xlog1py xlogy",
     "afx.ops.splitting": "array_split dsplit hsplit split unstack vsplit",
     "afx.ops.statistics": "corrcoef cov",

@@ -21,10 +21,16 @@ from afx.ops.special_gamma import (
     polygamma,
     psi,
 )
+from afx.ops.special_incomplete_beta import betainc, betaincc, betainccinv, betaincinv
+from afx.ops.special_incomplete_gamma import gammainc, gammaincc, gammainccinv, gammaincinv
 from afx.ops.special_logarithms import entr, kl_div, logit, rel_entr, xlog1py, xlogy
 
 __all__ = [
     "beta",
+    "betainc",
+    "betaincc",
+    "betainccinv",
+    "betaincinv",
     "betaln",
     "digamma",
     "entr",
@@ -36,6 +42,10 @@ __all__ = [
     "expit",
     "factorial",
     "gamma",
+    "gammainc",
+    "gammaincc",
+    "gammainccinv",
+    "gammaincinv",
     "gammaln",
     "gammasgn",
     "kl_div",

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from afx.core.array import Array, ArrayLike
 from afx.core.functions import public
 from afx.core.primitive import Primitive
-from afx.core.tracer import bind1, bind2, lowered, single
+from afx.core.tracer import bind1, bind2, single
+from afx.ops import _polygamma
 from afx.ops._kinds import binary, nondifferentiable, unary
+from afx.ops._quadrature import double
 from afx.ops._special import family, scipy, whole
 from afx.ops.arithmetic import add, subtract
-from afx.ops.rounding import floor
-from afx.ops.selection import where
 
 __all__ = ["beta", "betaln", "digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "polygamma", "psi"]
 
@@ -112,34 +110,44 @@ def polygamma(n: int, x: ArrayLike) -> Array:
     return digamma(x) if n == 0 else single(polygamma_p, x, n=n)
 
 
-def _polygamma(x: Any, *, n: int) -> Any:
-    """Return ``(-1)ⁿ⁺¹ n! ζ(n + 1, x)``."""
-    x = np.asarray(x)
-    z = scipy("zeta")(x.dtype.type(n + 1) if x.dtype.kind == "f" else float(n + 1), x)
-    return z * ((-1.0) ** (n + 1) * math.factorial(n))
+def _run(x: Any, *, n: int) -> Any:
+    return _polygamma.psi(n, x)
 
 
-def _polygamma_next(_z: Array, x: Array, *, n: int) -> Array:
+def _next(_z: Array, x: Array, *, n: int) -> Array:
     return single(polygamma_p, x, n=n + 1)
 
 
 polygamma_p: Primitive = family(
     "polygamma",
-    _polygamma,
-    (_polygamma_next,),
+    double(_run),
+    (_next,),
     {"n": 1},
     domain=(0.2, 4.0),
 )
 
 
 # -- beta -------------------------------------------------------------------------------------------------------------
-def psi_gap(a: Array, b: Array) -> Array:
-    """Return ``digamma(a) - digamma(a + b)``, its limit where both have poles, and inf where the second alone has."""
-    total = a + b
-    pole = (total <= 0) & (lowered(floor(total)) == total)
-    both = pole & (a <= 0) & (lowered(floor(a)) == a)
-    above = digamma(where(both, 1 - a, where(pole, 1, a)))
-    return where(pole & ~both, math.inf, above - digamma(where(both, 1 - total, where(pole, 1, total))))
+def digamma_gap(x: Array, d: Array, n: int = 0) -> Array:
+    """Return ``polygamma(n, x + d) - polygamma(n, x)``, accurate for small d beside a large x."""
+    return single(digamma_gap_p, x, d, n=n)
+
+
+def _gap_by_x(_z: Array, x: Array, d: Array, *, n: int) -> Array:
+    return digamma_gap(x, d, n + 1)
+
+
+def _gap_by_d(_z: Array, x: Array, d: Array, *, n: int) -> Array:
+    return polygamma(n + 1, x + d)
+
+
+def _digamma_gap(x: Any, d: Any, *, n: int) -> Any:
+    return _polygamma.psi_gap(n, x, d)
+
+
+digamma_gap_p: Primitive = family(
+    "digamma_gap", double(_digamma_gap), (_gap_by_x, _gap_by_d), {"n": 0}, domain=(0.2, 4.0)
+)
 
 
 @public
@@ -158,7 +166,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
 betaln_p = binary(
     "betaln",
     scipy("betaln"),
-    (lambda _z, a, b: psi_gap(a, b), lambda _z, a, b: psi_gap(b, a)),
+    (lambda _z, a, b: -digamma_gap(a, b), lambda _z, a, b: -digamma_gap(b, a)),
     kinds="f",
     floating=True,
     domain=(0.2, 4.0),
@@ -181,7 +189,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 beta_p = binary(
     "beta",
     scipy("beta"),
-    (lambda z, a, b: z * psi_gap(a, b), lambda z, a, b: z * psi_gap(b, a)),
+    (lambda z, a, b: -z * digamma_gap(a, b), lambda z, a, b: -z * digamma_gap(b, a)),
     kinds="f",
     floating=True,
     domain=(0.2, 4.0),
