@@ -134,6 +134,8 @@ UNSORTED = np.array([3.0, 1.0, 2.0])
 KEYWORDS: dict[str, tuple[Callable[[], Any], Any]] = {
     "argsort descending": (lambda: afx.argsort(np.array([1, 2, 2, 0]), descending=True), [1, 2, 0, 3]),
     "count_nonzero": (lambda: afx.count_nonzero(X, axis=1, keepdims=True), np.count_nonzero(X, axis=1, keepdims=True)),
+    "astype bool": (lambda: afx.astype(np.array([0j, 1j, 1.0]), bool), [False, True, True]),
+    "count_nonzero of complex": (lambda: afx.jit(afx.count_nonzero)(np.array([0j, 1j, 1.0])), 2),
     "cumulative_sum dtype": (
         lambda: afx.cumulative_sum(np.array([200, 100], np.uint8), dtype=afx.uint8),
         np.array([200, 44], np.uint8),

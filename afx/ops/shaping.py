@@ -49,7 +49,8 @@ def _same_batch(name: str) -> Any:
 def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True, device: str | None = None) -> Array:
     """Return x in another dtype.
 
-    The derivative passes between floating and complex dtypes, and is 0 from and to integers and booleans.
+    The derivative passes between floating and complex dtypes, and is 0 from and to integers and booleans. Complex numbers
+    give their real parts to real dtypes; a boolean is whether a number is not zero.
 
     Args:
         x: any shape.
@@ -75,7 +76,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True, device: str | N
 
 def _cast_run(x: Any, *, dtype: DType) -> Any:
     with np.errstate(over="ignore"):
-        if dtype.kind != "c" and np.asarray(x).dtype.kind == "c":
+        if dtype.kind not in "bc" and np.asarray(x).dtype.kind == "c":
             x = np.real(x)
         return np.asarray(x).astype(dtype)
 
