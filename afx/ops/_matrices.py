@@ -13,8 +13,10 @@ from afx.core.dtypes import DType, promote
 from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, lowered, raised
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops.arithmetic import abs as abs_
 from afx.ops.complex import conj
 from afx.ops.creation import asarray, eye, tril
+from afx.ops.reductions import max as max_
 from afx.ops.selection import where
 from afx.ops.shaping import astype, broadcast_to, reshape
 
@@ -221,9 +223,22 @@ def inverse_or_zero(x: Array) -> Array:
     return where(x == 0, 0.0, 1 / where(x == 0, 1.0, x))
 
 
-def gaps(w: Array) -> Array:
-    """Return the matrix of 1 / (w_j - w_i), 0 where they are equal."""
-    return inverse_or_zero(row(w) - column(w))
+def gaps(w: Array, size: Array) -> Array:
+    """Return the matrix of 1 / (w_j - w_i), 0 where they are equal: up to rounding of numbers of this size.
+
+    LAPACK's rounding sets equal values apart; their vectors are any of the space that they span, and 1 / (w_j - w_i)
+    would be noise.
+    """
+    apart = row(w) - column(w)
+    same = abs_(apart) <= size * (w.shape[-1] * float(np.finfo(w.dtype).eps))
+    return where(same, 0.0, 1 / where(same, 1.0, apart))
+
+
+def largest(w: Array) -> Array:
+    """Return the largest absolute value of vectors as 1 by 1 matrices."""
+    if not w.shape[-1]:
+        return reshape(abs_(w), (*w.shape, 0))
+    return column(max_(abs_(w), axis=-1, keepdims=True))
 
 
 def plain(x: Any) -> Any:

@@ -233,7 +233,7 @@ def abs(x: ArrayLike) -> Array:
 abs_p = unary(
     "abs",
     np.abs,
-    lambda _z, x: sign(x) if x.dtype.kind != "c" else sign(x).conj(),
+    lambda _z, x: sign(x) if x.dtype.kind != "c" else x.conj() / where(x == 0, math.inf, abs(x)),
     kinds="biufc",
     out=real_dtype,
     bounded=True,

@@ -21,6 +21,7 @@ from afx.ops._matrices import (
     floating,
     gaps,
     hermitian,
+    largest,
     matrix_op,
     plain,
     row,
@@ -56,9 +57,9 @@ def eigh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> EighResult:
 
     Derivatives are those of the symmetric (Hermitian) part. An eigenvector can change its sign (its phase, where
     complex), and those of equal eigenvalues turn among each other: the derivatives are of eigenvectors that turn no more
-    than they must. Between equal eigenvalues the term 1 / (w_j - w_i) counts as 0, so that derivatives stay finite:
-    those of functions that treat equal eigenvalues alike, such as sums of f(w), are right; their second derivatives,
-    and derivatives of f(a) itself, miss those terms there.
+    than they must. Between eigenvalues that are equal, but for rounding, the term 1 / (w_j - w_i) counts as 0, so that
+    derivatives stay finite: those of functions that treat equal eigenvalues alike, such as sums of f(w), are right;
+    their second derivatives, and derivatives of f(a) itself, miss those terms there.
 
     Args:
         a: float[..., n, n], real or complex.
@@ -67,7 +68,7 @@ def eigh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> EighResult:
     Raises:
         ShapeError: not square.
         ArgumentError: another triangle.
-        numpy.linalg.LinAlgError: it does not converge, as with nan.
+        numpy.linalg.LinAlgError: it does not converge.
 
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     Array([1., 2.], dtype=float64)
@@ -104,12 +105,12 @@ def _eigh_run(a: Any) -> Any:
 def _eigh_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
     w, v = z
     inner = adjoint(v) @ hermitian(t) @ v
-    return real(diagonal(inner)), v @ (gaps(w) * inner)
+    return real(diagonal(inner)), v @ (gaps(w, largest(w)) * inner)
 
 
 def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     w, v = z
-    inner = spread(ct[0]) + gaps(w) * (adjoint(v) @ conj(ct[1]))
+    inner = spread(ct[0]) + gaps(w, largest(w)) * (adjoint(v) @ conj(ct[1]))
     found: Array = conj(hermitian(v @ inner @ adjoint(v)))
     return found
 
@@ -140,15 +141,15 @@ def eig(a: ArrayLike) -> EigResult:
     """Return the eigenvalues and eigenvectors of square matrices; they are always complex (NumPy's: only where needed).
 
     The phase of an eigenvector is not unique: the derivative is of one whose change is orthogonal to it. Between equal
-    eigenvalues the term 1 / (w_j - w_i) counts as 0, as in `eigh`. Matrices without n independent eigenvectors have no
-    derivative: near them it is large, and at them it raises.
+    eigenvalues the term 1 / (w_j - w_i) counts as 0, as in `eigh`. At matrices without n independent eigenvectors
+    there is no derivative: near them it grows without bound.
 
     Args:
         a: float[..., n, n], real or complex.
 
     Raises:
         ShapeError: not square.
-        numpy.linalg.LinAlgError: nan or inf; where it is differentiated, too few eigenvectors.
+        numpy.linalg.LinAlgError: nan or inf; where it is differentiated, eigenvectors that are dependent.
 
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.imag
     Array([ 1., -1.], dtype=float64)
@@ -189,13 +190,13 @@ def _apart(x: Array, v: Array) -> Array:
 def _eig_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
     w, v = z
     inner = solve(v, t @ v)
-    return diagonal(inner), _apart(v @ (gaps(w) * inner), v)
+    return diagonal(inner), _apart(v @ (gaps(w, largest(w)) * inner), v)
 
 
 def _eig_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     w, v = z
     gw, gv = conj(ct[0]), conj(ct[1])
-    inner = spread(gw) + conj(gaps(w)) * (adjoint(v) @ _apart(gv, v))
+    inner = spread(gw) + conj(gaps(w, largest(w))) * (adjoint(v) @ _apart(gv, v))
     return conj(solve(adjoint(v), inner @ adjoint(v)))
 
 

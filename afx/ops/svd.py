@@ -66,9 +66,9 @@ def svd(
     Singular vectors are not unique: each pair can change its sign (its phase, where complex), those of equal singular
     values turn among each other, and those that ``full_matrices`` adds are any basis of what is left. The derivatives
     are of vectors that turn no more than they must; functions that do not depend on the choice have right ones.
-    Between equal singular values, and for the vectors of a singular value 0, the terms that do not exist count as 0:
-    the derivatives of ``S``, and of products such as ``U @ Vh``, stay finite and right; second derivatives of
-    functions of the singular values miss those terms there.
+    Between singular values that are equal, but for rounding, and for the vectors of a singular value 0, the terms that
+    do not exist count as 0: the derivatives of ``S``, and of products such as ``U @ Vh``, stay finite and right; second
+    derivatives of functions of the singular values miss those terms there.
 
     Args:
         a: float[..., m, n], real or complex.
@@ -158,7 +158,7 @@ def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> t
     k = s.shape[-1]
     left, right = u[..., :k], adjoint(vh[..., :k, :])
     inner = adjoint(left) @ t @ right
-    even, odd = gaps(s) * (inner + adjoint(inner)), _sums(s) * (inner - adjoint(inner))
+    even, odd = gaps(s, row(s) + column(s)) * (inner + adjoint(inner)), _sums(s) * (inner - adjoint(inner))
     scale = row(inverse_or_zero(s))
     du = _moved(u, (even + odd) / 2, t @ right * scale)
     dv = _moved(adjoint(vh), (even - odd) / 2, adjoint(t) @ left * scale)
@@ -171,7 +171,7 @@ def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any,
     gu, gv = conj(ct[0]), conj(adjoint(ct[2]))  # adjoint rules in the inner product Re tr(gᴴ dz)
     left, right = u[..., :k], v[..., :k]
     x, y = adjoint(left) @ gu[..., :k], adjoint(right) @ gv[..., :k]
-    even, odd = gaps(s) * (x + y), _sums(s) * (x - y)
+    even, odd = gaps(s, row(s) + column(s)) * (x + y), _sums(s) * (x - y)
     inner = (even + adjoint(even) + odd - adjoint(odd)) / 2 + spread(ct[1])
     found = left @ inner @ adjoint(right)
     scale = row(inverse_or_zero(s))

@@ -1,0 +1,242 @@
+"""Derivatives of linear algebra on real and complex matrices of every form, where no choice of vectors shows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array, linalg
+from tests.ops.samples import normal_like
+
+EPS = 1e-6
+RNG = np.random.default_rng(3)
+FORMS = [(2, 5, 3), (2, 3, 5), (3, 3), (1, 1), (4, 1), (1, 4), (0, 3), (3, 0), (2, 0, 0)]
+SQUARE = [(2, 4, 4), (1, 1), (0, 0)]
+RIGHT = np.arange(10.0).reshape(5, 2) - 3
+Function = Callable[[Any], Any]
+
+
+def adjoint(x: Any) -> Any:
+    """Return the conjugate transpose."""
+    return afx.conj(afx.matrix_transpose(x))
+
+
+def together(*parts: Any) -> Array:
+    """Return the elements of several results as one vector."""
+    return afx.concat([afx.ravel(x) for x in parts])
+
+
+def square_svd(x: Any) -> Array:
+    """Return the projectors on what a matrix leaves out, and its reconstruction from full vectors."""
+    u, s, vh = linalg.svd(x)
+    k = s.shape[-1]
+    left, right = u[..., k:], vh[..., k:, :]
+    return together(left @ adjoint(left), adjoint(right) @ right, u[..., :k] * s[..., None, :] @ vh[..., :k, :])
+
+
+def thin_svd(x: Any) -> Array:
+    """Return functions of the singular values and vectors that depend on no choice of these."""
+    u, s, vh = linalg.svd(x, full_matrices=False)
+    return together(u * afx.sin(s)[..., None, :] @ vh, u @ vh, s, u * s[..., None, :] ** 2 @ adjoint(u))
+
+
+def complete_qr(x: Any) -> Array:
+    """Return R and the projector on what the columns of a matrix leave out."""
+    q, r = linalg.qr(x, "complete")
+    rest = q[..., x.shape[-1] :]
+    return together(rest @ adjoint(rest), r)
+
+
+def hermitian_sine(x: Any) -> Array:
+    """Return the sine of a Hermitian matrix."""
+    w, v = linalg.eigh(x)
+    return v * afx.sin(w)[..., None, :] @ adjoint(v)
+
+
+def general_exponential(x: Any) -> Array:
+    """Return the exponential of a matrix by its eigenvectors, and their elements' sizes."""
+    w, v = linalg.eig(x)
+    return together(v * afx.exp(w)[..., None, :] @ linalg.inv(v), abs(v) ** 2)
+
+
+GENERAL: dict[str, Function] = {
+    "qr": lambda x: together(*linalg.qr(x)),
+    "complete qr": complete_qr,
+    "thin svd": thin_svd,
+    "full svd": square_svd,
+    "svdvals": linalg.svdvals,
+    "pinv": linalg.pinv,
+    "lu": lambda x: together(*linalg.lu(x)[1:]),
+    "permuted lu": lambda x: together(*linalg.lu(x, permute_l=True)),
+    "lstsq": lambda x: together(*linalg.lstsq(x, RIGHT[: x.shape[-2]].astype(x.real.dtype))[:2]),
+    "nuclear norm": lambda x: linalg.matrix_norm(x, ord="nuc"),
+}
+OF_SQUARE: dict[str, Function] = {
+    "eig": general_exponential,
+    "eigvals": linalg.eigvals,
+    "expm": linalg.expm,
+    "det": linalg.det,
+    "slogdet": lambda x: together(*linalg.slogdet(x)),
+    "inv": linalg.inv,
+    "power": lambda x: linalg.matrix_power(x, -3),
+    "solve": lambda x: linalg.solve(x, x[..., :2] ** 2),
+    "lower": lambda x: linalg.solve_triangular(x + 3, x[..., :2] ** 2, lower=True, trans="C"),
+    "upper": lambda x: linalg.solve_triangular(x + 3, x[..., :2] ** 2, trans="T"),
+    "unit": lambda x: linalg.solve_triangular(x, x[..., :2] ** 2, unit_diagonal=True),
+}
+OF_HERMITIAN: dict[str, Function] = {
+    "cholesky": linalg.cholesky,
+    "upper cholesky": lambda x: linalg.cholesky(x, upper=True),
+    "eigvalsh": linalg.eigvalsh,
+    "eigh": hermitian_sine,
+    "upper eigh": lambda x: linalg.eigvalsh(x, "U"),
+}
+NORMS: dict[str, Function] = {
+    f"{name} {ord}": lambda x, fn=fn, ord=ord: fn(x, ord)
+    for name, fn in (("cond", linalg.cond), ("norm", lambda x, ord: linalg.matrix_norm(x, ord=ord)))
+    for ord in ("fro", "nuc", 2, -2, 1, -1, np.inf, -np.inf)
+}
+
+
+def matrix(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Return a random matrix whose eigenvalues and singular values are apart."""
+    x = RNG.normal(size=shape) + np.eye(*shape[-2:]) * np.arange(shape[-1])
+    return x + 1j * RNG.normal(size=shape) if dtype == "D" else x
+
+
+def check(fn: Function, x: np.ndarray, hermitian: bool = False) -> None:
+    """Compare both modes, plain and compiled, and the second order with central differences."""
+    t, z = normal_like(x), fn(x)
+    t = np.asarray(t + adjoint(t)) if hermitian else t
+    ct = normal_like(z)
+
+    def total(v: Any) -> Array:
+        return afx.real(afx.sum(fn(v) * ct))
+
+    def slope(v: Any) -> Array:
+        return afx.real(afx.sum(afx.grad(total)(v) * t))
+
+    above, below = float(total(x + EPS * t)), float(total(x - EPS * t))
+    for run in (total, afx.jit(total)):
+        expected = pytest.approx((above - below) / (2 * EPS), rel=1e-6, abs=1e-6)
+        assert float(afx.jvp(run, (x,), (t,))[1]) == expected
+        assert float(np.real(np.sum(np.asarray(afx.grad(run)(x)) * t))) == expected
+    second = (float(slope(x + EPS * t)) - float(slope(x - EPS * t))) / (2 * EPS)
+    expected = pytest.approx(second, rel=1e-5, abs=1e-5)
+    assert float(afx.jvp(slope, (x,), (t,))[1]) == expected
+    assert float(np.real(np.sum(np.asarray(afx.grad(slope)(x)) * t))) == expected
+
+
+both = pytest.mark.parametrize("dtype", ["d", "D"])
+
+
+@both
+@pytest.mark.parametrize("shape", FORMS, ids=str)
+@pytest.mark.parametrize("name", GENERAL)
+def test_of_any_form(name: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Factorisations of tall, wide, square, small and empty matrices differentiate in both modes and twice."""
+    check(GENERAL[name], matrix(shape, dtype))
+
+
+@both
+@pytest.mark.parametrize("shape", SQUARE, ids=str)
+@pytest.mark.parametrize("name", OF_SQUARE)
+def test_of_square_matrices(name: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Functions of square matrices differentiate in both modes and twice."""
+    check(OF_SQUARE[name], matrix(shape, dtype))
+
+
+@both
+@pytest.mark.parametrize("shape", SQUARE, ids=str)
+@pytest.mark.parametrize("name", OF_HERMITIAN)
+def test_of_hermitian_matrices(name: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Functions of symmetric and Hermitian matrices differentiate in both modes and twice."""
+    x = matrix(shape, dtype)
+    check(OF_HERMITIAN[name], np.asarray(x @ adjoint(x)) + np.eye(shape[-1]), hermitian=True)
+
+
+@both
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_and_condition_numbers(name: str, dtype: str) -> None:
+    """Every norm of matrices, and its condition number, differentiates in both modes and twice."""
+    check(NORMS[name], matrix((2, 3, 3), dtype))
+
+
+@both
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_determinants_of_singular_matrices(rank: int, dtype: str) -> None:
+    """The determinant is a polynomial: its derivatives of every order exist at singular matrices of any rank."""
+    x = matrix((3, rank), dtype) @ matrix((rank, 3), dtype)
+    check(linalg.det, x)
+
+    def third(v: Any) -> Array:
+        return afx.jvp(lambda u: afx.jvp(lambda w: afx.jvp(linalg.det, (w,), (t,))[1], (u,), (t,))[1], (v,), (t,))[1]
+
+    t = matrix((3, 3), dtype)
+    np.testing.assert_allclose(np.asarray(third(x)), 6 * np.linalg.det(t), rtol=1e-9)
+
+
+def test_equal_singular_values() -> None:
+    """Where singular values are equal, their symmetric functions and the polar factor have right derivatives."""
+    x = np.linalg.qr(matrix((4, 4), "d"))[0] * 2.0
+    for fn in (lambda v: afx.sum(linalg.svdvals(v) ** 3), lambda v: afx.sum(linalg.svd(v).U @ linalg.svd(v).Vh * x**2)):
+        found = np.asarray(afx.grad(fn)(x))
+        t = matrix((4, 4), "d")
+        difference = (float(fn(x + EPS * t)) - float(fn(x - EPS * t))) / (2 * EPS)
+        assert float(np.sum(found * t)) == pytest.approx(difference, rel=1e-6)
+    one = np.asarray(afx.grad(lambda v: linalg.matrix_norm(v, ord=2))(np.eye(3)))
+    np.testing.assert_allclose(one, np.eye(3) / 3, atol=1e-12)
+
+
+def test_zero_matrices() -> None:
+    """Norms have derivative 0 at a zero matrix, and singular vectors stay finite there."""
+    x = np.zeros((3, 2))
+    for ord in ("fro", "nuc", 1, np.inf):
+        assert not np.any(np.asarray(afx.grad(lambda v, ord=ord: linalg.matrix_norm(v, ord=ord))(x)))
+    for full in (False, True):
+        found = np.asarray(afx.grad(lambda v, full=full: afx.sum(together(*linalg.svd(v, full))))(x))
+        assert np.all(np.isfinite(found))
+
+
+def test_equal_eigenvalues() -> None:
+    """Where eigenvalues are equal, functions that treat them alike have right derivatives, and all are finite."""
+    x = np.diag([2.0, 2.0, 2.0, 5.0])
+    found = afx.grad(lambda v: afx.sum(afx.exp(linalg.eigvalsh(v))))(x)
+    np.testing.assert_allclose(np.asarray(found), np.diag(np.exp(np.diag(x))), atol=1e-12)
+    for fn in (linalg.eigh, linalg.eig):
+        slopes = afx.jvp(fn, (x,), (matrix((4, 4), "d"),))[1]
+        assert all(np.all(np.isfinite(np.asarray(v))) for v in slopes)
+
+
+def test_factors_that_are_singular_raise() -> None:
+    """Where a factor has a 0 on its diagonal, differentiating says so as NumPy's solve does."""
+    for fn in (linalg.qr, lambda v: linalg.lu(v)[1:], linalg.slogdet):
+        with pytest.raises(np.linalg.LinAlgError, match=r"[Ss]ingular"):
+            afx.grad(lambda v, fn=fn: afx.sum(fn(v)[1]))(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
+@pytest.mark.parametrize("name", [*GENERAL, *OF_SQUARE, *OF_HERMITIAN, *NORMS])
+def test_dtypes_are_kept(name: str, dtype: str) -> None:
+    """Results have the operand's precision, eager, compiled and traced, and gradients its dtype."""
+    fn = {**GENERAL, **OF_SQUARE, **OF_HERMITIAN, **NORMS}[name]
+    x = matrix((3, 3), dtype.upper() if dtype in "DF" else "d").astype(dtype)
+    x = (x @ x.conj().T + np.eye(3, dtype=dtype)) if name in OF_HERMITIAN else x
+    z = fn(x)
+    assert z.real.dtype == np.dtype(dtype.lower())
+    assert afx.jit(fn)(x).dtype == z.dtype == afx.eval_shape(fn, x).dtype
+    assert afx.grad(lambda v: afx.sum(afx.real(fn(v))))(x).dtype == dtype
+
+
+@pytest.mark.parametrize("name", [*GENERAL, *OF_SQUARE, *OF_HERMITIAN])
+def test_mapping_is_the_batch(name: str) -> None:
+    """Gradients mapped over matrices are those of the stack."""
+    fn = {**GENERAL, **OF_SQUARE, **OF_HERMITIAN}[name]
+    x = matrix((2, 3, 3), "d")
+    x = x @ x.swapaxes(-1, -2) + np.eye(3) if name in OF_HERMITIAN else x
+    gradient = afx.grad(lambda v: afx.sum(afx.real(fn(v))))
+    want = np.asarray(gradient(x))
+    for mapped in (afx.vmap(gradient), afx.jit(afx.vmap(gradient))):
+        np.testing.assert_allclose(np.asarray(mapped(x)), want, rtol=1e-9, atol=1e-9)
