@@ -242,7 +242,7 @@ def test_numpys_names_are_answered() -> None:
         (lambda: linalg.lu(1.0), afx.errors.ShapeError, "matrices"),
         (lambda: linalg.expm(T), afx.errors.ShapeError, "square"),
         (lambda: linalg.expm(np.ones((2, 2), np.float16)), afx.errors.DtypeError, "half precision"),
-        (lambda: linalg.pinv(A, np.ones(2)), afx.errors.ArgumentError, "one number"),
+        (lambda: linalg.pinv(A, np.ones(3)), afx.errors.ShapeError, "one for each"),
         (lambda: linalg.pinv(A, 0.1, rtol=0.1), afx.errors.ArgumentError, "one tolerance"),
         (lambda: linalg.matrix_rank(A, 0.1, rtol=0.1), afx.errors.ArgumentError, "one tolerance"),
         (lambda: linalg.lstsq(A, np.ones((2, 2))), afx.errors.ShapeError, "rows of b"),
