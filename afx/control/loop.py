@@ -22,16 +22,20 @@ from afx.ops.shaping import broadcast_to, permute_dims
 from afx.runtime.evaluate import evaluate
 from afx.transforms.call import Compiled
 
-__all__ = ["run_scan"]
+__all__ = ["loop", "run_scan", "step_of"]
 
 
 def run_scan(body: Body, carry: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool) -> list[Any]:
     """Bind a traced step, whose inputs are carry, elements and lifted values, as a loop."""
-    nk, nx, nc = len(carry), len(xs), len(body.lifted)
+    return list(loop(step_of(body), [*body.lifted], list(carry), list(xs), length, reverse))
+
+
+def step_of(body: Body) -> Compiled:
+    """Return the program of a traced step with the lifted values in front."""
     avals = [v.aval for v in body.program.graph.inputs]
-    order = [*avals[nk + nx :], *avals[: nk + nx]]
-    program = build("scan", order, lambda *v: evaluate(body.program.graph, *v[nc:], *v[:nc]))
-    return list(loop(program, [*body.lifted], list(carry), list(xs), length, reverse))
+    nc = len(body.lifted)
+    n = len(avals) - nc
+    return build("scan", [*avals[n:], *avals[:n]], lambda *v: evaluate(body.program.graph, *v[nc:], *v[:nc]))
 
 
 def loop(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.control.loop import run_scan
+from afx.control.loop import loop, run_scan, step_of
 from afx.control.programs import body_of, check_same, is_abstract, strong
 from afx.core.array import Array
 from afx.core.aval import Aval, aval_of
@@ -168,18 +168,41 @@ def _in_chunks(
     """Run the loop in checkpointed pieces: reverse mode keeps the carry at their borders alone."""
     if every < 1:
         raise ArgumentError(f"scan: checkpoint is a number of steps: got {every}; give 1 or more")
-
-    @checkpointed
-    def piece(c: Any, rows: Any) -> Any:
-        return scan(fn, c, rows[0], length=rows[1].shape[0], reverse=reverse)
-
+    piece = _piece(fn, carry, leaves, tree, reverse)
     pieces: list[Any] = []
     starts = range(0, count, every)
     for start in starts[:: -1 if reverse else 1]:
-        part = pytree.unflatten(tree, [x[start : start + every] for x in leaves])
-        carry, ys = piece(carry, (part, zeros((min(every, count - start), 0))))
+        part = [x[start : start + every] for x in leaves]
+        carry, ys = piece(carry, part, min(every, count - start))
         pieces.append(ys)
     return carry, pytree.map(lambda *parts: _joined(parts), *pieces[:: -1 if reverse else 1])
+
+
+def _piece(fn: Any, carry: Any, leaves: list[Array], tree: Any, reverse: bool) -> Callable[[Any, Any, int], Any]:
+    """Return the run of some steps as one checkpointed op: a compiled loop, or Python where a step has branches."""
+    first, carry_tree = pytree.flatten(carry)
+    try:
+        body = _body(fn, strong(first), carry_tree, leaves, tree)
+    except ConcreteValueError:
+
+        def slow(c: Any, part: Any, length: int) -> Any:
+            def run(c: Any, xs: Any) -> Any:
+                return scan(fn, c, xs, length, reverse=reverse)
+
+            return checkpointed(run)(c, pytree.unflatten(tree, part))
+
+        return slow
+    step = step_of(body)
+
+    def fast(c: Any, part: Any, length: int) -> Any:
+        @checkpointed
+        def run(consts: list[Any], flat: list[Any], xs: list[Any]) -> list[Any]:
+            return list(loop(step, consts, flat, xs, length, reverse))
+
+        found, ys = pytree.unflatten(body.out_tree, run(body.lifted, pytree.leaves(c), part))
+        return pytree.unflatten(carry_tree, found), ys
+
+    return fast
 
 
 def _joined(parts: Sequence[Any]) -> Array:

@@ -94,10 +94,15 @@ class Abstract(Trace):
         t._value = None
         return t
 
+    def own(self, x: Any) -> Var | None:
+        """Return the variable of a tracer of this trace, None for everything else."""
+        return x._var if x.__class__ is AbstractTracer and x._trace is self else None
+
     def atom(self, x: Any) -> Atom:
         """Return the variable or literal that stands for an operand."""
-        if isinstance(x, AbstractTracer) and x._trace is self:
-            return x._var
+        own = self.own(x)
+        if own is not None:
+            return own
         aval = aval_of(x, self.name)
         if aval.weak and not isinstance(x, Tracer):
             return Literal(bare(x, self.name), aval)
@@ -123,13 +128,18 @@ class Abstract(Trace):
         self.check()
         if p.inline is not None and (self.expanding or not p.held):
             return p.inline(xs, params)
+        outputs = self.equation(p, xs, params)
+        return tuple([self._tracer(v) for v in outputs]) if p.multiple else self._tracer(outputs[0])
+
+    def equation(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> tuple[Var, ...]:
+        """Enter an equation; return the variables it defines."""
         atoms = tuple([self.atom(x) for x in xs])
         if p.elementwise:
             atoms = self._same_dtype(p, xs, atoms)
         found = p.abstract(*[a.aval for a in atoms], **params)
         outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
         self._equations.append(Equation(p, atoms, outputs, tuple(sorted(params.items())), caller(), self._quiet()))
-        return tuple([self._tracer(v) for v in outputs]) if p.multiple else self._tracer(outputs[0])
+        return outputs
 
     def _quiet(self) -> tuple[str, ...]:
         """Return the warnings that are ignored here, and were not where the trace began."""
@@ -154,7 +164,12 @@ class Abstract(Trace):
     def _converted(self, x: Any, atom: Atom, dtype: DType) -> Atom:
         if isinstance(atom, Literal):
             return Literal(dtype.type(atom.value).item(), Aval((), dtype))
-        return self.atom(FUNCTIONS.astype(x if isinstance(x, Tracer) else self._tracer(atom), dtype))
+        return self.atom(FUNCTIONS.astype(x if isinstance(x, Tracer) else self._stand_in(atom, x), dtype))
+
+    def _stand_in(self, atom: Atom, x: Any) -> Any:
+        """Return a tracer of a constant."""
+        assert isinstance(atom, Var)
+        return self._tracer(atom)
 
     def reveal(self, x: Any, who: str) -> Any:
         """Return the bare value where reading it loses nothing, or raise."""

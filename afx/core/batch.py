@@ -72,6 +72,8 @@ class Batch(Trace):
             ]
         )
         z = p.batch(self.size, values, batched, params)
+        if p.record is not None:
+            self.check_closure(params, p.name, *[v.value if isinstance(v, Same) else v for v in z])
         return tuple([self._output(v) for v in z]) if p.multiple else self._output(z)
 
     def _output(self, v: Any) -> Any:

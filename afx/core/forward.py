@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from afx.core.array import Array, bare, snapshot
-from afx.core.aval import SCALARS, Aval
+from afx.core.aval import SCALARS
 from afx.core.dtypes import weak_dtype
 from afx.core.primitive import Primitive
-from afx.core.tape import raised_operand
+from afx.core.tape import plain_value, raised_operand
 from afx.core.tracer import Trace, Tracer, bind, lowered, raised
-from afx.errors import ConcreteValueError
 
 __all__ = ["Forward", "ForwardTracer"]
 
@@ -59,6 +58,7 @@ class Forward(Trace):
             return bind(p, *values, **params)
         if p.record is not None:  # an op that holds functions computes its outputs and their tangents together
             zs, ts = p.jvp(tangents, None, values, params)
+            self.check_closure(params, p.name, *zs, *ts)
             return tuple([self._pair(z, t) for z, t in zip(zs, ts, strict=True)])
         z = bind(p, *values, **params)
         if self.ground:
@@ -96,13 +96,7 @@ class Forward(Trace):
 
     def reveal(self, x: Any, who: str) -> Any:
         """Return the bare value where reading it loses nothing, or raise."""
-        value = x._value
-        if who != "bool" and value.dtype.kind in "fc":
-            raise ConcreteValueError(
-                f"{who}: its result would not be differentiated: got a traced {Aval(x.shape, x.dtype)} in {self.name}; "
-                "compute with afx's functions, or take the plain value with afx.stop_gradient(x)"
-            )
-        return value.concrete(who) if isinstance(value, Array) else value
+        return plain_value(x, who, self.name)
 
     def show(self, x: Any) -> str:
         """Return the repr of a tracer."""

@@ -15,7 +15,7 @@ from afx.core.aval import SCALARS, Aval, Shape
 from afx.core.dtypes import DType, weak_dtype
 from afx.core.primitive import JointPullback, Params, Primitive, Value
 from afx.core.tracer import NUMPY_ERRORS, Trace, Tracer, bind, bind1, bind2, compute, explain, lowered, raised
-from afx.errors import ConcreteValueError, TracerError
+from afx.errors import ConcreteValueError
 
 __all__ = ["Entry", "Tape", "TapeTracer"]
 
@@ -232,13 +232,7 @@ class Tape(Trace):
         """Let an op that holds functions run as one entry with a pullback of its own."""
         assert p.record is not None
         outs, kept, joint = p.record(tuple([raised_operand(v) for v in values]), params, tuple([i >= 0 for i in ins]))
-        for v in (*outs, *kept):
-            if isinstance(v, Tracer) and v._trace is self:
-                name = getattr(params.get("rules"), "name", p.name)
-                raise TracerError(
-                    f"{name}: the function closes over a traced array of {self.name}, whose derivative would be lost; "
-                    "pass it to the function as an argument"
-                )
+        self.check_closure(params, p.name, *outs, *kept)
         residuals = tuple([lowered(v) for v in kept])
         return self._emit_many(p, ins, None, residuals, params, tuple([lowered(z) for z in outs]), joint)
 
@@ -264,13 +258,7 @@ class Tape(Trace):
 
     def reveal(self, x: Any, who: str) -> Any:
         """Return the bare value where reading it loses nothing, or raise."""
-        value = x._value
-        if who not in READABLE and value.dtype.kind in "fc":
-            raise ConcreteValueError(
-                f"{who}: its result would not be differentiated: got a traced {Aval(x.shape, x.dtype)} in {self.name}; "
-                "compute with afx's functions, or take the plain value with afx.stop_gradient(x)"
-            )
-        return value.concrete(who) if isinstance(value, Array) else value
+        return plain_value(x, who, self.name)
 
     def show(self, x: Any) -> str:
         """Return the repr of a tracer."""
@@ -283,7 +271,15 @@ class Tape(Trace):
         self.alive = False
 
 
-READABLE = frozenset({"bool"})
+def plain_value(x: Any, who: str, name: str) -> Any:
+    """Return the bare value of a tracer that holds it, where reading it loses no derivative, or raise."""
+    value = x._value
+    if who != "bool" and value.dtype.kind in "fc":
+        raise ConcreteValueError(
+            f"{who}: its result would not be differentiated: got a traced {Aval(x.shape, x.dtype)} in {name}; "
+            "compute with afx's functions, or take the plain value with afx.stop_gradient(x)"
+        )
+    return value.concrete(who) if isinstance(value, Array) else value
 
 
 def raised_operand(v: Any) -> Any:

@@ -17,12 +17,16 @@ import numpy as np
 from afx.core.array import Array, bare, snapshot, wrap
 from afx.core.aval import aval_of
 from afx.core.primitive import Params, Primitive
-from afx.errors import AfxError, EscapedTracerError, OperandError
+from afx.errors import AfxError, EscapedTracerError, OperandError, TracerError
 
 __all__ = ["Trace", "Tracer", "bind", "bind1", "bind2", "compute", "lowered", "raised", "single"]
 
 _levels = itertools.count(1)
 NUMPY_ERRORS = (TypeError, ValueError, OverflowError, IndexError)
+
+
+class ClosureError(TracerError):
+    """A function held by an op closes over a tracer of the trace that sees the op; `afx.transforms.held` mends it."""
 
 
 class Tracer(Array):
@@ -77,6 +81,15 @@ class Trace:
     def show(self, x: Tracer) -> str:
         """Return the repr of a tracer."""
         return f"Traced<{x.aval} by {self.name}>"
+
+    def check_closure(self, params: Params, name: str, *values: Any) -> None:
+        """Raise `ClosureError` where what a held function gave is traced here or further inside: it closes over that."""
+        if any(isinstance(v, Tracer) and v._trace.level >= self.level for v in values):
+            name = getattr(params.get("rules"), "name", name)
+            raise ClosureError(
+                f"{name}: the function closes over a traced array of {self.name}, whose derivative would be lost; "
+                "pass it to the function as an argument"
+            )
 
     def check(self) -> None:
         """Raise `EscapedTracerError` when the trace has ended."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from afx import pytree
-from afx.transforms.held import Flattened, Rules, hold, pull_through, push_through
+from afx.transforms.held import Flattened
 from afx.transforms.leaves import name_of
+from afx.transforms.replay import replayed
 
 __all__ = ["checkpoint"]
 
@@ -17,10 +18,10 @@ R = TypeVar("R")
 
 
 def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
-    """Return ``fn`` so that reverse mode keeps only its arguments and runs it again in the backward pass.
+    """Return ``fn`` so that reverse mode keeps only its arguments and computes the rest again in the backward pass.
 
-    Python control flow on its values works as in ``fn`` itself. Values that ``fn`` closes over are constants to it:
-    pass what is differentiated as an argument.
+    The function itself runs once, and what it did is recorded: Python control flow on its values works as in ``fn``.
+    What it closes over may be traced and is differentiated too; it can change later without changing the gradient.
 
     Args:
         fn: a pure function of pytrees of arrays.
@@ -34,18 +35,8 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves, treedef = pytree.flatten((args, kwargs))
-        plain = Flattened(fn, treedef)
-
-        def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-            return plain(*xs), xs
-
-        def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-            return pull_through(plain, xs, cts)
-
-        def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-            return push_through(plain, xs, ts)
-
-        outs = hold(Rules(name, plain, forward, backward, push), leaves)
+        plain: Any = Flattened(fn, treedef)
+        outs = replayed(name, plain, leaves)
         result: R = pytree.unflatten(plain.out_tree, outs)
         return result
 

@@ -33,7 +33,7 @@ def custom_vjp(
 
     Returns:
         A function that computes as ``fn`` and differentiates by these rules, under every transformation but forward
-        mode (`custom_jvp` serves both).
+        mode (`custom_jvp` serves both). It may close over traced arrays, unless a derivative by those is wanted.
 
     Raises:
         TreeError: ``backward`` returns another structure than the arguments.
