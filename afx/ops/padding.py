@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -15,60 +15,98 @@ from afx.core.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._index import Basic, ints, is_sequence, whole
 from afx.ops._kinds import linear
-from afx.ops.gathering import gather
+from afx.ops._padding import MIRRORS, STATISTICS, Ends, check_width, mirrored, ramps, repeated, statistics
+from afx.ops.joining import concat
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 from afx.ops.slicing import embed, slice_, slice_set
 
 __all__ = ["flip", "fliplr", "flipud", "pad", "roll", "rot90"]
 
 Widths = int | Sequence[int] | Sequence[Sequence[int]]
-Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
-MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
+Mode = Literal[
+    "constant",
+    "edge",
+    "empty",
+    "linear_ramp",
+    "maximum",
+    "mean",
+    "median",
+    "minimum",
+    "reflect",
+    "symmetric",
+    "wrap",
+]
+MODES = get_args(Mode)
 
 
 @public
 def pad(
     x: ArrayLike,
-    pad_width: Widths,
+    pad_width: Widths | dict[int, int | tuple[int, int]],
     mode: Mode = "constant",
     *,
-    constant_values: ArrayLike | Sequence[Sequence[ArrayLike]] = 0,
+    constant_values: ArrayLike | Sequence[ArrayLike | Sequence[ArrayLike]] = 0,
+    end_values: ArrayLike | Sequence[ArrayLike | Sequence[ArrayLike]] = 0,
+    stat_length: Widths | None = None,
+    reflect_type: Literal["even", "odd"] = "even",
 ) -> Array:
     """Return x with elements added before and after each axis.
 
     Args:
         x: any shape.
-        pad_width: how many: one number, ``(before, after)`` for all axes, or one such pair for each axis.
+        pad_width: how many: one number, ``(before, after)`` for all axes, one such pair for each axis, or a dict of
+            numbers or pairs by axis.
         mode: ``constant``; ``edge`` repeats the last element; ``reflect`` and ``symmetric`` mirror x without and with
-            its edge; ``wrap`` continues from the other end.
+            its edge; ``wrap`` continues from the other end; ``linear_ramp`` goes straight to a number; ``maximum``,
+            ``mean``, ``median`` and ``minimum`` of the axis; ``empty`` adds zeros.
         constant_values: the element that ``constant`` adds, or as many as ``pad_width``; they have a derivative.
+        end_values: where ``linear_ramp`` ends; given in the same way.
+        stat_length: of how many elements next to each end the statistic is; of all unless given.
+        reflect_type: ``odd`` turns mirror images about the value at the end, as odd functions continue.
 
     Raises:
-        ArgumentError: widths or a mode that it does not know, or an empty axis to mirror.
+        ArgumentError: widths or a mode that it does not know, or an empty axis to continue.
 
     >>> pad(afx.asarray([1.0, 2.0]), (1, 2))
     Array([0., 1., 2., 0., 0.], dtype=float32)
     """
     aval = aval_of(x, "pad")
     widths = _widths(pad_width, aval)
-    if mode == "constant":
-        return _constant(x, aval, widths, constant_values)
+    if mode in ("constant", "empty"):
+        return _constant(x, aval, widths, constant_values if mode == "constant" else 0)
     if mode not in MODES:
         raise ArgumentError(f"pad: no such mode: got {mode!r}; use one of {', '.join(MODES)}")
-    for axis, (before, after) in enumerate(widths):
-        n = aval.shape[axis]
-        if before + after == 0:
-            continue
-        if n == 0:
-            raise ArgumentError(
-                f"pad: an empty axis has nothing to repeat: got {aval}, axis {axis}; use mode='constant'"
-            )
-        x = gather(x, np.pad(np.arange(n), (before, after), mode=mode), axis=axis)
-    return astype(x, aval.dtype)
+    if reflect_type not in ("even", "odd"):
+        raise ArgumentError(f"pad: reflect_type is 'even' or 'odd': got {reflect_type!r}; choose one")
+    given = stat_length if mode in STATISTICS else end_values if mode == "linear_ramp" else None
+    values = [(None, None)] * aval.ndim if given is None else _values(given, aval.ndim)
+    z = astype(x, aval.dtype)
+    for axis, pair in enumerate(widths):
+        if pair != (0, 0):
+            check_width(aval, axis)
+            z = _continued(z, Ends(axis, pair, values[axis]), mode, reflect_type == "odd")
+    return z
+
+
+def _continued(x: Array, ends: Ends, mode: Any, odd: bool) -> Array:
+    """Return x with what a mode adds along one axis."""
+    if mode in STATISTICS:
+        before, after = statistics(x, ends, mode)
+    elif mode == "linear_ramp":
+        before, after = ramps(x, ends)
+    elif mode in MIRRORS and odd:
+        before, after = mirrored(x, ends, mode)
+    else:
+        return repeated(x, ends, mode)
+    return concat([before, x, after], axis=ends.axis)
 
 
 def _widths(given: Any, aval: Aval) -> list[tuple[int, int]]:
     """Return a pair of widths for each axis."""
+    if hasattr(given, "items"):
+        each = {normalize_axis(a, aval.ndim, "pad"): w for a, w in given.items()}
+        given = [ints(each.get(a, 0), "pad", "pad_width") for a in range(aval.ndim)]
+        given = [(w[0], w[-1]) for w in given]
     listed = given.tolist() if isinstance(given, np.ndarray) else given
     if is_sequence(listed) and any(is_sequence(pair) for pair in listed):
         listed = [ints(pair, "pad", "pad_width") for pair in listed]
@@ -119,6 +157,8 @@ def _fill(value: Any, aval: Aval) -> Any:
 
 def _values(values: Any, ndim: int) -> list[tuple[Any, Any]]:
     """Return a pair of constants for each axis."""
+    if not is_sequence(values) and aval_of(values, "pad").ndim == 0:
+        return [(values, values)] * ndim
     given: list[Any] = list(values)
     nested = [is_sequence(v) or (hasattr(v, "ndim") and v.ndim == 1) for v in given]
     if not any(nested) and len(given) in (1, 2):
