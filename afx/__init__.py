@@ -499,6 +499,7 @@ _LAZY = {
     "afx.ops.interpolation": "ediff1d gradient interp trapezoid unwrap",
     "afx.ops.joining": "column_stack concat concatenate dstack hstack repeat stack tile vstack",
     "afx.ops.laws": "",
+    "afx.ops.truncated_draws": "",
     "afx.ops.leastsquares": "",
     "afx.ops.linalg": "",
     "afx.ops.lu": "",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CENTRE", "central", "quantile_of_tail"]
+__all__ = ["CENTRE", "central", "quantile", "quantile_of_tail"]
 
 CENTRE = 0.425  # where the central approximation ends
 OFFSET, NEAR, FAR = 0.180625, 1.6, 5.0
@@ -125,4 +125,17 @@ def quantile_of_tail(p: Any) -> Any:
     far = np.flatnonzero(r > kind(FAR))
     if far.size:
         z[far] = _ratio(FAR_SINGLE if single else FAR_DOUBLE, r[far] - kind(FAR))
+    return z
+
+
+def quantile(p: Any) -> Any:
+    """Return the quantiles of a normal law at any probabilities p from 0 to 1."""
+    q = p - p.dtype.type(0.5)
+    z = np.empty_like(q)
+    central(q, z)
+    far = np.nonzero(np.abs(q) > CENTRE)
+    tail = p[far]
+    below = tail < 0.5
+    z_far = quantile_of_tail(np.where(below, tail, 1 - tail))
+    z[far] = np.negative(z_far, out=z_far, where=below)
     return z

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape
+from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, uint32, uint64
 from afx.core.functions import FUNCTIONS
 from afx.core.primitive import Params, Value, lookup
 from afx.core.tracer import bind, lowered, single
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, DtypeError
 from afx.ops._kinds import nondifferentiable
 from afx.runtime.workers import run_blocks
 
@@ -82,6 +82,14 @@ def check_key(key: Any, who: str = "random_bits") -> None:
     if getattr(key, "shape", ())[-1:] != (2,) or key.dtype != uint32:
         got = key if isinstance(key, Aval) else Aval(key.shape, key.dtype) if hasattr(key, "dtype") else repr(key)
         raise ArgumentError(f"{who}: a key is uint32[2]: got {got}; make one with afx.random.key(seed)")
+
+
+def check_real(who: str, *xs: Any) -> None:
+    """Raise `DtypeError` unless parameters, or their Avals, are real floating numbers."""
+    for x in xs:
+        aval = aval_of(x, who)
+        if aval.dtype.kind != "f":
+            raise DtypeError(f"{who}: parameters are real floating numbers: got {aval}; convert with astype")
 
 
 def random_fold(key: ArrayLike, data: ArrayLike) -> Array:

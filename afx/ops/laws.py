@@ -31,7 +31,7 @@ def random_draw(key: ArrayLike, law: str, shape: Shape, dtype: DType) -> Array:
 
     Args:
         key: the key.
-        law: ``uniform``, ``normal``, ``exponential``, ``logistic``, ``laplace`` or ``cauchy``.
+        law: ``uniform``, ``normal``, ``exponential``, ``logistic``, ``laplace``, ``cauchy``, or ``open``: uniform, but never 0.
         shape: the shape drawn from each key.
         dtype: of the result; float16 is rounded from float32.
     """
@@ -55,11 +55,21 @@ random_draw_p = nondifferentiable("random_draw", _draw_run, _draw_abstract, batc
 
 
 def _uniform(words: Any, out: Any) -> None:
-    bits = FRACTIONS[out.dtype.char]
+    _upper(words, out, FRACTIONS[out.dtype.char])
+
+
+def _upper(words: Any, out: Any, bits: int) -> None:
+    """Write the upper bits of words as fractions; words are overwritten."""
     word = words.dtype.itemsize * 8
     np.right_shift(words, words.dtype.type(word - bits), out=words)
     np.copyto(out, words.view(f"<i{words.dtype.itemsize}"), casting="unsafe")  # small enough to be signed: faster
     np.multiply(out, out.dtype.type(2.0**-bits), out=out)
+
+
+def _open(words: Any, out: Any) -> None:
+    bits = FRACTIONS[out.dtype.char] - 1
+    _upper(words, out, bits)
+    np.add(out, out.dtype.type(2.0 ** (-bits - 1)), out=out)
 
 
 def signed(words: Any) -> Any:
@@ -143,5 +153,6 @@ LAWS: dict[str, Law] = {
     "laplace": _laplace,
     "logistic": _logistic,
     "normal": _normal,
+    "open": _open,
     "uniform": _uniform,
 }

@@ -16,16 +16,42 @@ no derivative.
 """
 
 from afx.random.basic import bernoulli, bits, normal, rademacher, randint, uniform
+from afx.random.continuous import (
+    cauchy,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    lognormal,
+    pareto,
+    rayleigh,
+    truncated_normal,
+    weibull,
+)
+from afx.random.discrete import categorical, choice, permutation
 from afx.random.keys import fold_in, key, split
 
 __all__ = [
     "bernoulli",
     "bits",
+    "categorical",
+    "cauchy",
+    "choice",
+    "exponential",
     "fold_in",
+    "gumbel",
     "key",
+    "laplace",
+    "logistic",
+    "lognormal",
     "normal",
+    "pareto",
+    "permutation",
     "rademacher",
     "randint",
+    "rayleigh",
     "split",
+    "truncated_normal",
     "uniform",
+    "weibull",
 ]

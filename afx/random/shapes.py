@@ -81,7 +81,7 @@ def settle(
     checked_key(key, who)
     found = floating(dtype, who, *params)
     lengths = drawn_shape(who, shape, *params)
-    cast = [x if isinstance(x, (int, float)) else astype(x, found) for x in params]
+    cast = [float(x) if isinstance(x, (int, float)) else astype(x, found) for x in params]
     return lengths, found, cast
 
 

@@ -36,4 +36,9 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((KEY, np.int64(0), np.int64(1)), {"shape": (), "dtype": I64}),
     ],
     "random_order": [Sample((KEY,), {"shape": (7,)}), Sample((KEYS,), {"shape": (0,)})],
+    "random_between": [
+        Sample((KEY, np.float64(-1.0), np.float64(2.0)), {"shape": (3,), "dtype": F64}),
+        Sample((KEYS, np.array([-1.0, 14.0]), np.array([0.5, np.inf])), {"shape": (4, 2), "dtype": F64}),
+        Sample((KEY, np.float64(-1.0), np.float64(2.0)), {"shape": (), "dtype": F64}),
+    ],
 }

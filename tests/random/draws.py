@@ -8,6 +8,7 @@ import numpy as np
 import afx
 from afx import random
 
+BOUNDS = np.array([-1.0, 2.0, 20.0])
 HIGH = np.array([1, 7, 2**40])
 
 DRAWS: dict[str, Callable[[Any], Any]] = {
@@ -26,4 +27,21 @@ DRAWS: dict[str, Callable[[Any], Any]] = {
     "randint in int8": lambda k: random.randint(k, -100, 100, 40, dtype=afx.int8),
     "bernoulli": lambda k: random.bernoulli(k, 0.3, 100),
     "rademacher": lambda k: random.rademacher(k, 100),
+    "exponential": lambda k: random.exponential(k, (3, 50), 2.0),
+    "laplace": lambda k: random.laplace(k, 50, 1.0, 2.0),
+    "logistic": lambda k: random.logistic(k, 50, 1.0, 2.0),
+    "cauchy": lambda k: random.cauchy(k, 50, 1.0, 2.0),
+    "gumbel": lambda k: random.gumbel(k, 50, 1.0, 2.0),
+    "lognormal": lambda k: random.lognormal(k, 50, 1.0, 2.0),
+    "rayleigh": lambda k: random.rayleigh(k, 50, 2.0),
+    "weibull": lambda k: random.weibull(k, 1.5, 50, 2.0),
+    "pareto": lambda k: random.pareto(k, 1.5, 50, 2.0),
+    "truncated normal": lambda k: random.truncated_normal(k, BOUNDS, np.inf, (50, 3)),
+    "categorical": lambda k: random.categorical(k, np.log([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]), (50, 2)),
+    "permutation": lambda k: random.permutation(k, 50),
+    "shuffle": lambda k: random.permutation(k, np.arange(40.0).reshape(2, 20), 1),
+    "choice": lambda k: random.choice(k, 9, (5, 4)),
+    "choice by probabilities": lambda k: random.choice(k, np.arange(3.0), (5, 4), p=np.array([0.2, 0.3, 0.5])),
+    "choice of distinct": lambda k: random.choice(k, 40, 30, replace=False),
+    "choice of distinct by probabilities": lambda k: random.choice(k, 40, 30, replace=False, p=np.arange(40.0)),
 }
