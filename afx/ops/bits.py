@@ -31,7 +31,7 @@ FACTORS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
 STEPS = (0x9E3779B9, 0xBB67AE85)  # what each round adds to the two words of the key
 ROUNDS = 10
 SCHEDULE = np.arange(ROUNDS, dtype=np.uint64)[:, None, None] * np.array(STEPS, np.uint64)[:, None]
-DRAW, SPLIT, FOLD = 0, 1, 2  # purposes: the last word of the counter
+DRAW, SPLIT, FOLD, BOOST = 0, 1, 2, 3  # purposes: the last word of the counter
 
 BLOCKS = 16384  # computed at a time: they stay in the cache
 FEW = 6  # blocks that Python's integers compute sooner than NumPy's arrays
@@ -205,6 +205,56 @@ def words_of(keys: Any, n: int, index: Any, round_: Any, purpose: int = DRAW) ->
     """Return uint32[m, 4]: a block for each of m elements, which are numbered through all the draws of n from each key."""
     chosen = keys if len(keys) == 1 else keys[index // n]
     return block_words(chosen, (index % n if len(keys) > 1 else index).astype(np.uint64), round_, purpose)
+
+
+def draw_each(key: Any, shape: Shape, params: tuple[Any, ...], compute: Callable[..., Any]) -> Any:
+    """Return float64[*keys, *shape], computed with parameters that are float64 numbers or arrays of the result's shape.
+
+    Args:
+        key: uint32[*keys, 2].
+        shape: the shape drawn from each key.
+        params: the parameters.
+        compute: ``(stream, *params) -> elements``: flat parameters of some elements, and their `Stream`.
+    """
+    full = key.shape[:-1] + shape
+    keys, n, count = key.reshape(-1, 2), math.prod(shape), math.prod(full)
+    flat = [np.broadcast_to(np.asarray(x, np.float64), full).reshape(-1) for x in params]
+    out: Any = np.empty(count)
+    for start in range(0, count, BLOCKS):
+        index = np.arange(start, min(start + BLOCKS, count))
+        out[index] = compute(Stream(keys, n, index), *[x[index] for x in flat])
+    return out.reshape(full)
+
+
+class Stream:
+    """The words of some elements: each element has a block of its own in each round, whatever the others need."""
+
+    def __init__(self, keys: Any, n: int, index: Any) -> None:
+        self._keys, self._n, self._index = keys, n, index
+
+    def at(self, part: Any) -> Stream:
+        """Return the stream of the elements at some places."""
+        return Stream(self._keys, self._n, self._index[part])
+
+    def pairs(self, part: Any, round_: int, purpose: int = DRAW) -> tuple[Any, Any]:
+        """Return two vectors of uint64 words for the elements at some places."""
+        block = words_of(self._keys, self._n, self._index[part], round_, purpose).view("<u8")
+        return np.ascontiguousarray(block[:, 0]), np.ascontiguousarray(block[:, 1])
+
+    def until(self, propose: Callable[..., tuple[Any, Any]], *params: Any) -> Any:
+        """Return for each element the first proposal that is accepted.
+
+        Args:
+            propose: ``(first words, second words, *params) -> (proposals, whether each is accepted)``.
+            params: vectors with a number for each element.
+        """
+        out = np.empty(len(self._index))
+        places, round_ = np.arange(len(self._index)), 0
+        while places.size:
+            found, accepted = propose(*self.pairs(places, round_), *[x[places] for x in params])
+            out[places[accepted]] = found[accepted]
+            places, round_ = places[~accepted], round_ + 1
+        return out
 
 
 def generate(key: Any, shape: Shape, dtype: DType, word: DType, finish: Finish, purpose: int = DRAW) -> Any:

@@ -26,6 +26,13 @@ Law: TypeAlias = Callable[[Any, Any], None]
 FRACTIONS = {"e": 11, "f": 24, "d": 53}  # bits of a fraction
 
 
+def drawn(law: str, words: Any) -> Any:
+    """Return draws in float64, one for each of a vector of uint64 words, which are overwritten."""
+    out = np.empty(words.shape)
+    LAWS[law](words, out)
+    return out
+
+
 def random_draw(key: ArrayLike, law: str, shape: Shape, dtype: DType) -> Array:
     """Return independent draws from a standard law: float[*keys, *shape] for a key uint32[*keys, 2].
 

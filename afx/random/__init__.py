@@ -28,29 +28,48 @@ from afx.random.continuous import (
     truncated_normal,
     weibull,
 )
+from afx.random.counting import binomial, geometric, multinomial, negative_binomial, poisson
 from afx.random.discrete import categorical, choice, permutation
+from afx.random.gamma_family import beta, chisquare, dirichlet, f, gamma, loggamma, t
 from afx.random.keys import fold_in, key, split
+from afx.random.vectors import ball, multivariate_normal, orthogonal, sphere
 
 __all__ = [
+    "ball",
     "bernoulli",
+    "beta",
+    "binomial",
     "bits",
     "categorical",
     "cauchy",
+    "chisquare",
     "choice",
+    "dirichlet",
     "exponential",
+    "f",
     "fold_in",
+    "gamma",
+    "geometric",
     "gumbel",
     "key",
     "laplace",
+    "loggamma",
     "logistic",
     "lognormal",
+    "multinomial",
+    "multivariate_normal",
+    "negative_binomial",
     "normal",
+    "orthogonal",
     "pareto",
     "permutation",
+    "poisson",
     "rademacher",
     "randint",
     "rayleigh",
+    "sphere",
     "split",
+    "t",
     "truncated_normal",
     "uniform",
     "weibull",

@@ -19,12 +19,11 @@ from afx.ops.cumulative import cumulative_sum
 from afx.ops.indexing import take
 from afx.ops.integer_draws import random_integers, random_order
 from afx.ops.laws import random_draw
-from afx.ops.reductions import sum as total
 from afx.ops.selection import minimum, where
 from afx.ops.shaping import astype, reshape
 from afx.ops.sorting import argmax, argsort, searchsorted
 from afx.random.continuous import gumbel
-from afx.random.shapes import ShapeLike, checked_key, checked_shape, floating, require_probability
+from afx.random.shapes import ShapeLike, checked_key, checked_shape, floating, require_scale
 
 __all__ = ["categorical", "choice", "permutation"]
 
@@ -167,7 +166,5 @@ def _weights(p: ArrayLike, n: int) -> Array:
         raise ShapeError(f"choice: one probability for each of {n} things: got {aval}; give float[{n}]")
     if aval.dtype.kind == "c":
         raise DtypeError(f"choice: probabilities are real: got {aval}; take the abs or a part")
-    weights = astype(p, float64)
-    if not isinstance(weights, Tracer):
-        require_probability("choice", weights / total(weights))
-    return weights
+    require_scale("choice", p, "a probability")
+    return astype(p, float64)

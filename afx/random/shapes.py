@@ -113,14 +113,14 @@ def require_positive(who: str, name: str, x: Any) -> None:
     """Raise `ArgumentError` where a parameter whose value is known is not above 0."""
     values = _known(x)
     if values and not np.all(values[0] > 0):
-        _refuse(who, f"{name} lies above 0", x)
+        _refuse(who, f"{name} is above 0", x)
 
 
-def require_scale(who: str, x: Any) -> None:
-    """Raise `ArgumentError` where a scale whose value is known is below 0."""
+def require_scale(who: str, x: Any, name: str = "a scale") -> None:
+    """Raise `ArgumentError` where a parameter whose value is known is below 0."""
     values = _known(x)
     if values and not np.all(values[0] >= 0):
-        _refuse(who, "a scale is 0 or more", x)
+        _refuse(who, f"{name} is 0 or more", x)
 
 
 def require_probability(who: str, x: Any) -> None:

@@ -26,11 +26,13 @@ class Sample:
         operands: float64 arrays where it differentiates, integers where it takes indices.
         params: its parameters.
         symmetric: whether the operands are symmetric matrices, and are moved as such.
+        drawn: whether the derivative is that of a quantile, while at one key the result moves otherwise.
     """
 
     operands: tuple[Any, ...]
     params: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     symmetric: bool = False
+    drawn: bool = False
 
     @property
     def moving(self) -> list[int]:

@@ -41,4 +41,21 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((KEYS, np.array([-1.0, 14.0]), np.array([0.5, np.inf])), {"shape": (4, 2), "dtype": F64}),
         Sample((KEY, np.float64(-1.0), np.float64(2.0)), {"shape": (), "dtype": F64}),
     ],
+    "random_gamma": [
+        Sample((KEY, np.float64(0.3)), {"shape": (4,), "dtype": F64, "logarithm": False}, drawn=True),
+        Sample((KEYS, np.array([0.2, 7.0])), {"shape": (4, 2), "dtype": F64, "logarithm": True}, drawn=True),
+        Sample((KEY, np.float64(1.5)), {"shape": (), "dtype": F64, "logarithm": False}, drawn=True),
+    ],
+    "random_poisson": [
+        Sample((KEY, np.float64(3.0)), {"shape": (4,)}),
+        Sample((KEYS, np.array([0.5, 50.0])), {"shape": (4, 2)}),
+    ],
+    "random_binomial": [
+        Sample((KEY, np.float64(40.0), np.float64(0.3)), {"shape": (4,)}),
+        Sample((KEYS, np.array([4.0, 80.0]), np.float64(0.4)), {"shape": (4, 2)}),
+    ],
+    "random_orthogonal": [
+        Sample((KEY,), {"shape": (3, 3), "dtype": F64}),
+        Sample((KEYS,), {"shape": (2, 2, 2), "dtype": F32}),
+    ],
 }

@@ -1,0 +1,175 @@
+"""Gamma numbers by rejection (Marsaglia & Tsang 2000), with the derivatives of their quantiles by the shape."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from afx.core.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape
+from afx.core.dtypes import DType
+from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.tracer import bind2, lowered, single
+from afx.errors import ArgumentError
+from afx.ops import _gamma
+from afx.ops._kinds import binary
+from afx.ops._special import family
+from afx.ops.bits import BOOST, Stream, batch_draw, check_key, check_real, draw_each
+from afx.ops.exponential import exp, log
+from afx.ops.laws import drawn
+from afx.ops.selection import where
+from afx.ops.special_gamma import polygamma
+
+__all__: list[str] = []
+
+
+def random_gamma(key: ArrayLike, a: ArrayLike, shape: Shape, dtype: DType, logarithm: bool = False) -> Array:
+    """Return gamma numbers of shape a and scale 1, or their logarithms: float[*keys, *shape].
+
+    The derivative by a is that of the quantile at the same probability (Figurnov, Mohamed & Mnih 2018): an expectation
+    over draws has the mean of these derivatives as its own. The second order needs the extra ``scipy``.
+
+    Raises:
+        ArgumentError: a shape is 0 or less.
+    """
+    return single(random_gamma_p, key, a, shape=shape, dtype=dtype, logarithm=logarithm)
+
+
+def _gamma_run(key: Any, a: Any, *, shape: Shape, dtype: DType, logarithm: bool) -> Any:
+    check_key(key, "gamma")
+    check_real("gamma", a)
+    if not np.all(np.asarray(a) > 0) or not np.all(np.isfinite(a)):
+        raise ArgumentError(f"gamma: shapes are finite and above 0: got {np.min(a)} as the least; change it")
+    z = draw_each(key, shape, (a,), _log_gamma if logarithm else _gamma_number)
+    return z.astype(dtype)
+
+
+def _log_gamma(stream: Stream, a: Any) -> Any:
+    d, v = _cube(stream, a)
+    return np.log(d) + 3 * np.log(v) - _boost(stream, a)
+
+
+def _gamma_number(stream: Stream, a: Any) -> Any:
+    d, v = _cube(stream, a)
+    return d * v**3 * np.exp(-_boost(stream, a))
+
+
+def _cube(stream: Stream, a: Any) -> tuple[Any, Any]:
+    """Return d and v such that ``d v³`` is a gamma number of shape a, or a + 1 where a is below 1."""
+    d = cast(Any, np.where(a < 1, a + 1, a)) - 1 / 3
+    return d, stream.until(_propose, d)
+
+
+def _propose(first: Any, second: Any, d: Any) -> tuple[Any, Any]:
+    x = drawn("normal", first)
+    v = 1 + x / (3 * np.sqrt(d))
+    cube = np.maximum(v, 1e-100) ** 3
+    return v, (v > 0) & (-drawn("exponential", second) < x * x / 2 + d * (1 - cube + np.log(cube)))
+
+
+def _boost(stream: Stream, a: Any) -> Any:
+    """Return ``-log(U) / a`` for shapes below 1: a gamma number of shape a + 1 times ``U ** (1 / a)`` has shape a."""
+    out = np.zeros_like(a)
+    small = np.flatnonzero(a < 1)
+    out[small] = drawn("exponential", stream.pairs(small, 0, BOOST)[0]) / a[small]
+    return out
+
+
+def _gamma_abstract(key: Aval, a: Aval, *, shape: Shape, dtype: DType, logarithm: bool) -> Aval:
+    check_key(key, "gamma")
+    check_real("gamma", a)
+    return Aval(key.shape[:-1] + shape, dtype)
+
+
+def _slope(z: Value, a: Value, logarithm: bool) -> Value:
+    if logarithm:
+        return lowered(gamma_flow(a, z))
+    some = z > 0  # a number that underflows stays where it is
+    return lowered(z * gamma_flow(a, where(some, log(where(some, z, 1.0)), 0.0)))
+
+
+def _gamma_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    return lowered(ct * _slope(z, xs[1], params["logarithm"]))
+
+
+def _gamma_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    return lowered(ts[1] * _slope(z, xs[1], params["logarithm"]))
+
+
+random_gamma_p = register(
+    Primitive(
+        name="random_gamma",
+        kind="custom",
+        run=_gamma_run,
+        abstract=_gamma_abstract,
+        pullbacks=(_gamma_pull, _gamma_pull),
+        reads=(0, 1 | 4),
+        jvp=_gamma_push,
+        batch=batch_draw("random_gamma"),
+        smooth=False,
+    )
+)
+
+
+def _wide(fn: Any) -> Any:
+    """Return a function of flat float64 vectors as one of any real values that broadcast."""
+
+    def compute(a: Any, y: Any, **params: Any) -> Any:
+        shapes, logarithms = np.broadcast_arrays(a, y)
+        dtype = np.result_type(shapes, logarithms)
+        if dtype.kind == "c":
+            raise TypeError("complex numbers")  # the shape rule says what is wrong
+        flat = [np.asarray(x, np.float64).reshape(-1) for x in (shapes, logarithms)]
+        z = fn(*flat, **params).reshape(shapes.shape)
+        return np.asarray(z, dtype if dtype.kind == "f" else np.float64)[()]
+
+    return compute
+
+
+def gamma_flow(a: ArrayLike, y: ArrayLike) -> Array:
+    """Return how the logarithm y of a gamma number of shape a moves with a at a fixed probability."""
+    return bind2(gamma_flow_p, a, y)
+
+
+def _by_shape(_z: Array, a: Array, y: Array) -> Array:
+    # ψ(a) - y is what the flow says of the first two integrals: (dy/da + J₁) / J₀
+    zeroth, first, second = (single(gamma_moment_p, a, y, order=k) for k in range(3))
+    return polygamma(1, a) * zeroth + (gamma_flow(a, y) + first) / zeroth * first - second
+
+
+def _by_logarithm(z: Array, a: Array, y: Array) -> Array:
+    zeroth, first = (single(gamma_moment_p, a, y, order=k) for k in range(2))
+    return (z + first) / zeroth - (a - exp(y)) * z
+
+
+gamma_flow_p = binary(
+    "gamma_flow",
+    _wide(_gamma.flow),
+    (_by_shape, _by_logarithm),
+    kinds="f",
+    floating=True,
+    domain=(0.5, 3.0),
+)
+
+
+def _moment_by_shape(_z: Array, a: Array, y: Array, *, order: int) -> Array:
+    return single(gamma_moment_p, a, y, order=order + 1)
+
+
+def _moment_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
+    slope: Array = (exp(y) - a) * z
+    return slope - order * single(gamma_moment_p, a, y, order=order - 1) if order else slope + 1
+
+
+def _moment(a: Any, y: Any, *, order: int) -> Any:
+    return _gamma.moment(order, a, y)
+
+
+gamma_moment_p = family(
+    "gamma_moment",
+    _wide(_moment),
+    (_moment_by_shape, _moment_by_logarithm),
+    {"order": 0},
+    domain=(0.5, 3.0),
+)
