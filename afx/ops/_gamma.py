@@ -7,7 +7,9 @@ Write ``y`` for the logarithm of a gamma number of shape a and ``z = exp(y)``. W
 over t < 0, or less that over t > 0, whichever decays from the start; its derivative by a is ``J_{k+1}``. At a fixed
 probability y moves with a by
 
-    dy/da = (ψ(a) - y) J₀ - J₁        (implicit differentiation: Figurnov, Mohamed & Mnih 2018).
+    dy/da = (ψ(a) - y) J₀ - J₁        (implicit differentiation: Figurnov, Mohamed & Mnih 2018),
+
+which is a ratio of integrals: it stays finite where the probability and the density underflow.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from typing import Any, cast
 import numpy as np
 
 from afx.core.dtypes import float64
+from afx.ops._quadrature import rule
 
 __all__ = ["flow", "log_factorial"]
 
 SERIES = 30.0  # for shapes up to this the lower integral is a series
 LEAST = 2.0  # up to this z the lower one is taken, whatever the shape
-NODES = 64
 DECAY = 45.0  # the integrand falls to exp of minus this within the interval
 BLOCK = 2048  # elements whose integrands stay in the cache
 LARGE = 16.0  # from here on asymptotic series have every digit
@@ -126,7 +128,7 @@ def _quadrature(order: int, a: Any, y: Any, z: Any) -> Any:
 
 def _moments(order: int, a: Any, z: Any) -> list[Any]:
     """Return J_k up to an order, by Gauss's rule on the interval where the integrand is not negligible."""
-    nodes, weights = _rule()
+    nodes, weights = rule()
     sign = np.where(z <= a, -1.0, 1.0)
     end = _end(a, z, sign)
     t = (sign * end)[:, None] * nodes
@@ -141,18 +143,10 @@ def _end(a: Any, z: Any, sign: Any) -> Any:
     """Return the distance at which the integrand's exponent has fallen by `DECAY`: Newton's method from beyond it."""
     with np.errstate(divide="ignore"):
         t = np.minimum(DECAY / np.abs(z - a), np.sqrt(3 * DECAY / z))
-    t = np.where((sign < 0) & (t > 1), (DECAY + z) / a, t)  # the square root is a bound for short distances alone
+    t = cast(
+        Any, np.where((sign < 0) & (t > 1), (DECAY + z) / a, t)
+    )  # the square root is a bound for short distances alone
     for _ in range(12):
         s = sign * t
         t = t - (z * np.expm1(s) - a * s - DECAY) / (sign * (z * np.exp(s) - a))
     return t
-
-
-_RULE: list[Any] = []
-
-
-def _rule() -> tuple[Any, Any]:
-    if not _RULE:
-        nodes, weights = np.polynomial.legendre.leggauss(NODES)
-        _RULE.extend([(nodes + 1) / 2, weights / 2])
-    return _RULE[0], _RULE[1]

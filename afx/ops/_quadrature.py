@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["double", "integral"]
+__all__ = ["double", "integral", "rule"]
 
 NODES = 64
 BLOCK = 1024  # parameters at a time: the values of the integrand stay in the cache
 
 
 @functools.cache
-def _rule() -> tuple[Any, Any]:
+def rule() -> tuple[Any, Any]:
     """Return the nodes and weights of Gauss and Legendre on the interval from 0 to 1."""
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     return (nodes + 1) / 2, weights / 2
@@ -28,7 +28,7 @@ def integral(fn: Callable[..., Any], *xs: Any) -> Any:
         fn: an integrand of arrays that broadcast: u along the last axis, parameters along the first.
         *xs: its parameters, of one shape; the result's.
     """
-    u, weights = _rule()
+    u, weights = rule()
     flat = [np.asarray(x).reshape(-1, 1) for x in xs]
     blocks = [fn(u, *[x[k : k + BLOCK] for x in flat]) @ weights for k in range(0, flat[0].size, BLOCK)]
     return np.concatenate([*blocks, np.zeros(0)]).reshape(np.shape(xs[0]))

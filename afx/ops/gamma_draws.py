@@ -10,10 +10,10 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.primitive import Params, Primitive, Value, register
-from afx.core.tracer import bind2, lowered, single
+from afx.core.tracer import lowered, single
 from afx.errors import ArgumentError
 from afx.ops import _gamma
-from afx.ops._kinds import binary
+from afx.ops._quadrature import double
 from afx.ops._special import family
 from afx.ops.bits import BOOST, Stream, batch_draw, check_key, check_real, draw_each
 from afx.ops.exponential import exp, log
@@ -112,64 +112,28 @@ random_gamma_p = register(
 )
 
 
-def _wide(fn: Any) -> Any:
-    """Return a function of flat float64 vectors as one of any real values that broadcast."""
+def gamma_flow(a: ArrayLike, y: ArrayLike, order: int = 0) -> Array:
+    """Return how the logarithm y of a gamma number of shape a moves with a at a fixed probability.
 
-    def compute(a: Any, y: Any, **params: Any) -> Any:
-        shapes, logarithms = np.broadcast_arrays(a, y)
-        dtype = np.result_type(shapes, logarithms)
-        if dtype.kind == "c":
-            raise TypeError("complex numbers")  # the shape rule says what is wrong
-        flat = [np.asarray(x, np.float64).reshape(-1) for x in (shapes, logarithms)]
-        z = fn(*flat, **params).reshape(shapes.shape)
-        return np.asarray(z, dtype if dtype.kind == "f" else np.float64)[()]
-
-    return compute
+    Args:
+        a: shapes.
+        y: logarithms.
+        order: how many more derivatives by a are taken of that, where y stays.
+    """
+    return single(gamma_flow_p, a, y, order=order)
 
 
-def gamma_flow(a: ArrayLike, y: ArrayLike) -> Array:
-    """Return how the logarithm y of a gamma number of shape a moves with a at a fixed probability."""
-    return bind2(gamma_flow_p, a, y)
+def _flow(a: Any, y: Any, *, order: int) -> Any:
+    return _gamma.flow(order, a.reshape(-1), y.reshape(-1)).reshape(a.shape)
 
 
-def _by_shape(_z: Array, a: Array, y: Array) -> Array:
-    # ψ(a) - y is what the flow says of the first two integrals: (dy/da + J₁) / J₀
-    zeroth, first, second = (single(gamma_moment_p, a, y, order=k) for k in range(3))
-    return polygamma(1, a) * zeroth + (gamma_flow(a, y) + first) / zeroth * first - second
+def _by_shape(_z: Array, a: Array, y: Array, *, order: int) -> Array:
+    return gamma_flow(a, y, order + 1)
 
 
-def _by_logarithm(z: Array, a: Array, y: Array) -> Array:
-    zeroth, first = (single(gamma_moment_p, a, y, order=k) for k in range(2))
-    return (z + first) / zeroth - (a - exp(y)) * z
+def _by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
+    slope: Array = polygamma(order, a) - (a - exp(y)) * z
+    return slope - order * gamma_flow(a, y, order - 1) if order else slope - y
 
 
-gamma_flow_p = binary(
-    "gamma_flow",
-    _wide(_gamma.flow),
-    (_by_shape, _by_logarithm),
-    kinds="f",
-    floating=True,
-    domain=(0.5, 3.0),
-)
-
-
-def _moment_by_shape(_z: Array, a: Array, y: Array, *, order: int) -> Array:
-    return single(gamma_moment_p, a, y, order=order + 1)
-
-
-def _moment_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
-    slope: Array = (exp(y) - a) * z
-    return slope - order * single(gamma_moment_p, a, y, order=order - 1) if order else slope + 1
-
-
-def _moment(a: Any, y: Any, *, order: int) -> Any:
-    return _gamma.moment(order, a, y)
-
-
-gamma_moment_p = family(
-    "gamma_moment",
-    _wide(_moment),
-    (_moment_by_shape, _moment_by_logarithm),
-    {"order": 0},
-    domain=(0.5, 3.0),
-)
+gamma_flow_p = family("gamma_flow", double(_flow), (_by_shape, _by_logarithm), {"order": 0}, domain=(0.5, 3.0))
