@@ -68,6 +68,7 @@ class Primitive:
         along: whether it works on each slice along the parameter ``axis`` apart from the others (``softmax``).
         prepare: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; what depends on shapes alone, and
             scratch memory, is made once. A plan prepares anew for each set of buffers, so that no two calls share it.
+        text: ``(x, **params)``: the expression of a view of the array that is named x, for plans to write down.
         role: what simplification knows it as: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``select``.
         floating: whether it has no integer result, so that integers compute in the default dtype.
         first_value: the operand from which on an elementwise op computes in one dtype (1 for ``where``).
@@ -100,6 +101,7 @@ class Primitive:
     reduces: np.ufunc | None = None
     out: Callable[..., None] | None = None
     along: bool = False
+    text: Callable[..., str] | None = None
     prepare: Callable[..., Callable[..., None]] | None = None
     role: str = ""
     floating: bool = False

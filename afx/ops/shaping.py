@@ -137,6 +137,10 @@ def _reshape_run(x: Any, *, shape: Shape) -> Any:
     return _strong(x).reshape(shape)
 
 
+def _reshape_text(x: str, *, shape: Shape) -> str:
+    return f"{x}.reshape({shape if len(shape) != 1 else shape[0]})"
+
+
 def _reshape_abstract(x: Aval, *, shape: Shape) -> Aval:
     return Aval(_resolved(x, x.shape, shape), x.dtype)
 
@@ -157,6 +161,7 @@ reshape_p = linear(
     batch=_reshape_batch,
     positive=True,
     view=True,
+    text=_reshape_text,
     role="reshape",
 )
 
@@ -278,6 +283,10 @@ def _permute_run(x: Any, *, axes: Shape) -> Any:
     return _strong(x).transpose(axes)
 
 
+def _permute_text(x: str, *, axes: Shape) -> str:
+    return f"{x}.T" if axes == (1, 0) else f"{x}.transpose({axes})"
+
+
 def _permute_abstract(x: Aval, *, axes: Shape) -> Aval:
     return Aval(tuple([x.shape[a] for a in axes]), x.dtype)
 
@@ -298,6 +307,7 @@ permute_dims_p = linear(
     batch=_permute_batch,
     positive=True,
     view=True,
+    text=_permute_text,
     role="permute",
 )
 

@@ -6,6 +6,7 @@ Their index is in the canonical form of `afx.ops._index`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from afx.core.aval import Aval, Shape, aval_of
 from afx.core.primitive import Params, Primitive, Value, lookup, register
 from afx.core.tracer import bind, lowered
 from afx.errors import IndexRangeError, ShapeError
-from afx.ops._index import Basic, fits, native, selected_shape, shape_of
+from afx.ops._index import Basic, Entry, fits, native, selected_shape, shape_of
 from afx.ops._kinds import linear
 from afx.ops.shaping import broadcast_to
 
@@ -59,7 +60,26 @@ def _slice_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return slice_(xs[0], batched_index(size, params["index"]))
 
 
-slice_p = linear("slice", _slice_run, _slice_abstract, _slice_transpose, batch=_slice_batch, positive=True, view=True)
+def _slice_text(x: str, *, index: Basic) -> str:
+    def part(e: Entry) -> str:
+        if not isinstance(e, tuple):
+            return repr(e)
+        start, stop, step = e
+        return f"{start}:{'' if stop < 0 else stop}" + (f":{step}" if step != 1 else "")
+
+    return f"{x}[{', '.join([*map(part, index), '...'])}]"
+
+
+slice_p = linear(
+    "slice",
+    _slice_run,
+    _slice_abstract,
+    _slice_transpose,
+    batch=_slice_batch,
+    positive=True,
+    view=True,
+    text=_slice_text,
+)
 
 
 def embed(x: ArrayLike, shape: Shape, index: Basic) -> Array:
@@ -81,6 +101,16 @@ def _embed_run(x: Any, *, shape: Shape, index: Basic) -> Any:
     return z
 
 
+def _embed_prepare(x: Aval, *, shape: Shape, index: Basic) -> Callable[[Any, Any], None]:
+    place = native(index)
+
+    def into(out: Any, x: Any) -> None:
+        out.fill(0)
+        out[place] = x
+
+    return into
+
+
 def _embed_abstract(x: Aval, *, shape: Shape, index: Basic) -> Aval:
     _check("embed", Aval(shape, x.dtype), index)
     want = selected_shape(shape, index)
@@ -97,7 +127,15 @@ def _embed_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return embed(xs[0], (size, *params["shape"]), batched_index(size, params["index"]))
 
 
-embed_p = linear("embed", _embed_run, _embed_abstract, _embed_transpose, batch=_embed_batch, positive=True)
+embed_p = linear(
+    "embed",
+    _embed_run,
+    _embed_abstract,
+    _embed_transpose,
+    batch=_embed_batch,
+    positive=True,
+    prepare=_embed_prepare,
+)
 
 
 # -- updates ----------------------------------------------------------------------------------------------------------
@@ -131,6 +169,27 @@ def _add_run(x: Any, values: Any, *, index: Basic) -> Any:
     z = np.array(x, aval_of(x).dtype)
     z[native(index)] += values
     return z
+
+
+def _set_prepare(x: Aval, values: Aval, *, index: Basic) -> Callable[[Any, Any, Any], None]:
+    place = native(index)
+
+    def into(out: Any, x: Any, values: Any) -> None:
+        np.copyto(out, x)
+        out[place] = values
+
+    return into
+
+
+def _add_prepare(x: Aval, values: Aval, *, index: Basic) -> Callable[[Any, Any, Any], None]:
+    place = native(index)
+
+    def into(out: Any, x: Any, values: Any) -> None:
+        np.copyto(out, x)
+        part = out[place]
+        np.add(part, values, out=part)
+
+    return into
 
 
 def _update_abstract(name: str) -> Any:
@@ -188,7 +247,7 @@ def _update_batch(name: str) -> Any:
     return batch
 
 
-def _update(name: str, run: Any, pull_x: Any) -> Primitive:
+def _update(name: str, run: Any, prepare: Any, pull_x: Any) -> Primitive:
     return register(
         Primitive(
             name=name,
@@ -200,9 +259,10 @@ def _update(name: str, run: Any, pull_x: Any) -> Primitive:
             jvp=joint_linear(name),
             batch=_update_batch(name),
             positive=True,
+            prepare=prepare,
         )
     )
 
 
-slice_set_p = _update("slice_set", _set_run, _set_pull_x)
-slice_add_p = _update("slice_add", _add_run, _add_pull_x)
+slice_set_p = _update("slice_set", _set_run, _set_prepare, _set_pull_x)
+slice_add_p = _update("slice_add", _add_run, _add_prepare, _add_pull_x)

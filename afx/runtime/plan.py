@@ -93,9 +93,9 @@ class Plan:
         for name, eq in program.prepared:
             assert eq.primitive.prepare is not None
             space[name] = eq.primitive.prepare(*[a.aval for a in eq.inputs], **eq.keywords)
-        for name, source, run, keywords in program.views:
-            space[name] = run(space[source], **keywords)
-        return self._bind(**space)
+        for name, source, eq in program.views:
+            space[name] = eq.primitive.run(space[source], **eq.keywords)
+        return self._bind(*[space[name] for name in program.names])  # by position: many keywords take quadratic time
 
 
 def make_plan(graph: Graph) -> Plan:

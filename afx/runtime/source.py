@@ -33,7 +33,7 @@ class Program:
         lines: the body of the function.
         shared: values that all calls share: NumPy's functions, constants, numbers.
         buffers: in the arena: name, offset, shape and dtype.
-        views: of buffers: name, viewed name, op and parameters.
+        views: of buffers: name, viewed name, equation.
         result: the expressions that are returned.
     """
 
@@ -42,7 +42,7 @@ class Program:
         self.lines: list[str] = []
         self.shared: dict[str, Any] = {}
         self.buffers: list[tuple[str, int, Any]] = []
-        self.views: list[tuple[str, str, Any, dict[str, Any]]] = []
+        self.views: list[tuple[str, str, Equation]] = []
         self.products = 0
         self.functions: list[str] = []
         self.recycled: list[tuple[str, Aval]] = []
@@ -124,8 +124,7 @@ class Program:
         else:
             values = [self.read(a, plain=True) for a in eq.inputs]
             targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple else "")
-            function = self.function_name(eq.primitive.name, eq.primitive.run)
-            call = f"{function}({', '.join([*values, *self.keywords(eq)])})"
+            call = self._applied(eq, values)
             if eq.primitive.multiple and eq.primitive.view:  # several views of memory that may be given to others
                 call = f"{self.function_name('copies', copies)}({call})"
             self.lines.append(f"{targets} = {call}")
@@ -242,11 +241,17 @@ class Program:
         assert isinstance(source, Var)
         root = self.places.root[out.index]
         if self.places.kind[root] in (BUFFER, CONSTANT):
-            self.views.append((self.name(out), self.name(source), eq.primitive.run, eq.keywords))
+            self.views.append((self.name(out), self.name(source), eq))
             return
         self._aliases.setdefault(root, []).append(self.name(out))
-        arguments = ", ".join([self.name(source), *self.keywords(eq)])
-        self.lines.append(f"{self.name(out)} = {self.function_name(eq.primitive.name, eq.primitive.run)}({arguments})")
+        self.lines.append(f"{self.name(out)} = {self._applied(eq, [self.name(source)])}")
+
+    def _applied(self, eq: Equation, values: list[str]) -> str:
+        """Return an implementation's call, or the expression of a view."""
+        p = eq.primitive
+        if p.text is not None and not eq.inputs[0].aval.weak and isinstance(eq.inputs[0], Var):
+            return p.text(values[0], **eq.keywords)
+        return f"{self.function_name(p.name, p.run)}({', '.join([*values, *self.keywords(eq)])})"
 
     def keywords(self, eq: Equation) -> list[str]:
         """Return the text of an equation's parameters."""
@@ -305,18 +310,16 @@ class Program:
         body = DOTTED.sub(local, "\n  ".join([*self.lines, self._return()]))
         blocks = DOTTED.sub(local, "".join([f"\n {line}" for line in self.functions]))
         self.shared.update(functions)
-        names = [
-            *self.shared,
-            *[b[0] for b in self.buffers],
-            *[v[0] for v in self.views],
-            *[s[0] for s in self.scratch],
-            *[r[0] for r in self.recycled],
-            *[p[0] for p in self.prepared],
-        ]
-        text = f"def bind({', '.join(names)}):{blocks}\n def run({', '.join(self.inputs)}):\n  {body}\n return run"
+        text = f"def bind({', '.join(self.names)}):{blocks}\n def run({', '.join(self.inputs)}):\n  {body}\n return run"
         space: dict[str, Any] = {}
         exec(compile(text, "<plan>", "exec"), space)
         return space.pop("bind")  # or the function and its globals would hold each other
+
+    @property
+    def names(self) -> list[str]:
+        """What the compiled function binds, in the order of its parameters."""
+        own = (self.buffers, self.views, self.scratch, self.recycled, self.prepared)
+        return [*self.shared, *[entry[0] for entries in own for entry in entries]]
 
     def _return(self) -> str:
         return f"return [{', '.join(self.result)}]"
@@ -326,9 +329,8 @@ class Program:
         head = [f"arena = np.empty({self.places.arena.size}, np.uint8)"] if self.buffers else []
         for name, offset, aval in self.buffers:
             head.append(f"{name} = np.ndarray({aval.shape}, '{aval.dtype}', arena, {offset})")
-        for name, source, run, keywords in self.views:
-            arguments = ", ".join([source, *[f"{k}={v!r}" for k, v in keywords.items()]])
-            head.append(f"{name} = {run.__name__.strip('_').removesuffix('_run')}({arguments})")
+        for name, source, eq in self.views:
+            head.append(f"{name} = {self._applied(eq, [source])}")
         for name, eq in self.prepared:
             avals = [*[f"'{a.aval}'" for a in eq.inputs], *[f"{k}={v!r}" for k, v in eq.params]]
             head.append(f"{name} = {eq.primitive.name}.prepare({', '.join(avals)})")
