@@ -101,14 +101,14 @@ def _stands(found: DType, want: DType) -> bool:
     return found == (real_dtype(want) if found.kind == "f" else want) or found.kind not in "fc"
 
 
-def _shape_rule(name: str, kinds: str, floating: bool, out: OutDtype | None) -> Shaper:
+def _shape_rule(name: str, kinds: str, floating: bool, result: OutDtype | None) -> Shaper:
     def abstract(*avals: Aval) -> Aval:
         shape = broadcast_avals(name, avals)
         dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
         if dtype.kind not in kinds:
             got = ", ".join(map(str, avals))
             raise DtypeError(f"{name}: not defined for {dtype}: got {got}; convert with astype")
-        return Aval(shape, out(dtype) if out else dtype, all(a.weak for a in avals))
+        return Aval(shape, result(dtype) if result else dtype, all(a.weak for a in avals))
 
     return abstract
 
@@ -155,8 +155,9 @@ def elementwise(
     *,
     kinds: str = "iufc",
     floating: bool = False,
-    out: OutDtype | None = None,
+    result: OutDtype | None = None,
     masking: bool = False,
+    unfold: bool = False,
     run: Callable[..., Any] | None = None,
     **tags: Any,
 ) -> Primitive:
@@ -168,7 +169,8 @@ def elementwise(
         partials: one per operand: ``(z, x, y, …) -> dz/d(operand)``, or the number it always is.
         kinds: NumPy's dtype kinds it is defined for, after promotion.
         floating: whether integers compute in the default dtype.
-        out: the output's dtype from the promoted one; the same where absent.
+        result: the output's dtype from the promoted one; the same where absent.
+        unfold: whether plans replace it by the ufuncs that ``compute`` calls, so that these run in blocks, in place.
         masking: whether a partial that is zero cuts the operand off, so that nothing non-finite behind it matters.
         run: computes on bare values in place of ``compute``.
         **tags: other attributes of the `Primitive`.
@@ -187,7 +189,7 @@ def elementwise(
             name=name,
             kind="elementwise",
             run=run or _runner(name, compute, floating, arity, kinds),
-            abstract=_shape_rule(name, kinds, floating, out),
+            abstract=_shape_rule(name, kinds, floating, result),
             pullbacks=tuple([_elementwise_pullback(p, k) for k, p in enumerate(partials)]),
             reads=reads,
             jvp=_elementwise_jvp(partials, masking),
@@ -195,9 +197,18 @@ def elementwise(
             mask=mask if masking else None,
             ufunc=ufunc,
             floating=floating,
-            **tags,
+            **(_unfolded(compute) | tags if unfold else tags),
         )
     )
+
+
+def _unfolded(compute: Callable[..., Any]) -> dict[str, Any]:
+    """Return the tags of an op that plans replace: traced arrays answer to the NumPy functions that compute it."""
+
+    def inline(xs: tuple[Value, ...], params: Params) -> Value:
+        return compute(*xs)
+
+    return {"inline": inline, "held": True}
 
 
 def batch_elementwise(name: str) -> Any:
@@ -234,7 +245,7 @@ def nondifferentiable(
     *,
     kinds: str = "biufc",
     floating: bool = False,
-    out: OutDtype | None = None,
+    result: OutDtype | None = None,
     batch: Any = None,
     arity: int | None = None,
     **tags: Any,
@@ -251,7 +262,7 @@ def nondifferentiable(
             name=name,
             kind="elementwise" if plain else "nondifferentiable",
             run=_runner(name, run, floating, operands, kinds) if plain else run,
-            abstract=_shape_rule(name, kinds, floating, out) if abstract is None else abstract,
+            abstract=_shape_rule(name, kinds, floating, result) if abstract is None else abstract,
             batch=batch_elementwise(name) if plain else batch,
             ufunc=ufunc,
             floating=floating,

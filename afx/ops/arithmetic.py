@@ -235,7 +235,7 @@ abs_p = unary(
     np.abs,
     lambda _z, x: sign(x) if x.dtype.kind != "c" else x.conj() / where(x == 0, math.inf, abs(x)),
     kinds="biufc",
-    out=real_dtype,
+    result=real_dtype,
     bounded=True,
 )
 

@@ -44,7 +44,7 @@ def _boolean(_: DType) -> DType:
 
 
 def _comparison(name: str, ufunc: np.ufunc, kinds: str = "biufc") -> Primitive:
-    return nondifferentiable(name, ufunc, kinds=kinds, out=_boolean)
+    return nondifferentiable(name, ufunc, kinds=kinds, result=_boolean)
 
 
 @public

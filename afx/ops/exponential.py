@@ -203,7 +203,9 @@ def _sigmoid_run(x: Any) -> Any:
         return 1 / (1 + np.exp(x * -1.0))  # NumPy has no minus for booleans, and unsigned numbers wrap round
 
 
-sigmoid_p = unary("sigmoid", _sigmoid_run, lambda z, x: z * sigmoid(-x), kinds="f", floating=True, bounded=True)
+sigmoid_p = unary(
+    "sigmoid", _sigmoid_run, lambda z, x: z * sigmoid(-x), kinds="f", floating=True, bounded=True, unfold=True
+)
 
 
 @public
@@ -221,7 +223,9 @@ def _softplus_run(x: Any) -> Any:
     return np.maximum(x, 0) + np.log1p(np.exp(np.abs(x) * -1.0))
 
 
-softplus_p = unary("softplus", _softplus_run, lambda _z, x: sigmoid(x), kinds="f", floating=True, bounded=True)
+softplus_p = unary(
+    "softplus", _softplus_run, lambda _z, x: sigmoid(x), kinds="f", floating=True, bounded=True, unfold=True
+)
 
 
 @public

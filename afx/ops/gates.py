@@ -35,7 +35,7 @@ def _relu_slope(_z: Array, x: Array) -> Array:
     return (x > 0).astype(x.dtype)
 
 
-relu_p = unary("relu", _relu_run, _relu_slope, kinds="iuf", masking=True, bounded=True, smooth=False)
+relu_p = unary("relu", _relu_run, _relu_slope, kinds="iuf", masking=True, bounded=True, smooth=False, unfold=True)
 
 
 def elu(x: ArrayLike) -> Array:
@@ -55,7 +55,7 @@ def _elu_slope(_z: Array, x: Array) -> Array:
     return exp(where(x > 0, 0, x))
 
 
-elu_p = unary("elu", _elu_run, _elu_slope, kinds="f", floating=True, bounded=True)
+elu_p = unary("elu", _elu_run, _elu_slope, kinds="f", floating=True, bounded=True, unfold=True)
 
 
 # Beyond these bounds a gate is open or shut to the last digit, in every dtype. Clipping there costs nothing in accuracy,
@@ -83,7 +83,7 @@ def _silu_slope(_z: Array, x: Array) -> Array:
     return sigmoid(x) + clip(x, -SILU_BOUND, SILU_BOUND) * (sigmoid(x) * sigmoid(-x))
 
 
-silu_p = unary("silu", _silu_run, _silu_slope, kinds="f", floating=True, bounded=True)
+silu_p = unary("silu", _silu_run, _silu_slope, kinds="f", floating=True, bounded=True, unfold=True)
 
 
 def gelu_tanh(x: ArrayLike) -> Array:
@@ -107,7 +107,7 @@ def _gelu_tanh_slope(_z: Array, x: Array) -> Array:
     return sigmoid(v) + u * (sigmoid(v) * sigmoid(-v)) * (u * u * (3 * RATE * CUBE) + RATE)
 
 
-gelu_tanh_p = unary("gelu_tanh", _gelu_tanh_run, _gelu_tanh_slope, kinds="f", floating=True, bounded=True)
+gelu_tanh_p = unary("gelu_tanh", _gelu_tanh_run, _gelu_tanh_slope, kinds="f", floating=True, bounded=True, unfold=True)
 
 
 def gelu_exact(x: ArrayLike) -> Array:

@@ -173,4 +173,5 @@ binary_cross_entropy_p = binary(
     kinds="f",
     floating=True,
     bounded=True,
+    unfold=True,
 )

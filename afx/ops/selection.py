@@ -100,8 +100,21 @@ def _at_upper(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
     return (upper < lower) | (x > upper)
 
 
+def _clipped(xs: tuple[Value, ...], params: Params) -> Value:
+    x, lower, upper = xs
+    return minimum(upper, maximum(x, lower))
+
+
 clip_p = elementwise(
-    "clip", np.clip, (_inside, _at_lower, _at_upper), kinds="biuf", masking=True, bounded=True, smooth=False
+    "clip",
+    np.clip,
+    (_inside, _at_lower, _at_upper),
+    kinds="biuf",
+    masking=True,
+    bounded=True,
+    smooth=False,
+    inline=_clipped,
+    held=True,
 )
 
 

@@ -81,6 +81,10 @@ def _cast_run(x: Any, *, dtype: DType) -> Any:
         return np.asarray(x).astype(dtype)
 
 
+def _cast_into(out: Any, x: Any, *, dtype: DType) -> None:
+    np.copyto(out, x.real if x.dtype.kind == "c" and dtype.kind != "c" else x, casting="unsafe")
+
+
 def _cast_abstract(x: Aval, *, dtype: DType) -> Aval:
     return Aval(x.shape, dtype)
 
@@ -90,9 +94,18 @@ def _cast_transpose(ct: Array, x: Aval, *, dtype: DType) -> Array:
 
 
 cast_p = linear(
-    "cast", _cast_run, _cast_abstract, _cast_transpose, batch=_same_batch("cast"), positive=True, role="cast"
+    "cast",
+    _cast_run,
+    _cast_abstract,
+    _cast_transpose,
+    batch=_same_batch("cast"),
+    positive=True,
+    role="cast",
+    out=_cast_into,
 )
-convert_p = nondifferentiable("convert", _cast_run, _cast_abstract, batch=_same_batch("convert"), role="cast")
+convert_p = nondifferentiable(
+    "convert", _cast_run, _cast_abstract, batch=_same_batch("convert"), role="cast", out=_cast_into
+)
 
 
 @public

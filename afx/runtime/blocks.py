@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
-from afx.core.graph import Atom, Equation, Var
+from afx.core.graph import Atom, Equation, Literal, Var
 from afx.runtime.quiet import common, silence_of, silenced
 from afx.runtime.regions import Node, domain
-from afx.runtime.writing import by_ufunc
+from afx.runtime.writing import by_ufunc, wants_arrays
 
 __all__ = ["Blocks"]
 
@@ -23,6 +23,10 @@ class Writer(Protocol):
 
     def read(self, atom: Atom, *, plain: bool = False) -> str:
         """Return the text of an operand."""
+        ...
+
+    def repeated(self, atom: Atom, shape: Shape) -> str:
+        """Return the text of an operand; a number is an array of this shape."""
         ...
 
     def ufunc_name(self, ufunc: Any) -> str:
@@ -137,9 +141,15 @@ class Blocks:
         found = domain(eq)
         assert found is not None
         return [
-            (self._place[a.index] if taken else self._all(a)) if isinstance(a, Var) else self._writer.read(a)
+            (self._place[a.index] if taken else self._all(a)) if isinstance(a, Var) else self._number(eq, a)
             for a, taken in zip(eq.inputs, found.taken, strict=True)
         ]
+
+    def _number(self, eq: Equation, number: Literal) -> str:
+        if not wants_arrays(eq):
+            return self._writer.read(number)
+        tail = eq.outputs[0].aval.shape[1:] if self.rows else ()
+        return f"{self._writer.repeated(number, (self.block, *tail))}[: stop_ - start_]"
 
     def _line(self, eq: Equation, xs: list[str]) -> str:
         p, out = eq.primitive, eq.outputs[0]

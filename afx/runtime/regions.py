@@ -90,7 +90,7 @@ def domain(eq: Equation) -> Domain | None:
     p = eq.primitive
     if p.multiple or not eq.inputs:
         return None
-    if p.elementwise and (by_ufunc(eq) or by_function(eq)):
+    if (p.elementwise or p.role == "cast") and (by_ufunc(eq) or by_function(eq)):
         return _elementwise(eq, eq.outputs[0].aval)
     x = eq.inputs[0].aval
     if by_reduction(eq) or (p.along and by_function(eq) and 0 not in eq.keywords["axis"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from typing import Any
 
@@ -18,10 +19,11 @@ from afx.runtime.quiet import Silence, common, silenced
 from afx.runtime.recycling import recycled
 from afx.runtime.regions import Node
 from afx.runtime.workers import run_blocks
-from afx.runtime.writing import by_reduction, by_ufunc, writes_into
+from afx.runtime.writing import by_reduction, by_ufunc, wants_arrays, writes_into
 
 __all__ = ["Program"]
 
+MOST_REPEATED = 1 << 17  # elements up to which a number is repeated
 LARGE = 16384  # bytes of a value of its own from which on its name is deleted after its last use
 DOTTED = re.compile(r"\bnp(?:\.\w+)+")
 
@@ -34,6 +36,7 @@ class Program:
         shared: values that all calls share: NumPy's functions, constants, numbers.
         buffers: in the arena: name, offset, shape and dtype.
         views: of buffers: name, viewed name, equation.
+        names: what the compiled function binds, in the order of its parameters.
         result: the expressions that are returned.
     """
 
@@ -45,6 +48,7 @@ class Program:
         self.views: list[tuple[str, str, Equation]] = []
         self.products = 0
         self.functions: list[str] = []
+        self.names: list[str] = []
         self.recycled: list[tuple[str, Aval]] = []
         self.prepared: list[tuple[str, Equation]] = []
         self.scratch: list[tuple[str, list[tuple[DType, Shape]], int]] = []
@@ -78,6 +82,17 @@ class Program:
             return self.name(atom)
         return self._number(atom, plain)
 
+    def repeated(self, atom: Atom, shape: Shape) -> str:
+        """Return the text of an operand; a number is an array of this shape."""
+        if isinstance(atom, Var) or atom.aval.shape:
+            return self.read(atom)
+        key = (shape, atom)
+        if key not in self._numbers:
+            wish = f"{self.read(atom)}_{'x'.join(map(str, shape))}"
+            name = self._numbers[key] = self._free(wish)
+            self.shared[name] = np.full(shape, atom.value, atom.aval.dtype)
+        return self._numbers[key]
+
     def _number(self, literal: Literal, plain: bool) -> str:
         aval = literal.aval
         if plain:
@@ -108,7 +123,9 @@ class Program:
         elif eq.primitive.ufunc is np.matmul and self._shares_out(eq):
             self._product(eq, out, kind)
         elif by_ufunc(eq):
-            xs = ", ".join([self.read(a, plain=False) for a in eq.inputs])
+            shape = eq.outputs[0].aval.shape
+            full = wants_arrays(eq) and math.prod(shape) <= MOST_REPEATED
+            xs = ", ".join([self.repeated(a, shape) if full else self.read(a) for a in eq.inputs])
             assert eq.primitive.ufunc is not None
             self._call(eq, f"{self.ufunc_name(eq.primitive.ufunc)}({xs}", out, kind)
         elif by_reduction(eq) and isinstance(eq.inputs[0], Var):
@@ -310,16 +327,12 @@ class Program:
         body = DOTTED.sub(local, "\n  ".join([*self.lines, self._return()]))
         blocks = DOTTED.sub(local, "".join([f"\n {line}" for line in self.functions]))
         self.shared.update(functions)
+        own = (self.buffers, self.views, self.scratch, self.recycled, self.prepared)
+        self.names = [*self.shared, *[entry[0] for entries in own for entry in entries]]
         text = f"def bind({', '.join(self.names)}):{blocks}\n def run({', '.join(self.inputs)}):\n  {body}\n return run"
         space: dict[str, Any] = {}
         exec(compile(text, "<plan>", "exec"), space)
         return space.pop("bind")  # or the function and its globals would hold each other
-
-    @property
-    def names(self) -> list[str]:
-        """What the compiled function binds, in the order of its parameters."""
-        own = (self.buffers, self.views, self.scratch, self.recycled, self.prepared)
-        return [*self.shared, *[entry[0] for entries in own for entry in entries]]
 
     def _return(self) -> str:
         return f"return [{', '.join(self.result)}]"

@@ -10,7 +10,16 @@ from afx.core.dtypes import DType
 from afx.core.graph import Equation
 from afx.core.primitive import Primitive
 
-__all__ = ["by_function", "by_reduction", "by_ufunc", "writes_into"]
+__all__ = ["by_function", "by_reduction", "by_ufunc", "wants_arrays", "writes_into"]
+
+# with a single number these are up to five times slower than with an array of it (NumPy 2.0 to 2.4)
+SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
+FEW = 128  # elements up to which that does not show
+
+
+def wants_arrays(eq: Equation) -> bool:
+    """Tell whether numbers among the operands are better repeated to the output's shape."""
+    return eq.primitive.ufunc in SLOW_WITH_NUMBERS and eq.outputs[0].aval.size > FEW
 
 
 def writes_into(eq: Equation) -> bool:
