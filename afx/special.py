@@ -8,6 +8,7 @@ from afx.ops.exponential import log_sigmoid as log_expit
 from afx.ops.exponential import sigmoid as expit
 from afx.ops.likelihoods import log_softmax, softmax
 from afx.ops.moments import logsumexp
+from afx.ops.special_bessel import exp1, expi, expn, i0, i0e, i1, i1e, iv, ive, j0, j1, jv, kv, kve
 from afx.ops.special_errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
 from afx.ops.special_gamma import (
     beta,
@@ -39,7 +40,10 @@ __all__ = [
     "erfcinv",
     "erfcx",
     "erfinv",
+    "exp1",
+    "expi",
     "expit",
+    "expn",
     "factorial",
     "gamma",
     "gammainc",
@@ -48,7 +52,18 @@ __all__ = [
     "gammaincinv",
     "gammaln",
     "gammasgn",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "iv",
+    "ive",
+    "j0",
+    "j1",
+    "jv",
     "kl_div",
+    "kv",
+    "kve",
     "log_expit",
     "log_ndtr",
     "log_softmax",
