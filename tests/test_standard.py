@@ -48,6 +48,12 @@ pinv(_, *, rtol); qr(_, *, mode); slogdet(_); solve(_, _); svd(_, *, full_matric
 trace(_, *, offset, dtype); vecdot(_, _, *, axis); vector_norm(_, *, axis, keepdims, ord)
 """
 CALLS += [f"linalg.{call.strip()}" for call in LINALG.split(";")]
+ONE_AXIS = "fft ifft rfft irfft hfft ihfft"
+MORE_AXES = "fftn ifftn rfftn irfftn"
+CALLS += [f"fft.{name}(_, *, n, axis, norm)" for name in ONE_AXIS.split()]
+CALLS += [f"fft.{name}(_, *, s, axes, norm)" for name in MORE_AXES.split()]
+CALLS += [f"fft.{name}(_, *, d, dtype, device)" for name in ("fftfreq", "rfftfreq")]
+CALLS += [f"fft.{name}(_, *, axes)" for name in ("fftshift", "ifftshift")]
 
 
 @pytest.mark.parametrize("call", CALLS)
