@@ -1,6 +1,7 @@
-"""Initialisers: how weights start. Each draws float32 (or the default dtype) from a NumPy generator.
+"""Initialisers: how weights start. Each draws numbers of the default dtype from a key.
 
-A seed or a `numpy.random.Generator` says which numbers; the same seed gives the same weights.
+The same key gives the same weights. An int stands for ``afx.random.key(int)``; a `numpy.random.Generator` gives another
+key at each call.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ from collections.abc import Callable
 
 import numpy as np
 
+from afx import random
 from afx.core.array import Array
 from afx.core.aval import Shape
-from afx.core.dtypes import get_default_dtype
 from afx.errors import ShapeError
-from afx.ops.creation import asarray
 
 __all__ = ["Initializer", "Seed", "glorot_uniform", "he_normal", "lecun_normal", "normal", "uniform"]
 
-Seed = int | np.random.Generator
+Seed = int | Array | np.random.Generator
 Initializer = Callable[[Seed, Shape], Array]
 
 
-def generator(seed: Seed) -> np.random.Generator:
-    """Return a generator for a seed, or the generator itself."""
-    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+def key_of(seed: Seed) -> Array:
+    """Return the key that a seed stands for, and keys as they are."""
+    if isinstance(seed, np.random.Generator):
+        return random.key(int(seed.integers(1 << 63)))
+    return seed if isinstance(seed, Array) else random.key(seed)
 
 
 def _fans(shape: Shape, who: str) -> tuple[int, int]:
@@ -38,10 +40,10 @@ def _fans(shape: Shape, who: str) -> tuple[int, int]:
 def normal(seed: Seed, shape: Shape, scale: float = 1.0) -> Array:
     """Return normal numbers of mean 0 and standard deviation ``scale``.
 
-    >>> normal(0, (2,)).shape
+    >>> normal(afx.random.key(0), (2,)).shape
     (2,)
     """
-    return asarray(scale * generator(seed).standard_normal(shape), get_default_dtype())
+    return random.normal(key_of(seed), shape, 0.0, scale)
 
 
 def uniform(seed: Seed, shape: Shape, scale: float = 1.0) -> Array:
@@ -50,7 +52,7 @@ def uniform(seed: Seed, shape: Shape, scale: float = 1.0) -> Array:
     >>> uniform(0, (2,)).shape
     (2,)
     """
-    return asarray(generator(seed).uniform(-scale, scale, shape), get_default_dtype())
+    return random.uniform(key_of(seed), shape, -scale, scale)
 
 
 def glorot_uniform(seed: Seed, shape: Shape) -> Array:

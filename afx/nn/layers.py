@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -11,7 +10,7 @@ import attrs
 from afx.core.array import Array, ArrayLike
 from afx.errors import ArgumentError
 from afx.nn.activations import relu
-from afx.nn.initializers import Initializer, Seed, generator, glorot_uniform, he_normal, normal
+from afx.nn.initializers import Initializer, Seed, glorot_uniform, he_normal, key_of, normal
 from afx.ops.arithmetic import sqrt
 from afx.ops.convolution import conv
 from afx.ops.creation import asarray, ones, zeros
@@ -20,6 +19,7 @@ from afx.ops.matrix import matmul
 from afx.ops.moments import var
 from afx.ops.reductions import mean
 from afx.pytree import static
+from afx.random import split
 
 __all__ = ["MLP", "Conv", "Embedding", "LayerNorm", "Linear"]
 
@@ -173,9 +173,9 @@ class MLP:
         """Return layers between these sizes, inputs first, with drawn weights."""
         if len(sizes) < 2:
             raise ArgumentError(f"MLP: needs the sizes of inputs and outputs: got {list(sizes)}")
-        draw = generator(seed)
-        pairs = itertools.pairwise(sizes)
-        return cls(tuple([Linear.create(draw, a, b, init=init) for a, b in pairs]), activation)
+        keys = split(key_of(seed), len(sizes) - 1)
+        pairs = zip(keys, sizes, sizes[1:], strict=False)
+        return cls(tuple([Linear.create(key, a, b, init=init) for key, a, b in pairs]), activation)
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[..., outputs] for float[..., inputs]."""

@@ -92,6 +92,21 @@ def test_initialisers_repeat_and_scale() -> None:
         assert float(afx.var(w)) == pytest.approx(variance, rel=0.02)
 
 
+def test_weights_are_drawn_from_keys() -> None:
+    """A seed stands for its key; layers of one model start differently; models are drawn under vmap and jit too."""
+    key = afx.random.key(3)
+    assert nn.Linear.create(3, 4, 5).weight.tolist() == nn.Linear.create(key, 4, 5).weight.tolist()
+    model = nn.MLP.create(key, [4, 4, 4])
+    assert model.layers[0].weight.tolist() != model.layers[1].weight.tolist()
+    many = afx.vmap(lambda k: nn.MLP.create(k, [4, 4, 4]))(afx.random.split(key, 3))
+    assert many.layers[0].weight.shape == (3, 4, 4)
+    assert (
+        afx.jit(lambda k: nn.MLP.create(k, [4, 4, 4]))(key).layers[1].weight.tolist() == model.layers[1].weight.tolist()
+    )
+    rng = np.random.default_rng(0)
+    assert nn.normal(rng, (3,)).tolist() != nn.normal(rng, (3,)).tolist()
+
+
 def test_mistakes_are_explained() -> None:
     """Shapes that would silently broadcast raise."""
     with pytest.raises(afx.errors.ShapeError, match="predictions and targets"):
