@@ -6,6 +6,7 @@ matrix.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -20,11 +21,11 @@ from afx.ops.indexing import take_along_axis
 from afx.ops.joining import concat
 from afx.ops.shaping import astype, broadcast_to, reshape
 from afx.ops.sorting import argsort
-from afx.ops.triangular import divided, substituted
+from afx.ops.triangular import divided, solved, substituted
 
 __all__ = ["LUResult", "lu"]
 
-PANEL = 32  # columns that are eliminated one by one before the others follow in one product
+PANEL = 64  # columns that are eliminated one by one before the others follow in one product
 
 
 class LUResult(NamedTuple):
@@ -84,42 +85,36 @@ def _abstract(a: Aval) -> tuple[Aval, Aval]:
 
 
 def _run(a: Any) -> Any:
-    """Eliminate panels of columns, then what stands right of them in one product."""
-    z = np.array(a)
-    m, n = z.shape[-2:]
-    order = plain(np.zeros(z.shape[:-1], np.int64) + np.arange(m))
+    """Eliminate panels of columns, then what stands right of each in one product."""
+    m, n = a.shape[-2:]
+    count = math.prod(a.shape[:-2])
+    z = np.array(a).reshape((count, m, n))
+    order = plain(np.zeros((count, m), np.int64) + np.arange(m))
     for start in range(0, min(m, n), PANEL):
         stop = min(start + PANEL, m, n)
-        for k in range(start, stop):
-            _exchange(z, order, k)
-            _eliminate(z, k, stop)
+        turned = _eliminate(z[:, start:, start:stop]) + start
+        order[:, start:] = np.take_along_axis(order, turned, axis=-1)
+        for others in (z[..., :start], z[..., stop:]):
+            others[:, start:] = np.take_along_axis(others, turned[..., None], axis=-2)
         if stop < n:
-            _follow(z, start, stop)
-    return order, z
+            right = solved(z[:, start:stop, start:stop], z[:, start:stop, stop:], lower=True, unit=True)
+            z[:, start:stop, stop:] = right
+            z[:, stop:, stop:] -= z[:, stop:, start:stop] @ right
+    return order.reshape(a.shape[:-1]), z.reshape(a.shape)
 
 
-def _exchange(z: Any, order: Any, k: int) -> None:
-    """Bring the row with the largest element of column k below row k to row k."""
-    found = k + np.argmax(np.abs(z[..., k:, k]), axis=-1)[..., None]
-    for x, at in ((z, found[..., None]), (order[..., None], found[..., None])):
-        top = x[..., k : k + 1, :].copy()
-        x[..., k : k + 1, :] = np.take_along_axis(x, at, axis=-2)
-        np.put_along_axis(x, at, top, axis=-2)
-
-
-def _eliminate(z: Any, k: int, stop: int) -> None:
-    """Subtract multiples of row k from those below it, inside the panel; a column of zeros needs none."""
-    pivot = z[..., k : k + 1, k]
-    z[..., k + 1 :, k] /= np.where(pivot == 0, 1, pivot)
-    z[..., k + 1 :, k + 1 : stop] -= z[..., k + 1 :, k, None] * z[..., k, None, k + 1 : stop]
-
-
-def _follow(z: Any, start: int, stop: int) -> None:
-    """Eliminate right of a panel, whose multipliers are known."""
-    right = z[..., start:stop, stop:]
-    for k in range(start, stop - 1):
-        right[..., k + 1 - start :, :] -= z[..., k + 1 : stop, k, None] * right[..., k - start, None, :]
-    z[..., stop:, stop:] -= z[..., stop:, start:stop] @ right
+def _eliminate(z: Any) -> Any:
+    """Factorise panels in place, and return the order in which that takes their rows; columns of zeros are left."""
+    each = plain(np.arange(z.shape[0]))
+    order = plain(np.zeros(z.shape[:-1], np.int64) + np.arange(z.shape[1]))
+    for k in range(z.shape[-1]):
+        best = k + np.argmax(np.abs(z[:, k:, k]), axis=-1)
+        for x in (z, order):
+            x[each, k], x[each, best] = x[each, best], x[each, k]
+        pivot = z[:, k : k + 1, k]
+        z[:, k + 1 :, k] /= np.where(pivot == 0, 1, pivot)
+        z[:, k + 1 :, k + 1 :] -= z[:, k + 1 :, k, None] * z[:, k, None, k + 1 :]
+    return order
 
 
 def _squares(packed: Array) -> tuple[Array, Array]:

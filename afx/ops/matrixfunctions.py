@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -112,7 +113,7 @@ def _product(xs: list[Array], cuts: dict[tuple[int, int], int], i: int, j: int) 
 def expm(a: ArrayLike) -> Array:
     """Return the exponential of square matrices, by scaling, a Padé approximant of order 13, and squaring.
 
-    The algorithm is that of Higham 2005, "The scaling and squaring method for the matrix exponential revisited"; the
+    The algorithm is that of Al-Mohy & Higham 2009, "A new scaling and squaring algorithm for the matrix exponential"; the
     derivative is read from the exponential of a block matrix (Najfeld & Havel 1995).
 
     Args:
@@ -133,7 +134,10 @@ def _expm_abstract(a: Aval) -> Aval:
     return Aval(a.shape, a.dtype)
 
 
-THETA = 5.371920351148152  # up to this 1-norm the approximant of order 13 is right to double precision (Higham 2005)
+THETA = 5.371920351148152  # up to this 1-norm the approximant is right to double precision (Higham 2005)
+POWERS_THETA = (
+    4.25  # up to this size of its powers it is, but for the first term that is left out (Al-Mohy & Higham 2009)
+)
 
 
 @functools.cache
@@ -146,15 +150,56 @@ def _pade() -> tuple[float, ...]:
 
 
 def _expm_run(a: Any) -> Any:
-    size = np.abs(a).sum(axis=-2).max(axis=-1, initial=0)
-    finite = np.isfinite(size)
-    halvings = np.ceil(np.log2(np.maximum(np.where(finite, size, 1) / THETA, 1))).astype(int)
-    x = a * np.ldexp(np.ones((), size.dtype), -halvings)[..., None, None]
-    z = _approximant(x)
+    finite = plain(np.isfinite(a).all(axis=(-2, -1), keepdims=True))
+    x = np.where(finite, a, np.zeros((), a.dtype))
+    halvings = _halvings(x)[..., None, None]
+    z = _approximant(_scaled(x, -halvings))
     for k in range(int(halvings.max(initial=0))):
-        more = plain(halvings > k)[..., None, None]
-        z = plain(np.where(more, z @ z, z))
-    return np.where(finite[..., None, None], z, np.asarray(np.nan, a.dtype))
+        z = plain(np.where(halvings > k, z @ z, z))
+    return np.where(finite, z, np.asarray(np.nan, a.dtype))
+
+
+def _scaled(x: Any, exponents: Any) -> Any:
+    """Return a matrix times a power of two."""
+    return x * np.ldexp(np.ones((), x.real.dtype), exponents)
+
+
+def _size(x: Any) -> Any:
+    """Return the 1-norms of matrices."""
+    return np.abs(x).sum(axis=-2).max(axis=-1, initial=0)
+
+
+def _doublings(x: Any) -> Any:
+    """Return the powers of two, not below 1, that numbers do not exceed."""
+    return np.ceil(np.log2(np.maximum(x, 1))).astype(int)
+
+
+def _halvings(x: Any) -> Any:
+    """Return how often to halve each matrix: by its norm, or less often where its powers are smaller than that tells."""
+    by_norm = _doublings(_size(x) / THETA)
+    if not by_norm.any():
+        return by_norm
+    x = x.astype(np.result_type(x, np.float64))
+    exponents = _doublings(_size(x))
+    small = _scaled(x, -exponents[..., None, None])  # its powers do not overflow
+    p2 = small @ small
+    p4 = p2 @ p2
+    roots = [_scaled(_size(p) ** (1 / k), exponents) for k, p in ((6, p4 @ p2), (8, p4 @ p4), (10, p4 @ p2 @ p4))]
+    bound = np.minimum(np.maximum(roots[0], roots[1]), np.maximum(roots[1], roots[2]))
+    by_powers = _doublings(bound / POWERS_THETA)
+    return np.minimum(by_norm, by_powers + _more(_scaled(np.abs(x), -by_powers[..., None, None])))
+
+
+def _more(size: Any) -> Any:
+    """Return how many more halvings the first term that the approximant leaves out asks for, from elements' sizes."""
+    first = math.comb(26, 13) * math.factorial(27)
+    top = _size(size)
+    sums = np.ones((*size.shape[:-2], 1, size.shape[-1])) / np.where(top > 0, top, 1)[..., None, None]
+    with np.errstate(over="ignore"):
+        for _ in range(27):
+            sums = plain(np.minimum(sums @ size, np.finfo(np.float64).max / size.shape[-1]))
+    share = sums.max(axis=(-2, -1), initial=0) / first / (np.finfo(np.float64).eps / 2)
+    return np.ceil(np.log2(np.maximum(share, 1)) / 26).astype(int)
 
 
 def _approximant(x: Any) -> Any:

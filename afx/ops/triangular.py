@@ -72,7 +72,8 @@ def _abstract(a: Aval, b: Aval, *, lower: bool, unit: bool) -> Aval:
     return solution_aval("solve_triangular", a, b)
 
 
-def _run(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
+def solved(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
+    """Solve triangular systems of bare values."""
     a = np.tril(a) if lower else np.triu(a)
     if unit:
         a[..., range(a.shape[-1]), range(a.shape[-1])] = 1
@@ -107,4 +108,4 @@ def _pull(ct: Array, z: Any, a: Array, wanted: bool, *, lower: bool, unit: bool)
     return -_triangle(back @ transposed(z), lower, unit) if wanted else None, back
 
 
-solve_triangular_p = matrix_pair_op("solve_triangular", _run, _abstract, _push, _pull)
+solve_triangular_p = matrix_pair_op("solve_triangular", solved, _abstract, _push, _pull)

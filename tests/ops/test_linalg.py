@@ -156,6 +156,14 @@ def test_exponentials(scale: float) -> None:
     assert np.isnan(both[1]).all()
 
 
+@pytest.mark.parametrize("far", [0.0, 1e3, 1e8])
+def test_exponentials_lose_no_digits_to_large_elements(far: float) -> None:
+    """A large element above the diagonal asks for no halvings that the result does not need."""
+    want = np.array([[np.e, far * np.sinh(1)], [0, 1 / np.e]])
+    np.testing.assert_allclose(np.asarray(linalg.expm(np.array([[1, far], [0, -1]]))), want, rtol=1e-14)
+    assert np.isnan(np.asarray(linalg.expm(np.full((2, 2), np.inf)))).all()
+
+
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_nan_is_told_as_numpy_tells_it() -> None:
     """Where NumPy raises on nan so does afx, and where it gives nan too."""
