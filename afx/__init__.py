@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from afx.ops.distinct import *
     from afx.ops.editing import *
     from afx.ops.einsum import *
+    from afx.ops.fitting import *
     from afx.ops.histograms import *
     from afx.ops.indexing import *
     from afx.ops.interpolation import *
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from afx.ops.moments import *
     from afx.ops.nans import *
     from afx.ops.padding import *
+    from afx.ops.places import *
     from afx.ops.polynomials import *
     from afx.ops.quantiles import *
     from afx.ops.ranges import *
@@ -189,6 +191,8 @@ __all__ = [
     "degrees",
     "delete",
     "diag",
+    "diag_indices",
+    "diag_indices_from",
     "diagflat",
     "diagonal",
     "diff",
@@ -256,6 +260,7 @@ __all__ = [
     "identity",
     "iinfo",
     "imag",
+    "indices",
     "inf",
     "inner",
     "insert",
@@ -278,6 +283,7 @@ __all__ = [
     "isposinf",
     "isreal",
     "isrealobj",
+    "ix_",
     "jacfwd",
     "jacrev",
     "jit",
@@ -355,6 +361,7 @@ __all__ = [
     "polyadd",
     "polyder",
     "polydiv",
+    "polyfit",
     "polyint",
     "polymul",
     "polysub",
@@ -371,6 +378,7 @@ __all__ = [
     "radians",
     "random",
     "ravel",
+    "ravel_multi_index",
     "real",
     "real_if_close",
     "reciprocal",
@@ -383,6 +391,7 @@ __all__ = [
     "rint",
     "roll",
     "rollaxis",
+    "roots",
     "rot90",
     "round",
     "scan",
@@ -429,8 +438,12 @@ __all__ = [
     "trapezoid",
     "tri",
     "tril",
+    "tril_indices",
+    "tril_indices_from",
     "trim_zeros",
     "triu",
+    "triu_indices",
+    "triu_indices_from",
     "true_divide",
     "trunc",
     "uint8",
@@ -443,6 +456,7 @@ __all__ = [
     "unique_counts",
     "unique_inverse",
     "unique_values",
+    "unravel_index",
     "unstack",
     "unwrap",
     "value_and_grad",
@@ -491,6 +505,7 @@ _LAZY = {
     "afx.ops.eigen": "",
     "afx.ops.einsum": "einsum",
     "afx.ops.factorization": "",
+    "afx.ops.fitting": "poly polyfit roots",
     "afx.ops.fourier": "",
     "afx.ops.gates": "",
     "afx.ops.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
@@ -514,7 +529,11 @@ _LAZY = {
         "nanvar"
     ),
     "afx.ops.padding": "flip fliplr flipud pad roll rot90",
-    "afx.ops.polynomials": "poly polyadd polyder polydiv polyint polymul polysub polyval vander",
+    "afx.ops.places": (
+        "diag_indices diag_indices_from indices ix_ ravel_multi_index tril_indices tril_indices_from triu_indices "
+        "triu_indices_from unravel_index"
+    ),
+    "afx.ops.polynomials": "polyadd polyder polydiv polyint polymul polysub polyval vander",
     "afx.ops.pooling": "",
     "afx.ops.products": "index_divide index_multiply",
     "afx.ops.qr": "",

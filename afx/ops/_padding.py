@@ -60,7 +60,7 @@ def mirrored(x: Array, ends: Ends, mode: str) -> tuple[Array, Array]:
         sign, low, high = (
             np.asarray(v, x.dtype).reshape(row) for v in (np.where(turned, -1, 1), -2 * turns, 2 * turns + 2 * turned)
         )
-        found.append(sign * gather(x, inner, axis=axis) + low * first + high * last)
+        found.append(gather(x, inner, axis=axis) * sign + first * low + last * high)
     return found[0], found[1]
 
 

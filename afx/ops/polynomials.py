@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from afx.core.array import Array, ArrayLike
+from afx.core.array import Array
 from afx.core.aval import aval_of
 from afx.core.dtypes import promote
 from afx.core.functions import public
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._index import is_sequence
 from afx.ops.convolution import convolve
-from afx.ops.creation import Nested, asarray, ones, ones_like, zeros
+from afx.ops.creation import Nested, asarray, ones_like, zeros
 from afx.ops.joining import concat, stack
 from afx.ops.shaping import astype, broadcast_to, reshape
 
-__all__ = ["poly", "polyadd", "polyder", "polydiv", "polyint", "polymul", "polysub", "polyval", "vander"]
+__all__ = ["polyadd", "polyder", "polydiv", "polyint", "polymul", "polysub", "polyval", "vander"]
 
 
-def _coefficients(p: Nested, who: str) -> Array:
+def coefficients_of(p: Nested, who: str) -> Array:
+    """Return the coefficients of a polynomial as a vector."""
     given = asarray(p)
     if given.ndim > 1:
         raise ShapeError(f"{who}: a polynomial is a vector of coefficients: got {given.aval}; use vmap for several")
@@ -44,7 +44,7 @@ def polyval(p: Nested, x: Nested) -> Array:
     >>> polyval(np.array([1.0, 0.0, 2.0]), 3.0)
     Array(11., dtype=float64)
     """
-    coefficients, at = _coefficients(p, "polyval"), _array(x)
+    coefficients, at = coefficients_of(p, "polyval"), _array(x)
     shape = aval_of(at, "polyval").shape
     if not coefficients.shape[0]:
         return zeros(shape, coefficients.dtype)
@@ -56,7 +56,7 @@ def polyval(p: Nested, x: Nested) -> Array:
 
 def _aligned(p: Nested, q: Nested, who: str) -> tuple[Array, Array]:
     """Return coefficients with zeros in front, so that both are of one length."""
-    a, b = _coefficients(p, who), _coefficients(q, who)
+    a, b = coefficients_of(p, who), coefficients_of(q, who)
     n = max(a.shape[0], b.shape[0])
     parts = [concat([zeros(n - v.shape[0], v.dtype), v]) if v.shape[0] < n else v for v in (a, b)]
     return parts[0], parts[1]
@@ -91,7 +91,7 @@ def polymul(p: Nested, q: Nested) -> Array:
     >>> polymul(np.array([1.0, 2.0]), np.array([1.0, -2.0]))
     Array([ 1.,  0., -4.], dtype=float64)
     """
-    return convolve(_coefficients(p, "polymul"), _coefficients(q, "polymul"))
+    return convolve(coefficients_of(p, "polymul"), coefficients_of(q, "polymul"))
 
 
 @public
@@ -107,7 +107,7 @@ def polydiv(u: Nested, v: Nested) -> tuple[Array, Array]:
     >>> polydiv(np.array([1.0, 0.0, -4.0]), np.array([1.0, -2.0]))
     (Array([1., 2.], dtype=float64), Array([0.], dtype=float64))
     """
-    a, b = _coefficients(u, "polydiv"), _coefficients(v, "polydiv")
+    a, b = coefficients_of(u, "polydiv"), coefficients_of(v, "polydiv")
     dtype = promote((a.dtype, b.dtype), (False, False), floating=True)
     rest, b = astype(a, dtype), astype(b, dtype)
     n = b.shape[0]
@@ -134,7 +134,7 @@ def polyder(p: Nested, m: int = 1) -> Array:
     """
     if m < 0:
         raise ArgumentError(f"polyder: derivatives are of order 0 or more: got m={m}; use polyint")
-    z = _coefficients(p, "polyder")
+    z = coefficients_of(p, "polyder")
     for _ in range(m):
         z = z[:-1] * np.arange(max(z.shape[0] - 1, 0), 0, -1).astype(z.dtype)
     return z
@@ -157,7 +157,7 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
     """
     if m < 0:
         raise ArgumentError(f"polyint: integrals are of order 0 or more: got m={m}; use polyder")
-    z = _coefficients(p, "polyint")
+    z = coefficients_of(p, "polyint")
     z = astype(z, promote((z.dtype,), (False,), floating=True))
     constants = astype(zeros(m) if k is None else reshape(asarray(k), (-1,)), z.dtype)
     if constants.shape[0] != m:
@@ -166,25 +166,6 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
         constants = concat([constants] * m)
     for i in range(m):
         z = concat([z / np.arange(z.shape[0], 0, -1).astype(z.dtype), constants[i : i + 1]])
-    return z
-
-
-@public
-def poly(roots: ArrayLike | Sequence[ArrayLike]) -> Array:
-    """Return the coefficients of the polynomial with these zeros and first coefficient 1.
-
-    Complex zeros give complex coefficients, also where they come in pairs, of which NumPy gives real ones.
-
-    Raises:
-        ShapeError: no vector; of a matrix, ``afx.linalg.eigvals`` are the zeros.
-
-    >>> poly(np.array([1.0, 2.0]))
-    Array([ 1., -3.,  2.], dtype=float64)
-    """
-    given = _coefficients(roots, "poly")
-    z = ones(1, promote((given.dtype,), (False,), floating=True))
-    for k in range(given.shape[0]):
-        z = concat([z, z[:1] * 0]) - concat([z[:1] * 0, z * given[k]])
     return z
 
 

@@ -229,7 +229,7 @@ DIFFERENTIABLE: dict[str, Call] = {
     "polymul": lambda x: np.polymul(x[0], x[1, :2]),
     "polysub": lambda x: np.polysub(x[0], x[1, :2]),
     "polyval": lambda x: np.polyval(x[0], x),
-    "roots": lambda x: np.roots(x[0]),
+    "roots": lambda x: np.roots(x[0]) + 0j,
     "vander": lambda x: np.vander(x[0], 3),
     # linear algebra
     "linalg.cholesky": lambda x: np.linalg.cholesky(_symmetric(x)),
