@@ -552,6 +552,7 @@ _LAZY = {
     "afx.ops.special_incomplete_beta": "betainc betaincc betainccinv betaincinv",
     "afx.ops.special_incomplete_gamma": "gammainc gammaincc gammainccinv gammaincinv",
     "afx.ops.special_logarithms": "entr kl_div logit rel_entr xlog1py xlogy",
+    "afx.ops.special_zeta": "zeta",
     "afx.ops.splitting": "array_split dsplit hsplit split unstack vsplit",
     "afx.ops.statistics": "corrcoef cov",
     "afx.ops.svd": "",

@@ -1,7 +1,8 @@
 """Special functions, named as in ``scipy.special``, with derivatives by all their real arguments.
 
 Most values are computed by SciPy, the extra ``scipy``, which is imported when one is first computed; logarithms, shares
-and entropies need NumPy alone. ``scipy.special.erf(x)`` of an `Array` is `erf` of this module.
+and entropies need NumPy alone. ``scipy.special.erf(x)`` of an `Array` is `erf` of this module; what SciPy has as a Python
+function, not as a ufunc (``softmax``, ``logsumexp``, ``polygamma``), refuses traced arrays: call this module's.
 """
 
 from afx.ops.exponential import log_sigmoid as log_expit
@@ -25,6 +26,7 @@ from afx.ops.special_gamma import (
 from afx.ops.special_incomplete_beta import betainc, betaincc, betainccinv, betaincinv
 from afx.ops.special_incomplete_gamma import gammainc, gammaincc, gammainccinv, gammaincinv
 from afx.ops.special_logarithms import entr, kl_div, logit, rel_entr, xlog1py, xlogy
+from afx.ops.special_zeta import zeta
 
 __all__ = [
     "beta",
@@ -78,4 +80,5 @@ __all__ = [
     "softmax",
     "xlog1py",
     "xlogy",
+    "zeta",
 ]

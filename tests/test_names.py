@@ -580,6 +580,7 @@ NAMES: dict[str, list[str]] = {
         "softmax",
         "xlog1py",
         "xlogy",
+        "zeta",
     ],
     "afx.testing": ["check_grads"],
     "afx.fft": [

@@ -33,6 +33,8 @@ UFUNCS = {
     "power": "pow",
     "psi": "digamma",
     "right_shift": "bitwise_right_shift",
+    "_riemann_zeta": "zeta",
+    "_zeta": "zeta",
     "true_divide": "divide",
 }
 

@@ -184,6 +184,15 @@ def test_scipy_on_arrays_is_afx(name: str) -> None:
     np.testing.assert_array_equal(np.asarray(afx.grad(lambda x: afx.sum(fn(x)))(x)), np.asarray(want))
 
 
+def test_scipy_functions_never_detach() -> None:
+    """What SciPy computes in Python refuses a traced array, and its zeta function, which is a ufunc inside, is afx's."""
+    for fn in (scipy.special.softmax, scipy.special.logsumexp, lambda x: scipy.special.polygamma(1, x)):
+        with pytest.raises(afx.errors.ConcreteValueError):
+            afx.grad(lambda x, fn=fn: afx.sum(fn(x)))(np.ones(2))
+    for fn in (lambda x: scipy.special.zeta(x, 1), scipy.special.zeta):
+        assert slope(fn, 2.0) == slope(special.zeta, 2.0)
+
+
 def test_without_scipy() -> None:
     """Where SciPy is missing, the error names the extra; logarithms, shares and entropies do without it."""
     code = (
@@ -200,3 +209,24 @@ def test_without_scipy() -> None:
     assert lines[0] == "0.0 0.0 0.0 0.5 0.0"
     assert lines[1] == "erf: needs SciPy, which is not installed; pip install 'afx[scipy]'"
     assert "approximate=True" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("x", "q", "by_x", "twice_by_x", "by_both"),
+    [
+        (1.01, 1.0, -9999.927281160435, 1999999.990289209, -0.7085260346873371),
+        (2.0, 1.0, -0.9375482543158438, 1.989280234298901, -0.8058044173883206),
+        (2.0, 0.01, 46050.75649917457, 212077.9129573509, -10210341.12908741),
+        (3.5, 100.0, -2.025219904745374e-5, 0.0001019127118218904, 4.681298396750646e-7),
+        (30.0, 0.7, 15824.55117750559, 5644.220904149874, -741576.2945553201),
+    ],
+)
+def test_zeta(x: float, q: float, by_x: float, twice_by_x: float, by_both: float) -> None:
+    """The zeta function is SciPy's, and differentiates by both arguments."""
+    point = (np.float64(x), np.float64(q))
+    assert float(special.zeta(*point)) == scipy.special.zeta(x, q)
+    assert slope(special.zeta, x, q) == pytest.approx(by_x, rel=1e-13)
+    assert float(afx.grad(afx.grad(special.zeta))(*point)) == pytest.approx(twice_by_x, rel=1e-13)
+    assert float(afx.grad(afx.grad(special.zeta), 1)(*point)) == pytest.approx(by_both, rel=1e-13)
+    assert float(afx.grad(afx.grad(special.zeta, 1))(*point)) == pytest.approx(by_both, rel=1e-13)
+    assert slope(special.zeta, x, q, by=1) == pytest.approx(-x * scipy.special.zeta(x + 1, q), rel=1e-14)
