@@ -124,8 +124,15 @@ def _filled(who: str, value: Any, place: Aval) -> Any:
     return np.ndarray(place.shape, place.dtype, element, strides=(0,) * place.ndim)
 
 
-def _abstract(name: str) -> Any:
+def _check_order(name: str, x: Aval, values: Aval) -> None:
+    if "c" in (x.dtype.kind, values.dtype.kind):
+        raise DtypeError(f"{name}: complex numbers have no order: got {x} and {values}; take the abs or a part")
+
+
+def _abstract(name: str, ordered: bool) -> Any:
     def abstract(x: Aval, values: Aval, *indices: Aval, axis: int) -> Aval:
+        if ordered:
+            _check_order(name, x, values)
         want = gathered_shape(name, x, indices, axis)
         if values.shape != want:
             raise ShapeError(
@@ -136,10 +143,12 @@ def _abstract(name: str) -> Any:
     return abstract
 
 
-def _runner(name: str, write: Callable[[Any, Any, Any], None]) -> Callable[..., Any]:
+def _runner(name: str, write: Callable[[Any, Any, Any], None], ordered: bool) -> Callable[..., Any]:
     """Return the implementation from what writes values at NumPy's index into a fresh copy."""
 
     def run(x: Any, values: Any, *indices: Any, axis: int) -> Any:
+        if ordered:
+            _check_order(name, aval_of(x), aval_of(values))
         z = np.array(x, aval_of(x).dtype, order="C")
         try:
             write(z, native_place(indices, axis), values)
@@ -171,6 +180,7 @@ def updating(
     jvp: Pushforward,
     *,
     reads: int = INDICES,
+    ordered: bool = False,
     **tags: Any,
 ) -> Primitive:
     """Make an op of x, values and index arrays.
@@ -181,14 +191,15 @@ def updating(
         pullbacks: of x and of the values.
         jvp: the tangent of the result.
         reads: the bit mask of what the pullbacks read.
+        ordered: whether it compares numbers, so that complex ones are refused.
         **tags: other attributes of the `Primitive`.
     """
     return register(
         Primitive(
             name=name,
             kind="custom",
-            run=_runner(name, write),
-            abstract=_abstract(name),
+            run=_runner(name, write, ordered),
+            abstract=_abstract(name, ordered),
             pullbacks=pullbacks,
             reads=(reads,),
             jvp=jvp,

@@ -167,5 +167,6 @@ def _extreme_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], 
     return total * share
 
 
-index_min_p = updating("index_min", np.minimum.at, (_extreme_pull_x, _extreme_pull_values), _extreme_jvp, reads=~0)
-index_max_p = updating("index_max", np.maximum.at, (_extreme_pull_x, _extreme_pull_values), _extreme_jvp, reads=~0)
+_extreme_pulls = (_extreme_pull_x, _extreme_pull_values)
+index_min_p = updating("index_min", np.minimum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)
+index_max_p = updating("index_max", np.maximum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)

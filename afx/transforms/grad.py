@@ -14,7 +14,15 @@ from afx.core.array import Array, ArrayLike
 from afx.core.primitive import Value
 from afx.errors import ArgumentError, OperandError
 from afx.ops.creation import asarray
-from afx.transforms.leaves import bound_position, check_differentiable, name_of, named, result_tree, scalar_output
+from afx.transforms.leaves import (
+    bound_position,
+    check_differentiable,
+    check_holomorphic,
+    name_of,
+    named,
+    result_tree,
+    scalar_output,
+)
 from afx.transforms.vjp import Recorded
 
 __all__ = ["grad", "value_and_grad"]
@@ -27,15 +35,15 @@ Q = ParamSpec("Q")
 
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False
+    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
 ) -> Callable[Concatenate[ArrayLike, P], tuple[Array, Array]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False
+    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
 ) -> Callable[Concatenate[T, P], tuple[Array, T]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True]
+    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
 ) -> Callable[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
 @overload
 def value_and_grad(
@@ -44,6 +52,7 @@ def value_and_grad(
     argnames: str | Sequence[str] = (),
     *,
     has_aux: Literal[False] = False,
+    holomorphic: bool = False,
 ) -> Callable[Q, tuple[Array, Any]]: ...
 @overload
 def value_and_grad(
@@ -51,6 +60,7 @@ def value_and_grad(
     *,
     argnames: str | Sequence[str],
     has_aux: Literal[False] = False,
+    holomorphic: bool = False,
 ) -> Callable[Q, tuple[Array, Any]]: ...
 @overload
 def value_and_grad(
@@ -59,6 +69,7 @@ def value_and_grad(
     argnames: str | Sequence[str] = (),
     *,
     has_aux: Literal[True],
+    holomorphic: bool = False,
 ) -> Callable[Q, tuple[tuple[Array, A], Any]]: ...
 def value_and_grad(
     fn: Callable[..., Any],
@@ -66,6 +77,7 @@ def value_and_grad(
     argnames: str | Sequence[str] = (),
     *,
     has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Return a function that computes ``fn`` and its gradient together.
 
@@ -76,14 +88,18 @@ def value_and_grad(
         argnames: keyword arguments to differentiate; their gradients are in a dict by name. Together with ``argnums``
             the gradient is the pair of both.
         has_aux: whether ``fn`` returns ``(scalar, aux)``; aux is passed on as it is.
+        holomorphic: whether ``fn`` is a complex-differentiable function of complex arguments with a complex result;
+            the gradient is then its complex derivative. That it is one is the caller's promise.
 
     Returns:
         A function of the same arguments that returns ``(value, gradient)``, or ``((value, aux), gradient)``. The
-        gradient has the structure, shapes and dtypes of what it belongs to.
+        gradient has the structure, shapes and dtypes of what it belongs to. By complex numbers z = x + iy a real
+        function f has the gradient ∂f/∂x - i·∂f/∂y: its conjugate is the direction of steepest ascent.
 
     Raises:
         ShapeError: ``fn`` does not return a scalar.
-        DtypeError: a differentiated leaf is not floating or complex, or the result is not a real floating scalar.
+        DtypeError: a differentiated leaf is not floating or complex, or the result is not a real floating scalar; with
+            ``holomorphic``, either is not complex.
         ArgumentError: an argument to differentiate was not given.
 
     >>> import afx
@@ -99,6 +115,8 @@ def value_and_grad(
         target, call = chosen.split(args, kwargs)
         leaves, treedef = pytree.flatten(target)
         check_differentiable(leaves, treedef, "grad", chosen.label)
+        if holomorphic:
+            check_holomorphic(leaves, treedef, "grad", chosen.label)
         record = Recorded(name)
         record.again = lambda tape: call(pytree.unflatten(treedef, [tape.input(x) for x in leaves]))
         try:
@@ -106,7 +124,7 @@ def value_and_grad(
             out, aux = _with_aux(out, fn) if has_aux else (out, None)
         finally:
             record.tape.finish()
-        value = scalar_output(out, fn, "grad")
+        value = scalar_output(out, fn, "grad", holomorphic)
         cts: list[Value] = [None] * len(leaves)
         if record.owns(value):
             cts = record.pull([value], [value.dtype.type(1)])
@@ -120,15 +138,15 @@ def value_and_grad(
 
 @overload
 def grad(
-    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False
+    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
 ) -> Callable[Concatenate[ArrayLike, P], Array]: ...
 @overload
 def grad(
-    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False
+    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
 ) -> Callable[Concatenate[T, P], T]: ...
 @overload
 def grad(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True]
+    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
 ) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
 @overload
 def grad(
@@ -137,6 +155,7 @@ def grad(
     argnames: str | Sequence[str] = (),
     *,
     has_aux: Literal[False] = False,
+    holomorphic: bool = False,
 ) -> Callable[Q, Any]: ...
 @overload
 def grad(
@@ -144,6 +163,7 @@ def grad(
     *,
     argnames: str | Sequence[str],
     has_aux: Literal[False] = False,
+    holomorphic: bool = False,
 ) -> Callable[Q, Any]: ...
 @overload
 def grad(
@@ -152,6 +172,7 @@ def grad(
     argnames: str | Sequence[str] = (),
     *,
     has_aux: Literal[True],
+    holomorphic: bool = False,
 ) -> Callable[Q, tuple[Any, A]]: ...
 def grad(
     fn: Callable[..., Any],
@@ -159,6 +180,7 @@ def grad(
     argnames: str | Sequence[str] = (),
     *,
     has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Return the function that computes the gradient of ``fn``.
 
@@ -170,8 +192,12 @@ def grad(
     >>> import afx
     >>> grad(lambda x: afx.sum(x**3))(afx.asarray([1.0, 2.0]))
     Array([ 3., 12.], dtype=float32)
+    >>> grad(lambda z: z**3, holomorphic=True)(afx.asarray(1.0 + 2.0j))
+    Array(-9.+12.j, dtype=complex64)
     """
-    both = cast(Any, value_and_grad)(fn, argnums, argnames, has_aux=has_aux)  # the overloads are for callers
+    both = cast(Any, value_and_grad)(
+        fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic
+    )  # the overloads are for callers
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:

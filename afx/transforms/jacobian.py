@@ -11,13 +11,13 @@ import numpy as np
 from afx import pytree
 from afx.core.array import Array, wrap
 from afx.core.aval import Aval, aval_of
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation import asarray
 from afx.ops.shaping import reshape
 from afx.pytree import Tree
 from afx.transforms.grad import grad
 from afx.transforms.jvp import jvp
-from afx.transforms.leaves import bound_position, check_differentiable
+from afx.transforms.leaves import bound_position, check_differentiable, check_holomorphic
 from afx.transforms.vjp import vjp
 from afx.transforms.vmap import vmap
 
@@ -26,7 +26,7 @@ __all__ = ["hessian", "hvp", "jacfwd", "jacrev"]
 P = ParamSpec("P")
 
 
-def jacfwd(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
+def jacfwd(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False) -> Callable[P, Any]:
     """Return the Jacobian function of ``fn`` by forward mode: one pass per input element, batched.
 
     Best where inputs are fewer than outputs.
@@ -34,13 +34,15 @@ def jacfwd(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
     Args:
         fn: a function from pytrees of arrays to a pytree of arrays.
         argnums: the argument to differentiate.
+        holomorphic: whether ``fn`` is a complex-differentiable function of complex arguments with complex results.
 
     Returns:
         A function whose result has the structure of ``fn``'s result, and in place of each leaf the structure of the
         argument, with leaves of shape ``output.shape + input.shape``.
 
     Raises:
-        DtypeError: the argument holds integers.
+        DtypeError: the argument holds integers, or complex numbers without ``holomorphic``: there the derivative along
+            the real axis is not all.
 
     >>> import afx
     >>> jacfwd(lambda x: x * x)(afx.asarray([1.0, 2.0]))
@@ -53,6 +55,10 @@ def jacfwd(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
         one, x = _function_of(fn, args, kwargs, argnums, "jacfwd")
         leaves, treedef = pytree.flatten(x)
         check_differentiable(leaves, treedef, "jacfwd")
+        if holomorphic:
+            check_holomorphic(leaves, treedef, "jacfwd")
+        else:
+            _check_real(leaves, "jacfwd", "argument", "take afx.jacrev for real results")
         leaves = [asarray(v) for v in leaves]
         primal = pytree.unflatten(treedef, leaves)
         basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves]))
@@ -61,15 +67,22 @@ def jacfwd(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
             return jvp(one, (primal,), (t,))[1]
 
         columns = vmap(push, out_axes=-1)(basis)
+        if holomorphic:
+            _check_complex(pytree.leaves(columns), "jacfwd")
         return pytree.map(lambda c: _split(c, c.shape[:-1], leaves, treedef), columns)
 
     return run
 
 
-def jacrev(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
+def jacrev(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False) -> Callable[P, Any]:
     """Return the Jacobian function of ``fn`` by reverse mode: one pass per output element, batched.
 
-    Best where outputs are fewer than inputs. Arguments, result and errors are those of `jacfwd`.
+    Best where outputs are fewer than inputs. Arguments and result are those of `jacfwd`; complex arguments of real
+    results are differentiated as `grad` does.
+
+    Raises:
+        DtypeError: the argument holds integers, or a result is complex without ``holomorphic``: its real part alone
+            would be differentiated.
 
     >>> import afx
     >>> jacrev(lambda x: x * x)(afx.asarray([1.0, 2.0]))
@@ -80,8 +93,14 @@ def jacrev(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         one, x = _function_of(fn, args, kwargs, argnums, "jacrev")
+        if holomorphic:
+            check_holomorphic(*pytree.flatten(x), "jacrev")
         out, pullback = vjp(one, x)
         outputs, out_tree = pytree.flatten(out)
+        if holomorphic:
+            _check_complex(outputs, "jacrev")
+        else:
+            _check_real(outputs, "jacrev", "result", "take afx.jacfwd for real arguments")
         avals = [aval_of(v) for v in outputs]
 
         def pull(ct: list[Array]) -> Any:
@@ -93,7 +112,7 @@ def jacrev(fn: Callable[P, Any], argnums: int = 0) -> Callable[P, Any]:
     return run
 
 
-def hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, Any]:
+def hessian(fn: Callable[P, Array], argnums: int = 0, *, holomorphic: bool = False) -> Callable[P, Any]:
     """Return the function of second derivatives of a scalar ``fn``: forward mode over reverse mode.
 
     Its result has the structure of the argument twice over; for an array of shape s it has shape ``s + s``.
@@ -103,7 +122,7 @@ def hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, Any]:
     Array([[ 6.,  0.],
            [ 0., 12.]], dtype=float32)
     """
-    return jacfwd(grad(fn, argnums), argnums)
+    return jacfwd(grad(fn, argnums, holomorphic=holomorphic), argnums, holomorphic=holomorphic)
 
 
 def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:
@@ -133,6 +152,24 @@ def _function_of(
         return fn(*args[:n], x, *args[n + 1 :], **kwargs)
 
     return one, args[n]
+
+
+def _check_real(leaves: Sequence[Any], who: str, what: str, way: str) -> None:
+    """Raise where a leaf is complex, for which derivatives by one direction do not tell those by others."""
+    for x in leaves:
+        if aval_of(x, who).dtype.kind == "c":
+            raise DtypeError(
+                f"{who}: a complex {what} needs two derivatives: got {aval_of(x)}; {way}, or split it into its parts, "
+                "or pass holomorphic=True if the function is complex-differentiable"
+            )
+
+
+def _check_complex(outputs: Sequence[Any], who: str) -> None:
+    for x in outputs:
+        if aval_of(x, who).dtype.kind != "c":
+            raise DtypeError(
+                f"{who}: holomorphic functions have complex results: got {aval_of(x)}; leave holomorphic= out"
+            )
 
 
 def _basis(avals: Sequence[Aval]) -> list[Array]:

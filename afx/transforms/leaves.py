@@ -14,7 +14,7 @@ from afx.core.primitive import Value
 from afx.core.tracer import Tracer, raised
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 
-__all__ = ["check_differentiable", "name_of", "result_tree", "scalar_output"]
+__all__ = ["check_differentiable", "check_holomorphic", "name_of", "result_tree", "scalar_output"]
 
 DIFFERENTIABLE = frozenset(np.dtype(c) for c in "efdFD")
 
@@ -47,9 +47,22 @@ def check_differentiable(
             )
 
 
-def scalar_output(out: Any, fn: Callable[..., Any], who: str) -> Any:
-    """Return the output of a function to be differentiated, or raise where it is not a real scalar."""
-    if isinstance(out, Tracer) and out.shape == () and out.dtype.kind == "f":
+def check_holomorphic(leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None = None) -> None:
+    """Raise where a leaf is not complex, naming its path: a holomorphic function has complex arguments."""
+    for k, leaf in enumerate(leaves):
+        aval = aval_of(leaf, who)
+        if aval.dtype.kind != "c":
+            found = pytree.paths(treedef)[k]
+            path = label(found) if label is not None else f"argument {found}" if found else "the argument"
+            raise DtypeError(
+                f"{who}: holomorphic=True differentiates by complex numbers: got {path} = {aval}; "
+                "convert it with astype, or leave holomorphic= out"
+            )
+
+
+def scalar_output(out: Any, fn: Callable[..., Any], who: str, holomorphic: bool = False) -> Any:
+    """Return the output of a function to be differentiated, or raise where it is not a real (a complex) scalar."""
+    if isinstance(out, Tracer) and out.shape == () and out.dtype.kind == ("c" if holomorphic else "f"):
         return out
     if isinstance(out, (tuple, list, dict)) or out is None:
         raise OperandError(
@@ -62,11 +75,18 @@ def scalar_output(out: Any, fn: Callable[..., Any], who: str) -> Any:
             f"{who}: {name_of(fn)} must return a scalar: got {aval}; reduce it with afx.sum or afx.mean, "
             "or take afx.jacrev for the derivative of every element"
         )
-    if aval.dtype.kind == "c":
+    if holomorphic and aval.dtype.kind != "c":
         raise DtypeError(
-            f"{who}: {name_of(fn)} must return a real number: got {aval}; return its abs or real part, "
-            "or take afx.vjp for a complex output"
+            f"{who}: {name_of(fn)} is no holomorphic function: got the result {aval}, which is not complex; "
+            "leave holomorphic= out for the gradient of a real result"
         )
+    if aval.dtype.kind == "c" and not holomorphic:
+        raise DtypeError(
+            f"{who}: {name_of(fn)} must return a real number: got {aval}; return its abs or real part, or pass "
+            "holomorphic=True if it is a complex-differentiable function of complex numbers"
+        )
+    if holomorphic:
+        return out
     if aval.dtype.kind != "f":
         raise DtypeError(
             f"{who}: {name_of(fn)} must return a floating scalar: got {aval}; its derivative is 0 everywhere"
