@@ -82,8 +82,8 @@ def scalar_output(out: Any, fn: Callable[..., Any], who: str, holomorphic: bool 
         )
     if aval.dtype.kind == "c" and not holomorphic:
         raise DtypeError(
-            f"{who}: {name_of(fn)} must return a real number: got {aval}; return its abs or real part, or pass "
-            "holomorphic=True if it is a complex-differentiable function of complex numbers"
+            f"{who}: {name_of(fn)} must return a real number: got {aval}; return its abs or real part; pass "
+            "holomorphic=True if it is a complex-differentiable function of complex numbers, or take afx.vjp"
         )
     if holomorphic:
         return out
