@@ -74,7 +74,7 @@ def _int32(_: DType) -> DType:
     return np.dtype(np.int32)
 
 
-exponent_p = nondifferentiable("exponent", _exponent, kinds="f", out=_int32)
+exponent_p = nondifferentiable("exponent", _exponent, kinds="f", result=_int32)
 
 
 @public

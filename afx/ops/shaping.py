@@ -82,7 +82,13 @@ def _cast_run(x: Any, *, dtype: DType) -> Any:
 
 
 def _cast_into(out: Any, x: Any, *, dtype: DType) -> None:
-    np.copyto(out, x.real if x.dtype.kind == "c" and dtype.kind != "c" else x, casting="unsafe")
+    if x.dtype.kind == "c" and dtype.kind in "iuf":
+        x = x.real
+    if dtype.itemsize >= x.dtype.itemsize:
+        np.copyto(out, x, casting="unsafe")
+    else:
+        with np.errstate(over="ignore"):
+            np.copyto(out, x, casting="unsafe")
 
 
 def _cast_abstract(x: Aval, *, dtype: DType) -> Aval:
