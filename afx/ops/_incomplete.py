@@ -82,7 +82,7 @@ def _width(fall: Callable[[Any], Any], slope: Callable[[Any], Any], start: Any) 
         step = (fall(width) - DEPTH) / slope(width)
         step = _where(np.isfinite(step), step, 0.0)
         width = width - step
-        if np.all(np.abs(step) <= 0.01 * width):
+        if not np.any(np.abs(step) > 0.01 * width):
             break
     return width
 
@@ -146,11 +146,21 @@ def beta_front(a: Any, b: Any, x: Any) -> Any:
     return _where(small, c * np.log(x) + d * np.log1p(-x) - scipy("betaln")(c, d), peak)
 
 
-def _beta_terms(m: int, n: int, a: Any, b: Any, up: int = 0) -> dict[tuple[int, int], Any]:
-    """Return the derivatives of ``log Γ(a + b) - log Γ(a + up) - log Γ(b + up)`` up to the orders m and n."""
+def _beta_terms(m: int, n: int, a: Any, b: Any, x: Any, up: int = 0) -> dict[tuple[int, int], Any]:
+    """Return the derivatives, up to the orders m and n, of the logarithm of ``x**a (1 - x)**b`` over a beta function.
+
+    That is ``Γ(a + up) Γ(b + up) / Γ(a + b)``.
+    """
     g = {(i, j): psi(i + j - 1, a + b) for i in range(1, m + 1) for j in range(1, n + 1)}
     g |= {(i, 0): psi_gap(i - 1, a + up, b - up, a + b) for i in range(1, m + 1)}
-    return g | {(0, j): psi_gap(j - 1, b + up, a - up, a + b) for j in range(1, n + 1)}
+    g |= {(0, j): psi_gap(j - 1, b + up, a - up, a + b) for j in range(1, n + 1)}
+    return _moved(g, np.log(x), np.log1p(-x))
+
+
+def _moved(g: Mapping[tuple[int, int], Any], first: Any, second: Any) -> dict[tuple[int, int], Any]:
+    """Return derivatives of which those of order 1 have changed."""
+    change = {(1, 0): first, (0, 1): second}
+    return {key: value + change[key] if key in change else value for key, value in g.items()}
 
 
 def _beta_logs(x: Any, low: Any, v: Any) -> tuple[Any, Any]:
@@ -176,8 +186,8 @@ def _beta_change(a: Any, b: Any, x: Any, low: Any, v: Any) -> Any:
 
 def _beta_tail(a: Any, b: Any, x: Any, m: int, n: int) -> Any:
     """Return the derivative of the regularised function by a and b, which are large or have x far from their end."""
-    g = _beta_terms(m, n, a, b)
-    low = np.log(x) + g[1, 0] <= 0 if m >= n else np.log1p(-x) + g[0, 1] >= 0
+    g = _beta_terms(m, n, a, b, x)
+    low = g[1, 0] <= 0 if m >= n else g[0, 1] >= 0
     near, over = _where(low, a, b), _where(low, 1 - x, x)  # the parameter of the end that the integral goes to
     width = _width(
         lambda v: -_beta_change(a, b, x, low, v),
@@ -188,36 +198,21 @@ def _beta_tail(a: Any, b: Any, x: Any, m: int, n: int) -> Any:
 
     def integrand(u: Any, a: Any, b: Any, x: Any, low: Any, width: Any, *terms: Any) -> Any:
         first, second = _beta_logs(x, low, u * width)
-        h = dict(zip(keys, terms, strict=True))
-        if m:
-            h[1, 0] = h[1, 0] + first
-        if n:
-            h[0, 1] = h[0, 1] + second
+        h = _moved(dict(zip(keys, terms, strict=True)), first, second)
         return np.exp(a * first + b * second) * bell(m, n, h)
 
-    if m:
-        g[1, 0] = g[1, 0] + np.log(x)
-    if n:
-        g[0, 1] = g[0, 1] + np.log1p(-x)
-    z = width * integral(integrand, a, b, x, low, width, *[np.broadcast_to(t, np.shape(a)) for t in g.values()])
+    z = width * integral(integrand, a, b, x, low, width, *g.values())
     return _where(low, z, -z)
 
 
 def _beta_step(a: Any, b: Any, x: Any, m: int, n: int, up_a: Any, up_b: Any) -> Any:
     """Return the derivative of what raising a, b or both by 1 takes away from the regularised function."""
     front = np.exp(a * np.log(x) + b * np.log1p(-x) - np.log(a) - np.log(b) - scipy("betaln")(a, b))
-    g = _beta_terms(m, n, a, b, 1)
-    if m:
-        g[1, 0] = g[1, 0] + np.log(x)
-    if n:
-        g[0, 1] = g[0, 1] + np.log1p(-x)
+    g = _beta_terms(m, n, a, b, x, 1)
     by_a = _where(up_b, _where(up_a, -x, -1.0), 0.0)
     by_b = _where(up_a, _where(up_b, 1 - x, 1.0), 0.0)
     z = (by_a * a + by_b * b) * bell(m, n, g)
-    if m:
-        z = z + m * by_a * bell(m - 1, n, g)
-    if n:
-        z = z + n * by_b * bell(m, n - 1, g)
+    z = z + (m * by_a * bell(m - 1, n, g) if m else 0.0) + (n * by_b * bell(m, n - 1, g) if n else 0.0)
     return _where(front == 0, 0.0, front * z)
 
 

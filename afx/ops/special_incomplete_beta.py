@@ -124,7 +124,7 @@ betainc_slope_p: Primitive = family(
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Return the regularised incomplete beta function ``∫₀ˣ tᵃ⁻¹ (1 - t)ᵇ⁻¹ dt / B(a, b)``.
 
-    It has derivatives of every order by all three arguments; those by a and b keep about nine digits, in the tails too.
+    It has derivatives of every order by all three arguments; those by a and b keep eight digits or more, in the tails too.
     Needs the extra ``scipy``.
 
     Args:
