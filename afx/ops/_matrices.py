@@ -11,11 +11,10 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.dtypes import DType, promote
 from afx.core.primitive import Params, Primitive, Value, register
-from afx.core.tracer import bind, lowered, raised
+from afx.core.tracer import bind, lowered
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.arithmetic import abs as abs_
-from afx.ops.complex import conj
-from afx.ops.creation import asarray, eye, tril
+from afx.ops.creation import asarray, tril
 from afx.ops.reductions import max as max_
 from afx.ops.selection import where
 from afx.ops.shaping import astype, broadcast_to, reshape
@@ -74,13 +73,6 @@ def _checked(abstract: Rule, compute: Rule) -> Rule:
     return run
 
 
-def _up(v: Any) -> Any:
-    """Return a value as an Array, several as a tuple of them; one that is not kept stays None."""
-    if isinstance(v, tuple):
-        return tuple([_up(x) for x in v])  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
-    return v if v is None else raised(v)
-
-
 def _down(v: Any) -> Any:
     return tuple([lowered(x) for x in v]) if isinstance(v, tuple) else lowered(v)  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
 
@@ -88,7 +80,7 @@ def _down(v: Any) -> Any:
 def matrix_op(
     name: str, run: Rule, abstract: Rule, push: Rule, pull: Rule, *, reads: int, multiple: bool = False, **tags: Any
 ) -> Primitive:
-    """Make an op of one stack of matrices, whose rules are written on Arrays.
+    """Make an op of one stack of matrices.
 
     Args:
         name: its name.
@@ -104,13 +96,13 @@ def matrix_op(
     def joint(
         ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
     ) -> list[Value]:
-        return [_down(pull(_up(ct), _up(z), _up(xs[0]), **params))]
+        return [_down(pull(ct, z, xs[0], **params))]
 
     def pullback(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-        return _down(pull(_up(ct), _up(z), _up(xs[0]), **params))
+        return _down(pull(ct, z, xs[0], **params))
 
     def pushforward(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-        return _down(push(_up(ts[0]), _up(z), _up(xs[0]), **params))
+        return _down(push(ts[0], z, xs[0], **params))
 
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
         return bind(op, xs[0], **params)
@@ -134,7 +126,7 @@ def matrix_op(
 
 
 def matrix_pair_op(name: str, run: Rule, abstract: Rule, push: Rule, pull: Rule) -> Primitive:
-    """Make an op of a stack of matrices and a stack of right-hand sides, whose rules are written on Arrays.
+    """Make an op of a stack of matrices and a stack of right-hand sides.
 
     Args:
         name: its name.
@@ -148,10 +140,10 @@ def matrix_pair_op(name: str, run: Rule, abstract: Rule, push: Rule, pull: Rule)
     def joint(
         ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
     ) -> list[Value]:
-        return list(_down(tuple(pull(_up(ct), _up(z), _up(xs[0]), avals[0] is not None, **params))))
+        return list(_down(tuple(pull(ct, z, xs[0], avals[0] is not None, **params))))
 
     def pushforward(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-        return _down(push(*_up(ts), _up(z), *_up(xs), **params))
+        return _down(push(*ts, z, *xs, **params))
 
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
         rank = max(x.ndim - b for x, b in zip(xs, batched, strict=True))
@@ -188,9 +180,14 @@ def transposed(x: Array) -> Array:
     return x.swapaxes(-1, -2)
 
 
+def conjugate(x: Array) -> Array:
+    """Return the complex conjugate."""
+    return x.conj() if x.dtype.kind == "c" else x
+
+
 def adjoint(x: Array) -> Array:
     """Return the conjugate transpose."""
-    return conj(x.swapaxes(-1, -2)) if x.dtype.kind == "c" else x.swapaxes(-1, -2)
+    return conjugate(x.swapaxes(-1, -2))
 
 
 def hermitian(x: Array) -> Array:
@@ -205,17 +202,17 @@ def completed(x: Array) -> Array:
 
 def row(w: Array) -> Array:
     """Return vectors as rows, which scale columns."""
-    return reshape(w, (*w.shape[:-1], 1, w.shape[-1]))
+    return w.reshape((*w.shape[:-1], 1, w.shape[-1]))
 
 
 def column(w: Array) -> Array:
     """Return vectors as columns, which scale rows."""
-    return reshape(w, (*w.shape, 1))
+    return w.reshape((*w.shape, 1))
 
 
 def spread(w: Array) -> Array:
     """Return diagonal matrices."""
-    return column(w) * eye(w.shape[-1], dtype=w.dtype)
+    return column(w) * np.eye(w.shape[-1], dtype=w.dtype)
 
 
 def inverse_or_zero(x: Array) -> Array:

@@ -19,7 +19,7 @@ from afx.core.tracer import bind, lowered, raised, single
 from afx.errors import ShapeError
 from afx.ops._matrices import arrays, column, floating, matrix_op, plain, square, transposed
 from afx.ops.complex import imag, real
-from afx.ops.linalg import inv
+from afx.ops.linalg import inv_p
 from afx.ops.reductions import sum as sum_
 from afx.ops.shaping import broadcast_to
 
@@ -98,8 +98,8 @@ def _by_inverse(a: Any) -> Any:
         inverse = plain(np.linalg.inv(a))
     except np.linalg.LinAlgError:
         return None
-    condition = np.linalg.norm(a, axis=(-2, -1)) * np.linalg.norm(inverse, axis=(-2, -1))
-    if not np.all(condition < np.finfo(a.dtype).eps ** -0.5):
+    condition = np.abs(a).max(axis=(-2, -1), initial=0) * np.abs(inverse).max(axis=(-2, -1), initial=0)
+    if not (condition < np.finfo(a.dtype).eps ** -0.5 / max(a.shape[-1], 1)).all():
         return None
     return np.linalg.det(a)[..., None, None].astype(a.dtype) * inverse.swapaxes(-1, -2)
 
@@ -206,13 +206,13 @@ def _slogdet_run(a: Any) -> Any:
 
 def _slogdet_push(t: Array, z: tuple[Array, Array], a: Array) -> tuple[Any, Array]:
     # d log det a = trace(a⁻¹ da); the sign of a real matrix does not move
-    slope = sum_(transposed(inv(a)) * t, axis=(-2, -1))
+    slope = sum_(transposed(single(inv_p, a)) * t, axis=(-2, -1))
     return (1j * z[0] * imag(slope), real(slope)) if slope.dtype.kind == "c" else (None, slope)
 
 
 def _slogdet_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Array) -> Array:
     slope = ct[1] + 1j * imag(ct[0] * z[0]) if a.dtype.kind == "c" else ct[1]
-    return column(column(slope)) * transposed(inv(a))
+    return column(column(slope)) * transposed(single(inv_p, a))
 
 
 slogdet_p = matrix_op("slogdet", _slogdet_run, _slogdet_abstract, _slogdet_push, _slogdet_pull, reads=3, multiple=True)

@@ -18,6 +18,7 @@ from afx.ops._matrices import (
     adjoint,
     arrays,
     choice,
+    conjugate,
     floating,
     gaps,
     hermitian,
@@ -29,7 +30,7 @@ from afx.ops._matrices import (
     square,
     transposed,
 )
-from afx.ops.complex import conj, real
+from afx.ops.complex import real
 from afx.ops.diagonals import diagonal
 from afx.ops.linalg import inv, solve
 from afx.ops.reductions import sum as sum_
@@ -110,8 +111,8 @@ def _eigh_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
 
 def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     w, v = z
-    inner = spread(ct[0]) + gaps(w, largest(w)) * (adjoint(v) @ conj(ct[1]))
-    found: Array = conj(hermitian(v @ inner @ adjoint(v)))
+    inner = spread(ct[0]) + gaps(w, largest(w)) * (adjoint(v) @ conjugate(ct[1]))
+    found: Array = conjugate(hermitian(v @ inner @ adjoint(v)))
     return found
 
 
@@ -130,7 +131,7 @@ def _eigvalsh_push(t: Array, z: Any, a: Array) -> Array:
 
 def _eigvalsh_pull(ct: Array, z: Any, a: Array) -> Array:
     v = bind(eigh_p, a)[1]
-    return conj(v * row(ct) @ adjoint(v))
+    return conjugate(v * row(ct) @ adjoint(v))
 
 
 eigvalsh_p = matrix_op("eigvalsh", np.linalg.eigvalsh, _eigvalsh_abstract, _eigvalsh_push, _eigvalsh_pull, reads=2)
@@ -183,7 +184,7 @@ def _eig_run(a: Any) -> Any:
 
 def _apart(x: Array, v: Array) -> Array:
     """Return columns without their parts along those of v, which have length 1."""
-    along = sum_(conj(v) * x, axis=-2, keepdims=True)
+    along = sum_(conjugate(v) * x, axis=-2, keepdims=True)
     return x - v * along
 
 
@@ -195,9 +196,9 @@ def _eig_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
 
 def _eig_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     w, v = z
-    gw, gv = conj(ct[0]), conj(ct[1])
-    inner = spread(gw) + conj(gaps(w, largest(w))) * (adjoint(v) @ _apart(gv, v))
-    return conj(solve(adjoint(v), inner @ adjoint(v)))
+    gw, gv = conjugate(ct[0]), conjugate(ct[1])
+    inner = spread(gw) + conjugate(gaps(w, largest(w))) * (adjoint(v) @ _apart(gv, v))
+    return conjugate(solve(adjoint(v), inner @ adjoint(v)))
 
 
 eig_p = matrix_op("eig", _eig_run, _eig_abstract, _eig_push, _eig_pull, reads=1, multiple=True)

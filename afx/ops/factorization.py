@@ -6,16 +6,16 @@ transpose.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval
-from afx.core.dtypes import real_dtype
+from afx.core.dtypes import DType, real_dtype
 from afx.core.tracer import single
-from afx.ops._matrices import adjoint, floating, hermitian, matrix_op, square
-from afx.ops.complex import conj
+from afx.ops._matrices import adjoint, conjugate, floating, hermitian, matrix_op, square
 from afx.ops.triangular import divided, substituted
 
 __all__ = ["cholesky"]
@@ -51,9 +51,13 @@ def _abstract(a: Aval) -> Aval:
 
 def _half(x: Array) -> Array:
     """Return the lower triangle with half of the diagonal."""
-    n = x.shape[-1]
-    half: Array = x * (np.tri(n, n, -1) + 0.5 * np.eye(n)).astype(real_dtype(x.dtype))
+    half: Array = x * _weights(x.shape[-1], real_dtype(x.dtype))
     return half
+
+
+@functools.lru_cache(maxsize=16)
+def _weights(n: int, dtype: DType) -> Any:
+    return (np.tri(n, n, -1) + 0.5 * np.eye(n)).astype(dtype)
 
 
 def _push(t: Array, z: Array, a: Any) -> Array:
@@ -62,8 +66,8 @@ def _push(t: Array, z: Array, a: Any) -> Array:
 
 
 def _pull(ct: Array, z: Array, a: Any) -> Array:
-    inner = _half(adjoint(z) @ conj(ct))
-    found: Array = conj(hermitian(divided(substituted(adjoint(z), inner, lower=False), z, lower=True)))
+    inner = _half(adjoint(z) @ conjugate(ct))
+    found: Array = conjugate(hermitian(divided(substituted(adjoint(z), inner, lower=False), z, lower=True)))
     return found
 
 

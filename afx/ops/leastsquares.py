@@ -15,8 +15,8 @@ from afx.core.aval import Aval, aval_of, broadcast_shapes
 from afx.core.dtypes import real_dtype
 from afx.core.tracer import single
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._matrices import adjoint, alike, completed, floating, matrices, matrix_op, plain, square
-from afx.ops.complex import conj, real
+from afx.ops._matrices import adjoint, alike, completed, conjugate, floating, matrices, matrix_op, plain, square
+from afx.ops.complex import real
 from afx.ops.creation import asarray, zeros
 from afx.ops.joining import concat
 from afx.ops.norms import matrix_rank
@@ -116,11 +116,11 @@ def _push(t: Array, z: Array, a: Array, *, rcond: float) -> Array:
 
 
 def _pull(ct: Array, z: Array, a: Array, *, rcond: float) -> Array:
-    g, h = conj(ct), adjoint(conj(ct))
+    g, h = conjugate(ct), adjoint(conjugate(ct))
     right = (h @ z) @ adjoint(z)
     left = (adjoint(z) @ z) @ h
     found = right - a @ (z @ right) + left - (left @ z) @ a - adjoint(z) @ g @ adjoint(z)
-    return conj(found)
+    return conjugate(found)
 
 
 pinv_p = matrix_op("pinv", _run, _abstract, _push, _pull, reads=3)
@@ -158,7 +158,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
     rank, s = matrix_rank(x, rtol=cutoff), single(svdvals_p, x)
     if x.shape[-2] > x.shape[-1]:
         off = right - x @ found
-        residuals = sum_(real(off * conj(off)), axis=-2)
+        residuals = sum_(real(off * conjugate(off)), axis=-2)
     else:
         residuals = zeros((*found.shape[:-2], 0), dtype=s.dtype)
     return LstsqResult(found[..., 0] if vector else found, residuals, rank, s)

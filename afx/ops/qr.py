@@ -13,8 +13,8 @@ import numpy as np
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.tracer import bind
-from afx.ops._matrices import adjoint, arrays, choice, floating, matrices, matrix_op, transposed
-from afx.ops.complex import conj, real
+from afx.ops._matrices import adjoint, arrays, choice, conjugate, floating, matrices, matrix_op, transposed
+from afx.ops.complex import real
 from afx.ops.creation import eye, triu, zeros
 from afx.ops.joining import concat
 from afx.ops.shaping import broadcast_to
@@ -108,10 +108,10 @@ def _push(t: Array, z: tuple[Array, Array], a: Array, *, full: bool) -> tuple[Ar
 def _pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, full: bool) -> Array:
     n = z[1].shape[-1]
     q, r, cq, cr = z[0][..., :n], z[1][..., :n, :], ct[0][..., :n], ct[1][..., :n, :]
-    c = cq + conj(q) @ _mirrored(cr @ transposed(r) - transposed(q) @ cq)
+    c = cq + conjugate(q) @ _mirrored(cr @ transposed(r) - transposed(q) @ cq)
     if full:
         others = z[0][..., n:]
-        c = c - conj(others) @ (adjoint(ct[0][..., n:]) @ conj(q))
+        c = c - conjugate(others) @ (adjoint(ct[0][..., n:]) @ conjugate(q))
     return divided(c, transposed(r), lower=True)
 
 

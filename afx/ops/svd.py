@@ -20,6 +20,7 @@ from afx.ops._matrices import (
     arrays,
     column,
     completed,
+    conjugate,
     floating,
     gaps,
     inverse_or_zero,
@@ -29,7 +30,7 @@ from afx.ops._matrices import (
     spread,
     square,
 )
-from afx.ops.complex import conj, real
+from afx.ops.complex import real
 from afx.ops.diagonals import diagonal
 from afx.ops.joining import concat
 
@@ -67,8 +68,9 @@ def svd(
     values turn among each other, and those that ``full_matrices`` adds are any basis of what is left. The derivatives
     are of vectors that turn no more than they must; functions that do not depend on the choice have right ones.
     Between singular values that are equal, but for rounding, and for the vectors of a singular value 0, the terms that
-    do not exist count as 0: the derivatives of ``S``, and of products such as ``U @ Vh``, stay finite and right; second
-    derivatives of functions of the singular values miss those terms there.
+    do not exist count as 0, so that derivatives stay finite: those of functions that treat equal singular values alike,
+    such as sums of f(S), and of ``U @ Vh`` where no singular value is 0, are right; their second derivatives miss those
+    terms there.
 
     Args:
         a: float[..., m, n], real or complex.
@@ -168,7 +170,7 @@ def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> t
 def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any, *, full: bool) -> Array:
     u, s, vh = z
     v, k = adjoint(vh), s.shape[-1]
-    gu, gv = conj(ct[0]), conj(adjoint(ct[2]))  # adjoint rules in the inner product Re tr(gᴴ dz)
+    gu, gv = conjugate(ct[0]), conjugate(adjoint(ct[2]))  # adjoint rules in the inner product Re tr(gᴴ dz)
     left, right = u[..., :k], v[..., :k]
     x, y = adjoint(left) @ gu[..., :k], adjoint(right) @ gv[..., :k]
     even, odd = gaps(s, row(s) + column(s)) * (x + y), _sums(s) * (x - y)
@@ -179,7 +181,7 @@ def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any,
         found = found + _returned(u, gu, k) * scale @ adjoint(right)
     if v.shape[-2] > k:
         found = found + left @ adjoint(_returned(v, gv, k) * scale)
-    return conj(found)
+    return conjugate(found)
 
 
 svd_p = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple=True)
@@ -202,7 +204,7 @@ def _values_push(t: Array, z: Array, a: Array) -> Array:
 
 def _values_pull(ct: Array, z: Any, a: Array) -> Array:
     u, _, vh = bind(svd_p, a, full=False)
-    return conj(u * row(ct) @ vh)
+    return conjugate(u * row(ct) @ vh)
 
 
 svdvals_p = matrix_op("svdvals", _values_run, _values_abstract, _values_push, _values_pull, reads=2)
