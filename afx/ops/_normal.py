@@ -118,9 +118,9 @@ def quantile_of_tail(p: Any) -> Any:
     """Return the number above which a normal one lies with probability p, at most ``½ - CENTRE``."""
     kind = p.dtype.type
     single = p.dtype.itemsize < 8
-    r = np.log(p)
+    r = np.log(p, dtype=np.float64)  # whose last digit differs between machines: rounded to float32 it hardly does
     np.negative(r, out=r)
-    np.sqrt(r, out=r)
+    r = np.sqrt(r, out=r).astype(p.dtype)
     z = _ratio(NEAR_SINGLE if single else NEAR_DOUBLE, r - kind(NEAR))
     far = np.flatnonzero(r > kind(FAR))
     if far.size:

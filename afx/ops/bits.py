@@ -1,14 +1,13 @@
-"""Random bits as a function of a key: the counter-based generator Philox4x32-10 (Salmon et al. 2011).
+"""Random bits as a function of a key, and how draws are made of them.
 
-A key is uint32[2]. Under one key the generator is a table of blocks of four 32-bit words, and any block can be computed
-by itself: block ``i`` of a draw has the counter ``(i mod 2³², i / 2³², round, purpose)``. A draw takes the words in
-their order, 64-bit words as pairs of them, the lower half first. All is integer arithmetic: the same on every machine.
+A draw takes the words of its key's blocks in their order, 64-bit words as pairs of them, the lower half first. Draws by
+rejection give each element a block of its own in each round instead.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,20 +20,13 @@ from afx.core.primitive import Params, Value, lookup
 from afx.core.tracer import bind, lowered, single
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._kinds import nondifferentiable
-from afx.runtime.workers import run_blocks
+from afx.ops._philox import BLOCKS, DRAW, FOLD, as_words, block_words, philox, philox_block
+from afx.runtime.workers import get_threads, run_blocks
 
 __all__: list[str] = []
 
-MASK = 0xFFFFFFFF
-LOW, HALF = np.uint64(MASK), np.uint64(32)
-FACTORS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
-STEPS = (0x9E3779B9, 0xBB67AE85)  # what each round adds to the two words of the key
-ROUNDS = 10
-SCHEDULE = np.arange(ROUNDS, dtype=np.uint64)[:, None, None] * np.array(STEPS, np.uint64)[:, None]
-DRAW, SPLIT, FOLD, BOOST = 0, 1, 2, 3  # purposes: the last word of the counter
-
-BLOCKS = 16384  # computed at a time: they stay in the cache
 FEW = 6  # blocks that Python's integers compute sooner than NumPy's arrays
+SHARED = 8 * BLOCKS  # blocks that are worth the wait for other threads
 Finish = Callable[[Any, Any], None]
 
 
@@ -47,11 +39,13 @@ def random_bits(key: ArrayLike, shape: Shape, dtype: DType, purpose: int = DRAW)
 
 
 def _bits_run(key: Any, *, shape: Shape, dtype: DType, purpose: int) -> Any:
-    def finish(words: Any, out: Any) -> None:
-        np.copyto(out, words, casting="unsafe")
-
     check_key(key)
-    return generate(key, shape, dtype, uint64 if dtype.itemsize == 8 else uint32, finish, purpose)
+    return generate(key, shape, dtype, uint64 if dtype.itemsize == 8 else uint32, copied, purpose)
+
+
+def copied(words: Any, out: Any) -> None:
+    """Make integers of words by taking the lower bits."""
+    np.copyto(out, words, casting="unsafe")
 
 
 def _bits_abstract(key: Aval, *, shape: Shape, dtype: DType, purpose: int) -> Aval:
@@ -124,80 +118,6 @@ def _fold_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
 
 
 random_fold_p = nondifferentiable("random_fold", _fold_run, _fold_abstract, batch=_fold_batch)
-
-
-# -- the generator ----------------------------------------------------------------------------------------------------
-def philox(blocks: Any, keys: Any, round_: Any, purpose: int, scratch: Any) -> Any:
-    """Return uint64[2, n], the words of n blocks: words 0 and 1 in the first row, 2 and 3 in the second.
-
-    Args:
-        blocks: uint64[n], their numbers.
-        keys: uint64[2, 1], or [2, n] with a key for each block.
-        round_: the third word of the counter.
-        purpose: the fourth.
-        scratch: uint64[3, 2, n or more], overwritten; the result is a part of it.
-    """
-    x, q, p = scratch[:, :, : len(blocks)]
-    np.bitwise_and(blocks, LOW, out=x[0])
-    x[1] = round_
-    np.right_shift(blocks, HALF, out=q[0])
-    q[1] = purpose
-    for k in (keys + SCHEDULE) & LOW if keys.shape[1] == 1 else _schedule(keys):
-        np.multiply(x, FACTORS, out=p)
-        swapped = p[::-1]
-        np.right_shift(swapped, HALF, out=x)
-        np.bitwise_xor(x, q, out=x)  # the upper halves of q are what is left of a product, and are cut off below
-        np.bitwise_xor(x, k, out=x)
-        np.bitwise_and(x, LOW, out=x)
-        p, q = q, swapped
-    np.left_shift(q, HALF, out=q)
-    return np.bitwise_or(q, x, out=q)
-
-
-def _schedule(keys: Any) -> Iterator[Any]:
-    """Yield the keys of the rounds; one array serves them all."""
-    k = keys.copy()
-    for _ in range(ROUNDS):
-        yield k
-        np.add(k, SCHEDULE[1], out=k)
-        np.bitwise_and(k, LOW, out=k)
-
-
-def philox_block(key: tuple[int, int], counter: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """Return the four words of one block, by Python's integers."""
-    x0, x1, x2, x3 = counter
-    k0, k1 = key
-    for _ in range(ROUNDS):
-        p0, p1 = x0 * 0xD2511F53, x2 * 0xCD9E8D57
-        x0, x1, x2, x3 = p1 >> 32 ^ x1 ^ k0, p1 & MASK, p0 >> 32 ^ x3 ^ k1, p0 & MASK
-        k0, k1 = k0 + STEPS[0] & MASK, k1 + STEPS[1] & MASK
-    return x0, x1, x2, x3
-
-
-def block_words(keys: Any, blocks: Any, round_: Any, purpose: int = DRAW) -> Any:
-    """Return uint32[n, 4]: the words of one block each for keys uint32[n, 2], or [1, 2] for one key for all.
-
-    Args:
-        keys: the keys.
-        blocks: uint64[n], the blocks' numbers.
-        round_: the third word of the counter, one number or uint64[n].
-        purpose: the fourth.
-    """
-    n = len(blocks)
-    out = np.empty((n, 2), np.uint64)
-    scratch = np.empty((3, 2, min(n, BLOCKS)), np.uint64)
-    wide = np.ascontiguousarray(keys.T, np.uint64)
-    for start in range(0, n, BLOCKS):
-        part = slice(start, start + BLOCKS)
-        k = wide if wide.shape[1] == 1 else wide[:, part]
-        r = round_[part] if np.ndim(round_) else round_
-        out[part] = philox(blocks[part], k, r, purpose, scratch).T
-    return _as_words(out, uint32).reshape(n, 4)
-
-
-def _as_words(pairs: Any, word: DType) -> Any:
-    """Return uint64 words as they are, or as pairs of uint32 words, the lower first."""
-    return pairs if word == uint64 else pairs.astype("<u8", copy=False).view("<u4")
 
 
 # -- draws ------------------------------------------------------------------------------------------------------------
@@ -288,7 +208,7 @@ def _generate_few(keys: Any, blocks: int, out: Any, word: DType, finish: Finish,
     for k, row in zip(keys.tolist(), out, strict=True):
         found = [philox_block(k, (i, 0, 0, purpose)) for i in range(blocks)]
         pairs = [x | y << 32 for w in found for x, y in (w[:2], w[2:])]
-        finish(_as_words(np.array(pairs, np.uint64), word)[: len(row)], row)
+        finish(as_words(np.array(pairs, np.uint64), word)[: len(row)], row)
 
 
 def _generate_row(key: Any, blocks: int, out: Any, word: DType, finish: Finish, purpose: int) -> None:
@@ -302,13 +222,22 @@ def _generate_row(key: Any, blocks: int, out: Any, word: DType, finish: Finish, 
         numbers = np.add(first[: stop - start], np.uint64(start), out=scratch[2][: stop - start])
         pairs[:] = philox(numbers, wide, 0, purpose, scratch[0]).T
         part = out[start * each : stop * each]
-        finish(_as_words(pairs.reshape(-1), word)[: len(part)], part)
+        finish(as_words(pairs.reshape(-1), word)[: len(part)], part)
 
-    run_blocks(work, blocks, BLOCKS, [_scratch() for _ in range(2)], ())
+    scratch = [_borrow() for _ in range(get_threads() if blocks >= SHARED else 1)]
+    run_blocks(work, blocks, BLOCKS, scratch, ())
+    _IDLE.extend(scratch[: max(0, KEPT - len(_IDLE))])
 
 
-def _scratch() -> tuple[Any, ...]:
-    return np.empty((3, 2, BLOCKS), np.uint64), np.empty((BLOCKS, 2), np.uint64), np.empty(BLOCKS, np.uint64)
+KEPT = 2  # sets of scratch arrays that are kept for the next draw: fresh memory costs as much as a draw
+_IDLE: list[tuple[Any, ...]] = []
+
+
+def _borrow() -> tuple[Any, ...]:
+    try:
+        return _IDLE.pop()
+    except IndexError:
+        return np.empty((3, 2, BLOCKS), np.uint64), np.empty((BLOCKS, 2), np.uint64), np.empty(BLOCKS, np.uint64)
 
 
 def _generate_rows(keys: Any, blocks: int, out: Any, word: DType, finish: Finish, purpose: int) -> None:
@@ -317,5 +246,5 @@ def _generate_rows(keys: Any, blocks: int, out: Any, word: DType, finish: Finish
     numbers = np.tile(np.arange(blocks, dtype=np.uint64), len(keys))
     wide = np.ascontiguousarray((keys if one else np.repeat(keys, blocks, axis=0)).T, np.uint64)
     pairs = np.ascontiguousarray(philox(numbers, wide, 0, purpose, np.empty((3, 2, len(numbers)), np.uint64)).T)
-    words = _as_words(pairs.reshape(-1), word).reshape(len(keys), -1)[:, : out.shape[1]]
+    words = as_words(pairs.reshape(-1), word).reshape(len(keys), -1)[:, : out.shape[1]]
     finish(np.ascontiguousarray(words), out)

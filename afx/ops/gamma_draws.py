@@ -13,9 +13,10 @@ from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import lowered, single
 from afx.errors import ArgumentError
 from afx.ops import _gamma
+from afx.ops._philox import BOOST
 from afx.ops._quadrature import double
 from afx.ops._special import family
-from afx.ops.bits import BOOST, Stream, batch_draw, check_key, check_real, draw_each
+from afx.ops.bits import Stream, batch_draw, check_key, check_real, draw_each
 from afx.ops.exponential import exp, log
 from afx.ops.laws import drawn
 from afx.ops.selection import where

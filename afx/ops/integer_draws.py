@@ -13,7 +13,8 @@ from afx.core.dtypes import DType, int64, uint32, uint64
 from afx.core.tracer import single
 from afx.errors import ArgumentError
 from afx.ops._kinds import nondifferentiable
-from afx.ops.bits import LOW, batch_draw, check_key, generate, words_of
+from afx.ops._philox import LOW
+from afx.ops.bits import batch_draw, check_key, copied, generate, words_of
 
 __all__: list[str] = []
 
@@ -40,6 +41,8 @@ def _integers_run(key: Any, low: Any, high: Any, *, shape: Shape, dtype: DType) 
     if span.size > 1:
         span = np.broadcast_to(span, full).reshape(-1)
     found = _below(key, span.reshape(-1), shape, uint32 if narrow else uint64).reshape(full)
+    if not first.any():
+        return found.astype(dtype)
     with np.errstate(over="ignore"):  # bounds of both signs meet modulo 2⁶⁴
         return (found + first.astype(uint64)).astype(dtype)
 
@@ -57,13 +60,25 @@ def _least(x: Any) -> Any:
 
 
 def _below(key: Any, span: Any, shape: Shape, word: DType) -> Any:
-    """Return uint64 numbers below the spans, flat."""
+    """Return uint64 numbers below the spans, flat; one span for all is met while the words are in the cache."""
+    rejections: list[bool] = []
 
-    def finish(words: Any, out: Any) -> None:
-        np.copyto(out, words)
+    def reduce(words: Any, out: Any) -> None:
+        found, wrong = _reduce(words.astype(uint64), span, word)
+        np.copyto(out, found)
+        if wrong.any():
+            rejections.append(True)
 
+    if span.size == 1:
+        reduced = generate(key, shape, uint64, word, reduce).reshape(-1)
+        if not rejections:
+            return reduced
+    return _below_each(key, span, shape, word)
+
+
+def _below_each(key: Any, span: Any, shape: Shape, word: DType) -> Any:
     n, keys = math.prod(shape), key.reshape(-1, 2)
-    words = generate(key, shape, uint64, word, finish).reshape(-1)
+    words = generate(key, shape, uint64, word, copied).reshape(-1)
     found, wrong = _reduce(words, span, word)
     rejected = np.flatnonzero(wrong)
     round_ = 1
@@ -100,11 +115,8 @@ def random_order(key: ArrayLike, n: int) -> Array:
 
 
 def _order_run(key: Any, *, shape: Shape) -> Any:
-    def finish(words: Any, out: Any) -> None:
-        np.copyto(out, words)
-
     check_key(key, "permutation")
-    words = generate(key, shape, uint64, uint64, finish)
+    words = generate(key, shape, uint64, uint64, copied)
     order = np.argsort(words, axis=-1)  # the quickest way, which treats equal words as the machine likes
     placed = np.take_along_axis(words, order, axis=-1)
     return np.argsort(words, axis=-1, kind="stable") if np.any(placed[..., 1:] == placed[..., :-1]) else order

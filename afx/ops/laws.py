@@ -131,26 +131,36 @@ def _exponential(words: Any, out: Any) -> None:
     np.negative(out, out=out)
 
 
+def _halves(k: Any, dtype: DType) -> tuple[Any, Any]:
+    """Return the tail's probability p and ``½ - p``, each with all its digits."""
+    q = _centred(k, dtype)
+    return tail(k, dtype), np.abs(q, out=q)
+
+
 def _logistic(words: Any, out: Any) -> None:
     k = signed(words)
-    p = tail(k, out.dtype)
-    np.log(p, out=out)
-    np.subtract(np.log1p(np.negative(p, out=p), out=p), out, out=out)
+    p, rest = _halves(k, out.dtype)
+    np.divide(np.add(rest, rest, out=rest), p, out=p)
+    np.log1p(p, out=out)
     np.negative(out, out=out, where=k < 0)
 
 
 def _laplace(words: Any, out: Any) -> None:
     k = signed(words)
-    p = tail(k, out.dtype)
+    p, rest = _halves(k, out.dtype)
+    near = rest < p
     np.log(np.add(p, p, out=p), out=out)
+    np.copyto(out, np.log1p(np.multiply(rest, -2, out=rest), out=p), where=near)
     np.negative(out, out=out, where=k >= 0)
 
 
 def _cauchy(words: Any, out: Any) -> None:
     k = signed(words)
-    p = tail(k, out.dtype)
-    np.tan(np.multiply(p, out.dtype.type(np.pi), out=p), out=p)
-    np.divide(1, p, out=out)
+    p, rest = _halves(k, out.dtype)
+    far = p < rest
+    np.minimum(p, rest, out=p)
+    np.tan(np.multiply(p, out.dtype.type(np.pi), out=p), out=out)
+    np.divide(1, out, out=out, where=far)
     np.negative(out, out=out, where=k < 0)
 
 

@@ -16,7 +16,8 @@ from afx.core.aval import aval_of
 from afx.core.dtypes import int64, uint32, uint64
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError
-from afx.ops.bits import SPLIT, random_bits, random_fold
+from afx.ops._philox import SPLIT
+from afx.ops.bits import random_bits, random_fold
 from afx.ops.creation import asarray
 from afx.random.shapes import checked_key, checked_shape
 

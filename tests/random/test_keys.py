@@ -9,7 +9,8 @@ import pytest
 
 import afx
 from afx import random
-from afx.ops.bits import BLOCKS, FEW, block_words, philox_block
+from afx.ops._philox import BLOCKS, block_words, philox_block
+from afx.ops.bits import FEW
 from tests.random.draws import DRAWS
 
 KEY = random.key(42)
