@@ -547,7 +547,7 @@ _LAZY = {
     "afx.ops.sets": "unique_all unique_counts unique_inverse unique_values",
     "afx.ops.sorting": "argmax argmin argsort argwhere flatnonzero nonzero searchsorted sort",
     "afx.ops.special_bessel": "exp1 expi expn i0 i0e i1 i1e iv ive j0 j1 jv kv kve",
-    "afx.ops.special_errors": "erf erfc erfcinv erfcx erfinv log_ndtr ndtr ndtri",
+    "afx.ops.special_errors": "erf erfc erfcinv erfcx erfinv log_ndtr ndtr ndtri ndtri_exp",
     "afx.ops.special_gamma": "beta betaln digamma factorial gamma gammaln gammasgn multigammaln polygamma psi",
     "afx.ops.special_incomplete_beta": "betainc betaincc betainccinv betaincinv",
     "afx.ops.special_incomplete_gamma": "gammainc gammaincc gammainccinv gammaincinv",

@@ -10,7 +10,7 @@ from afx.ops.exponential import sigmoid as expit
 from afx.ops.likelihoods import log_softmax, softmax
 from afx.ops.moments import logsumexp
 from afx.ops.special_bessel import exp1, expi, expn, i0, i0e, i1, i1e, iv, ive, j0, j1, jv, kv, kve
-from afx.ops.special_errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
+from afx.ops.special_errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri, ndtri_exp
 from afx.ops.special_gamma import (
     beta,
     betaln,
@@ -74,6 +74,7 @@ __all__ = [
     "multigammaln",
     "ndtr",
     "ndtri",
+    "ndtri_exp",
     "polygamma",
     "psi",
     "rel_entr",

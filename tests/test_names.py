@@ -574,6 +574,7 @@ NAMES: dict[str, list[str]] = {
         "multigammaln",
         "ndtr",
         "ndtri",
+        "ndtri_exp",
         "polygamma",
         "psi",
         "rel_entr",

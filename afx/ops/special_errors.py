@@ -17,7 +17,7 @@ from afx.ops._special import family, scipy
 from afx.ops.exponential import exp
 from afx.ops.selection import clip, where
 
-__all__ = ["erf", "erfc", "erfcinv", "erfcx", "erfinv", "log_ndtr", "ndtr", "ndtri"]
+__all__ = ["erf", "erfc", "erfcinv", "erfcx", "erfinv", "log_ndtr", "ndtr", "ndtri", "ndtri_exp"]
 
 ROOT2 = math.sqrt(2)
 ROOTPI = math.sqrt(math.pi)
@@ -217,3 +217,26 @@ def _log_ndtr_slope(_z: Array, x: Array) -> Array:
 
 
 log_ndtr_p = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", floating=True)
+
+
+@public
+def ndtri_exp(y: ArrayLike) -> Array:
+    """Return the number whose `log_ndtr` is y, accurate where y is far below 0; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> ndtri_exp(-500.0)
+    Array(-31.4843, dtype=float32)
+    """
+    return bind1(ndtri_exp_p, y)
+
+
+ndtri_exp_p = unary(
+    "ndtri_exp",
+    scipy("ndtri_exp"),
+    lambda z, _y: 1 / _log_ndtr_slope(z, z),
+    kinds="f",
+    floating=True,
+    domain=(-4.0, -0.2),
+)

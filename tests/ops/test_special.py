@@ -26,6 +26,7 @@ ONE_OPERAND = {
     "erfcinv": 2 * SHARES,
     "ndtr": GRID,
     "ndtri": SHARES,
+    "ndtri_exp": np.concatenate([-np.geomspace(1e-10, 1e8, 40), np.log(SHARES)]),
     "log_ndtr": np.concatenate([GRID, -np.geomspace(30, 1e8, 20)]),
     "gammaln": POSITIVE,
     "gamma": np.linspace(-5.3, 20, 50),
@@ -182,6 +183,14 @@ def test_scipy_on_arrays_is_afx(name: str) -> None:
     np.testing.assert_allclose(np.asarray(found), fn(x), rtol=1e-14)
     want = afx.grad(lambda x: afx.sum(getattr(special, name)(x)))(x)
     np.testing.assert_array_equal(np.asarray(afx.grad(lambda x: afx.sum(fn(x)))(x)), np.asarray(want))
+
+
+def test_log_of_the_normal_distribution_inverts() -> None:
+    """`ndtri_exp` undoes `log_ndtr`, in its derivative too, in both tails."""
+    for x in (-1e4, -30.0, -1.0, 2.0, 6.0):
+        y = float(special.log_ndtr(np.float64(x)))
+        assert float(special.ndtri_exp(np.float64(y))) == pytest.approx(x, rel=1e-8)
+        assert slope(special.ndtri_exp, y) * slope(special.log_ndtr, x) == pytest.approx(1.0, rel=1e-6)
 
 
 def test_scipy_functions_never_detach() -> None:
