@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
-from afx.core.aval import Shape
+from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal, Var
 from afx.runtime.quiet import common, silence_of, silenced
 from afx.runtime.regions import Node, domain
-from afx.runtime.writing import by_ufunc, wants_arrays
+from afx.runtime.writing import by_ufunc, sums_rows, wants_arrays
 
 __all__ = ["Blocks"]
 
@@ -27,6 +27,10 @@ class Writer(Protocol):
 
     def repeated(self, atom: Atom, shape: Shape) -> str:
         """Return the text of an operand; a number is an array of this shape."""
+        ...
+
+    def ones(self, rows: Aval) -> str:
+        """Return the text of a row of ones."""
         ...
 
     def ufunc_name(self, ufunc: Any) -> str:
@@ -164,6 +168,8 @@ class Blocks:
         place = self._target(out)
         if by_ufunc(eq):
             return f"{self._writer.ufunc_name(p.ufunc)}({', '.join(xs)}, out={place})"
+        if sums_rows(eq):
+            return f"np.vecdot({xs[0]}, {self._writer.ones(eq.inputs[0].aval)}, {place})"
         if p.reduces is not None:
             return f"{self._writer.ufunc_name(p.reduces)}.reduce({xs[0]}, {eq.keywords['axis']}, None, {place})"
         function = self._writer.function_name(p.name, p.out)

@@ -19,7 +19,7 @@ from afx.runtime.quiet import Silence, common, silenced
 from afx.runtime.recycling import recycled
 from afx.runtime.regions import Node
 from afx.runtime.workers import run_blocks
-from afx.runtime.writing import by_reduction, by_ufunc, wants_arrays, writes_into
+from afx.runtime.writing import by_reduction, by_ufunc, sums_rows, wants_arrays, writes_into
 
 __all__ = ["Program"]
 
@@ -93,6 +93,10 @@ class Program:
             self.shared[name] = np.full(shape, atom.value, atom.aval.dtype)
         return self._numbers[key]
 
+    def ones(self, rows: Aval) -> str:
+        """Return the text of a row of ones."""
+        return self.repeated(Literal(1.0, Aval((), rows.dtype)), rows.shape[-1:])
+
     def _number(self, literal: Literal, plain: bool) -> str:
         aval = literal.aval
         if plain:
@@ -131,6 +135,9 @@ class Program:
         elif by_reduction(eq) and isinstance(eq.inputs[0], Var):
             assert eq.primitive.reduces is not None
             axis = eq.keywords["axis"]
+            if sums_rows(eq):
+                self._call(eq, f"np.vecdot({self.name(eq.inputs[0])}, {self.ones(eq.inputs[0].aval)}", out, kind)
+                return
             if self._is_short(eq.inputs[0], axis):
                 self._short(eq, eq.inputs[0], axis[0], out, kind)
                 return

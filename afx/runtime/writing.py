@@ -10,11 +10,25 @@ from afx.core.dtypes import DType
 from afx.core.graph import Equation
 from afx.core.primitive import Primitive
 
-__all__ = ["by_function", "by_reduction", "by_ufunc", "wants_arrays", "writes_into"]
+__all__ = ["by_function", "by_reduction", "by_ufunc", "sums_rows", "wants_arrays", "writes_into"]
 
 # with a single number these are up to five times slower than with an array of it (NumPy 2.0 to 2.4)
 SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
 FEW = 128  # elements up to which that does not show
+
+
+ROWS = range(8, 1025)  # lengths of rows whose sums are products with ones: in BLAS, and as exact as pairwise ones
+
+
+def sums_rows(eq: Equation) -> bool:
+    """Tell whether an equation is the sum of each row of a matrix, better taken as a product with ones."""
+    x = eq.inputs[0].aval
+    return (
+        eq.primitive.reduces is np.add
+        and x.dtype.char in "fd"
+        and len(x.shape) > 1
+        and (eq.keywords["axis"] == (len(x.shape) - 1,) and x.shape[-1] in ROWS)
+    )
 
 
 def wants_arrays(eq: Equation) -> bool:
