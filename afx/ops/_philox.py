@@ -18,6 +18,7 @@ __all__ = [
     "BLOCKS",
     "BOOST",
     "DRAW",
+    "FEW",
     "FOLD",
     "LOW",
     "SPLIT",
@@ -35,6 +36,7 @@ ROUNDS = 10
 SCHEDULE = np.arange(ROUNDS, dtype=np.uint64)[:, None, None] * np.array(STEPS, np.uint64)[:, None]
 DRAW, SPLIT, FOLD, BOOST = 0, 1, 2, 3  # purposes: the last word of the counter
 
+FEW = 6  # blocks that Python's integers compute sooner than NumPy's arrays
 BLOCKS = 16384  # computed at a time: they stay in the cache
 
 
@@ -95,6 +97,10 @@ def block_words(keys: Any, blocks: Any, round_: Any, purpose: int = DRAW) -> Any
         purpose: the fourth.
     """
     n = len(blocks)
+    if n <= FEW and not np.ndim(round_):
+        each = zip(keys.tolist() * (n if len(keys) == 1 else 1), blocks.tolist(), strict=True)
+        rows = [philox_block(k, (b & MASK, b >> 32, round_, purpose)) for k, b in each]
+        return np.array(rows, "<u4").reshape(n, 4)
     out = np.empty((n, 2), np.uint64)
     scratch = np.empty((3, 2, min(n, BLOCKS)), np.uint64)
     wide = np.ascontiguousarray(keys.T, np.uint64)

@@ -20,12 +20,11 @@ from afx.core.primitive import Params, Value, lookup
 from afx.core.tracer import bind, lowered, single
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._kinds import nondifferentiable
-from afx.ops._philox import BLOCKS, DRAW, FOLD, as_words, block_words, philox, philox_block
+from afx.ops._philox import BLOCKS, DRAW, FEW, FOLD, as_words, block_words, philox, philox_block
 from afx.runtime.workers import get_threads, run_blocks
 
 __all__: list[str] = []
 
-FEW = 6  # blocks that Python's integers compute sooner than NumPy's arrays
 SHARED = 8 * BLOCKS  # blocks that are worth the wait for other threads
 Finish = Callable[[Any, Any], None]
 

@@ -1,7 +1,11 @@
 """Keys and bits: known answers, and the same numbers however they are drawn."""
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +13,7 @@ import pytest
 
 import afx
 from afx import random
-from afx.ops._philox import BLOCKS, block_words, philox_block
-from afx.ops.bits import FEW
+from afx.ops._philox import BLOCKS, FEW, block_words, philox_block
 from tests.random.draws import DRAWS
 
 KEY = random.key(42)
@@ -34,7 +37,7 @@ def test_known_answers(key: Any, counter: Any, words: str) -> None:
     assert list(philox_block(key, counter)) == want
     low, high, round_, purpose = counter
     block = np.array([low | high << 32], np.uint64)
-    for copies in (1, 3):
+    for copies in (1, 3, FEW + 1):
         found = block_words(np.array([key] * copies, np.uint32), np.repeat(block, copies), round_, purpose)
         assert found.tolist() == [want] * copies
 
@@ -128,6 +131,53 @@ def test_draws_repeat(draw: Callable[[Any], Any]) -> None:
     assert np.array_equal(np.asarray(draw(np.asarray(KEY))), want)
     assert np.array_equal(np.asarray(afx.jit(draw)(KEY)), want)
     assert not np.array_equal(np.asarray(draw(random.key(43))), want)
+
+
+def test_draws_in_threads_are_the_same() -> None:
+    """Large draws, which share scratch memory and workers, are the same when threads make them at once."""
+    keys = list(random.split(KEY, 4))
+    want = [np.asarray(random.normal(k, 300_000)) for k in keys]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            found = list(pool.map(lambda k: np.asarray(random.normal(k, 300_000)), keys))
+            assert all(np.array_equal(x, y) for x, y in zip(found, want, strict=True))
+
+
+def test_keys_travel_through_loops() -> None:
+    """A random walk whose key is carried by scan is the one of a Python loop, and differentiates in its step."""
+
+    def step(carry: tuple[Any, Any], _: Any) -> tuple[tuple[Any, Any], Any]:
+        key, place = carry
+        key, own = random.split(key)
+        place = place + random.normal(own, scale=0.5)
+        return (key, place), place
+
+    carry: tuple[Any, Any] = (KEY, afx.zeros(()))
+    _, places = afx.jit(lambda carry: afx.scan(step, carry, np.arange(20)))(carry)
+    walked = []
+    for i in range(20):
+        carry, place = step(carry, i)
+        walked.append(float(place))
+    np.testing.assert_allclose(np.asarray(places), walked, rtol=1e-6)
+
+
+WITHOUT_SCIPY = """
+import sys
+sys.modules["scipy"] = None
+import numpy as np, afx
+from tests.random.draws import DRAWS
+for draw in DRAWS.values():
+    draw(afx.random.key(0))
+print(afx.grad(lambda a: afx.sum(afx.random.beta(afx.random.key(0), a, 2.0, 9)))(3.0))
+"""
+
+
+def test_nothing_but_numpy_is_needed() -> None:
+    """Every draw works without SciPy, and so do derivatives by shape parameters."""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", WITHOUT_SCIPY], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 0
 
 
 @pytest.mark.parametrize(
