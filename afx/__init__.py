@@ -24,6 +24,7 @@ from afx.ops.selection import *
 from afx.ops.shaping import *
 from afx.ops.stopping import *
 from afx.ops.trigonometry import *
+from afx.ops.truth import *
 from afx.pytree import static
 from afx.transforms.grad import *
 from afx.transforms.vjp import *

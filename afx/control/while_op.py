@@ -18,9 +18,9 @@ from afx.control.programs import build, inexact, zeros_of
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import JointPullback, Params, Primitive, Value, register
 from afx.core.tracer import bind, raised
-from afx.ops.reductions import any as any_
 from afx.ops.selection import where
 from afx.ops.shaping import broadcast_to, reshape
+from afx.ops.truth import any as any_
 from afx.runtime.evaluate import evaluate
 from afx.transforms.call import Compiled
 

@@ -24,6 +24,7 @@ from afx.errors import ImmutableError, OperandError
 __all__ = ["array_function", "array_ufunc"]
 
 Function = Callable[..., Any]
+STATED = ("subok", "where")  # which are True where nothing is said
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
@@ -34,8 +35,8 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Map
     shown = f"np.{name}" if hasattr(np, name) else name
     if method == "at":
         raise ImmutableError(f"{shown}.at: writes into an array: afx arrays are immutable; use x.at[index].add(values)")
-    options = {k: v for k, v in kwargs.items() if k == "axis" or (v is not None and v is not True) or k == "keepdims"}
-    if "out" in options or "where" in options:
+    options = {k: v for k, v in kwargs.items() if k == "axis" or not (v is None or (v is True and k in STATED))}
+    if "out" in options or ("where" in options and method != "reduce"):
         raise ImmutableError(
             f"{shown}: out= and where= write into an array: afx arrays are immutable; use the result, or afx.where"
         )
@@ -67,7 +68,11 @@ def _along(method: str, name: str, shown: str, operands: list[Any], options: dic
             raise _unknown(f"{shown}.reduce", min(extra))
         return fn(operands[0], axis=axis, **options)
     if method == "accumulate" and name in ACCUMULATIONS and len(operands) == 1:
-        return _found(ACCUMULATIONS[name], "numpy", f"{shown}.accumulate")(operands[0], axis=options.get("axis", 0))
+        fn, axis = _found(ACCUMULATIONS[name], "numpy", f"{shown}.accumulate"), options.pop("axis", 0)
+        extra = set(options) - set(_parameters(fn))
+        if extra:
+            raise _unknown(f"{shown}.accumulate", min(extra))
+        return fn(operands[0], axis=axis, **options)
     if method == "outer" and len(operands) == 2:
         x, y = (FUNCTIONS.asarray(a) for a in operands)
         return _elementwise(name, f"{shown}.outer", [x.reshape(x.shape + (1,) * y.ndim), y], options)
@@ -161,7 +166,7 @@ def _arguments(
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             options.update(value)
         elif key in stated or not _is_default(value, parameter.default):
-            name = ARGUMENTS.get(key, key)
+            name = key if key in ours else ARGUMENTS.get(key, key)
             operand = parameter.default is inspect.Parameter.empty or names[place : place + 1] == [name]
             if name in ours and ours[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
                 options[name] = value

@@ -96,10 +96,16 @@ def divide(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(divide_p, x, y)
 
 
+def _inverse(y: Any) -> Any:
+    """Return 1 / y, of an array of integers in a dtype that holds them: the default one might be coarser than z's."""
+    dtype = getattr(y, "dtype", None)
+    return 1 / (y if dtype is None or dtype.kind in "fc" else y.astype(np.result_type(dtype, np.float32)))
+
+
 divide_p = binary(
     "divide",
     np.divide,
-    (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y),
+    (lambda _z, _x, y: _inverse(y), lambda z, _x, y: -z / y),
     kinds="fc",
     floating=True,
     domain=(0.5, 2.0),

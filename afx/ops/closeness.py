@@ -13,7 +13,7 @@ from afx.errors import DtypeError
 from afx.ops.arithmetic import abs as abs_
 from afx.ops.comparison import equal, isfinite, isnan
 from afx.ops.creation import Nested, asarray
-from afx.ops.reductions import all
+from afx.ops.truth import all
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose", "isneginf", "isposinf"]
 

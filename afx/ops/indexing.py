@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, NamedTuple, SupportsIndex, TypeAlias
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from afx.core.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, aval_of, broadcast_shapes, normalize_axis
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
-from afx.errors import ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
+from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops._index import Basic, basic, basic_entry, expanded, is_array, is_basic, is_sequence, trimmed, whole
 from afx.ops.gathering import gather, selection
 from afx.ops.shaping import permute_dims
@@ -184,26 +184,42 @@ def _along(i: Any, axis: int, aval: Aval, who: str) -> list[Any]:
 
 
 @public
-def take(x: ArrayLike, indices: ArrayLike | Sequence[Any], axis: int | None = None) -> Array:
+def take(
+    x: ArrayLike,
+    indices: ArrayLike | Sequence[Any],
+    axis: int | None = None,
+    *,
+    mode: Literal["raise", "wrap", "clip"] = "raise",
+) -> Array:
     """Return the elements of x at indices along an axis; negative ones count from the end.
 
     Args:
         x: any shape.
         indices: integers of any shape, which takes the place of the axis.
         axis: the axis; without one x is read as if it were flat.
+        mode: what becomes of indices outside the axis: an error, counted around, or the nearest (which no negative one
+            is but the first).
 
     Raises:
         IndexRangeError: an index outside the axis.
         DtypeError: indices that are not integers.
+        ArgumentError: another mode.
 
     >>> take(afx.asarray([10.0, 20.0, 30.0]), [2, 0])
     Array([30., 10.], dtype=float32)
     """
     aval = aval_of(x, "take")
     if axis is None:
-        return take(FUNCTIONS.reshape(x, (-1,)), indices, 0)
+        return take(FUNCTIONS.reshape(x, (-1,)), indices, 0, mode=mode)
     place = normalize_axis(axis, aval.ndim, "take")
-    return gather(x, _integers(indices, "take"), axis=place)
+    chosen, n = _integers(indices, "take"), aval.shape[place]
+    if mode == "wrap":
+        chosen = FUNCTIONS.remainder(chosen, n)
+    elif mode == "clip":
+        chosen = FUNCTIONS.clip(chosen, 0, n - 1)
+    elif mode != "raise":
+        raise ArgumentError(f"take: mode is 'raise', 'wrap' or 'clip': got {mode!r}; choose one")
+    return gather(x, chosen, axis=place)
 
 
 def _integers(indices: Any, who: str) -> Any:

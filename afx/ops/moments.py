@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -14,12 +14,13 @@ from afx.core.functions import FUNCTIONS, public
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds import reduction
 from afx.ops.arithmetic import abs as abs_
-from afx.ops.arithmetic import multiply, sqrt, subtract
+from afx.ops.arithmetic import divide, multiply, sqrt, subtract
 from afx.ops.comparison import isinf
 from afx.ops.creation import Nested, asarray
 from afx.ops.exponential import exp
 from afx.ops.reductions import (
     Axis,
+    among,
     batch_reduction,
     count_nonzero,
     max,
@@ -35,17 +36,34 @@ from afx.ops.selection import clip, minimum, where
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 from afx.ops.stopping import stop_gradient
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 __all__ = ["average", "logsumexp", "std", "var", "vector_norm"]
 
 
 def _spread(
-    x: ArrayLike, axis: Axis, correction: float, middle: ArrayLike | None, who: str
-) -> tuple[Array, Shape, float]:
+    x: ArrayLike,
+    axis: Axis,
+    correction: float,
+    middle: ArrayLike | None,
+    where: ArrayLike | None,
+    who: str,
+) -> tuple[Array, Shape, Any]:
     """Return the deviations from the mean, the axes, and the number that the sum of their squares is divided by."""
     shape = shape_of(x, who)
     axes = normalize_axes(axis, len(shape), who)
-    center = mean(x, axes, keepdims=True) if middle is None else middle
-    return subtract(x, center), axes, math.prod([shape[a] for a in axes]) - correction
+    center = mean(x, axes, keepdims=True, where=where) if middle is None else middle
+    d = subtract(x, center)
+    if where is None:
+        return d, axes, math.prod([shape[a] for a in axes]) - correction
+    count = sum(broadcast_to(astype(where, bool), shape), axes, keepdims=True) - correction
+    return asarray(among(d, where, 0)), axes, astype(count, real_dtype(d.dtype))
+
+
+def _counted(count: Any, axes: Shape, keepdims: bool) -> Any:
+    """Return the number of elements without the axes, where it is an array."""
+    return count if keepdims or not isinstance(count, Array) else reshape(count, reduced(count.shape, axes))
 
 
 @public
@@ -53,27 +71,33 @@ def var(
     x: ArrayLike,
     axis: Axis = None,
     *,
+    dtype: DTypeLike | None = None,
     correction: float = 0,
     ddof: float = 0,
     keepdims: bool = False,
     mean: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Return the variance along axes: the mean square of the deviations from the mean, in two passes.
 
     Args:
         x: any shape.
         axis: one axis, several, or all (None).
+        dtype: converts x first.
         correction: subtracted from the number of elements that the sum is divided by; 1 gives the unbiased estimate.
         ddof: NumPy's name of the correction.
         keepdims: keeps the axes, with length 1.
         mean: the mean, its axes kept, where it has been computed before.
+        where: bool, broadcasting to x: which elements count.
 
     >>> var(broadcast_to(2.0, (3,)))
     Array(0., dtype=float32)
     """
-    d, axes, count = _spread(x, axis, correction + ddof, mean, "var")
+    y = x if dtype is None else astype(x, dtype)
+    d, axes, count = _spread(y, axis, correction + ddof, mean, where, "var")
     square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
-    return sum(square, axes, keepdims=keepdims) / count
+    total = sum(square, axes, keepdims=keepdims)
+    return divide(total, _counted(count, axes, keepdims))
 
 
 @public
@@ -81,10 +105,12 @@ def std(
     x: ArrayLike,
     axis: Axis = None,
     *,
+    dtype: DTypeLike | None = None,
     correction: float = 0,
     ddof: float = 0,
     keepdims: bool = False,
     mean: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Return the standard deviation along axes; its derivative at equal elements is 0.
 
@@ -93,8 +119,10 @@ def std(
     >>> std(broadcast_to(2.0, (3,)))
     Array(0., dtype=float32)
     """
-    d, axes, count = _spread(x, axis, correction + ddof, mean, "std")
-    return vector_norm(d, axes, keepdims=keepdims) / sqrt(astype(count, real_dtype(d.dtype)))
+    y = x if dtype is None else astype(x, dtype)
+    d, axes, count = _spread(y, axis, correction + ddof, mean, where, "std")
+    number = astype(_counted(count, axes, keepdims), real_dtype(d.dtype))
+    return vector_norm(d, axes, keepdims=keepdims) / sqrt(number)
 
 
 @public

@@ -137,12 +137,14 @@ def geomspace(
 
 
 @public
-def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Array]:
     """Return the coordinates of a grid: each 1-d array repeated along the axes of the others.
 
     Args:
         *arrays: coordinates along each axis.
         indexing: ``"xy"`` exchanges the first two axes of the results, as plots want them; ``"ij"`` does not.
+        sparse: leaves axes of length 1, which broadcast.
+        copy: has no effect, since arrays are immutable.
 
     Raises:
         ArgumentError: another indexing.
@@ -163,4 +165,4 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
     for x, axis in zip(xs, places, strict=True):
         shape[axis] = x.size
     columns = [x.reshape([-1 if a == axis else 1 for a in range(len(xs))]) for x, axis in zip(xs, places, strict=True)]
-    return [FUNCTIONS.broadcast_to(x, tuple(shape)) for x in columns]
+    return columns if sparse else [FUNCTIONS.broadcast_to(x, tuple(shape)) for x in columns]

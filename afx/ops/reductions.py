@@ -14,19 +14,17 @@ from afx.core.dtypes import DType, bool_, int64, uint64
 from afx.core.functions import FUNCTIONS, public
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracer import bind, single
-from afx.errors import DtypeError, ShapeError
-from afx.ops._kinds import linear, nondifferentiable, reduction
-from afx.ops.selection import maximum
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds import linear, reduction
+from afx.ops.selection import maximum, minimum
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 __all__ = [
-    "all",
     "amax",
     "amin",
-    "any",
     "count_nonzero",
     "max",
     "mean",
@@ -63,8 +61,21 @@ def batch_reduction(fn: Any) -> Any:
     return batch
 
 
+def among(x: ArrayLike, where: ArrayLike | None, other: ArrayLike) -> ArrayLike:
+    """Return x with another number in the places that a reduction leaves out."""
+    return x if where is None else FUNCTIONS.where(where, x, other)
+
+
 @public
-def sum(x: ArrayLike, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
+def sum(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """Return the sum of the elements along axes.
 
     Args:
@@ -72,12 +83,17 @@ def sum(x: ArrayLike, axis: Axis = None, *, dtype: DTypeLike | None = None, keep
         axis: one axis, several, or all (None).
         dtype: converts x first, and is the result's.
         keepdims: keeps the summed axes, with length 1.
+        initial: added to the sum.
+        where: bool, broadcasting to x: which elements are summed.
 
     >>> sum(broadcast_to(1.0, (2, 3)), axis=0)
     Array([2., 2., 2.], dtype=float32)
     """
     if dtype is not None:
-        return astype(sum(astype(x, dtype), axis, keepdims=keepdims), dtype)
+        return astype(sum(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
+    if where is not None or initial is not None:
+        z = sum(among(x, where, 0), axis, keepdims=keepdims)
+        return z if initial is None else z + initial
     shape = shape_of(x, "sum")
     axes = normalize_axes(axis, len(shape), "sum")
     return with_axes(bind(sum_p, x, axis=axes), shape, axes, keepdims)
@@ -110,19 +126,33 @@ sum_p = linear(
 
 
 @public
-def mean(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def mean(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
     """Return the arithmetic mean of the elements along axes; of none it is nan.
 
     Args:
         x: any shape; integers are averaged in the default dtype.
         axis: one axis, several, or all (None).
+        dtype: converts x first.
         keepdims: keeps the averaged axes, with length 1.
+        where: bool, broadcasting to x: which elements are averaged.
 
     >>> mean(broadcast_to(1.0, (2, 3)))
     Array(1., dtype=float32)
     """
+    if dtype is not None:
+        x = astype(x, dtype)
     shape = shape_of(x, "mean")
     axes = normalize_axes(axis, len(shape), "mean")
+    if where is not None:
+        total = sum(x, axes, keepdims=keepdims, where=where)
+        return total / sum(broadcast_to(astype(where, bool_), shape), axes, keepdims=keepdims)
     return sum(x, axes, keepdims=keepdims) / math.prod([shape[a] for a in axes])
 
 
@@ -133,7 +163,9 @@ def reduce_over(p: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, who: str
     return with_axes(single(p, x, axis=axes), shape, axes, keepdims)
 
 
-def _runner(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
+def reducing(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
+    """Return the implementation of a reduction from the ufunc that it repeats."""
+
     def run(x: Any, *, axis: Shape) -> Any:
         y = numpy_of(x)
         if ordered and y.dtype.kind == "c":
@@ -164,22 +196,60 @@ def shared(z: Array, x: Array, *, axis: Shape) -> Array:
     return tied / maximum(tied.astype(x.dtype).sum(axis=axis, keepdims=True), 1)  # none is tied with a nan
 
 
+def _from_initial(
+    reduce: Callable[..., Array],
+    choose: Callable[[ArrayLike, ArrayLike], Array],
+    x: ArrayLike,
+    axis: Axis,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+) -> Array:
+    """Return the extreme of a first value and of those elements that count."""
+    name = reduce.__name__
+    if initial is None:
+        raise ArgumentError(f"{name}: of no elements there is none: got where= without initial=; give initial=")
+    shape = shape_of(x, name)
+    axes = normalize_axes(axis, len(shape), name)
+    if 0 in shape:
+        start = astype(initial, aval_of(x).dtype)
+        return with_axes(broadcast_to(start, reduced(shape, axes)), shape, axes, keepdims)
+    return choose(reduce(among(x, where, initial), axes, keepdims=keepdims), initial)
+
+
 @public
-def max(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def max(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """Return the largest element along axes, nan where one is; tied elements share the derivative evenly.
+
+    Args:
+        x: any shape of real numbers.
+        axis: one axis, several, or all (None).
+        keepdims: keeps the axes, with length 1.
+        initial: compared with the elements; stands for them where there are none.
+        where: bool, broadcasting to x: which elements are compared; ``initial`` must then be given.
 
     Raises:
         ShapeError: there are no elements to compare.
+        ArgumentError: ``where`` without ``initial``.
 
     >>> max(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
+    if where is not None or initial is not None:
+        return _from_initial(max, maximum, x, axis, keepdims, initial, where)
     return reduce_over(max_p, x, axis, keepdims, "max")
 
 
 max_p = reduction(
     "max",
-    _runner(np.maximum, ordered=True),
+    reducing(np.maximum, ordered=True),
     extreme_abstract("max"),
     shared,
     batch=batch_reduction(max),
@@ -189,21 +259,38 @@ max_p = reduction(
 
 
 @public
-def min(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def min(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """Return the smallest element along axes, nan where one is; tied elements share the derivative evenly.
+
+    Args:
+        x: any shape of real numbers.
+        axis: one axis, several, or all (None).
+        keepdims: keeps the axes, with length 1.
+        initial: compared with the elements; stands for them where there are none.
+        where: bool, broadcasting to x: which elements are compared; ``initial`` must then be given.
 
     Raises:
         ShapeError: there are no elements to compare.
+        ArgumentError: ``where`` without ``initial``.
 
     >>> min(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
+    if where is not None or initial is not None:
+        return _from_initial(min, minimum, x, axis, keepdims, initial, where)
     return reduce_over(min_p, x, axis, keepdims, "min")
 
 
 min_p = reduction(
     "min",
-    _runner(np.minimum, ordered=True),
+    reducing(np.minimum, ordered=True),
     extreme_abstract("min"),
     shared,
     batch=batch_reduction(min),
@@ -227,14 +314,27 @@ def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 # -- products ---------------------------------------------------------------------------------------------------------
 @public
-def prod(x: ArrayLike, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
+def prod(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """Return the product of the elements along axes; its derivative is the product of the others, also with zeros.
+
+    Arguments are those of `sum`; the product is multiplied by ``initial``.
 
     >>> prod(broadcast_to(2.0, (3,)))
     Array(8., dtype=float32)
     """
     if dtype is not None:
-        return astype(prod(astype(x, dtype), axis, keepdims=keepdims), dtype)
+        return astype(prod(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
+    if where is not None or initial is not None:
+        z = prod(among(x, where, 1), axis, keepdims=keepdims)
+        return z if initial is None else z * initial
     return reduce_over(prod_p, x, axis, keepdims, "prod")
 
 
@@ -269,42 +369,8 @@ def products_of_others(x: Array) -> Array:
 
 
 prod_p = reduction(
-    "prod", _runner(np.multiply), _prod_abstract, _others, batch=batch_reduction(prod), domain=(0.5, 2.0)
+    "prod", reducing(np.multiply), _prod_abstract, _others, batch=batch_reduction(prod), domain=(0.5, 2.0)
 )
-
-
-# -- truth ------------------------------------------------------------------------------------------------------------
-def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Any:
-    def abstract(x: Aval, *, axis: Shape) -> Aval:
-        return Aval(reduced(x.shape, axis), bool_)
-
-    return nondifferentiable(name, _runner(ufunc), abstract, batch=batch_reduction(fn))
-
-
-@public
-def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """Tell whether all elements along axes are true (not zero).
-
-    >>> all(broadcast_to(True, (3,)))
-    Array(True, dtype=bool)
-    """
-    return reduce_over(all_p, x, axis, keepdims, "all")
-
-
-all_p = _truth("all", np.logical_and, all)
-
-
-@public
-def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """Tell whether any element along axes is true (not zero).
-
-    >>> any(broadcast_to(False, (3,)))
-    Array(False, dtype=bool)
-    """
-    return reduce_over(any_p, x, axis, keepdims, "any")
-
-
-any_p = _truth("any", np.logical_or, any)
 
 
 @public

@@ -88,3 +88,11 @@ def test_complex_derivatives(p: Primitive) -> None:
     back = afx.vjp(fn, *xs)[1](afx.asarray(ct))
     reverse = sum(np.sum(np.asarray(g) * t) for g, t in zip(back, ts, strict=True))
     assert np.real(np.sum(ct * np.asarray(slope))) == pytest.approx(np.real(reverse), rel=1e-9)
+
+
+def test_quotients_by_integers_keep_their_digits() -> None:
+    """The derivative of a float64 by an integer array has all digits, compiled too."""
+    y = np.array([3, 7])
+    for dtype in (np.int8, np.int64):
+        slope = afx.jit(afx.grad(lambda x, y: afx.sum(x / y)))(np.ones(2), y.astype(dtype))
+        np.testing.assert_allclose(np.asarray(slope), 1 / y, rtol=1e-15 if dtype == np.int64 else 1e-6)

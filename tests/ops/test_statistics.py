@@ -81,6 +81,20 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "ediff1d": (lambda lib, x: lib.ediff1d(x), X),
     "ediff1d with ends": (lambda lib, x: lib.ediff1d(x, to_begin=[1.0, 2.0], to_end=x[:2]), V),
     "unwrap": (lambda lib, x: lib.unwrap(x), 5 * V),
+    "sum where": (lambda lib, x: lib.sum(x, axis=1, where=X > 0, initial=2.0), X),
+    "sum where rows": (lambda lib, x: lib.sum(x, where=np.array([[True], [False], [True]])), X),
+    "sum from an initial": (lambda lib, x: lib.sum(X, axis=0, initial=x), np.array(0.5)),
+    "prod where": (lambda lib, x: lib.prod(x, axis=1, where=X > 0, initial=2.0, keepdims=True), X),
+    "mean where": (lambda lib, x: lib.mean(x, axis=2, where=X > -0.5), X),
+    "max where": (lambda lib, x: lib.max(x, axis=1, where=X < 1, initial=-0.3), X),
+    "min from an initial": (lambda lib, x: lib.min(x, axis=(0, 2), initial=0.1, keepdims=True), X),
+    "max of nothing": (lambda lib, x: lib.max(x[:0], axis=0, initial=0.1), X),
+    "var where": (lambda lib, x: lib.var(x, axis=2, where=X > -1.6, ddof=1), X),
+    "var where, kept": (lambda lib, x: lib.var(x, axis=2, where=X > -1.6, keepdims=True), X),
+    "std where": (lambda lib, x: lib.std(x, where=X > -0.5), X),
+    "std about a mean": (lambda lib, x: lib.std(X, axis=0, mean=x), X[:1]),
+    "take around": (lambda lib, x: lib.take(x, np.array([[-1, 7], [2, 0]]), axis=1, mode="wrap"), X),
+    "take the nearest": (lambda lib, x: lib.take(x, np.array([-4, 7]), mode="clip"), X),
     "unwrap along an axis": (lambda lib, x: lib.unwrap(x, axis=0, period=1.5, discont=1.0), 3 * X),
 }
 
@@ -150,6 +164,24 @@ def test_quantiles_differentiate_by_the_fraction() -> None:
     assert float(afx.grad(lambda q: afx.quantile(x, q))(0.5)) == 6.0
     assert float(afx.grad(lambda q: afx.percentile(x, q))(50.0)) == pytest.approx(0.06)
     derivatives_agree(lambda q: afx.quantile(x, q), np.array([0.2, 0.5, 0.9]) + 0.01)
+
+
+def test_truth_among_some() -> None:
+    """`all` and `any` look where ``where`` holds."""
+    positive = X > 0
+    for name in ("all", "any"):
+        same(getattr(afx, name)(positive, axis=1, where=X > 0.3), getattr(np, name)(positive, axis=1, where=X > 0.3))
+        same(getattr(np, name)(afx.asarray(positive), where=X < 0), getattr(np, name)(positive, where=X < 0))
+
+
+def test_dtypes_of_moments() -> None:
+    """`mean`, `var` and `std` compute in the dtype that is asked for; what is left out has no derivative."""
+    for name in ("mean", "var", "std"):
+        got = getattr(afx, name)(X.astype(np.float32), dtype=np.float64)
+        assert got.dtype == np.float64
+        np.testing.assert_allclose(float(got), getattr(np, name)(X.astype(np.float32), dtype=np.float64), rtol=1e-12)
+    g = afx.grad(lambda x: afx.sum(afx.sqrt(x), where=np.array([False, True])))(np.array([0.0, 4.0]))
+    np.testing.assert_array_equal(np.asarray(g), [0.0, 0.25])
 
 
 def test_ties_share_the_derivative() -> None:
@@ -237,6 +269,16 @@ def test_interpolation_at_its_points() -> None:
 
 
 ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "where without initial": (
+        lambda: afx.max(X, where=X > 0),
+        errors.ArgumentError,
+        "max: of no elements there is none",
+    ),
+    "take mode": (
+        lambda: afx.take(X, [0], mode="near"),
+        errors.ArgumentError,
+        "take: mode is 'raise', 'wrap' or 'clip'",
+    ),
     "method": (
         lambda: afx.quantile(X, 0.5, method="mean"),
         errors.ArgumentError,
