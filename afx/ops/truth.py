@@ -29,7 +29,7 @@ def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Any:
 def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Tell whether all elements along axes are true (not zero), among those where ``where`` holds.
 
-    >>> all(broadcast_to(True, (3,)))
+    >>> all(np.array([True, True]))
     Array(True, dtype=bool)
     """
     x = x if where is None else among(astype(x, bool_), where, True)
@@ -43,7 +43,7 @@ all_p = _truth("all", np.logical_and, all)
 def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Tell whether any element along axes is true (not zero), among those where ``where`` holds.
 
-    >>> any(broadcast_to(False, (3,)))
+    >>> any(np.array([False, False]))
     Array(False, dtype=bool)
     """
     x = x if where is None else among(astype(x, bool_), where, False)
