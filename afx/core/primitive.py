@@ -60,8 +60,10 @@ class Primitive:
         held: whether graphs keep it as one equation, so that rules it carries survive; plans use ``inline``.
         multiple: whether it has a tuple of outputs.
         positive: whether it is linear with no negative coefficient, so that masks of cotangents travel through it.
+        sparse: whether the cotangents of its operands are zero at places that no output read; for positive ops.
         mask: ``(operand, ct, xs, params, shape)``: where that operand's cotangent is alive (``where``, ``maximum`` …).
-        bounded: whether finite operands give finite partials, so that a masked zero stays zero.
+        bounded: whether finite operands give finite values and partials, but for overflow, so that a masked zero stays
+            zero.
         ufunc: the NumPy ufunc that computes it with ``out=``, for plans.
         reduces: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
         out: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
@@ -95,6 +97,7 @@ class Primitive:
     held: bool = False
     multiple: bool = False
     positive: bool = False
+    sparse: bool = False
     mask: MaskRule | None = None
     bounded: bool = False
     ufunc: np.ufunc | None = None

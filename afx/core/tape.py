@@ -64,14 +64,16 @@ class Tape(Trace):
     Attributes:
         entries: what was computed, in order.
         ground: whether all values are bare NumPy values, as they are when no outer trace is involved.
+        sparse: whether an op selected some of its operand's elements.
     """
 
-    __slots__ = ("entries", "ground")
+    __slots__ = ("entries", "ground", "sparse")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.entries: list[Entry] = []
         self.ground = True
+        self.sparse = False
 
     def input(self, x: Any) -> TapeTracer:
         """Enter an input of the function; a Python number becomes an array of the default dtype."""
@@ -206,6 +208,8 @@ class Tape(Trace):
         self, p: Primitive, ins: tuple[int, ...], xs: tuple[Any, ...], values: tuple[Any, ...], params: Params, z: Value
     ) -> Any:
         """Enter an op with those of its values that its pullbacks read; the caller's memory is copied."""
+        if p.sparse:
+            self.sparse = True
         reads = self._reads(p, ins)
         kept = tuple(
             [

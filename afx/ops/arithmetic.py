@@ -83,6 +83,7 @@ multiply_p = binary(
     kinds="biufc",
     commutative=True,
     identity=1.0,
+    bounded=True,
 )
 
 
@@ -167,7 +168,7 @@ def square(x: ArrayLike) -> Array:
     return bind1(square_p, x)
 
 
-square_p = unary("square", np.square, lambda _z, x: 2 * x)
+square_p = unary("square", np.square, lambda _z, x: 2 * x, bounded=True)
 
 
 @public

@@ -43,7 +43,7 @@ def exp(x: ArrayLike) -> Array:
     return bind1(exp_p, x)
 
 
-exp_p = unary("exp", np.exp, lambda z, _x: z, kinds="fc", floating=True)
+exp_p = unary("exp", np.exp, lambda z, _x: z, kinds="fc", floating=True, bounded=True)
 
 
 @public
@@ -56,7 +56,7 @@ def exp2(x: ArrayLike) -> Array:
     return bind1(exp2_p, x)
 
 
-exp2_p = unary("exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", floating=True)
+exp2_p = unary("exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", floating=True, bounded=True)
 
 
 @public
@@ -85,7 +85,9 @@ def _complex_expm1_run(x: Any) -> Any:
 
 
 complex_expm1_p = unary("complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", floating=True)
-expm1_p = unary("expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", floating=True)  # z + 1 loses the tail
+expm1_p = unary(
+    "expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", floating=True, bounded=True
+)  # z + 1 loses the tail
 
 
 @public

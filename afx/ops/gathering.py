@@ -18,7 +18,6 @@ from afx.core.primitive import Params, Primitive, Value, lookup, register
 from afx.core.tracer import bind, lowered
 from afx.errors import DtypeError, IndexRangeError, ShapeError
 from afx.ops._index import out_of_range, rank_of, shape_of
-from afx.ops.comparison import not_equal
 from afx.ops.shaping import broadcast_to, permute_dims, reshape
 
 __all__ = ["gather", "scatter"]
@@ -156,12 +155,6 @@ def _push(name: str) -> Any:
     return push
 
 
-def _read_places(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:
-    avals = tuple([aval_of(i) for i in xs[1:]])
-    ones = broadcast_to(np.float32(1), gathered_shape("getitem", Aval(shape, np.dtype("f4")), avals, params["axis"]))
-    return lowered(not_equal(scatter(ones, *xs[1:], shape=shape, axis=params["axis"]), 0))
-
-
 def aligned(size: int, indices: tuple[Value, ...], batched: tuple[bool, ...]) -> tuple[int, tuple[Value, ...]]:
     """Return batched indices as indices into a batched array, with the batch axis as its first; and their rank."""
     rank = max(rank_of(i) - b for i, b in zip(indices, batched, strict=True))
@@ -210,7 +203,7 @@ def _scatter_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
     return moved(z, 1, count, axis + 1)
 
 
-def _gathering(name: str, **rules: Any) -> Primitive:
+def _gathering(name: str) -> Primitive:
     return register(
         Primitive(
             name=name,
@@ -222,13 +215,13 @@ def _gathering(name: str, **rules: Any) -> Primitive:
             jvp=_push(name),
             batch=_gather_batch(name),
             positive=True,
-            **rules,
+            sparse=True,
         )
     )
 
 
 gather_p = _gathering("gather")
-select_p = _gathering("select", mask=_read_places)
+select_p = _gathering("select")
 scatter_p = register(
     Primitive(
         name="scatter",

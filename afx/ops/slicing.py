@@ -77,6 +77,7 @@ slice_p = linear(
     _slice_transpose,
     batch=_slice_batch,
     positive=True,
+    sparse=True,
     view=True,
     text=_slice_text,
 )
@@ -260,6 +261,7 @@ def _update(name: str, run: Any, prepare: Any, pull_x: Any) -> Primitive:
             batch=_update_batch(name),
             positive=True,
             prepare=prepare,
+            sparse=name == "slice_set",
         )
     )
 

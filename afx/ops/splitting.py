@@ -73,6 +73,7 @@ unstack_p = register(
         batch=_unstack_batch,
         multiple=True,
         positive=True,
+        sparse=True,
         view=True,
     )
 )
@@ -172,6 +173,7 @@ split_p = register(
         batch=_split_batch,
         multiple=True,
         positive=True,
+        sparse=True,
         view=True,
     )
 )

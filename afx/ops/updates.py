@@ -81,6 +81,7 @@ index_set_p = updating(
     (_set_pull_x, _set_pull_values),
     joint_linear("index_set"),
     positive=True,
+    sparse=True,
 )
 
 

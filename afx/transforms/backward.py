@@ -1,14 +1,15 @@
 """The backward walk over a tape: each entry is visited once, without recursion.
 
-A cotangent can carry a *mask*, the places where it is alive. Where a branch was not taken its cotangent is zero, and
-zero times an infinite partial would be nan; elementwise rules apply the mask again after their product, linear rules
-with positive coefficients map it, all others receive the cleaned cotangent and drop it.
+A cotangent can carry a *mask*, the places where it is alive. Where a branch was not taken, or an element was not
+selected, the cotangent is zero, and zero times an infinite partial would be nan; elementwise rules apply the mask again
+after their product, linear rules with positive coefficients map it, all others receive the cleaned cotangent and drop
+it. A mask is computed when a rule asks for it: most selections never need theirs.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,29 +26,65 @@ from afx.ops.shaping import broadcast_to
 
 __all__ = ["backward", "unbroadcast"]
 
-Masks = dict[int, Value]
-NOTHING = contextlib.nullcontext()
+DEEPEST = 64
+BARE = (np.ndarray, np.generic)
+
+
+class Mask:
+    """Where a cotangent is alive, computed when it is first asked for: few rules do."""
+
+    __slots__ = ("_make", "_value", "depth", "soft")
+
+    def __init__(self, make: Callable[[], Value], *parents: Mask | None, soft: bool = True) -> None:
+        self.soft = soft and all(parent is None or parent.soft for parent in parents)  # made by selections alone
+        self._make: Callable[[], Value] | None = make
+        self._value: Value = None
+        self.depth = 1 + max([parent.depth for parent in parents if parent is not None], default=0)
+        if self.depth > DEEPEST:  # masks ask each other: long chains are computed as they come
+            self.get()
+            self.depth = 0
+
+    def get(self) -> Value:
+        """Return the places as a boolean value of the next lower level."""
+        if self._make is not None:
+            found = self._make()
+            self._value, self._make = found if isinstance(found, (list, tuple)) else lowered(found), None
+        return self._value
+
+
+class Masks(dict[int, Mask]):
+    """The masks of cotangents on their way, by index of the entry.
+
+    Attributes:
+        safe: entries whose partials are finite, so that what was not selected stays 0 without a mask.
+    """
+
+    def __init__(self, safe: frozenset[int]) -> None:
+        super().__init__()
+        self.safe = safe
+
+
 FAILED = "_afx_failed_entry"  # the attribute under which an exception carries the index of the entry that raised it
 
 
-def backward(tape: Tape, seeds: Mapping[int, Value]) -> list[Value]:
+def backward(tape: Tape, seeds: Mapping[int, Value], *, careful: bool = True) -> list[Value]:  # noqa: C901, PLR0912  # hot: calls cost
     """Return the cotangent of every entry that has no primitive, given those of some outputs.
 
     Args:
         tape: the record of the function.
         seeds: the cotangent of each output, by index of its entry; of that entry's shape and dtype.
+        careful: whether selections make masks as choices do, so that what was not selected gives 0 and never nan.
 
     Returns:
         A list as long as the tape that holds a lower-level value for each input that the outputs depend on.
     """
     entries = tape.entries
     cts: list[Value] = [None] * len(entries)
-    masks: Masks = {}
+    masks = Masks(_safe(entries) if careful and tape.sparse and not tape.ground else frozenset())
     for index, ct in seeds.items():
         cts[index] = ct
     prepare = None if tape.ground else _raised_entry
-    checks = isinstance(tape, LocatedTape) and tape.checks
-    k = -1
+    k, checks = -1, isinstance(tape, LocatedTape) and tape.checks
     try:
         for k in range(max(seeds, default=-1), -1, -1):
             entry = entries[k]
@@ -59,9 +96,9 @@ def backward(tape: Tape, seeds: Mapping[int, Value]) -> list[Value]:
                 entry = prepare(entry)
             cts[k] = None
             if p.pullbacks is None:
-                _joint(entries, entry, k, ct, cts, masks)
-            elif masks or p.mask is not None:
-                _masked(entries, entry, ct, masks.pop(k, None), cts, masks)
+                _joint(entries, entry, k, ct, cts, masks, careful)
+            elif p.mask is not None or (careful and p.sparse) or (masks and k in masks):
+                _masked(entries, entry, k, ct, cts, masks)
             else:
                 _, ins, z, xs, params, _, _, _, _ = entry
                 for j, pull in zip(ins, p.pullbacks):  # noqa: B905  # one per operand by construction; strict= costs
@@ -73,7 +110,10 @@ def backward(tape: Tape, seeds: Mapping[int, Value]) -> list[Value]:
                     if g.shape != shape or g.dtype is not dtype:
                         g = _fitted(g, shape, dtype)
                     have = cts[j]
-                    cts[j] = g if have is None else have + g
+                    if have is None:
+                        cts[j] = g
+                    else:
+                        _add(cts, j, g, None, masks)
             if checks:
                 _check_nan(tape, entry, ct, cts)
     except Exception as error:
@@ -120,32 +160,42 @@ def _check_nan(tape: Tape, entry: Entry, ct: Value, cts: Sequence[Value]) -> Non
         raise NanError(f"{tape.name}: the backward pass of {name} gives nan; guard its operand with afx.where")
 
 
-def _joint(entries: Sequence[Entry], entry: Entry, k: int, first: Value, cts: list[Value], masks: Masks) -> None:
+def _joint(
+    entries: Sequence[Entry], entry: Entry, k: int, first: Value, cts: list[Value], masks: Masks, careful: bool
+) -> None:
     """Pull back an op whose cotangents are computed together."""
     p, ins, z, xs, params, _, _, count, joint = entry
     assert p is not None
     rule = joint or p.joint
     assert rule is not None
-    ct: Value = first if count == 1 and not p.multiple else _filled(entries, k, (first, *cts[k + 1 : k + count]))
+    found = (first, *cts[k + 1 : k + count])
+    ct: Value = first if count == 1 and not p.multiple else _filled(entries, k, found)
     own = [masks.pop(i, None) for i in range(k, k + count)]
-    marks = _marks(p, entries[k : k + count], (first, *cts[k + 1 : k + count]), own)
     cts[k : k + count] = [None] * count
     if ct is None or (isinstance(ct, tuple) and all(c is None for c in ct)):  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
         return
     avals = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
-    alive = [None] * len(ins) if marks is None else rule(marks, z, xs, params, avals)
-    for j, g, mark in zip(ins, rule(ct, z, xs, params, avals), alive, strict=True):
+    masked = p.positive and (
+        any(m is not None for m in own) or (careful and p.sparse and any(c is None for c in found))
+    )
+    outputs = entries[k : k + count]
+    marks = Mask(lambda: rule(_marks(p, outputs, found, own), z, xs, params, avals), *own) if masked else None
+    for i, (j, g) in enumerate(zip(ins, rule(ct, z, xs, params, avals), strict=True)):
         if j >= 0 and g is not None:
-            mask = None if mark is None or entries[j].primitive is None else lowered(not_equal(mark, 0))
+            mask = None
+            if marks is not None and entries[j].primitive is not None:
+                mask = Mask(functools.partial(_marked, marks, i), marks)
             _add(cts, j, _fitted(lowered(g), entries[j].shape, entries[j].dtype), mask, masks)
 
 
-def _marks(p: Primitive, outputs: Sequence[Entry], cts: Sequence[Value], masks: Sequence[Value | None]) -> Value:
-    """Return 1 where the cotangents of a positive op's outputs are alive, 0 elsewhere; None where nothing is masked."""
-    if not p.positive or all(mask is None for mask in masks):
-        return None
+def _marked(marks: Mask, i: int) -> Value:
+    return not_equal(marks.get()[i], 0)
+
+
+def _marks(p: Primitive, outputs: Sequence[Entry], cts: Sequence[Value], masks: Sequence[Mask | None]) -> Value:
+    """Return 1 where the cotangents of a positive op's outputs are alive, 0 elsewhere."""
     marks = [
-        np.full(out.shape, ct is not None, np.float32) if mask is None else lowered(mask.astype(np.float32))
+        np.full(out.shape, ct is not None, np.float32) if mask is None else lowered(mask.get().astype(np.float32))
         for out, ct, mask in zip(outputs, cts, masks, strict=True)
     ]
     return tuple(marks) if p.multiple else marks[0]
@@ -160,7 +210,7 @@ def _filled(entries: Sequence[Entry], k: int, found: tuple[Value, ...]) -> tuple
     )
 
 
-def _add(cts: list[Value], j: int, g: Value, mask: Value | None, masks: Masks) -> None:
+def _add(cts: list[Value], j: int, g: Value, mask: Mask | None, masks: Masks) -> None:
     """Accumulate a cotangent; a place is alive if it is for either part."""
     have = cts[j]
     if have is None:
@@ -169,49 +219,94 @@ def _add(cts: list[Value], j: int, g: Value, mask: Value | None, masks: Masks) -
             masks[j] = mask
         return
     cts[j] = have + g
-    if mask is None or j not in masks:
-        masks.pop(j, None)
-    else:
-        masks[j] = lowered(logical_or(masks[j], mask))
+    other = masks.pop(j, None)
+    if mask is not None and other is not None:
+        masks[j] = Mask(lambda: logical_or(other.get(), mask.get()), other, mask)
 
 
-def _masked(
-    entries: Sequence[Entry], entry: Entry, ct: Value, mask: Value | None, cts: list[Value], masks: Masks
-) -> None:
+def _safe(entries: Sequence[Entry]) -> frozenset[int]:
+    """Return the entries of bounded ops on values that are finite where the inputs are, as far as ops tell."""
+    safe: set[int] = set()
+    risky: set[int] = set()
+    for k, entry in enumerate(entries):
+        p = entry.primitive
+        if p is None:
+            continue
+        if any(j in risky for j in entry.ins) or (p.elementwise and not p.bounded):
+            risky.update(range(k, k + entry.outputs))
+        elif p.elementwise:
+            safe.add(k)
+    return frozenset(safe)
+
+
+def _masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts: list[Value], masks: Masks) -> None:
     """Pull back an op that makes a mask, or whose cotangent may carry one."""
     p, ins, z, xs, params, _, _, _, _ = entry
+    mask = masks.pop(k, None)
     assert p is not None
     assert p.pullbacks is not None
     for i, (j, pull) in enumerate(zip(ins, p.pullbacks)):  # noqa: B905  # index operands have no pullback
         if j < 0:
             continue
         shape, dtype = entries[j].shape, entries[j].dtype
-        # what an elementwise rule makes where its cotangent is dead goes; nothing else is done on purpose
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore") if p.elementwise else NOTHING:
+        alive: Mask | None = None
+        if p.elementwise:
+            alive = _made(entry, i, mask, shape)
+            clean = p.mask is None and (not p.reads[i] or (k in masks.safe and mask is not None and mask.soft))
+            if clean:
+                g = pull(ct, z, xs, params, shape, dtype)
+            else:
+                # what an elementwise rule makes where its cotangent is dead goes; nothing else is done on purpose
+                with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+                    g = pull(ct, z, xs, params, shape, dtype)
+                    clean = isinstance(g, BARE) and bool(np.isfinite(np.add.reduce(g, None)))
+            if alive is not None:
+                if not clean:
+                    alive, g = _cleaned(alive, g)
+                if alive is not None and g.shape != shape:
+                    alive = Mask(functools.partial(_unbroadcast_mask, alive, g.shape, shape), alive)
+        else:
             g = pull(ct, z, xs, params, shape, dtype)
-        made = lowered(p.mask(i, z, xs, params, shape)) if p.mask is not None else None
-        if isinstance(made, bool):  # of a condition that is a Python number
-            made = np.bool_(made)
-        alive = _alive(p, pull, mask, xs, params, shape)
-        if made is not None:
-            alive = made if alive is None else lowered(made & alive)
-        if alive is not None and p.elementwise:
-            g = lowered(where(alive, g, 0))
-            if alive.shape != g.shape:
-                alive = lowered(broadcast_to(alive, g.shape))
-            if g.shape != shape:
-                alive = lowered(unbroadcast(alive.astype(np.float32), shape) != 0)
+            if p.sparse or (p.positive and mask is not None):
+                alive = Mask(functools.partial(_through, pull, ct.shape, mask, xs, params, shape), mask)
         keep = alive is not None and entries[j].primitive is not None  # an input needs no mask
-        _add(cts, j, _fitted(g, shape, dtype), lowered(alive) if keep else None, masks)
+        _add(cts, j, _fitted(g, shape, dtype), alive if keep else None, masks)
 
 
-def _alive(
-    p: Primitive, pull: Pullback, mask: Value | None, xs: tuple[Value, ...], params: Params, shape: Shape
-) -> Value | None:
-    """Return where the operand's cotangent is alive, given where the output's is."""
-    if mask is None or p.elementwise:
+def _made(entry: Entry, i: int, mask: Mask | None, shape: Shape) -> Mask | None:
+    """Return where an elementwise op's operand is alive, given where its output is."""
+    p, _, z, xs, params, _, _, _, _ = entry
+    assert p is not None
+    rule = p.mask
+    if rule is None:
         return mask
-    if not p.positive:
-        return None
-    through = pull(lowered(mask.astype(np.float32)), None, xs, params, shape, np.dtype(np.float32))
-    return lowered(not_equal(through, 0))
+
+    def made() -> Value:
+        found = rule(i, z, xs, params, shape)
+        return np.bool_(found) if isinstance(found, bool) else found  # of a condition that is a Python number
+
+    return Mask(made if mask is None else lambda: lowered(made()) & mask.get(), mask, soft=False)
+
+
+def _cleaned(mask: Mask, g: Value) -> tuple[Mask | None, Value]:
+    """Return a cotangent with zeros where it is dead; no mask where it is alive everywhere."""
+    alive = mask.get()
+    if isinstance(alive, BARE) and bool(np.all(alive)):
+        return None, g
+    return mask, lowered(where(alive, g, 0))
+
+
+def _unbroadcast_mask(mask: Mask, whole: Shape, shape: Shape) -> Value:
+    """Return where an operand of this shape is alive: where the result is at any place it was broadcast to."""
+    alive = mask.get()
+    if alive.shape != whole:
+        alive = lowered(broadcast_to(alive, whole))
+    return alive if whole == shape else unbroadcast(alive.astype(np.float32), shape) != 0
+
+
+def _through(
+    pull: Pullback, whole: Shape, mask: Mask | None, xs: tuple[Value, ...], params: Params, shape: Shape
+) -> Value:
+    """Return where the operand of a positive op is alive, given where its output of shape ``whole`` is."""
+    marks = broadcast_to(np.float32(1), whole) if mask is None else mask.get().astype(np.float32)
+    return not_equal(pull(lowered(marks), None, xs, params, shape, np.dtype(np.float32)), 0)

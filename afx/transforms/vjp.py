@@ -6,11 +6,14 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
+import numpy as np
+
 from afx import pytree
 from afx.core.array import Array, snapshot
 from afx.core.aval import Aval, aval_of
 from afx.core.located import LocatedTape, at, debugging
 from afx.core.primitive import Value
+from afx.core.recorder import is_known
 from afx.core.tape import Tape, TapeTracer
 from afx.core.tracer import Tracer, lowered, raised
 from afx.errors import DtypeError, ShapeError, TreeError
@@ -54,12 +57,32 @@ class Recorded:
                 self.tape.ground = False
             index = out._index
             seeds[index] = seeds[index] + ct if index in seeds else ct
+        found = self._hopeful(seeds)
+        if found is not None:
+            return found
         try:
-            found = backward(self.tape, seeds)
+            cts = backward(self.tape, seeds)
         except Exception as error:
             self._locate(error)
             raise
-        return [found[t._index] for t in self.inputs]
+        return [cts[t._index] for t in self.inputs]
+
+    def _hopeful(self, seeds: dict[int, Value]) -> list[Value] | None:
+        """Return the cotangents of the inputs without masks of selections, which cost; None where one could be nan.
+
+        Only 0·inf and 0·nan need masks, and both show in the result: so the walk is repeated with them if they do, and
+        where NumPy would warn, which the masks may forbid.
+        """
+        tape = self.tape
+        if not tape.sparse or isinstance(tape, LocatedTape) or not all(is_known(t._value) for t in self.inputs):
+            return None
+        try:
+            with np.errstate(divide="raise", over="raise", invalid="raise"):
+                cts = backward(tape, seeds, careful=False)
+        except Exception:  # raised again by the walk that follows
+            return None
+        found = [cts[t._index] for t in self.inputs]
+        return found if all(ct is None or _is_finite(ct) for ct in found) else None
 
     def _locate(self, error: Exception) -> None:
         """Add the user's forward line to an error of the backward pass, by running the function once more."""
@@ -141,6 +164,16 @@ def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
 def _strong(x: Any) -> Aval:
     aval = aval_of(x)
     return Aval(aval.shape, aval.dtype)
+
+
+def _is_finite(ct: Value) -> bool:
+    """Tell whether the elements of a cotangent, and their sum, are finite; unknown ones count as not."""
+    if not is_known(ct):
+        return False
+    while isinstance(ct, Array):
+        ct = ct._value
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(np.add.reduce(ct, None)))
 
 
 def _argument(path: str) -> str:
