@@ -27,7 +27,7 @@ from afx.ops.shaping import broadcast_to
 __all__ = ["backward", "unbroadcast"]
 
 DEEPEST = 64
-BARE = (np.ndarray, np.generic)
+BARE: Any = (np.ndarray, np.generic)
 
 
 class Mask:
@@ -36,10 +36,10 @@ class Mask:
     __slots__ = ("_make", "_value", "depth", "soft")
 
     def __init__(self, make: Callable[[], Value], *parents: Mask | None, soft: bool = True) -> None:
-        self.soft = soft and all(parent is None or parent.soft for parent in parents)  # made by selections alone
+        self.soft: bool = soft and all(parent is None or parent.soft for parent in parents)  # made by selections alone
         self._make: Callable[[], Value] | None = make
         self._value: Value = None
-        self.depth = 1 + max([parent.depth for parent in parents if parent is not None], default=0)
+        self.depth: int = 1 + max([parent.depth for parent in parents if parent is not None], default=0)
         if self.depth > DEEPEST:  # masks ask each other: long chains are computed as they come
             self.get()
             self.depth = 0

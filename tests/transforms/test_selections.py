@@ -1,0 +1,118 @@
+"""What is not selected has derivative 0, whatever the formula is there: slices, indices, gathers, splits, updates."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array
+
+X = np.array([0.0, 1.0, 4.0, 9.0])  # the root has an infinite slope at the first
+FROM_1 = np.array([1, 3])
+SELECTIONS: dict[str, Callable[[Any], Any]] = {
+    "slice": lambda y: y[1:],
+    "integer": lambda y: y[2],
+    "strides": lambda y: y[::2][1:],
+    "reversed": lambda y: y[::-1][:-1],
+    "gather": lambda y: y[FROM_1],
+    "take": lambda y: afx.take(y, FROM_1),
+    "take_along_axis": lambda y: afx.take_along_axis(y, FROM_1, axis=0),
+    "split": lambda y: afx.split(y, [1])[1],
+    "unstack": lambda y: afx.unstack(y)[3],
+    "iteration": lambda y: list(y)[2],
+    "set": lambda y: y.at[0].set(5.0),
+    "set at indices": lambda y: y.at[np.array([0])].set(5.0),
+    "behind structure": lambda y: afx.concat([afx.roll(y.reshape(2, 2), 1, axis=0).T.reshape(-1), y])[[0, 2, 3]],
+    "in rows": lambda y: y.reshape(2, 2)[1] * y.reshape(2, 2)[:, 1],
+    "overlapping": lambda y: (y[2:] - y[1:-1]) * y[1:3],
+    "before arithmetic": lambda y: (y + 1.0)[1:] * 2.0 - (3.0 * y)[1:],
+}
+FORMULAS: dict[str, Callable[[Any], Any]] = {
+    "sqrt": afx.sqrt,
+    "x log x": lambda x: x * afx.log(x),
+    "1/x": lambda x: 1.0 / x,
+    "x/x": lambda x: x / x * x,
+    "x ** 0.5": lambda x: x**0.5 + x,
+    "norm of a root": lambda x: afx.sqrt(x * x) * afx.sin(x),
+}
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the forward pass, at 0
+
+
+def derivatives(fn: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
+    """Return the gradient of the sum of squares of a function, eager and compiled."""
+    loss = lambda x: afx.sum(fn(x) * fn(x))  # noqa: E731  # a function to differentiate
+    return [afx.grad(loss), afx.jit(afx.grad(loss)), afx.grad(afx.jit(loss))]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_first_order(selection: str, formula: str) -> None:
+    """The gradient is 0 at the place left out, and elsewhere what it is where the formula is finite."""
+    fn = lambda x: SELECTIONS[selection](FORMULAS[formula](x))  # noqa: E731  # a function to differentiate
+    finite = X + np.array([0.5, 0.0, 0.0, 0.0])
+    for run in derivatives(fn):
+        g, wanted = np.asarray(run(X)), np.asarray(run(finite))
+        assert g[0] == 0.0 == wanted[0]
+        np.testing.assert_allclose(g, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_second_order_and_batches(selection: str) -> None:
+    """So are second derivatives, of both nestings, and rows of a batch."""
+    fn = lambda x: afx.sum(SELECTIONS[selection](afx.sqrt(x)) ** 3)  # noqa: E731  # a function to differentiate
+    finite = X + np.array([0.5, 0.0, 0.0, 0.0])
+    want = np.asarray(afx.hessian(fn)(finite))
+    for run in (afx.hessian(fn), afx.jit(afx.hessian(fn)), afx.jacrev(afx.grad(fn)), afx.jit(afx.jacrev(afx.grad(fn)))):
+        np.testing.assert_allclose(np.asarray(run(X)), want, rtol=1e-10, atol=1e-12)
+    rows = np.stack([X, finite])
+    for run in (afx.vmap(afx.grad(fn)), afx.jit(afx.vmap(afx.grad(fn)))):
+        np.testing.assert_allclose(np.asarray(run(rows)), [np.asarray(afx.grad(fn)(finite))] * 2, rtol=1e-12)
+
+
+def test_second_derivatives_at_an_exact_fit() -> None:
+    """Masks go by place, not by value: a residual that happens to be 0 keeps its curvature."""
+    x, y = np.array([0.0, 4.0, 9.0]), np.array([2.0, 3.0])
+    fn = lambda x: afx.sum((afx.sqrt(x)[1:] - y) ** 2)  # noqa: E731  # a function to differentiate
+    want = np.diag([0.0, 1 / 8, 1 / 18])
+    for run in (afx.hessian(fn), afx.jit(afx.hessian(fn)), afx.jacrev(afx.grad(fn))):
+        np.testing.assert_allclose(np.asarray(run(x)), want, rtol=1e-12, atol=1e-15)
+
+
+def test_what_is_selected_keeps_infinities_and_nan() -> None:
+    """A selected infinite slope stays infinite, and a nan stays nan."""
+    for run in (lambda f: f, afx.jit):
+        assert run(afx.grad(lambda x: afx.sum(afx.sqrt(x)[:2])))(X).tolist() == [np.inf, 0.5, 0.0, 0.0]
+    assert np.isnan(np.asarray(afx.grad(lambda x: afx.sum((x * np.nan)[:1]))(X))[0])
+
+
+def test_selections_are_silent() -> None:
+    """The backward pass does not warn of what was not selected, eagerly or compiled."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for gradient in derivatives(lambda x: afx.sqrt(x)[1:]):
+            assert np.asarray(gradient(X)).tolist() == [0.0, 1.0, 1.0, 1.0]
+
+
+def test_a_long_chain_of_selections_needs_no_recursion() -> None:
+    """Masks that ask each other are computed in time: twenty thousand links differentiate."""
+
+    def fn(x: Array) -> Array:
+        y, total = afx.sqrt(x)[1:], afx.asarray(0.0)
+        for k in range(20_000):
+            y = afx.roll(y, 1)
+            if k % 10 == 0:
+                total = total + y[0]
+        return total + y[1]
+
+    found = np.asarray(afx.grad(fn)(X))
+    assert found[0] == 0.0
+    assert np.isfinite(found).all()
+
+
+def test_plans_of_bounded_formulas_carry_no_masks() -> None:
+    """Where nothing infinite can arise a selection adds no equation to a compiled gradient."""
+    graph = afx.jit(afx.grad(lambda x: afx.sum((afx.sin(x) * afx.exp(x))[1:]))).lower(X).graph
+    assert not {"where", "not_equal"} & set(graph.counts())
