@@ -29,6 +29,26 @@ class Owned(np.ndarray[Any, np.dtype[Any]]):
     """Marks memory that afx allocated, on the base of the views it hands out: such a view is taken back uncopied."""
 
 
+class Gone:
+    """Stands in an Array for memory that was given to a compiled function: whatever is asked of it raises."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise OperandError(
+            "Array: its memory was given away: got an argument of an earlier call of a function jitted with "
+            "donate_argnums; use that call's results, or do not donate the argument"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return self._refuse()
+
+    __array__ = __array_ufunc__ = __array_function__ = __len__ = __float__ = __int__ = __index__ = __bool__ = _refuse
+
+
+GONE = Gone()
+
+
 class Array(Operators, Methods):
     """An immutable array: NumPy's values and manners, afx's derivatives.
 
@@ -243,6 +263,8 @@ ArrayLike: TypeAlias = Array | np.ndarray[Any, np.dtype[Any]] | np.generic | boo
 
 
 def _repr(value: Any) -> str:
+    if value is GONE:
+        return "Array(its memory was given away)"
     body = np.array2string(np.asarray(value), separator=", ", prefix="Array(", suffix=")")
     shape = f", shape={value.shape}" if value.size == 0 and value.shape != (0,) else ""
     return f"Array({body}{shape}, dtype={value.dtype})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,14 @@ class Places:
         template: an array of the strides that a value in the arena will have.
         offset: of each buffer in the arena.
         dying: fresh values after whose last use the name can go, by equation.
+        taken: of results that are written into the memory of an argument, that argument.
         arena: its size.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, donated: Collection[int] = ()) -> None:
         self.graph = graph
+        self.donated = {graph.inputs[k].index for k in donated}
+        self.taken: dict[int, int] = {}
         self.kind: dict[int, str] = {}
         self.root: dict[int, int] = {}
         self.template: dict[int, Any] = {}
@@ -106,12 +110,17 @@ class Places:
         reused: set[int] = set()
         for var in node.outputs:
             if self.kind[var.index] == BUFFER:
-                root = self._in_place(node, var, ending - reused)
+                root = self._in_place(node, var, ending - reused - self.donated)
                 if root >= 0:
                     self.offset[var.index] = self.offset[root]
                     reused.add(root)
                 else:
                     self.offset[var.index] = self.arena.take(var.aval.nbytes)
+            elif self.donated and self.kind[var.index] == FRESH and self.template[var.index] is not None:
+                root = self._in_place(node, var, ending & self.donated - reused)
+                if root >= 0:
+                    self.taken[var.index] = root
+                    reused.add(root)
         for r in ending - reused:
             if self.kind[r] == BUFFER:
                 self.arena.give(self.offset[r], self.template[r].nbytes)
@@ -136,6 +145,8 @@ class Places:
     def _fits(self, operand: Var, out: Var) -> bool:
         """Tell whether an operand is a whole buffer that the output could take."""
         root = self.root[operand.index]
+        if root in self.donated:
+            return operand.index == root and operand.aval == out.aval
         return (
             self.kind[root] == BUFFER
             and self.whole(operand)

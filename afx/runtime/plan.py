@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import attrs
@@ -98,15 +98,19 @@ class Plan:
         return self._bind(*[space[name] for name in program.names])  # by position: many keywords take quadratic time
 
 
-def make_plan(graph: Graph) -> Plan:
+def make_plan(graph: Graph, donated: Collection[int] = ()) -> Plan:
     """Return the plan of a graph, which should be simplified before.
+
+    Args:
+        graph: what it computes.
+        donated: positions of inputs into whose memory it may write results, where that is writeable.
 
     >>> import afx
     >>> plan = make_plan(afx.trace(lambda x: afx.sin(x) + 1.0)(afx.ones(2)))
     >>> plan(np.zeros(2, np.float32))
     [array([1., 1.], dtype=float32)]
     """
-    places = Places(graph)
+    places = Places(graph, donated)
     program = Program(places)
     timed = not program.products and any(map(heavy, graph.equations)) and blas.choosing()
     gauge = Gauge() if timed else None

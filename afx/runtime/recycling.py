@@ -13,7 +13,7 @@ import numpy as np
 
 from afx.core.aval import Aval
 
-__all__ = ["Recycler", "recycled"]
+__all__ = ["Recycler", "given_memory", "recycled"]
 
 SMALLEST = 1 << 16  # bytes of a result from which on it pays
 KEPT = 2  # arrays remembered for each result: the last one is often an argument of the next call
@@ -44,3 +44,8 @@ class Recycler:
         self.kept.append(fresh)
         del self.kept[:-KEPT]
         return fresh
+
+
+def given_memory(x: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return an argument's own memory where the caller gave it away, which makes it writeable; else new memory."""
+    return x if x.flags.writeable and x.flags.c_contiguous else np.empty(x.shape, x.dtype)

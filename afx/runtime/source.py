@@ -16,7 +16,7 @@ from afx.runtime.blocks import Blocks
 from afx.runtime.places import BUFFER, CONSTANT, FRESH, VIEW, Places
 from afx.runtime.products import blas, product, shared_out
 from afx.runtime.quiet import Silence, common, silenced
-from afx.runtime.recycling import recycled
+from afx.runtime.recycling import given_memory, recycled
 from afx.runtime.regions import Node
 from afx.runtime.workers import run_blocks
 from afx.runtime.writing import by_reduction, by_ufunc, sums_rows, wants_arrays, writes_into
@@ -55,6 +55,7 @@ class Program:
         self._numbers: dict[Any, str] = {}
         self._aliases: dict[int, list[str]] = {}
         self.inputs = [self.name(v) for v in places.graph.inputs]
+        self._given = {v.index: self.name(v) for v in places.graph.inputs}
         for var, constant in places.graph.constants:
             self.shared[self.name(var)] = constant.value
         silences: list[Silence] = []
@@ -228,13 +229,17 @@ class Program:
         if kind == BUFFER:
             self.buffer(out)
             self.lines.append(f"{head}, out={name})")
-        elif out.aval.ndim and not recycled(out.aval):
+        elif out.aval.ndim and not recycled(out.aval) and out.index not in self.places.taken:
             self.lines.append(f"{name} = {head})")
         else:
             self._empty(out)
             self.lines.append(f"{head}, out={name})")
 
     def _empty(self, out: Var) -> None:
+        if out.index in self.places.taken:
+            given = self._given[self.places.taken[out.index]]
+            self.lines.append(f"{self.name(out)} = {self.function_name('given', given_memory)}({given})")
+            return
         if recycled(out.aval):
             self.recycled.append((f"memory_of_{self.name(out)}", out.aval))
             self.lines.append(f"{self.name(out)} = memory_of_{self.name(out)}()")

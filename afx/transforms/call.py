@@ -6,7 +6,7 @@ backward plan. Both are traced from the graph once and kept with it. An abstract
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from afx.core.abstract import Abstract, AbstractTracer
@@ -29,10 +29,11 @@ __all__ = ["Compiled", "call"]
 class Compiled:
     """A graph, its plan, and the graphs derived from it, each made when first needed."""
 
-    __slots__ = ("_batches", "_pairs", "_plan", "_pushes", "_spreads", "graph")
+    __slots__ = ("_batches", "_donated", "_pairs", "_plan", "_pushes", "_spreads", "graph")
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, donated: Collection[int] = ()) -> None:
         self.graph = graph
+        self._donated = donated
         self._plan: Plan | None = None
         self._pairs: dict[tuple[bool, ...], Pair] = {}
         self._pushes: dict[tuple[bool, ...], Pushed] = {}
@@ -55,7 +56,7 @@ class Compiled:
     def plan(self) -> Plan:
         """The plan of the graph."""
         if self._plan is None:
-            self._plan = make_plan(simplify(self.graph, expanding=True))
+            self._plan = make_plan(simplify(self.graph, expanding=True), self._donated)
         return self._plan
 
     def pair(self, wanted: tuple[bool, ...]) -> Pair:

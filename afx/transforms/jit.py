@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import attrs
+import numpy as np
 
 from afx import pytree
 from afx.core.abstract import AbstractTracer
-from afx.core.array import Array, bare, wrap
+from afx.core.array import GONE, Array, bare, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Graph
@@ -64,33 +66,75 @@ class Lowered:
 class _Entry:
     """A compiled trace of the function for one kind of arguments."""
 
-    __slots__ = ("lifted", "out_tree", "program")
+    __slots__ = ("donated", "lifted", "out_tree", "program", "single")
 
-    def __init__(self, traced: Traced) -> None:
-        self.program = Compiled(traced.graph)
+    def __init__(self, traced: Traced, donated: Sequence[int]) -> None:
+        self.program = Compiled(traced.graph, () if traced.lifted else donated)
         self.out_tree = traced.out_tree
         self.lifted = traced.lifted
+        self.donated = donated
+        self.single = traced.out_tree == LEAF
+
+    def results(self, outs: list[Any]) -> Any:
+        """Return the outputs of the plan as the function's result."""
+        return wrap(outs[0]) if self.single else pytree.unflatten(self.out_tree, [wrap(v) for v in outs])
+
+
+LEAF = pytree.structure(0.0)
+
+
+@attrs.frozen
+class Options:
+    """Which arguments are static, and which are given away."""
+
+    static_nums: tuple[int, ...] = ()
+    static_names: tuple[str, ...] = ()
+    donated: tuple[int, ...] = ()
 
 
 class JitFunction(Generic[P, R]):
     """A jitted function; call it as the function itself."""
 
-    def __init__(self, fn: Callable[P, R], static_argnums: tuple[int, ...], static_argnames: tuple[str, ...]) -> None:
+    def __init__(self, fn: Callable[P, R], options: Options) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
         self._name = f"jit of {name_of(fn)}"
         self._cache: OrderedDict[Any, _Entry] = OrderedDict()
-        self._static_nums = static_argnums
-        self._static_names = static_argnames
+        self._quick: dict[Any, _Entry] = {}  # for calls with Arrays alone, which need no flattening
+        self._static_nums = options.static_nums
+        self._static_names = options.static_names
+        self._donate = options.donated
+        self._plain = options == Options()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, tracing it first for arguments of a new kind."""
-        if self._static_nums or self._static_names:
-            fn, fixed, rest, named = self._split(args, kwargs)
-            result: R = self._run(fn, fixed, rest, named)
+        result: R
+        if self._plain:
+            if not kwargs:
+                kinds: list[Any] = [get_default_dtype()]
+                values: list[Any] = []
+                arrays: Any = args
+                for x in arrays:
+                    if x.__class__ is not Array:
+                        break
+                    value: Any = x._value
+                    values.append(value)
+                    kinds += (value.shape, value.dtype)
+                else:
+                    entry = self._quick.get(tuple(kinds))
+                    if entry is not None:
+                        result = entry.results(entry.program.plan(*values))
+                        return result
+            result = self._run(self._fn, (), args, kwargs, ())
         else:
-            result = self._run(self._fn, (), args, kwargs)
+            fn, fixed, rest, named = self._split(args, kwargs)
+            result = self._run(fn, fixed, rest, named, self._given(len(args)))
         return result
+
+    def _given(self, count: int) -> tuple[int, ...]:
+        """Return the positions of the arguments that are given away, when the static ones are left out."""
+        still = {n % count for n in self._static_nums if -count <= n < count}
+        return tuple([n - sum([s < n for s in still]) for n in self._donate if n < count and n not in still])
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         method: Any = self
@@ -106,15 +150,23 @@ class JitFunction(Generic[P, R]):
         """Return the graph and the plan for these arguments, without running them."""
         fn, fixed, rest, named = self._split(args, kwargs)
         leaves, treedef = pytree.flatten((rest, named))
-        entry = self._entry(fn, self._key(fixed, leaves, treedef), leaves, treedef)
+        entry = self._entry(fn, self._key(fixed, leaves, treedef), leaves, treedef, rest, self._given(len(args)))
         return Lowered(entry.program.plan.graph, entry.program.plan)
 
     def clear_cache(self) -> None:
         """Forget every trace; the next call traces again."""
         self._cache.clear()
+        self._quick.clear()
 
     # -- calls --------------------------------------------------------------------------------------------------------
-    def _run(self, fn: Callable[..., Any], fixed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(
+        self,
+        fn: Callable[..., Any],
+        fixed: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        given: tuple[int, ...],
+    ) -> Any:
         leaves, treedef = pytree.flatten((args, kwargs))
         values: list[Any] = []
         kinds: list[Any] = [treedef, fixed, get_default_dtype()]
@@ -129,11 +181,17 @@ class JitFunction(Generic[P, R]):
                 values.append(bare(x, self._name))  # a Python number keeps all its digits
                 kinds += _kind(x)
         key = tuple(kinds)
-        entry = self._cache.get(key) or self._entry(fn, key, leaves, treedef)
+        entry = self._cache.get(key) or self._entry(fn, key, leaves, treedef, args, given)
         if entry.lifted:
             return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
-        outs = entry.program.plan(*values)
-        return pytree.unflatten(entry.out_tree, [wrap(v) for v in outs])
+        if entry.donated:
+            value = None  # one reference less to the last of them
+            _give_away(leaves, values, entry.donated)
+        elif self._plain and not kwargs and len(leaves) == len(args) and all(x.__class__ is Array for x in args):
+            if len(self._quick) >= CACHE_SIZE:
+                self._quick.clear()
+            self._quick[get_default_dtype(), *[k for v in values for k in (v.shape, v.dtype)]] = entry
+        return entry.results(entry.program.plan(*values))
 
     def _traced(self, fn: Callable[..., Any], fixed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run on traced arrays: as part of an abstract trace, as one op of any other."""
@@ -175,10 +233,19 @@ class JitFunction(Generic[P, R]):
             kinds += _kind(x)
         return tuple(kinds)
 
-    def _entry(self, fn: Callable[..., Any], key: tuple[Any, ...], leaves: Sequence[Any], treedef: Any) -> _Entry:
+    def _entry(
+        self,
+        fn: Callable[..., Any],
+        key: tuple[Any, ...],
+        leaves: Sequence[Any],
+        treedef: Any,
+        args: tuple[Any, ...] = (),
+        given: tuple[int, ...] = (),
+    ) -> _Entry:
         entry = self._cache.get(key)
         if entry is None:
-            entry = _Entry(to_graph(fn, treedef, [aval_of(x, self._name) for x in leaves], self._name))
+            avals = [aval_of(x, self._name) for x in leaves]
+            entry = _Entry(to_graph(fn, treedef, avals, self._name), _leaves_of(args, given))
             if not entry.lifted:
                 while len(self._cache) >= CACHE_SIZE:
                     self._cache.popitem(last=False)
@@ -192,15 +259,54 @@ def _kind(x: Any) -> tuple[Any, ...]:
     return (x.__class__,) if dtype is None else (x.shape, dtype)
 
 
+def _leaves_of(args: tuple[Any, ...], given: tuple[int, ...]) -> list[int]:
+    """Return which leaves of all arguments those of these positions hold."""
+    if not given:
+        return []
+    ends = [0]
+    for x in args:
+        ends.append(ends[-1] + len(pytree.leaves(x)))
+    return [k for n in given for k in range(ends[n], ends[n + 1])]
+
+
+OURS = 4  # references to an Array's memory that nobody else sees: the Array's, the list's, the loop's, the count's own
+
+
+def _give_away(leaves: Sequence[Any], values: list[Any], given: Sequence[int]) -> None:
+    """Take the memory out of Arrays; what others still see, or never was an Array's, is protected from writing."""
+    alone = list[Any]()
+    for k in given:
+        value = values[k]
+        mine = leaves[k].__class__ is Array and value.__class__ is np.ndarray and value.flags.owndata
+        if mine and sys.getrefcount(value) == OURS:
+            alone.append(value)
+        elif value.__class__ is np.ndarray:
+            values[k] = value.view()
+            values[k].flags.writeable = False
+    for k in given:
+        if leaves[k].__class__ is Array:
+            leaves[k]._value = GONE
+    for value in alone:
+        value.flags.writeable = True
+
+
 @overload
 def jit(fn: Callable[P, R], /) -> JitFunction[P, R]: ...
 @overload
 def jit(
-    *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 @overload
 def jit(
-    fn: Callable[P, R], /, *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+    fn: Callable[P, R],
+    /,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
 ) -> JitFunction[P, R]: ...
 def jit(
     fn: Callable[..., Any] | None = None,
@@ -208,6 +314,7 @@ def jit(
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
 ) -> JitFunction[..., Any] | Callable[[Callable[..., Any]], JitFunction[..., Any]]:
     """Return a function that traces ``fn`` once per kind of arguments and then runs its plan.
 
@@ -219,6 +326,10 @@ def jit(
         fn: a pure function of pytrees of arrays and numbers that returns such a pytree.
         static_argnums: positions of arguments whose value, which must hash, is part of the kind.
         static_argnames: names of such keyword arguments.
+        donate_argnums: positions of arguments that are given away: results may be written into the memory of their
+            Arrays, which cannot be used afterwards and say so. A training step that gives away parameters and state
+            needs half the memory. Memory that is also seen elsewhere, by ``np.asarray`` or another Array, and arrays of
+            NumPy stay as they are; so does everything where the function runs inside another transformation.
 
     Raises:
         ConcreteValueError: the function asks for the value of a traced array.
@@ -229,17 +340,27 @@ def jit(
     >>> double(afx.ones(2))
     Array([2., 2.], dtype=float32)
     """
-    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    nums = _tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    given = _tuple(donate_argnums)
+    if any(n < 0 for n in given) or set(given) & set(nums):
+        raise ArgumentError(
+            f"jit: donate_argnums are positions from 0 on of arguments that are not static: got {donate_argnums} "
+            f"beside static_argnums={static_argnums}; count from the front"
+        )
+
+    def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:
+        return JitFunction(f, Options((*nums, *_positions(f, names)), names, given))
+
     if fn is None:
-
-        def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:
-            return JitFunction(f, (*nums, *_positions(f, names)), names)
-
         return decorate
     if not callable(fn):
         raise ArgumentError(f"jit: needs a function: got {fn!r}; write jit(fn) or @jit(static_argnums=…)")
-    return JitFunction(fn, (*nums, *_positions(fn, names)), names)
+    return decorate(fn)
+
+
+def _tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
+    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
 
 
 def _positions(fn: Callable[..., Any], names: Sequence[str]) -> tuple[int, ...]:
