@@ -41,6 +41,8 @@ class Gone:
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python's own questions
+            raise AttributeError(name)
         return self._refuse()
 
     __array__ = __array_ufunc__ = __array_function__ = __len__ = __float__ = __int__ = __index__ = __bool__ = _refuse
