@@ -22,7 +22,7 @@ import numpy as np
 from afx.core.dtypes import float64
 from afx.ops._quadrature import rule
 
-__all__ = ["flow", "log_factorial"]
+__all__ = ["flow", "flow_by_logarithm", "log_factorial"]
 
 SERIES = 30.0  # for shapes up to this the lower integral is a series
 LEAST = 2.0  # up to this z the lower one is taken, whatever the shape
@@ -30,7 +30,7 @@ DECAY = 45.0  # the integrand falls to exp of minus this within the interval
 BLOCK = 2048  # elements whose integrands stay in the cache
 LARGE = 16.0  # from here on asymptotic series have every digit
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
-HUGE = 1e300
+HUGE = 1e290  # bounds what overflows at the least shapes, so that no infinities cancel
 
 
 def log_factorial(k: Any) -> Any:
@@ -50,7 +50,7 @@ def psi_series(order: int, a: Any) -> list[Any]:
     for _ in range(int(LARGE)):  # ψ(x) = ψ(x + 1) - 1/x
         small = x < LARGE
         for j, shift in enumerate(shifts):
-            shift -= np.where(small, (-1) ** j / x ** (j + 1), 0.0)
+            shift -= np.where(small, (-1) ** j * np.minimum(x ** -(j + 1.0), HUGE), 0.0)
         x += small
     return [_psi_far(j, x) + shift for j, shift in enumerate(shifts)]
 
@@ -79,6 +79,13 @@ def flow(order: int, a: Any, y: Any) -> Any:
                 part = places[start : start + BLOCK]
                 out[part] = compute(order, a[part], y[part], z[part])
     return out
+
+
+def flow_by_logarithm(order: int, a: Any, y: Any) -> Any:
+    """Return the derivative of `flow` of an order by y: that of ``ψ(a) - y - (a - z) dy/da`` by a."""
+    with np.errstate(all="ignore"):
+        slope = math.factorial(order) * psi_series(order, a)[order] - (a - np.exp(y)) * flow(order, a, y)
+        return slope - order * flow(order - 1, a, y) if order else slope - y
 
 
 def _series(order: int, a: Any, y: Any, z: Any) -> Any:

@@ -20,7 +20,6 @@ from afx.ops.bits import Stream, batch_draw, check_key, check_real, draw_each
 from afx.ops.exponential import exp, log
 from afx.ops.laws import drawn
 from afx.ops.selection import where
-from afx.ops.special_gamma import polygamma
 
 __all__: list[str] = []
 
@@ -29,7 +28,7 @@ def random_gamma(key: ArrayLike, a: ArrayLike, shape: Shape, dtype: DType, logar
     """Return gamma numbers of shape a and scale 1, or their logarithms: float[*keys, *shape].
 
     The derivative by a is that of the quantile at the same probability (Figurnov, Mohamed & Mnih 2018): an expectation
-    over draws has the mean of these derivatives as its own. The second order needs the extra ``scipy``.
+    over draws has the mean of these derivatives as its own.
 
     Raises:
         ArgumentError: a shape is 0 or less.
@@ -124,17 +123,40 @@ def gamma_flow(a: ArrayLike, y: ArrayLike, order: int = 0) -> Array:
     return single(gamma_flow_p, a, y, order=order)
 
 
-def _flow(a: Any, y: Any, *, order: int) -> Any:
-    return _gamma.flow(order, a.reshape(-1), y.reshape(-1)).reshape(a.shape)
+def _vectors(fn: Any) -> Any:
+    """Return a function of an order and two flat vectors as one of arrays."""
+
+    def compute(a: Any, y: Any, *, order: int) -> Any:
+        return fn(order, a.reshape(-1), y.reshape(-1)).reshape(a.shape)
+
+    return double(compute)
 
 
 def _by_shape(_z: Array, a: Array, y: Array, *, order: int) -> Array:
     return gamma_flow(a, y, order + 1)
 
 
-def _by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
-    slope: Array = polygamma(order, a) - (a - exp(y)) * z
-    return slope - order * gamma_flow(a, y, order - 1) if order else slope - y
+def _by_logarithm(_z: Array, a: Array, y: Array, *, order: int) -> Array:
+    return single(gamma_flow_by_logarithm_p, a, y, order=order)
 
 
-gamma_flow_p = family("gamma_flow", double(_flow), (_by_shape, _by_logarithm), {"order": 0}, domain=(0.5, 3.0))
+gamma_flow_p = family("gamma_flow", _vectors(_gamma.flow), (_by_shape, _by_logarithm), {"order": 0}, domain=(0.5, 3.0))
+
+
+def _then_by_shape(_z: Array, a: Array, y: Array, *, order: int) -> Array:
+    return single(gamma_flow_by_logarithm_p, a, y, order=order + 1)
+
+
+def _then_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
+    x = exp(y)
+    slope: Array = x * gamma_flow(a, y, order) - (a - x) * z
+    return slope - order * single(gamma_flow_by_logarithm_p, a, y, order=order - 1) if order else slope - 1
+
+
+gamma_flow_by_logarithm_p = family(
+    "gamma_flow_by_logarithm",
+    _vectors(_gamma.flow_by_logarithm),
+    (_then_by_shape, _then_by_logarithm),
+    {"order": 0},
+    domain=(0.5, 3.0),
+)

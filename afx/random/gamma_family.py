@@ -1,7 +1,7 @@
 """The gamma law and those made of it: differentiable in every parameter, by their quantiles.
 
 A draw's derivative by a shape is how its quantile moves (Figurnov, Mohamed & Mnih 2018), so that the mean of derivatives
-over draws is the derivative of the expectation. Second derivatives by a shape need the extra ``scipy``.
+over draws is the derivative of the expectation.
 """
 
 from __future__ import annotations

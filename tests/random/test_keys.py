@@ -179,12 +179,13 @@ import numpy as np, afx
 from tests.random.draws import DRAWS
 for draw in DRAWS.values():
     draw(afx.random.key(0))
+afx.hessian(lambda a: afx.sum(afx.random.gamma(afx.random.key(0), a, 9)))(3.0)
 print(afx.grad(lambda a: afx.sum(afx.random.beta(afx.random.key(0), a, 2.0, 9)))(3.0))
 """
 
 
 def test_nothing_but_numpy_is_needed() -> None:
-    """Every draw works without SciPy, and so do derivatives by shape parameters."""
+    """Every draw works without SciPy, and so do derivatives by shape parameters, to any order."""
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", WITHOUT_SCIPY], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
