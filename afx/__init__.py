@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from afx.transforms.jit import *
     from afx.transforms.jvp import *
     from afx.transforms.linearize import *
+    from afx.transforms.sparsity import *
     from afx.transforms.trace import *
     from afx.transforms.vmap import *
 
@@ -90,6 +91,7 @@ __all__ = [
     "Literal",
     "Lowered",
     "Primitive",
+    "SparseMatrix",
     "TopK",
     "Var",
     "__array_namespace_info__",
@@ -412,6 +414,8 @@ __all__ = [
     "sort",
     "sort_complex",
     "spacing",
+    "sparse_hessian",
+    "sparse_jacobian",
     "special",
     "split",
     "sqrt",
@@ -565,6 +569,7 @@ _LAZY = {
     "afx.transforms.jit": "JitFunction Lowered jit",
     "afx.transforms.jvp": "jvp",
     "afx.transforms.linearize": "linearize",
+    "afx.transforms.sparsity": "SparseMatrix sparse_hessian sparse_jacobian",
     "afx.transforms.trace": "eval_shape trace",
     "afx.transforms.vmap": "vmap",
 }

@@ -52,7 +52,7 @@ def jacfwd(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
-        one, x = _function_of(fn, args, kwargs, argnums, "jacfwd")
+        one, x = function_of(fn, args, kwargs, argnums, "jacfwd")
         leaves, treedef = pytree.flatten(x)
         check_differentiable(leaves, treedef, "jacfwd")
         if holomorphic:
@@ -92,7 +92,7 @@ def jacrev(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
-        one, x = _function_of(fn, args, kwargs, argnums, "jacrev")
+        one, x = function_of(fn, args, kwargs, argnums, "jacrev")
         if holomorphic:
             check_holomorphic(*pytree.flatten(x), "jacrev")
         out, pullback = vjp(one, x)
@@ -140,7 +140,7 @@ def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tre
     return jvp(grad(fn), primals, tangents)[1]
 
 
-def _function_of(
+def function_of(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], argnums: int, who: str
 ) -> tuple[Callable[[Any], Any], Any]:
     """Return the function of the one argument that is differentiated, and that argument."""
