@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from afx.core.functions import FUNCTIONS
 
@@ -75,41 +75,96 @@ class Methods:
         """Return the array without its axes of length 1; see `afx.squeeze`."""
         return FUNCTIONS.squeeze(self, axis)
 
-    def sum(self, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
+    def sum(
+        self,
+        axis: Axis = None,
+        *,
+        dtype: DTypeLike | None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
         """Return the sum along axes; see `afx.sum`."""
-        return FUNCTIONS.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
+        return FUNCTIONS.sum(self, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
-    def prod(self, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Array:
+    def prod(
+        self,
+        axis: Axis = None,
+        *,
+        dtype: DTypeLike | None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
         """Return the product along axes; see `afx.prod`."""
-        return FUNCTIONS.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
+        return FUNCTIONS.prod(self, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
-    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    def mean(
+        self,
+        axis: Axis = None,
+        *,
+        dtype: DTypeLike | None = None,
+        keepdims: bool = False,
+        where: ArrayLike | None = None,
+    ) -> Array:
         """Return the arithmetic mean along axes; see `afx.mean`."""
-        return FUNCTIONS.mean(self, axis=axis, keepdims=keepdims)
+        return FUNCTIONS.mean(self, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
 
-    def var(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Array:
+    def var(
+        self,
+        axis: Axis = None,
+        *,
+        dtype: DTypeLike | None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        mean: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
         """Return the variance along axes; see `afx.var`."""
-        return FUNCTIONS.var(self, axis=axis, correction=ddof, keepdims=keepdims)
+        return FUNCTIONS.var(self, axis=axis, dtype=dtype, correction=ddof, keepdims=keepdims, mean=mean, where=where)
 
-    def std(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Array:
+    def std(
+        self,
+        axis: Axis = None,
+        *,
+        dtype: DTypeLike | None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        mean: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
         """Return the standard deviation along axes; see `afx.std`."""
-        return FUNCTIONS.std(self, axis=axis, correction=ddof, keepdims=keepdims)
+        return FUNCTIONS.std(self, axis=axis, dtype=dtype, correction=ddof, keepdims=keepdims, mean=mean, where=where)
 
-    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    def max(
+        self,
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
         """Return the largest element along axes; see `afx.max`."""
-        return FUNCTIONS.max(self, axis=axis, keepdims=keepdims)
+        return FUNCTIONS.max(self, axis=axis, keepdims=keepdims, initial=initial, where=where)
 
-    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    def min(
+        self,
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
         """Return the smallest element along axes; see `afx.min`."""
-        return FUNCTIONS.min(self, axis=axis, keepdims=keepdims)
+        return FUNCTIONS.min(self, axis=axis, keepdims=keepdims, initial=initial, where=where)
 
-    def all(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    def all(self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
         """Tell whether all elements are true along axes; see `afx.all`."""
-        return FUNCTIONS.all(self, axis=axis, keepdims=keepdims)
+        return FUNCTIONS.all(self, axis=axis, keepdims=keepdims, where=where)
 
-    def any(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    def any(self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
         """Tell whether any element is true along axes; see `afx.any`."""
-        return FUNCTIONS.any(self, axis=axis, keepdims=keepdims)
+        return FUNCTIONS.any(self, axis=axis, keepdims=keepdims, where=where)
 
     def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
         """Return the index of the first largest element; see `afx.argmax`."""
@@ -127,13 +182,13 @@ class Methods:
         """Return the array sorted along an axis (a new array, unlike NumPy's method); see `afx.sort`."""
         return FUNCTIONS.sort(self, axis=axis)
 
-    def cumsum(self, axis: int | None = None) -> Array:
+    def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
         """Return the running sum; see `afx.cumsum`."""
-        return FUNCTIONS.cumsum(self, axis=axis)
+        return FUNCTIONS.cumsum(self, axis=axis, dtype=dtype)
 
-    def cumprod(self, axis: int | None = None) -> Array:
+    def cumprod(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
         """Return the running product; see `afx.cumprod`."""
-        return FUNCTIONS.cumprod(self, axis=axis)
+        return FUNCTIONS.cumprod(self, axis=axis, dtype=dtype)
 
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
         """Return the elements limited to an interval; see `afx.clip`."""
@@ -151,13 +206,43 @@ class Methods:
         """Return the complex conjugate."""
         return FUNCTIONS.conj(self)
 
+    def conjugate(self) -> Array:
+        """Return the complex conjugate."""
+        return FUNCTIONS.conj(self)
+
     def repeat(self, repeats: int, axis: int | None = None) -> Array:
         """Return the elements repeated; see `afx.repeat`."""
         return FUNCTIONS.repeat(self, repeats, axis=axis)
 
-    def take(self, indices: ArrayLike, axis: int | None = None) -> Array:
+    def take(
+        self, indices: ArrayLike, axis: int | None = None, *, mode: Literal["raise", "wrap", "clip"] = "raise"
+    ) -> Array:
         """Return the elements at indices along an axis; see `afx.take`."""
-        return FUNCTIONS.take(self, indices, axis=axis)
+        return FUNCTIONS.take(self, indices, axis=axis, mode=mode)
+
+    def compress(self, condition: ArrayLike, axis: int | None = None) -> Array:
+        """Return the slices along an axis for which a condition holds; see `afx.compress`."""
+        return FUNCTIONS.compress(condition, self, axis=axis)
+
+    def choose(self, choices: Sequence[ArrayLike]) -> Array:
+        """Return the elements of the choices that the array's integers name; see `afx.choose`."""
+        return FUNCTIONS.choose(self, choices)
+
+    def nonzero(self) -> tuple[Array, ...]:
+        """Return the indices of the elements that are not zero; see `afx.nonzero`."""
+        return tuple(FUNCTIONS.nonzero(self))
+
+    def searchsorted(self, values: ArrayLike, side: Literal["left", "right"] = "left") -> Array:
+        """Return where values would be inserted to keep the order; see `afx.searchsorted`."""
+        return FUNCTIONS.searchsorted(self, values, side=side)
+
+    def partition(self, kth: int | Sequence[int], axis: int = -1) -> Array:
+        """Return the array partitioned (a new array, unlike NumPy's method); see `afx.partition`."""
+        return FUNCTIONS.partition(self, kth, axis=axis)
+
+    def argpartition(self, kth: int | Sequence[int], axis: int | None = -1) -> Array:
+        """Return the indices that partition the array; see `afx.argpartition`."""
+        return FUNCTIONS.argpartition(self, kth, axis=axis)
 
     def trace(self, offset: int = 0) -> Array:
         """Return the sum along the diagonal of the last two axes; see `afx.diagonal`."""

@@ -98,6 +98,9 @@ class Operators:  # noqa: PLW1641  # == is elementwise, so nothing hashes
     def __divmod__(self, other: ArrayLike, /) -> tuple[Array, Array]:
         return FUNCTIONS.floor_divide(self, other), FUNCTIONS.remainder(self, other)
 
+    def __rdivmod__(self, other: ArrayLike, /) -> tuple[Array, Array]:
+        return FUNCTIONS.floor_divide(other, self), FUNCTIONS.remainder(other, self)
+
     def __neg__(self) -> Array:
         return FUNCTIONS.negative(self)
 
