@@ -533,6 +533,7 @@ _LAZY = {
         "fmax fmin nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
         "nanvar"
     ),
+    "afx.ops.operands": "together",
     "afx.ops.padding": "flip fliplr flipud pad roll rot90",
     "afx.ops.places": (
         "diag_indices diag_indices_from indices ix_ ravel_multi_index tril_indices tril_indices_from triu_indices "

@@ -10,7 +10,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from afx.errors import ImmutableError, OperandError
 __all__ = ["array_function", "array_ufunc"]
 
 Function = Callable[..., Any]
+OPERANDS = ("ArrayLike", "ArrayLike | None")  # how afx's functions type an operand that takes no list
 STATED = ("subok", "where")  # which are True where nothing is said
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -40,10 +41,15 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Map
         raise ImmutableError(
             f"{shown}: out= and where= write into an array: afx arrays are immutable; use the result, or afx.where"
         )
-    operands = [FUNCTIONS.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs]
+    operands = [_numbers(x, inputs) for x in inputs]
     if method == "__call__":
         return _elementwise(name, shown, operands, options)
     return _along(method, name, shown, operands, options)
+
+
+def _numbers(x: Any, others: Iterable[Any]) -> Any:
+    """Return nested Python numbers as an array, in the dtype of the others where these have one."""
+    return FUNCTIONS.together(x, *[v for v in others if hasattr(v, "dtype")])[0] if isinstance(x, (list, tuple)) else x
 
 
 def _elementwise(name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
@@ -99,8 +105,13 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     if name == "where" and len(args) == 1:
         name = "nonzero"
     fn = _found(name, module, shown)
-    if len(args) == 1 and name not in DEFAULTS and kwargs.keys() <= _keywords(fn):  # nothing to translate: as a rule
-        return fn(*args, **kwargs)
+    if (
+        len(args) == 1
+        and name not in DEFAULTS
+        and kwargs.keys() <= _keywords(fn)
+        and list not in map(type, kwargs.values())
+    ):
+        return fn(*args, **kwargs)  # nothing to translate: as a rule
     values, options = _arguments(func, fn, args, kwargs, shown)
     return fn(*values, **options)
 
@@ -167,6 +178,9 @@ def _arguments(
             options.update(value)
         elif key in stated or not _is_default(value, parameter.default):
             name = key if key in ours else ARGUMENTS.get(key, key)
+            own = ours.get(name) or (ours[names[place]] if place < len(names) else None)
+            if own is not None and own.annotation in OPERANDS:
+                value = _numbers(value, given.values())
             operand = parameter.default is inspect.Parameter.empty or names[place : place + 1] == [name]
             if name in ours and ours[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
                 options[name] = value

@@ -13,6 +13,7 @@ from afx.errors import DtypeError
 from afx.ops.arithmetic import abs as abs_
 from afx.ops.comparison import equal, isfinite, isnan
 from afx.ops.creation import Nested, asarray
+from afx.ops.operands import together
 from afx.ops.truth import all
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose", "isneginf", "isposinf"]
@@ -32,7 +33,7 @@ def isclose(x: Nested, y: Nested, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8
     >>> isclose(np.array([1.0, 2.0]), 1.0)
     Array([ True, False], dtype=bool)
     """
-    a, b = asarray(x), asarray(y)
+    a, b = together(x, y)
     if b.dtype.kind in "biu":  # differences of unsigned and of the smallest integers are wrong
         b = b.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -58,7 +59,7 @@ def array_equal(x: Nested, y: Nested, equal_nan: bool = False) -> Array:
     >>> array_equal(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
     Array(True, dtype=bool)
     """
-    a, b = asarray(x), asarray(y)
+    a, b = together(x, y)
     if a.shape != b.shape:
         return asarray(False)
     same = equal(a, b)
@@ -72,7 +73,7 @@ def array_equiv(x: Nested, y: Nested) -> Array:
     >>> array_equiv(np.array([1.0, 1.0]), 1.0)
     Array(True, dtype=bool)
     """
-    a, b = asarray(x), asarray(y)
+    a, b = together(x, y)
     if broadcast_shapes([a.shape, b.shape]) is None:
         return asarray(False)
     return all(equal(a, b))

@@ -18,6 +18,7 @@ from afx.ops.comparison import equal, isfinite, logical_not
 from afx.ops.creation import Nested, asarray, zeros
 from afx.ops.gathering import gather, scatter
 from afx.ops.joining import concat
+from afx.ops.operands import together
 from afx.ops.selection import clip, where
 from afx.ops.shaping import astype, reshape
 from afx.ops.sorting import searchsorted, sort
@@ -128,7 +129,8 @@ def isin(
     >>> isin(np.array([1.0, 2.0]), [2.0, 3.0])
     Array([False,  True], dtype=bool)
     """
-    x, others = asarray(element), _flat(test_elements)
+    x, others = together(element, test_elements)
+    others = reshape(others, (-1,))
     dtype = promote((x.dtype, others.dtype), (False, False))
     x, others = (astype(v, np.int8 if dtype.kind == "b" else dtype) for v in (x, others))
     if not others.size:
@@ -145,7 +147,7 @@ def _distinct(x: Nested, assume_unique: bool, who: str) -> Array:
 
 def _merged(x: Nested, y: Nested, assume_unique: bool, who: str) -> tuple[Array, Any]:
     """Return the distinct elements of both, sorted together, and which of them equal the next."""
-    both = sort(concat([_distinct(v, assume_unique, who) for v in (x, y)]))
+    both = sort(concat([_distinct(v, assume_unique, who) for v in together(x, y)]))
     known = _known(both, who)
     return both, known[1:] == known[:-1]
 
@@ -184,7 +186,7 @@ def union1d(x: Nested, y: Nested) -> Array:
     >>> union1d(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
     Array([1., 2., 3.], dtype=float64)
     """
-    return _distinct(concat([_flat(x), _flat(y)]), assume_unique=False, who="union1d")
+    return _distinct(concat([_flat(v) for v in together(x, y)]), assume_unique=False, who="union1d")
 
 
 @public

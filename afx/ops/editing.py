@@ -19,6 +19,7 @@ from afx.ops.creation import Nested, asarray, zeros
 from afx.ops.diagonals import diag
 from afx.ops.gathering import gather
 from afx.ops.joining import concat
+from afx.ops.operands import together
 from afx.ops.shaping import astype, broadcast_to, reshape
 
 __all__ = ["append", "block", "delete", "diagflat", "insert", "resize", "rollaxis", "trim_zeros"]
@@ -34,7 +35,7 @@ def append(x: Nested, values: Nested, axis: int | None = None) -> Array:
     >>> append(np.array([1.0, 2.0]), 3.0)
     Array([1., 2., 3.], dtype=float64)
     """
-    return concat([asarray(x), asarray(values)], axis=axis)
+    return concat(together(x, values), axis=axis)
 
 
 @public
@@ -60,7 +61,7 @@ def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nest
     place = normalize_axis(axis, y.ndim, "insert")
     n = y.shape[place]
     where = _places(obj)
-    new = astype(asarray(values), y.dtype)
+    new = astype(together(values, y)[0], y.dtype)
     new = reshape(new, (1,) * (y.ndim - new.ndim) + new.shape) if new.ndim < y.ndim else new
     single = where.__class__ is not slice and where.dtype.kind != "b" and where.size == 1
     if single and not where.ndim:
@@ -142,6 +143,8 @@ def trim_zeros(x: Nested, trim: str = "fb", axis: int | Sequence[int] | None = N
         raise ArgumentError(f"trim_zeros: trim is 'f', 'b' or 'fb': got {trim!r}; choose one")
     y = asarray(x)
     axes = normalize_axes(axis, y.ndim, "trim_zeros")
+    if not axes:
+        return y
     found: Any = np.nonzero(not_equal(y, 0).concrete("trim_zeros"))
     index = [slice(None)] * y.ndim
     for a in axes:

@@ -18,6 +18,7 @@ from afx.ops.eigen import eigvals
 from afx.ops.joining import concat
 from afx.ops.leastsquares import lstsq
 from afx.ops.linalg import inv
+from afx.ops.operands import together
 from afx.ops.polynomials import coefficients_of, vander
 from afx.ops.reductions import sum
 from afx.ops.shaping import astype, reshape
@@ -154,7 +155,7 @@ def polyfit(
 
 def _points(x: Nested, y: Nested, w: Nested | None) -> tuple[Array, Array, Array | None]:
     """Return places, values and weights in one floating dtype."""
-    given = [asarray(v) for v in ((x, y) if w is None else (x, y, w))]
+    given = together(x, y) if w is None else together(x, y, w)
     dtype = promote(tuple([v.dtype for v in given]), (False,) * len(given), floating=True)
     places, values = given[0], given[1]
     fits = places.ndim == 1 and values.ndim in (1, 2) and values.shape[0] == places.shape[0]

@@ -14,10 +14,12 @@ from afx.core.dtypes import promote
 from afx.core.functions import public
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ops._index import is_sequence
+from afx.ops.comparison import isfinite
 from afx.ops.creation import Nested, asarray, ones
 from afx.ops.cumulative import diff
 from afx.ops.gathering import scatter
 from afx.ops.joining import stack
+from afx.ops.operands import together
 from afx.ops.padding import flip
 from afx.ops.ranges import linspace
 from afx.ops.reductions import max, min, sum
@@ -84,7 +86,7 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
     >>> digitize(np.array([0.5, 2.0]), np.array([0.0, 1.0, 2.0]))
     Array([1, 3], dtype=int64)
     """
-    y, edges = asarray(x), asarray(bins)
+    y, edges = together(x, bins)
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins are a vector: got {edges.aval}; reshape it")
     try:
@@ -130,7 +132,7 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
             raise ArgumentError(f"{who}: NumPy has no such rule ({error}): got {bins!r}; give a number") from error
     if not is_sequence(bins) and aval_of(bins, who).ndim == 0:
         return _even_edges(x, bins, ends, who)
-    edges = asarray(bins)
+    edges = together(bins, x)[0]
     if edges.ndim != 1 or not edges.size:
         raise ShapeError(f"{who}: edges are a vector: got {edges.aval}; reshape it")
     try:
@@ -152,6 +154,11 @@ def _even_edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
     else:
         low, high = astype(0.0, dtype), astype(1.0, dtype)
     flat = low == high
+    try:
+        if not (isfinite(low) & isfinite(high)).all():
+            raise ArgumentError(f"{who}: the ends of the range are not finite: got {low!r} and {high!r}; give range=")
+    except ConcreteValueError:
+        pass  # compiled, they cannot be checked
     return linspace(where(flat, low - 0.5, low), where(flat, high + 0.5, high), int(bins) + 1)
 
 
@@ -201,7 +208,7 @@ def histogram(
 def _weights(weights: Nested | None, x: Array, who: str) -> Array:
     if weights is None:
         return ones((x.size,), np.int64)
-    w = asarray(weights)
+    w = together(weights, x)[0]
     if w.shape != x.shape:
         raise ShapeError(f"{who}: weights have the shape of x: got {w.aval} for {x.aval}; give one each")
     return reshape(w, (-1,))

@@ -19,6 +19,7 @@ from afx.ops.creation import asarray
 from afx.ops.cumulative import cumsum, diff
 from afx.ops.gathering import gather
 from afx.ops.joining import concat
+from afx.ops.operands import together
 from afx.ops.reductions import sum
 from afx.ops.selection import clip, where
 from afx.ops.shaping import astype, reshape
@@ -57,7 +58,7 @@ def interp(
     >>> interp(2.5, np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 0.0]))
     Array(1., dtype=float64)
     """
-    at, points, values = (asarray(v) for v in (x, xp, fp))
+    at, points, values = together(x, xp, fp)
     if points.ndim != 1 or points.shape != values.shape or not points.size:
         raise ShapeError(
             f"interp: points and values are vectors of one length: got {points.aval} and {values.aval}; reshape them"
@@ -107,11 +108,10 @@ def trapezoid(y: Numbers, x: Numbers | None = None, dx: ArrayLike = 1.0, axis: i
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
     Array(4., dtype=float64)
     """
-    samples = asarray(y)
+    samples, points = together(y, 0 if x is None else x)
     place = normalize_axis(axis, samples.ndim, "trapezoid")
     width: Any = dx
     if x is not None:
-        points = asarray(x)
         if points.ndim == 1:
             width = reshape(diff(points), tuple([-1 if a == place else 1 for a in range(samples.ndim)]))
         else:
@@ -158,13 +158,13 @@ def gradient(
     axes = tuple([normalize_axis(a, samples.ndim, "gradient") for a in axes])
     if edge_order not in (1, 2):
         raise ArgumentError(f"gradient: the order at the edges is 1 or 2: got edge_order={edge_order}")
-    found = [_slopes(samples, s, a, edge_order) for s, a in zip(_spacings(spacing, axes), axes, strict=True)]
+    found = [_slopes(samples, s, a, edge_order) for s, a in zip(_spacings(spacing, axes, samples), axes, strict=True)]
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _spacings(spacing: Sequence[Any], axes: Sequence[int]) -> list[Array]:
+def _spacings(spacing: Sequence[Any], axes: Sequence[int], like: Array) -> list[Array]:
     """Return a spacing for each axis."""
-    given = [asarray(s) if is_sequence(s) else s for s in spacing] or [1.0]
+    given = [together(s, like)[0] if is_sequence(s) else s for s in spacing] or [1.0]
     if len(given) == 1 and aval_of(given[0], "gradient").ndim == 0:
         given *= len(axes)
     if len(given) != len(axes):
@@ -186,8 +186,8 @@ def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
     before, after = _ends(rise, axis)
     low: Array | float
     high: Array | float
-    if aval.ndim == 0:
-        inner, low, high = (before + after) / 2, 0.5, 0.5
+    if aval.ndim == 0:  # an element between others does not count, even where it is nan
+        inner, low, high = (_ends(_ends(x, axis)[1], axis)[1] - _ends(_ends(x, axis)[0], axis)[0]) / (2 * h), 0.5, 0.5
     else:
         h0, h1 = _ends(h, axis)
         inner = (h0 * after + h1 * before) / (h0 + h1)
@@ -212,7 +212,7 @@ def ediff1d(x: Numbers, to_end: Numbers | None = None, to_begin: Numbers | None 
     Array([0., 3., 5.], dtype=float64)
     """
     z = diff(reshape(asarray(x), (-1,)))
-    ends = [None if v is None else astype(reshape(asarray(v), (-1,)), z.dtype) for v in (to_begin, to_end)]
+    ends = [None if v is None else reshape(asarray(v, z.dtype), (-1,)) for v in (to_begin, to_end)]
     return concat([v for v in (ends[0], z, ends[1]) if v is not None])
 
 

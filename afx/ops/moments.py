@@ -18,6 +18,7 @@ from afx.ops.arithmetic import divide, multiply, sqrt, subtract
 from afx.ops.comparison import isinf
 from afx.ops.creation import Nested, asarray
 from afx.ops.exponential import exp
+from afx.ops.operands import together
 from afx.ops.reductions import (
     Axis,
     among,
@@ -235,7 +236,7 @@ def average(
     """
     shape = shape_of(x, "average")
     axes = normalize_axes(axis, len(shape), "average")
-    w = _spread_weights(1 if weights is None else asarray(weights), shape, axes, axis)
+    w = _spread_weights(1 if weights is None else together(weights, x)[0], shape, axes, axis)
     total = sum(w, axes, keepdims=keepdims)
     z = mean(x, axes, keepdims=keepdims) if weights is None else sum(multiply(x, w), axes, keepdims=keepdims) / total
     return (z, broadcast_to(astype(total, z.dtype), z.shape)) if returned else z

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array import Array
-from afx.core.aval import aval_of
+from afx.core.aval import Aval, aval_of, broadcast_avals
 from afx.core.dtypes import promote
 from afx.core.functions import public
 from afx.errors import ArgumentError, ShapeError
@@ -15,6 +15,7 @@ from afx.ops._index import is_sequence
 from afx.ops.convolution import convolve
 from afx.ops.creation import Nested, asarray, ones_like, zeros
 from afx.ops.joining import concat, stack
+from afx.ops.operands import together
 from afx.ops.shaping import astype, broadcast_to, reshape
 
 __all__ = ["polyadd", "polyder", "polydiv", "polyint", "polymul", "polysub", "polyval", "vander"]
@@ -28,24 +29,21 @@ def coefficients_of(p: Nested, who: str) -> Array:
     return reshape(given, (-1,))
 
 
-def _array(x: Any) -> Any:
-    """Return sequences as arrays, and numbers, which take the dtype of what they meet, as they are."""
-    return asarray(x) if is_sequence(x) else x
-
-
 @public
 def polyval(p: Nested, x: Nested) -> Array:
     """Return the values of a polynomial at x by Horner's rule; differentiable in both.
 
     Args:
-        p: float[degree + 1], the coefficients, that of the highest power first.
+        p: float[degree + 1], the coefficients, that of the highest power first; further axes broadcast with x.
         x: any shape.
 
     >>> polyval(np.array([1.0, 0.0, 2.0]), 3.0)
     Array(11., dtype=float64)
     """
-    coefficients, at = coefficients_of(p, "polyval"), _array(x)
-    shape = aval_of(at, "polyval").shape
+    coefficients = together(p, x)[0]
+    at: Any = together(x, p)[0] if is_sequence(x) else x  # a number takes the dtype of what it meets
+    coefficients = coefficients if coefficients.ndim else reshape(coefficients, (1,))
+    shape = broadcast_avals("polyval", [aval_of(at, "polyval"), Aval(coefficients.shape[1:], coefficients.dtype)])
     if not coefficients.shape[0]:
         return zeros(shape, coefficients.dtype)
     z: Array = broadcast_to(coefficients[0], shape)
@@ -56,7 +54,7 @@ def polyval(p: Nested, x: Nested) -> Array:
 
 def _aligned(p: Nested, q: Nested, who: str) -> tuple[Array, Array]:
     """Return coefficients with zeros in front, so that both are of one length."""
-    a, b = coefficients_of(p, who), coefficients_of(q, who)
+    a, b = (coefficients_of(v, who) for v in together(p, q))
     n = max(a.shape[0], b.shape[0])
     parts = [concat([zeros(n - v.shape[0], v.dtype), v]) if v.shape[0] < n else v for v in (a, b)]
     return parts[0], parts[1]
@@ -91,7 +89,8 @@ def polymul(p: Nested, q: Nested) -> Array:
     >>> polymul(np.array([1.0, 2.0]), np.array([1.0, -2.0]))
     Array([ 1.,  0., -4.], dtype=float64)
     """
-    return convolve(coefficients_of(p, "polymul"), coefficients_of(q, "polymul"))
+    a, b = (coefficients_of(v, "polymul") for v in together(p, q))
+    return convolve(a, b)
 
 
 @public
@@ -107,7 +106,7 @@ def polydiv(u: Nested, v: Nested) -> tuple[Array, Array]:
     >>> polydiv(np.array([1.0, 0.0, -4.0]), np.array([1.0, -2.0]))
     (Array([1., 2.], dtype=float64), Array([0.], dtype=float64))
     """
-    a, b = coefficients_of(u, "polydiv"), coefficients_of(v, "polydiv")
+    a, b = (coefficients_of(w, "polydiv") for w in together(u, v))
     dtype = promote((a.dtype, b.dtype), (False, False), floating=True)
     rest, b = astype(a, dtype), astype(b, dtype)
     n = b.shape[0]
@@ -159,7 +158,7 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
         raise ArgumentError(f"polyint: integrals are of order 0 or more: got m={m}; use polyder")
     z = coefficients_of(p, "polyint")
     z = astype(z, promote((z.dtype,), (False,), floating=True))
-    constants = astype(zeros(m) if k is None else reshape(asarray(k), (-1,)), z.dtype)
+    constants = zeros(m, z.dtype) if k is None else reshape(asarray(k, z.dtype), (-1,))
     if constants.shape[0] != m:
         if constants.shape[0] != 1:
             raise ArgumentError(f"polyint: takes a constant for each integration: got {constants.aval} and m={m}")

@@ -19,10 +19,10 @@ from afx.ops.comparison import isinf, isnan
 from afx.ops.creation import asarray
 from afx.ops.gathering import gather
 from afx.ops.indexing import take_along_axis
-from afx.ops.reductions import Axis, reduced, with_axes
+from afx.ops.reductions import Axis, reduced
 from afx.ops.rounding import ceil, floor, rint
 from afx.ops.selection import clip, maximum, where
-from afx.ops.shaping import astype, permute_dims, reshape
+from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 from afx.ops.sorting import sort
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
@@ -204,9 +204,9 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
     if skipping and rows.dtype.kind == "f":
         rows = where(isnan(rows), math.nan, rows)  # cuts off what made the nan from the derivative
     if not rows.shape[-1]:
-        if "median" not in who:
+        if who in ("quantile", "percentile"):
             raise ShapeError(f"{who}: of no elements there is none: got {aval} along axis {axis}; check for empties")
-        return with_axes(rows.sum(axis=-1) * math.nan, aval.shape, axes, keepdims)
+        rows = broadcast_to(astype(math.nan, dtype), (*rows.shape[:-1], 1))
     found = _found(rows, reshape(fractions, (-1,)), PLACES[method], dtype, skipping)
     rest = len(aval.shape) - len(axes)
     spread = reshape(found, (*found.shape[:-1], *fractions.shape))

@@ -130,9 +130,14 @@ def geomspace(
     a, b = aval_of(start, "geomspace"), aval_of(stop, "geomspace")
     found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
     first, last = (FUNCTIONS.astype(x, found) for x in (start, stop))
+    try:
+        if ((first == 0) | (last == 0)).any():
+            raise ArgumentError(f"geomspace: no multiple of 0 is another number: got {start!r} and {stop!r}")
+    except ConcreteValueError:
+        pass  # compiled, they cannot be checked
     rank = max(a.ndim, b.ndim)
     steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(found)).reshape((-1,) + (1,) * rank)
-    z = first * pow(last / first, steps)
+    z = FUNCTIONS.where(steps == 1, last, first * pow(last / first, steps))
     return z if dtype is None else z.astype(check_dtype(dtype, "geomspace"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,10 @@ from afx.core.functions import public
 from afx.errors import ShapeError
 from afx.ops.axes import atleast_2d
 from afx.ops.complex import conj
-from afx.ops.creation import asarray
 from afx.ops.joining import concat
 from afx.ops.matrix import matmul
 from afx.ops.moments import vector_norm
+from afx.ops.operands import together
 from afx.ops.reductions import sum
 from afx.ops.selection import clip
 from afx.ops.shaping import astype, reshape
@@ -84,7 +85,7 @@ def _deviations(rows: Array, fweights: Any, aweights: Any, bias: bool, ddof: flo
     n = rows.shape[1]
     if fweights is None and aweights is None:
         d = rows - sum(rows, 1, keepdims=True) / n
-        return d, d, n - correction
+        return d, d, n - correction if n > correction else math.nan
     often, much = _weights(fweights, rows, "fweights"), _weights(aweights, rows, "aweights")
     w = much if often is None else often if much is None else often * much
     assert w is not None
@@ -96,7 +97,7 @@ def _deviations(rows: Array, fweights: Any, aweights: Any, bias: bool, ddof: flo
 def _weights(given: Any, rows: Array, name: str) -> Array | None:
     if given is None:
         return None
-    w = asarray(given)
+    w = together(given, rows)[0]
     if w.shape != rows.shape[1:]:
         raise ShapeError(f"cov: {name} hold one number an observation: got {w.aval} for {rows.aval}; give a vector")
     return astype(w, real_dtype(rows.dtype))
@@ -115,7 +116,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, d
     rows = _variables(x, y, rowvar, dtype, "corrcoef")
     d = rows - sum(rows, 1, keepdims=True) / rows.shape[1]
     unit = d / vector_norm(d, 1, keepdims=True)
-    z = _bounded(matmul(unit, conj(unit).T))
+    z = _bounded(matmul(unit, conj(unit).T) if d.shape[1] else matmul(d, conj(d).T) * math.nan)
     return reshape(z, ()) if z.shape == (1, 1) else z
 
 

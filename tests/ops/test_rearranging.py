@@ -357,7 +357,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "histogramdd: bins and ranges belong to each axis",
     ),
     "coordinates": (lambda: afx.histogram2d(V, V[1:]), errors.ShapeError, "histogram2d: points have two coordinates"),
-    "polynomial": (lambda: afx.polyval(M, 1.0), errors.ShapeError, "polyval: a polynomial is a vector of coefficients"),
+    "polynomial": (lambda: afx.polyadd(M, P), errors.ShapeError, "polyadd: a polynomial is a vector of coefficients"),
     "polyder": (lambda: afx.polyder(P, -1), errors.ArgumentError, "polyder: derivatives are of order 0 or more"),
     "polyint": (lambda: afx.polyint(P, 3, k=[1.0, 2.0]), errors.ArgumentError, "polyint: takes a constant for each"),
     "vander": (lambda: afx.vander(M), errors.ShapeError, "vander: takes a vector: got float64"),

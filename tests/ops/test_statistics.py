@@ -251,6 +251,30 @@ def test_correlations_stay_within_bounds() -> None:
     np.testing.assert_allclose(np.asarray(afx.grad(lambda x: afx.corrcoef(x).sum())(x)), 0, atol=1e-12)
 
 
+def test_python_numbers_keep_their_digits() -> None:
+    """Beside float64 arrays Python's numbers are float64, in lists too; beside float32 they are float32."""
+    same(afx.interp(T, [0.1, 0.7], [0.3, 0.9]), np.interp(T, [0.1, 0.7], [0.3, 0.9]), rtol=1e-15)
+    same(afx.trapezoid([0.1, 0.7], T[:2]), np.trapezoid([0.1, 0.7], T[:2]), rtol=1e-15)
+    same(afx.polyval([0.1, 0.7], T), np.polyval([0.1, 0.7], T), rtol=1e-15)
+    same(afx.polyval(T, [0.1, 0.7]), np.polyval(T, [0.1, 0.7]), rtol=1e-15)
+    same(afx.append(T, [0.1]), np.append(T, [0.1]), rtol=1e-15)
+    assert bool(afx.array_equal(np.array([0.1, 0.7]), [0.1, 0.7]))
+    assert bool(afx.isin(0.1, np.array([0.1])))
+    assert afx.interp(T.astype(np.float32), [0.1, 0.7], [0.3, 0.9]).dtype == afx.float32
+
+
+def test_what_is_not_enough() -> None:
+    """Covariances of too few observations are nan; a nan beside a slope does not count."""
+    for x in (np.zeros((2, 0)), np.ones((2, 1))):
+        with np.errstate(invalid="ignore"):  # NumPy warns, too
+            assert np.isnan(np.asarray(afx.cov(x))).all()
+            assert np.isnan(np.asarray(afx.corrcoef(x))).all()
+    holes = np.array([1.0, np.nan, 0.0, -2.0])
+    same(afx.gradient(holes), np.gradient(holes))
+    assert np.isnan(float(afx.nanquantile(np.zeros(0), 0.5)))
+    same(afx.geomspace(np.array([1.0, 2.0]), np.array([8.0, np.inf]), 3)[-1], np.array([8.0, np.inf]))
+
+
 def test_steps_of_half_a_period() -> None:
     """`unwrap` leaves steps of just half a period, up and down, as NumPy does, of integers too."""
     for phases in (np.array([0.0, 2.0, 0.0, -2.0, 5.0]), np.array([0, 2, 0, -2, 5, 8, 3])):
@@ -269,6 +293,12 @@ def test_interpolation_at_its_points() -> None:
 
 
 ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "zero": (lambda: afx.geomspace(0.0, 2.0), errors.ArgumentError, "geomspace: no multiple of 0 is another number"),
+    "range": (
+        lambda: afx.histogram(np.array([np.nan])),
+        errors.ArgumentError,
+        "histogram: the ends of the range are not",
+    ),
     "where without initial": (
         lambda: afx.max(X, where=X > 0),
         errors.ArgumentError,
