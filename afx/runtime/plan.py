@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from afx.core.graph import Graph
+from afx.runtime.compiling import Bind
 from afx.runtime.gauge import Gauge
 from afx.runtime.places import Places
 from afx.runtime.products import blas, heavy
@@ -37,7 +38,7 @@ class Plan:
     memory: int
     widest: int
     _program: Program = attrs.field(repr=False)
-    _bind: Callable[..., Any] = attrs.field(repr=False)
+    _bind: Bind = attrs.field(repr=False)
     _gauge: Gauge | None = attrs.field(repr=False)
     _free: list[Any] = attrs.field(factory=list, repr=False)
 
@@ -95,7 +96,7 @@ class Plan:
             space[name] = eq.primitive.prepare(*[a.aval for a in eq.inputs], **eq.keywords)
         for name, source, eq in program.views:
             space[name] = eq.primitive.run(space[source], **eq.keywords)
-        return self._bind(*[space[name] for name in program.names])  # by position: many keywords take quadratic time
+        return self._bind([space[name] for name in program.names])
 
 
 def make_plan(graph: Graph, donated: Collection[int] = ()) -> Plan:

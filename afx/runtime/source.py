@@ -13,6 +13,7 @@ from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal, Var
 from afx.runtime.blocks import Blocks
+from afx.runtime.compiling import Bind, Code
 from afx.runtime.places import BUFFER, CONSTANT, FRESH, VIEW, Places
 from afx.runtime.products import blas, product, shared_out
 from afx.runtime.quiet import Silence, common, silenced
@@ -25,7 +26,6 @@ __all__ = ["Program"]
 
 MOST_REPEATED = 1 << 17  # elements up to which a number is repeated
 LARGE = 16384  # bytes of a value of its own from which on its name is deleted after its last use
-DOTTED = re.compile(r"\bnp(?:\.\w+)+")
 
 
 class Program:
@@ -323,28 +323,13 @@ class Program:
         return f"np.array({self.name(atom)})"
 
     # -- text ---------------------------------------------------------------------------------------------------------
-    def compiled(self) -> Any:
-        """Return the function that binds the names of one arena and gives the function that runs."""
-        functions: dict[str, Any] = {}
-
-        def local(found: re.Match[str]) -> str:
-            name = found.group().replace(".", "_")
-            if name not in functions:
-                value: Any = np
-                for part in found.group().split(".")[1:]:
-                    value = getattr(value, part)
-                functions[name] = value
-            return name
-
-        body = DOTTED.sub(local, "\n  ".join([*self.lines, self._return()]))
-        blocks = DOTTED.sub(local, "".join([f"\n {line}" for line in self.functions]))
-        self.shared.update(functions)
+    def compiled(self) -> Bind:
+        """Return the function that takes the values of one arena's names and gives the function that runs."""
+        code = Code(self.lines, self.functions, f"[{', '.join(self.result)}]", self.inputs)
+        self.shared.update(code.used)
         own = (self.buffers, self.views, self.scratch, self.recycled, self.prepared)
         self.names = [*self.shared, *[entry[0] for entries in own for entry in entries]]
-        text = f"def bind({', '.join(self.names)}):{blocks}\n def run({', '.join(self.inputs)}):\n  {body}\n return run"
-        space: dict[str, Any] = {}
-        exec(compile(text, "<plan>", "exec"), space)
-        return space.pop("bind")  # or the function and its globals would hold each other
+        return code.bind(self.names)
 
     def _return(self) -> str:
         return f"return [{', '.join(self.result)}]"

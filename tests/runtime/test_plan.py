@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import itertools
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import afx
 from afx import Array
 from afx.errors import MissingExtraError
-from afx.runtime import blocks, regions
+from afx.runtime import blocks, compiling, regions
 from afx.runtime.arena import Arena
 from afx.runtime.gauge import Gauge
 from afx.runtime.plan import make_plan
@@ -256,3 +257,35 @@ def test_threads_are_checked(arguments: dict[str, Any], words: str) -> None:
         afx.set_threads(**arguments)
     with pytest.raises(afx.errors.ArgumentError, match="'auto', 'blas' or 'plan'"):
         afx.set_threads(products="both")  # type: ignore[arg-type]  # what is tested
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_plan_of_several_functions_computes_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a plan is cut into functions changes no value, and nothing of a call stays behind."""
+    monkeypatch.setattr(compiling, "LONGEST", 2)
+    fn, xs = program(seed), inputs(seed, dtype="float64")
+    compiled = afx.jit(fn)
+    with np.errstate(all="ignore"):
+        for _ in range(2):
+            for found, wanted in zip(compiled(*xs), fn(*xs), strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_a_long_plan_keeps_none_of_its_values() -> None:
+    """A plan of thousands of lines frees its arguments and results, is freed itself, and works after an error."""
+
+    def chain(x: Array) -> Array:
+        for _ in range(3000):
+            x = afx.sin(x) * 0.99
+        return x
+
+    fn = afx.jit(chain)
+    x = afx.ones(3)
+    wanted = np.asarray(chain(x))
+    np.testing.assert_allclose(fn(x), wanted, rtol=1e-6)
+    seen = weakref.ref(x)
+    plan = weakref.ref(fn.lower(x).plan)
+    del x
+    assert seen() is None
+    del fn
+    assert plan() is None
