@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
+from afx.core.aval import aval_of
 from afx.core.dtypes import real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.primitive import Value
@@ -252,11 +253,14 @@ absolute = abs
 
 @public
 def sign(x: ArrayLike) -> Array:
-    """Return -1, 0 or 1 after the sign of x (``x / |x|`` for complex numbers); its derivative is 0.
+    """Return -1, 0 or 1 after the sign of x, with derivative 0; ``x / |x|`` for complex numbers, with its derivative.
 
     >>> sign(-2.0)
     Array(-1., dtype=float32)
     """
+    if aval_of(x, "sign").dtype.kind == "c":
+        size = abs(x)
+        return divide(x, where(size == 0, math.inf, size))
     return bind1(sign_p, x)
 
 

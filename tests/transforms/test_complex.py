@@ -176,3 +176,11 @@ def test_half_derivatives_are_refused(run: Callable[[], Any], words: str) -> Non
     """Where one complex number would not tell the derivative, the error says which function does."""
     with pytest.raises(afx.errors.DtypeError, match=words):
         run()
+
+
+def test_sign_turns_with_its_operand() -> None:
+    """``x / |x|`` moves at right angles to x, and is 0 with derivative 0 at 0."""
+    x, t, h = np.array([1 + 2j, -3j]), np.array([0.3 - 0.2j, 1 + 1j]), 1e-6
+    difference = (np.sign(x + h * t) - np.sign(x - h * t)) / (2 * h)
+    np.testing.assert_allclose(afx.jvp(afx.sign, (x,), (t,))[1], difference, rtol=1e-8, atol=1e-9)
+    assert afx.grad(lambda z: afx.real(afx.sign(z)))(np.complex128(0)) == 0
