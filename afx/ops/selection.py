@@ -182,7 +182,8 @@ def _where_pull(k: int) -> Any:
 
 def _where_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     zero = np.zeros((), z.dtype)
-    return lowered(where(xs[0], *[zero if t is None else t for t in ts[1:]]))
+    found = lowered(where(xs[0], *[zero if t is None else t for t in ts[1:]]))
+    return found if found.shape == z.shape else lowered(FUNCTIONS.broadcast_to(found, z.shape))
 
 
 def _where_mask(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:

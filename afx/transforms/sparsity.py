@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, ParamSpec
 
@@ -32,7 +33,7 @@ from afx.transforms.grad import grad
 from afx.transforms.jacobian import function_of
 from afx.transforms.jvp import jvp
 from afx.transforms.leaves import check_differentiable
-from afx.transforms.patterns import identity
+from afx.transforms.patterns import distinct, identity
 from afx.transforms.trace import to_graph
 from afx.transforms.vjp import vjp
 from afx.transforms.vmap import vmap
@@ -42,6 +43,8 @@ __all__ = ["SparseMatrix", "sparse_hessian", "sparse_jacobian"]
 P = ParamSpec("P")
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Mode = Literal["forward", "reverse"]
+
+CACHE_SIZE = 64  # layouts of one function
 
 
 @attrs.frozen(eq=False)
@@ -194,7 +197,7 @@ class Layouts:
     def __init__(self, make: Callable[[Ints, Ints, tuple[int, int]], Layout], who: str) -> None:
         self._make = make
         self._who = who
-        self._known: dict[Hashable, Layout] = {}
+        self._known: OrderedDict[Hashable, Layout] = OrderedDict()
 
     def of(self, fn: Callable[..., Any], argnums: int, args: Sequence[Any], kwargs: dict[str, Any]) -> Layout:
         """Return the layout for these arguments; integers and booleans among them are part of the kind."""
@@ -224,6 +227,8 @@ class Layouts:
         self._check_real(outputs, "result")
         layout = self._make(*_entries(traced.graph, len(first)))
         if not traced.lifted:
+            while len(self._known) >= CACHE_SIZE:
+                self._known.popitem(last=False)
             self._known[key] = layout
         return layout
 
@@ -295,7 +300,7 @@ def _split(rows: Ints, columns: Ints, shape: tuple[int, int], both: bool) -> tup
 def _hessian_layout(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Layout:
     """Return the layout of a symmetric matrix: full columns have a colour each, and give their rows as well."""
     n = shape[0]
-    keys = np.unique(np.concatenate([rows * n + columns, columns * n + rows]))
+    keys = distinct(np.concatenate([rows * n + columns, columns * n + rows]))
     rows, columns = np.divmod(keys, max(n, 1))
     full = dense_rows(np.bincount(rows, minlength=n))
     alone = np.zeros(n, bool)

@@ -136,6 +136,7 @@ def test_reverse_mode_is_the_adjoint(p: Primitive, sample: Sample) -> None:
             return tuple(z for z in call(p, sample, *sample.at(values, chosen)) if z.dtype.kind in "fc")
 
         zs, slopes = afx.jvp(fn, xs, ts)
+        assert [(s.shape, s.dtype) for s in slopes] == [(z.shape, z.dtype) for z in zs]
         cts = tuple(afx.asarray(normal_like(z)) for z in zs)
         back = afx.vjp(fn, *xs)[1](cts)
         forward = sum(np.sum(np.asarray(c) * np.asarray(s)) for c, s in zip(cts, slopes, strict=True))
