@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 import numpy as np
 
 from afx.core.array import Array, ArrayLike, wrap
-from afx.core.aval import Aval, aval_of, broadcast_shapes, normalize_axis
+from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
@@ -260,8 +260,13 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> 
     common = broadcast_shapes([tuple(shape), tuple([1 if a == along else n for a, n in enumerate(places.shape)])])
     if common is None:
         raise ShapeError(f"take_along_axis: the shapes do not fit: got {aval} and indices {places}; reshape one")
-    grid = [indices if a == along else _walk(aval.shape[a], common[a], a, aval.ndim) for a in range(aval.ndim)]
-    return gather(x, *grid)
+    return gather(x, *along_axis(indices, aval.shape, along, common))
+
+
+def along_axis(indices: ArrayLike, shape: Shape, axis: int, common: Shape | None = None) -> list[Any]:
+    """Return the index arrays, one an axis, that name elements by their index along one of them."""
+    lengths, ndim = common or shape, len(shape)
+    return [indices if a == axis % ndim else _walk(shape[a], lengths[a], a, ndim) for a in range(ndim)]
 
 
 def _walk(length: int, common: int, axis: int, ndim: int) -> np.ndarray[Any, np.dtype[Any]]:

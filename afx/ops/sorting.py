@@ -21,7 +21,7 @@ from afx.ops.complex import real
 from afx.ops.creation import asarray, ones_like
 from afx.ops.cumulative import cumulative_sum_p
 from afx.ops.gathering import gather, scatter
-from afx.ops.indexing import take, take_along_axis
+from afx.ops.indexing import along_axis, take, take_along_axis
 from afx.ops.joining import concat, stack
 from afx.ops.padding import flip
 from afx.ops.reductions import numpy_of
@@ -100,37 +100,41 @@ argmin_p = place_op("argmin", np.argmin, argmin)
 
 @public
 def argsort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """Return the indices that sort x along an axis; equal elements keep their order.
+    """Return the indices that sort x along an axis; equal elements keep their order unless ``stable`` is false.
 
     Args:
         x: any shape with an axis.
         axis: the axis to sort along; None sorts all elements as one.
         descending: the largest first.
-        stable: has no effect: the order is always stable.
+        stable: whether equal elements keep their order; without that it is faster.
 
     >>> argsort(np.array([3.0, 1.0, 2.0]))
     Array([1, 2, 0], dtype=int64)
     """
     if axis is None:
-        return argsort(reshape(x, (-1,)), -1, descending=descending)
+        return argsort(reshape(x, (-1,)), -1, descending=descending, stable=stable)
     aval = aval_of(x, "argsort")
     place = normalize_axis(axis, aval.ndim, "argsort") - aval.ndim
     if not descending:
-        return single(argsort_p, x, axis=place)
+        return single(argsort_p, x, axis=place, stable=stable)
     # sorting the flipped array keeps equal elements in their order
-    back = bind(argsort_p, flip(x, axis=place), axis=place)
+    back = bind(argsort_p, flip(x, axis=place), axis=place, stable=stable)
     return flip(aval.shape[place] - 1 - back, axis=place)
 
 
-def _argsort_run(x: Any, *, axis: int) -> Any:
-    return np.argsort(x, axis=axis, kind="stable")
+def _argsort_run(x: Any, *, axis: int, stable: bool = True) -> Any:
+    return np.argsort(x, axis=axis, kind="stable" if stable else None)
 
 
-def _argsort_abstract(x: Aval, *, axis: int) -> Aval:
+def _argsort_abstract(x: Aval, *, axis: int, stable: bool = True) -> Aval:
     return Aval(x.shape, int64)
 
 
-argsort_p = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=_batch_axis(argsort))
+def _argsort_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind(argsort_p, xs[0], **params)
+
+
+argsort_p = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=_argsort_batch)
 
 
 @public
@@ -184,13 +188,13 @@ def _sort_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape
     axis = params["axis"]
     if _has_ties(z, axis):
         ct = _shared(ct, z, axis)
-    # the inverse permutation brings cotangents back
-    return lowered(take_along_axis(ct, argsort(argsort(xs[0], axis), axis), axis=axis))
+    # where elements tie, their cotangents are equal: any order of theirs brings them back
+    return lowered(scatter(ct, *along_axis(argsort(xs[0], axis, stable=False), shape, axis), shape=shape))
 
 
 def _sort_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     axis = params["axis"]
-    t = lowered(take_along_axis(raised(ts[0]), argsort(xs[0], axis), axis=axis))
+    t = lowered(take_along_axis(raised(ts[0]), argsort(xs[0], axis, stable=False), axis=axis))
     return _shared(t, z, axis) if _has_ties(z, axis) else t
 
 
