@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from afx import pytree
+from afx.control.programs import check_same
 from afx.core.array import Array
 from afx.core.aval import normalize_axis
 from afx.errors import ArgumentError, ShapeError
@@ -14,6 +15,7 @@ from afx.ops.creation import asarray
 from afx.ops.joining import concat, stack
 from afx.ops.padding import flip
 from afx.ops.shaping import reshape
+from afx.transforms.leaves import check_callable
 
 __all__ = ["associative_scan"]
 
@@ -32,12 +34,13 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, *, reverse: bool = False
         axis: the axis to run along.
 
     Raises:
-        ShapeError: the lengths differ.
+        ShapeError, TreeError: the lengths differ, or ``fn`` returns another structure, shape or dtype than it got.
 
     >>> import afx
     >>> associative_scan(afx.add, afx.asarray([1.0, 2.0, 3.0]))
     Array([1., 3., 6.], dtype=float32)
     """
+    check_callable(fn, "associative_scan")
     flat, tree = pytree.flatten(elems)
     leaves = [asarray(x) for x in flat]
     if not leaves:
@@ -50,7 +53,9 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, *, reverse: bool = False
     def combine(xs: list[Array], ys: list[Array]) -> list[Array]:
         if reverse:
             xs, ys = ys, xs
-        return [asarray(z) for z in pytree.leaves(fn(pytree.unflatten(tree, xs), pytree.unflatten(tree, ys)))]
+        found, found_tree = pytree.flatten(fn(pytree.unflatten(tree, xs), pytree.unflatten(tree, ys)))
+        check_same(found, found_tree, xs, tree, "associative_scan", "the result")
+        return [asarray(z) for z in found]
 
     rows = [flip(x, axis=0) for x in fronts] if reverse else fronts
     found = _scanned(combine, rows)

@@ -20,7 +20,7 @@ from afx.ops.shaping import astype
 from afx.pytree import Tree
 from afx.runtime.evaluate import evaluate
 from afx.transforms.call import Compiled, call
-from afx.transforms.leaves import name_of
+from afx.transforms.leaves import check_callable, name_of, shown
 
 __all__ = ["cond", "switch"]
 
@@ -46,6 +46,8 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
     >>> cond(True, afx.sin, afx.cos, 0.0)
     Array(0., dtype=float32)
     """
+    for fn in (true_fn, false_fn):
+        check_callable(fn, "cond")
     _scalar(pred, "cond")
     index = pred if isinstance(pred, (bool, int, float)) else not_equal(pred, 0)
     if not isinstance(index, Tracer):
@@ -71,6 +73,10 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Tr
     >>> switch(1, [afx.sin, afx.cos], 0.0)
     Array(1., dtype=float32)
     """
+    if not isinstance(branches, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+        raise ArgumentError(f"switch: branches are a list of functions: got {shown(branches)}; put them into a list")
+    for fn in branches:
+        check_callable(fn, "switch")
     _scalar(index, "switch")
     if aval_of(index).dtype.kind not in "iu":
         raise DtypeError(f"switch: the index is an integer: got {aval_of(index)}; use cond for a condition, or astype")

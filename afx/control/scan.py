@@ -11,13 +11,13 @@ from afx.control.loop import loop, run_scan, step_of
 from afx.control.programs import body_of, check_same, is_abstract, strong
 from afx.core.array import Array
 from afx.core.aval import Aval, aval_of
-from afx.errors import ArgumentError, ConcreteValueError, OperandError, ShapeError
+from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation import zeros
 from afx.ops.joining import stack
 from afx.ops.splitting import unstack
 from afx.pytree import Tree
 from afx.transforms.checkpoint import checkpoint as checkpointed
-from afx.transforms.leaves import name_of
+from afx.transforms.leaves import check_callable, name_of, pair_of, shown
 from afx.transforms.trace import eval_shape
 
 __all__ = ["scan"]
@@ -49,6 +49,7 @@ def scan(
             bounds memory; the square root of the length is a good choice.
 
     Raises:
+        ArgumentError: nothing tells the number of steps, or it is negative.
         ShapeError: first lengths differ, or the carry changes its shape or dtype; the message names the path.
         TreeError: the carry changes its structure.
 
@@ -56,6 +57,12 @@ def scan(
     >>> scan(lambda c, x: (c + x, c), 0.0, afx.asarray([1.0, 2.0, 3.0]))
     (Array(6., dtype=float32), Array([0., 1., 3.], dtype=float32))
     """
+    check_callable(fn, "scan")
+    for number, name in ((length, "length"), (checkpoint, "checkpoint")):
+        if number is not None and not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+            raise ArgumentError(f"scan: {name} is a number of steps: got {shown(number)}; give an int")
+    if length is not None and length < 0:
+        raise ArgumentError(f"scan: length is a number of steps: got {length}; give 0 or more")
     flat, tree = pytree.flatten(xs)
     leaves = strong(flat)
     count = _length(leaves, tree, length)
@@ -102,9 +109,7 @@ def _length(leaves: Sequence[Array], tree: Any, length: int | None) -> int:
 
 
 def _pair(out: Any, fn: Any) -> tuple[Any, Any]:
-    if not isinstance(out, tuple) or len(out) != 2:  # pyright: ignore[reportUnknownArgumentType]  # a user's value
-        raise OperandError(f"scan: {name_of(fn)} must return (carry, y): got {type(out).__name__}; return a pair")  # pyright: ignore[reportUnknownArgumentType]  # a user's value
-    return out  # pyright: ignore[reportUnknownVariableType]  # a user's value
+    return pair_of(out, name_of(fn), "(carry, y)", "scan")
 
 
 def _plain(

@@ -13,12 +13,12 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.batch import BatchTracer
 from afx.core.tracer import Tracer
-from afx.errors import ShapeError
+from afx.errors import DtypeError, ShapeError
 from afx.ops.creation import asarray
 from afx.ops.ranges import arange
 from afx.runtime.evaluate import evaluate
 from afx.transforms.call import Compiled
-from afx.transforms.leaves import name_of
+from afx.transforms.leaves import check_callable, name_of, shown
 
 __all__ = ["fori_loop", "while_loop"]
 
@@ -43,6 +43,8 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
     >>> while_loop(lambda x: x < 100.0, lambda x: x * 2.0, 1.0)
     Array(128., dtype=float32)
     """
+    for fn in (cond_fn, body_fn):
+        check_callable(fn, "while_loop")
     flat, tree = pytree.flatten(init)
     carry = strong(flat)
     while True:
@@ -68,10 +70,19 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], 
         body_fn: index and carry to the next carry, of the same structure, shapes and dtypes.
         init: the first carry, any pytree.
 
+    Raises:
+        DtypeError: a bound is not an integer.
+        ShapeError, TreeError: the carry changes; the message names the path.
+
     >>> import afx
     >>> fori_loop(0, 3, lambda i, x: x * 2.0, 1.0)
     Array(8., dtype=float32)
     """
+    check_callable(body_fn, "fori_loop")
+    for bound in (lower, upper):
+        aval = aval_of(bound, "fori_loop")
+        if aval.shape != () or aval.dtype.kind not in "iu":
+            raise DtypeError(f"fori_loop: bounds are integers: got {shown(bound)}; use astype")
     if not _unknown(lower) and not _unknown(upper):
         steps = arange(_int(lower), max(_int(upper), _int(lower)))
 

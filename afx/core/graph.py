@@ -176,6 +176,8 @@ def check(graph: Graph) -> None:
     >>> import afx
     >>> check(afx.trace(afx.sin)(afx.ones(3)))
     """
+    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+        raise GraphError(f"check: verifies a Graph: got {type(graph).__name__}; make one with afx.trace(fn)(*args)")
     known: dict[int, Aval] = {}
     for var in graph.inputs:
         _define(known, var, "the inputs")

@@ -31,6 +31,8 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
     >>> evaluate(afx.trace(afx.sin)(0.0), afx.zeros(()))
     [Array(0., dtype=float32)]
     """
+    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+        raise GraphError(f"evaluate: runs a Graph: got {type(graph).__name__}; make one with afx.trace(fn)(*args)")
     if len(inputs) != len(graph.inputs):
         raise GraphError(f"evaluate: the graph has {len(graph.inputs)} inputs: got {len(inputs)} values")
     known: list[Any] = [*inputs, *[wrap(c.value) for _, c in graph.constants]]

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from afx import pytree
 from afx.transforms.held import Flattened
-from afx.transforms.leaves import name_of
+from afx.transforms.leaves import check_callable, name_of
 from afx.transforms.replay import replayed
 
 __all__ = ["checkpoint"]
@@ -30,6 +30,7 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
     >>> afx.grad(checkpoint(lambda x: afx.sqrt(x * x)))(3.0)
     Array(1., dtype=float32)
     """
+    check_callable(fn, "checkpoint")
     name = f"checkpoint of {name_of(fn)}"
 
     @functools.wraps(fn)

@@ -11,7 +11,7 @@ from afx.core.aval import aval_of
 from afx.core.tracer import raised
 from afx.errors import TreeError
 from afx.transforms.held import Flattened, Rules, hold, pull_through
-from afx.transforms.leaves import name_of, zero_like
+from afx.transforms.leaves import check_callable, name_of, pair_of, zero_like
 
 __all__ = ["custom_jvp", "custom_vjp"]
 
@@ -43,6 +43,8 @@ def custom_vjp(
     >>> afx.grad(lambda x: 5.0 * clipped(x))(0.0)
     Array(1., dtype=float32)
     """
+    for given in (fn, forward, backward):
+        check_callable(given, "custom_vjp")
     name = f"custom_vjp of {name_of(fn)}"
 
     @functools.wraps(fn)
@@ -53,7 +55,7 @@ def custom_vjp(
 
         def forward_flat(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
             new_args, new_kwargs = pytree.unflatten(treedef, list(xs))
-            out, residuals = forward(*new_args, **new_kwargs)
+            out, residuals = pair_of(forward(*new_args, **new_kwargs), "forward", "(result, residuals)", name)
             outs, plain.out_tree = pytree.flatten(out)
             kept, structure[0] = pytree.flatten(residuals)
             return outs, kept
@@ -114,6 +116,8 @@ def custom_jvp(
     >>> afx.grad(f)(2.0)
     Array(7., dtype=float32)
     """
+    for given in (fn, rule):
+        check_callable(given, "custom_jvp")
     name = f"custom_jvp of {name_of(fn)}"
 
     @functools.wraps(fn)
@@ -124,13 +128,18 @@ def custom_jvp(
         def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
             primals, _ = pytree.unflatten(treedef, list(xs))
             tangents, _ = pytree.unflatten(treedef, list(ts))
-            out, tangent = rule(primals, tangents)
+            out, tangent = pair_of(rule(primals, tangents), "the rule", "(result, tangent)", name)
             outs, plain.out_tree = pytree.flatten(out)
             slopes, slope_tree = pytree.flatten(tangent)
             if slope_tree != plain.out_tree:
                 raise TreeError(
                     f"{name}: the tangent's structure differs: got {slope_tree}; the result is {plain.out_tree}"
                 )
+            for z, t in zip(outs, slopes, strict=True):
+                if aval_of(z).shape != aval_of(t).shape:
+                    raise TreeError(
+                        f"{name}: the tangent's shape differs: got {aval_of(t)}; the result is {aval_of(z)}"
+                    )
             return outs, slopes
 
         def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -12,14 +12,16 @@ import numpy as np
 from afx import pytree
 from afx.core.array import Array, ArrayLike
 from afx.core.primitive import Value
-from afx.errors import ArgumentError, OperandError
+from afx.errors import ArgumentError
 from afx.ops.creation import asarray
 from afx.transforms.leaves import (
     bound_position,
+    check_callable,
     check_differentiable,
     check_holomorphic,
     name_of,
     named,
+    pair_of,
     result_tree,
     scalar_output,
 )
@@ -100,12 +102,13 @@ def value_and_grad(
         ShapeError: ``fn`` does not return a scalar.
         DtypeError: a differentiated leaf is not floating or complex, or the result is not a real floating scalar; with
             ``holomorphic``, either is not complex.
-        ArgumentError: an argument to differentiate was not given.
+        ArgumentError: an argument to differentiate was not given or holds no arrays, or ``fn`` is not a function.
 
     >>> import afx
     >>> value_and_grad(lambda x: afx.sum(x * x))(afx.ones(2))
     (Array(2., dtype=float32), Array([2., 2.], dtype=float32))
     """
+    check_callable(fn, "grad")
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
     chosen = _Chosen(fn, argnums, names)
     name = f"grad of {name_of(fn)}"
@@ -282,11 +285,7 @@ def _frozen(x: Any) -> Any:
 
 
 def _with_aux(out: Any, fn: Callable[..., Any]) -> tuple[Any, Any]:
-    if not isinstance(out, tuple) or len(out) != 2:  # pyright: ignore[reportUnknownArgumentType]  # a user's value
-        raise OperandError(
-            f"grad: has_aux=True needs {name_of(fn)} to return (scalar, aux): got {type(out).__name__}; return a pair"  # pyright: ignore[reportUnknownArgumentType]  # a user's value
-        )
-    return out  # pyright: ignore[reportUnknownVariableType]  # a user's value
+    return pair_of(out, name_of(fn), "(scalar, aux)", "grad with has_aux=True")
 
 
 def pytree_plain(record: Recorded, aux: Any) -> Any:

@@ -280,6 +280,8 @@ def pull_through(fn: Flat, xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         values = iter(ys)
         return [asarray(z) for z in fn(*[next(values) if m else x for x, m in zip(xs, moving, strict=True)])]
 
+    if not any(moving):
+        return [None] * len(moving)
     _, pullback = vjp(of_moving, *[x for x, m in zip(xs, moving, strict=True) if m])
     found = iter(pullback(list(cts)))
     return [next(found) if m else None for m in moving]
@@ -293,5 +295,8 @@ def push_through(fn: Flat, xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequen
         values = iter(ys)
         return [asarray(z) for z in fn(*[next(values) if m else x for x, m in zip(xs, moving, strict=True)])]
 
+    if not any(moving):
+        outs = of_moving()
+        return outs, [raised(zero_like(z)) for z in outs]
     chosen = [(x, t) for x, t, m in zip(xs, ts, moving, strict=True) if m]
     return jvp(of_moving, tuple([x for x, _ in chosen]), tuple([t for _, t in chosen]))

@@ -17,7 +17,7 @@ from afx.ops.shaping import reshape
 from afx.pytree import Tree
 from afx.transforms.grad import grad
 from afx.transforms.jvp import jvp
-from afx.transforms.leaves import bound_position, check_differentiable, check_holomorphic
+from afx.transforms.leaves import bound_position, check_callable, check_differentiable, check_holomorphic, name_of
 from afx.transforms.vjp import vjp
 from afx.transforms.vmap import vmap
 
@@ -49,6 +49,7 @@ def jacfwd(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
+    check_callable(fn, "jacfwd")
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -89,10 +90,12 @@ def jacrev(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
+    check_callable(fn, "jacrev")
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         one, x = function_of(fn, args, kwargs, argnums, "jacrev")
+        check_differentiable(*pytree.flatten(x), "jacrev")
         if holomorphic:
             check_holomorphic(*pytree.flatten(x), "jacrev")
         out, pullback = vjp(one, x)
@@ -101,6 +104,10 @@ def jacrev(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
             _check_complex(outputs, "jacrev")
         else:
             _check_real(outputs, "jacrev", "result", "take afx.jacfwd for real arguments")
+        if not outputs:
+            raise ArgumentError(
+                f"jacrev: {name_of(fn)} returns no arrays: got {out_tree}; return what to differentiate"
+            )
         avals = [aval_of(v) for v in outputs]
 
         def pull(ct: list[Array]) -> Any:
@@ -122,6 +129,7 @@ def hessian(fn: Callable[P, Array], argnums: int = 0, *, holomorphic: bool = Fal
     Array([[ 6.,  0.],
            [ 0., 12.]], dtype=float32)
     """
+    check_callable(fn, "hessian")
     return jacfwd(grad(fn, argnums, holomorphic=holomorphic), argnums, holomorphic=holomorphic)
 
 
@@ -137,6 +145,7 @@ def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tre
     >>> hvp(lambda x: afx.sum(x**3), (afx.ones(2),), (afx.ones(2),))
     Array([6., 6.], dtype=float32)
     """
+    check_callable(fn, "hvp")
     return jvp(grad(fn), primals, tangents)[1]
 
 

@@ -340,9 +340,9 @@ def jit(
     >>> double(afx.ones(2))
     Array([2., 2.], dtype=float32)
     """
-    nums = _tuple(static_argnums)
+    nums = _tuple(static_argnums, "static_argnums")
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    given = _tuple(donate_argnums)
+    given = _tuple(donate_argnums, "donate_argnums")
     if any(n < 0 for n in given) or set(given) & set(nums):
         raise ArgumentError(
             f"jit: donate_argnums are positions from 0 on of arguments that are not static: got {donate_argnums} "
@@ -359,8 +359,11 @@ def jit(
     return decorate(fn)
 
 
-def _tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
-    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+def _tuple(numbers: int | Sequence[int], name: str) -> tuple[int, ...]:
+    found = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    if not all(isinstance(n, int) for n in found):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+        raise ArgumentError(f"jit: {name} are positions: got {numbers!r}; give integers, or use static_argnames=")
+    return found
 
 
 def _positions(fn: Callable[..., Any], names: Sequence[str]) -> tuple[int, ...]:

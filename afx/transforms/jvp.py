@@ -10,8 +10,8 @@ from afx.core.array import wrap
 from afx.core.aval import aval_of
 from afx.core.forward import Forward, ForwardTracer
 from afx.core.tracer import raised
-from afx.errors import DtypeError, ShapeError, TreeError
-from afx.transforms.leaves import check_differentiable, name_of, zero_like
+from afx.errors import DtypeError, OperandError, ShapeError, TreeError
+from afx.transforms.leaves import check_callable, check_differentiable, name_of, shown, zero_like
 
 __all__ = ["jvp"]
 
@@ -31,17 +31,25 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
 
     Raises:
         TreeError, ShapeError, DtypeError: a tangent does not match its argument; the message names its path.
+        OperandError: primals or tangents are not a tuple.
 
     >>> import afx
     >>> jvp(afx.sin, (0.0,), (1.0,))
     (Array(0., dtype=float32), Array(1., dtype=float32))
     """
+    check_callable(fn, "jvp")
+    for given, what in ((primals, "primals"), (tangents, "tangents")):
+        if not isinstance(given, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+            raise OperandError(
+                f"jvp: {what} are a tuple with one entry for each argument: got {shown(given)}; "
+                "write jvp(fn, (x,), (t,))"
+            )
     leaves, treedef = pytree.flatten(tuple(primals))
     directions, direction_tree = pytree.flatten(tuple(tangents))
     if treedef != direction_tree:
         raise TreeError(f"jvp: tangents have another structure: got {direction_tree}; the primals are {treedef}")
     check_differentiable(leaves, treedef, "jvp", _argument)
-    _check_tangents(leaves, directions, treedef)
+    check_tangents(leaves, directions, treedef, "jvp")
     trace = Forward(f"jvp of {name_of(fn)}")
     try:
         inputs = [trace.input(x, _typed(t, x)) for x, t in zip(leaves, directions, strict=True)]
@@ -55,16 +63,19 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     return pytree.unflatten(out_tree, values), pytree.unflatten(out_tree, slopes)
 
 
-def _check_tangents(leaves: list[Any], directions: list[Any], treedef: Any) -> None:
+def check_tangents(leaves: list[Any], directions: list[Any], treedef: Any, who: str) -> None:
+    """Raise where a tangent has another shape or dtype than the leaf it belongs to, naming the path."""
     for k, (x, t) in enumerate(zip(leaves, directions, strict=True)):
-        have, want = aval_of(t, "jvp"), aval_of(x, "jvp")
+        have, want = aval_of(t, who), aval_of(x, who)
         if have.shape != want.shape:
             raise ShapeError(
-                f"jvp: the tangent of {pytree.paths(treedef)[k]} has another shape: got {have}, not {want}"
+                f"{who}: the tangent of {_argument(pytree.paths(treedef)[k])} has another shape: got {have} "
+                f"for a primal of {want}; make them equal"
             )
         if not have.weak and not want.weak and have.dtype != want.dtype:
             raise DtypeError(
-                f"jvp: the tangent of {pytree.paths(treedef)[k]} is {have}: its primal is {want}; use astype"
+                f"{who}: the tangent of {_argument(pytree.paths(treedef)[k])} has another dtype: got {have} "
+                f"for a primal of {want}; use astype"
             )
 
 

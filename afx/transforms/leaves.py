@@ -14,7 +14,16 @@ from afx.core.primitive import Value
 from afx.core.tracer import Tracer, raised
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 
-__all__ = ["check_differentiable", "check_holomorphic", "name_of", "result_tree", "scalar_output"]
+__all__ = [
+    "check_callable",
+    "check_differentiable",
+    "check_holomorphic",
+    "name_of",
+    "pair_of",
+    "result_tree",
+    "scalar_output",
+    "shown",
+]
 
 DIFFERENTIABLE = frozenset(np.dtype(c) for c in "efdFD")
 
@@ -22,6 +31,29 @@ DIFFERENTIABLE = frozenset(np.dtype(c) for c in "efdFD")
 def name_of(fn: Callable[..., Any]) -> str:
     """Return a function's name for messages."""
     return getattr(fn, "__qualname__", None) or type(fn).__name__
+
+
+def check_callable(fn: object, who: str) -> None:
+    """Raise where what should be a function is something else, such as a function's result."""
+    if not callable(fn):
+        raise ArgumentError(f"{who}: needs a function: got {shown(fn)}; pass the function itself, not what it returns")
+
+
+def shown(x: Any) -> str:
+    """Return what a value is, for messages: shape and dtype of an array, the type and text of anything else."""
+    if hasattr(x, "aval"):
+        return str(x.aval)
+    if hasattr(x, "dtype") and hasattr(x, "shape"):
+        return f"{x.dtype}{list(x.shape)}"
+    text = repr(x)
+    return f"{type(x).__name__} ({text if len(text) <= 60 else text[:57] + '…'})"
+
+
+def pair_of(out: Any, what: str, names: str, who: str) -> tuple[Any, Any]:
+    """Return what a user's function returns as the pair that it should be, or raise."""
+    if isinstance(out, tuple) and len(out) == 2:  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        return out  # pyright: ignore[reportUnknownVariableType]  # a user's value
+    raise OperandError(f"{who}: {what} must return {names}: got {shown(out)}; return a pair")
 
 
 def named(path: str, labels: Sequence[str]) -> str:
@@ -33,7 +65,12 @@ def named(path: str, labels: Sequence[str]) -> str:
 def check_differentiable(
     leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None = None
 ) -> None:
-    """Raise where a leaf is not a floating or complex array, naming its path."""
+    """Raise where there are no leaves, or one is not a floating or complex array, naming its path."""
+    if not leaves:
+        raise ArgumentError(
+            f"{who}: nothing to differentiate: got arguments without arrays, of structure {treedef}; "
+            "pass floating arrays, or choose other arguments"
+        )
     for k, leaf in enumerate(leaves):
         if getattr(leaf, "dtype", None) in DIFFERENTIABLE or isinstance(leaf, (float, complex)):
             continue

@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 from afx import pytree
 from afx.core.array import wrap
 from afx.core.tracer import raised
+from afx.errors import TreeError
 from afx.pytree import Tree
-from afx.transforms.leaves import zero_like
+from afx.transforms.jvp import check_tangents
+from afx.transforms.leaves import check_callable, zero_like
 from afx.transforms.vjp import vjp
 
 __all__ = ["linearize"]
@@ -35,12 +37,18 @@ def linearize(fn: Callable[..., R], *primals: Tree) -> tuple[R, Callable[..., R]
     >>> push(afx.ones(2))
     Array([2., 4.], dtype=float32)
     """
+    check_callable(fn, "linearize")
+    inputs, in_tree = pytree.flatten(primals)
     out, pullback = vjp(fn, *primals)
     leaves, treedef = pytree.flatten(out)
     zeros = pytree.unflatten(treedef, [wrap(zero_like(x)) for x in leaves])
     _, transpose = vjp(pullback, zeros)
 
     def push(*tangents: Any) -> R:
+        directions, tree = pytree.flatten(tangents)
+        if tree != in_tree:
+            raise TreeError(f"linearize: tangents have another structure: got {tree}; the primals are {in_tree}")
+        check_tangents(inputs, directions, in_tree, "linearize")
         found: Any = transpose(tangents)
         result: R = pytree.map(raised, found[0])
         return result

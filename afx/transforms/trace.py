@@ -12,7 +12,7 @@ from afx.core.aval import Aval, aval_of
 from afx.core.graph import Graph
 from afx.errors import TracerError
 from afx.pytree import Tree
-from afx.transforms.leaves import name_of
+from afx.transforms.leaves import check_callable, name_of
 
 __all__ = ["eval_shape", "trace"]
 
@@ -58,6 +58,7 @@ def trace(fn: Callable[P, Any]) -> Callable[P, Graph]:
       return b
     }
     """
+    check_callable(fn, "trace")
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Graph:
@@ -82,6 +83,7 @@ def eval_shape(fn: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Tree:
     >>> eval_shape(lambda x: afx.sum(x, axis=0), Aval((8, 3), afx.float32))
     float32[3]
     """
+    check_callable(fn, "eval_shape")
     leaves, treedef = pytree.flatten((args, kwargs))
     avals = [x if isinstance(x, Aval) else aval_of(x, "eval_shape") for x in leaves]
     traced = to_graph(fn, treedef, avals, f"eval_shape of {name_of(fn)}")

@@ -18,7 +18,7 @@ from afx.core.tape import Tape, TapeTracer
 from afx.core.tracer import Tracer, lowered, raised
 from afx.errors import DtypeError, ShapeError, TreeError
 from afx.transforms.backward import FAILED, backward
-from afx.transforms.leaves import check_differentiable, name_of, result_tree
+from afx.transforms.leaves import check_callable, check_differentiable, name_of, result_tree
 
 __all__ = ["vjp"]
 
@@ -111,12 +111,14 @@ def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*
 
     Raises:
         DtypeError: an argument holds integers; the message names its path.
+        ArgumentError: there are no arrays among the arguments, or ``fn`` is not a function.
 
     >>> import afx
     >>> y, pullback = vjp(afx.sin, afx.zeros(2))
     >>> pullback(afx.ones(2))
     (Array([1., 1.], dtype=float32),)
     """
+    check_callable(fn, "vjp")
     leaves, treedef = pytree.flatten(primals)
     check_differentiable(leaves, treedef, "vjp", _argument)
     record = Recorded(f"vjp of {name_of(fn)}")

@@ -14,7 +14,7 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation import asarray
 from afx.ops.shaping import broadcast_to, permute_dims
 from afx.pytree import Tree
-from afx.transforms.leaves import name_of
+from afx.transforms.leaves import check_callable, name_of, shown
 
 __all__ = ["vmap"]
 
@@ -40,6 +40,7 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
     >>> vmap(afx.sum)(afx.ones((2, 3)))
     Array([3., 3.], dtype=float32)
     """
+    check_callable(fn, "vmap")
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -108,20 +109,32 @@ def _spread_one(axes: Any, tree: Any) -> list[int | None]:
     if axes is None or isinstance(axes, int):
         return [axes] * len(pytree.leaves(tree))
     spread: list[int | None] = []
-    children, parts = _children(axes), _children(tree)
-    if len(children) != len(parts):
-        raise ArgumentError(f"vmap: axes {axes} do not match the structure of {tree}; give one axis or a tree like it")
+    children, parts = _children(axes), _parts(tree)
+    if parts is None or len(children) != len(parts):
+        raise ArgumentError(
+            f"vmap: axes {axes} do not match what they are for: got {shown(tree)}; give one axis or a tree like it"
+        )
     for a, t in zip(children, parts, strict=True):
         spread += _spread_one(a, t)
     return spread
 
 
-def _children(tree: Any) -> list[Any]:
+def _children(axes: Any) -> list[Any]:
+    parts = _parts(axes)
+    if parts is None:
+        raise ArgumentError(
+            f"vmap: axes are ints, None, or tuples, lists and dicts of them: got {shown(axes)}; give one"
+        )
+    return parts
+
+
+def _parts(tree: Any) -> list[Any] | None:
+    """Return what a tuple, list or dict holds, None for anything else."""
     if isinstance(tree, dict):
         return [tree[k] for k in sorted(tree)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's tree
     if isinstance(tree, (tuple, list)):
         return list(tree)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's tree
-    raise ArgumentError(f"vmap: axes are ints, None, or tuples, lists and dicts of them: got {type(tree).__name__}")
+    return None
 
 
 def _placed(batch: Batch, x: Any, axis: int | None) -> Array:
