@@ -133,3 +133,19 @@ def test_transformations_nest_in_any_order(orders: tuple[str, ...], wrap: str) -
         fn = WRAPS[wrap](ORDERS[order](fn))
     x = 0.7
     assert float(fn(afx.asarray(np.float64(x)))) == pytest.approx(-x * math.cos(x) - 3 * math.sin(x), rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_tangents_of_where_have_the_shape_of_its_result(k: int) -> None:
+    """Forward mode by the smaller operand alone broadcasts as the result does."""
+    xs = [np.float64(2.0), np.zeros((2, 3))][:: 1 if k == 0 else -1]
+
+    def fn(x: Array) -> Array:
+        ys = [*xs]
+        ys[k] = x
+        return afx.where(True, *ys) if k == 0 else afx.where(False, *ys)
+
+    for run in (fn, afx.jit(fn)):
+        z, t = afx.jvp(run, (np.float64(2.0),), (np.float64(3.0),))
+        assert (z.shape, t.shape) == ((2, 3), (2, 3))
+        assert np.asarray(t).tolist() == [[3.0] * 3] * 2
