@@ -8,6 +8,7 @@ __all__ = [
     "DEFAULTS",
     "FAMILIES",
     "FUNCTIONS",
+    "NEUTRAL",
     "READING",
     "REDUCTIONS",
     "UFUNCS",
@@ -68,6 +69,15 @@ ARGUMENTS = {
 DEFAULTS: dict[str, dict[str, int]] = {
     "diagonal": {"axis1": 0, "axis2": 1},
     "trace": {"axis1": 0, "axis2": 1},
+}
+
+# Values of NumPy's arguments that mean nothing to afx: arrays are immutable and in row-major order.
+NEUTRAL: dict[str, tuple[object, ...]] = {
+    "copy": (True, False, None),
+    "kind": ("heapsort", "introselect", "mergesort", "quicksort", "stable"),
+    "order": ("A", "C", "K"),
+    "overwrite_input": (True, False),
+    "subok": (True, False),
 }
 
 REDUCTIONS = {

@@ -17,7 +17,17 @@ import numpy as np
 
 from afx.core.aval import aval_of
 from afx.core.functions import FUNCTIONS, known
-from afx.core.numpy_names import ACCUMULATIONS, ARGUMENTS, DEFAULTS, FAMILIES, READING, REDUCTIONS, UFUNCS, WRITING
+from afx.core.numpy_names import (
+    ACCUMULATIONS,
+    ARGUMENTS,
+    DEFAULTS,
+    FAMILIES,
+    NEUTRAL,
+    READING,
+    REDUCTIONS,
+    UFUNCS,
+    WRITING,
+)
 from afx.core.numpy_names import FUNCTIONS as NAMES
 from afx.errors import ImmutableError, OperandError
 
@@ -169,7 +179,7 @@ def _arguments(
     stated = DEFAULTS.get(func.__name__, {}) if func.__module__ == "numpy" else {}
     given: dict[str, Any] = {**stated, **theirs.bind(*args, **kwargs).arguments}
     for place, (key, parameter) in enumerate(theirs.parameters.items()):
-        if key not in given:
+        if key not in given or (key not in ours and given[key] in NEUTRAL.get(key, ())):
             continue
         value = given[key]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
