@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,15 @@ from afx.core.functions import public
 from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, lowered
 from afx.errors import ArgumentError, OperandError, ShapeError
-from afx.ops._index import ints, shape_of, whole
+from afx.ops._index import ints, is_sequence, shape_of, whole
 from afx.ops.axes import atleast_1d, atleast_2d, atleast_3d
 from afx.ops.gathering import gather
+from afx.ops.operands import together
 from afx.ops.shaping import astype, broadcast_to, expand_dims, reshape
 from afx.ops.slicing import slice_, stretched
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = [
     "column_stack",
@@ -45,17 +49,21 @@ def _listed(arrays: Any, who: str) -> list[Any]:
     found: list[Any] = list(arrays)  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
     if not found:
         raise ArgumentError(f"{who}: takes at least one array: got an empty sequence; give one")
+    if any(is_sequence(x) for x in found):  # lists of numbers among arrays
+        others = [x for x in found if hasattr(x, "dtype")]
+        return [together(x, *others)[0] if is_sequence(x) else x for x in found]
     return found
 
 
 # -- concat -----------------------------------------------------------------------------------------------------------
 @public
-def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
+def concat(arrays: Arrays, /, *, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays one after another along an axis that they have.
 
     Args:
         arrays: of shapes that are equal but for the axis; their dtypes are promoted.
         axis: the axis; None reads each as if it were flat.
+        dtype: that of the result instead.
 
     Raises:
         ShapeError: shapes that do not fit, a 0-d array, or an axis out of range.
@@ -65,6 +73,8 @@ def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
     Array([1., 1., 0.], dtype=float32)
     """
     xs = _listed(arrays, "concat")
+    if dtype is not None:
+        xs = [astype(x, dtype) for x in xs]
     if axis is None:
         xs, axis = [reshape(x, (-1,)) for x in xs], 0
     avals = [aval_of(x, "concat") for x in xs]
@@ -146,12 +156,13 @@ concat_p = register(
 
 # -- stack ------------------------------------------------------------------------------------------------------------
 @public
-def stack(arrays: Arrays, /, *, axis: int = 0) -> Array:
+def stack(arrays: Arrays, /, *, axis: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays side by side along a new axis.
 
     Args:
         arrays: of one shape; their dtypes are promoted.
         axis: the place of the new axis in the result.
+        dtype: that of the result instead.
 
     Raises:
         ShapeError: shapes that differ, or an axis out of range.
@@ -162,6 +173,8 @@ def stack(arrays: Arrays, /, *, axis: int = 0) -> Array:
            [0., 0.]], dtype=float32)
     """
     xs = _listed(arrays, "stack")
+    if dtype is not None:
+        xs = [astype(x, dtype) for x in xs]
     avals = [aval_of(x, "stack") for x in xs]
     if any(a.shape != avals[0].shape for a in avals):
         got = ", ".join(map(str, avals))
@@ -219,24 +232,24 @@ stack_p = register(
 
 
 @public
-def hstack(arrays: Arrays, /) -> Array:
+def hstack(arrays: Arrays, /, *, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays joined along their second axis, 1-d ones along their only axis.
 
     >>> hstack([1.0, afx.zeros(2)])
     Array([1., 0., 0.], dtype=float32)
     """
-    xs = [atleast_1d(x) for x in _listed(arrays, "hstack")]
-    return concat(xs, axis=0 if xs[0].ndim == 1 else 1)
+    xs = [atleast_1d(x) for x in together(*_listed(arrays, "hstack"))]
+    return concat(xs, axis=0 if xs[0].ndim == 1 else 1, dtype=dtype)
 
 
 @public
-def vstack(arrays: Arrays, /) -> Array:
+def vstack(arrays: Arrays, /, *, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays joined along their first axis, 1-d ones as rows.
 
     >>> vstack([afx.ones(2), afx.zeros(2)]).shape
     (2, 2)
     """
-    return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0)
+    return concat([atleast_2d(x) for x in together(*_listed(arrays, "vstack"))], axis=0, dtype=dtype)
 
 
 @public
@@ -246,7 +259,7 @@ def dstack(arrays: Arrays, /) -> Array:
     >>> dstack([afx.ones(2), afx.zeros(2)]).shape
     (1, 2, 2)
     """
-    return concat([atleast_3d(x) for x in _listed(arrays, "dstack")], axis=2)
+    return concat([atleast_3d(x) for x in together(*_listed(arrays, "dstack"))], axis=2)
 
 
 @public
@@ -256,7 +269,7 @@ def column_stack(arrays: Arrays, /) -> Array:
     >>> column_stack([afx.ones(3), afx.zeros(3)]).shape
     (3, 2)
     """
-    xs = [atleast_1d(x) for x in _listed(arrays, "column_stack")]
+    xs = [atleast_1d(x) for x in together(*_listed(arrays, "column_stack"))]
     return concat([expand_dims(x, 1) if x.ndim == 1 else x for x in xs], axis=1)
 
 
