@@ -113,7 +113,14 @@ def _conj_transpose(ct: Array, x: Aval) -> Array:
     return conj(ct)
 
 
-conj_p = linear("conj", _conj_run, _conj_abstract, _conj_transpose, batch=_batch(conj), involution=True)
+def _conj_into(z: Any, x: Any) -> None:
+    if x.dtype.kind == "c":
+        np.conjugate(x, out=z)
+    else:
+        np.copyto(z, x)
+
+
+conj_p = linear("conj", _conj_run, _conj_abstract, _conj_transpose, batch=_batch(conj), involution=True, out=_conj_into)
 conjugate = conj
 
 

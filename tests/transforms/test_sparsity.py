@@ -1,5 +1,6 @@
 """Sparse derivatives: every entry of the dense one is listed, few derivatives give them all."""
 
+import importlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -272,3 +273,19 @@ def test_mistakes_are_explained(run: Callable[[], Any], kind: type[Exception], w
     """Each mistake raises with its reason."""
     with pytest.raises(kind, match=words):
         run()
+
+
+def test_newton_with_a_sparse_solver() -> None:
+    """A boundary value problem of five thousand unknowns is solved by Newton's method with SciPy's sparse solver."""
+    n = 5000
+    x = np.linspace(0, 1, n + 2)[1:-1]
+
+    def residual(u: Any) -> Array:  # u'' = 2 u³ with u(0) = 1 and u(1) = 1/2, solved by 1 / (1 + x)
+        padded = afx.pad(u, 1, constant_values=((1.0, 0.5),))
+        return (padded[2:] - 2 * u + padded[:-2]) * (n + 1) ** 2 - 2 * u**3
+
+    splu: Any = importlib.import_module("scipy.sparse.linalg").splu
+    jacobian, u = afx.sparse_jacobian(residual), 1 - x / 2
+    for _ in range(6):
+        u = u - splu(jacobian(u).toscipy().tocsc()).solve(np.asarray(residual(u)))
+    np.testing.assert_allclose(u, 1 / (1 + x), atol=1e-8)
