@@ -16,7 +16,7 @@ import numpy as np
 from afx.core.array import Array
 from afx.core.primitive import Primitive
 from afx.core.source import Source, caller
-from afx.core.tape import Tape
+from afx.core.tape import Tape, TapeTracer
 from afx.core.tracer import Tracer
 from afx.errors import NanError
 
@@ -78,7 +78,10 @@ class LocatedTape(Tape):
         return self._located(p, xs, super().apply(p, xs, params))
 
     def _located(self, p: Primitive, xs: tuple[Any, ...], z: Any) -> Any:
-        source = caller()
+        source = caller(3)
+        if z.__class__ is TapeTracer and z._trace is self and not self.checks:
+            self.sources[z._index] = source
+            return z
         outs: tuple[Any, ...] = z if p.multiple else (z,)
         for t in outs:
             if isinstance(t, Tracer) and t._trace is self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["Place", "Source", "caller"]
 
@@ -42,9 +42,22 @@ class Source(NamedTuple):
         return (Place, self.place)
 
 
-def caller() -> Source | None:
-    """Return the nearest place outside afx that led here."""
-    frame: FrameType | None = sys._getframe(2)  # the documented way to the caller's line
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+_own: set[int] = set()  # the identities of the namespaces of afx's modules, as they are met
+
+
+def caller(depth: int = 2) -> Source | None:
+    """Return the nearest place outside afx that led here; so many frames up at least are afx's own."""
+    frame: FrameType | None = sys._getframe(depth)  # the documented way to the caller's line
+    while frame is not None and (id(frame.f_globals) in _own or _is_own(frame)):
         frame = frame.f_back
-    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+    return None if frame is None else _source(Source, (frame.f_code, frame.f_lasti))
+
+
+def _is_own(frame: FrameType) -> bool:
+    if not frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        return False
+    _own.add(id(frame.f_globals))
+    return True
+
+
+_source: Any = tuple.__new__  # quicker than the named tuple's own
