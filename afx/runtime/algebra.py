@@ -138,6 +138,27 @@ def negative_one(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params,
     return None
 
 
+def powers_of_two(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A product (x·m)·n is x·(m·n) where m or n is a power of two near 1, so that nothing is rounded differently."""
+    if aval.dtype.kind != "f" or len(aval.shape) == 0:
+        return None
+    for x, y in (xs, xs[::-1]):
+        eq = b.maker(x)
+        if eq is None or eq.primitive is not p or not isinstance(y, Literal) or x.aval.shape != aval.shape:
+            continue
+        for inner, other in (eq.inputs, eq.inputs[::-1]):
+            if isinstance(other, Literal) and _small_power(other.value, y.value) and inner.aval.shape == aval.shape:
+                return b.make(p, (inner, Literal(other.value * y.value, Aval((), aval.dtype))), (), aval)
+    return None
+
+
+def _small_power(*factors: Any) -> bool:
+    """Tell whether both factors are moderate, and one of them is a power of two."""
+    if not all(isinstance(n, float) and 1e-4 < abs(n) < 1e4 for n in factors):
+        return False
+    return any(math.frexp(n)[0] in (0.5, -0.5) for n in factors)
+
+
 def negated_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """-(n·x) is (-n)·x."""
     eq = b.maker(xs[0])
@@ -305,7 +326,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "linear": (involution,),
     "add": (signs,),
     "subtract": (minus_zero, signs),
-    "multiply": (negative_one,),
+    "multiply": (negative_one, powers_of_two),
     "divide": (over_one,),
     "power": (small_power,),
     "negative": (negated_product,),

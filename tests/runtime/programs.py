@@ -25,6 +25,8 @@ UNARY: tuple[Callable[[Array], Array], ...] = (
     lambda x: x - 0.0,
     lambda x: x + 0.0,
     lambda x: x / 4.0,
+    lambda x: x * 0.3 * -2.0,
+    lambda x: (4.0 * x) * 0.7,
     lambda x: x / 1.0,
     lambda x: x**2,
     lambda x: afx.pow(x, 3.0),
