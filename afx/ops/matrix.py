@@ -308,8 +308,24 @@ def kron(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 @public
-def cross(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
+def cross(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    axis: int = -1,
+    axisa: int | None = None,
+    axisb: int | None = None,
+    axisc: int | None = None,
+) -> Array:
     """Return the cross product of vectors of 3 components along an axis; other axes broadcast.
+
+    Args:
+        x: the first vectors.
+        y: the second ones.
+        axis: where the components lie.
+        axisa: where those of x lie, if elsewhere.
+        axisb: where those of y lie.
+        axisc: where those of the result lie.
 
     Raises:
         ShapeError: the vectors have not 3 components, or other axes do not broadcast.
@@ -318,12 +334,13 @@ def cross(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     Array([0., 0., 1.], dtype=float32)
     """
     a, b = aval_of(x, "cross"), aval_of(y, "cross")
-    if any(not -v.ndim <= axis < v.ndim or v.shape[axis] != 3 for v in (a, b)):
+    first, second, last = (axis if k is None else k for k in (axisa, axisb, axisc))
+    if any(not -v.ndim <= k < v.ndim or v.shape[k] != 3 for v, k in ((a, first), (b, second))):
         raise ShapeError(f"cross: vectors have 3 components along axis {axis}: got {a} and {b}; pad or move the axis")
-    broadcast_avals("cross", [_without(v, axis) for v in (a, b)])
-    u, v = (moveaxis(asarray(w), axis, 0) for w in (x, y))
+    broadcast_avals("cross", [_without(a, first), _without(b, second)])
+    u, v = moveaxis(asarray(x), first, 0), moveaxis(asarray(y), second, 0)
     parts = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]]
-    return moveaxis(stack(parts), 0, axis)
+    return moveaxis(stack(parts), 0, last)
 
 
 def _without(x: Aval, axis: int) -> Aval:

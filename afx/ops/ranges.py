@@ -65,16 +65,18 @@ def linspace(
     *,
     endpoint: bool = True,
     dtype: DTypeLike | None = None,
+    axis: int = 0,
     device: str | None = None,
 ) -> Array:
     """Return ``num`` numbers at equal distances from ``start`` to ``stop``; differentiable in both.
 
     Args:
-        start: the first number (or an array of them: the numbers run along a new first axis).
+        start: the first number (or an array of them: the numbers run along a new axis).
         stop: the last one, left out where ``endpoint`` is false.
         num: how many.
         endpoint: whether ``stop`` is among them.
         dtype: that of the ends, the default dtype for Python numbers and integers, unless given.
+        axis: where the new axis stands, in front unless given.
         device: ``"cpu"``, the only one.
 
     >>> linspace(0.0, 1.0, 3)
@@ -88,11 +90,16 @@ def linspace(
     target = found if dtype is None else check_dtype(dtype, "linspace")
     if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
         first, last = (bare(x, "linspace") for x in (start, stop))
-        return wrap(_as(np.linspace(first, last, num, endpoint=endpoint), target))
+        return wrap(_as(np.linspace(first, last, num, endpoint=endpoint, axis=axis), target))
     fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
     rank = max(a.ndim, b.ndim)
     steps = asarray(fraction.reshape((-1,) + (1,) * rank))
-    return FUNCTIONS.astype(start * (1 - steps) + stop * steps, target)
+    return _along(FUNCTIONS.astype(start * (1 - steps) + stop * steps, target), axis)
+
+
+def _along(z: Array, axis: int) -> Array:
+    """Return numbers with their axis, the first, in another place."""
+    return z if axis == 0 else FUNCTIONS.moveaxis(z, 0, axis)
 
 
 @public
@@ -104,6 +111,7 @@ def logspace(
     endpoint: bool = True,
     base: ArrayLike = 10.0,
     dtype: DTypeLike | None = None,
+    axis: int = 0,
 ) -> Array:
     """Return ``num`` numbers from ``base**start`` to ``base**stop``, each the same multiple of the one before.
 
@@ -112,13 +120,19 @@ def logspace(
     >>> logspace(0.0, 2.0, 3)
     Array([  1.,  10., 100.], dtype=float32)
     """
-    z = pow(base, linspace(start, stop, num, endpoint=endpoint))
+    z = pow(base, linspace(start, stop, num, endpoint=endpoint, axis=axis))
     return z if dtype is None else z.astype(check_dtype(dtype, "logspace"))
 
 
 @public
 def geomspace(
-    start: ArrayLike, stop: ArrayLike, num: int = 50, *, endpoint: bool = True, dtype: DTypeLike | None = None
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
 ) -> Array:
     """Return ``num`` numbers from ``start`` to ``stop``, each the same multiple of the one before.
 
@@ -137,7 +151,7 @@ def geomspace(
         pass  # compiled, they cannot be checked
     rank = max(a.ndim, b.ndim)
     steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(found)).reshape((-1,) + (1,) * rank)
-    z = FUNCTIONS.where(steps == 1, last, first * pow(last / first, steps))
+    z = _along(FUNCTIONS.where(steps == 1, last, first * pow(last / first, steps)), axis)
     return z if dtype is None else z.astype(check_dtype(dtype, "geomspace"))
 
 

@@ -1,5 +1,6 @@
 """NumPy's functions on Arrays are afx's: with NumPy's arguments, derivatives, and no silent detour."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +117,16 @@ DETOURS: dict[str, Callable[[Any], Any]] = {
     "np.asarray": np.asarray,
     "np.sum of a list": lambda x: np.sum([x, x]),
     "np.full": lambda x: np.full(3, x[0, 0]),
+    "np.max of a list": lambda x: np.max([x[0, 0], x[0, 1]]),
+    "np.r_": lambda x: np.r_[x[0], x[1]],
+    "np.broadcast": lambda x: np.broadcast(x, X),
+    "np.vectorize": lambda x: np.vectorize(math.sin)(x),
+    "np.require": np.require,
+    "np.random": lambda x: np.random.default_rng(0).normal(x),
+    "np.polynomial": lambda x: np.polynomial.Polynomial(x[0]),
+    "result of a function for each row": lambda x: np.apply_along_axis(lambda v: v * x[0, 0], 0, X),
+    "masked where": lambda x: np.ma.masked_where(X > 0.5, x),
+    "argument of a method": lambda x: X[0].searchsorted(x[0]),
     "float": lambda x: float(x[0, 0]),
     "np.float64": lambda x: np.float64(x[0, 0]),
     "item": lambda x: x[0, 0].item(),
