@@ -47,7 +47,7 @@ Mode = Literal["forward", "reverse"]
 CACHE_SIZE = 64  # layouts of one function
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class SparseMatrix:
     """A matrix as the list of its entries.
 
@@ -64,6 +64,10 @@ class SparseMatrix:
     values: Array
     indices: Array
     shape: tuple[int, int] = pytree.static()
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"SparseMatrix({self.values.dtype}[{rows},{columns}] of {self.nnz} entries)"
 
     @property
     def nnz(self) -> int:

@@ -236,6 +236,7 @@ def test_matrix() -> None:
     dense = np.asarray(found.todense())
     assert found.values.dtype == dense.dtype == np.float32
     np.testing.assert_array_equal(found.toscipy().toarray(), dense)
+    assert repr(found) == "SparseMatrix(float32[12,12] of 34 entries)"
     b = RNG.normal(size=(12, 2)).astype(np.float32)
     np.testing.assert_allclose(np.asarray(found @ b), dense @ b, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(np.asarray(found @ b[:, 0]), dense @ b[:, 0], rtol=1e-5, atol=1e-5)
