@@ -60,4 +60,4 @@ def _is_own(frame: FrameType) -> bool:
     return True
 
 
-_source: Any = tuple.__new__  # quicker than the named tuple's own
+_source: Any = vars(tuple)["__new__"]  # quicker than the named tuple's own
