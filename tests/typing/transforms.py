@@ -32,6 +32,10 @@ def gradients(line: Line, pair: Pair, x: Array) -> None:
     assert_type(afx.grad(loss)(line, x, weight=2.0), Line)
     assert_type(afx.value_and_grad(loss)(line, x), tuple[Array, Line])
     assert_type(afx.grad(product)(pair), Pair)
+    assert_type(afx.grad(product, holomorphic=True)(pair), Pair)
+    assert_type(afx.value_and_grad(loss, holomorphic=False)(line, x), tuple[Array, Line])
+    assert_type(afx.sparse_jacobian(product)(pair), afx.SparseMatrix)
+    assert_type(afx.sparse_hessian(product)(pair) @ x, Array)
     assert_type(afx.grad(afx.sum)(x), Array)
 
 
