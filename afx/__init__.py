@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from afx.ops.joining import *
     from afx.ops.matrix import *
     from afx.ops.moments import *
+    from afx.ops.nan_extremes import *
     from afx.ops.nans import *
     from afx.ops.padding import *
     from afx.ops.places import *
@@ -502,6 +503,7 @@ _LAZY = {
     "afx.ops.closeness": "allclose array_equal array_equiv isclose isneginf isposinf",
     "afx.ops.complex": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
     "afx.ops.convolution": "convolve correlate",
+    "afx.ops.counting_draws": "",
     "afx.ops.cumulative": "cumlogsumexp cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff",
     "afx.ops.determinants": "",
     "afx.ops.diagonals": "diag diagonal matrix_trace",
@@ -512,27 +514,23 @@ _LAZY = {
     "afx.ops.factorization": "",
     "afx.ops.fitting": "poly polyfit roots",
     "afx.ops.fourier": "",
+    "afx.ops.gamma_draws": "",
     "afx.ops.gates": "",
     "afx.ops.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
     "afx.ops.indexing": "take take_along_axis getitem",
     "afx.ops.integer_draws": "",
     "afx.ops.interpolation": "ediff1d gradient interp trapezoid unwrap",
     "afx.ops.joining": "column_stack concat concatenate dstack hstack repeat stack tile vstack",
-    "afx.ops.counting_draws": "",
-    "afx.ops.gamma_draws": "",
     "afx.ops.laws": "",
-    "afx.ops.matrix_draws": "",
-    "afx.ops.truncated_draws": "",
     "afx.ops.leastsquares": "",
     "afx.ops.linalg": "",
     "afx.ops.lu": "",
     "afx.ops.matrix": "cross dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
+    "afx.ops.matrix_draws": "",
     "afx.ops.matrixfunctions": "",
     "afx.ops.moments": "average logsumexp std var vector_norm",
-    "afx.ops.nans": (
-        "fmax fmin nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
-        "nanvar"
-    ),
+    "afx.ops.nan_extremes": "fmax fmin nanargmax nanargmin nanmax nanmin",
+    "afx.ops.nans": "nan_to_num nancumprod nancumsum nanmean nanprod nanstd nansum nanvar",
     "afx.ops.operands": "together",
     "afx.ops.padding": "flip fliplr flipud pad roll rot90",
     "afx.ops.places": (
@@ -563,6 +561,7 @@ _LAZY = {
     "afx.ops.statistics": "corrcoef cov",
     "afx.ops.svd": "",
     "afx.ops.triangular": "",
+    "afx.ops.truncated_draws": "",
     "afx.ops.updates": "index_add index_max index_min index_set",
     "afx.transforms.checkpoint": "checkpoint",
     "afx.transforms.custom": "custom_jvp custom_vjp",

@@ -196,7 +196,7 @@ def shared(z: Array, x: Array, *, axis: Shape) -> Array:
     return tied / maximum(tied.astype(x.dtype).sum(axis=axis, keepdims=True), 1)  # none is tied with a nan
 
 
-def _from_initial(
+def from_initial(
     reduce: Callable[..., Array],
     choose: Callable[[ArrayLike, ArrayLike], Array],
     x: ArrayLike,
@@ -243,7 +243,7 @@ def max(
     Array(2., dtype=float32)
     """
     if where is not None or initial is not None:
-        return _from_initial(max, maximum, x, axis, keepdims, initial, where)
+        return from_initial(max, maximum, x, axis, keepdims, initial, where)
     return reduce_over(max_p, x, axis, keepdims, "max")
 
 
@@ -284,7 +284,7 @@ def min(
     Array(2., dtype=float32)
     """
     if where is not None or initial is not None:
-        return _from_initial(min, minimum, x, axis, keepdims, initial, where)
+        return from_initial(min, minimum, x, axis, keepdims, initial, where)
     return reduce_over(min_p, x, axis, keepdims, "min")
 
 
