@@ -60,7 +60,8 @@ class Primitive:
         held: whether graphs keep it as one equation, so that rules it carries survive; plans use ``inline``.
         multiple: whether it has a tuple of outputs.
         positive: whether it is linear with no negative coefficient, so that masks of cotangents travel through it.
-        sparse: whether the cotangents of its operands are zero at places that no output read; for positive ops.
+        sparse: whether the cotangents of its operands are zero at places that no output read, and the others' coefficients
+            are positive.
         mask: ``(operand, ct, xs, params, shape)``: where that operand's cotangent is alive (``where``, ``maximum`` …).
         bounded: whether finite operands give finite values and partials, but for overflow, so that a masked zero stays
             zero.

@@ -357,7 +357,10 @@ def reduction(
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         axis, x, t = params["axis"], xs[0], ts[0]
         assert t is not None
-        return lowered(FUNCTIONS.sum(t * lowered(partial(kept(z, axis, x.ndim), x, **params)), axis=axis))
+        d = lowered(partial(kept(z, axis, x.ndim), x, **params))
+        if tags.get("sparse"):  # what is not chosen has no share, whatever its tangent is
+            t = lowered(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype)))
+        return lowered(FUNCTIONS.sum(t * d, axis=axis))
 
     return register(
         Primitive(

@@ -255,6 +255,7 @@ max_p = reduction(
     batch=batch_reduction(max),
     smooth=False,
     reduces=np.maximum,
+    sparse=True,
 )
 
 
@@ -296,6 +297,7 @@ min_p = reduction(
     batch=batch_reduction(min),
     smooth=False,
     reduces=np.minimum,
+    sparse=True,
 )
 
 amax = max

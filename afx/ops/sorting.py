@@ -206,6 +206,7 @@ sort_p = register(
         abstract=_sort_abstract,
         pullbacks=(_sort_pull,),
         reads=(3,),
+        sparse=True,
         jvp=_sort_push,
         batch=_batch_axis(sort),
         smooth=False,

@@ -16,7 +16,7 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape
 from afx.core.located import LocatedTape, has_nan
-from afx.core.primitive import Params, Primitive, Pullback, Value
+from afx.core.primitive import Primitive, Pullback, Value
 from afx.core.tape import Entry, Tape
 from afx.core.tracer import lowered, raised
 from afx.errors import NanError
@@ -268,7 +268,7 @@ def _masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts: list
         else:
             g = pull(ct, z, xs, params, shape, dtype)
             if p.sparse or (p.positive and mask is not None):
-                alive = Mask(functools.partial(_through, pull, ct.shape, mask, xs, params, shape), mask)
+                alive = Mask(functools.partial(_through, pull, ct.shape, mask, entry, shape), mask)
         keep = alive is not None and entries[j].primitive is not None  # an input needs no mask
         _add(cts, j, _fitted(g, shape, dtype), alive if keep else None, masks)
 
@@ -304,9 +304,7 @@ def _unbroadcast_mask(mask: Mask, whole: Shape, shape: Shape) -> Value:
     return alive if whole == shape else unbroadcast(alive.astype(np.float32), shape) != 0
 
 
-def _through(
-    pull: Pullback, whole: Shape, mask: Mask | None, xs: tuple[Value, ...], params: Params, shape: Shape
-) -> Value:
+def _through(pull: Pullback, whole: Shape, mask: Mask | None, entry: Entry, shape: Shape) -> Value:
     """Return where the operand of a positive op is alive, given where its output of shape ``whole`` is."""
     marks = broadcast_to(np.float32(1), whole) if mask is None else mask.get().astype(np.float32)
-    return not_equal(pull(lowered(marks), None, xs, params, shape, np.dtype(np.float32)), 0)
+    return not_equal(pull(lowered(marks), entry.z, entry.xs, entry.params, shape, np.dtype(np.float32)), 0)

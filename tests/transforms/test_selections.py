@@ -72,6 +72,24 @@ def test_second_order_and_batches(selection: str) -> None:
         np.testing.assert_allclose(np.asarray(run(rows)), [np.asarray(afx.grad(fn)(finite))] * 2, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("fn", "want"),
+    [
+        (lambda x: afx.max(afx.sqrt(x)), [0, 0, 0, 1 / 6]),
+        (lambda x: afx.min(3.0 - afx.sqrt(x)), [0, 0, 0, -1 / 6]),
+        (lambda x: afx.sum(afx.max(afx.sqrt(x).reshape(2, 2), axis=1)), [0, 1 / 2, 0, 1 / 6]),
+        (lambda x: afx.sum(afx.sort(afx.sqrt(x))[1:]), [0, 1 / 2, 1 / 4, 1 / 6]),
+        (lambda x: afx.sum(afx.top_k(afx.sqrt(x), 2)[0]), [0, 0, 1 / 4, 1 / 6]),
+        (lambda x: afx.median(afx.sqrt(x)), [0, 1 / 4, 1 / 8, 0]),
+    ],
+    ids=["max", "min", "max of rows", "sort", "top_k", "median"],
+)
+def test_selections_by_value(fn: Callable[[Any], Any], want: list[float]) -> None:
+    """Extremes and order statistics give 0 to what they do not choose, in both modes, plain and compiled."""
+    for run in (afx.grad(fn), afx.jit(afx.grad(fn)), afx.grad(afx.jit(fn)), afx.jacfwd(fn), afx.jit(afx.jacfwd(fn))):
+        np.testing.assert_allclose(np.asarray(run(X)), want, rtol=1e-12)
+
+
 def test_second_derivatives_at_an_exact_fit() -> None:
     """Masks go by place, not by value: a residual that happens to be 0 keeps its curvature."""
     x, y = np.array([0.0, 4.0, 9.0]), np.array([2.0, 3.0])
