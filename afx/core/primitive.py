@@ -69,6 +69,9 @@ class Primitive:
         reduces: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
         out: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
         along: whether it works on each slice along the parameter ``axis`` apart from the others (``softmax``).
+        rows: operands of which each row (of their first axis) goes into the same row of the output and no other; ``out``
+            then takes any number of rows. Where ``axis`` is a parameter, this holds if that is not the first one.
+        sums_rows: whether what the rows of those operands give is summed instead (a convolution's kernel).
         prepare: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; what depends on shapes alone, and
             scratch memory, is made once. A plan prepares anew for each set of buffers, so that no two calls share it.
         text: ``(x, **params)``: the expression of a view of the array that is named x, for plans to write down.
@@ -105,6 +108,8 @@ class Primitive:
     reduces: np.ufunc | None = None
     out: Callable[..., None] | None = None
     along: bool = False
+    rows: tuple[int, ...] = ()
+    sums_rows: bool = False
     text: Callable[..., str] | None = None
     prepare: Callable[..., Callable[..., None]] | None = None
     role: str = ""

@@ -20,6 +20,7 @@ from afx.ops._convolution import Into, convolving, summing_input, summing_kernel
 from afx.ops._kinds import bilinear
 from afx.ops.axes import moveaxis
 from afx.ops.complex import conj
+from afx.ops.creation import zeros
 from afx.ops.matrix import same_dtype
 from afx.ops.shaping import broadcast_to, expand_dims, reshape
 from afx.ops.windows import Padding, each_axis, padded_by, positions
@@ -116,6 +117,11 @@ def _merged(size: int, x: Value, batched: bool) -> Value:
 
 
 def _grouped(p: Primitive, size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    if not size:  # no groups at all
+        avals = [Aval(x.shape[1:] if b else x.shape, x.dtype) for x, b in zip(xs, batched, strict=True)]
+        one = p.abstract(*avals, **params)
+        assert isinstance(one, Aval)
+        return zeros((0, *one.shape), one.dtype)
     x, y = (_merged(size, v, b) for v, b in zip(xs, batched, strict=True))
     z = bind(p, x, y, **{**params, "groups": size * params["groups"]})
     return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
@@ -130,14 +136,25 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     x, kernel = xs
     if not batched[1]:
         return _lengthened(conv_p, size, x, kernel, params)
-    if batched[0] or params["groups"] > 1:
+    if batched[0] or params["groups"] > 1 or not size:
         return _grouped(conv_p, size, xs, batched, params)
     z = bind(conv_p, x, _merged(size, kernel, True), **params)  # the kernels' outputs side by side
     return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
 
 
+def _into(out: Any, x: Any, kernel: Any, **params: Any) -> None:
+    convolving(aval_of(x), aval_of(kernel), aval_of(out), **params)(out, x, kernel)
+
+
 conv_p = bilinear(
-    "conv", _runner(_abstract, _prepare), _abstract, (_by_input, _by_kernel), batch=_batch, prepare=_prepare
+    "conv",
+    _runner(_abstract, _prepare),
+    _abstract,
+    (_by_input, _by_kernel),
+    batch=_batch,
+    prepare=_prepare,
+    out=_into,
+    rows=(0,),
 )
 
 
@@ -147,6 +164,10 @@ def _input_abstract(ct: Aval, kernel: Aval, *, shape: Shape, **params: Any) -> A
 
 def _input_prepare(ct: Aval, kernel: Aval, *, shape: Shape, **params: Any) -> Into:
     return summing_input(ct, kernel, Aval(shape, ct.dtype), **params)
+
+
+def _input_into(out: Any, ct: Any, kernel: Any, *, shape: Shape, **params: Any) -> None:
+    summing_input(aval_of(ct), aval_of(kernel), aval_of(out), **params)(out, ct, kernel)
 
 
 def _input_by_ct(u: Array, kernel: Array, ct: Aval, *, shape: Shape, **params: Any) -> Array:
@@ -162,7 +183,7 @@ def _input_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     if not batched[1]:
         return _lengthened(conv_input_p, size, xs[0], xs[1], {**params, "shape": (size * shape[0], *shape[1:])})
     wide = {**params, "shape": (*shape[:-1], size * shape[-1])}
-    return _grouped(conv_input_p, size, xs, batched, wide)
+    return _grouped(conv_input_p, size, xs, batched, wide if size else params)
 
 
 conv_input_p = bilinear(
@@ -172,6 +193,8 @@ conv_input_p = bilinear(
     (_input_by_ct, _input_by_kernel),
     batch=_input_batch,
     prepare=_input_prepare,
+    out=_input_into,
+    rows=(0,),
 )
 
 
@@ -181,6 +204,10 @@ def _kernel_abstract(x: Aval, ct: Aval, *, window: Shape, groups: int, **params:
 
 def _kernel_prepare(x: Aval, ct: Aval, *, window: Shape, groups: int, **params: Any) -> Into:
     return summing_kernel(x, ct, _kernel_abstract(x, ct, window=window, groups=groups), groups=groups, **params)
+
+
+def _kernel_into(out: Any, x: Any, ct: Any, *, window: Shape, **params: Any) -> None:
+    summing_kernel(aval_of(x), aval_of(ct), aval_of(out), **params)(out, x, ct)
 
 
 def _kernel_by_x(g: Array, ct: Array, x: Aval, *, window: Shape, **params: Any) -> Array:
@@ -202,6 +229,9 @@ conv_kernel_p = bilinear(
     (_kernel_by_x, _kernel_by_ct),
     batch=_kernel_batch,
     prepare=_kernel_prepare,
+    out=_kernel_into,
+    rows=(0, 1),
+    sums_rows=True,
 )
 
 

@@ -158,6 +158,15 @@ def _max_batch(x: Any, *, axis: Shape) -> Array:
     return reduce_over(max_first_p, x, axis, keepdims=False, who="max_pool")
 
 
+def _writer(prepare: Callable[..., Into]) -> Into:
+    """Return what writes the result for operands of any number of rows."""
+
+    def into(out: Any, *xs: Any, **params: Any) -> None:
+        prepare(*map(aval_of, xs), **params)(out, *xs)
+
+    return into
+
+
 max_first_p = register(
     Primitive(
         name="max_first",
@@ -170,6 +179,8 @@ max_first_p = register(
         batch=batch_reduction(_max_batch),
         smooth=False,
         prepare=_max_prepare,
+        out=_writer(_max_prepare),
+        rows=(0,),
     )
 )
 
@@ -235,7 +246,15 @@ def _first_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return bind(first_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]))
 
 
-first_p = nondifferentiable("first_of_window", _first_run, _first_abstract, batch=_first_batch, prepare=_first_prepare)
+first_p = nondifferentiable(
+    "first_of_window",
+    _first_run,
+    _first_abstract,
+    batch=_first_batch,
+    prepare=_first_prepare,
+    out=_writer(_first_prepare),
+    rows=(0, 1),
+)
 
 
 def _put_run(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
@@ -289,6 +308,8 @@ put_p = register(
         batch=_put_batch,
         positive=True,
         prepare=_put_prepare,
+        out=_writer(_put_prepare),
+        rows=(0, 1),
     )
 )
 

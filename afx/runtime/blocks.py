@@ -15,7 +15,7 @@ from afx.runtime.writing import by_ufunc, sums_rows, wants_arrays
 __all__ = ["Blocks"]
 
 LARGEST = 3 << 17  # bytes of one value in a block: few calls, so that two threads seldom wait for the interpreter
-SMALLEST = 1 << 15  # elements of a block
+SMALLEST = 1 << 14  # elements of a block
 
 
 class Writer(Protocol):
@@ -158,7 +158,11 @@ class Blocks:
     def _line(self, eq: Equation, xs: list[str]) -> str:
         p, out = eq.primitive, eq.outputs[0]
         if self._sums(eq):
-            assert p.reduces is not None
+            if p.reduces is None:
+                self.partials.append((out, "np.add.reduce"))
+                function = self._writer.function_name(p.name, p.out)
+                part = f"part_{self._writer.read(out)}[block_]"
+                return f"{function}({', '.join([part, *xs, *self._writer.keywords(eq)])})"
             reduce = f"{self._writer.ufunc_name(p.reduces)}.reduce"
             self.partials.append((out, reduce))
             part = f"part_{self._writer.read(out)}"

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from afx.core.aval import Aval, Shape
 from afx.core.graph import Equation, Graph, Var
+from afx.runtime.products import blas
 from afx.runtime.writing import by_function, by_reduction, by_ufunc
 
 __all__ = ["Domain", "Key", "Node", "domain", "nodes_of"]
@@ -92,12 +93,26 @@ def domain(eq: Equation) -> Domain | None:
         return None
     if (p.elementwise or p.role == "cast") and (by_ufunc(eq) or by_function(eq)):
         return _elementwise(eq, eq.outputs[0].aval)
+    if p.rows and by_function(eq):
+        return _in_examples(eq)
     x = eq.inputs[0].aval
     if by_reduction(eq) or (p.along and by_function(eq) and 0 not in eq.keywords["axis"]):
         return _along(x, eq.keywords["axis"], eq.outputs[0].aval)
     if p.role == "reshape" and x.shape[:1] == eq.outputs[0].aval.shape[:1] and x.size:
         return Domain(("rows", x.shape[:1]), (True,), False, True)
     return None
+
+
+def _in_examples(eq: Equation) -> Domain | None:
+    """Return the domain of an op that works on each row of some operands: a convolution, pooling."""
+    p = eq.primitive
+    values = [eq.inputs[k].aval for k in p.rows]
+    length = values[0].shape[:1]
+    if not all(_in_rows(x) and x.shape[:1] == length for x in values) or 0 in eq.keywords.get("axis", ()):
+        return None
+    if max(x.size for x in values) < SMALLEST or (p.kind == "bilinear" and not blas.choosing()):
+        return None
+    return Domain(("rows", length), tuple([k in p.rows for k in range(len(eq.inputs))]), p.sums_rows, False)
 
 
 def _in_rows(x: Aval) -> bool:

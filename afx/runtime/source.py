@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -335,19 +336,38 @@ class Program:
         return f"return [{', '.join(self.result)}]"
 
     def text(self) -> str:
-        """Return the plan as readable Python."""
-        head = [f"arena = np.empty({self.places.arena.size}, np.uint8)"] if self.buffers else []
+        """Return the plan as readable Python: what is made once, then what each call runs."""
+        constants = [f"# {self.name(v)}: a constant, {v.aval}" for v, _ in self.places.graph.constants]
+        body = "\n    ".join([*self.lines, self._return()])
+        head = [*constants, *self._numbers_text(), *self._memory_text()]
+        head += ["", *self.functions] if self.functions else []
+        return "\n".join([*head, "", f"def run({', '.join(self.inputs)}):", f"    {body}", ""])
+
+    def _numbers_text(self) -> Iterator[str]:
+        value: Any
+        for name, value in self.shared.items():
+            if not name.startswith("n_"):
+                continue
+            if not isinstance(value, np.ndarray):
+                yield f"{name} = {value!r}"
+            elif value.ndim:
+                yield f"{name} = np.full({value.shape}, {value.flat[0]}, '{value.dtype}')"
+            else:
+                yield f"{name} = np.array({value}, '{value.dtype}')"
+
+    def _memory_text(self) -> Iterator[str]:
+        if self.buffers:
+            yield f"arena = np.empty({self.places.arena.size}, np.uint8)"
         for name, offset, aval in self.buffers:
-            head.append(f"{name} = np.ndarray({aval.shape}, '{aval.dtype}', arena, {offset})")
+            yield f"{name} = np.ndarray({aval.shape}, '{aval.dtype}', arena, {offset})"
         for name, source, eq in self.views:
-            head.append(f"{name} = {self._applied(eq, [source])}")
+            yield f"{name} = {self._applied(eq, [source])}"
         for name, eq in self.prepared:
             avals = [*[f"'{a.aval}'" for a in eq.inputs], *[f"{k}={v!r}" for k, v in eq.params]]
-            head.append(f"{name} = {eq.primitive.name}.prepare({', '.join(avals)})")
-        numbers = [f"{k} = np.array({v!r})" for k, v in self.shared.items() if k.startswith("n_")]
-        head += ["", *self.functions] if self.functions else []
-        body = "\n    ".join([*self.lines, self._return()])
-        return "\n".join([*numbers, *head, "", f"def run({', '.join(self.inputs)}):", f"    {body}", ""])
+            yield f"{name} = {eq.primitive.name}.prepare({', '.join(avals)})"
+        for name, slots, length in self.scratch:
+            arrays = ", ".join([f"np.empty({(length, *tail)}, '{dtype}')" for dtype, tail in slots])
+            yield f"{name} = [({arrays}{',' if slots else ''}) for _ in range(threads)]"
 
 
 def copies(values: Any) -> list[Any]:

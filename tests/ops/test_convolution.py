@@ -195,3 +195,13 @@ def test_options_may_be_numpys_integers() -> None:
         4,
         1,
     )
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (None, 0), (0, None)])
+def test_no_batches_at_all(axes: Any) -> None:
+    """Mapped over an axis of length 0, convolutions and their gradients have no elements and the right shapes."""
+    x = np.ones((2, 5, 1) if axes[0] is None else (0, 2, 5, 1))
+    kernel = np.ones((3, 1, 2) if axes[1] is None else (0, 3, 1, 2))
+    assert afx.vmap(nn.conv, axes)(x, kernel).shape == (0, 2, 3, 2)
+    slopes = afx.vmap(afx.grad(lambda x, k: afx.sum(nn.conv(x, k) ** 2), (0, 1)), axes)(x, kernel)
+    assert [g.shape for g in slopes] == [(0, 2, 5, 1), (0, 3, 1, 2)]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx import Array
+from afx import Array, nn
 from afx.errors import MissingExtraError
 from afx.runtime import blocks, compiling, regions
 from afx.runtime.arena import Arena
@@ -60,6 +60,33 @@ def test_tiny_blocks_compute_what_the_ops_compute(seed: int, monkeypatch: pytest
                 b = np.asarray(wanted)
                 scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
                 np.testing.assert_allclose(found, b, rtol=1e-8, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 1), (1, 2)])
+def test_examples_in_blocks_compute_what_the_ops_compute(
+    padding: Any, stride: int, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Convolutions and pooling, forward and backward, run a few examples at a time and give the same values."""
+    for module, name, value in ((regions, "SMALLEST", 16), (blocks, "SMALLEST", 1), (blocks, "LARGEST", 2000)):
+        monkeypatch.setattr(module, name, value)
+    rng = np.random.default_rng(0)
+    x, kernel, bias = rng.normal(size=(10, 8, 8, 4)), rng.normal(size=(3, 3, 4 // groups, 6)), rng.normal(size=6)
+
+    def loss(x: Any, kernel: Any, bias: Any) -> Array:
+        y = nn.conv(x, kernel, stride=stride, padding=padding, groups=groups) + bias
+        y = nn.max_pool(nn.relu(y), 2, stride=1)
+        return afx.sum(nn.softmax(afx.mean(y, axis=(1, 2))) * afx.arange(6) ** 2)
+
+    found = afx.jit(afx.value_and_grad(loss, (0, 1, 2)))
+    value, grads = found(x, kernel, bias)
+    wanted, slopes = afx.value_and_grad(loss, (0, 1, 2))(x, kernel, bias)
+    np.testing.assert_allclose(value, wanted, rtol=1e-12)
+    for a, b in zip(grads, slopes, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    if importlib.util.find_spec("threadpoolctl") is not None:
+        text = found.lower(x, kernel, bias).plan.source
+        assert "conv_" not in text[text.index("def run(") :]
 
 
 def test_results_share_no_memory_with_buffers_or_arguments() -> None:
