@@ -344,16 +344,9 @@ class Program:
         return "\n".join([*head, "", f"def run({', '.join(self.inputs)}):", f"    {body}", ""])
 
     def _numbers_text(self) -> Iterator[str]:
-        value: Any
         for name, value in self.shared.items():
-            if not name.startswith("n_"):
-                continue
-            if not isinstance(value, np.ndarray):
-                yield f"{name} = {value!r}"
-            elif value.ndim:
-                yield f"{name} = np.full({value.shape}, {value.flat[0]}, '{value.dtype}')"
-            else:
-                yield f"{name} = np.array({value}, '{value.dtype}')"
+            if name.startswith("n_"):
+                yield f"{name} = {_number_text(value)}"
 
     def _memory_text(self) -> Iterator[str]:
         if self.buffers:
@@ -368,6 +361,15 @@ class Program:
         for name, slots, length in self.scratch:
             arrays = ", ".join([f"np.empty({(length, *tail)}, '{dtype}')" for dtype, tail in slots])
             yield f"{name} = [({arrays}{',' if slots else ''}) for _ in range(threads)]"
+
+
+def _number_text(value: Any) -> str:
+    if type(value) is not np.ndarray:
+        return repr(value)
+    array: Any = value
+    if array.ndim:
+        return f"np.full({array.shape}, {array.flat[0]}, '{array.dtype}')"
+    return f"np.array({array}, '{array.dtype}')"
 
 
 def copies(values: Any) -> list[Any]:
