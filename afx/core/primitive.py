@@ -69,6 +69,7 @@ class Primitive:
         reduces: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
         out: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
         along: whether it works on each slice along the parameter ``axis`` apart from the others (``softmax``).
+        updates: whether the output may take the first operand's memory; ``prepare`` is then given the same array twice.
         rows: operands of which each row (of their first axis) goes into the same row of the output and no other; ``out``
             then takes any number of rows. Where ``axis`` is a parameter, this holds if that is not the first one.
         sums_rows: whether what the rows of those operands give is summed instead (a convolution's kernel).
@@ -108,6 +109,7 @@ class Primitive:
     reduces: np.ufunc | None = None
     out: Callable[..., None] | None = None
     along: bool = False
+    updates: bool = False
     rows: tuple[int, ...] = ()
     sums_rows: bool = False
     text: Callable[..., str] | None = None

@@ -176,7 +176,8 @@ def _set_prepare(x: Aval, values: Aval, *, index: Basic) -> Callable[[Any, Any, 
     place = native(index)
 
     def into(out: Any, x: Any, values: Any) -> None:
-        np.copyto(out, x)
+        if out is not x:
+            np.copyto(out, x)
         out[place] = values
 
     return into
@@ -186,7 +187,8 @@ def _add_prepare(x: Aval, values: Aval, *, index: Basic) -> Callable[[Any, Any, 
     place = native(index)
 
     def into(out: Any, x: Any, values: Any) -> None:
-        np.copyto(out, x)
+        if out is not x:
+            np.copyto(out, x)
         part = out[place]
         np.add(part, values, out=part)
 
@@ -261,6 +263,7 @@ def _update(name: str, run: Any, prepare: Any, pull_x: Any) -> Primitive:
             batch=_update_batch(name),
             positive=True,
             prepare=prepare,
+            updates=True,
             sparse=name == "slice_set",
         )
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,9 +135,13 @@ class Places:
         if node.key is not None:
             return self._in_place_of_region(node, out, ending)
         eq = node.equations[0]
-        if not eq.primitive.elementwise or not by_ufunc(eq):
+        if eq.primitive.updates and isinstance(eq.inputs[0], Var) and eq.inputs[0] not in eq.inputs[1:]:
+            atoms: Sequence[Var] = [eq.inputs[0]]
+        elif eq.primitive.elementwise and by_ufunc(eq):
+            atoms = node.inputs
+        else:
             return -1
-        for atom in node.inputs:
+        for atom in atoms:
             if self.root[atom.index] in ending and self._fits(atom, out):
                 return self.root[atom.index]
         return -1

@@ -254,6 +254,8 @@ class Program:
         else:
             self._empty(out)
         xs = [self.name(out), *[self.read(a, plain=False) for a in eq.inputs]]
+        if eq.primitive.updates and isinstance(eq.inputs[0], Var) and self._same_memory(out, eq.inputs[0]):
+            xs[1] = xs[0]
         if eq.primitive.prepare is None:
             function = self.function_name(eq.primitive.name, eq.primitive.out)
             xs += self.keywords(eq)
@@ -261,6 +263,13 @@ class Program:
             function = f"{eq.primitive.name}_{self.name(out)}"
             self.prepared.append((function, eq))
         self.lines.append(f"{function}({', '.join(xs)})")
+
+    def _same_memory(self, out: Var, x: Var) -> bool:
+        """Tell whether an output takes the memory of the operand that it updates."""
+        root, offset = self.places.root[x.index], self.places.offset
+        if out.index in self.places.taken:
+            return False  # who gave it away may not have owned it: that is found out in the call
+        return root in offset and out.index in offset and offset[root] == offset[out.index]
 
     def buffer(self, out: Var) -> None:
         """Enter a buffer of the arena."""
