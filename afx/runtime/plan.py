@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -73,6 +74,11 @@ class Plan:
             found = run(*inputs)
         gauge.note(way, time.perf_counter() - start)
         return found
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of the intermediate values of blocks, which stay in the processor's cache: so many for each thread."""
+        return sum([n * math.prod(tail) * t.itemsize for _, slots, n in self._program.scratch for t, tail in slots])
 
     @property
     def source(self) -> str:

@@ -40,7 +40,7 @@ class Lowered:
 
     Attributes:
         graph: the simplified graph.
-        plan: how it runs: ``plan.source``, ``plan.memory``.
+        plan: how it runs: ``plan.source``, ``plan.memory``, ``plan.scratch``.
     """
 
     graph: Graph
@@ -59,7 +59,7 @@ class Lowered:
     def __str__(self) -> str:
         return (
             f"{len(self.graph)} equations, {self.flops} flops, {self.bytes_moved} bytes moved, "
-            f"{self.plan.memory} bytes of buffers"
+            f"{self.plan.memory} bytes of buffers, {self.plan.scratch} of scratch a thread"
         )
 
 
