@@ -265,13 +265,17 @@ def _put_run(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
 
 def _put_prepare(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Into:
     places = _places(window, axis, ct.ndim + len(axis))
-    here, part = np.empty(k.shape, bool), np.empty(k.shape, ct.dtype)
+    without = np.logical_xor if ct.dtype.kind == "b" else np.subtract
+    here, part, rest = np.empty(k.shape, bool), np.empty(k.shape, ct.dtype), np.empty(k.shape, ct.dtype)
 
     def into(out: Any, ct: Any, k: Any) -> None:
-        for number, place in enumerate(places):
+        left = ct
+        for number, place in enumerate(places[:-1]):
             np.equal(k, number, out=here)
             np.multiply(ct, here, out=part)  # into neighbouring elements: converting truths goes through a buffer
             out[place] = part
+            left = without(left, part, out=rest)
+        out[places[-1]] = left
 
     return into
 

@@ -21,7 +21,7 @@ from afx.runtime.quiet import Silence, common, silenced
 from afx.runtime.recycling import given_memory, recycled
 from afx.runtime.regions import Node
 from afx.runtime.workers import run_blocks
-from afx.runtime.writing import by_reduction, by_ufunc, sums_rows, wants_arrays, writes_into
+from afx.runtime.writing import by_reduction, by_ufunc, sums_columns, sums_rows, wants_arrays, writes_into
 
 __all__ = ["Program"]
 
@@ -139,6 +139,10 @@ class Program:
             axis = eq.keywords["axis"]
             if sums_rows(eq):
                 self._call(eq, f"np.vecdot({self.name(eq.inputs[0])}, {self.ones(eq.inputs[0].aval)}", out, kind)
+                return
+            if sums_columns(eq):
+                ones = self.ones(Aval(eq.inputs[0].aval.shape[:1], eq.inputs[0].aval.dtype))
+                self._call(eq, f"np.matmul({ones}, {self.name(eq.inputs[0])}", out, kind)
                 return
             if self._is_short(eq.inputs[0], axis):
                 self._short(eq, eq.inputs[0], axis[0], out, kind)

@@ -10,7 +10,7 @@ from afx.core.dtypes import DType
 from afx.core.graph import Equation
 from afx.core.primitive import Primitive
 
-__all__ = ["by_function", "by_reduction", "by_ufunc", "sums_rows", "wants_arrays", "writes_into"]
+__all__ = ["by_function", "by_reduction", "by_ufunc", "sums_columns", "sums_rows", "wants_arrays", "writes_into"]
 
 # with a single number these are up to five times slower than with an array of it (NumPy 2.0 to 2.4)
 SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
@@ -29,6 +29,16 @@ def sums_rows(eq: Equation) -> bool:
         and len(x.shape) > 1
         and (eq.keywords["axis"] == (len(x.shape) - 1,) and x.shape[-1] in ROWS)
     )
+
+
+SERIAL = 9216  # elements of a matrix up to which BLAS multiplies it with a vector on one thread
+
+
+def sums_columns(eq: Equation) -> bool:
+    """Tell whether an equation sums the columns of a small matrix, which a product with ones does faster."""
+    x = eq.inputs[0].aval
+    small = len(x.shape) == 2 and x.shape[0] >= ROWS[0] and 0 < x.size <= SERIAL
+    return eq.primitive.reduces is np.add and x.dtype.char in "fd" and small and eq.keywords["axis"] == (0,)
 
 
 def wants_arrays(eq: Equation) -> bool:
