@@ -10,7 +10,16 @@ from afx.core.dtypes import DType
 from afx.core.graph import Equation
 from afx.core.primitive import Primitive
 
-__all__ = ["by_function", "by_reduction", "by_ufunc", "sums_columns", "sums_rows", "wants_arrays", "writes_into"]
+__all__ = [
+    "ROWS",
+    "by_function",
+    "by_reduction",
+    "by_ufunc",
+    "sums_columns",
+    "sums_rows",
+    "wants_arrays",
+    "writes_into",
+]
 
 # with a single number these are up to five times slower than with an array of it (NumPy 2.0 to 2.4)
 SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
