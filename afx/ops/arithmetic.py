@@ -260,7 +260,7 @@ def sign(x: ArrayLike) -> Array:
     """
     if aval_of(x, "sign").dtype.kind == "c":
         size = abs(x)
-        return divide(x, where(size == 0, math.inf, size))
+        return divide(where(size == 0, 0, x), where(size == 0, 1, size))  # 0 of any sign gives 0 + 0j
     return bind1(sign_p, x)
 
 

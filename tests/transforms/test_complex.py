@@ -184,3 +184,5 @@ def test_sign_turns_with_its_operand() -> None:
     difference = (np.sign(x + h * t) - np.sign(x - h * t)) / (2 * h)
     np.testing.assert_allclose(afx.jvp(afx.sign, (x,), (t,))[1], difference, rtol=1e-8, atol=1e-9)
     assert afx.grad(lambda z: afx.real(afx.sign(z)))(np.complex128(0)) == 0
+    zero = np.asarray(afx.sign(np.array([complex(-0.0, -0.0)])))
+    assert not np.signbit([zero.real, zero.imag]).any()
