@@ -17,7 +17,16 @@ __all__ = ["Recycler", "given_memory", "recycled"]
 
 SMALLEST = 1 << 16  # bytes of a result from which on it pays
 KEPT = 2  # arrays remembered for each result: the last one is often an argument of the next call
-ALONE = 3  # references to an array that only its recycler holds: the list, the loop's name, the count's own
+
+
+def _alone() -> int:
+    """Return what `sys.getrefcount` tells of an array that only a list holds; that differs between versions of Python."""
+    for array in [np.empty(1)]:
+        return sys.getrefcount(array)
+    raise AssertionError
+
+
+ALONE = _alone()
 
 
 def recycled(aval: Aval) -> bool:
