@@ -43,7 +43,8 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     """
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(
-            f"select: takes one choice for each condition: got {len(condlist)} conditions and {len(choicelist)} choices"
+            f"select: takes one choice for each condition: got {len(condlist)} conditions and {len(choicelist)} choices; "
+            "give at least one of each, and as many"
         )
     avals = [aval_of(v, "select") for v in (*condlist, *choicelist, default)]
     for a in avals[: len(condlist)]:
@@ -190,7 +191,9 @@ def compress(condition: ArrayLike | Sequence[bool], x: ArrayLike, axis: int | No
     place = normalize_axis(axis, aval_of(x, "compress").ndim, "compress")
     held = _truth(condition)
     if held.ndim != 1 or held.shape[0] > aval_of(x).shape[place]:
-        raise ShapeError(f"compress: a condition is a vector along the axis: got {held.aval} for {aval_of(x)}")
+        raise ShapeError(
+            f"compress: a condition is a vector along the axis: got {held.aval} for {aval_of(x)}; reshape it"
+        )
     part = asarray(x)[(*(slice(None),) * place, slice(0, held.shape[0]))]
     return getitem(part, (*(slice(None),) * place, held))
 

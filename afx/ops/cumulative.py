@@ -190,7 +190,7 @@ def diff(
     Array([3., 5.], dtype=float64)
     """
     if n < 0:
-        raise ArgumentError(f"diff: differences are taken 0 times or more: got n={n}")
+        raise ArgumentError(f"diff: differences are taken 0 times or more: got n={n}; give n >= 0")
     aval = aval_of(x, "diff")
     place = normalize_axis(axis, aval.ndim, "diff")
     if n == 0:

@@ -70,7 +70,9 @@ def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nest
     try:
         order = np.insert(np.arange(n), where.item() if single else where, n + np.arange(count))
     except (IndexError, ValueError):
-        raise IndexRangeError(f"insert: a place outside the axis: got {obj!r} for {y.aval} along axis {axis}") from None
+        raise IndexRangeError(
+            f"insert: a place outside the axis: got {obj!r} for {y.aval} along axis {axis}; use places on it"
+        ) from None
     shape = tuple([len(order) - n if a == place else length for a, length in enumerate(y.shape)])
     return gather(concat([y, broadcast_to(new, shape)], axis=place), order, axis=place)
 
@@ -101,7 +103,9 @@ def delete(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, axis: int | 
     try:
         kept = np.delete(np.arange(y.shape[place]), _places(obj))
     except (IndexError, ValueError):
-        raise IndexRangeError(f"delete: a place outside the axis: got {obj!r} for {y.aval} along axis {axis}") from None
+        raise IndexRangeError(
+            f"delete: a place outside the axis: got {obj!r} for {y.aval} along axis {axis}; use places on it"
+        ) from None
     return gather(y, kept, axis=place)
 
 

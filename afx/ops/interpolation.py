@@ -157,7 +157,9 @@ def gradient(
     axes = normalize_axes(None, samples.ndim, "gradient") if given is None else tuple(given)
     axes = tuple([normalize_axis(a, samples.ndim, "gradient") for a in axes])
     if edge_order not in (1, 2):
-        raise ArgumentError(f"gradient: the order at the edges is 1 or 2: got edge_order={edge_order}")
+        raise ArgumentError(
+            f"gradient: the order at the edges is 1 or 2: got edge_order={edge_order}; take one of them"
+        )
     found = [_slopes(samples, s, a, edge_order) for s, a in zip(_spacings(spacing, axes, samples), axes, strict=True)]
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -177,9 +179,11 @@ def _spacings(spacing: Sequence[Any], axes: Sequence[int], like: Array) -> list[
 def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
     n, aval = x.shape[axis], aval_of(spacing, "gradient")
     if n < edge_order + 1:
-        raise ShapeError(f"gradient: takes {edge_order + 1} samples or more: got {x.aval} along axis {axis}")
+        raise ShapeError(f"gradient: takes {edge_order + 1} samples or more: got {x.aval} along axis {axis}; give more")
     if aval.ndim > 1 or (aval.ndim == 1 and aval.shape != (n,)):
-        raise ShapeError(f"gradient: places are a vector of {n}: got {aval} along axis {axis} of {x.aval}")
+        raise ShapeError(
+            f"gradient: places are a vector of {n}: got {aval} along axis {axis} of {x.aval}; reshape them"
+        )
     front = tuple([-1 if a == axis else 1 for a in range(x.ndim)])
     h: Any = spacing if aval.ndim == 0 else reshape(diff(astype(spacing, real_dtype(x.dtype))), front)
     rise = diff(x, axis=axis) / h

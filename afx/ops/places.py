@@ -102,7 +102,9 @@ def ravel_multi_index(
     parts = _listed(multi_index)
     modes = [mode] * len(lengths) if isinstance(mode, str) else list(mode)
     if len(parts) != len(lengths) or len(modes) != len(lengths):
-        raise ArgumentError(f"ravel_multi_index: takes an index for each axis: got {len(parts)} for {lengths}")
+        raise ArgumentError(
+            f"ravel_multi_index: takes an index for each axis: got {len(parts)} for {lengths}; give as many"
+        )
     number: Any = 0
     for part, n, how in zip(parts, lengths, modes, strict=True):
         index = _integers(part, "ravel_multi_index")

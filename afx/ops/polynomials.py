@@ -161,7 +161,9 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
     constants = zeros(m, z.dtype) if k is None else reshape(asarray(k, z.dtype), (-1,))
     if constants.shape[0] != m:
         if constants.shape[0] != 1:
-            raise ArgumentError(f"polyint: takes a constant for each integration: got {constants.aval} and m={m}")
+            raise ArgumentError(
+                f"polyint: takes a constant for each integration: got {constants.aval} and m={m}; give m of them"
+            )
         constants = concat([constants] * m)
     for i in range(m):
         z = concat([z / np.arange(z.shape[0], 0, -1).astype(z.dtype), constants[i : i + 1]])

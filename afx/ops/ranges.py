@@ -84,7 +84,7 @@ def linspace(
     """
     check_device(device, "linspace")
     if num < 0:
-        raise ArgumentError(f"linspace: the number of elements is 0 or more: got num={num}")
+        raise ArgumentError(f"linspace: the number of elements is 0 or more: got num={num}; give num >= 0")
     a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")
     found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
     target = found if dtype is None else check_dtype(dtype, "linspace")
@@ -146,7 +146,9 @@ def geomspace(
     first, last = (FUNCTIONS.astype(x, found) for x in (start, stop))
     try:
         if ((first == 0) | (last == 0)).any():
-            raise ArgumentError(f"geomspace: no multiple of 0 is another number: got {start!r} and {stop!r}")
+            raise ArgumentError(
+                f"geomspace: no multiple of 0 is another number: got {start!r} and {stop!r}; use linspace"
+            )
     except ConcreteValueError:
         pass  # compiled, they cannot be checked
     rank = max(a.ndim, b.ndim)
@@ -173,7 +175,7 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False, cop
     [(3, 2), (3, 2)]
     """
     if indexing not in ("xy", "ij"):
-        raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij': got {indexing!r}")
+        raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij': got {indexing!r}; take one of them")
     xs = [FUNCTIONS.reshape(x, (-1,)) if aval_of(x).ndim == 0 else asarray(x) for x in arrays]
     if any(x.ndim != 1 for x in xs):
         raise ShapeError(f"meshgrid: takes 1-d arrays: got {', '.join(str(x.aval) for x in xs)}; flatten them")

@@ -293,7 +293,7 @@ def permute_dims(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     order = tuple(range(aval.ndim))[::-1] if axes is None else tuple(axes)
     places = tuple([normalize_axis(a, aval.ndim, "permute_dims") for a in order])
     if sorted(places) != list(range(aval.ndim)):
-        raise ShapeError(f"permute_dims: each axis is to be named once: got {aval} and axes={axes}")
+        raise ShapeError(f"permute_dims: each axis is to be named once: got {aval} and axes={axes}; list every axis")
     z: Array = bind(permute_dims_p, x, axes=places)
     return z
 

@@ -43,7 +43,7 @@ def _batch_axis(fn: Any) -> Any:
 def place_op(name: str, run: Any, fn: Any) -> Primitive:
     def abstract(x: Aval, *, axis: int) -> Aval:
         if not x.shape[axis]:
-            raise ShapeError(f"{name}: of no elements there is none: got {x} along axis {axis}")
+            raise ShapeError(f"{name}: of no elements there is none: got {x} along axis {axis}; give at least one")
         if x.dtype.kind == "c":
             raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
         return Aval(_without(x.shape, axis), int64)
@@ -238,7 +238,7 @@ def searchsorted(
     Array([1], dtype=int64)
     """
     if side not in ("left", "right"):
-        raise ArgumentError(f"searchsorted: side is 'left' or 'right': got {side!r}")
+        raise ArgumentError(f"searchsorted: side is 'left' or 'right': got {side!r}; take one of them")
     if sorter is not None:
         sorted_array = take(sorted_array, sorter, 0)
     places = values if not isinstance(values, Sequence) else asarray(values)

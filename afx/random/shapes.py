@@ -52,7 +52,7 @@ def checked_shape(shape: int | Sequence[int], who: str) -> Shape:
             f"{who}: a shape is made of integers: got {shape!r}; give an int or a tuple of them"
         ) from error
     if any(n < 0 for n in lengths):
-        raise ShapeError(f"{who}: lengths are 0 or more: got shape {lengths}")
+        raise ShapeError(f"{who}: lengths are 0 or more: got shape {lengths}; change the shape")
     return lengths
 
 

@@ -34,7 +34,9 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise GraphError(f"evaluate: runs a Graph: got {type(graph).__name__}; make one with afx.trace(fn)(*args)")
     if len(inputs) != len(graph.inputs):
-        raise GraphError(f"evaluate: the graph has {len(graph.inputs)} inputs: got {len(inputs)} values")
+        raise GraphError(
+            f"evaluate: the graph has {len(graph.inputs)} inputs: got {len(inputs)} values; give one for each"
+        )
     known: list[Any] = [*inputs, *[wrap(c.value) for _, c in graph.constants]]
 
     def read(atoms: Sequence[Any]) -> list[Any]:

@@ -48,7 +48,7 @@ def set_products(who: Who) -> None:
         MissingExtraError: threadpoolctl, which ``"plan"`` needs, is not installed.
     """
     if who not in ("auto", "blas", "plan"):
-        raise ArgumentError(f"set_threads: products is 'auto', 'blas' or 'plan': got {who!r}")
+        raise ArgumentError(f"set_threads: products is 'auto', 'blas' or 'plan': got {who!r}; take one of them")
     if who == "plan" and importlib.util.find_spec("threadpoolctl") is None:
         raise MissingExtraError("set_threads: products='plan' needs threadpoolctl: pip install 'afx[threads]'")
     blas.who = who

@@ -42,7 +42,9 @@ def set_threads(count: int | None = None, *, products: Who | None = None) -> Non
         except TypeError:
             number = 0
         if number < 1:
-            raise ArgumentError(f"set_threads: needs a number of threads, 1 or more: got {count!r}")
+            raise ArgumentError(
+                f"set_threads: needs a number of threads, 1 or more: got {count!r}; give 1 for none beside the caller's"
+            )
     else:
         number = get_threads()
     if products is not None:

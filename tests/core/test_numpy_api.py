@@ -446,6 +446,7 @@ def _same(got: Any, want: Any) -> None:
         np.testing.assert_allclose(np.asarray(z), w, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", STEADY)
 def test_functions_without_a_derivative(name: str) -> None:
     """The function gives Arrays with NumPy's values, also under `grad`, which it adds nothing to."""

@@ -80,6 +80,7 @@ def test_shape_rules_know_python_numbers(p: Primitive) -> None:
         assert bind(p, *xs).dtype == want.dtype, xs
 
 
+@pytest.mark.filterwarnings("ignore:Cannot convert float safely:DeprecationWarning")  # a number in a parameter's place
 def test_public_functions_of_one_and_two_numbers_give_one_dtype() -> None:
     """So does every public function that takes Python numbers, composites and reductions too."""
     load_all()
