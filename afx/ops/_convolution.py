@@ -6,7 +6,8 @@ and the positions the columns, so that each copy is long. The transpose by the i
 then one shifted addition for each place of the window.
 
 Examples of few elements are not copied at all: the kernel is laid out as a band matrix instead, which has a row for
-each element of an example and a column for each of its results.
+each element of an example and a column for each of its results. Where only the last axis is short, a band matrix does
+the same along that axis, and the windows go over the others: they are longer then, and fewer.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ LONG_RUN = 10  # neighbouring elements from which on copying windows row by row 
 SMALL_BAND = 1 << 13  # elements of a band matrix that costs nothing
 MOST_ZEROS = 4  # times as long as the kernel may a column of it be
 MANY_CHANNELS = 8  # from which on adding up place by place is the faster
+NARROW = (
+    16  # elements of a window along the last axis up to which a band along it saves more copying than it adds zeros
+)
+SHORT = 6  # times as long as the window may the last axis be for that
 
 
 def padded(x: Any, padding: Pairs) -> Any:
@@ -140,23 +145,59 @@ def _sum_input(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) 
                 into[spans] += np.matmul(flat, weights[place]).reshape(*part.shape[:-1], channels)
 
 
-# -- examples of few elements: one product with a band matrix ---------------------------------------------------------
+# -- examples of few elements, or with a short last axis: products with a band matrix -----------------------------------
 def _banded(x: Shape, kernel: Shape, out: Shape) -> bool:
     """Tell whether the band matrix is small, and not mostly zeros."""
     rows, columns = math.prod(x[1:]), math.prod(out[1:])
     return x[0] > 1 and 0 < rows * columns <= SMALL_BAND and rows <= MOST_ZEROS * math.prod(kernel[:-1])
 
 
-def _band(x: Shape, kernel: Shape, out: Shape, stride: Shape, dilation: Shape, dtype: Any) -> tuple[Any, Any]:
-    """Return a zero matrix, and a view [*positions, *window, channels, out] of the places where the kernel stands."""
+def _short(x: Shape, kernel: Shape, out: Shape) -> bool:
+    """Tell whether a band along the last axis has few zeros enough."""
+    return len(x) > 3 and x[0] > 1 and 0 < x[-2] <= SHORT * kernel[-3] and math.prod(out) > 0
+
+
+def _narrow(x: Shape, kernel: Shape, out: Shape) -> bool:
+    """Tell whether a band along the last axis is cheaper than to copy windows."""
+    return _short(x, kernel, out) and kernel[-3] * kernel[-2] < NARROW
+
+
+def _band(
+    x: Shape, kernel: Shape, out: Shape, stride: Shape, dilation: Shape, dtype: Any, *, upright: bool = True
+) -> tuple[Any, Any]:
+    """Return zero matrices, and a view [*lead, *positions, *window, channels, out] of the places of the kernel in them.
+
+    The kernel's shape begins with that of the matrices; they are transposed in memory where they are not ``upright``.
+    """
     rank = len(stride)
-    matrix = np.zeros((math.prod(x[1:]), math.prod(out[1:])), dtype)
-    wide = matrix.reshape(*x[1:], *out[1:]).strides
-    spatial, across = wide[:rank], wide[rank + 1 : -1]
-    moves = [s * t + c for s, t, c in zip(spatial, stride, across, strict=True)]
-    steps = [s * d for s, d in zip(spatial, dilation, strict=True)]
-    strides = (*moves, *steps, wide[rank], wide[-1])
-    return matrix, np.ndarray((*out[1:-1], *kernel), dtype, matrix, 0, strides)
+    lead, own = kernel[: -rank - 2], (math.prod(x[1:]), math.prod(out[1:]))
+    shape = (*lead, *own) if upright else (*lead, *own[::-1])
+    matrix = np.zeros(shape, dtype) if upright else np.zeros(shape, dtype).swapaxes(-1, -2)
+    down, right = matrix.strides[-2:]
+    wide = [down * math.prod(x[k + 1 :]) for k in range(1, rank + 2)]
+    across = [right * math.prod(out[k + 1 :]) for k in range(1, rank + 2)]
+    moves = [s * t + c for s, t, c in zip(wide, stride, across, strict=False)]
+    steps = [s * d for s, d in zip(wide, dilation, strict=False)]
+    strides = (*matrix.strides[:-2], *moves, *steps, wide[-1], across[-1])
+    view = np.lib.stride_tricks.as_strided(matrix, (*lead, *out[1:-1], *kernel[len(lead) :]), strides)
+    return matrix, view
+
+
+def _row_band(
+    x: Shape, kernel: Shape, z: Shape, stride: Shape, dilation: Shape, dtype: Any, *, upright: bool = True
+) -> tuple[Any, Any]:
+    """Return a band matrix of the last axis for each place along the others, and the places of the kernel in them."""
+    return _band((1, *x[-2:]), kernel, (1, *z[-2:]), stride[-1:], dilation[-1:], dtype, upright=upright)
+
+
+def _once(kernel: Any) -> Any:
+    """Return a view of a kernel with an axis for the positions along the last axis."""
+    return kernel[..., None, :, :, :]
+
+
+def _in_rows(x: Any) -> Any:
+    """Return a view with the last axis and the channels as one."""
+    return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
 
 
 def _finite(x: Any) -> bool:
@@ -217,19 +258,25 @@ def convolving(x: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, di
         for zs, xs, ks in _parts(groups, z, x, kernel):
             _convolve(zs, xs, ks, stride, dilation)
 
-    if groups > 1 or not _banded(room, kernel.shape, z.shape):
+    if groups > 1:
         return by_windows
-    matrix, places = _band(room, kernel.shape, z.shape, stride, dilation, x.dtype)
+    whole = _banded(room, kernel.shape, z.shape)
+    if not whole and not _narrow(room, kernel.shape, z.shape):
+        return by_windows
+    band = _band if whole else _row_band
+    matrix, places = band(room, kernel.shape, z.shape, stride, dilation, x.dtype)
 
     def by_band(z: Any, x: Any, kernel: Any) -> None:
         roomy = padded(x, padding)
         if not z.flags.c_contiguous or not _finite(roomy):
             by_windows(z, x, kernel)
-            return
-        places[...] = kernel
-        np.matmul(roomy.reshape(matrix_rows), matrix, out=z.reshape(z.shape[0], -1))
+        elif whole:
+            places[...] = kernel
+            np.matmul(roomy.reshape(room[0], -1), matrix, out=z.reshape(room[0], -1))
+        else:
+            places[...] = _once(kernel)
+            _convolve(_in_rows(z), _in_rows(roomy), matrix, stride[:-1], dilation[:-1])
 
-    matrix_rows = (room[0], matrix.shape[0])
     return by_band
 
 
@@ -245,13 +292,21 @@ def summing_kernel(x: Aval, ct: Aval, z: Aval, stride: Shape, padding: Pairs, di
         for zs, xs, cts in _parts(groups, z, x, ct):
             _sum_kernel(zs, xs, cts, stride, dilation)
 
-    if groups > 1 or not _banded(room, z.shape, ct.shape):
+    if groups > 1:
         return by_windows
-    matrix, places = _band(room, z.shape, ct.shape, stride, dilation, x.dtype)
-    axes = tuple(range(len(stride)))
+    whole = _banded(room, z.shape, ct.shape)
+    if not whole and not _narrow(room, z.shape, ct.shape):
+        return by_windows
+    band = _band if whole else _row_band
+    matrix, places = band(room, z.shape, ct.shape, stride, dilation, x.dtype)
+    axes = tuple(range(len(stride))) if whole else len(stride) - 1
 
     def by_band(z: Any, x: Any, ct: Any) -> None:
-        np.matmul(padded(x, padding).reshape(room[0], -1).T, ct.reshape(room[0], -1), out=matrix)
+        roomy = padded(x, padding)
+        if whole:
+            np.matmul(roomy.reshape(room[0], -1).T, ct.reshape(room[0], -1), out=matrix)
+        else:
+            _sum_kernel(matrix, _in_rows(roomy), _in_rows(ct), stride[:-1], dilation[:-1])
         np.add.reduce(places, axes, out=z)
 
     return by_band
@@ -273,14 +328,38 @@ def summing_input(ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs
         if around:
             z[...] = roomy[_within(z.shape, padding)]
 
-    if groups > 1 or not _banded(room, kernel.shape, ct.shape):
+    if groups > 1:
         return by_places
+    if _banded(room, kernel.shape, ct.shape):
+        return _summing_input_by_band(ct, kernel, z, stride, padding, dilation, by_places)
+    if kernel.shape[-2] >= MANY_CHANNELS or not _short(room, kernel.shape, ct.shape):
+        return by_places
+    matrix, places = _row_band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype, upright=False)
+
+    def by_rows(z: Any, ct: Any, kernel: Any) -> None:
+        if not z.flags.c_contiguous or not _finite(ct):
+            by_places(z, ct, kernel)
+            return
+        places[...] = _once(kernel)
+        roomy = np.empty(room, ct.dtype) if around else z
+        roomy[...] = 0
+        _sum_input(_in_rows(roomy), _in_rows(ct), matrix, stride[:-1], dilation[:-1])
+        if around:
+            z[...] = roomy[_within(z.shape, padding)]
+
+    return by_rows
+
+
+def _summing_input_by_band(
+    ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, otherwise: Into
+) -> Into:
+    room = _roomy(z.shape, padding)
     matrix, places = _band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype)
     inner = matrix.reshape(*room[1:], -1)[_within(z.shape, padding)[1:]]
 
     def by_band(z: Any, ct: Any, kernel: Any) -> None:
         if not z.flags.c_contiguous or not _finite(ct):
-            by_places(z, ct, kernel)
+            otherwise(z, ct, kernel)
             return
         places[...] = kernel
         rows = inner.reshape(-1, matrix.shape[1])  # of elements that are no padding; a copy where there is some

@@ -110,7 +110,7 @@ def _in_examples(eq: Equation) -> Domain | None:
     length = values[0].shape[:1]
     if not all(_in_rows(x) and x.shape[:1] == length for x in values) or 0 in eq.keywords.get("axis", ()):
         return None
-    if max(x.size for x in values) < SMALLEST or (p.kind == "bilinear" and not blas.choosing()):
+    if max(x.size for x in (*values, eq.outputs[0].aval)) < SMALLEST or (p.kind == "bilinear" and not blas.choosing()):
         return None
     return Domain(("rows", length), tuple([k in p.rows for k in range(len(eq.inputs))]), p.sums_rows, False)
 

@@ -8,6 +8,7 @@ import pytest
 
 import afx
 from afx import Array, nn
+from afx.ops import _convolution
 
 RNG = np.random.default_rng(9)
 EPS = 1e-6
@@ -152,6 +153,32 @@ def test_every_way_of_copying_windows_gives_the_same(channels: int, step: int) -
     gx, gw = afx.vjp(lambda x, w: nn.conv(x, w, padding=1), x, w)[1](afx.asarray(ct))
     assert np.sum(np.asarray(gx) * x) == pytest.approx(np.sum(ct * z))
     assert np.sum(np.asarray(gw) * w) == pytest.approx(np.sum(ct * z))
+
+
+@pytest.mark.parametrize(
+    ("spatial", "window"), [((6,), (3,)), ((7, 9), (3, 2)), ((9, 12), (2, 5)), ((5, 4, 7), (2, 1, 3))]
+)
+@pytest.mark.parametrize(("stride", "dilation", "pads"), [(1, 1, 0), (2, 1, (1, 2)), (1, 2, (2, 1))])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of infinities, in each way
+def test_every_way_of_convolving_gives_the_same(
+    monkeypatch: pytest.MonkeyPatch, spatial: Any, window: Any, stride: int, dilation: int, pads: Any
+) -> None:
+    """Windows, band matrices of whole examples and of the last axis: values and both gradients, infinities too."""
+    x, w = RNG.normal(size=(3, *spatial, 2)), RNG.normal(size=(*window, 2, 3))
+    x[1, 2, ..., 0] = np.inf
+    padding = [pads] * len(spatial)
+    ways = {"windows": (0, 0), "bands": (1 << 30, 0), "bands of the last axis": (0, 1 << 30)}
+    found = dict[str, list[np.ndarray]]()
+    for way, (whole, last) in ways.items():
+        for name, size in (("SMALL_BAND", whole), ("MOST_ZEROS", whole), ("SHORT", last), ("NARROW", last)):
+            monkeypatch.setattr(_convolution, name, size)
+        z, back = afx.vjp(lambda x, w: nn.conv(x, w, stride=stride, padding=padding, dilation=dilation), x, w)
+        ct = np.cos(np.arange(z.size)).reshape(z.shape)
+        ct[(2, *[0] * (z.ndim - 1))] = np.nan
+        found[way] = [np.asarray(v) for v in (z, *back(afx.asarray(ct)))]
+    for way in list(ways)[1:]:
+        for got, want in zip(found[way], found["windows"], strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-12)
 
 
 def test_conv_of_nothing() -> None:
