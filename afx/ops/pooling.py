@@ -124,21 +124,33 @@ def _max_run(x: Any, *, axis: Shape) -> Any:
 
 
 def _max_prepare(x: Aval, *, axis: Shape) -> Into:
-    places = _places(_window(x.shape, axis), axis, x.ndim)
-    if not 1 < len(places) <= SHORT:
+    if not 1 < math.prod(_window(x.shape, axis)) <= SHORT:
 
         def whole(out: Any, x: Any) -> None:
             np.maximum.reduce(x, axis=axis, out=out)
 
         return whole
-    first, second, *rest = places
+    steps: list[list[tuple[int | slice, ...]]] = []  # the first axis first: loops along it are long, and halve the rest
+    left = list(range(x.ndim))
+    for a in sorted(axis, key=lambda a: (x.shape[a] > 1, a)):
+        steps.append(_places((x.shape[a],), (left.index(a),), len(left)))
+        left.remove(a)
 
     def into(out: Any, x: Any) -> None:
-        np.maximum(x[first], x[second], out=out)  # whole slices against each other: long loops
-        for place in rest:
-            np.maximum(out, x[place], out=out)
+        for places in steps[:-1]:
+            x = _largest(x, places, None)
+        _largest(x, steps[-1], out)
 
     return into
+
+
+def _largest(x: Any, places: list[tuple[int | slice, ...]], out: Any) -> Any:
+    if len(places) == 1:
+        return x[places[0]]
+    z = np.maximum(x[places[0]], x[places[1]], out=out)  # whole slices against each other
+    for place in places[2:]:
+        np.maximum(z, x[place], out=z)
+    return z
 
 
 def _max_abstract(x: Aval, *, axis: Shape) -> Aval:

@@ -76,6 +76,7 @@ class Blocks:
         self.whole = node.whole
         for v in self.taken:
             self._place[v.index] = writer.read(v)
+        self._views = [self._backwards(eq) for eq in node.reshaped.values()]
         self.block = self._block()
         body = self._body()
         self.lines = [*self._head(), *body]
@@ -105,7 +106,7 @@ class Blocks:
             lines.append(f"    if stop_ - start_ < {self.block}:")
             lines.append(f"        {', '.join(slots)}, = [t[: stop_ - start_] for t in own_]")
         lines += [f"    {self._writer.read(v)} = {self._writer.read(v)}[start_:stop_]" for v in self.taken]
-        return lines
+        return lines + self._views
 
     def _all(self, v: Var) -> str:
         """Return the name of a value that each block reads as a whole."""
@@ -121,12 +122,14 @@ class Blocks:
             xs = self._operands(eq)
             if in_place:
                 self._end(ending)
-            lines.append(f"    {self._line(eq, xs)}")
+            if eq.outputs[0].index not in self.node.reshaped:
+                lines.append(f"    {self._line(eq, xs)}")
             if not in_place:
                 self._end(ending)
         if common(equations)[1]:
             return lines
-        return silenced(lines, [silence_of(eq) for eq in equations], "    ")
+        kept = [eq for eq in equations if eq.outputs[0].index not in self.node.reshaped]
+        return silenced(lines, [silence_of(eq) for eq in kept], "    ")
 
     def _last_uses(self) -> dict[int, int]:
         """Return the last equation that reads each value, itself or in another shape."""
@@ -179,9 +182,16 @@ class Blocks:
         function = self._writer.function_name(p.name, p.out)
         return f"{function}({', '.join([place, *xs, *self._writer.keywords(eq)])})"
 
+    def _backwards(self, eq: Equation) -> str:
+        """Place what is reshaped into an output in that output's memory; return the text of that view."""
+        source, out = eq.inputs[0], eq.outputs[0]
+        assert isinstance(source, Var)
+        place = self._place[source.index] = f"v{source.index}"
+        return f"    {place} = {self._place[out.index]}.reshape({_whole_rows(source.aval.shape)})"
+
     def _reshaped(self, eq: Equation, x: str) -> str:
         out = eq.outputs[0]
-        view = f"{x}.reshape({', '.join(['-1', *map(str, out.aval.shape[1:])])})"
+        view = f"{x}.reshape({_whole_rows(out.aval.shape)})"
         if out.index in self._place:
             return f"{self._place[out.index]}[...] = {view}"
         place = self._place[out.index] = f"v{out.index}"
@@ -201,3 +211,8 @@ class Blocks:
                 return slot
         self.slots.append((dtype, tail))
         return len(self.slots) - 1
+
+
+def _whole_rows(shape: Shape) -> str:
+    """Return the text of a shape of any number of such rows."""
+    return ", ".join(["-1", *map(str, shape[1:])])

@@ -160,7 +160,7 @@ class Places:
 
     def _in_place_of_region(self, node: Node, out: Var, ending: set[int]) -> int:
         """Return such a buffer that the region reads for the last time before, or as, it writes the output."""
-        at = next(k for k, eq in enumerate(node.equations) if out in eq.outputs)
+        at = node.first_write(out)
         rest = node.equations[at + 1 :] if by_ufunc(node.equations[at]) else node.equations[at:]
         views = [eq for eq in node.equations if eq.primitive.view]
         later = {a.index for eq in (*rest, *views) for a in eq.inputs if isinstance(a, Var)}

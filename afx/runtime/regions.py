@@ -51,9 +51,10 @@ class Node:
         taken: those of them of which a block reads its own part.
         whole: those of them that each block reads as a whole.
         outputs: variables that others read.
+        reshaped: reshapes by the value they make: those whose operand is computed in the memory of their result.
     """
 
-    __slots__ = ("equations", "inputs", "key", "outputs", "taken", "whole")
+    __slots__ = ("equations", "inputs", "key", "outputs", "reshaped", "taken", "whole")
 
     def __init__(self, equations: list[Equation], key: Key | None, outputs: list[Var]) -> None:
         self.equations = equations
@@ -71,6 +72,21 @@ class Node:
                 if isinstance(atom, Var) and atom.index in reads:
                     (parts if part else wholes)[atom.index] = atom
         self.taken, self.whole = list(parts.values()), list(wholes.values())
+        self.reshaped = dict[int, Equation]()
+        given = {v.index for v in outputs}
+        for eq in reversed(equations) if key is not None else ():
+            source = eq.inputs[0]
+            inner = isinstance(source, Var) and source.index in own and source.index not in given
+            if eq.primitive.view and inner and eq.outputs[0].index in given:
+                given.add(source.index)
+                self.reshaped[eq.outputs[0].index] = eq
+
+    def first_write(self, out: Var) -> int:
+        """Return the equation of a region with which its writing to the memory of an output begins."""
+        index = out.index
+        while (eq := self.reshaped.get(index)) is not None and isinstance(eq.inputs[0], Var):
+            index = eq.inputs[0].index
+        return next(k for k, eq in enumerate(self.equations) for v in eq.outputs if v.index == index)
 
 
 def nodes_of(graph: Graph) -> list[Node]:
