@@ -110,7 +110,13 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return z if ranks[0] > 1 else z[..., 0, :] if ranks[1] > 1 else z[..., 0]
 
 
-matmul_p = bilinear("matmul", np.matmul, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul)
+def _run(x: Any, y: Any) -> Any:
+    if getattr(y, "ndim", 0) == 2 and getattr(x, "ndim", 0) > 2 and x.flags.c_contiguous and x.size:
+        return np.matmul(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])  # one product, not many
+    return np.matmul(x, y)
+
+
+matmul_p = bilinear("matmul", _run, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul)
 
 
 @public

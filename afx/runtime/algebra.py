@@ -322,6 +322,17 @@ def no_axes(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval
     return xs[0] if not dict(params)["axis"] and xs[0].aval == aval else None
 
 
+# -- products ---------------------------------------------------------------------------------------------------------
+def one_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """Many matrices times one matrix are one tall matrix times it."""
+    x, y = xs
+    if x.aval.ndim < 3 or y.aval.ndim != 2 or not x.aval.size or x.aval.dtype != y.aval.dtype:
+        return None
+    tall = (math.prod(x.aval.shape[:-1]), x.aval.shape[-1])
+    rows = b.make(with_role("reshape"), (x,), (("shape", tall),), Aval(tall, x.aval.dtype))
+    return b.make(with_role("reshape"), (b.make(p, (rows, y)),), (("shape", aval.shape),), aval)
+
+
 # -- few elements along the last axis ---------------------------------------------------------------------------------
 def _short_rows(x: Aval) -> bool:
     """Tell whether loops over the last axis are short, and longer ones over the last two worth a reshape."""
@@ -373,6 +384,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "divide": (over_one,),
     "power": (small_power,),
     "negative": (negated_product,),
+    "matmul": (one_product,),
     "not_equal": (mask_again,),
     "cast": (same_dtype, cast_of_cast),
     "select": (chosen, chosen_again, masked_product),
