@@ -95,6 +95,10 @@ def _concat_run(*xs: Any, axis: int, sizes: tuple[int, ...]) -> Any:
     return np.concatenate(xs, axis=axis)
 
 
+def _concat_into(out: Any, *xs: Any, axis: int, sizes: tuple[int, ...]) -> None:
+    np.concatenate(xs, axis, out)
+
+
 def _concat_abstract(*avals: Aval, axis: int, sizes: tuple[int, ...]) -> Aval:
     first = avals[0].shape
     for a in avals:
@@ -144,6 +148,7 @@ concat_p = register(
         name="concat",
         kind="custom",
         run=_concat_run,
+        out=_concat_into,
         abstract=_concat_abstract,
         joint=_concat_joint,
         reads=(0,),
@@ -188,6 +193,10 @@ def _stack_run(*xs: Any, axis: int) -> Any:
     return np.stack([np.asarray(x, dtype) for x in xs], axis=axis)
 
 
+def _stack_into(out: Any, *xs: Any, axis: int) -> None:
+    np.stack(xs, axis, out)
+
+
 def _stack_abstract(*avals: Aval, axis: int) -> Aval:
     first = avals[0].shape
     return Aval((*first[:axis], len(avals), *first[axis:]), promote(*_dtypes(avals)))
@@ -221,6 +230,7 @@ stack_p = register(
         name="stack",
         kind="custom",
         run=_stack_run,
+        out=_stack_into,
         abstract=_stack_abstract,
         joint=_stack_joint,
         reads=(0,),

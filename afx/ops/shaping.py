@@ -156,6 +156,10 @@ def _reshape_run(x: Any, *, shape: Shape) -> Any:
     return _strong(x).reshape(shape)
 
 
+def _reshape_into(out: Any, x: Any, *, shape: Shape) -> None:
+    np.copyto(out.reshape(x.shape), x)  # what it is given is in one piece
+
+
 def _reshape_text(x: str, *, shape: Shape) -> str:
     return f"{x}.reshape({shape if len(shape) != 1 else shape[0]})"
 
@@ -181,6 +185,7 @@ reshape_p = linear(
     positive=True,
     view=True,
     text=_reshape_text,
+    out=_reshape_into,
     role="reshape",
 )
 

@@ -57,6 +57,13 @@ def _unstack_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], 
     return tuple([lowered(t) for t in unstack(ts[0], axis=params["axis"])])
 
 
+def _unstack_inline(xs: tuple[Value, ...], params: Params) -> Value:
+    """Return the parts as slices, which plans know as views of one value."""
+    axis = params["axis"]
+    shape = xs[0].shape
+    return tuple([slice_(xs[0], (*map(whole, shape[:axis]), k)) for k in range(shape[axis])])
+
+
 def _unstack_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     return unstack(xs[0], axis=params["axis"] + 1)
 
@@ -75,6 +82,8 @@ unstack_p = register(
         positive=True,
         sparse=True,
         view=True,
+        inline=_unstack_inline,
+        held=True,
     )
 )
 

@@ -256,12 +256,17 @@ def masked_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Param
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
 def reshaped(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """To its own shape is x; of two reshapes the first one goes; a repeated number is repeated to the new shape."""
+    """To its own shape is x; of two reshapes the first one goes; a repeated number is repeated to the new shape.
+
+    The first one stays where it may be a copy, of permuted axes, so that there are not two of them.
+    """
     x = xs[0]
     if x.aval.shape == aval.shape and not x.aval.weak:
         return x
     first = b.made_by(x, "reshape")
-    if first is not None:
+    if first is not None and first.inputs[0].aval.shape == aval.shape and not first.inputs[0].aval.weak:
+        return first.inputs[0]
+    if first is not None and b.made_by(first.inputs[0], "permute") is None:
         return b.make(p, first.inputs, params, aval)
     repeated = b.made_by(x, "broadcast")
     if repeated is not None and repeated.inputs[0].aval.size == 1:
