@@ -76,8 +76,9 @@ class Node:
         given = {v.index for v in outputs}
         for eq in reversed(equations) if key is not None else ():
             source = eq.inputs[0]
-            inner = isinstance(source, Var) and source.index in own and source.index not in given
-            if eq.primitive.view and inner and eq.outputs[0].index in given:
+            if not isinstance(source, Var) or source.index not in own or source.index in given:
+                continue
+            if eq.primitive.view and eq.outputs[0].index in given:
                 given.add(source.index)
                 self.reshaped[eq.outputs[0].index] = eq
 

@@ -89,6 +89,33 @@ def test_examples_in_blocks_compute_what_the_ops_compute(
         assert "conv_" not in text[text.index("def run(") :]
 
 
+@pytest.mark.parametrize("donated", [(), (0,)])
+def test_reshaped_results_of_blocks_are_computed_in_place(
+    donated: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is reshaped into a result of a region is written there at once, and never over what is still read."""
+    for module, name, value in ((regions, "SMALLEST", 1), (blocks, "SMALLEST", 1), (blocks, "LARGEST", 64)):
+        monkeypatch.setattr(module, name, value)
+
+    def fn(x: Array) -> tuple[Array, ...]:
+        y = afx.sin(x).reshape(12, 2, 3)
+        z = (y * 2.0).reshape(12, 6)
+        return (
+            y,
+            z,
+            afx.cos(x) + z,
+            (z + x).reshape(12, 3, 2).reshape(12, 6, 1),
+            afx.exp(y).reshape(12, 6).reshape(12, 2, 3),
+        )
+
+    x = afx.asarray(np.random.default_rng(0).normal(size=(12, 6)))
+    wanted = fn(x)
+    compiled = afx.jit(fn, donate_argnums=donated)
+    assert "[...]" not in compiled.lower(x).plan.source
+    for found, want in zip(compiled(x + 0.0), wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(found), np.asarray(want), rtol=1e-14)
+
+
 def test_results_share_no_memory_with_buffers_or_arguments() -> None:
     """A later call changes no earlier result, also where an argument or a view is returned."""
     fn = afx.jit(

@@ -1,14 +1,19 @@
 """Simplification: fewer equations, the same values."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import afx
 from afx import Array, nn
 from afx.core.graph import check
+from afx.runtime import algebra
 from afx.runtime.evaluate import evaluate
 from afx.runtime.simplify import simplify
 from tests.runtime.programs import inputs, program
+
+RNG = np.random.default_rng(4)
 
 
 def _same(found: Array, wanted: Array) -> None:
@@ -70,6 +75,40 @@ def test_masks_of_a_backward_pass_are_made_once() -> None:
     assert graph.counts().get("greater") == 1
     assert graph.counts().get("where") == 1
     assert "not_equal" not in graph.counts()
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x + RNG.normal(size=3),
+        lambda x: RNG.normal(size=3) - x,
+        lambda x: x * RNG.normal(size=(1, 3)),
+        lambda x: x.sum(axis=(0, 1)),
+        lambda x: x.reshape(2, 2, 5, 3).sum(axis=(0, 1, 2)),
+        lambda x: x @ RNG.normal(size=(3, 2)),
+        lambda x: x.swapaxes(0, 1) @ RNG.normal(size=(3, 4)),
+        lambda x: afx.permute_dims(x, (1, 0, 2)).reshape(4, 15).reshape(20, 3),
+    ],
+)
+def test_short_last_axes_and_many_matrices_compute_the_same(fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What joins axes for the sake of long loops changes neither values nor shapes, plain, in gradients and under vmap."""
+    monkeypatch.setattr(algebra, "MANY", 1)
+    x = afx.asarray(RNG.normal(size=(4, 5, 3)))
+    state = RNG.bit_generator.state
+    for way in (fn, afx.grad(lambda x: afx.sum(afx.sin(fn(x)))), afx.vmap(lambda row: fn(x * row[0, 0]))):
+        RNG.bit_generator.state = state
+        wanted = way(x)
+        RNG.bit_generator.state = state
+        found = afx.jit(way)(x)
+        np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-12, atol=1e-13)
+
+
+def test_axes_are_joined_where_loops_would_be_short() -> None:
+    """A bias of three channels is added to whole rows, and its gradient sums whole rows first."""
+    x, b = afx.ones((16, 32, 32, 3)), afx.ones(3)
+    source = afx.jit(afx.value_and_grad(lambda b, x: afx.sum(afx.sin(x + b)))).lower(b, x).plan.source
+    assert "reshape(-1, 32, 96)" in source
+    assert "np.add.reduce(v" in source
 
 
 def test_the_cost_is_linear() -> None:
