@@ -432,6 +432,7 @@ NAMES: dict[str, list[str]] = {
         "softmax",
         "softmax_cross_entropy",
         "softplus",
+        "standardize",
         "tanh",
         "uniform",
     ],

@@ -11,6 +11,7 @@ from afx.nn.losses import huber, mse, sigmoid_binary_cross_entropy, softmax_cros
 from afx.ops.convolution import conv
 from afx.ops.exponential import log_sigmoid, sigmoid, softplus
 from afx.ops.pooling import avg_pool, max_pool
+from afx.ops.standardizing import standardize
 from afx.ops.trigonometry import tanh
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "softmax",
     "softmax_cross_entropy",
     "softplus",
+    "standardize",
     "tanh",
     "uniform",
 ]

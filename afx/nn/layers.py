@@ -11,13 +11,11 @@ from afx.core.array import Array, ArrayLike
 from afx.errors import ArgumentError
 from afx.nn.activations import relu
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, he_normal, key_of, normal
-from afx.ops.arithmetic import sqrt
 from afx.ops.convolution import conv
 from afx.ops.creation import asarray, ones, zeros
 from afx.ops.indexing import take
 from afx.ops.matrix import matmul
-from afx.ops.moments import var
-from afx.ops.reductions import mean
+from afx.ops.standardizing import standardize
 from afx.pytree import static
 from afx.random import split
 
@@ -118,9 +116,7 @@ class LayerNorm:
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[..., features], normalised."""
-        y = asarray(x)
-        centred = y - mean(y, -1, keepdims=True)
-        return centred / sqrt(var(y, -1, keepdims=True) + self.eps) * self.scale + self.shift
+        return standardize(asarray(x), eps=self.eps) * self.scale + self.shift
 
 
 @attrs.frozen

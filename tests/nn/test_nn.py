@@ -37,6 +37,26 @@ def test_exact_gelu_is_scipys() -> None:
     np.testing.assert_allclose(np.asarray(nn.gelu(x)), x * special.ndtr(x), atol=5e-4)
 
 
+def test_standardize_loses_no_digits_to_a_large_mean() -> None:
+    """Differences are taken before squares; several axes, plain and compiled; equal elements give zeros."""
+    x = np.random.default_rng(0).normal(size=(6, 5, 4))
+    wanted = (x - x.mean((0, 2), keepdims=True)) / np.sqrt(x.var((0, 2), keepdims=True) + 1e-5)
+    for way in (nn.standardize, afx.jit(nn.standardize, static_argnums=1)):
+        np.testing.assert_allclose(np.asarray(way(x + 1e6, (0, 2))), wanted, atol=1e-8)
+    assert nn.standardize(afx.full((2, 3), 7.0)).tolist() == np.zeros((2, 3)).tolist()
+    assert nn.standardize(np.arange(3)).dtype == np.float32
+    assert nn.standardize(np.zeros((2, 0))).shape == (2, 0)
+    layer = nn.LayerNorm(afx.asarray([2.0, 3.0]), afx.asarray([0.0, 1.0]))
+    np.testing.assert_allclose(np.asarray(layer([[1.0, 3.0]])), [[-2.0, 4.0]], rtol=1e-4)
+
+
+@pytest.mark.parametrize("eps", [-1.0, "small", np.nan, True])
+def test_standardize_checks_eps(eps: Any) -> None:
+    """What is no number of 0 or more is named."""
+    with pytest.raises(afx.errors.ArgumentError, match="standardize: eps is a number of 0 or more: got"):
+        nn.standardize(np.ones(3), eps=eps)
+
+
 def test_softmax_gives_masked_elements_no_share() -> None:
     """Elements that are -inf have the share 0, and no nan in the gradient of the others."""
     x = np.array([0.0, -np.inf, 0.0])

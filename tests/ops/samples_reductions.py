@@ -53,6 +53,11 @@ ONE_OF_TWO, ONE_OF_FOUR = np.array([[[0, 1], [1, 0], [0, 0]]] * 2), np.array([[[
 SAMPLES: dict[str, list[Sample]] = {
     **dict.fromkeys(("sum", "prod", "all", "any", "vector_norm"), ALSO_EMPTY),
     **dict.fromkeys(("max", "min", "max_first", "logsumexp", "softmax", "log_softmax"), OVER_AXES),
+    "standardize": [
+        Sample((A,), {"axis": (0, 2), "eps": 0.01}),
+        Sample((A,), {"axis": (1,), "eps": 0.01}),
+        Sample((EMPTY,), {"axis": (0,), "eps": 0.01}),
+    ],
     **dict.fromkeys(("argmax", "argmin", "argsort", "sort"), ONE_AXIS),
     **{name: [Sample((C,)), Sample((np.array(1 + 2j),))] for name in ("real", "imag", "conj")},
     "cumulative_sum": [
