@@ -109,7 +109,7 @@ def training(
 ) -> Job:
     """Return one step of Adam on ``loss(params, *data)``, from the params and the state that the last one left.
 
-    jax may write over the last ones' memory, as its training loops do; afx does where nobody holds them any more.
+    jax and afx may write over the last ones' memory, as training loops do.
     """
     p, d = tuple(arrays(library, params)), arrays(library, data)
     maker = {"afx": _afx_training, "jax": _jax_training, "torch": _torch_training, "autograd": _autograd_training}
@@ -123,13 +123,14 @@ def _afx_training(loss: Callable[..., Any], p: Any, d: list[Any]) -> Job:
     rule = optim.adam(RATE, b1=B1, b2=B2, eps=EPS)
     now: list[Any] = [p, rule.init(p)]
 
-    @afx.jit
     def step(p: Any, state: Any, *d: Any) -> Any:
         value, grads = afx.value_and_grad(loss)(p, *d)
         return *rule.step(p, grads, state), value
 
+    compiled = afx.jit(step, donate_argnums=(0, 1))
+
     def run() -> Any:
-        *now[:], value = step(*now, *d)
+        *now[:], value = compiled(*now, *d)
         return value, now[0]
 
     return Job(run)
