@@ -7,6 +7,7 @@ while they run; it is set back at the end of each call, so that the caller's own
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import math
@@ -27,12 +28,13 @@ Who: TypeAlias = Literal["auto", "blas", "plan"]
 THREADED = 1 << 15  # multiplications from which on BLAS uses more than one thread
 LARGE = 1 << 22  # multiplications from which on a product is shared out
 PARTS = 2
+WHOLE = 16  # rows or columns that BLAS computes together
 
 
 def shared_out(x: Aval, y: Aval, out: Aval) -> bool:
-    """Tell whether a product is worth sharing out: of two matrices of real floats, with rows enough."""
+    """Tell whether a product is worth sharing out: of two matrices of real floats, with rows or columns enough."""
     plain = x.ndim == y.ndim == 2 and x.dtype == y.dtype == out.dtype and out.dtype.char in "fd"
-    return plain and out.shape[0] >= 16 and out.size * x.shape[1] >= LARGE
+    return plain and max(out.shape) >= PARTS * WHOLE and out.size * x.shape[1] >= LARGE
 
 
 def set_products(who: Who) -> None:
@@ -41,7 +43,7 @@ def set_products(who: Who) -> None:
     Args:
         who: ``"auto"``: BLAS's threads or one thread, whichever has lately been faster for the plan (BLAS's threads,
             where threadpoolctl is not installed); ``"blas"``: BLAS's threads; ``"plan"``: the plan's own threads, each
-            with its share of the rows.
+            with its share of the rows or columns.
 
     Raises:
         ArgumentError: another word.
@@ -49,7 +51,7 @@ def set_products(who: Who) -> None:
     """
     if who not in ("auto", "blas", "plan"):
         raise ArgumentError(f"set_threads: products is 'auto', 'blas' or 'plan': got {who!r}; take one of them")
-    if who == "plan" and importlib.util.find_spec("threadpoolctl") is None:
+    if who == "plan" and not _installed():
         raise MissingExtraError("set_threads: products='plan' needs threadpoolctl: pip install 'afx[threads]'")
     blas.who = who
 
@@ -64,13 +66,29 @@ def heavy(eq: Equation) -> bool:
 
 
 def product(x: Any, y: Any, out: Any) -> None:
-    """Compute ``x @ y`` into ``out``, its rows in as many parts whatever the number of threads."""
-    rows = out.shape[0]
-    run_blocks(_rows, rows, -(-rows // PARTS), [()] * PARTS, (x, y, out))
+    """Compute ``x @ y`` into ``out``, its longer side in as many parts whatever the number of threads."""
+    rows, columns = out.shape
+    if rows >= columns:
+        run_blocks(_rows, rows, _half(rows), [()] * PARTS, (x, y, out))
+    else:
+        run_blocks(_columns, columns, _half(columns), [()] * PARTS, (x, y, out))
+
+
+def _half(size: int) -> int:
+    return -(-size // (PARTS * WHOLE)) * WHOLE
 
 
 def _rows(_k: int, start: int, stop: int, _own: tuple[Any, ...], x: Any, y: Any, out: Any) -> None:
     np.matmul(x[start:stop], y, out=out[start:stop])
+
+
+def _columns(_k: int, start: int, stop: int, _own: tuple[Any, ...], x: Any, y: Any, out: Any) -> None:
+    np.matmul(x, y[:, start:stop], out=out[:, start:stop])
+
+
+@functools.cache
+def _installed() -> bool:
+    return importlib.util.find_spec("threadpoolctl") is not None
 
 
 class Blas:
@@ -95,7 +113,7 @@ class Blas:
         """Tell whether new plans find out by themselves whether BLAS's threads help."""
         if self._libraries is not None:
             return self.who == "auto" and bool(self._libraries)
-        return self.who == "auto" and importlib.util.find_spec("threadpoolctl") is not None  # loaded when first held
+        return self.who == "auto" and _installed()  # loaded when first held
 
     def _found(self) -> list[Any]:
         if self._libraries is None:
