@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -17,9 +18,11 @@ from afx.runtime.places import Places
 from afx.runtime.products import blas, heavy
 from afx.runtime.recycling import Recycler
 from afx.runtime.source import Program
-from afx.runtime.workers import get_threads
+from afx.runtime.workers import alone, get_threads
 
 __all__ = ["Plan", "make_plan"]
+
+Held: TypeAlias = "tuple[AbstractContextManager[None], ...]"  # the threads that are held back while a plan runs
 
 
 @attrs.frozen(eq=False)
@@ -40,6 +43,7 @@ class Plan:
     widest: int
     _program: Program = attrs.field(repr=False)
     _bind: Bind = attrs.field(repr=False)
+    _ways: Sequence[Held] = attrs.field(repr=False)
     _gauge: Gauge | None = attrs.field(repr=False)
     _free: list[Any] = attrs.field(factory=list, repr=False)
 
@@ -51,29 +55,16 @@ class Plan:
         except IndexError:
             run = self._bound()
         try:
-            if self._gauge is not None:
-                found: list[Any] = self._timed(run, inputs, self._gauge)
-            elif self._program.products:
-                with blas:
-                    found = run(*inputs)
-            else:
-                found = run(*inputs)
+            gauge = self._gauge
+            if gauge is None:
+                return _within(self._ways[0], run, inputs)
+            way = gauge.choice()
+            start = time.perf_counter()
+            found = _within(self._ways[way], run, inputs)
+            gauge.note(way, time.perf_counter() - start)
+            return found
         finally:
             free.append(run)
-        return found
-
-    @staticmethod
-    def _timed(run: Callable[..., list[Any]], inputs: tuple[Any, ...], gauge: Gauge) -> list[Any]:
-        """Run with BLAS's own threads, or with one, and remember how long it took."""
-        way = gauge.choice()
-        start = time.perf_counter()
-        if way:
-            with blas:
-                found = run(*inputs)
-        else:
-            found = run(*inputs)
-        gauge.note(way, time.perf_counter() - start)
-        return found
 
     @property
     def scratch(self) -> int:
@@ -119,6 +110,24 @@ def make_plan(graph: Graph, donated: Collection[int] = ()) -> Plan:
     """
     places = Places(graph, donated)
     program = Program(places)
-    timed = not program.products and any(map(heavy, graph.equations)) and blas.choosing()
-    gauge = Gauge() if timed else None
-    return Plan(graph, places.arena.size, places.arena.widest, program, program.compiled(), gauge)
+    ways = _ways(program, any(map(heavy, graph.equations)))
+    gauge = Gauge(len(ways)) if len(ways) > 1 else None
+    return Plan(graph, places.arena.size, places.arena.widest, program, program.compiled(), ways, gauge)
+
+
+def _ways(program: Program, products: bool) -> Sequence[Held]:
+    """Return how a plan could run: with BLAS's threads, its own, both or none."""
+    if program.products:
+        return [(blas,)]
+    own = program.in_blocks and get_threads() > 1
+    if products and blas.choosing():
+        return [(), (blas,), (blas, alone), (alone,)] if own else [(), (blas,)]
+    return [(), (alone,)] if own else [()]
+
+
+def _within(held: Held, run: Callable[..., list[Any]], inputs: tuple[Any, ...]) -> list[Any]:
+    """Run while these threads are held back."""
+    if not held:
+        return run(*inputs)
+    with held[0]:
+        return _within(held[1:], run, inputs)

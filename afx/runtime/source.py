@@ -37,6 +37,8 @@ class Program:
         shared: values that all calls share: NumPy's functions, constants, numbers.
         buffers: in the arena: name, offset, shape and dtype.
         views: of buffers: name, viewed name, equation.
+        products: how many the plan's own threads share out.
+        in_blocks: whether there are regions of more than one block.
         names: what the compiled function binds, in the order of its parameters.
         result: the expressions that are returned.
     """
@@ -48,6 +50,7 @@ class Program:
         self.buffers: list[tuple[str, int, Any]] = []
         self.views: list[tuple[str, str, Equation]] = []
         self.products = 0
+        self.in_blocks = False
         self.functions: list[str] = []
         self.names: list[str] = []
         self.recycled: list[tuple[str, Aval]] = []
@@ -192,6 +195,7 @@ class Program:
         k = len(self.scratch) + 1
         blocks = Blocks(node, f"region_{k}", self)
         self.functions += blocks.lines
+        self.in_blocks |= blocks.size > blocks.block
         self.scratch.append((f"scratch_{k}", blocks.slots, blocks.block))
         for var in node.outputs:
             if self.places.kind[var.index] == BUFFER:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["get_threads", "run_blocks", "set_threads"]
+__all__ = ["alone", "get_threads", "run_blocks", "set_threads"]
 
 Block = Callable[..., None]
 
@@ -67,6 +67,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
+class _Alone(threading.local):
+    """Inside of ``with alone:`` a thread shares out nothing: it computes its blocks itself."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+alone = _Alone()
+
+
 def get_threads() -> int:
     """Return how many threads a plan may use, the caller's own among them."""
     return _pool[0].threads
@@ -107,7 +122,7 @@ def run_blocks(fn: Block, size: int, block: int, scratch: Sequence[tuple[Any, ..
 
     pool = _pool[0]
     extra = min(pool.threads, len(scratch), count) - 1
-    if extra < 1 or not pool.lock.acquire(blocking=False):
+    if extra < 1 or alone.depth or not pool.lock.acquire(blocking=False):
         work(scratch[0])
         return
     try:

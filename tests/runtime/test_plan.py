@@ -289,19 +289,20 @@ def test_a_plan_with_large_products_tries_both_ways() -> None:
     assert before == (controls and controls.threadpool_info())
 
 
-@pytest.mark.parametrize(("slow", "fast"), [(0, 1), (1, 0)])
-def test_a_gauge_follows_the_faster_way(slow: int, fast: int) -> None:
-    """It settles on the faster way, seldom pays for the other one, and turns round when that becomes the faster."""
-    gauge, seconds, found = Gauge(), {slow: 5.0, fast: 1.0}, []
-    for _ in range(500):
-        found.append(gauge.choice())
-        gauge.note(found[-1], seconds[found[-1]])
-    assert found[10:].count(slow) <= 6
-    seconds = {slow: 1.0, fast: 5.0}
-    for _ in range(60):
-        found.append(gauge.choice())
-        gauge.note(found[-1], seconds[found[-1]])
-    assert found[-20:].count(slow) == 20
+@pytest.mark.parametrize("ways", [2, 3, 4])
+@pytest.mark.parametrize("fast", [0, 1])
+def test_a_gauge_follows_the_fastest_way(ways: int, fast: int) -> None:
+    """It settles on the fastest way, seldom pays for the others, and changes when another one becomes the fastest."""
+    gauge, found = Gauge(ways), list[int]()
+    for best, calls in ((fast, 500), (ways - 1 - fast, 60 * ways)):
+        for _ in range(calls):
+            way = gauge.choice()
+            found.append(way)
+            gauge.note(way, 1.0 if way == best else 5.0)
+        assert found[-20:].count(best) >= 19
+    first = found[1 + 2 * ways : 500]
+    assert len(first) - first.count(fast) <= 4 * ways
+    assert set(found[: 1 + 2 * ways]) == set(range(ways))
 
 
 @pytest.mark.parametrize(("arguments", "words"), [({"count": 0}, "1 or more"), ({"count": 1.5}, "1 or more")])
