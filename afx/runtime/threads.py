@@ -16,9 +16,10 @@ def set_threads(count: int | None = None, *, products: Who | None = None) -> Non
     """Set how many threads compiled functions use, and who computes their large products of matrices.
 
     Without a call to it, there are as many threads as processors that the process may use, and products are ``"auto"``.
-    BLAS's own threads spin while they wait for one another. Beside other busy programs that makes a product many times
-    slower, so a compiled function with large products times its calls and holds BLAS to one thread as long as that is
-    faster. BLAS is set back at the end of each call: NumPy outside of compiled functions is not touched.
+    Threads do not always help: BLAS's own spin while they wait for one another, which beside other busy programs makes
+    a product many times slower, and those of compiled functions take turns between calls of NumPy. So a compiled
+    function that could use them times its calls, takes the fastest way, and tries the others again now and then. BLAS
+    is set back at the end of each call: NumPy outside of compiled functions is not touched.
 
     Args:
         count: threads, the caller's own among them; 1 for no others. None leaves it as it is.
