@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from afx.runtime.cost import bytes_moved, flops
 from afx.runtime.plan import Plan
 from afx.transforms.call import Compiled, call
 from afx.transforms.leaves import name_of
+from afx.transforms.positions import as_positions, check_positions, positions_of
 from afx.transforms.trace import Traced, to_graph
 
 __all__ = ["JitFunction", "Lowered", "jit"]
@@ -344,15 +344,16 @@ def jit(
     Raises:
         ConcreteValueError: the function asks for the value of a traced array.
         TreeError: a static argument does not hash.
+        ArgumentError: a position or name that the function's parameters do not have, or no position at all.
 
     >>> import afx
     >>> double = jit(lambda x: x * 2)
     >>> double(afx.ones(2))
     Array([2., 2.], dtype=float32)
     """
-    nums = _tuple(static_argnums, "static_argnums")
+    nums = as_positions(static_argnums, "static_argnums")
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    given = _tuple(donate_argnums, "donate_argnums")
+    given = as_positions(donate_argnums, "donate_argnums")
     if any(n < 0 for n in given) or set(given) & set(nums):
         raise ArgumentError(
             f"jit: donate_argnums are positions from 0 on of arguments that are not static: got {donate_argnums} "
@@ -360,28 +361,11 @@ def jit(
         )
 
     def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:
-        return JitFunction(f, Options((*nums, *_positions(f, names)), names, given))
+        check_positions(f, static_argnums=nums, donate_argnums=given)
+        return JitFunction(f, Options((*nums, *positions_of(f, names)), names, given))
 
     if fn is None:
         return decorate
     if not callable(fn):
         raise ArgumentError(f"jit: needs a function: got {fn!r}; write jit(fn) or @jit(static_argnums=…)")
     return decorate(fn)
-
-
-def _tuple(numbers: int | Sequence[int], name: str) -> tuple[int, ...]:
-    found = (numbers,) if isinstance(numbers, int) else tuple(numbers)
-    if not all(isinstance(n, int) for n in found):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
-        raise ArgumentError(f"jit: {name} are positions: got {numbers!r}; give integers, or use static_argnames=")
-    return found
-
-
-def _positions(fn: Callable[..., Any], names: Sequence[str]) -> tuple[int, ...]:
-    """Return the positions at which arguments of these names can also be passed."""
-    if not names:
-        return ()
-    parameters = list(inspect.signature(fn).parameters)
-    missing = [n for n in names if n not in parameters]
-    if missing:
-        raise ArgumentError(f"jit: static_argnames={missing[0]!r} is not an argument of {name_of(fn)}; check its name")
-    return tuple([parameters.index(n) for n in names])
