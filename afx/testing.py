@@ -95,7 +95,9 @@ class Limits:
         """Raise where two values differ by more than the limits."""
         x, y = np.asarray(found), np.asarray(want)
         if not np.allclose(x, y, self.rtol, self.atol, equal_nan=True):
-            raise AssertionError(f"check_grads: {what}: got {x}, expected {y}")
+            raise AssertionError(
+                f"check_grads: {what}: got {x}, expected {y}; mend the derivative, or allow more by rtol and atol"
+            )
 
 
 def _normal(rng: np.random.Generator, x: Array) -> Any:

@@ -685,3 +685,9 @@ def test_public_names_exist(module: str) -> None:
     namespace = importlib.import_module(module)
     assert [name for name in NAMES[module] if not hasattr(namespace, name)] == []
     assert set(NAMES[module]) <= set(dir(namespace))
+
+
+def test_completion_shows_the_public_names_alone() -> None:
+    """`dir` of the package lists its interface, loaded or not, and nothing that it is made of."""
+    shown = [name for name in dir(importlib.import_module("afx")) if not name.startswith("__")]
+    assert shown == [name for name in NAMES["afx"] if not name.startswith("__")]

@@ -44,7 +44,7 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, *, reverse: bool = False
     flat, tree = pytree.flatten(elems)
     leaves = [asarray(x) for x in flat]
     if not leaves:
-        raise ArgumentError("associative_scan: nothing to scan: got a tree without arrays")
+        raise ArgumentError("associative_scan: nothing to scan: got a tree without arrays; give at least one array")
     fronts = [moveaxis(x, normalize_axis(axis, x.ndim, "associative_scan"), 0) for x in leaves]
     if len({x.shape[0] for x in fronts}) > 1:
         got = ", ".join(str(x.aval) for x in leaves)

@@ -83,7 +83,9 @@ class Conv:
     ) -> Conv:
         """Return a layer with drawn kernels and a bias of zeros."""
         if groups < 1 or channels % groups or out % groups:
-            raise ArgumentError(f"Conv: groups divide channels and outputs: got {channels}, {out} and groups={groups}")
+            raise ArgumentError(
+                f"Conv: groups divide channels and outputs: got {channels}, {out} and groups={groups}; take a common divisor"
+            )
         kernel = init(seed, (*window, channels // groups, out))
         return cls(kernel, zeros(out), stride, padding, groups)
 
@@ -168,7 +170,9 @@ class MLP:
     ) -> MLP:
         """Return layers between these sizes, inputs first, with drawn weights."""
         if len(sizes) < 2:
-            raise ArgumentError(f"MLP: needs the sizes of inputs and outputs: got {list(sizes)}")
+            raise ArgumentError(
+                f"MLP: needs the sizes of inputs and outputs: got {list(sizes)}; give two sizes or more"
+            )
         keys = split(key_of(seed), len(sizes) - 1)
         pairs = zip(keys, sizes, sizes[1:], strict=False)
         return cls(tuple([Linear.create(key, a, b, init=init) for key, a, b in pairs]), activation)

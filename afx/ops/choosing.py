@@ -149,7 +149,7 @@ def piecewise(
     if len(pieces) != len(conditions):
         raise ArgumentError(
             f"piecewise: takes a function for each condition, or one more: got {len(conditions)} conditions and "
-            f"{len(pieces)} functions"
+            f"{len(pieces)} functions; add functions or leave some out"
         )
     for condition, piece in zip(conditions, pieces, strict=True):
         z = where(condition, _piece(piece, y, args, kw), z)

@@ -269,7 +269,8 @@ def _grid(
     ends = [None] * len(columns) if ranges is None else list(ranges)
     if len(each) != len(columns) or len(ends) != len(columns):
         raise ArgumentError(
-            f"{who}: bins and ranges belong to each axis: got {len(each)} and {len(ends)} for {len(columns)}"
+            f"{who}: bins and ranges belong to each axis: got {len(each)} and {len(ends)} for {len(columns)}; "
+            "give one for each"
         )
     edges = tuple([_edges(x, b, e, who) for x, b, e in zip(columns, each, ends, strict=True)])
     counts = _counted(columns, edges, _weights(weights, columns[0], who))

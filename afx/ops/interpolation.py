@@ -171,7 +171,8 @@ def _spacings(spacing: Sequence[Any], axes: Sequence[int], like: Array) -> list[
         given *= len(axes)
     if len(given) != len(axes):
         raise ArgumentError(
-            f"gradient: spacings are one number, or one for each axis: got {len(given)} for axes {tuple(axes)}"
+            f"gradient: spacings are one number, or one for each axis: got {len(given)} for axes {tuple(axes)}; "
+            "give as many as axes"
         )
     return given
 

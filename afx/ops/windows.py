@@ -35,7 +35,7 @@ def each_axis(given: int | Sequence[int], rank: int, name: str, who: str, least:
     if len(values) != rank or any(n < least for n in values):
         raise ArgumentError(
             f"{who}: {name} is an integer of {least} or more, or one for each of {rank} spatial axes: "
-            f"got {name}={given!r}"
+            f"got {name}={given!r}; give one such"
         )
     return values
 
@@ -58,7 +58,7 @@ def padded_by(padding: Padding, spatial: Shape, window: Shape, stride: Shape, di
     if len(pairs) != len(window) or any(p < 0 for pair in pairs for p in pair):
         raise ArgumentError(
             f"{who}: padding is 'valid', 'same', a number of 0 or more, or a number or pair (front, behind) for each "
-            f"of {len(window)} spatial axes: got padding={padding!r}"
+            f"of {len(window)} spatial axes: got padding={padding!r}; give one of these"
         )
     return pairs
 

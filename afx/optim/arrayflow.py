@@ -135,7 +135,7 @@ def arrayflow(initial_step: float = 1e-5, *, beta: float = 0.05, window: int = 1
     """
     positive("initial_step", initial_step, "arrayflow")
     if not 0 < beta <= 1:
-        raise ArgumentError(f"arrayflow: beta is above 0, up to 1: got {beta}")
+        raise ArgumentError(f"arrayflow: beta is above 0, up to 1: got {beta}; take one such as 0.05")
     if window < 1:
         raise ArgumentError(f"arrayflow: the window is a number of losses: got {window}; give 1 or more")
     return Arrayflow(initial_step, beta, window)

@@ -75,7 +75,9 @@ def custom_vjp(
 def _aligned(found: Any, args: tuple[Any, ...], count: int, name: str) -> list[Any]:
     """Return one cotangent or None per leaf of all arguments, from one tree per positional argument."""
     if not isinstance(found, tuple) or len(found) != len(args):  # pyright: ignore[reportUnknownArgumentType]  # a user's value
-        raise TreeError(f"{name}: backward returns one cotangent per argument: {len(args)} in a tuple: got {found!r}")
+        raise TreeError(
+            f"{name}: backward returns one cotangent per argument: {len(args)} in a tuple: got {found!r}; return such a tuple"
+        )
     flat: list[Any] = []
     for k, (ct, arg) in enumerate(zip(found, args, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
         leaves, treedef = pytree.flatten(arg)
