@@ -160,7 +160,7 @@ def test_numbers_can_be_results_and_go_anywhere() -> None:
 def test_positions_behind_the_last_parameter_are_refused(options: dict[str, Any]) -> None:
     """A position that no argument can take is a mistake, told where the function is made; ``*args`` take any."""
     with pytest.raises(
-        afx.errors.ArgumentError, match="position that .*<lambda> does not take: got .* for 2 positional"
+        afx.errors.ArgumentError, match=r"position that .*<lambda> does not take: got .* for 2 positional"
     ):
         afx.jit(lambda x, y: x * y, **options)
     assert afx.jit(lambda *xs: xs[0] * 2.0, donate_argnums=3)(afx.ones(2)).tolist() == [2.0, 2.0]
