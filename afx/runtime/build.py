@@ -142,7 +142,10 @@ class Builder:
         return rules
 
     def _emit(self, p: Primitive, atoms: tuple[Atom, ...], params: Params, avals: tuple[Aval, ...]) -> tuple[Atom, ...]:
-        key = (p, tuple([a.index if isinstance(a, Var) else (a,) for a in atoms]), params)
+        operands = tuple([a.index if isinstance(a, Var) else (a,) for a in atoms])
+        if p.commutative and p.identity is not None:  # sums and products; of extremes the order may tell a zero's sign
+            operands = tuple(sorted(operands, key=repr))
+        key = (p, operands, params)
         found = self._known.get(key)
         if found is None:
             outs = tuple([self.var(a) for a in avals])

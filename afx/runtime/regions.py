@@ -16,7 +16,7 @@ from afx.core.graph import Equation, Graph, Var
 from afx.runtime.products import blas
 from afx.runtime.writing import by_function, by_reduction, by_ufunc
 
-__all__ = ["Domain", "Key", "Node", "domain", "nodes_of"]
+__all__ = ["Domain", "Key", "Node", "domain", "in_rows", "nodes_of"]
 
 SMALLEST = 1 << 15  # elements from which on blocks pay
 FEWEST = 8  # rows from which on blocks are of rows
@@ -125,21 +125,22 @@ def _in_examples(eq: Equation) -> Domain | None:
     p = eq.primitive
     values = [eq.inputs[k].aval for k in p.rows]
     length = values[0].shape[:1]
-    if not all(_in_rows(x) and x.shape[:1] == length for x in values) or 0 in eq.keywords.get("axis", ()):
+    if not all(in_rows(x) and x.shape[:1] == length for x in values) or 0 in eq.keywords.get("axis", ()):
         return None
     if max(x.size for x in (*values, eq.outputs[0].aval)) < SMALLEST or (p.kind == "bilinear" and not blas.choosing()):
         return None
     return Domain(("rows", length), tuple([k in p.rows for k in range(len(eq.inputs))]), p.sums_rows, False)
 
 
-def _in_rows(x: Aval) -> bool:
+def in_rows(x: Aval) -> bool:
+    """Tell whether blocks of a value would be of its rows."""
     return len(x.shape) > 1 and x.shape[0] >= FEWEST and math.prod(x.shape[1:]) <= WIDEST
 
 
 def _elementwise(eq: Equation, out: Aval) -> Domain | None:
     shapes = [a.aval.shape for a in eq.inputs]
     large = out.size >= SMALLEST
-    if large and not _in_rows(out):
+    if large and not in_rows(out):
         same = tuple([s == out.shape for s in shapes])
         plain = all(s in (out.shape, ()) for s in shapes)
         return Domain(("elements", out.shape), same, False, False) if plain else None
@@ -152,7 +153,7 @@ def _elementwise(eq: Equation, out: Aval) -> Domain | None:
 def _along(x: Aval, axis: Shape, out: Aval) -> Domain | None:
     """Return the domain of what works along axes: a reduction, or an op such as softmax."""
     large = x.size >= SMALLEST
-    if _in_rows(x) and (large or 0 not in axis):
+    if in_rows(x) and (large or 0 not in axis):
         return Domain(("rows", x.shape[:1]), (True,), 0 in axis, not large)
     return Domain(("elements", x.shape), (True,), True, False) if large and out.shape == () else None
 

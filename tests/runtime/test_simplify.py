@@ -8,7 +8,7 @@ import pytest
 import afx
 from afx import Array, nn
 from afx.core.graph import check
-from afx.runtime import algebra
+from afx.runtime import longer
 from afx.runtime.evaluate import evaluate
 from afx.runtime.simplify import simplify
 from tests.runtime.programs import inputs, program
@@ -60,6 +60,7 @@ def test_a_simplified_graph_has_the_same_values(seed: int) -> None:
         (lambda x: x.astype("float64").astype("float32"), 0),
         (lambda x: afx.pow(x, 2.0), 1),
         (lambda x: x + -afx.sin(x), 2),
+        (lambda x: x * afx.sin(x) - afx.sin(x) * x, 3),
         (lambda x: (afx.exp(x), x)[1], 0),
     ],
 )
@@ -84,6 +85,8 @@ def test_masks_of_a_backward_pass_are_made_once() -> None:
         lambda x: RNG.normal(size=3) - x,
         lambda x: x * RNG.normal(size=(1, 3)),
         lambda x: x.sum(axis=(0, 1)),
+        lambda x: x.reshape(10, 6).sum() * x,
+        lambda x: afx.tile(x.reshape(20, 3), (1, 3)).sum(),
         lambda x: x.reshape(2, 2, 5, 3).sum(axis=(0, 1, 2)),
         lambda x: x @ RNG.normal(size=(3, 2)),
         lambda x: x.swapaxes(0, 1) @ RNG.normal(size=(3, 4)),
@@ -92,7 +95,7 @@ def test_masks_of_a_backward_pass_are_made_once() -> None:
 )
 def test_short_last_axes_and_many_matrices_compute_the_same(fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What joins axes for the sake of long loops changes neither values nor shapes, plain, in gradients and under vmap."""
-    monkeypatch.setattr(algebra, "MANY", 1)
+    monkeypatch.setattr(longer, "MANY", 1)
     x = afx.asarray(RNG.normal(size=(4, 5, 3)))
     state = RNG.bit_generator.state
     for way in (fn, afx.grad(lambda x: afx.sum(afx.sin(fn(x)))), afx.vmap(lambda row: fn(x * row[0, 0]))):
