@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
-from afx.core.dtypes import DType, promote
+from afx.core.dtypes import DType, float16, float32, promote
 from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, lowered, single
 from afx.errors import ArgumentError, DtypeError
@@ -42,8 +42,10 @@ def standardize(x: ArrayLike, axis: int | tuple[int, ...] = -1, *, eps: float = 
     a = aval_of(x, "standardize")
     if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < math.inf:
         raise ArgumentError(f"standardize: eps is a number of 0 or more: got {eps!r}; give one such as 1e-5")
-    y = astype(x, promote((a.dtype,), (a.weak,), True))
-    return single(standardize_p, y, axis=normalize_axes(axis, a.ndim, "standardize"), eps=float(eps))
+    dtype = promote((a.dtype,), (a.weak,), True)
+    y = astype(x, float32 if dtype == float16 else dtype)  # sums and squares of float16 would overflow
+    z = single(standardize_p, y, axis=normalize_axes(axis, a.ndim, "standardize"), eps=float(eps))
+    return astype(z, dtype)
 
 
 def _abstract(x: Aval, *, axis: Shape, eps: float) -> Aval:

@@ -364,3 +364,14 @@ def test_errors_say_what_is_wrong(name: str) -> None:
     call, kind, message = ERRORS[name]
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_the_mean_of_float16_does_not_overflow() -> None:
+    """As in NumPy, sums behind a mean hold more than float16 does; plain, compiled, and in gradients."""
+    x = np.linspace(100, 300, 2000).astype(np.float16)
+    for way in (afx.mean, afx.jit(afx.mean)):
+        assert way(x).dtype == np.float16
+        assert float(way(x)) == float(np.mean(x))
+    assert afx.mean(x, where=x > 200.0).dtype == np.float16
+    assert np.asarray(afx.grad(lambda x: afx.mean(x) * 2.0)(x))[0] == np.float16(1e-3)
+    assert np.isfinite(np.asarray(afx.nn.standardize(x))).all()
