@@ -29,9 +29,7 @@ LONG_RUN = 10  # neighbouring elements from which on copying windows row by row 
 SMALL_BAND = 1 << 13  # elements of a band matrix that costs nothing
 MOST_ZEROS = 4  # times as long as the kernel may a column of it be
 MANY_CHANNELS = 8  # from which on adding up place by place is the faster
-NARROW = (
-    16  # elements of a window along the last axis up to which a band along it saves more copying than it adds zeros
-)
+NARROW = 16  # elements of a window along the last axis up to which a band along it beats copying windows
 SHORT = 6  # times as long as the window may the last axis be for that
 
 
@@ -145,7 +143,7 @@ def _sum_input(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) 
                 into[spans] += np.matmul(flat, weights[place]).reshape(*part.shape[:-1], channels)
 
 
-# -- examples of few elements, or with a short last axis: products with a band matrix -----------------------------------
+# -- examples of few elements, or with a short last axis: products with a band matrix ---------------------------------
 def _banded(x: Shape, kernel: Shape, out: Shape) -> bool:
     """Tell whether the band matrix is small, and not mostly zeros."""
     rows, columns = math.prod(x[1:]), math.prod(out[1:])
@@ -353,6 +351,7 @@ def summing_input(ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs
 def _summing_input_by_band(
     ct: Aval, kernel: Aval, z: Aval, stride: Shape, padding: Pairs, dilation: Shape, otherwise: Into
 ) -> Into:
+    """Return what does it by the band matrix of whole examples, and otherwise where zeros would spread inf or nan."""
     room = _roomy(z.shape, padding)
     matrix, places = _band(room, kernel.shape, ct.shape, stride, dilation, ct.dtype)
     inner = matrix.reshape(*room[1:], -1)[_within(z.shape, padding)[1:]]

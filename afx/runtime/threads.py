@@ -24,8 +24,8 @@ def set_threads(count: int | None = None, *, products: Who | None = None) -> Non
     Args:
         count: threads, the caller's own among them; 1 for no others. None leaves it as it is.
         products: of functions compiled from now on: ``"auto"``; ``"blas"`` for BLAS's own threads always; ``"plan"`` for
-            BLAS held to one thread, and the longer side of a product shared out among afx's threads. None leaves it as it is.
-            ``"plan"``, and ``"auto"`` to have an effect, need threadpoolctl (the extra ``threads``).
+            BLAS held to one thread, and the longer side of a product shared out among afx's threads. None leaves it as
+            it is. ``"plan"``, and ``"auto"`` to have an effect, need threadpoolctl (the extra ``threads``).
 
     Raises:
         ArgumentError: not a number of threads, or another word.
