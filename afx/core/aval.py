@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from afx.core.dtypes import SUPPORTED, DType, check_dtype, weak_dtype
-from afx.errors import AxisError, OperandError, ShapeError
+from afx.errors import AfxError, ArgumentError, AxisError, OperandError, ShapeError
 
 __all__ = ["Aval", "Shape", "aval_of", "broadcast_shapes"]
 
@@ -152,19 +153,55 @@ def broadcast_avals(name: str, avals: Sequence[Aval]) -> Shape:
 
 
 def normalize_axis(axis: int, ndim: int, who: str) -> int:
-    """Return ``axis`` counted from the front, or raise `AxisError` naming the operation."""
-    if not -ndim <= axis < ndim:
+    """Return ``axis`` counted from the front.
+
+    Raises:
+        ArgumentError: it is no integer.
+        AxisError: the array has no such axis.
+    """
+    place = axis if axis.__class__ is int else _integer(axis, f"{who}: an axis is an integer")
+    if not -ndim <= place < ndim:
         hint = f"use an axis from {-ndim} to {ndim - 1}" if ndim else "a 0-d array has no axes"
-        raise AxisError(f"{who}: axis {axis} is out of range: got an array of {ndim} axes; {hint}")
-    return axis % ndim
+        raise AxisError(f"{who}: axis {place} is out of range: got an array of {ndim} axes; {hint}")
+    return place % ndim
 
 
 def normalize_axes(axis: int | Sequence[int] | None, ndim: int, who: str) -> tuple[int, ...]:
-    """Return axes counted from the front, sorted, without repeats; None means all of them."""
+    """Return axes counted from the front, sorted, without repeats; None means all of them.
+
+    Raises:
+        ArgumentError: one is no integer.
+        AxisError: the array has no such axis.
+        ShapeError: an axis is named twice.
+    """
     if axis is None:
         return tuple(range(ndim))
-    given = [axis] if isinstance(axis, int) else [int(a) for a in axis]
-    axes = sorted(normalize_axis(a, ndim, who) for a in given)
+    axes = sorted(normalize_axis(a, ndim, who) for a in (axis if isinstance(axis, Sequence) else (axis,)))
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{who}: an axis is named twice: got axis={axis}; name each once")
     return tuple(axes)
+
+
+def checked_shape(shape: int | Sequence[int], who: str) -> Shape:
+    """Return a shape as a tuple.
+
+    Raises:
+        ArgumentError: a length is no integer.
+        ShapeError: a length is negative.
+    """
+    given = shape if isinstance(shape, Sequence) else (shape,)
+    lengths = tuple([_integer(n, f"{who}: a shape is made of integers", shape) for n in given])
+    if any(n < 0 for n in lengths):
+        raise ShapeError(f"{who}: lengths are 0 or more: got shape {lengths}; change the shape")
+    return lengths
+
+
+def _integer(number: Any, claim: str, given: Any = None) -> int:
+    """Return what is an integer as an int, or raise `ArgumentError` with the claim and what was given."""
+    try:
+        return operator.index(number)
+    except AfxError:
+        raise  # a traced number, which says itself what to do
+    except TypeError as error:
+        shown = number if given is None else given
+        raise ArgumentError(f"{claim}: got {shown!r}; give an int or a tuple of them") from error

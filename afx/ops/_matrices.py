@@ -165,12 +165,25 @@ def matrix_pair_op(name: str, run: Rule, abstract: Rule, push: Rule, pull: Rule)
     return op
 
 
+def right_sides(a: Array, b: Array, who: str) -> Array:
+    """Return the right sides of systems as a matrix, a vector as its one column, or raise."""
+    if b.ndim != 1:
+        return b
+    if a.ndim > 1 and a.shape[-1] != b.shape[0]:
+        raise _unfit(who, a.aval, b.aval)
+    return reshape(b, (-1, 1))
+
+
+def _unfit(who: str, a: Aval, b: Aval) -> ShapeError:
+    return ShapeError(f"{who}: rows of b are as many as those of a: got a {a} and b {b}; reshape b")
+
+
 def solution_aval(who: str, a: Aval, b: Aval) -> Aval:
     """Return the shape rule of systems with square matrices, or raise."""
     square(a, who)
     lead = broadcast_shapes([a.shape[:-2], b.shape[:-2]])
     if b.ndim < 2 or b.shape[-2] != a.shape[-1] or lead is None or b.dtype != a.dtype:
-        raise ShapeError(f"{who}: rows of b are as many as those of a: got a {a} and b {b}; reshape b")
+        raise _unfit(who, a, b)
     return Aval((*lead, *b.shape[-2:]), a.dtype)
 
 

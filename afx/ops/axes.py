@@ -8,6 +8,7 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of, normalize_axis
 from afx.core.functions import public
 from afx.errors import ShapeError
+from afx.ops._index import ints
 from afx.ops.shaping import permute_dims, reshape
 
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "matrix_transpose", "moveaxis", "swapaxes"]
@@ -63,8 +64,8 @@ def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Seque
     """
     ndim = aval_of(x, "moveaxis").ndim
     start, end = (
-        [normalize_axis(a, ndim, "moveaxis") for a in ((axes,) if isinstance(axes, int) else axes)]
-        for axes in (source, destination)
+        [normalize_axis(a, ndim, "moveaxis") for a in ints(axes, "moveaxis", name)]
+        for axes, name in ((source, "source"), (destination, "destination"))
     )
     if len(start) != len(end) or len(set(start)) != len(start) or len(set(end)) != len(end):
         raise ShapeError(f"moveaxis: each axis moves to one place: got {source} and {destination}; name each once")

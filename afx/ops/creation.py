@@ -5,7 +5,6 @@ Wherever a ``device`` can be named it is ``"cpu"``, the only one; another raises
 
 from __future__ import annotations
 
-import operator
 from array import array as PythonArray
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from afx.core.array import Array, ArrayLike, is_owned, snapshot, wrap
-from afx.core.aval import Shape, aval_of
+from afx.core.aval import Shape, aval_of, checked_shape
 from afx.core.devices import check_device
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
-from afx.errors import ArgumentError, CopyError, OperandError, ShapeError
+from afx.errors import CopyError, OperandError, ShapeError
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -180,25 +179,10 @@ def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = 
     return asarray(_from_dlpack(x))
 
 
-def _shape(shape: int | Sequence[int], who: str) -> Shape:
-    """Return a shape as a tuple, or raise where a length is negative or no integer."""
-    try:
-        lengths = (
-            (operator.index(shape),) if not isinstance(shape, Sequence) else tuple([operator.index(n) for n in shape])
-        )
-    except TypeError as error:
-        raise ArgumentError(
-            f"{who}: a shape is made of integers: got {shape!r}; give an int or a tuple of them"
-        ) from error
-    if any(n < 0 for n in lengths):
-        raise ShapeError(f"{who}: lengths are 0 or more: got shape {lengths}; change the shape")
-    return lengths
-
-
 def _filled(shape: int | Sequence[int], value: Any, dtype: DTypeLike | None, device: str | None, who: str) -> Array:
     check_device(device, who)
     target = get_default_dtype() if dtype is None else check_dtype(dtype, who)
-    return wrap(np.full(_shape(shape, who), value, target))
+    return wrap(np.full(checked_shape(shape, who), value, target))
 
 
 @public
@@ -254,7 +238,7 @@ def full(
     Array([7., 7.], dtype=float32)
     """
     value = asarray(fill_value, dtype, device=device)
-    return FUNCTIONS.broadcast_to(value, _shape(shape, "full"))
+    return FUNCTIONS.broadcast_to(value, checked_shape(shape, "full"))
 
 
 def _like(x: ArrayLike, dtype: DTypeLike | None, who: str) -> tuple[Shape, Any]:
@@ -316,7 +300,8 @@ def eye(
            [0., 1.]], dtype=float32)
     """
     check_device(device, "eye")
-    return wrap(np.eye(n, m, k, get_default_dtype() if dtype is None else check_dtype(dtype, "eye")))
+    rows, columns = checked_shape((n, n if m is None else m), "eye")
+    return wrap(np.eye(rows, columns, k, get_default_dtype() if dtype is None else check_dtype(dtype, "eye")))
 
 
 @public
@@ -337,7 +322,8 @@ def tri(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike | None = None
     Array([[1., 0.],
            [1., 1.]], dtype=float32)
     """
-    return wrap(np.tri(n, m, k, get_default_dtype() if dtype is None else check_dtype(dtype, "tri")))
+    rows, columns = checked_shape((n, n if m is None else m), "tri")
+    return wrap(np.tri(rows, columns, k, get_default_dtype() if dtype is None else check_dtype(dtype, "tri")))
 
 
 def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:

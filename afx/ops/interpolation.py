@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of, normalize_axes, normalize_axis
+from afx.core.aval import aval_of, normalize_axis
 from afx.core.dtypes import promote, real_dtype
 from afx.core.functions import public
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._index import is_sequence
+from afx.ops._index import ints, is_sequence
 from afx.ops.arithmetic import abs as abs_
 from afx.ops.arithmetic import divide, floor_divide, remainder
 from afx.ops.comparison import isnan
@@ -153,9 +153,8 @@ def gradient(
     samples = asarray(x)
     if samples.dtype.kind not in "fc":
         samples = astype(samples, promote((samples.dtype,), (False,), floating=True))
-    given = [axis] if isinstance(axis, int) else axis
-    axes = normalize_axes(None, samples.ndim, "gradient") if given is None else tuple(given)
-    axes = tuple([normalize_axis(a, samples.ndim, "gradient") for a in axes])
+    given = range(samples.ndim) if axis is None else ints(axis, "gradient", "axis")
+    axes = tuple([normalize_axis(a, samples.ndim, "gradient") for a in given])
     if edge_order not in (1, 2):
         raise ArgumentError(
             f"gradient: the order at the edges is 1 or 2: got edge_order={edge_order}; take one of them"

@@ -21,6 +21,7 @@ from afx.ops._matrices import (
     floating,
     matrix_op,
     matrix_pair_op,
+    right_sides,
     solution_aval,
     square,
     transposed,
@@ -47,7 +48,8 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     Array([0.5 , 0.25], dtype=float32)
     """
     x, y = alike(a, b, "solve")
-    return single(solve_p, x, reshape(y, (-1, 1)))[..., 0] if y.ndim == 1 else single(solve_p, x, y)
+    z = single(solve_p, x, right_sides(x, y, "solve"))
+    return z[..., 0] if y.ndim == 1 else z
 
 
 def _solve_abstract(a: Aval, b: Aval) -> Aval:

@@ -258,11 +258,14 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | N
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shift, 0), aval.shape)
     axes, shifts = list(ints(axis, "roll", "axis")), list(ints(shift, "roll", "shift"))
-    if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    elif len(axes) == 1:
+        axes *= len(shifts)
+    if len(shifts) != len(axes):
         raise ArgumentError(f"roll: shifts and axes differ in number: got {shift} and {axis}; give one for each")
-    count = max(len(shifts), len(axes))
     total: dict[int, int] = {}
-    for s, a in zip(shifts * (count // len(shifts)), axes * (count // len(axes)), strict=True):
+    for s, a in zip(shifts, axes, strict=True):
         place = normalize_axis(a, aval.ndim, "roll")
         total[place] = total.get(place, 0) + s
     shifted = tuple([(a, s % aval.shape[a]) for a, s in sorted(total.items()) if aval.shape[a]])

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike, bare, wrap
-from afx.core.aval import aval_of
+from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
+from afx.ops._index import ints
 from afx.ops.arithmetic import pow
 from afx.ops.creation import asarray
 
@@ -49,6 +50,9 @@ def arange(
             "arange: the number of elements depends on a traced value: got a traced bound; "
             "use linspace, or make the bound static"
         )
+    for v in (first, last, step):
+        if aval_of(v, "arange").shape not in ((), (1,)):
+            raise ShapeError(f"arange: bounds are single numbers: got {aval_of(v)}; index it, or use linspace")
     bounds: list[Any] = [np.asarray(v).item() for v in (first, last, step)]
     if not bounds[2]:
         raise ArgumentError(f"arange: the step is 0: got arange({first}, {last}, {step}); give another step")
@@ -83,16 +87,18 @@ def linspace(
     Array([0. , 0.5, 1. ], dtype=float32)
     """
     check_device(device, "linspace")
+    (num,) = ints(num, "linspace", "num")
     if num < 0:
         raise ArgumentError(f"linspace: the number of elements is 0 or more: got num={num}; give num >= 0")
     a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")
+    rank = len(broadcast_avals("linspace", [a, b]))
+    axis = normalize_axis(axis, rank + 1, "linspace")
     found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
     target = found if dtype is None else check_dtype(dtype, "linspace")
     if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
         first, last = (bare(x, "linspace") for x in (start, stop))
         return wrap(_as(np.linspace(first, last, num, endpoint=endpoint, axis=axis), target))
     fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
-    rank = max(a.ndim, b.ndim)
     steps = asarray(fraction.reshape((-1,) + (1,) * rank))
     return _along(FUNCTIONS.astype(start * (1 - steps) + stop * steps, target), axis)
 
@@ -142,6 +148,8 @@ def geomspace(
     Array([1., 2., 4.], dtype=float32)
     """
     a, b = aval_of(start, "geomspace"), aval_of(stop, "geomspace")
+    rank = len(broadcast_avals("geomspace", [a, b]))
+    axis = normalize_axis(axis, rank + 1, "geomspace")
     found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
     first, last = (FUNCTIONS.astype(x, found) for x in (start, stop))
     try:
@@ -151,7 +159,6 @@ def geomspace(
             )
     except ConcreteValueError:
         pass  # compiled, they cannot be checked
-    rank = max(a.ndim, b.ndim)
     steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(found)).reshape((-1,) + (1,) * rank)
     z = _along(FUNCTIONS.where(steps == 1, last, first * pow(last / first, steps)), axis)
     return z if dtype is None else z.astype(check_dtype(dtype, "geomspace"))

@@ -251,7 +251,7 @@ def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     (1,)
     """
     aval = aval_of(x, "expand_dims")
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = ints(axis, "expand_dims", "axis")
     ndim = aval.ndim + len(given)
     places = {normalize_axis(a, ndim, "expand_dims") for a in given}
     if len(places) != len(given):
@@ -273,8 +273,7 @@ def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     aval = aval_of(x, "squeeze")
     if axis is None:
         return reshape(x, tuple([n for n in aval.shape if n != 1]))
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
-    places = {normalize_axis(a, aval.ndim, "squeeze") for a in given}
+    places = {normalize_axis(a, aval.ndim, "squeeze") for a in ints(axis, "squeeze", "axis")}
     if any(aval.shape[a] != 1 for a in places):
         raise ShapeError(f"squeeze: only axes of length 1 can go: got {aval} and axis={axis}; reshape or index instead")
     return reshape(x, tuple([n for a, n in enumerate(aval.shape) if a not in places]))
@@ -295,7 +294,7 @@ def permute_dims(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     (3, 2)
     """
     aval = aval_of(x, "permute_dims")
-    order = tuple(range(aval.ndim))[::-1] if axes is None else tuple(axes)
+    order = tuple(range(aval.ndim))[::-1] if axes is None else ints(axes, "permute_dims", "axes")
     places = tuple([normalize_axis(a, aval.ndim, "permute_dims") for a in order])
     if sorted(places) != list(range(aval.ndim)):
         raise ShapeError(f"permute_dims: each axis is to be named once: got {aval} and axes={axes}; list every axis")

@@ -13,10 +13,9 @@ import numpy as np
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.tracer import single
-from afx.ops._matrices import alike, choice, matrix_pair_op, plain, solution_aval, transposed
+from afx.ops._matrices import alike, choice, matrix_pair_op, plain, right_sides, solution_aval, transposed
 from afx.ops.complex import conj
 from afx.ops.creation import tril, triu
-from afx.ops.shaping import reshape
 
 __all__ = ["solve_triangular"]
 
@@ -52,9 +51,8 @@ def solve_triangular(
     x, y = alike(a, b, "solve_triangular")
     if trans in (1, 2, "T", "C") and x.ndim > 1:
         x, lower = transposed(conj(x) if trans in (2, "C") else x), not lower
-    vector = y.ndim == 1
-    z = substituted(x, reshape(y, (-1, 1)) if vector else y, lower, unit_diagonal)
-    return z[..., 0] if vector else z
+    z = substituted(x, right_sides(x, y, "solve_triangular"), lower, unit_diagonal)
+    return z[..., 0] if y.ndim == 1 else z
 
 
 def substituted(a: Any, b: Any, lower: bool, unit: bool = False) -> Array:

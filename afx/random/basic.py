@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of
+from afx.core.aval import aval_of, checked_shape
 from afx.core.dtypes import check_dtype, float64, int64, uint32
 from afx.errors import DtypeError
 from afx.ops.bits import random_bits
@@ -18,7 +18,6 @@ from afx.ops.shaping import astype
 from afx.random.shapes import (
     ShapeLike,
     checked_key,
-    checked_shape,
     drawn_shape,
     require_order,
     require_probability,

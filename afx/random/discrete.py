@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Shape, aval_of, broadcast_shapes, normalize_axis
+from afx.core.aval import Shape, aval_of, broadcast_shapes, checked_shape, normalize_axis
 from afx.core.dtypes import float64, int64
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -23,7 +23,7 @@ from afx.ops.selection import minimum, where
 from afx.ops.shaping import astype, reshape
 from afx.ops.sorting import argmax, argsort, searchsorted
 from afx.random.continuous import gumbel
-from afx.random.shapes import ShapeLike, checked_key, checked_shape, floating, require_scale
+from afx.random.shapes import ShapeLike, checked_key, floating, require_scale
 
 __all__ = ["categorical", "choice", "permutation"]
 

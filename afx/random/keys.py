@@ -12,14 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of
+from afx.core.aval import aval_of, checked_shape
 from afx.core.dtypes import int64, uint32, uint64
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError
 from afx.ops._philox import SPLIT
 from afx.ops.bits import random_bits, random_fold
 from afx.ops.creation import asarray
-from afx.random.shapes import checked_key, checked_shape
+from afx.random.shapes import checked_key
 
 __all__ = ["fold_in", "key", "split"]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Shape, aval_of, broadcast_avals, broadcast_shapes
+from afx.core.aval import Shape, aval_of, broadcast_avals, broadcast_shapes, checked_shape
 from afx.core.dtypes import DType, check_dtype, promote
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ShapeLike",
     "checked_key",
-    "checked_shape",
     "drawn_shape",
     "floating",
     "require_order",
@@ -41,19 +39,6 @@ def checked_key(key: ArrayLike, who: str) -> ArrayLike:
     if aval_of(key, who).ndim != 1:
         raise ArgumentError(f"{who}: takes one key, uint32[2]: got {aval_of(key)}; use vmap for several")
     return key
-
-
-def checked_shape(shape: int | Sequence[int], who: str) -> Shape:
-    """Return a shape as a tuple, or raise where a length is negative or no integer."""
-    try:
-        lengths = tuple([operator.index(n) for n in (shape if isinstance(shape, Sequence) else (shape,))])
-    except TypeError as error:
-        raise ArgumentError(
-            f"{who}: a shape is made of integers: got {shape!r}; give an int or a tuple of them"
-        ) from error
-    if any(n < 0 for n in lengths):
-        raise ShapeError(f"{who}: lengths are 0 or more: got shape {lengths}; change the shape")
-    return lengths
 
 
 def floating(dtype: DTypeLike | None, who: str, *params: ArrayLike) -> DType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of, broadcast_shapes
+from afx.core.aval import aval_of, broadcast_shapes, checked_shape
 from afx.errors import ShapeError
 from afx.ops.factorization import cholesky
 from afx.ops.laws import random_draw
@@ -14,7 +14,7 @@ from afx.ops.matrix_draws import random_orthogonal
 from afx.ops.moments import vector_norm
 from afx.ops.shaping import astype
 from afx.random.keys import split
-from afx.random.shapes import ShapeLike, checked_key, checked_shape, floating
+from afx.random.shapes import ShapeLike, checked_key, floating
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -105,3 +105,39 @@ def test_dlpack_of_a_traced_array_raises() -> None:
     """A capsule would detach the derivative."""
     with pytest.raises(errors.ConcreteValueError, match="__dlpack__"):
         afx.grad(lambda x: x.__dlpack__() and x)(1.0)
+
+
+MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "shape of a word": (lambda: afx.zeros("a"), errors.ArgumentError, "zeros: a shape is made of integers: got 'a'"),
+    "negative length": (lambda: afx.eye(-1), errors.ShapeError, "eye: lengths are 0 or more"),
+    "half a row": (lambda: afx.tri(2.5), errors.ArgumentError, "tri: a shape is made of integers"),
+    "half a number": (lambda: afx.linspace(0, 1, 2.5), errors.ArgumentError, "linspace: num is an int"),
+    "ends": (lambda: afx.linspace(np.ones(3), np.ones(4)), errors.ShapeError, "linspace: shapes do not broadcast: got"),
+    "place": (lambda: afx.linspace(0, 1, 3, axis=3), errors.ShapeError, "linspace: axis 3 is out of range"),
+    "several": (
+        lambda: afx.arange(np.ones(3)),
+        errors.ShapeError,
+        r"arange: bounds are single numbers: got float64\[3",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_say_what_to_do(mistake: str) -> None:
+    """Shapes, counts, ends and places that make no array are named."""
+    call, kind, words = MISTAKES[mistake]
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_axes_may_be_numpys_integers() -> None:
+    """An integer of NumPy's does wherever an axis is asked for."""
+    x = afx.ones((2, 3))
+    assert afx.sum(x, np.int64(1)).shape == (2,)
+    assert afx.linspace(afx.zeros(2), 1.0, 3, axis=np.int64(1)).shape == (2, 3)
+
+
+def test_nothing_to_turn_is_left_as_it_is() -> None:
+    """Turning along no axes changes nothing."""
+    assert afx.fft.fftshift(afx.asarray(1.0)).shape == ()
+    np.testing.assert_array_equal(afx.roll(afx.arange(3), [], []), [0, 1, 2])

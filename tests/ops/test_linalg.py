@@ -238,6 +238,7 @@ def test_numpys_names_are_answered() -> None:
         (lambda: linalg.det(np.ones((2, 2), np.float16)), afx.errors.DtypeError, "half precision"),
         (lambda: linalg.matrix_norm(A, ord=7), afx.errors.ArgumentError, "ord is one of"),
         (lambda: linalg.solve(np.zeros((2, 2)), np.ones(2)), np.linalg.LinAlgError, "[Ss]ingular"),
+        (lambda: linalg.solve(np.eye(3), np.ones(4)), afx.errors.ShapeError, r"rows of b .* b float64\[4\]"),
         (lambda: linalg.solve_triangular(A[0], np.ones(2)), afx.errors.ShapeError, "rows of b"),
         (lambda: linalg.solve_triangular(A[0], A[0], trans=3), afx.errors.ArgumentError, "trans"),
         (lambda: linalg.cholesky(-P), np.linalg.LinAlgError, "positive definite"),

@@ -186,6 +186,11 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "two unknowns": (lambda: afx.reshape(X, (-1, -1)), errors.ShapeError, "reshape"),
     "broadcast_to": (lambda: afx.broadcast_to(X, (4,)), errors.ShapeError, "broadcast_to: the shape does not fit"),
+    "squeeze axis": (lambda: afx.squeeze(X, 1.5), errors.ArgumentError, "squeeze: axis is an int .* got 1.5"),
+    "expand_dims": (lambda: afx.expand_dims(X, "a"), errors.ArgumentError, "expand_dims: axis is an int"),
+    "sum": (lambda: afx.sum(X, 1.5), errors.ArgumentError, "sum: an axis is an integer: got 1.5; give an int"),
+    "sum axes": (lambda: afx.sum(X, (0, 1.0)), errors.ArgumentError, "sum: an axis is an integer: got 1.0"),
+    "stack axis": (lambda: afx.stack([X], axis="x"), errors.ArgumentError, "stack: an axis is an integer: got 'x'"),
     "squeeze": (lambda: afx.squeeze(X, 0), errors.ShapeError, "squeeze: only axes of length 1"),
     "permute": (lambda: afx.permute_dims(X, (0, 0, 1)), errors.ShapeError, "permute_dims: each axis"),
     "moveaxis": (lambda: afx.moveaxis(X, (0, 1), 0), errors.ShapeError, "moveaxis: each axis moves to one place"),
@@ -219,7 +224,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         errors.ArgumentError,
         "pad: widths are one pair for each axis",
     ),
-    "pad mode": (lambda: afx.pad(V, 1, mode="mirror"), errors.ArgumentError, "pad: no such mode: got 'mirror'"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the mistake is the subject
+    "pad mode": (lambda: afx.pad(V, 1, mode="mirror"), errors.ArgumentError, "pad: no such mode: got 'mirror'"),  # pyright: ignore[reportArgumentType]  # the mistake is the subject
     "pad empty": (lambda: afx.pad(V[:0], 1, mode="edge"), errors.ArgumentError, "pad: an empty axis"),
     "pad dtype": (
         lambda: afx.pad(np.ones(2, int), 1, constant_values=0.5),
