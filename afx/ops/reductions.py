@@ -18,6 +18,7 @@ from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds import linear, reduction
 from afx.ops.selection import maximum, minimum
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
+from afx.runtime.writing import turns
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -174,6 +175,8 @@ def reducing(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
             raise DtypeError(
                 f"{ufunc.__name__}: complex numbers have no order: got {aval_of(x)}; take the abs or a part"
             )
+        if turns(ufunc, y.shape, axis):
+            return ufunc.reduce(np.moveaxis(y, -1, 0).copy(), axis=0)
         return ufunc.reduce(y, axis=axis)
 
     return run

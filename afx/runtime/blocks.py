@@ -10,7 +10,7 @@ from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal, Var
 from afx.runtime.quiet import common, silence_of, silenced
 from afx.runtime.regions import Node, domain
-from afx.runtime.writing import by_ufunc, sums_rows, wants_arrays
+from afx.runtime.writing import by_ufunc, reduced, sums_rows, wants_arrays
 
 __all__ = ["Blocks"]
 
@@ -178,7 +178,7 @@ class Blocks:
         if sums_rows(eq):
             return f"np.vecdot({xs[0]}, {self._writer.ones(eq.inputs[0].aval)}, {place})"
         if p.reduces is not None:
-            return f"{self._writer.ufunc_name(p.reduces)}.reduce({xs[0]}, {eq.keywords['axis']}, None, {place})"
+            return f"{reduced(eq, self._writer.ufunc_name(p.reduces), xs[0])}, out={place})"
         function = self._writer.function_name(p.name, p.out)
         return f"{function}({', '.join([place, *xs, *self._writer.keywords(eq)])})"
 

@@ -19,11 +19,15 @@ Bind: TypeAlias = "Callable[[Sequence[Any]], Callable[..., list[Any]]]"
 
 LONGEST = 1000  # lines of one function
 DOTTED = re.compile(r"\bnp(?:\.\w+)+")
+BY_NAME = (np.maximum, np.minimum)  # NumPy 2.5 warns of an operand after their two
+WRITES = re.compile(r"^( *)(.+\.dot|\w+)\((.*), out=(\w+)\)$")
 ASSIGNED = re.compile(r"^ *(\w+(?:, *\w+)*),? = ", re.MULTILINE)
 
 
 class Code:
     """The text of a plan, with NumPy's functions as names of their own.
+
+    What ufuncs write into becomes a positional argument, which spares a fifth of the time of a small call.
 
     Attributes:
         used: NumPy's functions by these names.
@@ -31,10 +35,23 @@ class Code:
 
     def __init__(self, lines: Sequence[str], functions: Sequence[str], result: str, inputs: Sequence[str]) -> None:
         self.used: dict[str, Any] = {}
-        self._lines = [DOTTED.sub(self._local, line) for line in lines]
-        self._functions = [DOTTED.sub(self._local, line) for line in functions]
+        self._lines = [self._spelled(line) for line in lines]
+        self._functions = [self._spelled(line) for line in functions]
         self._result = DOTTED.sub(self._local, result)
         self._inputs = inputs
+
+    def _spelled(self, line: str) -> str:
+        line = DOTTED.sub(self._local, line)
+        found = WRITES.match(line)
+        if found is None:
+            return line
+        indent, function, operands, out = found.groups()
+        value = self.used.get(function)
+        if function.endswith(".dot") or (isinstance(value, np.ufunc) and value not in BY_NAME):
+            return f"{indent}{function}({operands}, {out})"
+        if isinstance(getattr(value, "__self__", None), np.ufunc):  # its ``reduce``, which takes a dtype before
+            return f"{indent}{function}({operands}, None, {out})"
+        return line
 
     def _local(self, found: re.Match[str]) -> str:
         name = found.group().replace(".", "_")

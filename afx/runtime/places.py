@@ -131,7 +131,12 @@ class Places:
                 self.arena.give(self.offset[var.index], var.aval.nbytes)
 
     def _in_place(self, node: Node, out: Var, ending: set[int]) -> int:
-        """Return the buffer of an operand that ends here and that the op may overwrite, or -1."""
+        """Return the buffer of an operand that ends here and that the op may overwrite, or -1.
+
+        A single number never is: NumPy takes four times as long where operand and result are one (2.0 to 2.5).
+        """
+        if out.aval.size == 1:
+            return -1
         if node.key is not None:
             return self._in_place_of_region(node, out, ending)
         eq = node.equations[0]

@@ -14,6 +14,7 @@ import numpy as np
 from afx.core.graph import Graph
 from afx.runtime.compiling import Bind
 from afx.runtime.gauge import Gauge
+from afx.runtime.listing import listing
 from afx.runtime.places import Places
 from afx.runtime.products import blas, heavy
 from afx.runtime.recycling import Recycler
@@ -74,7 +75,7 @@ class Plan:
     @property
     def source(self) -> str:
         """The plan as readable Python that calls NumPy."""
-        return self._program.text()
+        return listing(self._program)
 
     def _bound(self) -> Any:
         """Return the function that runs on buffers of its own."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from afx.runtime.quiet import Silence, common, silenced
 from afx.runtime.recycling import given_memory, recycled
 from afx.runtime.regions import Node
 from afx.runtime.workers import run_blocks
-from afx.runtime.writing import by_reduction, by_ufunc, sums_columns, sums_rows, wants_arrays, writes_into
+from afx.runtime.writing import by_reduction, by_ufunc, dots, reduced, sums_few, sums_rows, wants_arrays, writes_into
 
 __all__ = ["Program"]
 
@@ -136,36 +135,39 @@ class Program:
             full = wants_arrays(eq) and math.prod(shape) <= MOST_REPEATED
             xs = ", ".join([self.repeated(a, shape) if full else self.read(a) for a in eq.inputs])
             assert eq.primitive.ufunc is not None
-            self._call(eq, f"{self.ufunc_name(eq.primitive.ufunc)}({xs}", out, kind)
+            head = f"{self.ufunc_name(eq.primitive.ufunc)}({xs}" if not dots(eq) else xs.replace(", ", ".dot(")
+            self._call(eq, head, out, kind)
         elif by_reduction(eq) and isinstance(eq.inputs[0], Var):
-            assert eq.primitive.reduces is not None
-            axis = eq.keywords["axis"]
-            if sums_rows(eq):
-                self._call(eq, f"np.vecdot({self.name(eq.inputs[0])}, {self.ones(eq.inputs[0].aval)}", out, kind)
-                return
-            if sums_columns(eq):
-                ones = self.ones(Aval(eq.inputs[0].aval.shape[:1], eq.inputs[0].aval.dtype))
-                self._call(eq, f"np.matmul({ones}, {self.name(eq.inputs[0])}", out, kind)
-                return
-            if self._is_short(eq.inputs[0], axis):
-                self._short(eq, eq.inputs[0], axis[0], out, kind)
-                return
-            reduce = f"{self.ufunc_name(eq.primitive.reduces)}.reduce"
-            self._call(eq, f"{reduce}({self.name(eq.inputs[0])}, {axis[0] if len(axis) == 1 else axis}", out, kind)
+            self._reduction(eq, eq.inputs[0], out, kind)
         elif writes_into(eq):
             self._into(eq, out, kind)
         else:
             values = [self.read(a, plain=True) for a in eq.inputs]
             targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple else "")
-            call = self._applied(eq, values)
+            call = self.applied(eq, values)
             if eq.primitive.multiple and eq.primitive.view:  # several views of memory that may be given to others
                 call = f"{self.function_name('copies', copies)}({call})"
             self.lines.append(f"{targets} = {call}")
 
-    @staticmethod
-    def _is_short(x: Var, axis: tuple[int, ...]) -> bool:
-        """Tell whether a reduction is over so few neighbours that whole slices are combined faster."""
-        return len(axis) == 1 and 0 < axis[0] < x.aval.ndim - 1 and x.aval.shape[axis[0]] in (2, 3, 4)
+    def _reduction(self, eq: Equation, x: Var, out: Var, kind: str) -> None:
+        assert eq.primitive.reduces is not None
+        name, axis = self.name(x), eq.keywords["axis"]
+        if sums_few(eq):
+            self._call(eq, self._summed(x, axis), out, kind)
+        elif sums_rows(eq):
+            self._call(eq, f"np.vecdot({name}, {self.ones(x.aval)}", out, kind)
+        elif len(axis) == 1 and 0 < axis[0] < x.aval.ndim - 1 and x.aval.shape[axis[0]] in (2, 3, 4):
+            self._short(eq, x, axis[0], out, kind)
+        else:
+            self._call(eq, reduced(eq, self.ufunc_name(eq.primitive.reduces), name), out, kind)
+
+    def _summed(self, x: Var, axis: tuple[int, ...]) -> str:
+        """Return the beginning of a product with ones."""
+        name, everything = self.name(x), len(axis) == x.aval.ndim
+        ones = self.ones(Aval((x.aval.size if everything else x.aval.shape[axis[0]],), x.aval.dtype))
+        if everything and x.aval.ndim > 1:
+            return f"{name}.reshape(-1).dot({ones}"
+        return f"{name}.dot({ones}" if everything or axis == (1,) else f"{ones}.dot({name}"
 
     def _short(self, eq: Equation, x: Var, axis: int, out: Var, kind: str) -> None:
         assert eq.primitive.reduces is not None
@@ -291,9 +293,9 @@ class Program:
             self.views.append((self.name(out), self.name(source), eq))
             return
         self._aliases.setdefault(root, []).append(self.name(out))
-        self.lines.append(f"{self.name(out)} = {self._applied(eq, [self.name(source)])}")
+        self.lines.append(f"{self.name(out)} = {self.applied(eq, [self.name(source)])}")
 
-    def _applied(self, eq: Equation, values: list[str]) -> str:
+    def applied(self, eq: Equation, values: list[str]) -> str:
         """Return an implementation's call, or the expression of a view."""
         p = eq.primitive
         if p.text is not None and not eq.inputs[0].aval.weak and isinstance(eq.inputs[0], Var):
@@ -348,45 +350,6 @@ class Program:
         own = (self.buffers, self.views, self.scratch, self.recycled, self.prepared)
         self.names = [*self.shared, *[entry[0] for entries in own for entry in entries]]
         return code.bind(self.names)
-
-    def _return(self) -> str:
-        return f"return [{', '.join(self.result)}]"
-
-    def text(self) -> str:
-        """Return the plan as readable Python: what is made once, then what each call runs."""
-        constants = [f"# {self.name(v)}: a constant, {v.aval}" for v, _ in self.places.graph.constants]
-        body = "\n    ".join([*self.lines, self._return()])
-        head = [*constants, *self._numbers_text(), *self._memory_text()]
-        head += ["", *self.functions] if self.functions else []
-        return "\n".join([*head, "", f"def run({', '.join(self.inputs)}):", f"    {body}", ""])
-
-    def _numbers_text(self) -> Iterator[str]:
-        for name, value in self.shared.items():
-            if name.startswith("n_"):
-                yield f"{name} = {_number_text(value)}"
-
-    def _memory_text(self) -> Iterator[str]:
-        if self.buffers:
-            yield f"arena = np.empty({self.places.arena.size}, np.uint8)"
-        for name, offset, aval in self.buffers:
-            yield f"{name} = np.ndarray({aval.shape}, '{aval.dtype}', arena, {offset})"
-        for name, source, eq in self.views:
-            yield f"{name} = {self._applied(eq, [source])}"
-        for name, eq in self.prepared:
-            avals = [*[f"'{a.aval}'" for a in eq.inputs], *[f"{k}={v!r}" for k, v in eq.params]]
-            yield f"{name} = {eq.primitive.name}.prepare({', '.join(avals)})"
-        for name, slots, length in self.scratch:
-            arrays = ", ".join([f"np.empty({(length, *tail)}, '{dtype}')" for dtype, tail in slots])
-            yield f"{name} = [({arrays}{',' if slots else ''}) for _ in range(threads)]"
-
-
-def _number_text(value: Any) -> str:
-    if type(value) is not np.ndarray:
-        return repr(value)
-    array: Any = value
-    if array.ndim:
-        return f"np.full({array.shape}, {array.flat[0]}, '{array.dtype}')"
-    return f"np.array({array}, '{array.dtype}')"
 
 
 def copies(values: Any) -> list[Any]:

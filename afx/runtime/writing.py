@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
 
+from afx.core.aval import Shape
 from afx.core.dtypes import DType
 from afx.core.graph import Equation
 from afx.core.primitive import Primitive
@@ -15,8 +17,11 @@ __all__ = [
     "by_function",
     "by_reduction",
     "by_ufunc",
-    "sums_columns",
+    "dots",
+    "reduced",
+    "sums_few",
     "sums_rows",
+    "turns",
     "wants_arrays",
     "writes_into",
 ]
@@ -25,8 +30,22 @@ __all__ = [
 SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
 FEW = 128  # elements up to which that does not show
 
-
 ROWS = range(8, 1025)  # lengths of rows whose sums are products with ones: in BLAS, and as exact as pairwise ones
+SERIAL = 9216  # elements of a matrix up to which BLAS multiplies it with a vector on one thread
+MANY, FEW_COLUMNS = 32, 64  # rows, and columns, of matrices whose extremes NumPy finds faster in the transpose
+
+
+def dots(eq: Equation) -> bool:
+    """Tell whether a product of two matrices, or of a matrix and a vector, is one that ``ndarray.dot`` computes.
+
+    A call of it takes a third of the time that one of ``np.matmul`` takes. Lengths of 1 are left out: for them it
+    calls BLAS's axpy, where 0 times nan is 0.
+    """
+    if eq.primitive.ufunc is not np.matmul:
+        return False
+    x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
+    alike = x.dtype == y.dtype == out.dtype and out.dtype.char in "fdFD"
+    return alike and x.ndim + y.ndim in (3, 4) and max(x.ndim, y.ndim) == 2 and min(*x.shape, *y.shape) > 1
 
 
 def sums_rows(eq: Equation) -> bool:
@@ -40,14 +59,38 @@ def sums_rows(eq: Equation) -> bool:
     )
 
 
-SERIAL = 9216  # elements of a matrix up to which BLAS multiplies it with a vector on one thread
+def sums_few(eq: Equation) -> bool:
+    """Tell whether an equation sums few elements: all of an array, or the rows or columns of a matrix.
 
-
-def sums_columns(eq: Equation) -> bool:
-    """Tell whether an equation sums the columns of a small matrix, which a product with ones does faster."""
+    Most of the time goes into the call, of which a product with ones by ``ndarray.dot`` takes half, or less.
+    """
     x = eq.inputs[0].aval
-    small = len(x.shape) == 2 and x.shape[0] >= ROWS[0] and 0 < x.size <= SERIAL
-    return eq.primitive.reduces is np.add and x.dtype.char in "fd" and small and eq.keywords["axis"] == (0,)
+    if eq.primitive.reduces is not np.add or x.dtype.char not in "fd":
+        return False
+    if len(eq.keywords["axis"]) == x.ndim:
+        return 1 < x.size < ROWS.stop
+    return x.ndim == 2 and min(x.shape) > 1 and x.size <= SERIAL and x.shape[-1] < ROWS.stop
+
+
+def turns(ufunc: np.ufunc | None, shape: Shape, axis: Shape) -> bool:
+    """Tell whether an extreme of each row is found faster along the columns of the transpose."""
+    return (
+        ufunc in SLOW_WITH_NUMBERS
+        and len(shape) > 1
+        and axis == (len(shape) - 1,)
+        and 1 < shape[-1] <= FEW_COLUMNS
+        and math.prod(shape[:-1]) >= MANY
+    )
+
+
+def reduced(eq: Equation, ufunc: str, x: str) -> str:
+    """Return the beginning of the text that reduces by a ufunc."""
+    shape, axis = eq.inputs[0].aval.shape, eq.keywords["axis"]
+    if turns(eq.primitive.reduces, shape, axis):
+        last = len(shape) - 1
+        turned = f"{x}.T" if last == 1 else f"{x}.transpose({(last, *range(last))})"
+        return f"{ufunc}.reduce({turned}.copy(), 0"
+    return f"{ufunc}.reduce({x}, {axis[0] if len(axis) == 1 else axis}"
 
 
 def wants_arrays(eq: Equation) -> bool:
