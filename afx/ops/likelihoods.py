@@ -14,9 +14,9 @@ from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, bind2, lowered, single
 from afx.errors import DtypeError
 from afx.ops._kinds import binary
+from afx.ops._reducing import largest, totals
 from afx.ops.exponential import exp, sigmoid
 from afx.ops.shaping import astype
-from afx.runtime.writing import ROWS
 
 __all__ = ["log_softmax", "sigmoid_binary_cross_entropy", "softmax"]
 
@@ -70,7 +70,7 @@ CLOSE = {"f": 60.0, "d": 500.0}
 
 def _below_top(out: Any, x: Any, axis: Shape) -> None:
     """Write x less its largest elements along the axes; of infinite ones, what `softmax` says of them."""
-    top = _top(x, axis)
+    top = largest(x, axis)
     with np.errstate(over="ignore"):  # the difference of huge numbers of unlike sign: exp of -inf is right
         if not np.isinf(top).any():
             np.subtract(x, top, out=out)
@@ -79,40 +79,8 @@ def _below_top(out: Any, x: Any, axis: Shape) -> None:
     np.copyto(out, np.where(x == np.inf, 0, -np.inf), where=top == np.inf, casting="unsafe")
 
 
-def _top(x: Any, axis: Shape) -> Any:
-    """Return the largest elements along the axes, which stay."""
-    if not x.size:
-        return np.zeros((), x.dtype)
-    if axis == (x.ndim - 1,) and 1 < x.shape[-1] <= SHORT and x.flags.c_contiguous:
-        return _row_top(x)
-    return np.maximum.reduce(x, axis=axis, keepdims=True)
-
-
-SHORT = 128  # elements of a row up to which halves are faster than a reduction
-SHORTEST = 32  # from which on they are, without one long loop over neighbours
-
-
-def _row_top(x: Any) -> Any:
-    """Return the largest element of each row by halves, since NumPy's reductions begin anew with each row."""
-    width = x.shape[-1]
-    while width > 1:
-        half = width // 2
-        if width <= SHORTEST and width % 2 == 0:
-            flat = x.reshape(-1)
-            y = np.maximum(flat[0::2], flat[1::2]).reshape(*x.shape[:-1], half)
-        else:
-            y = np.maximum(x[..., :half], x[..., half : 2 * half])
-            if width % 2:
-                np.maximum(y[..., 0], x[..., -1], out=y[..., 0])
-        x, width = y, half
-    return x
-
-
 def _total(e: Any, axis: Shape) -> Any:
-    if axis == (e.ndim - 1,) and e.shape[-1] in ROWS and e.dtype.char in "fd":
-        total = np.vecdot(e, np.ones(e.shape[-1], e.dtype))[..., None]  # in BLAS, three times as fast
-    else:
-        total = np.add.reduce(e, axis=axis, keepdims=True)
+    total = totals(e, axis)
     return np.where(total == 0, np.ones((), e.dtype), total)
 
 

@@ -13,6 +13,7 @@ from afx.core.dtypes import promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds import reduction
+from afx.ops._reducing import largest, totals
 from afx.ops.arithmetic import abs as abs_
 from afx.ops.arithmetic import divide, multiply, sqrt, subtract
 from afx.ops.comparison import isinf
@@ -271,10 +272,10 @@ def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
     x = numpy_of(x)
     if x.dtype.kind != "f":
         raise DtypeError(f"logsumexp: needs real numbers: got {aval_of(x)}; take a part first")
-    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    top = largest(x, axis)
     shift = np.where(np.isfinite(top), top, np.zeros((), x.dtype))
     with np.errstate(divide="ignore"):
-        return np.log(np.add.reduce(np.exp(x - shift), axis=axis)) + shift.reshape(reduced(x.shape, axis))
+        return (np.log(totals(np.exp(x - shift), axis)) + shift).reshape(reduced(x.shape, axis))
 
 
 def _logsumexp_abstract(x: Aval, *, axis: Shape) -> Aval:

@@ -16,9 +16,9 @@ from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracer import bind, single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds import linear, reduction
+from afx.ops._reducing import reduced_by
 from afx.ops.selection import maximum, minimum
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
-from afx.runtime.writing import turns
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -175,9 +175,7 @@ def reducing(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
             raise DtypeError(
                 f"{ufunc.__name__}: complex numbers have no order: got {aval_of(x)}; take the abs or a part"
             )
-        if turns(ufunc, y.shape, axis):
-            return ufunc.reduce(np.moveaxis(y, -1, 0).copy(), axis=0)
-        return ufunc.reduce(y, axis=axis)
+        return reduced_by(ufunc, y, axis)
 
     return run
 
