@@ -79,24 +79,32 @@ def _below_top(out: Any, x: Any, axis: Shape) -> None:
     np.copyto(out, np.where(x == np.inf, 0, -np.inf), where=top == np.inf, casting="unsafe")
 
 
-def _total(e: Any, axis: Shape) -> Any:
-    total = totals(e, axis)
-    return np.where(total == 0, np.ones((), e.dtype), total)
-
-
 def _softmax_into(out: Any, x: Any, *, axis: Shape) -> None:
-    high, low = (np.max(x), np.min(x)) if x.size else (0.0, 0.0)
-    if float(high) - float(low) < CLOSE.get(x.dtype.char, 0.0):  # false where either is nan
-        np.subtract(x, high, out=out)
+    if _is_close(x):
+        np.subtract(x, np.maximum.reduce(x, None), out=out)
+        np.exp(out, out=out)
+        total = totals(out, axis)
     else:
         _below_top(out, x, axis)
-    np.exp(out, out=out)
-    np.divide(out, _total(out, axis), out=out)
+        np.exp(out, out=out)
+        total = _above_zero(totals(out, axis))
+    np.divide(out, total, out=out)
+
+
+def _is_close(x: Any) -> bool:
+    if not x.size:
+        return False
+    apart = float(np.maximum.reduce(x, None)) - float(np.minimum.reduce(x, None))
+    return apart < CLOSE.get(x.dtype.char, 0.0)  # false where either is nan
+
+
+def _above_zero(total: Any) -> Any:
+    return np.where(total == 0, np.ones((), total.dtype), total)
 
 
 def _log_softmax_into(out: Any, x: Any, *, axis: Shape) -> None:
     _below_top(out, x, axis)
-    np.subtract(out, np.log(_total(np.exp(out), axis)), out=out)
+    np.subtract(out, np.log(_above_zero(totals(np.exp(out), axis))), out=out)
 
 
 def _runner(into: Callable[..., None]) -> Callable[..., Any]:
