@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +13,10 @@ from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, promote
 from afx.core.functions import FUNCTIONS
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
-from afx.core.primitive import Primitive
+from afx.core.primitive import Primitive, with_role
 from afx.core.source import caller
-from afx.core.tracer import Trace, Tracer
-from afx.errors import ConcreteValueError
+from afx.core.tracer import Trace, Tracer, bind
+from afx.errors import ConcreteValueError, OperandError
 
 __all__ = ["Abstract", "AbstractTracer"]
 
@@ -154,17 +155,31 @@ class Abstract(Trace):
         if all(a.weak for a in avals) and not p.floating:
             return atoms
         dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.floating)
+        if _compares(p) and all(a.dtype.kind in "iu" for a in avals):
+            if dtype.kind == "f" or (dtype == np.uint64 and _holds_traced_numbers(atoms)):
+                return atoms  # signed beside unsigned: NumPy compares them as they are
+            atoms, dtype = _comparable(atoms, dtype)
         return tuple(
             [
-                a if k < p.first_value or (a.aval.dtype == dtype and not a.aval.weak) else self._converted(x, a, dtype)
+                a
+                if k < p.first_value or (a.aval.dtype == dtype and not a.aval.weak)
+                else self._converted(x, a, dtype, p)
                 for k, (x, a) in enumerate(zip(xs, atoms, strict=True))
             ]
         )
 
-    def _converted(self, x: Any, atom: Atom, dtype: DType) -> Atom:
+    def _converted(self, x: Any, atom: Atom, dtype: DType, p: Primitive) -> Atom:
         if isinstance(atom, Literal):
+            if dtype.kind in "iu" and not _holds(dtype, atom.value):
+                raise OperandError(
+                    f"{p.name}: {atom.value} is out of bounds for {dtype}: got it beside an array of {dtype}; "
+                    "convert the array with astype"
+                )
             return Literal(dtype.type(atom.value).item(), Aval((), dtype))
-        return self.atom(FUNCTIONS.astype(x if isinstance(x, Tracer) else self._stand_in(atom, x), dtype))
+        value = x if isinstance(x, Tracer) else self._stand_in(atom, x)
+        if atom.aval.weak and atom.aval.dtype.kind == "i" and dtype.kind in "iu" and dtype != atom.aval.dtype:
+            return self.atom(bind(with_role("fit"), value, dtype=dtype))
+        return self.atom(FUNCTIONS.astype(value, dtype))
 
     def _stand_in(self, atom: Atom, x: Any) -> Any:
         """Return a tracer of a constant."""
@@ -190,6 +205,35 @@ class Abstract(Trace):
         atoms = tuple([self.atom(x) for x in outputs])
         self.alive = False
         return renumbered((*self._inputs, *self._lifted_vars), self._constants, self._equations, atoms)
+
+
+MIXED = "qQ->?"  # a loop of ufuncs that compare signed integers with unsigned ones as they are
+
+
+def _compares(p: Primitive) -> bool:
+    return p.ufunc is not None and MIXED in p.ufunc.types
+
+
+def _comparable(atoms: tuple[Atom, ...], dtype: DType) -> tuple[tuple[Atom, ...], DType]:
+    """Return integers, and the dtype in which they compare also with Python's that their own dtype does not hold."""
+    if any(isinstance(a, Literal) and not _holds(dtype, a.value) for a in atoms):
+        dtype = np.dtype(np.float64)  # in which such a number is an infinity
+        return tuple([_infinite(a, dtype) if isinstance(a, Literal) and a.aval.weak else a for a in atoms]), dtype
+    return atoms, np.dtype(np.int64) if _holds_traced_numbers(atoms) else dtype
+
+
+def _holds_traced_numbers(atoms: Sequence[Atom]) -> bool:
+    return any(a.aval.weak and not isinstance(a, Literal) for a in atoms)
+
+
+def _infinite(literal: Literal, dtype: DType) -> Literal:
+    number: Any = literal.value
+    return Literal(math.copysign(math.inf, number), Aval((), dtype))
+
+
+def _holds(dtype: DType, number: Any) -> bool:
+    info = np.iinfo(dtype)
+    return bool(info.min <= number <= info.max)
 
 
 def renumbered(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.dtypes import SUPPORTED, DType, check_dtype, weak_dtype
-from afx.errors import AfxError, ArgumentError, AxisError, OperandError, ShapeError
+from afx.errors import ArgumentError, AxisError, OperandError, ShapeError, TracerError
 
 __all__ = ["Aval", "Shape", "aval_of", "broadcast_shapes"]
 
@@ -159,7 +159,7 @@ def normalize_axis(axis: int, ndim: int, who: str) -> int:
         ArgumentError: it is no integer.
         AxisError: the array has no such axis.
     """
-    place = axis if axis.__class__ is int else _integer(axis, f"{who}: an axis is an integer")
+    place = axis if axis.__class__ is int else integer(axis, who, "an axis")
     if not -ndim <= place < ndim:
         hint = f"use an axis from {-ndim} to {ndim - 1}" if ndim else "a 0-d array has no axes"
         raise AxisError(f"{who}: axis {place} is out of range: got an array of {ndim} axes; {hint}")
@@ -190,18 +190,30 @@ def checked_shape(shape: int | Sequence[int], who: str) -> Shape:
         ShapeError: a length is negative.
     """
     given = shape if isinstance(shape, Sequence) else (shape,)
-    lengths = tuple([_integer(n, f"{who}: a shape is made of integers", shape) for n in given])
+    lengths = tuple([integer(n, who, "a length of the shape") for n in given])
     if any(n < 0 for n in lengths):
         raise ShapeError(f"{who}: lengths are 0 or more: got shape {lengths}; change the shape")
     return lengths
 
 
-def _integer(number: Any, claim: str, given: Any = None) -> int:
-    """Return what is an integer as an int, or raise `ArgumentError` with the claim and what was given."""
+def integer(given: Any, who: str, what: str, kind: str = "an integer") -> int:
+    """Return an integer of any kind as an int.
+
+    Args:
+        given: what the caller gave.
+        who: the operation, for errors.
+        what: the name of the argument, for errors.
+        kind: what it may be, for errors.
+
+    Raises:
+        TracerError: a traced number, on which the shape of a result cannot depend.
+        ArgumentError: anything else that is not an integer.
+    """
     try:
-        return operator.index(number)
-    except AfxError:
-        raise  # a traced number, which says itself what to do
-    except TypeError as error:
-        shown = number if given is None else given
-        raise ArgumentError(f"{claim}: got {shown!r}; give an int or a tuple of them") from error
+        return operator.index(given)
+    except TracerError as error:
+        raise type(error)(
+            f"{who}: {what} must be known, since the shape of the result depends on it: {error}"
+        ) from None
+    except TypeError:
+        raise ArgumentError(f"{who}: {what} is {kind}: got {given!r}; convert it") from None

@@ -97,9 +97,9 @@ def default_dtype(dtype: DTypeLike) -> Generator[None]:
         _local_default.reset(token)
 
 
-def _floating(dtype: DTypeLike, who: str) -> DType:
-    found = np.dtype(dtype)
-    if found.kind != "f":
+def _floating(dtype: DTypeLike | None, who: str) -> DType:
+    found = None if dtype is None else check_dtype(dtype, who)
+    if found is None or found.kind != "f":
         raise DtypeError(
             f"{who}: the default dtype is a real floating one: got {found}; use afx.float32 or afx.float64"
         )

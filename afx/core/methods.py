@@ -244,13 +244,13 @@ class Methods:
         """Return the indices that partition the array; see `afx.argpartition`."""
         return FUNCTIONS.argpartition(self, kth, axis=axis)
 
-    def trace(self, offset: int = 0) -> Array:
-        """Return the sum along the diagonal of the last two axes; see `afx.diagonal`."""
-        return FUNCTIONS.matrix_trace(self, offset)
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """Return the sum along the diagonal of two axes, the first two as NumPy does; see `afx.linalg.trace`."""
+        return FUNCTIONS.matrix_trace(self, offset, axis1, axis2)
 
-    def diagonal(self, offset: int = 0) -> Array:
-        """Return the diagonal of the last two axes; see `afx.diagonal`."""
-        return FUNCTIONS.diagonal(self, offset)
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """Return the diagonal of two axes, the first two as NumPy does; see `afx.diagonal`."""
+        return FUNCTIONS.diagonal(self, offset, axis1, axis2)
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
         """Return the array itself; the only device is ``"cpu"``."""

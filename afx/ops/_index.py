@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx.core.array import Array
-from afx.core.aval import Aval, Shape
-from afx.errors import ArgumentError, IndexRangeError, OperandError, TracerError
+from afx.core.aval import Aval, Shape, integer
+from afx.errors import IndexRangeError, OperandError, TracerError
 
 __all__ = ["Basic", "Entry", "basic", "basic_entry", "expanded", "is_basic", "native", "selected_shape", "whole"]
 
@@ -188,6 +188,9 @@ def rank_of(x: Any) -> int:
     return len(shape_of(x))
 
 
+SEVERAL = "an int or a sequence of ints"
+
+
 def ints(given: Any, who: str, what: str) -> tuple[int, ...]:
     """Return an int, or a sequence of them, as a tuple.
 
@@ -200,15 +203,6 @@ def ints(given: Any, who: str, what: str) -> tuple[int, ...]:
         TracerError: traced numbers, on which the shape of a result cannot depend.
         ArgumentError: anything else that is not an int.
     """
-    try:
-        return (
-            (operator.index(given),)
-            if rank_of(given) == 0 and not is_sequence(given)
-            else tuple(map(operator.index, given))
-        )
-    except TracerError as error:
-        raise type(error)(
-            f"{who}: {what} must be known, since the shape of the result depends on it: {error}"
-        ) from None
-    except TypeError:
-        raise ArgumentError(f"{who}: {what} is an int or a sequence of ints: got {given!r}; convert it") from None
+    if rank_of(given) or is_sequence(given) or isinstance(given, range):
+        return tuple([integer(n, who, what, SEVERAL) for n in given])
+    return (integer(given, who, what, SEVERAL),)

@@ -22,7 +22,7 @@ from afx.ops._index import basic, is_array, is_basic, is_sequence, selected_shap
 from afx.ops.gathering import aligned, gathered_shape, moved, native_place, range_error
 from afx.ops.indexing import located
 from afx.ops.selection import where
-from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
+from afx.ops.shaping import astype, broadcast_to, fit_p, permute_dims, reshape
 from afx.ops.slicing import slice_, slice_set, stretched
 
 __all__ = ["updated", "updating"]
@@ -116,7 +116,9 @@ def _fitting(who: str, values: Any, place: Aval) -> Any:
 def _filled(who: str, value: Any, place: Aval) -> Any:
     """Return a number, repeated without memory of its own, as a place takes it."""
     if isinstance(value, Array):  # a weak traced number
-        return broadcast_to(astype(value, place.dtype), place.shape)
+        kinds = aval_of(value).dtype.kind + place.dtype.kind
+        number = bind(fit_p, value, dtype=place.dtype) if kinds in ("ii", "iu") else astype(value, place.dtype)
+        return broadcast_to(number, place.shape)
     try:
         element = np.asarray(value, place.dtype)
     except OverflowError as error:

@@ -143,7 +143,7 @@ def trim_zeros(x: Nested, trim: str = "fb", axis: int | Sequence[int] | None = N
     >>> trim_zeros(np.array([0.0, 1.0, 0.0, 2.0, 0.0]))
     Array([1., 0., 2.], dtype=float64)
     """
-    if not isinstance(trim, str) or trim.lower() not in ("f", "b", "fb", "bf"):
+    if str(trim).lower() not in ("f", "b", "fb", "bf"):
         raise ArgumentError(f"trim_zeros: trim is 'f', 'b' or 'fb': got {trim!r}; choose one")
     y = asarray(x)
     axes = normalize_axes(axis, y.ndim, "trim_zeros")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of, normalize_axis
+from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import promote, real_dtype
 from afx.core.functions import public
 from afx.errors import ArgumentError, ShapeError
@@ -22,7 +22,7 @@ from afx.ops.joining import concat
 from afx.ops.operands import together
 from afx.ops.reductions import sum
 from afx.ops.selection import clip, where
-from afx.ops.shaping import astype, reshape
+from afx.ops.shaping import astype, broadcast_to, reshape
 from afx.ops.sorting import argsort, searchsorted
 
 __all__ = ["ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
@@ -105,17 +105,26 @@ def trapezoid(y: Numbers, x: Numbers | None = None, dx: ArrayLike = 1.0, axis: i
         dx: the distance between them, where x is not given.
         axis: the axis.
 
+    Raises:
+        ShapeError: x is no vector as long as the axis, and does not broadcast with y.
+
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
     Array(4., dtype=float64)
     """
     samples, points = together(y, 0 if x is None else x)
+    if points.ndim > 1:
+        shape = broadcast_avals("trapezoid", [samples.aval, points.aval])
+        samples, points = broadcast_to(samples, shape), broadcast_to(points, shape)
     place = normalize_axis(axis, samples.ndim, "trapezoid")
     width: Any = dx
-    if x is not None:
-        if points.ndim == 1:
-            width = reshape(diff(points), tuple([-1 if a == place else 1 for a in range(samples.ndim)]))
-        else:
-            width = diff(points, axis=axis)
+    if points.ndim > 1:
+        width = diff(points, axis=place)
+    elif x is not None:
+        if points.shape != samples.shape[place : place + 1]:
+            raise ShapeError(
+                f"trapezoid: x is as long as axis {place} of y: got {samples.aval} at {points.aval}; index one of them"
+            )
+        width = reshape(diff(points), tuple([-1 if a == place else 1 for a in range(samples.ndim)]))
     earlier, later = _ends(samples, place)
     return sum(width * (later + earlier) / 2, axis=place)
 

@@ -248,8 +248,10 @@ def matvec(x: ArrayLike, y: ArrayLike) -> Array:
     >>> matvec(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
     Array([11.], dtype=float32)
     """
-    if not aval_of(y, "matvec").ndim:
-        raise ShapeError(f"matvec: takes matrices and vectors: got {aval_of(x)} and {aval_of(y)}; use multiply")
+    if not aval_of(y, "matvec").ndim or aval_of(x).ndim < 2:
+        raise ShapeError(
+            f"matvec: takes matrices and vectors: got {aval_of(x)} and {aval_of(y)}; use vecdot or multiply"
+        )
     z = matmul(x, expand_dims(y, -1))
     return reshape(z, z.shape[:-1])
 
@@ -264,8 +266,10 @@ def vecmat(x: ArrayLike, y: ArrayLike) -> Array:
     >>> vecmat(asarray([3.0, 4.0]), asarray([[1.0], [2.0]]))
     Array([11.], dtype=float32)
     """
-    if not aval_of(x, "vecmat").ndim:
-        raise ShapeError(f"vecmat: takes vectors and matrices: got {aval_of(x)} and {aval_of(y)}; use multiply")
+    if not aval_of(x, "vecmat").ndim or aval_of(y).ndim < 2:
+        raise ShapeError(
+            f"vecmat: takes vectors and matrices: got {aval_of(x)} and {aval_of(y)}; use vecdot or multiply"
+        )
     z = matmul(expand_dims(conj(x), -2), y)
     return reshape(z, (*z.shape[:-2], z.shape[-1]))
 

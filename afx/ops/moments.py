@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -11,7 +12,7 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
-from afx.errors import DtypeError, ShapeError
+from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds import reduction
 from afx.ops._reducing import largest, totals
 from afx.ops.arithmetic import abs as abs_
@@ -34,7 +35,7 @@ from afx.ops.reductions import (
     shared,
     sum,
 )
-from afx.ops.selection import clip, minimum, where
+from afx.ops.selection import clip, maximum, minimum, where
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 from afx.ops.stopping import stop_gradient
 
@@ -58,9 +59,21 @@ def _spread(
     center = mean(x, axes, keepdims=True, where=where) if middle is None else middle
     d = subtract(x, center)
     if where is None:
-        return d, axes, math.prod([shape[a] for a in axes]) - correction
-    count = sum(broadcast_to(astype(where, bool), shape), axes, keepdims=True) - correction
+        return d, axes, builtins.max(math.prod([shape[a] for a in axes]) - correction, 0)
+    count = maximum(sum(broadcast_to(astype(where, bool), shape), axes, keepdims=True) - correction, 0)
     return asarray(among(d, where, 0)), axes, astype(count, real_dtype(d.dtype))
+
+
+def the_correction(correction: float, ddof: float, who: str) -> float:
+    """Return the correction by either of its names, or raise."""
+    for value in (correction, ddof):
+        if aval_of(value, who).ndim:
+            raise ArgumentError(f"{who}: a correction is a number: got {value!r}; give one, such as 1")
+    if correction and ddof:
+        raise ArgumentError(
+            f"{who}: ddof is another name of the correction: got ddof={ddof} and correction={correction}; give one"
+        )
+    return correction or ddof
 
 
 def _counted(count: Any, axes: Shape, keepdims: bool) -> Any:
@@ -96,7 +109,7 @@ def var(
     Array(0., dtype=float32)
     """
     y = x if dtype is None else astype(x, dtype)
-    d, axes, count = _spread(y, axis, correction + ddof, mean, where, "var")
+    d, axes, count = _spread(y, axis, the_correction(correction, ddof, "var"), mean, where, "var")
     square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
     total = sum(square, axes, keepdims=keepdims)
     return divide(total, _counted(count, axes, keepdims))
@@ -122,7 +135,7 @@ def std(
     Array(0., dtype=float32)
     """
     y = x if dtype is None else astype(x, dtype)
-    d, axes, count = _spread(y, axis, correction + ddof, mean, where, "std")
+    d, axes, count = _spread(y, axis, the_correction(correction, ddof, "std"), mean, where, "std")
     number = astype(_counted(count, axes, keepdims), real_dtype(d.dtype))
     return vector_norm(d, axes, keepdims=keepdims) / sqrt(number)
 

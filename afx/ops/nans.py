@@ -16,7 +16,7 @@ from afx.ops.arithmetic import sqrt
 from afx.ops.comparison import isnan
 from afx.ops.complex import imag, real
 from afx.ops.cumulative import cumprod, cumsum
-from afx.ops.moments import vector_norm
+from afx.ops.moments import the_correction, vector_norm
 from afx.ops.reductions import Axis, prod, sum
 from afx.ops.selection import where
 from afx.ops.shaping import astype
@@ -60,7 +60,7 @@ def nansum(
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float64)
     """
-    return sum(_filled(x, 0, dtype, "nansum", where), axis, keepdims=keepdims, initial=initial)
+    return sum(_filled(x, 0, dtype, "nansum", where), axis, dtype=dtype, keepdims=keepdims, initial=initial)
 
 
 @public
@@ -78,7 +78,7 @@ def nanprod(
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float64)
     """
-    return prod(_filled(x, 1, dtype, "nanprod", where), axis, keepdims=keepdims, initial=initial)
+    return prod(_filled(x, 1, dtype, "nanprod", where), axis, dtype=dtype, keepdims=keepdims, initial=initial)
 
 
 @public
@@ -88,7 +88,7 @@ def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     >>> nancumsum(np.array([1.0, np.nan, 2.0]))
     Array([1., 1., 3.], dtype=float64)
     """
-    return cumsum(_filled(x, 0, dtype, "nancumsum"), axis)
+    return cumsum(_filled(x, 0, dtype, "nancumsum"), axis, dtype)
 
 
 @public
@@ -98,7 +98,7 @@ def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
     >>> nancumprod(np.array([3.0, np.nan, 2.0]))
     Array([3., 3., 6.], dtype=float64)
     """
-    return cumprod(_filled(x, 1, dtype, "nancumprod"), axis)
+    return cumprod(_filled(x, 1, dtype, "nancumprod"), axis, dtype)
 
 
 # -- moments ----------------------------------------------------------------------------------------------------------
@@ -184,7 +184,9 @@ def nanvar(
     """
     d, count, axes = _deviations(x, axis, dtype, mean, where, "nanvar")
     square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
-    return _divided(sum(square, axes, keepdims=keepdims), _rest(count, axes, correction + ddof, keepdims))
+    return _divided(
+        sum(square, axes, keepdims=keepdims), _rest(count, axes, the_correction(correction, ddof, "nanvar"), keepdims)
+    )
 
 
 def _rest(count: Array, axes: tuple[int, ...], correction: float, keepdims: bool) -> Array:
@@ -212,7 +214,7 @@ def nanstd(
     Array(1., dtype=float64)
     """
     d, count, axes = _deviations(x, axis, dtype, mean, where, "nanstd")
-    number = _rest(count, axes, correction + ddof, keepdims)
+    number = _rest(count, axes, the_correction(correction, ddof, "nanstd"), keepdims)
     return vector_norm(d, axes, keepdims=keepdims) / sqrt(_positive(number, d))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of
+from afx.core.aval import aval_of, integer
 from afx.core.functions import public
 from afx.core.tracer import bind1, bind2
 from afx.ops._kinds import binary, nondifferentiable
@@ -82,6 +82,7 @@ def round(x: ArrayLike, decimals: int = 0) -> Array:
     >>> round(2.5)
     Array(2., dtype=float32)
     """
+    decimals = integer(decimals, "round", "decimals")
     kind = aval_of(x, "round").dtype.kind
     if not decimals or kind == "b" or (kind in "iu" and decimals > 0):
         return bind1(round_p, x)

@@ -145,6 +145,10 @@ def _cast(z: Any, dtype: DType) -> Any:
 def _where_run(condition: Any, x: Any, y: Any) -> Any:
     avals = [aval_of(x), aval_of(y)]
     dtype = promote((avals[0].dtype, avals[1].dtype), (avals[0].weak, avals[1].weak))
+    if dtype.kind in "iu":
+        for number, a in zip((x, y), avals, strict=True):
+            if a.weak:
+                dtype.type(number)  # raises where the dtype does not hold it: NumPy's where cuts its bits off
     return _cast(np.where(condition, x, y), dtype)
 
 

@@ -114,6 +114,17 @@ convert_p = nondifferentiable(
 )
 
 
+def _fit_run(x: Any, *, dtype: DType) -> Any:
+    info, y = np.iinfo(dtype), np.asarray(x)
+    if y.size and not (info.min <= y.min() and y.max() <= info.max):
+        raise OverflowError(f"{y.min() if y.min() < info.min else y.max()} is out of bounds for {dtype}")
+    return y.astype(dtype)
+
+
+# what traced Python integers become beside arrays of integers, which refuse those that they do not hold
+fit_p = nondifferentiable("fit", _fit_run, _cast_abstract, batch=_same_batch("fit"), role="fit")
+
+
 @public
 def reshape(x: ArrayLike, shape: int | Sequence[int], *, copy: bool | None = None) -> Array:
     """Return the elements of x, in row-major order, in another shape.

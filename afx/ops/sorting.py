@@ -231,7 +231,7 @@ def searchsorted(
         sorter: int[n], the indices that sort the vector, where it is not sorted itself; see `argsort`.
 
     Raises:
-        ShapeError: the first is not a vector.
+        ShapeError: the first is not a vector, or the sorter has not as many elements.
         ArgumentError: another side.
 
     >>> searchsorted(np.array([1.0, 2.0, 3.0]), np.array([2.0]))
@@ -240,6 +240,9 @@ def searchsorted(
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side is 'left' or 'right': got {side!r}; take one of them")
     if sorter is not None:
+        a, order = aval_of(sorted_array, "searchsorted"), aval_of(sorter, "searchsorted")
+        if order.shape != a.shape:
+            raise ShapeError(f"searchsorted: a sorter has an index for each element: got {order} for {a}; use argsort")
         sorted_array = take(sorted_array, sorter, 0)
     places = values if not isinstance(values, Sequence) else asarray(values)
     return single(searchsorted_p, sorted_array, places, side=side)

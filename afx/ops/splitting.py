@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of, normalize_axis
+from afx.core.aval import Aval, aval_of, integer, normalize_axis
 from afx.core.functions import public
 from afx.core.primitive import Params, Primitive, Value, register
 from afx.core.tracer import bind, lowered
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._index import whole
+from afx.ops._index import ints, whole
 from afx.ops.joining import concat, stack
 from afx.ops.slicing import slice_
 
@@ -106,6 +105,8 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, *, axis: in
     """
     aval = aval_of(x, "split")
     n = aval.shape[normalize_axis(axis, aval.ndim, "split")]
+    if not hasattr(indices_or_sections, "__len__"):
+        indices_or_sections = integer(indices_or_sections, "split", "the number of parts")
     if isinstance(indices_or_sections, int) and indices_or_sections > 0 and n % indices_or_sections:
         raise ShapeError(
             f"split: {n} elements make no {indices_or_sections} equal parts: got {aval} and axis={axis}; "
@@ -135,10 +136,10 @@ def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, *, ax
 def _bounds(n: int, cuts: Any) -> list[tuple[int, int]]:
     """Return where each part begins and ends."""
     if hasattr(cuts, "__len__"):
-        places = [operator.index(c) for c in cuts]
+        places = ints(cuts, "split", "the place of a cut")
         spans = [slice(a, b).indices(n)[:2] for a, b in zip([0, *places], [*places, None], strict=True)]
         return [(a, max(a, b)) for a, b in spans]
-    parts = operator.index(cuts)
+    parts = integer(cuts, "split", "the number of parts")
     if parts <= 0:
         raise ArgumentError(f"split: the number of parts is positive: got {parts}; give at least 1")
     short, longer = divmod(n, parts)

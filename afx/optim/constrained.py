@@ -8,14 +8,15 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 
 from afx import pytree
-from afx.core.array import ArrayLike
+from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import bool_
-from afx.errors import DtypeError, ShapeError, TreeError
+from afx.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from afx.ops.creation import ones_like, zeros
 from afx.ops.selection import where
 from afx.optim.rule import Rule, take_step
 from afx.pytree import Tree, TreeDef
+from afx.transforms.leaves import check_callable
 from afx.transforms.vjp import vjp
 
 __all__ = ["Masked", "Projected", "freeze", "masked", "projected"]
@@ -84,17 +85,29 @@ def freeze(optimizer: Rule[S], parts: Callable[[Any], object]) -> Masked[S]:
         parts: a function that takes the parameters and returns what is frozen: leaves, subtrees, elements
             (``lambda y: y[[0, -1]]``) or a tuple of such.
 
+    Raises:
+        ArgumentError: parts is no function, or returns no parts (at the step).
+
     >>> import afx
     >>> from afx import optim
     >>> optimizer = freeze(optim.sgd(1.0), lambda y: y[[0, -1]])
     >>> optimizer.step(afx.zeros(4), afx.ones(4), optimizer.init(afx.zeros(4)))[0]
     Array([ 0., -1., -1.,  0.], dtype=float32)
     """
+    check_callable(parts, "freeze")
+
+    def selected(params: Any) -> Any:
+        chosen = parts(params)
+        if chosen is None or not all(isinstance(leaf, Array) for leaf in pytree.leaves(chosen)):
+            raise ArgumentError(
+                f"freeze: parts returns what is frozen: got {chosen!r}; return leaves of the parameters it is given"
+            )
+        return chosen
 
     def mask(params: Any) -> Any:
         # the transpose of a selection puts ones where it selects
         blank = pytree.map(lambda p: zeros(aval_of(p).shape, aval_of(p).dtype), params)
-        chosen, back = vjp(parts, blank)
+        chosen, back = vjp(selected, blank)
         (marks,) = back(pytree.map(ones_like, chosen))
         return pytree.map(lambda mark: mark == 0, marks)
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from afx.errors import ImmutableError
-from afx.pytree.nodes import LEAF, Node, SequenceNode, Token, slot_setter
+from afx.pytree.nodes import LEAF, DictNode, Node, SequenceNode, Token, slot_setter
 
-__all__ = ["Leaf", "Tree", "TreeDef", "depth_of_next", "difference", "path_of_next", "paths"]
+__all__ = ["Leaf", "Tree", "TreeDef", "depth_of_next", "difference", "orders", "path_of_next", "paths"]
 
 # Leaves are arrays and numbers. The type of arrays is defined in a layer above this one, and a tree's leaves may stand
 # for something else for a while (an axis, a dtype), so that no narrower type would be true.
@@ -94,6 +94,11 @@ def paths(treedef: TreeDef[object]) -> list[str]:
     ["['b']", "['w'][0]", "['w'][1]"]
     """
     return ["".join(trail) for token, trail in _trails(treedef.tokens) if token is LEAF]
+
+
+def orders(treedef: TreeDef[object]) -> tuple[tuple[int, tuple[object, ...]], ...]:
+    """List the orders of keys of those dicts whose keys do not stand in sorted order, each beside its token's place."""
+    return tuple([(k, t.order) for k, t in enumerate(treedef.tokens) if isinstance(t, DictNode) and t.order != t.keys])
 
 
 def path_of_next(tokens: Sequence[Token]) -> str:

@@ -2,7 +2,7 @@
 
 A rule sees an op and its new operands; it returns what stands for the result, or None where it does not apply. Values
 and dtypes stay, and the signs of zero, infinities and nan with them; sums of repeated numbers may differ in the last
-places.
+places, and products near the ends of the range overflow in another order.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.aval import Aval, broadcast_shapes
+from afx.core.dtypes import DType
 from afx.core.graph import Atom, Constant, Literal
 from afx.core.primitive import Primitive, with_ufunc
 from afx.runtime.build import Builder, Params, Rule
@@ -77,8 +78,8 @@ def identity(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, ava
         n = _number(b, y)
         if n is None or isinstance(n, bool) or n != p.identity:
             continue
-        if n == 0 and aval.dtype.kind in "fc" and not (aval.dtype.kind == "f" and math.copysign(1, n) < 0):
-            continue
+        if aval.dtype.kind == "c" or (n == 0 and aval.dtype.kind == "f" and math.copysign(1, n) > 0):
+            continue  # of complex infinities even the product with 1 is nan
         return _like(b, x, aval)
     return None
 
@@ -140,8 +141,11 @@ def negative_one(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params,
 
 
 def powers_of_two(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A product (x·m)·n is x·(m·n) where m or n is a power of two near 1, so that nothing is rounded differently."""
-    if aval.dtype.kind != "f" or len(aval.shape) == 0:
+    """A product (x·m)·n is x·(m·n) where m or n is a power of two near 1, so that nothing is rounded differently.
+
+    That is so between 1e4 times the smallest and 1e-4 times the largest normal number; half precision has too few.
+    """
+    if aval.dtype.char not in "fd" or len(aval.shape) == 0:
         return None
     for x, y in (xs, xs[::-1]):
         eq = b.maker(x)
@@ -214,9 +218,16 @@ def cast_of_cast(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params,
     if eq is None:
         return None
     first = eq.inputs[0]
-    if first.aval.weak or not np.can_cast(first.aval.dtype, xs[0].aval.dtype, "safe"):
+    if first.aval.weak or not _holds_all(first.aval.dtype, xs[0].aval.dtype):
         return None
     return first if first.aval.dtype == aval.dtype else b.make(p, (first,), params, aval)
+
+
+def _holds_all(source: DType, target: DType) -> bool:
+    """Tell whether a dtype holds each number of another: NumPy calls float64 safe for int64, whose digits it loses."""
+    if source.kind in "iu" and target.kind in "fc":
+        return np.finfo(target).nmant + 1 >= np.iinfo(source).bits
+    return np.can_cast(source, target, "safe")
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
@@ -244,7 +255,7 @@ def masked_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Param
     """Where a condition holds, a factor that is the condition as a number is 1."""
     condition, x, y = xs
     eq = b.maker(x)
-    if eq is None or eq.primitive is not with_ufunc(np.multiply):
+    if eq is None or eq.primitive is not with_ufunc(np.multiply) or aval.dtype.kind == "c":
         return None
     for factor, other in (eq.inputs, eq.inputs[::-1]):
         cast = b.made_by(factor, "cast")
@@ -310,10 +321,18 @@ def reduced_repeats(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Para
         return None
     count = math.prod([xs[0].aval.shape[a] for a in axis])
     if p.reduces is np.add and count != 1:
-        kind = {"f": float, "c": complex}.get(aval.dtype.kind, int)
-        factor = Literal(kind(count), Aval((), aval.dtype))
+        if not _counts_to(count, aval.dtype):
+            return None
+        factor = Literal((float if aval.dtype.kind == "f" else int)(count), Aval((), aval.dtype))
         inner = b.make(with_ufunc(np.multiply), (inner, factor), (), Aval(inner.aval.shape, aval.dtype))
     return reshape_to_scalar(b, inner, aval)
+
+
+def _counts_to(count: int, dtype: DType) -> bool:
+    """Tell whether a dtype holds a count as a factor; complex infinities times any are nan."""
+    if dtype.kind in "iu":
+        return count <= np.iinfo(dtype).max
+    return dtype.char in "fd" and int(dtype.type(count)) == count
 
 
 def reshape_to_scalar(b: Builder, x: Atom, aval: Aval) -> Atom | None:

@@ -24,14 +24,16 @@ def listing(program: Program) -> str:
 
 def _numbers(program: Program) -> Iterator[str]:
     for name, value in program.shared.items():
-        if name.startswith("n_"):
-            yield f"{name} = {_number(value)}"
+        if name.startswith(("n_", "ones_")):
+            yield f"{name} = {_number(name, value)}"
 
 
-def _number(value: Any) -> str:
+def _number(name: str, value: Any) -> str:
     if type(value) is not np.ndarray:
         return repr(value)
     array: Any = value
+    if name.startswith("ones_"):
+        return f"np.ones({array.shape}, '{array.dtype}')"
     if array.ndim:
         return f"np.full({array.shape}, {array.flat[0]}, '{array.dtype}')"
     return f"np.array({array}, '{array.dtype}')"

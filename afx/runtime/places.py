@@ -66,7 +66,7 @@ class Places:
             out, source = eq.outputs[0], eq.inputs[0].index
             template = self.template[source]
             made = None if template is None else p.run(template, **eq.keywords)
-            if made is None or (made.base is not None and np.may_share_memory(made, template)):
+            if made is None or made is template or _is_view(made, template):
                 self.kind[out.index] = VIEW
                 self.root[out.index] = self.root[source]
                 self.template[out.index] = made
@@ -176,3 +176,8 @@ class Places:
             if root in ending and roots.count(root) == 1 and var.index not in later and self._fits(var, out):
                 return root
         return -1
+
+
+def _is_view(x: Any, of: Any) -> bool:
+    """Tell whether an array looks into the memory of another one; without elements, whether it looks into any."""
+    return x.base is not None and (not x.size or np.may_share_memory(x, of))

@@ -6,13 +6,16 @@ import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import attrs
 import numpy as np
 
 from afx.core.graph import Graph
+from afx.core.tracer import NUMPY_ERRORS
+from afx.errors import AfxError, OperandError
 from afx.runtime.compiling import Bind
+from afx.runtime.evaluate import evaluate
 from afx.runtime.gauge import Gauge
 from afx.runtime.listing import listing
 from afx.runtime.places import Places
@@ -64,8 +67,18 @@ class Plan:
             found = _within(self._ways[way], run, inputs)
             gauge.note(way, time.perf_counter() - start)
             return found
+        except NUMPY_ERRORS as error:
+            self._explain(inputs, error)
         finally:
             free.append(run)
+
+    def _explain(self, inputs: Sequence[Any], error: Exception) -> NoReturn:
+        """Raise the error of the op that refuses its operands, which a second run finds."""
+        if isinstance(error, (AfxError, np.linalg.LinAlgError)):
+            raise error
+        evaluate(self.graph, *inputs)
+        got = ", ".join([str(v.aval) for v in self.graph.inputs])
+        raise OperandError(f"jit: NumPy cannot compute it ({error}): got {got}; convert the arguments") from error
 
     @property
     def scratch(self) -> int:

@@ -92,8 +92,8 @@ class Program:
             return self.read(atom)
         key = (shape, atom)
         if key not in self._numbers:
-            wish = f"{self.read(atom)}_{'x'.join(map(str, shape))}"
-            name = self._numbers[key] = self._free(wish)
+            number = "ones" if atom.value == 1 else _name_of(atom)
+            name = self._numbers[key] = self._free(f"{number}_{'x'.join(map(str, shape))}")
             self.shared[name] = np.full(shape, atom.value, atom.aval.dtype)
         return self._numbers[key]
 
@@ -111,8 +111,7 @@ class Program:
         key = (isinstance(value, np.ndarray), literal)
         name = self._numbers.get(key)
         if name is None:
-            text = re.sub(r"\W", "_", str(literal.value).replace("-", "minus_").replace(".", "_"))
-            name = self._numbers[key] = self._free(f"n_{text}")
+            name = self._numbers[key] = self._free(_name_of(literal))
             self.shared[name] = value
         return name
 
@@ -350,6 +349,10 @@ class Program:
         own = (self.buffers, self.views, self.scratch, self.recycled, self.prepared)
         self.names = [*self.shared, *[entry[0] for entries in own for entry in entries]]
         return code.bind(self.names)
+
+
+def _name_of(literal: Literal) -> str:
+    return "n_" + re.sub(r"\W", "_", str(literal.value).replace("-", "minus_").replace(".", "_"))
 
 
 def copies(values: Any) -> list[Any]:

@@ -226,8 +226,9 @@ def _batched(graph: Graph, size: int, flags: tuple[bool, ...], whole: bool) -> t
     """Trace a graph with a batch axis in front of some inputs; tell which outputs have one (all, where ``whole``)."""
     front = Abstract("vmap")
     batch = Batch("jit", size)
-    shapes = [(size, *v.aval.shape) if f else v.aval.shape for v, f in zip(graph.inputs, flags, strict=True)]
-    xs = [front.input(Aval(s, v.aval.dtype)) for s, v in zip(shapes, graph.inputs, strict=True)]
+    shapes = [(size, *v.aval.shape) for v in graph.inputs]
+    avals = [Aval(s, v.aval.dtype) if f else v.aval for s, v, f in zip(shapes, graph.inputs, flags, strict=True)]
+    xs = [front.input(aval) for aval in avals]
     outs: list[Any] = [*evaluate(graph, *[batch.input(x) if f else x for x, f in zip(xs, flags, strict=True)])]
     batch.alive = False
     own = [isinstance(x, BatchTracer) and x._trace is batch for x in outs]

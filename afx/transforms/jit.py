@@ -19,11 +19,13 @@ from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Graph
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
+from afx.pytree.nodes import static_token
+from afx.pytree.treedef import orders
 from afx.runtime.cost import bytes_moved, flops
 from afx.runtime.plan import Plan
 from afx.transforms.call import Compiled, call
 from afx.transforms.leaves import name_of
-from afx.transforms.positions import as_positions, check_positions, positions_of
+from afx.transforms.positions import as_positions, check_positions, static_options
 from afx.transforms.trace import Traced, to_graph
 
 __all__ = ["JitFunction", "Lowered", "jit"]
@@ -133,7 +135,7 @@ class JitFunction(Generic[P, R]):
 
     def _given(self, count: int) -> tuple[int, ...]:
         """Return the positions of the arguments that are given away, when the static ones are left out."""
-        still = {n % count for n in self._static_nums if -count <= n < count}
+        still = {n % count for n in self._static_nums if -count <= n < count} if self._donate else ()
         return tuple([n - sum([s < n for s in still]) for n in self._donate if n < count and n not in still])
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -143,14 +145,20 @@ class JitFunction(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<{self._name}>"
 
-    def __reduce__(self) -> str:
-        return self._fn.__qualname__  # by name, as functions are; traces stay behind
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Return the name, as for functions, or where another function has that name what makes it anew."""
+        found: Any = sys.modules.get(self._fn.__module__)
+        for name in self._fn.__qualname__.split("."):
+            found = getattr(found, name, None)
+        options = Options(self._static_nums, self._static_names, self._donate)
+        return self._fn.__qualname__ if found is self else (JitFunction, (self._fn, options))
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Return the graph and the plan for these arguments, without running them."""
         fn, fixed, rest, named = self._split(args, kwargs)
         leaves, treedef = pytree.flatten((rest, named))
-        entry = self._entry(fn, self._key(fixed, leaves, treedef), leaves, treedef, rest, self._given(len(args)))
+        given = self._given(len(args))
+        entry = self._entry(fn, self._key(fixed, leaves, treedef, given), leaves, treedef, rest, given)
         return Lowered(entry.program.plan.graph, entry.program.plan)
 
     def clear_cache(self) -> None:
@@ -169,7 +177,7 @@ class JitFunction(Generic[P, R]):
     ) -> Any:
         leaves, treedef = pytree.flatten((args, kwargs))
         values: list[Any] = []
-        kinds: list[Any] = [treedef, fixed, get_default_dtype()]
+        kinds: list[Any] = [treedef, orders(treedef), fixed, given, get_default_dtype()]
         for x in leaves:
             if x.__class__ is Array:
                 value = x._value
@@ -210,9 +218,8 @@ class JitFunction(Generic[P, R]):
         nums = {n % len(args) if -len(args) <= n < len(args) else n for n in self._static_nums}
         still = {n: a for n, a in enumerate(args) if n in nums}
         named_still = {k: v for k, v in kwargs.items() if k in self._static_names}
-        fixed = (tuple(still.items()), tuple(sorted(named_still.items())))
         try:
-            hash(fixed)
+            fixed = tuple([(k, static_token(v)) for k, v in (*still.items(), *sorted(named_still.items()))])
         except TypeError as error:
             raise TreeError(
                 f"{self._name}: a static argument is not hashable ({error}): got {still or named_still}; "
@@ -227,8 +234,8 @@ class JitFunction(Generic[P, R]):
         rest = tuple([a for n, a in enumerate(args) if n not in nums])
         return fn, fixed, rest, {k: v for k, v in kwargs.items() if k not in self._static_names}
 
-    def _key(self, fixed: Any, leaves: Sequence[Any], treedef: Any) -> tuple[Any, ...]:
-        kinds: list[Any] = [treedef, fixed, get_default_dtype()]
+    def _key(self, fixed: Any, leaves: Sequence[Any], treedef: Any, given: tuple[int, ...] = ()) -> tuple[Any, ...]:
+        kinds: list[Any] = [treedef, orders(treedef), fixed, given, get_default_dtype()]
         for x in leaves:
             kinds += _kind(x)
         return tuple(kinds)
@@ -339,7 +346,7 @@ def jit(
         donate_argnums: positions of arguments that are given away: results may be written into the memory of their
             Arrays, which cannot be used afterwards and say so. A training step that gives away parameters and state
             needs half the memory. Memory that is also seen elsewhere, by ``np.asarray`` or another Array, and arrays of
-            NumPy stay as they are; so does everything where the function runs inside another transformation.
+            NumPy stay as they are; so does everything where some argument is traced by another transformation.
 
     Raises:
         ConcreteValueError: the function asks for the value of a traced array.
@@ -362,7 +369,7 @@ def jit(
 
     def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:
         check_positions(f, static_argnums=nums, donate_argnums=given)
-        return JitFunction(f, Options((*nums, *positions_of(f, names)), names, given))
+        return JitFunction(f, Options(*static_options(f, nums, names), given))
 
     if fn is None:
         return decorate

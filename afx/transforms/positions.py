@@ -9,13 +9,15 @@ from typing import Any
 from afx.errors import ArgumentError
 from afx.transforms.leaves import name_of
 
-__all__ = ["as_positions", "check_positions", "positions_of"]
+__all__ = ["as_positions", "check_positions", "static_options"]
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def as_positions(numbers: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Return an option of `afx.jit` that is one position or several as a tuple."""
-    found = (numbers,) if isinstance(numbers, int) else tuple(numbers)
-    if not all(isinstance(n, int) for n in found):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+    found: tuple[Any, ...] = tuple(numbers) if isinstance(numbers, Sequence) else (numbers,)
+    if not all(isinstance(n, int) for n in found):
         raise ArgumentError(f"jit: {name} are positions: got {numbers!r}; give integers, or use static_argnames=")
     return found
 
@@ -26,7 +28,7 @@ def check_positions(fn: Callable[..., Any], **positions: tuple[int, ...]) -> Non
         kinds = [p.kind for p in inspect.signature(fn).parameters.values()]
     except (TypeError, ValueError):
         return
-    count = sum([k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds])
+    count = sum([k in POSITIONAL for k in kinds])
     for name, numbers in positions.items():
         beyond = [n for n in numbers if not -count <= n < count]
         if beyond and inspect.Parameter.VAR_POSITIONAL not in kinds:
@@ -36,12 +38,26 @@ def check_positions(fn: Callable[..., Any], **positions: tuple[int, ...]) -> Non
             )
 
 
-def positions_of(fn: Callable[..., Any], names: Sequence[str]) -> tuple[int, ...]:
-    """Return the positions at which arguments of these names can also be passed."""
-    if not names:
-        return ()
-    parameters = list(inspect.signature(fn).parameters)
+def static_options(
+    fn: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return positions and names of static arguments, each parameter by both where it can be passed either way.
+
+    Positions from the end count the function's own parameters, or where it takes any number the arguments of a call.
+
+    Raises:
+        ArgumentError: a name that is not among the parameters.
+    """
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return nums, names
+    kinds = [p.kind for p in parameters.values()]
     missing = [n for n in names if n not in parameters]
-    if missing:
+    if missing and inspect.Parameter.VAR_KEYWORD not in kinds:
         raise ArgumentError(f"jit: static_argnames={missing[0]!r} is not an argument of {name_of(fn)}; check its name")
-    return tuple([parameters.index(n) for n in names])
+    places = [n for n, p in parameters.items() if p.kind in POSITIONAL]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        nums = tuple([n % len(places) for n in nums])
+    also = [places[n] for n in nums if 0 <= n < len(places) and parameters[places[n]].kind is POSITIONAL[1]]
+    return (*nums, *[places.index(n) for n in names if n in places]), (*names, *also)

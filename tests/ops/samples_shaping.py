@@ -11,6 +11,10 @@ DOUBLE, SINGLE = np.dtype("float64"), np.dtype("float32")
 
 SAMPLES: dict[str, list[Sample]] = {
     "cast": [Sample((A,), {"dtype": DOUBLE}), Sample((S,), {"dtype": np.dtype("complex128")})],
+    "fit": [
+        Sample((np.arange(3),), {"dtype": np.dtype("uint8")}),
+        Sample((np.arange(0),), {"dtype": np.dtype("int8")}),
+    ],
     "convert": [Sample((A,), {"dtype": np.dtype("int64")}), Sample((np.arange(3),), {"dtype": SINGLE})],
     "reshape": [
         Sample((A,), {"shape": (4, 6)}),

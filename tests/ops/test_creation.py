@@ -108,9 +108,13 @@ def test_dlpack_of_a_traced_array_raises() -> None:
 
 
 MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
-    "shape of a word": (lambda: afx.zeros("a"), errors.ArgumentError, "zeros: a shape is made of integers: got 'a'"),
+    "shape of a word": (
+        lambda: afx.zeros("a"),
+        errors.ArgumentError,
+        "zeros: a length of the shape is an integer: got 'a'",
+    ),
     "negative length": (lambda: afx.eye(-1), errors.ShapeError, "eye: lengths are 0 or more"),
-    "half a row": (lambda: afx.tri(2.5), errors.ArgumentError, "tri: a shape is made of integers"),
+    "half a row": (lambda: afx.tri(2.5), errors.ArgumentError, "tri: a length of the shape is an integer"),
     "half a number": (lambda: afx.linspace(0, 1, 2.5), errors.ArgumentError, "linspace: num is an int"),
     "ends": (lambda: afx.linspace(np.ones(3), np.ones(4)), errors.ShapeError, "linspace: shapes do not broadcast: got"),
     "place": (lambda: afx.linspace(0, 1, 3, axis=3), errors.ShapeError, "linspace: axis 3 is out of range"),

@@ -1,5 +1,6 @@
 """What every primitive promises, checked from its record: nothing here names an op."""
 
+import contextlib
 import itertools
 from typing import Any
 
@@ -103,6 +104,23 @@ def test_traced_and_compiled_agree(p: Primitive, sample: Sample) -> None:
         for z, want in zip(found, fn(*sample.operands), strict=True):
             assert (z.shape, z.dtype) == (want.shape, want.dtype)
             np.testing.assert_allclose(np.asarray(z), np.asarray(want), rtol=1e-13, atol=1e-13)
+
+
+@each_case
+def test_results_outlive_the_next_call(p: Primitive, sample: Sample) -> None:
+    """What a plan makes of computed operands stays as it is when the plan runs again on others."""
+
+    def fn(shift: Any, *xs: Any) -> tuple[Any, ...]:
+        return call(p, sample, *[x + shift if k in sample.moving else x for k, x in enumerate(xs)])
+
+    compiled = afx.jit(fn)
+    first = compiled(afx.asarray(0.0, dtype=np.float64), *sample.operands)
+    before = [np.array(z) for z in first]
+    with contextlib.suppress(afx.errors.AfxError):  # a whole number that moves is none
+        compiled(afx.asarray(1e-9, dtype=np.float64), *sample.operands)
+    for z, want, plain in zip(first, before, fn(0.0, *sample.operands), strict=True):
+        np.testing.assert_array_equal(z, want)
+        np.testing.assert_allclose(np.asarray(z), np.asarray(plain), rtol=1e-13, atol=1e-13)
 
 
 @each_smooth

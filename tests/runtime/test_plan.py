@@ -130,6 +130,34 @@ def test_results_share_no_memory_with_buffers_or_arguments() -> None:
         np.testing.assert_array_equal(np.asarray(a), b)
 
 
+SAME: dict[str, Callable[[Array], Array]] = {
+    "stop_gradient": afx.stop_gradient,
+    "roll": lambda x: afx.roll(x, x.shape[-1], axis=-1),
+    "an axis of one": lambda x: afx.roll(x[..., None], 1, axis=-1)[..., 0],
+    "round": lambda x: afx.round(x.astype(int)),
+    "scan": lambda x: afx.scan(lambda c, u: (afx.roll(c + u, 0), c), x, afx.stack([x, x]))[1],
+}
+
+
+@pytest.mark.parametrize("shape", [(3,), (0,), (2, 3)])
+@pytest.mark.parametrize("name", SAME)
+def test_ops_that_return_their_operand_share_its_place(name: str, shape: tuple[int, ...]) -> None:
+    """Its memory is not free while the result is read, and results have memory of their own."""
+    same = SAME[name]
+
+    def fn(x: Array) -> tuple[Array, Array]:
+        y = same(x * 2)
+        return y, same(x * 3) * afx.sum(x) + afx.sum(y * x)
+
+    x = afx.asarray(np.arange(np.prod(shape), dtype=np.float32).reshape(shape))
+    compiled = afx.jit(fn)
+    first, second = compiled(x)
+    held = np.asarray(first).copy()
+    compiled(x + 4)
+    for found, want in zip((first, second, held), (*fn(x), fn(x)[0]), strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
 def test_memory_of_results_is_used_again_only_when_nobody_holds_it() -> None:
     """Large results stay as they are as long as an Array or a view of it lives; then their memory is used again."""
     fn = afx.jit(lambda x: afx.sin(x) + x)
