@@ -30,6 +30,15 @@ def test_python_blocks_run(tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_the_new_operation_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """The block that adds an operation imports all that it uses."""
+    (source,) = [source for _, source in blocks("python") if "unary(" in source]
+    path = tmp_path / "softsign.py"
+    path.write_text(source, encoding="utf-8")
+    result = subprocess.run([sys.executable, str(path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_sessions_print_what_they_show() -> None:
     """The interactive sessions of README.md print what the reader is told."""
     session = "\n".join(source for _, source in blocks("pycon"))

@@ -43,6 +43,9 @@ class AtIndex:
         self._x = x
         self._index = index
 
+    def __repr__(self) -> str:
+        return f"<{self._x.aval}.at[{self._index!r}]: call .set(values), .add(values) …>"
+
     def get(self) -> Array:
         """Return ``x[index]``."""
         return FUNCTIONS.getitem(self._x, self._index)

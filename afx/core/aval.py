@@ -206,14 +206,12 @@ def integer(given: Any, who: str, what: str, kind: str = "an integer") -> int:
         kind: what it may be, for errors.
 
     Raises:
-        TracerError: a traced number, on which the shape of a result cannot depend.
+        TracerError: a traced number, on which what is computed cannot depend.
         ArgumentError: anything else that is not an integer.
     """
     try:
         return operator.index(given)
     except TracerError as error:
-        raise type(error)(
-            f"{who}: {what} must be known, since the shape of the result depends on it: {error}"
-        ) from None
+        raise type(error)(f"{who}: {what} must be known, since what is computed depends on it: {error}") from None
     except TypeError:
         raise ArgumentError(f"{who}: {what} is {kind}: got {given!r}; convert it") from None

@@ -13,7 +13,7 @@ import numpy as np
 
 from afx import random
 from afx.core.array import Array
-from afx.core.aval import Shape
+from afx.core.aval import Shape, checked_shape
 from afx.errors import ShapeError
 
 __all__ = ["Initializer", "Seed", "glorot_uniform", "he_normal", "lecun_normal", "normal", "uniform"]
@@ -31,10 +31,11 @@ def key_of(seed: Seed) -> Array:
 
 def _fans(shape: Shape, who: str) -> tuple[int, int]:
     """Return how many inputs an output has and how many outputs an input, for weights [*window, inputs, outputs]."""
+    shape = checked_shape(shape, who)
     if len(shape) < 2:
         raise ShapeError(f"{who}: weights have inputs and outputs: got shape {shape}; use normal or uniform")
     span = math.prod(shape[:-2])
-    return span * shape[-2], span * shape[-1]
+    return max(span * shape[-2], 1), max(span * shape[-1], 1)
 
 
 def normal(seed: Seed, shape: Shape, scale: float = 1.0) -> Array:

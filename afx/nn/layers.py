@@ -8,7 +8,8 @@ from typing import Literal
 import attrs
 
 from afx.core.array import Array, ArrayLike
-from afx.errors import ArgumentError
+from afx.core.aval import checked_shape
+from afx.errors import ArgumentError, ShapeError
 from afx.nn.activations import relu
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, he_normal, key_of, normal
 from afx.ops.convolution import conv
@@ -18,6 +19,7 @@ from afx.ops.matrix import matmul
 from afx.ops.standardizing import standardize
 from afx.pytree import static
 from afx.random import split
+from afx.transforms.leaves import check_callable
 
 __all__ = ["MLP", "Conv", "Embedding", "LayerNorm", "Linear"]
 
@@ -86,7 +88,7 @@ class Conv:
             raise ArgumentError(
                 f"Conv: groups divide channels and outputs: got {channels}, {out} and groups={groups}; take a common divisor"
             )
-        kernel = init(seed, (*window, channels // groups, out))
+        kernel = init(seed, (*checked_shape(window, "Conv"), channels // groups, out))
         return cls(kernel, zeros(out), stride, padding, groups)
 
     def __call__(self, x: ArrayLike) -> Array:
@@ -118,7 +120,13 @@ class LayerNorm:
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[..., features], normalised."""
-        return standardize(asarray(x), eps=self.eps) * self.scale + self.shift
+        y = asarray(x)
+        if y.shape[-1:] != self.scale.shape:
+            raise ShapeError(
+                f"LayerNorm: the last axis has as many features as the scale: got {y.aval} and {self.scale.aval}; "
+                "make the layer for that number"
+            )
+        return standardize(y, eps=self.eps) * self.scale + self.shift
 
 
 @attrs.frozen
@@ -169,10 +177,9 @@ class MLP:
         init: Initializer = he_normal,
     ) -> MLP:
         """Return layers between these sizes, inputs first, with drawn weights."""
-        if len(sizes) < 2:
-            raise ArgumentError(
-                f"MLP: needs the sizes of inputs and outputs: got {list(sizes)}; give two sizes or more"
-            )
+        if len(checked_shape(sizes, "MLP")) < 2:
+            raise ArgumentError(f"MLP: needs the sizes of inputs and outputs: got {sizes}; give two sizes or more")
+        check_callable(activation, "MLP")
         keys = split(key_of(seed), len(sizes) - 1)
         pairs = zip(keys, sizes, sizes[1:], strict=False)
         return cls(tuple([Linear.create(key, a, b, init=init) for key, a, b in pairs]), activation)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from afx.core.array import Array, ArrayLike
+import numpy as np
+
+from afx.core.array import Array, ArrayLike, bare
 from afx.core.aval import aval_of
 from afx.core.dtypes import is_inexact, promote
-from afx.core.tracer import Tracer, lowered
-from afx.errors import ArgumentError, IndexRangeError, ShapeError
+from afx.core.tracer import Tracer
+from afx.errors import ArgumentError, DtypeError, IndexRangeError, ShapeError
 from afx.ops import likelihoods
 from afx.ops.arithmetic import multiply, subtract
 from afx.ops.creation import asarray
@@ -38,6 +40,7 @@ def softmax_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:
         ShapeError: the shapes do not belong together.
         IndexRangeError: a class is not one of 0, 1, …, classes - 1 (a negative one where values are known; under `jit`
             it counts from the end).
+        ArgumentError: a distribution with numbers outside of [0, 1], where they are known.
 
     >>> softmax_cross_entropy(asarray([[0.0, 0.0]]), asarray([1]))
     Array([0.6931472], dtype=float32)
@@ -45,6 +48,7 @@ def softmax_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:
     a, t = aval_of(logits, "softmax_cross_entropy"), aval_of(targets, "softmax_cross_entropy")
     if a.ndim and t.shape == a.shape:
         shares = log_softmax(logits)
+        _check_shares(targets, "softmax_cross_entropy")
         weights = _as_numbers(targets, logits)
         return -sum(multiply(weights, where((weights == 0) & (shares == -math.inf), 0, shares)), axis=-1)
     if not a.ndim or t.shape != a.shape[:-1] or t.dtype.kind not in "iu":
@@ -57,14 +61,33 @@ def softmax_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:
 
 
 def _check_classes(targets: ArrayLike, count: int) -> None:
-    if isinstance(targets, Tracer):
-        return
-    value: Any = lowered(targets)
-    if aval_of(value).size and not 0 <= (least := value.min() if hasattr(value, "min") else value) < count:
-        raise IndexRangeError(
-            f"softmax_cross_entropy: a target is no class: got {least} for {count} classes; leave such examples out, "
-            "or give them the weight 0"
+    for extreme in _extremes(targets):
+        if not 0 <= extreme < count:
+            raise IndexRangeError(
+                f"softmax_cross_entropy: a target is no class: got {extreme} for {count} classes; leave such examples "
+                "out, or give them the weight 0"
+            )
+
+
+def _check_shares(targets: ArrayLike, who: str) -> None:
+    """Raise where targets are no probabilities."""
+    aval = aval_of(targets)
+    if aval.dtype.kind == "c":
+        raise DtypeError(f"{who}: targets are probabilities: got {aval}; take a part first")
+    found = _extremes(targets)
+    if not all(0 <= extreme <= 1 for extreme in found):
+        raise ArgumentError(
+            f"{who}: targets are probabilities, from 0 to 1: got numbers from {found[0]} to {found[-1]}; "
+            "labels of -1 and 1 become (labels + 1) / 2"
         )
+
+
+def _extremes(targets: ArrayLike) -> list[Any]:
+    """Return the smallest and the largest target, none where they are not known or there are none."""
+    if isinstance(targets, Tracer) or not aval_of(targets).size:
+        return []
+    value = bare(targets, "targets")
+    return [np.minimum.reduce(value, None), np.maximum.reduce(value, None)]
 
 
 def _as_numbers(targets: ArrayLike, beside: ArrayLike) -> Array:
@@ -84,11 +107,13 @@ def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array
 
     Raises:
         ShapeError: the shapes differ (a silent broadcast would compare every pair).
+        ArgumentError: targets outside of [0, 1], where they are known.
 
     >>> sigmoid_binary_cross_entropy(asarray([1000.0]), asarray([1.0]))
     Array([0.], dtype=float32)
     """
     _same("sigmoid_binary_cross_entropy", logits, targets)
+    _check_shares(targets, "sigmoid_binary_cross_entropy")
     weak = aval_of(targets).weak
     return likelihoods.sigmoid_binary_cross_entropy(logits, targets if weak else _as_numbers(targets, logits))
 
@@ -125,7 +150,7 @@ def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0) -> Arr
     >>> huber(asarray([3.0]), asarray([1.0]))
     Array([1.5], dtype=float32)
     """
-    if not delta > 0:
+    if not isinstance(delta, (int, float)) or not delta > 0:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise ArgumentError(f"huber: delta is positive: got {delta}; use mse for a loss without a bound")
     d = _difference("huber", predictions, targets)
     near = clip(d, -delta, delta)

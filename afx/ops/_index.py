@@ -200,7 +200,7 @@ def ints(given: Any, who: str, what: str) -> tuple[int, ...]:
         what: the name of the argument, for errors.
 
     Raises:
-        TracerError: traced numbers, on which the shape of a result cannot depend.
+        TracerError: traced numbers, on which what is computed cannot depend.
         ArgumentError: anything else that is not an int.
     """
     if rank_of(given) or is_sequence(given) or isinstance(given, range):

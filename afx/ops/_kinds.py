@@ -66,7 +66,7 @@ def _runner(name: str, ufunc: Callable[..., Any], floating: bool, arity: int, ki
         return z if _stands(z.dtype, want) else z.astype(want)
 
     def run1(x: Any) -> Any:
-        z = ufunc(x)
+        z = ufunc(x if x.__class__ is not int else _whole(x))
         dtype = z.dtype
         if real and dtype.kind == "c":
             refuse((x,))
@@ -92,6 +92,11 @@ def _runner(name: str, ufunc: Callable[..., Any], floating: bool, arity: int, ki
         raise DtypeError(f"{name}: not defined for complex numbers: got {got}; take the abs or a part")
 
     return run1 if arity == 1 else run2 if arity == 2 else run
+
+
+def _whole(number: int) -> Any:
+    """Return a Python integer as NumPy's, or raise OverflowError: its ufuncs would give a Python object."""
+    return np.asarray(number, np.int64)
 
 
 def _stands(found: DType, want: DType) -> bool:

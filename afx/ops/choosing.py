@@ -11,7 +11,7 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import promote
 from afx.core.functions import public
-from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
+from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops._index import is_sequence
 from afx.ops.arithmetic import remainder
 from afx.ops.comparison import not_equal
@@ -41,6 +41,8 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     >>> select([x < 2, x < 3], [x, 10 * x])
     Array([ 1., 20.,  0.], dtype=float64)
     """
+    if not is_sequence(condlist) or not is_sequence(choicelist):
+        raise OperandError("select: takes lists of conditions and of choices: got something else; write [c], [x]")
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(
             f"select: takes one choice for each condition: got {len(condlist)} conditions and {len(choicelist)} choices; "
@@ -71,11 +73,13 @@ def choose(
     Args:
         x: integers.
         choices: arrays, or one array whose first axis they lie along; all broadcast to one shape.
-        mode: what becomes of indices that are out of range: an error, counted around, or the nearest.
+        mode: what becomes of indices that are out of range: ``"raise"`` an error, ``"wrap"`` counts them around,
+            ``"clip"`` takes the nearest.
 
     Raises:
         DtypeError: indices that are not integers.
         IndexRangeError: indices out of range, where they are known.
+        ArgumentError: another mode.
 
     >>> choose([0, 1, 0], [np.array([1.0, 2.0, 3.0]), 0.0])
     Array([1., 0., 3.], dtype=float64)
@@ -89,8 +93,10 @@ def choose(
         index = remainder(index, n)
     elif mode == "clip":
         index = clip(index, 0, n - 1)
-    else:
+    elif mode == "raise":
         index = _checked(index, n)
+    else:
+        raise ArgumentError(f"choose: mode is 'raise', 'wrap' or 'clip': got {mode!r}; take one of them")
     return select([index == k for k in range(n - 1)], parts[:-1], parts[-1]) if n > 1 else _only(index, parts[0])
 
 
@@ -143,6 +149,8 @@ def piecewise(
     y = asarray(x)
     conditions = _conditions(condlist, y)
     z: Any = zeros(y.shape, y.dtype)
+    if not is_sequence(funclist):
+        raise OperandError(f"piecewise: takes a list of functions or numbers: got {funclist!r}; write [f, g]")
     pieces = list(funclist)
     if len(pieces) == len(conditions) + 1:
         z = _piece(pieces.pop(), y, args, kw)

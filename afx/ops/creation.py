@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from afx.core.array import Array, ArrayLike, is_owned, snapshot, wrap
-from afx.core.aval import Shape, aval_of, checked_shape
+from afx.core.aval import Shape, aval_of, checked_shape, integer
 from afx.core.devices import check_device
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.functions import FUNCTIONS, public
@@ -77,6 +77,8 @@ def asarray(
     if copy is False:
         _check_uncopied(obj, target)
     if isinstance(obj, Array):
+        if isinstance(obj, Tracer) and obj.aval.weak:
+            target = target or obj.dtype  # a traced number becomes an array, as Python's own do
         same: Array = obj if target is None else FUNCTIONS.astype(obj, target)
         return same
     if isinstance(obj, (np.ndarray, np.generic)):
@@ -111,9 +113,12 @@ def _from_python(obj: Any, target: Any) -> Any:
     try:
         value = np.array(obj, dtype=target)
     except (TypeError, ValueError, OverflowError) as error:
+        advice = "give equal lengths" if target is None else f"give equal lengths of numbers that {target} holds"
+        raise OperandError(f"asarray: not an array of numbers ({error}): got {type(obj).__name__}; {advice}") from error
+    if value.dtype.kind == "O":
         raise OperandError(
-            f"asarray: not an array of numbers ({error}): got {type(obj).__name__}; give equal lengths"
-        ) from error
+            f"asarray: not an array of numbers: got {type(obj).__name__} {obj!r:.60}; give a list, or an array of numbers"
+        )
     check_dtype(value.dtype, "asarray")
     if target is None and value.dtype.kind in "fc" and not _holds_numpy(obj):
         value = value.astype(get_default_dtype() if value.dtype.kind == "f" else default_complex())
@@ -301,7 +306,11 @@ def eye(
     """
     check_device(device, "eye")
     rows, columns = checked_shape((n, n if m is None else m), "eye")
-    return wrap(np.eye(rows, columns, k, get_default_dtype() if dtype is None else check_dtype(dtype, "eye")))
+    return wrap(
+        np.eye(
+            rows, columns, integer(k, "eye", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "eye")
+        )
+    )
 
 
 @public
@@ -323,13 +332,18 @@ def tri(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike | None = None
            [1., 1.]], dtype=float32)
     """
     rows, columns = checked_shape((n, n if m is None else m), "tri")
-    return wrap(np.tri(rows, columns, k, get_default_dtype() if dtype is None else check_dtype(dtype, "tri")))
+    return wrap(
+        np.tri(
+            rows, columns, integer(k, "tri", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "tri")
+        )
+    )
 
 
 def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:
     shape = aval_of(x, who).shape
     if len(shape) < 2:
         raise ShapeError(f"{who}: needs matrices: got {aval_of(x)}; reshape it to two axes or more")
+    k = integer(k, who, "k")
     mask = np.tri(shape[-2], shape[-1], k - 1 if upper else k, dtype=bool)
     x = x if isinstance(x, Array) else asarray(x)
     return FUNCTIONS.where(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, normalize_axis, shape_of
+from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis, shape_of
 from afx.core.dtypes import DType, promote
 from afx.core.functions import public
 from afx.core.primitive import Params, Primitive, Value, lookup, register
@@ -189,6 +189,7 @@ def diff(
     >>> diff(np.array([1.0, 4.0, 9.0]))
     Array([3., 5.], dtype=float64)
     """
+    n = integer(n, "diff", "n")
     if n < 0:
         raise ArgumentError(f"diff: differences are taken 0 times or more: got n={n}; give n >= 0")
     aval = aval_of(x, "diff")

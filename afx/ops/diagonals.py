@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of, normalize_axis
+from afx.core.aval import aval_of, integer, normalize_axis
 from afx.core.functions import public
 from afx.errors import ShapeError
 from afx.ops._index import Entry, whole
@@ -44,6 +44,7 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) ->
         raise ShapeError(f"diagonal: takes two different axes: got axis1={axis1} and axis2={axis2}; name another")
     if (rows, columns) != (aval.ndim - 2, aval.ndim - 1):
         return diagonal(moveaxis(x, (rows, columns), (-2, -1)), offset)
+    offset = integer(offset, "diagonal", "offset")
     *lead, m, n = aval.shape
     flat = reshape(x, (*lead, m * n))
     return slice_(flat, (*[whole(k) for k in lead], _steps(m, n, offset)))
@@ -72,7 +73,7 @@ def diag(x: ArrayLike, k: int = 0) -> Array:
     Array([[1., 0.],
            [0., 2.]], dtype=float32)
     """
-    aval = aval_of(x, "diag")
+    aval, k = aval_of(x, "diag"), integer(k, "diag", "k")
     if aval.ndim == 2:
         return diagonal(x, k)
     if aval.ndim != 1:
@@ -87,11 +88,11 @@ def diag(x: ArrayLike, k: int = 0) -> Array:
 def matrix_trace(
     x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1, dtype: DTypeLike | None = None
 ) -> Array:
-    """Return the sums of the diagonals of matrices; `afx.trace` is the transformation of functions.
+    """Return the sums of the diagonals of matrices: `afx.linalg.trace`; `afx.trace` is the transformation of functions.
 
     Arguments are those of `diagonal`, and the dtype to sum in, as in `afx.sum`.
 
-    >>> matrix_trace(afx.asarray([[1.0, 2.0], [3.0, 4.0]]))
+    >>> afx.linalg.trace(afx.asarray([[1.0, 2.0], [3.0, 4.0]]))
     Array(5., dtype=float32)
     """
     return sum(diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype)

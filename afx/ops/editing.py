@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of, normalize_axes, normalize_axis
+from afx.core.aval import aval_of, integer, normalize_axes, normalize_axis
 from afx.core.functions import public
 from afx.errors import ArgumentError, IndexRangeError, ShapeError
 from afx.ops._index import ints, is_sequence
@@ -221,6 +221,7 @@ def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
     """
     aval = aval_of(x, "rollaxis")
     source = normalize_axis(axis, aval.ndim, "rollaxis")
+    start = integer(start, "rollaxis", "start")
     if not -aval.ndim <= start <= aval.ndim:
         raise ShapeError(f"rollaxis: start is out of range: got start={start} for {aval}; use 0 to {aval.ndim}")
     target = start % aval.ndim if start < aval.ndim else start

@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from afx.core.array import Array
+from afx.core.aval import integer
 from afx.core.dtypes import promote
 from afx.core.functions import public
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
@@ -128,6 +129,7 @@ def polyfit(
     Array([2., 1.], dtype=float64)
     """
     places, values, weights = _points(x, y, w)
+    deg = integer(deg, "polyfit", "deg")
     if deg < 0:
         raise ArgumentError(f"polyfit: a degree is 0 or more: got deg={deg}; give another")
     n, order = places.shape[0], deg + 1

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from afx.core.array import Array, ArrayLike, wrap
-from afx.core.aval import Aval, aval_of, normalize_axes, normalize_axis
+from afx.core.aval import Aval, aval_of, integer, normalize_axes, normalize_axis
 from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, promote, real_dtype
 from afx.core.primitive import Params, Primitive, Value, lookup
 from afx.core.tracer import single
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._index import ints
 from afx.ops._kinds import linear
 from afx.ops.complex import conj
 from afx.ops.padding import roll
@@ -39,7 +38,7 @@ def normed(norm: Norm, who: str) -> Any:
     """Return the name of a normalisation, or raise."""
     if norm is None:
         return "backward"
-    if norm not in INVERSE:
+    if str(norm) not in INVERSE:
         raise ArgumentError(f"{who}: no such norm: got {norm!r}; use 'backward', 'ortho' or 'forward'")
     return norm
 
@@ -50,7 +49,7 @@ def resized(x: ArrayLike, n: int | None, axis: int, who: str) -> Any:
     length = aval.shape[axis]
     if n is None or n == length:
         return x
-    (n,) = ints(n, who, "n")
+    n = integer(n, who, "n")
     if n < 1:
         raise ArgumentError(f"{who}: a transform has one point or more: got n={n} for {aval}; give n >= 1")
     lead = tuple([(0, m, 1) for m in aval.shape[:axis]])
@@ -69,7 +68,7 @@ def _transformed(p: Primitive, x: ArrayLike, n: int | None, axis: int, norm: Nor
 
 def real_length(x: ArrayLike, n: int | None, axis: int, who: str) -> int:
     """Return the number of real points: as asked for, or as many as their frequencies stand for."""
-    return 2 * (aval_of(x, who).shape[axis] - 1) if n is None else ints(n, who, "n")[0]
+    return 2 * (aval_of(x, who).shape[axis] - 1) if n is None else integer(n, who, "n")
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -309,9 +308,11 @@ def _frequencies(numpys: Any, n: int, d: float, dtype: DTypeLike | None, device:
     target = get_default_dtype() if dtype is None else check_dtype(dtype, who)
     if target.kind != "f":
         raise DtypeError(f"{who}: frequencies are real numbers: got {target}; use a floating dtype")
-    (points,) = ints(n, who, "n")
+    points = integer(n, who, "n")
     if points < 1:
         raise ArgumentError(f"{who}: a transform has one point or more: got n={n}; give n >= 1")
+    if aval_of(d, who).dtype.kind == "c" or not d:
+        raise ArgumentError(f"{who}: the distance of samples is real and not 0: got d={d}; give another")
     return wrap(numpys(points, d).astype(target))
 
 

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of
+from afx.core.aval import aval_of, integer
 from afx.core.dtypes import promote
 from afx.core.functions import public
+from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ops._index import is_sequence
 from afx.ops.comparison import isfinite
@@ -123,6 +124,8 @@ def histogram_bin_edges(x: Nested, bins: Bins = 10, range: Ends = None, weights:
 
 
 def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
+    if ends is not None and (not is_sequence(ends) or len(ends) != 2):
+        raise ArgumentError(f"{who}: a range is a pair of ends: got {ends!r}; give (low, high)")
     if isinstance(bins, str):
         known: Any = stop_gradient(x).concrete(who)
         bounds: Any = None if ends is None else [stop_gradient(asarray(end)).concrete(who) for end in ends]
@@ -133,8 +136,8 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
     if not is_sequence(bins) and aval_of(bins, who).ndim == 0:
         return _even_edges(x, bins, ends, who)
     edges = together(bins, x)[0]
-    if edges.ndim != 1 or not edges.size:
-        raise ShapeError(f"{who}: edges are a vector: got {edges.aval}; reshape it")
+    if edges.ndim != 1 or edges.size < 2:
+        raise ShapeError(f"{who}: edges are a vector of two or more: got {edges.aval}; reshape it, or give a number")
     try:
         if (stop_gradient(diff(edges)) < 0).any():
             raise ArgumentError(f"{who}: edges ascend: got {edges!r}; sort them")
@@ -144,7 +147,8 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
 
 
 def _even_edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
-    if int(bins) < 1:
+    count = integer(bins.item() if hasattr(bins, "item") and not isinstance(bins, Tracer) else bins, who, "bins")
+    if count < 1:
         raise ArgumentError(f"{who}: there is 1 bin or more: got bins={bins}; give another number")
     dtype = promote((x.dtype,), (False,), floating=True)
     if ends is not None:
@@ -155,11 +159,13 @@ def _even_edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
         low, high = astype(0.0, dtype), astype(1.0, dtype)
     flat = low == high
     try:
+        if (low > high).any():
+            raise ArgumentError(f"{who}: a range ascends: got {low!r} to {high!r}; exchange its ends")
         if not (isfinite(low) & isfinite(high)).all():
             raise ArgumentError(f"{who}: the ends of the range are not finite: got {low!r} and {high!r}; give range=")
     except ConcreteValueError:
         pass  # compiled, they cannot be checked
-    return linspace(where(flat, low - 0.5, low), where(flat, high + 0.5, high), int(bins) + 1)
+    return linspace(where(flat, low - 0.5, low), where(flat, high + 0.5, high), count + 1)
 
 
 def _bin(x: Array, edges: Array) -> tuple[Array, Array]:

@@ -68,6 +68,8 @@ def interp(
     real = real_dtype(dtype)
     at, points, values = astype(at, real), astype(points, real), astype(values, dtype)
     if period is not None:
+        if aval_of(period, "interp").weak and not isinstance(period, Array) and not period:
+            raise ArgumentError("interp: a period is not 0: got period=0; leave it out for a function without one")
         return _through(*_periodic(at, points, values, abs_(astype(period, real))))
     z = _through(at, points, values)
     z = where(at < points[0], values[0] if left is None else left, z)

@@ -41,15 +41,13 @@ Arrays = Sequence[ArrayLike] | Array | np.ndarray[Any, np.dtype[Any]]
 
 def _listed(arrays: Any, who: str) -> list[Any]:
     """Return the arrays of a sequence, or the slices of one array along its first axis."""
-    if isinstance(arrays, Array):
-        return list(arrays)
-    if not isinstance(arrays, (list, tuple, np.ndarray)):
+    if not isinstance(arrays, (Array, list, tuple, np.ndarray)):
         aval_of(arrays, who)
         raise OperandError(f"{who}: takes a sequence of arrays: got one of {aval_of(arrays)}; write [x, y]")
     found: list[Any] = list(arrays)  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
     if not found:
         raise ArgumentError(f"{who}: takes at least one array: got an empty sequence; give one")
-    if any(is_sequence(x) for x in found):  # lists of numbers among arrays
+    if not isinstance(arrays, Array) and any(is_sequence(x) for x in found):  # lists of numbers among arrays
         others = [x for x in found if hasattr(x, "dtype")]
         return [together(x, *others)[0] if is_sequence(x) else x for x in found]
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, normalize_axes
+from afx.core.aval import Aval, integer, normalize_axes
 from afx.core.tracer import single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._matrices import (
@@ -116,6 +116,7 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     (4, 2, 2)
     """
     x = floating(a, "tensorinv")
+    ind = integer(ind, "tensorinv", "ind")
     if ind <= 0:
         raise ArgumentError(f"tensorinv: ind is at least 1: got {ind}; give the number of axes of a result")
     shape = (*x.shape[ind:], *x.shape[:ind])

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, normalize_axis
+from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.functions import public
 from afx.core.primitive import Params, Value
@@ -230,6 +230,7 @@ def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     Array([11.], dtype=float32)
     """
     a, b = aval_of(x, "vecdot"), aval_of(y, "vecdot")
+    axis = integer(axis, "vecdot", "axis")
     ends = [v.shape[axis] if -v.ndim <= axis < v.ndim else None for v in (a, b)]
     if ends[0] is None or ends[0] != ends[1]:
         raise ShapeError(f"vecdot: lengths along axis {axis} differ: got {a} and {b}; reshape an operand")
@@ -344,7 +345,7 @@ def cross(
     Array([0., 0., 1.], dtype=float32)
     """
     a, b = aval_of(x, "cross"), aval_of(y, "cross")
-    first, second, last = (axis if k is None else k for k in (axisa, axisb, axisc))
+    first, second, last = (integer(axis if k is None else k, "cross", "axis") for k in (axisa, axisb, axisc))
     if any(not -v.ndim <= k < v.ndim or v.shape[k] != 3 for v, k in ((a, first), (b, second))):
         raise ShapeError(f"cross: vectors have 3 components along axis {axis}: got {a} and {b}; pad or move the axis")
     broadcast_avals("cross", [_without(a, first), _without(b, second)])

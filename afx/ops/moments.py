@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -105,8 +106,8 @@ def var(
         mean: the mean, its axes kept, where it has been computed before.
         where: bool, broadcasting to x: which elements count.
 
-    >>> var(broadcast_to(2.0, (3,)))
-    Array(0., dtype=float32)
+    >>> var(np.array([1.0, 2.0, 3.0, 6.0]))
+    Array(3.5, dtype=float64)
     """
     y = x if dtype is None else astype(x, dtype)
     d, axes, count = _spread(y, axis, the_correction(correction, ddof, "var"), mean, where, "var")
@@ -131,8 +132,8 @@ def std(
 
     Arguments are those of `var`.
 
-    >>> std(broadcast_to(2.0, (3,)))
-    Array(0., dtype=float32)
+    >>> std(np.array([1.0, 2.0, 3.0, 6.0])).round(4)
+    Array(1.8708, dtype=float64)
     """
     y = x if dtype is None else astype(x, dtype)
     d, axes, count = _spread(y, axis, the_correction(correction, ddof, "std"), mean, where, "std")
@@ -150,9 +151,14 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
         keepdims: keeps the axes, with length 1.
         ord: 2 (Euclid), 1, inf, -inf, 0 (the number of elements that are not zero), or another power.
 
+    Raises:
+        ArgumentError: ord is no number.
+
     >>> vector_norm(broadcast_to(3.0, (4,)))
     Array(6., dtype=float32)
     """
+    if not isinstance(ord, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+        raise ArgumentError(f"vector_norm: ord is a number: got {ord!r}; use 1, 2, math.inf or another power")
     if ord == 2:
         dtype = promote((aval_of(x, "vector_norm").dtype,), (False,), floating=True)
         return reduce_over(vector_norm_p, astype(x, dtype), axis, keepdims, "vector_norm")
@@ -259,7 +265,7 @@ def average(
 def _spread_weights(w: Array | int, shape: Shape, axes: Shape, given: Axis) -> Array:
     """Return weights in the shape of x."""
     have = aval_of(w, "average")
-    named = axes if given is None or isinstance(given, int) else [a % len(shape) for a in given]
+    named = [a % len(shape) for a in given] if isinstance(given, Sequence) else axes
     if have.shape == tuple([shape[a] for a in named]) and have.shape != shape:
         w = permute_dims(w, np.argsort(named).tolist())  # they lie along the axes in the order of their names
         w = reshape(w, tuple([n if a in axes else 1 for a, n in enumerate(shape)]))

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, normalize_axes, normalize_axis
+from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes, normalize_axis
 from afx.core.functions import public
 from afx.core.primitive import Params, Value
 from afx.core.tracer import bind
@@ -225,6 +225,7 @@ def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
            [1.]], dtype=float32)
     """
     ndim = aval_of(x, "rot90").ndim
+    axes, k = ints(axes, "rot90", "axes"), integer(k, "rot90", "k")
     if len(axes) != 2:
         raise ShapeError(f"rot90: a plane has two axes: got axes={axes}; name two")
     a, b = (normalize_axis(axis, ndim, "rot90") for axis in axes)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from afx.core.array import Array, ArrayLike, wrap
-from afx.core.aval import Shape, aval_of
+from afx.core.aval import Shape, aval_of, checked_shape, integer
+from afx.core.dtypes import check_dtype
 from afx.core.functions import public
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
 from afx.ops._index import ints, is_sequence
@@ -88,7 +89,8 @@ def ravel_multi_index(
     Args:
         multi_index: integers, one array an axis.
         dims: the lengths of the axes.
-        mode: what becomes of indices out of range: an error, where they are known, counted around, or the nearest.
+        mode: what becomes of indices out of range: ``"raise"`` an error, where they are known, ``"wrap"`` counts them
+            around, ``"clip"`` takes the nearest.
 
     Raises:
         ArgumentError: not as many indices as axes.
@@ -112,8 +114,10 @@ def ravel_multi_index(
             index = remainder(index, n)
         elif how == "clip":
             index = clip(index, 0, n - 1)
-        else:
+        elif how == "raise":
             index = _checked(index, n, "ravel_multi_index")
+        else:
+            raise ArgumentError(f"ravel_multi_index: mode is 'raise', 'wrap' or 'clip': got {how!r}; take one of them")
         number = number * n + index
     return asarray(number)
 
@@ -160,10 +164,10 @@ def indices(dimensions: Lengths, dtype: DTypeLike = int, sparse: bool = False) -
     Array([[0, 0],
            [1, 1]], dtype=int64)
     """
-    shape = ints(dimensions, "indices", "dimensions")
+    shape, target = checked_shape(dimensions, "indices"), check_dtype(dtype, "indices")
     if sparse:
-        return tuple([wrap(v) for v in np.indices(shape, dtype, sparse=True)])
-    return wrap(np.indices(shape, dtype))
+        return tuple([wrap(v) for v in np.indices(shape, target, sparse=True)])
+    return wrap(np.indices(shape, target))
 
 
 # -- diagonals and triangles --------------------------------------------------------------------------------------------
@@ -185,7 +189,8 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     >>> diag_indices(2)
     (Array([0, 1], dtype=int64), Array([0, 1], dtype=int64))
     """
-    return _pair(np.diag_indices(n, ndim))
+    (size,) = checked_shape(n, "diag_indices")
+    return _pair(np.diag_indices(size, integer(ndim, "diag_indices", "ndim")))
 
 
 @public
@@ -211,7 +216,8 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     >>> tril_indices(2)
     (Array([0, 1, 1], dtype=int64), Array([0, 0, 1], dtype=int64))
     """
-    return _pair(np.tril_indices(n, k, m))
+    rows, columns = checked_shape((n, n if m is None else m), "tril_indices")
+    return _pair(np.tril_indices(rows, integer(k, "tril_indices", "k"), columns))
 
 
 @public
@@ -235,7 +241,8 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     >>> triu_indices(2)
     (Array([0, 0, 1], dtype=int64), Array([0, 1, 1], dtype=int64))
     """
-    return _pair(np.triu_indices(n, k, m))
+    rows, columns = checked_shape((n, n if m is None else m), "triu_indices")
+    return _pair(np.triu_indices(rows, integer(k, "triu_indices", "k"), columns))
 
 
 @public

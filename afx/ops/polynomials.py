@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array import Array
-from afx.core.aval import Aval, aval_of, broadcast_avals
+from afx.core.aval import Aval, aval_of, broadcast_avals, integer
 from afx.core.dtypes import promote
 from afx.core.functions import public
 from afx.errors import ArgumentError, ShapeError
@@ -131,6 +131,7 @@ def polyder(p: Nested, m: int = 1) -> Array:
     >>> polyder(np.array([1.0, 2.0, 3.0]))
     Array([2., 2.], dtype=float64)
     """
+    m = integer(m, "polyder", "m")
     if m < 0:
         raise ArgumentError(f"polyder: derivatives are of order 0 or more: got m={m}; use polyint")
     z = coefficients_of(p, "polyder")
@@ -154,6 +155,7 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
     >>> polyint(np.array([2.0, 2.0]))
     Array([1., 2., 0.], dtype=float64)
     """
+    m = integer(m, "polyint", "m")
     if m < 0:
         raise ArgumentError(f"polyint: integrals are of order 0 or more: got m={m}; use polyder")
     z = coefficients_of(p, "polyint")
@@ -181,6 +183,7 @@ def vander(x: Nested, n: int | None = None, increasing: bool = False) -> Array:
 
     Raises:
         ShapeError: no vector.
+        ArgumentError: a negative n.
 
     >>> vander(np.array([1.0, 2.0]), 3)
     Array([[1., 1., 1.],
@@ -189,9 +192,12 @@ def vander(x: Nested, n: int | None = None, increasing: bool = False) -> Array:
     y = asarray(x)
     if y.ndim != 1:
         raise ShapeError(f"vander: takes a vector: got {y.aval}; reshape it")
-    powers = [ones_like(y)]
-    for _ in range((y.shape[0] if n is None else n) - 1):
-        powers.append(powers[-1] * y)
-    if n == 0 or (n is None and not y.shape[0]):
+    count = y.shape[0] if n is None else integer(n, "vander", "n")
+    if count < 0:
+        raise ArgumentError(f"vander: the number of powers is 0 or more: got n={n}; give another")
+    if not count:
         return zeros((y.shape[0], 0), y.dtype)
+    powers = [ones_like(y)]
+    for _ in range(count - 1):
+        powers.append(powers[-1] * y)
     return stack(powers if increasing else powers[::-1], axis=1)

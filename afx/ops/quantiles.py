@@ -84,7 +84,7 @@ def percentile(
     >>> percentile(np.array([0.0, 1.0, 4.0]), 75)
     Array(2.5, dtype=float64)
     """
-    return _quantile(x, _hundredth(q), axis, method, keepdims, "percentile", skipping=False)
+    return _quantile(x, _hundredth(q, "percentile"), axis, method, keepdims, "percentile", skipping=False)
 
 
 @public
@@ -118,7 +118,7 @@ def nanpercentile(
     >>> nanpercentile(np.array([3.0, np.nan, 2.0]), 50)
     Array(2.5, dtype=float64)
     """
-    return _quantile(x, _hundredth(q), axis, method, keepdims, "nanpercentile", skipping=True)
+    return _quantile(x, _hundredth(q, "nanpercentile"), axis, method, keepdims, "nanpercentile", skipping=True)
 
 
 # -- where a quantile stands ------------------------------------------------------------------------------------------
@@ -186,9 +186,12 @@ def _fractions(q: Any, x: Aval, who: str) -> tuple[Array, DType]:
     return asarray(known), dtype
 
 
-def _hundredth(q: Any) -> Any:
+def _hundredth(q: Any, who: str) -> Any:
     """Return percentages as fractions."""
-    return [_hundredth(v) for v in q] if is_sequence(q) else q / 100
+    if is_sequence(q):
+        return [_hundredth(v, who) for v in q]
+    aval_of(q, who)
+    return q / 100
 
 
 # -- what stands there --------------------------------------------------------------------------------------------------

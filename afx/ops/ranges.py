@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import cmath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from afx.core.array import Array, ArrayLike, bare, wrap
-from afx.core.aval import aval_of, broadcast_avals, normalize_axis
+from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
 from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
-from afx.ops._index import ints
 from afx.ops.arithmetic import pow
 from afx.ops.creation import asarray
 
@@ -54,6 +54,8 @@ def arange(
         if aval_of(v, "arange").shape not in ((), (1,)):
             raise ShapeError(f"arange: bounds are single numbers: got {aval_of(v)}; index it, or use linspace")
     bounds: list[Any] = [np.asarray(v).item() for v in (first, last, step)]
+    if not all(map(cmath.isfinite, bounds)):
+        raise ArgumentError(f"arange: bounds are finite: got arange({first}, {last}, {step}); give others")
     if not bounds[2]:
         raise ArgumentError(f"arange: the step is 0: got arange({first}, {last}, {step}); give another step")
     natural = get_default_dtype() if any(isinstance(v, float) for v in bounds) else int64
@@ -87,7 +89,7 @@ def linspace(
     Array([0. , 0.5, 1. ], dtype=float32)
     """
     check_device(device, "linspace")
-    (num,) = ints(num, "linspace", "num")
+    num = integer(num, "linspace", "num")
     if num < 0:
         raise ArgumentError(f"linspace: the number of elements is 0 or more: got num={num}; give num >= 0")
     a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")

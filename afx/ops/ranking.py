@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from afx.core.array import Array, ArrayLike
-from afx.core.aval import aval_of, normalize_axis
+from afx.core.aval import aval_of, integer, normalize_axis
 from afx.core.dtypes import promote
 from afx.core.functions import public
 from afx.errors import ArgumentError, ShapeError
@@ -49,6 +49,7 @@ def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> T
     """
     aval = aval_of(x, "top_k")
     place = normalize_axis(axis, aval.ndim, "top_k")
+    k = integer(k, "top_k", "k")
     if not 0 <= k <= aval.shape[place]:
         raise ArgumentError(
             f"top_k: there are {aval.shape[place]} elements: got k={k} for {aval}; ask for at most these"

@@ -144,8 +144,8 @@ def mean(
         keepdims: keeps the averaged axes, with length 1.
         where: bool, broadcasting to x: which elements are averaged.
 
-    >>> mean(broadcast_to(1.0, (2, 3)))
-    Array(1., dtype=float32)
+    >>> mean(np.array([1.0, 2.0, 6.0]))
+    Array(3., dtype=float64)
     """
     if dtype is not None:
         x = astype(x, dtype)
@@ -311,8 +311,8 @@ amin = min
 def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Return the largest minus the smallest element along axes.
 
-    >>> ptp(broadcast_to(2.0, (3,)))
-    Array(0., dtype=float32)
+    >>> ptp(np.array([1.0, 4.0, 2.0]))
+    Array(3., dtype=float64)
     """
     return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
 

@@ -76,8 +76,8 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
 
     The derivative by x is 1 inside and on the bounds, 0 outside; a bound has the derivative where it is in force.
 
-    >>> clip(3.0, 0.0, 1.0)
-    Array(1., dtype=float32)
+    >>> clip(np.array([-1.0, 0.5, 3.0]), 0.0, 1.0)
+    Array([0. , 0.5, 1. ], dtype=float64)
     """
     lower = -np.inf if min is None else min
     upper = np.inf if max is None else max

@@ -240,10 +240,13 @@ def searchsorted(
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side is 'left' or 'right': got {side!r}; take one of them")
     if sorter is not None:
-        a, order = aval_of(sorted_array, "searchsorted"), aval_of(sorter, "searchsorted")
+        order = asarray(sorter)
+        a = aval_of(sorted_array, "searchsorted")
         if order.shape != a.shape:
-            raise ShapeError(f"searchsorted: a sorter has an index for each element: got {order} for {a}; use argsort")
-        sorted_array = take(sorted_array, sorter, 0)
+            raise ShapeError(
+                f"searchsorted: a sorter has an index for each element: got {order.aval} for {a}; use argsort"
+            )
+        sorted_array = take(sorted_array, order, 0)
     places = values if not isinstance(values, Sequence) else asarray(values)
     return single(searchsorted_p, sorted_array, places, side=side)
 

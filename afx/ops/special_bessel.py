@@ -79,8 +79,8 @@ def i0(x: ArrayLike) -> Array:
     Raises:
         MissingExtraError: SciPy is not installed.
 
-    >>> i0(0.0)
-    Array(1., dtype=float32)
+    >>> i0(0.5).round(4)
+    Array(1.0635, dtype=float32)
     """
     return iv(0, x)
 
@@ -92,8 +92,8 @@ def i1(x: ArrayLike) -> Array:
     Raises:
         MissingExtraError: SciPy is not installed.
 
-    >>> i1(0.0)
-    Array(0., dtype=float32)
+    >>> i1(0.5).round(4)
+    Array(0.2579, dtype=float32)
     """
     return iv(1, x)
 
@@ -112,8 +112,8 @@ def ive(v: float, x: ArrayLike) -> Array:
         ArgumentError: v is not a number.
         MissingExtraError: SciPy is not installed.
 
-    >>> ive(0, 0.0)
-    Array(1., dtype=float32)
+    >>> ive(2.0, 0.5).round(4)
+    Array(0.0194, dtype=float32)
     """
     return single(ive_p, x, v=_order(v, "ive", even=True))
 
@@ -188,8 +188,8 @@ def jv(v: float, x: ArrayLike) -> Array:
         ArgumentError: v is not a number.
         MissingExtraError: SciPy is not installed.
 
-    >>> jv(0, 0.0)
-    Array(1., dtype=float32)
+    >>> jv(2.0, 0.5).round(4)
+    Array(0.0306, dtype=float32)
     """
     return single(jv_p, x, v=_order(v, "jv", even=False))
 
@@ -208,8 +208,8 @@ def j0(x: ArrayLike) -> Array:
     Raises:
         MissingExtraError: SciPy is not installed.
 
-    >>> j0(0.0)
-    Array(1., dtype=float32)
+    >>> j0(0.5).round(4)
+    Array(0.9385, dtype=float32)
     """
     return jv(0, x)
 
@@ -221,8 +221,8 @@ def j1(x: ArrayLike) -> Array:
     Raises:
         MissingExtraError: SciPy is not installed.
 
-    >>> j1(0.0)
-    Array(0., dtype=float32)
+    >>> j1(0.5).round(4)
+    Array(0.2423, dtype=float32)
     """
     return jv(1, x)
 

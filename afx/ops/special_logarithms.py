@@ -43,8 +43,8 @@ logit_p = unary("logit", quiet(_logit), lambda _z, p: 1 / (p * (1 - p)), kinds="
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``x log(y)``, 0 where x is 0, even if y is; there both its derivatives are 0 unless y is positive.
 
-    >>> xlogy(0.0, 0.0)
-    Array(0., dtype=float32)
+    >>> xlogy(2.0, 3.0).round(4)
+    Array(2.1972, dtype=float32)
     """
     return bind2(xlogy_p, x, y)
 
@@ -124,8 +124,8 @@ def rel_entr(x: ArrayLike, y: ArrayLike) -> Array:
 
     Both its derivatives at (0, 0) are 0, and so they are where its value is inf.
 
-    >>> rel_entr(0.5, 0.5)
-    Array(0., dtype=float32)
+    >>> rel_entr(0.5, 0.25).round(4)
+    Array(0.3466, dtype=float32)
     """
     return bind2(rel_entr_p, x, y)
 
@@ -167,8 +167,8 @@ def kl_div(x: ArrayLike, y: ArrayLike) -> Array:
 
     Its derivatives at (0, 0) are 0 by x and 1 by y; where its value is inf, both are 0.
 
-    >>> kl_div(0.5, 0.5)
-    Array(0., dtype=float32)
+    >>> kl_div(0.5, 0.25).round(4)
+    Array(0.0966, dtype=float32)
     """
     return bind2(kl_div_p, x, y)
 

@@ -29,8 +29,8 @@ def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Any:
 def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Tell whether all elements along axes are true (not zero), among those where ``where`` holds.
 
-    >>> all(np.array([True, True]))
-    Array(True, dtype=bool)
+    >>> all(np.array([[True, True], [False, True]]), axis=1)
+    Array([ True, False], dtype=bool)
     """
     x = x if where is None else among(astype(x, bool_), where, True)
     return reduce_over(all_p, x, axis, keepdims, "all")
@@ -43,8 +43,8 @@ all_p = _truth("all", np.logical_and, all)
 def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Tell whether any element along axes is true (not zero), among those where ``where`` holds.
 
-    >>> any(np.array([False, False]))
-    Array(False, dtype=bool)
+    >>> any(np.array([[False, True], [False, False]]), axis=1)
+    Array([ True, False], dtype=bool)
     """
     x = x if where is None else among(astype(x, bool_), where, False)
     return reduce_over(any_p, x, axis, keepdims, "any")

@@ -48,8 +48,22 @@ class Chain(Generic[S]):
         return cast("tuple[Any, ...]", state)
 
     def step(self, params: T, grads: T, state: S, *, value: ArrayLike | None = None) -> tuple[T, S]:
-        """Return the next parameters and the next state of each rule; ``value`` is the loss, if a rule needs it."""
+        """Return the next parameters and the next state of each rule; ``value`` is the loss, if a rule needs it.
+
+        Raises:
+            ArgumentError: no rule makes updates: gradients themselves would lead uphill.
+        """
+        if not _makes_updates(self):
+            names = ", ".join([type(rule).__name__.strip("_") for rule in self.rules])
+            raise ArgumentError(
+                f"chain: no rule makes updates: got {names}; add an optimizer, such as sgd, behind them"
+            )
         return take_step(self.update, params, grads, state, value)
+
+
+def _makes_updates(rule: Any) -> bool:
+    """Tell whether a rule may turn gradients into updates, and not only limit or add to them."""
+    return any(map(_makes_updates, rule.rules)) if isinstance(rule, Chain) else not getattr(rule, "uphill", False)
 
 
 @overload

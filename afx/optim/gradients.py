@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 
@@ -45,7 +45,13 @@ def global_norm(tree: Tree) -> Array:
 
 
 class _Stateless:
-    """Rules without state: they say only how gradients change."""
+    """Rules without state: they say only how gradients change.
+
+    Attributes:
+        uphill: whether what they give still points uphill, as gradients do.
+    """
+
+    uphill: ClassVar[bool] = False
 
     def init(self, params: object) -> EmptyState:
         """Return the state, which holds nothing."""
@@ -63,6 +69,7 @@ class _Stateless:
 
 @attrs.frozen
 class _ClipByGlobalNorm(_Stateless):
+    uphill = True
     limit: float
 
     def change(self, grads: T, params: T) -> T:
@@ -95,6 +102,7 @@ def clip_by_global_norm(limit: float) -> Rule[EmptyState]:
 
 @attrs.frozen
 class _ClipByValue(_Stateless):
+    uphill = True
     limit: float
 
     def change(self, grads: T, params: T) -> T:
@@ -145,6 +153,7 @@ def scale(factor: float) -> Rule[EmptyState]:
 
 @attrs.frozen
 class _AddDecayedWeights(_Stateless):
+    uphill = True
     strength: float
 
     def change(self, grads: T, params: T) -> T:

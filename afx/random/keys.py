@@ -14,11 +14,12 @@ import numpy as np
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of, checked_shape
 from afx.core.dtypes import int64, uint32, uint64
-from afx.core.tracer import Tracer
+from afx.core.tracer import Tracer, bind
 from afx.errors import ArgumentError
 from afx.ops._philox import SPLIT
 from afx.ops.bits import random_bits, random_fold
 from afx.ops.creation import asarray
+from afx.ops.shaping import fit_p
 from afx.random.shapes import checked_key
 
 __all__ = ["fold_in", "key", "split"]
@@ -58,7 +59,7 @@ def _of_traced(seed: Tracer) -> Array:
     aval = aval_of(seed)
     if aval.dtype.kind not in "iu" or aval.shape:
         raise ArgumentError(f"key: a seed is one integer: got {aval}; use vmap for several")
-    wide = seed.astype(uint64)
+    wide = bind(fit_p, seed, dtype=uint64)
     return asarray([wide & MASK, wide >> 32], uint32)
 
 

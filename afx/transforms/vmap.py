@@ -46,7 +46,7 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves, treedef = pytree.flatten((args, kwargs))
         axes = [*_spread(in_axes, args), *[0 for _ in pytree.leaves(kwargs)]]
-        paths = pytree.paths(treedef)
+        paths = [_argument(path) for path in pytree.paths(treedef)]
         fronts = [x if a is None else _to_front(x, a, path) for x, a, path in zip(leaves, axes, paths, strict=True)]
         size = _size(fronts, axes, paths, axis_size, name_of(fn))
         batch = Batch(f"vmap of {name_of(fn)}", size)
@@ -61,6 +61,12 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
         return pytree.unflatten(out_tree, [_placed(batch, x, a) for x, a in zip(outputs, places, strict=True)])
 
     return run
+
+
+def _argument(path: str) -> str:
+    """Return the path of a leaf among ``(args, kwargs)`` in words: ``argument 0.weight``, ``argument 'x'``."""
+    name, _, rest = path[4:].partition("]")
+    return f"argument {name}{rest}"
 
 
 def _to_front(x: Any, axis: int, path: str) -> Array:
