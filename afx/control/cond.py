@@ -18,6 +18,7 @@ from afx.ops.creation import asarray
 from afx.ops.selection import clip, where
 from afx.ops.shaping import astype
 from afx.pytree import Tree
+from afx.runtime.cost import flops
 from afx.runtime.evaluate import evaluate
 from afx.transforms.call import Compiled, call
 from afx.transforms.leaves import check_callable, name_of, shown
@@ -223,6 +224,7 @@ switch_p = register(
         jvp=_jvp,
         batch=_batch,
         multiple=True,
+        flops=lambda _, params: max([flops(branch.graph) for branch in params["branches"]]),
         doc="one of several graphs",
     )
 )

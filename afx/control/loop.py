@@ -19,6 +19,7 @@ from afx.core.graph import Var
 from afx.core.primitive import JointPullback, Params, Primitive, Value, register
 from afx.core.tracer import bind, raised
 from afx.ops.shaping import broadcast_to, permute_dims
+from afx.runtime.cost import flops
 from afx.runtime.evaluate import evaluate
 from afx.transforms.call import Compiled
 
@@ -231,6 +232,7 @@ scan_p = register(
         jvp=_jvp,
         batch=_batch,
         multiple=True,
+        flops=lambda _, params: params["length"] * flops(params["body"].graph),
         doc="a loop that carries a value",
     )
 )

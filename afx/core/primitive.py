@@ -76,6 +76,7 @@ class Primitive:
         prepare: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; what depends on shapes alone, and
             scratch memory, is made once. A plan prepares anew for each set of buffers, so that no two calls share it.
         text: ``(x, **params)``: the expression of a view of the array that is named x, for plans to write down.
+        flops: ``(avals, params)``: the arithmetic operations, of operands and then outputs, where these do not tell.
         role: what simplification knows it as: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``select``.
         floating: whether it has no integer result, so that integers compute in the default dtype.
         first_value: the operand from which on an elementwise op computes in one dtype (1 for ``where``).
@@ -114,6 +115,7 @@ class Primitive:
     sums_rows: bool = False
     text: Callable[..., str] | None = None
     prepare: Callable[..., Callable[..., None]] | None = None
+    flops: Callable[[Sequence[Aval], Params], int] | None = None
     role: str = ""
     floating: bool = False
     first_value: int = 0

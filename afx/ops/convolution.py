@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -146,12 +147,22 @@ def _into(out: Any, x: Any, kernel: Any, **params: Any) -> None:
     convolving(aval_of(x), aval_of(kernel), aval_of(out), **params)(out, x, kernel)
 
 
+def _counter(result: int, kernel: int) -> Callable[[Sequence[Aval], Params], int]:
+    """Return the cost of a convolution whose results and kernel are these values: each a product and a sum a term."""
+
+    def flops(avals: Sequence[Aval], params: Params) -> int:
+        return 2 * avals[result].size * math.prod(avals[kernel].shape[:-1])
+
+    return flops
+
+
 conv_p = bilinear(
     "conv",
     _runner(_abstract, _prepare),
     _abstract,
     (_by_input, _by_kernel),
     batch=_batch,
+    flops=_counter(2, 1),
     prepare=_prepare,
     out=_into,
     rows=(0,),
@@ -192,6 +203,7 @@ conv_input_p = bilinear(
     _input_abstract,
     (_input_by_ct, _input_by_kernel),
     batch=_input_batch,
+    flops=_counter(0, 1),
     prepare=_input_prepare,
     out=_input_into,
     rows=(0,),
@@ -228,6 +240,7 @@ conv_kernel_p = bilinear(
     _kernel_abstract,
     (_kernel_by_x, _kernel_by_ct),
     batch=_kernel_batch,
+    flops=_counter(1, 2),
     prepare=_kernel_prepare,
     out=_kernel_into,
     rows=(0, 1),
@@ -337,6 +350,15 @@ def _correlate_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]
     return bind(conv_p, x[:, :, None], y[0][:, None, None], **options, groups=1)[:, :, 0]
 
 
+def _correlate_flops(avals: Sequence[Aval], params: Params) -> int:
+    return 2 * avals[0].size * avals[1].size
+
+
 correlate_p = bilinear(
-    "correlate", _correlate_run, _correlate_abstract, (_correlate_by_x, _correlate_by_y), batch=_correlate_batch
+    "correlate",
+    _correlate_run,
+    _correlate_abstract,
+    (_correlate_by_x, _correlate_by_y),
+    batch=_correlate_batch,
+    flops=_correlate_flops,
 )

@@ -154,6 +154,7 @@ def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitiv
             jvp=jvp,
             batch=batch,
             bounded=True,
+            flops=lambda avals, _: 5 * avals[0].size,  # largest, difference, exponential, sum, quotient
             out=into,
             along=True,
         )

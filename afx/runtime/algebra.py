@@ -2,7 +2,7 @@
 
 A rule sees an op and its new operands; it returns what stands for the result, or None where it does not apply. Values
 and dtypes stay, and the signs of zero, infinities and nan with them; sums of repeated numbers may differ in the last
-places, and products near the ends of the range overflow in another order.
+places, and of zeros in their sign, and products near the ends of the range overflow in another order.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def over_one(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, ava
         return None
     if n == 1.0:
         return _like(b, xs[0], aval)
-    inverse = aval.dtype.type(1) / aval.dtype.type(n)
-    if math.frexp(n)[0] not in (0.5, -0.5) or not np.finfo(aval.dtype).tiny <= abs(inverse) < np.inf:
+    limits = np.finfo(aval.dtype)
+    if math.frexp(n)[0] not in (0.5, -0.5) or not float(limits.tiny) <= abs(1 / n) <= float(limits.max):
         return None
-    return b.make(with_ufunc(np.multiply), (xs[0], Literal(inverse.item(), Aval((), aval.dtype))), (), aval)
+    return b.make(with_ufunc(np.multiply), (xs[0], Literal(1 / n, Aval((), aval.dtype))), (), aval)
 
 
 def signs(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
@@ -245,10 +245,17 @@ def chosen_again(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params,
     condition, x, y = xs
     left, right = b.made_by(x, "select"), b.made_by(y, "select")
     if left is not None and left.inputs[0] == condition:
-        return b.make(p, (condition, left.inputs[1], y), params, aval)
+        return _choice(b, p, (condition, left.inputs[1], y), aval)
     if right is not None and right.inputs[0] == condition:
-        return b.make(p, (condition, x, right.inputs[2]), params, aval)
+        return _choice(b, p, (condition, x, right.inputs[2]), aval)
     return None
+
+
+def _choice(b: Builder, p: Primitive, xs: tuple[Atom, ...], aval: Aval) -> Atom:
+    """Return a choice in a shape that may be larger than those of its operands together."""
+    shape = broadcast_shapes([x.aval.shape for x in xs])
+    assert shape is not None
+    return b.broadcast(b.make(p, xs, (), Aval(shape, aval.dtype, aval.weak)), aval.shape)
 
 
 def masked_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
@@ -319,13 +326,15 @@ def reduced_repeats(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Para
     axis: tuple[int, ...] = dict(params)["axis"]
     if inner.aval.size != 1 or inner.aval.dtype != aval.dtype or inner.aval.weak or not xs[0].aval.size:
         return None
+    if len(inner.aval.shape) > len(aval.shape):
+        return None
     count = math.prod([xs[0].aval.shape[a] for a in axis])
     if p.reduces is np.add and count != 1:
         if not _counts_to(count, aval.dtype):
             return None
         factor = Literal((float if aval.dtype.kind == "f" else int)(count), Aval((), aval.dtype))
         inner = b.make(with_ufunc(np.multiply), (inner, factor), (), Aval(inner.aval.shape, aval.dtype))
-    return reshape_to_scalar(b, inner, aval)
+    return b.broadcast(inner, aval.shape)
 
 
 def _counts_to(count: int, dtype: DType) -> bool:
@@ -333,11 +342,6 @@ def _counts_to(count: int, dtype: DType) -> bool:
     if dtype.kind in "iu":
         return count <= np.iinfo(dtype).max
     return dtype.char in "fd" and int(dtype.type(count)) == count
-
-
-def reshape_to_scalar(b: Builder, x: Atom, aval: Aval) -> Atom | None:
-    """Return a single number repeated to a shape."""
-    return b.broadcast(x, aval.shape) if len(x.aval.shape) <= len(aval.shape) else None
 
 
 def no_axes(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:

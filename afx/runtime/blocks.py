@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from afx.core.aval import Aval, Shape
@@ -55,8 +56,9 @@ class Blocks:
         size: elements, or rows, of the region.
         block: those of one block.
         slots: the dtype and the shape of a row (``()`` where blocks are of elements) of each intermediate array.
-        parameters: what the function is called with: for each its variable, and whether as rows of elements.
-        partials: for each sum over the blocks the output, the reduction's text, and whether over rows.
+        taken: the values that each block takes its part of: operands, and outputs that others read.
+        whole: those that each block reads as a whole.
+        partials: for each sum over the blocks the output, and the reduction's text.
     """
 
     def __init__(self, node: Node, name: str, writer: Writer) -> None:
@@ -114,11 +116,11 @@ class Blocks:
 
     def _body(self) -> list[str]:
         equations = self.node.equations
-        last = self._last_uses()
+        ends = self._ends()
         lines: list[str] = []
         for k, eq in enumerate(equations):
             in_place = by_ufunc(eq)
-            ending = {a.index for a in eq.inputs if isinstance(a, Var) and last.get(a.index) == k}
+            ending = ends.get(k, [])
             xs = self._operands(eq)
             if in_place:
                 self._end(ending)
@@ -131,17 +133,20 @@ class Blocks:
         kept = [eq for eq in equations if eq.outputs[0].index not in self.node.reshaped]
         return silenced(lines, [silence_of(eq) for eq in kept], "    ")
 
-    def _last_uses(self) -> dict[int, int]:
-        """Return the last equation that reads each value, itself or in another shape."""
+    def _ends(self) -> dict[int, list[int]]:
+        """Return the values that each equation is the last one to read, themselves or in another shape."""
         last: dict[int, int] = {}
         for k, eq in reversed(list(enumerate(self.node.equations))):
             for a in eq.inputs:
                 if isinstance(a, Var):
                     reshaped = last.get(eq.outputs[0].index, k) if eq.primitive.view else k
                     last[a.index] = max(last.get(a.index, k), reshaped)
-        return last
+        ends: dict[int, list[int]] = {}
+        for index, k in last.items():
+            ends.setdefault(k, []).append(index)
+        return ends
 
-    def _end(self, ending: set[int]) -> None:
+    def _end(self, ending: Sequence[int]) -> None:
         self._free += [self._slot_of[index] for index in ending if index in self._slot_of]
 
     def _operands(self, eq: Equation) -> list[str]:

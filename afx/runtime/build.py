@@ -93,7 +93,7 @@ class Builder:
             assert isinstance(found, Aval)
             aval = found
         rules = self._rules(p)
-        if rules and self._depth < DEPTH:
+        if rules and self._depth < DEPTH and not _converts(p, atoms, aval):
             self._depth += 1
             try:
                 for rule in rules:
@@ -166,6 +166,12 @@ class Builder:
         self.equations[k] = attrs.evolve(eq, quiet=tuple([name for name in eq.quiet if name in self._quiet]))
 
 
+def _converts(p: Primitive, atoms: tuple[Atom, ...], aval: Aval) -> bool:
+    """Tell whether an op converts numbers that Python would: rules take operands in the dtype of the result."""
+    return p.elementwise and aval.weak and any(a.aval.weak and a.aval.dtype != aval.dtype for a in atoms)
+
+
 def _uniform(value: Any, number: Any) -> bool:
-    """Tell whether one number fills an array; a zero may have either sign, so floating zeros must be one number."""
-    return bool((value == number).all()) and (number != 0 or value.dtype.kind not in "fc")
+    """Tell whether one number fills an array; floating zeros, which may have either sign, and parts that are 0 do not."""
+    signed = value.dtype.kind in "fc" and 0 in (number.real, number.imag if value.dtype.kind == "c" else 1)
+    return not signed and bool((value == number).all())

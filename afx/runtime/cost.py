@@ -10,6 +10,8 @@ __all__ = ["bytes_moved", "flops"]
 def flops(graph: Graph) -> int:
     """Return the arithmetic operations of a graph: one for each element made or summed, two a term of a product.
 
+    Loops count once for each step, where that number is known; of branches the dearest one counts.
+
     >>> import afx
     >>> flops(afx.trace(lambda x: x @ x)(afx.ones((8, 8))))
     1024
@@ -19,6 +21,8 @@ def flops(graph: Graph) -> int:
 
 def _operations(eq: Equation) -> int:
     p = eq.primitive
+    if p.flops is not None:
+        return p.flops([a.aval for a in (*eq.inputs, *eq.outputs)], eq.keywords)
     made = sum([v.aval.size for v in eq.outputs])
     if p.ufunc is not None and p.ufunc.signature is not None:  # a product of matrices
         return 2 * made * eq.inputs[0].aval.shape[-1]

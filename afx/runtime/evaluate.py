@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.abstract import Abstract
 from afx.core.array import Array, ArrayLike, wrap
 from afx.core.graph import Graph, Literal
 from afx.core.tracer import bind
 from afx.errors import GraphError
 
-__all__ = ["evaluate", "expanded", "silent"]
+__all__ = ["evaluate", "silent"]
 
 NOTHING = contextlib.nullcontext()
 
@@ -53,14 +52,6 @@ def silent(names: Sequence[str]) -> contextlib.AbstractContextManager[None]:
     """Return a context in which NumPy ignores these floating-point errors."""
     state: Any = dict.fromkeys(names, "ignore")
     return np.errstate(**state)
-
-
-def expanded(graph: Graph) -> Graph:
-    """Return a graph in which functions held by one op are replaced by their own equations, as plans want it."""
-    if not any(eq.primitive.held for eq in graph.equations):
-        return graph
-    trace = Abstract("plan", expanding=True)
-    return trace.finish(evaluate(graph, *[trace.input(v.aval) for v in graph.inputs]))
 
 
 def _number(literal: Literal) -> Any:

@@ -8,6 +8,8 @@ could use threads times its calls, and now and then one call another way, as oft
 
 from __future__ import annotations
 
+import threading
+
 __all__ = ["Gauge"]
 
 WARM = 1  # calls that are not counted: new memory, threads that start
@@ -30,10 +32,12 @@ class Gauge:
     1
     """
 
-    __slots__ = ("_calls", "_compared", "_means", "_next", "_now", "_prices", "_spent")
+    __slots__ = ("_calls", "_compared", "_lock", "_means", "_next", "_now", "_prices", "_spent", "_tries")
 
     def __init__(self, ways: int) -> None:
         self._calls = 0
+        self._lock = threading.Lock()  # calls from several threads may end together
+        self._tries: list[int] | None = [0] * ways  # of each way, until all have been tried
         self._means = [0.0] * ways
         self._prices = [PRICE] * ways
         self._now = 0
@@ -43,23 +47,36 @@ class Gauge:
 
     def choice(self) -> int:
         """Return the way to run the next call."""
-        calls, ways = self._calls, len(self._means)
-        if calls < WARM + TRIES * ways:
-            return 0 if calls < WARM else (calls - WARM) % ways
+        if self._calls < WARM:
+            return 0
+        tries = self._tries
+        if tries is not None:
+            return tries.index(min(tries))
         other = self._next
         return other if self._spent > self._prices[other] * self._means[other] else self._now
 
     def note(self, way: int, seconds: float) -> None:
         """Remember how long a call took."""
-        calls, means = self._calls, self._means
-        self._calls = calls + 1
-        last = WARM + TRIES * len(means) - 1
-        if calls <= last:
-            if calls >= WARM:
-                means[way] = min(means[way], seconds) if means[way] else seconds
-            if calls == last:
-                self._settle(means.index(min(means)))
-        elif way == self._now:
+        with self._lock:
+            self._calls += 1
+            if self._tries is not None:
+                self._begin(way, seconds, self._tries)
+            else:
+                self._follow(way, seconds)
+
+    def _begin(self, way: int, seconds: float, tries: list[int]) -> None:
+        """Remember a call from before all ways were tried."""
+        if self._calls <= WARM:
+            return
+        self._means[way] = min(self._means[way], seconds) if tries[way] else seconds
+        tries[way] += 1
+        if min(tries) >= TRIES:
+            self._tries = None
+            self._settle(self._means.index(min(self._means)))
+
+    def _follow(self, way: int, seconds: float) -> None:
+        means = self._means
+        if way == self._now:
             means[way] = MEMORY * means[way] + (1 - MEMORY) * min(seconds, OUTLIER * means[way])
             self._spent += seconds
             if means[way] > CHANGED * self._compared:

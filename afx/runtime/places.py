@@ -21,14 +21,17 @@ class Places:
     """The place of every variable.
 
     Attributes:
+        graph: the graph.
+        nodes: its equations, those that run in blocks together.
+        donated: the arguments that are given away.
         kind: of each variable: ``input``, ``constant``, ``buffer`` (in the arena), ``fresh`` (memory of its own, made
             in the run), or ``view`` (of its root).
         root: the variable whose memory a view shares; of all others, themselves.
-        template: an array of the strides that a value in the arena will have.
+        template: while places are found, an array of the strides that a value in the arena will have.
         offset: of each buffer in the arena.
         dying: fresh values after whose last use the name can go, by equation.
         taken: of results that are written into the memory of an argument, that argument.
-        arena: its size.
+        arena: the block in which buffers lie.
     """
 
     def __init__(self, graph: Graph, donated: Collection[int] = ()) -> None:
@@ -49,6 +52,7 @@ class Places:
         for node in self.nodes:
             self._place(node)
         self._release()
+        self.template.clear()  # they hold address space, if no memory
 
     def _own(self, var: Var, kind: str, template: Any) -> None:
         self.kind[var.index] = kind

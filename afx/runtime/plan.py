@@ -26,6 +26,8 @@ from afx.runtime.workers import alone, get_threads
 
 __all__ = ["Plan", "make_plan"]
 
+KEPT = 8  # sets of buffers that a plan keeps: more calls than that seldom run at once
+
 Held: TypeAlias = "tuple[AbstractContextManager[None], ...]"  # the threads that are held back while a plan runs
 
 
@@ -70,7 +72,8 @@ class Plan:
         except NUMPY_ERRORS as error:
             self._explain(inputs, error)
         finally:
-            free.append(run)
+            if len(free) < KEPT:
+                free.append(run)
 
     def _explain(self, inputs: Sequence[Any], error: Exception) -> NoReturn:
         """Raise the error of the op that refuses its operands, which a second run finds."""

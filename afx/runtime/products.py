@@ -11,7 +11,9 @@ import functools
 import importlib
 import importlib.util
 import math
+import os
 import threading
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -127,18 +129,42 @@ class Blas:
 
     def __enter__(self) -> None:
         with self._lock:
+            if not self._depth:
+                before = [library.get_num_threads() for library in self._found()]
+                try:
+                    self._set([1] * len(before))
+                except BaseException:
+                    self._set(before)
+                    raise
+                self._before = before
             self._depth += 1
-            if self._depth == 1:
-                self._before = [library.get_num_threads() for library in self._found()]
-                for library in self._found():
-                    library.set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._depth -= 1
-            if self._depth == 0:
-                for library, count in zip(self._found(), self._before, strict=True):
-                    library.set_num_threads(count)
+            if not self._depth:
+                self._set(self._before)
+
+    def _set(self, counts: Sequence[int]) -> None:
+        """Set the numbers of threads, whichever thread did so last: threadpoolctl else obeys the first one alone."""
+        for library, count in zip(self._found(), counts, strict=True):
+            release: Any = getattr(library, "clear_controlling_thread", _nothing)
+            release(force=True)
+            library.set_num_threads(count)
+            release(force=True)
+
+    def forget(self) -> None:
+        """Begin anew in a forked child, which has none of the threads that held BLAS."""
+        self._lock = threading.Lock()
+        if self._depth:
+            self._depth = 0
+            self._set(self._before)
+
+
+def _nothing(force: bool) -> None:
+    """Stand for what older releases of threadpoolctl do not need."""
 
 
 blas = Blas()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=blas.forget)

@@ -7,16 +7,29 @@ plan itself still refers to (views refer to the array they belong to) can be wri
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from afx.core.aval import Aval
 
-__all__ = ["Recycler", "given_memory", "recycled"]
+__all__ = ["Recycler", "given_memory", "recycled", "unwatched"]
 
 SMALLEST = 1 << 16  # bytes of a result from which on it pays
 KEPT = 2  # arrays remembered for each result: the last one is often an argument of the next call
+
+
+def unwatched(count: Callable[[], int]) -> int:
+    """Return a number of references that a function tells, without those of debuggers, which would make it too large."""
+    trace, profile = sys.gettrace(), sys.getprofile()
+    sys.settrace(None)
+    sys.setprofile(None)
+    try:
+        return count()
+    finally:
+        sys.settrace(trace)
+        sys.setprofile(profile)
 
 
 def _alone() -> int:
@@ -26,7 +39,7 @@ def _alone() -> int:
     raise AssertionError
 
 
-ALONE = _alone()
+ALONE = unwatched(_alone)
 
 
 def recycled(aval: Aval) -> bool:

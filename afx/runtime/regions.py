@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
 from afx.core.aval import Aval, Shape
@@ -159,26 +160,32 @@ def _along(x: Aval, axis: Shape, out: Aval) -> Domain | None:
 
 
 class _Clusters:
-    """Groups of equations of one key, such that no path leaves a group and comes back to it."""
+    """Groups of equations of one key, such that no path leaves a group and comes back to it.
+
+    Only the last group of each key is open: it may grow, so that what depends on it must be known. What depends on
+    a closed one depends on the groups that were open when that one closed.
+    """
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
-        self._upstream: list[int] = []  # of each group, the groups that it depends on, as bits
-        self._current: dict[Key, int] = {}
+        self._upstream: list[
+            AbstractSet[int]
+        ] = []  # of each group, groups that it depends on, those among them closed later too
+        self._open: dict[Key, int] = {}
         self._member: dict[int, int] = {}  # of a value made block by block, the group that makes it
-        self._depends: dict[int, int] = {}  # of a value, the groups that it depends on, as bits
+        self._depends: dict[int, AbstractSet[int]] = {}  # of a value, the groups that it depends on
 
     def single(self, k: int, eq: Equation) -> None:
         """Enter an equation that runs alone."""
-        mask = self._mask([a.index for a in eq.inputs if isinstance(a, Var)])
-        if mask:
+        found = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])
+        if found:
             for v in eq.outputs:
-                self._depends[v.index] = mask
-        self._open([k])
+                self._depends[v.index] = found
+        self._new([k])
 
     def join(self, k: int, eq: Equation, found: Domain) -> bool:
-        """Enter an equation into the last group of its key, or a new one; tell whether it was entered."""
-        c = self._current.get(found.key, -1)
+        """Enter an equation into the open group of its key, or a new one; tell whether it was entered."""
+        c = self._open.get(found.key, -1)
         inside, operands = False, list[int]()
         for atom, taken in zip(eq.inputs, found.taken, strict=True):
             if isinstance(atom, Var):
@@ -186,44 +193,50 @@ class _Clusters:
                     inside = True
                 else:
                     operands.append(atom.index)
-        outside = self._closure(self._mask(operands))
-        apart = c < 0 or bool(outside >> c & 1)
+        outside = self._open_before(operands)
+        apart = c < 0 or c in outside
         if found.follows and (apart or not inside):
             return False
         if apart:
-            c = self._current[found.key] = self._open([])
-            outside = self._mask([a.index for a in eq.inputs if isinstance(a, Var)])
+            outside = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])
+            c = self._opened(found.key, c)
         self.groups[c].append(k)
-        self._upstream[c] |= outside
+        self._upstream[c] = self._upstream[c] | outside
         out = eq.outputs[0]
-        self._depends[out.index] = 1 << c
+        self._depends[out.index] = frozenset((c,))
         if not found.whole:
             self._member[out.index] = c
         return True
 
-    def _open(self, group: list[int]) -> int:
+    def _opened(self, key: Key, before: int) -> int:
+        """Open a group, which closes the one before of its key."""
+        if self._open.pop(key, -1) >= 0:
+            self._upstream[before] = self._among_open(self._upstream[before])
+        c = self._open[key] = self._new([])
+        return c
+
+    def _new(self, group: list[int]) -> int:
         self.groups.append(group)
-        self._upstream.append(0)
+        self._upstream.append(frozenset())
         return len(self.groups) - 1
 
-    def _mask(self, operands: list[int]) -> int:
-        mask = 0
-        for i in operands:
-            mask |= self._depends.get(i, 0)
-        return mask
+    def _open_before(self, operands: Sequence[int]) -> AbstractSet[int]:
+        """Return the open groups that values depend on."""
+        return self._among_open({c for index in operands for c in self._depends.get(index, ())})
 
-    def _closure(self, mask: int) -> int:
-        seen = 0
-        while mask & ~seen:
-            low = mask & ~seen
-            bit = low & -low
-            seen |= bit
-            mask |= self._upstream[bit.bit_length() - 1]
-        return seen
+    def _among_open(self, groups: AbstractSet[int]) -> AbstractSet[int]:
+        """Return the open ones among groups and those that they depend on."""
+        now = set(self._open.values())
+        seen, waiting = set(groups), list(groups)
+        while waiting:
+            for c in self._upstream[waiting.pop()] - seen:
+                seen.add(c)
+                waiting.append(c)
+        return frozenset(seen & now)
 
 
 def _connected(group: list[int], graph: Graph) -> list[list[int]]:
-    """Split a group into parts that share no large value."""
+    """Split a group into parts that share nothing but single numbers."""
     parent = {k: k for k in group}
 
     def find(k: int) -> int:

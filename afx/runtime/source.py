@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 import math
 import re
@@ -32,12 +33,18 @@ class Program:
     """The text of a plan and what its names stand for.
 
     Attributes:
+        places: where its values lie.
+        inputs: the names of the arguments.
         lines: the body of the function.
         shared: values that all calls share: NumPy's functions, constants, numbers.
         buffers: in the arena: name, offset, shape and dtype.
         views: of buffers: name, viewed name, equation.
         products: how many the plan's own threads share out.
         in_blocks: whether there are regions of more than one block.
+        functions: the lines of the regions' functions.
+        recycled: results whose memory is used again: the name of what gives it, and their kind.
+        prepared: implementations that are prepared once a set of buffers: name, equation.
+        scratch: of regions: name, the dtype and shape of a row of each intermediate array, rows of a block.
         names: what the compiled function binds, in the order of its parameters.
         result: the expressions that are returned.
     """
@@ -156,7 +163,7 @@ class Program:
         elif sums_rows(eq):
             self._call(eq, f"np.vecdot({name}, {self.ones(x.aval)}", out, kind)
         elif len(axis) == 1 and 0 < axis[0] < x.aval.ndim - 1 and x.aval.shape[axis[0]] in (2, 3, 4):
-            self._short(eq, x, axis[0], out, kind)
+            self._by_parts(eq, x, axis[0], out, kind)
         else:
             self._call(eq, reduced(eq, self.ufunc_name(eq.primitive.reduces), name), out, kind)
 
@@ -168,7 +175,7 @@ class Program:
             return f"{name}.reshape(-1).dot({ones}"
         return f"{name}.dot({ones}" if everything or axis == (1,) else f"{ones}.dot({name}"
 
-    def _short(self, eq: Equation, x: Var, axis: int, out: Var, kind: str) -> None:
+    def _by_parts(self, eq: Equation, x: Var, axis: int, out: Var, kind: str) -> None:
         assert eq.primitive.reduces is not None
         ufunc, lead = self.ufunc_name(eq.primitive.reduces), ":, " * axis
         parts = [f"{self.name(x)}[{lead}{k}]" for k in range(x.aval.shape[axis])]
@@ -315,27 +322,22 @@ class Program:
     def _forget(self, roots: Any) -> None:
         names: list[str] = []
         for root in roots:
-            var = self._fresh[root]
+            var = self._made[root]
             if var.aval.nbytes >= LARGE:
                 names += [self.name(var), *self._aliases.get(root, ())]
         if names:
             self.lines.append(f"del {', '.join(names)}")
 
-    @property
-    def _fresh(self) -> dict[int, Var]:
-        found = self.__dict__.get("_vars")
-        if found is None:
-            found = self.__dict__["_vars"] = {v.index: v for eq in self.places.graph.equations for v in eq.outputs}
-        return found
+    @functools.cached_property
+    def _made(self) -> dict[int, Var]:
+        return {v.index: v for eq in self.places.graph.equations for v in eq.outputs}
 
     def _output(self, atom: Atom) -> str:
-        """Return the expression of a result that shares memory with nothing else."""
+        """Return the expression of a result that shares memory with no buffer, argument or constant."""
         if isinstance(atom, Literal):
             return f"np.array({self._number(atom, plain=False)})"
         root = self.places.root[atom.index]
-        if self.places.kind[root] == FRESH and (
-            root == atom.index or atom.aval.nbytes == self._fresh[root].aval.nbytes
-        ):
+        if self.places.kind[root] == FRESH and (root == atom.index or atom.aval.nbytes == self._made[root].aval.nbytes):
             return self.name(atom)
         if atom.aval.weak:
             return f"np.array({self.name(atom)}, {self.function_name(atom.aval.dtype.name, atom.aval.dtype)})"

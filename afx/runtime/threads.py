@@ -22,7 +22,8 @@ def set_threads(count: int | None = None, *, products: Who | None = None) -> Non
     is set back at the end of each call: NumPy outside of compiled functions is not touched.
 
     Args:
-        count: threads, the caller's own among them; 1 for no others. None leaves it as it is.
+        count: threads, the caller's own among them; 1 for no others. None leaves it as it is. Functions compiled while
+            there were fewer keep to those: set it before.
         products: of functions compiled from now on: ``"auto"``; ``"blas"`` for BLAS's own threads always; ``"plan"`` for
             BLAS held to one thread, and the longer side of a product shared out among afx's threads. None leaves it as
             it is. ``"plan"``, and ``"auto"`` to have an effect, need threadpoolctl (the extra ``threads``).

@@ -99,16 +99,24 @@ class _Share:
         self.context = contextvars.copy_context()
         self.work = work
         self.error: BaseException | None = None
+        self.begun = threading.Lock()  # taken by the helper, or by the caller, who then needs no helper any more
         self.done = threading.Lock()
         self.done.acquire()
 
     def __call__(self) -> None:
         try:
-            self.context.run(self.work)
+            if self.begun.acquire(blocking=False):
+                self.context.run(self.work)
         except BaseException as error:  # handed to the caller
             self.error = error
         finally:
             self.done.release()
+
+    def settle(self) -> None:
+        """Wait for the helper if it has begun, else see to it that it never does; may be called again."""
+        if not self.begun.acquire(blocking=False):
+            with self.done:
+                pass
 
 
 def run_blocks(fn: Block, size: int, block: int, scratch: Sequence[tuple[Any, ...]], args: tuple[Any, ...]) -> None:
@@ -138,26 +146,26 @@ def _shared(
     helpers: Sequence[_Worker],
 ) -> None:
     shares = [_Share(functools.partial(work, own)) for own in scratch[1 : 1 + len(helpers)]]
-    for helper, share in zip(helpers, shares, strict=True):
-        helper.inbox.put(share)
     try:
+        for helper, share in zip(helpers, shares, strict=True):
+            helper.inbox.put(share)
         work(scratch[0])
     finally:
-        for _ in itertools.islice(numbers, 1 << 60):  # after an error nobody starts another block
-            pass
-        for share in shares:
-            _wait(share)
+        _end(numbers, shares)
     for share in shares:
         if share.error is not None:
             raise share.error
 
 
-def _wait(share: _Share) -> None:
-    """Wait for a helper; an interrupt is raised when it has finished, since it writes into our memory."""
+def _end(numbers: Iterator[int], shares: Sequence[_Share]) -> None:
+    """Let nobody start another block and wait for all; interrupts are raised then, since helpers write into our memory."""
     interrupt: BaseException | None = None
     while True:
         try:
-            share.done.acquire()
+            for _ in itertools.islice(numbers, 1 << 60):
+                pass
+            for share in shares:
+                share.settle()
             break
         except KeyboardInterrupt as error:
             interrupt = error

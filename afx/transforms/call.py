@@ -6,8 +6,8 @@ backward plan. Both are traced from the graph once and kept with it. An abstract
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 from afx.core.abstract import Abstract, AbstractTracer
 from afx.core.aval import Aval
@@ -24,6 +24,11 @@ from afx.runtime.simplify import simplify
 from afx.transforms.backward import backward
 
 __all__ = ["Compiled", "call"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+DERIVED = 64  # programs of one kind that are kept with a graph
 
 
 class Compiled:
@@ -49,8 +54,8 @@ class Compiled:
     def __repr__(self) -> str:
         return f"<graph {self.graph.digest[:16]} of {len(self.graph)} equations>"
 
-    def __reduce__(self) -> tuple[type[Compiled], tuple[Graph]]:
-        return (Compiled, (self.graph,))  # all else is made again
+    def __reduce__(self) -> tuple[type[Compiled], tuple[Graph, tuple[int, ...]]]:
+        return Compiled, (self.graph, tuple(self._donated))  # all else is made again
 
     @property
     def plan(self) -> Plan:
@@ -61,27 +66,31 @@ class Compiled:
 
     def pair(self, wanted: tuple[bool, ...]) -> Pair:
         """Return the forward and backward programs for derivatives by these inputs."""
-        if wanted not in self._pairs:
-            self._pairs[wanted] = _split(self.graph, wanted)
-        return self._pairs[wanted]
+        return _remembered(self._pairs, wanted, lambda: _split(self.graph, wanted))
 
     def batched(self, size: int, flags: tuple[bool, ...]) -> Compiled:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""
-        if (size, flags) not in self._batches:
-            self._batches[size, flags] = _batched(self.graph, size, flags, whole=True)[0]
-        return self._batches[size, flags]
+        key = (size, flags)
+        return _remembered(self._batches, key, lambda: _batched(self.graph, size, flags, whole=True)[0])
 
     def spread(self, size: int, flags: tuple[bool, ...]) -> tuple[Compiled, list[bool]]:
         """Return the program mapped over a batch axis in front of these inputs, and which outputs have one then."""
-        if (size, flags) not in self._spreads:
-            self._spreads[size, flags] = _batched(self.graph, size, flags, whole=False)
-        return self._spreads[size, flags]
+        return _remembered(self._spreads, (size, flags), lambda: _batched(self.graph, size, flags, whole=False))
 
     def pushed(self, moving: tuple[bool, ...]) -> Pushed:
         """Return the program of outputs and tangents, where these inputs have tangents."""
-        if moving not in self._pushes:
-            self._pushes[moving] = _push(self.graph, moving)
-        return self._pushes[moving]
+        return _remembered(self._pushes, moving, lambda: _push(self.graph, moving))
+
+
+def _remembered(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
+    """Return what was made for a key, or make it; the oldest are forgotten."""
+    found = known.get(key)
+    if found is None:
+        found = make()
+        while len(known) >= DERIVED:
+            known.pop(next(iter(known)), None)
+        known[key] = found
+    return found
 
 
 class Pair:

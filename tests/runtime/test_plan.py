@@ -372,3 +372,43 @@ def test_a_long_plan_keeps_none_of_its_values() -> None:
     assert seen() is None
     del fn
     assert plan() is None
+
+
+def test_reshaped_values_give_their_memory_back_to_the_region() -> None:
+    """Blocks of a long chain of reshapes need no more memory than those of a short one."""
+
+    def fn(x: Array, n: int) -> Array:
+        for _ in range(n):
+            x = nn.softmax(afx.sin(x).reshape(400, 500, 2)).reshape(400, 1000) * 1.5
+        return x
+
+    x = np.ones((400, 1000), np.float32)
+    compiled = afx.jit(fn, static_argnums=1)
+    scratch = [compiled.lower(x, n).plan.scratch for n in (2, 8)]
+    assert scratch[0] == scratch[1]
+    np.testing.assert_allclose(compiled(x, 8), fn(afx.asarray(x), 8), rtol=1e-5)
+
+
+def test_plans_hold_no_address_space_of_their_values() -> None:
+    """What finds out the strides of values goes when the plan is made."""
+    plan = afx.jit(lambda x: afx.cumsum(afx.cumsum(x)) + x).lower(np.ones(100)).plan
+    assert not plan._program.places.template
+
+
+def test_derived_programs_are_bounded() -> None:
+    """Batches of ever new sizes do not pile up."""
+    fn = afx.jit(lambda v: v * 2)
+    for size in range(1, 100):
+        afx.vmap(fn)(np.ones((size, 2), np.float32))
+    (entry,) = fn._cache.values()
+    assert len(entry.program._spreads) <= 64
+
+
+def test_costs_are_those_of_the_ops() -> None:
+    """Convolutions count products and sums, loops their steps, branches the dearest one."""
+    conv = afx.jit(nn.conv).lower(np.ones((2, 8, 8, 3)), np.ones((3, 3, 3, 4)))
+    assert conv.flops == 2 * (2 * 6 * 6 * 4) * 27
+    loop = afx.jit(lambda x: afx.scan(lambda c, _: (c * 2, None), x, None, 10)[0]).lower(np.ones(3))
+    assert loop.flops == 30
+    branch = afx.jit(lambda x: afx.cond(x[0] > 0, lambda x: x * 2 + 1, lambda x: x * 2, x)).lower(np.ones(3))
+    assert branch.flops == 2 * 3 + 1

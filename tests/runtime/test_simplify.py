@@ -1,5 +1,6 @@
 """Simplification: fewer equations, the same values."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -124,3 +125,69 @@ def test_the_cost_is_linear() -> None:
         return y
 
     assert len(simplify(afx.trace(fn)(afx.ones(2)))) == 5002
+
+
+def test_complex_constants_keep_the_signs_of_zeros() -> None:
+    """Which choose the branch of a logarithm."""
+    c = afx.asarray(np.array([complex(-1, 0.0), complex(-1, -0.0)]))
+    x = afx.ones(2)
+    fn = lambda x: afx.log(afx.where(x > 0, c, c))  # noqa: E731
+    np.testing.assert_array_equal(afx.jit(fn)(x), fn(x))
+
+
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "a negated integer": lambda n: afx.multiply(n, -1.0),
+    "a power": lambda n: afx.pow(n, 2.0),
+    "a truth value": lambda n: afx.multiply(afx.greater(n, 1), -1.0),
+    "a negative zero": lambda n: afx.multiply(afx.negative(afx.multiply(n, 1.0)), 0),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_rules_leave_numbers_that_are_converted(name: str) -> None:
+    """Python numbers of two kinds meet in the dtype of the result."""
+    fn = NUMBERS[name]
+    found, want = afx.jit(fn)(3), fn(3)
+    assert found.dtype == want.dtype
+    np.testing.assert_array_equal(found, want)
+    assert np.signbit(np.asarray(found)) == np.signbit(np.asarray(want))
+
+
+def test_a_choice_decided_twice_keeps_its_shape() -> None:
+    """The graph that remains is well formed."""
+    c, b = np.array([True, False, True]), np.ones((5, 3), np.float32)
+    fn = afx.jit(lambda c, b: afx.where(c, afx.where(c, np.float32(2.0), b), np.float32(3.0)))
+    graph = fn.lower(c, b).graph
+    afx.check(graph)
+    assert afx.evaluate(graph, c, b)[0].shape == fn(c, b).shape == (5, 3)
+
+
+@pytest.mark.parametrize("divisor", [1e-45, 3.0, 2.0**-140, 1e30])
+def test_dividing_by_a_number_warns_of_nothing_new(divisor: float) -> None:
+    """Rules compute nothing that the function does not."""
+    x = np.zeros(3, np.float32)
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(afx.jit(lambda x: x / divisor)(x), x / divisor)
+
+
+def test_casts_that_lose_digits_stay() -> None:
+    """An integer beyond 2⁵³ does not come back from float64."""
+    x = np.array([2**53 + 1])
+    np.testing.assert_array_equal(afx.jit(lambda x: x.astype("float64").astype("int64"))(x), [2**53])
+
+
+@pytest.mark.parametrize("factors", [(4096.0, 4096.0), (2.0**-13, 0.00015), (-4000.0, 128.0)])
+def test_half_precision_is_scaled_step_by_step(factors: tuple[float, float]) -> None:
+    """The product of two factors may be none of its numbers."""
+    x = np.array([1e-4, 0.01, 6e4], np.float16)[: 2 if factors[0] > 1 else 3]
+    with np.errstate(all="ignore"):
+        want = (x * factors[0]) * factors[1]
+        np.testing.assert_array_equal(afx.jit(lambda x: (x * factors[0]) * factors[1])(x), want)
+
+
+def test_repeated_numbers_are_counted_in_dtypes_that_hold_the_count() -> None:
+    """Half precision ends at 65504, and complex infinities times a number are nan."""
+    half = afx.jit(lambda x: afx.sum(afx.broadcast_to(x, (100_000,))))(np.float16(1e-3))
+    assert 99 < float(half) < 101
+    infinite = afx.jit(lambda x: afx.sum(afx.broadcast_to(x, (3,))))(np.complex64(complex(np.inf, 0)))
+    assert complex(infinite) == complex(np.inf, 0)

@@ -1,0 +1,191 @@
+"""Threads: whoever calls, BLAS and the user's memory are as they were, and nothing is written afterwards."""
+
+import importlib
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx.runtime import workers
+from afx.runtime.gauge import Gauge
+from afx.runtime.products import Blas, blas
+from afx.runtime.recycling import unwatched
+from afx.runtime.workers import get_threads, run_blocks, set_threads
+
+
+def count_of_blas() -> list[int]:
+    """Return the numbers of threads that BLAS libraries use now."""
+    return [pool["num_threads"] for pool in importlib.import_module("threadpoolctl").threadpool_info()]
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """BLAS with two threads, where there are such."""
+    control = importlib.import_module("threadpoolctl").ThreadpoolController()
+    with control.limit(limits=2):
+        yield
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_blas_is_set_back_whichever_thread_leaves_last() -> None:
+    """A thread that goes on living does not keep the others from holding BLAS, or from setting it back."""
+    before = count_of_blas()
+    inside, go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def first() -> None:
+        with blas:
+            inside.set()
+            go.wait()
+        done.wait()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    inside.wait()
+    with blas:
+        go.set()
+        while blas._depth > 1:
+            time.sleep(0.001)
+        assert set(count_of_blas()) <= {1}
+    assert count_of_blas() == before
+    with blas:
+        assert set(count_of_blas()) <= {1}
+    assert count_of_blas() == before
+    done.set()
+    thread.join()
+
+
+class Broken:
+    """A library whose number of threads cannot be made 1."""
+
+    count = 4
+
+    def get_num_threads(self) -> int:
+        """Return the number."""
+        return self.count
+
+    def set_num_threads(self, count: int) -> None:
+        """Set it, but to 1."""
+        if count == 1:
+            raise OSError("no")
+        self.count = count
+
+
+def test_an_error_while_blas_is_held_leaves_it_free() -> None:
+    """The next call starts from the beginning."""
+    held, library = Blas(), Broken()
+    held._libraries = [library]
+    for _ in range(2):
+        with pytest.raises(OSError, match="no"), held:
+            pass
+    assert held._depth == 0
+    assert library.count == 4
+
+
+@pytest.mark.parametrize(("ways", "callers"), [(2, 2), (4, 2), (4, 3), (3, 5)])
+def test_every_way_is_tried_whoever_calls(ways: int, callers: int) -> None:
+    """Calls that begin and end together do not skip a way, and the dearest one is not taken."""
+    cost = [1.0] * ways
+    cost[-2] = 50.0
+    gauge = Gauge(ways)
+    used = [0] * ways
+    for _ in range(2000):
+        chosen = [gauge.choice() for _ in range(callers)]
+        for way in chosen:
+            gauge.note(way, cost[way])
+            used[way] += 1
+    assert min(used) > 0
+    assert used[-2] < 0.02 * sum(used)
+
+
+def test_an_interrupt_waits_for_every_helper() -> None:
+    """When it is raised nobody writes any more, and the helpers are free."""
+    before = get_threads()
+    set_threads(3)
+    out = np.zeros(3)
+    began = threading.Barrier(3)
+
+    def block(k: int, *_: Any) -> None:
+        began.wait(10)
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        time.sleep(0.05 * (1 + k))
+        out[k] = 1.0
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_blocks(block, 3, 1, [()] * 3, ())
+        assert out.sum() == 2.0
+        assert not workers._pool[0].lock.locked()
+    finally:
+        set_threads(before)
+
+
+def test_a_late_helper_does_nothing() -> None:
+    """A caller that has computed all blocks does not wait for helpers that are still busy elsewhere."""
+    before = get_threads()
+    set_threads(2)
+    go = threading.Event()
+    pool = workers._pool[0]
+    try:
+        with pool.lock:
+            (helper,) = pool.helpers(1)
+        helper.inbox.put(lambda: go.wait(10) and None)
+        done: list[int] = []
+        run_blocks(lambda k, *_: done.append(k), 4, 1, [(), ()], ())
+        assert sorted(done) == [0, 1, 2, 3]
+        go.set()
+        run_blocks(lambda k, *_: done.append(k), 4, 1, [(), ()], ())
+        time.sleep(0.01)
+        assert sorted(done) == sorted([0, 1, 2, 3] * 2)
+    finally:
+        go.set()
+        set_threads(before)
+
+
+def test_references_are_counted_without_those_of_a_debugger() -> None:
+    """A trace function that looks at local names holds on to them."""
+
+    def trace(frame: Any, *_: Any) -> Any:
+        frame.f_locals  # noqa: B018 - looking makes the references
+        return trace
+
+    def count() -> int:
+        for array in [np.empty(1)]:
+            return sys.getrefcount(array)
+        raise AssertionError
+
+    plain = unwatched(count)
+    old = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        watched = unwatched(count)
+    finally:
+        sys.settrace(old)
+    assert watched == plain
+
+
+def test_plans_keep_few_sets_of_buffers() -> None:
+    """However many calls ran at once."""
+    gate = threading.Barrier(20)
+    fn = afx.jit(lambda x: afx.sin(x) * 2)
+    x = np.ones(10)
+    plan = fn.lower(x).plan
+    fn(x)
+
+    def work() -> None:
+        gate.wait(10)
+        for _ in itertools.repeat(None, 50):
+            fn(x)
+
+    threads = [threading.Thread(target=work) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 <= len(plan._free) <= 8
