@@ -148,11 +148,12 @@ class JitFunction(Generic[P, R]):
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Return the name, as for functions, or where another function has that name what makes it anew."""
-        found: Any = sys.modules.get(self._fn.__module__)
-        for name in self._fn.__qualname__.split("."):
+        path: str = getattr(self._fn, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self._fn, "__module__", ""))
+        for name in path.split("."):
             found = getattr(found, name, None)
         options = Options(self._static_nums, self._static_names, self._donate)
-        return self._fn.__qualname__ if found is self else (JitFunction, (self._fn, options))
+        return path if found is self else (JitFunction, (self._fn, options))
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Return the graph and the plan for these arguments, without running them."""

@@ -1,5 +1,6 @@
 """A compiled function gives what the plain one gives, whichever call came first and however arguments are passed."""
 
+import functools
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -147,3 +148,5 @@ def test_compiled_functions_pickle_under_another_name() -> None:
     """Those that are not found by the name of what they compile carry the function and its options."""
     copy = pickle.loads(pickle.dumps(compiled_by_another_name))
     np.testing.assert_array_equal(copy(afx.ones(2), 3), [8.0, 8.0])
+    partial = pickle.loads(pickle.dumps(afx.jit(functools.partial(repeated, n=3))))
+    np.testing.assert_array_equal(partial(afx.ones(2)), [8.0, 8.0])
