@@ -10,14 +10,14 @@ from afx import pytree
 from afx.control.loop import loop, run_scan, step_of
 from afx.control.programs import body_of, check_same, is_abstract, strong
 from afx.core.array import Array
-from afx.core.aval import Aval, aval_of
-from afx.errors import ArgumentError, ConcreteValueError, ShapeError
+from afx.core.aval import Aval, aval_of, integer
+from afx.errors import ArgumentError, ConcreteValueError, ShapeError, TreeError
 from afx.ops.creation import zeros
 from afx.ops.joining import stack
 from afx.ops.splitting import unstack
 from afx.pytree import Tree
 from afx.transforms.checkpoint import checkpoint as checkpointed
-from afx.transforms.leaves import check_callable, name_of, pair_of, shown
+from afx.transforms.leaves import check_callable, name_of, pair_of
 from afx.transforms.trace import eval_shape
 
 __all__ = ["scan"]
@@ -58,9 +58,8 @@ def scan(
     (Array(6., dtype=float32), Array([0., 1., 3.], dtype=float32))
     """
     check_callable(fn, "scan")
-    for number, name in ((length, "length"), (checkpoint, "checkpoint")):
-        if number is not None and not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
-            raise ArgumentError(f"scan: {name} is a number of steps: got {shown(number)}; give an int")
+    length = None if length is None else integer(length, "scan", "length")
+    checkpoint = None if checkpoint is None else integer(checkpoint, "scan", "checkpoint")
     if length is not None and length < 0:
         raise ArgumentError(f"scan: length is a number of steps: got {length}; give 0 or more")
     flat, tree = pytree.flatten(xs)
@@ -119,7 +118,7 @@ def _plain(
     rows = [unstack(x) for x in leaves]
     start = carry
     ys: list[list[Any]] = []
-    out_tree: Any = None
+    first_tree: Any = None
     for t in range(count)[:: -1 if reverse else 1]:
         x = pytree.unflatten(tree, [r[t] for r in rows])
         new, y = _pair(fn(pytree.unflatten(carry_tree, carry), x), fn)
@@ -127,13 +126,18 @@ def _plain(
         check_same(found, found_tree, carry, carry_tree, "scan", "the carry")
         carry = strong(found)
         row, out_tree = pytree.flatten(y)
+        if ys and out_tree != first_tree:
+            raise TreeError(
+                f"scan: the outputs change their structure: got {out_tree} after {first_tree}; return the same tree"
+            )
+        first_tree = out_tree
         ys.append(row)
         if len(ys) == 1 and any(map(is_abstract, [*carry, *row])):  # it closes over unknown values
             return _traced(fn, start, carry_tree, leaves, tree, count, reverse)
     if not ys:
         return _empty(fn, carry, carry_tree, leaves, tree)
     columns = zip(*ys[:: -1 if reverse else 1], strict=True)
-    return pytree.unflatten(carry_tree, carry), pytree.unflatten(out_tree, [stack(strong(c)) for c in columns])
+    return pytree.unflatten(carry_tree, carry), pytree.unflatten(first_tree, [stack(strong(c)) for c in columns])
 
 
 def _body(fn: Any, carry: Sequence[Array], carry_tree: Any, leaves: Sequence[Array], tree: Any) -> Any:

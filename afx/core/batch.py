@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from afx.core.array import Array, bare
 from afx.core.aval import Aval, Shape
 from afx.core.primitive import Primitive
-from afx.core.tape import raised_operand
+from afx.core.tape import kept_operand, raised_operand
 from afx.core.tracer import Trace, Tracer, raised
 from afx.errors import ConcreteValueError, OperandError
 
@@ -39,6 +39,10 @@ class Same(NamedTuple):
     value: Any
 
 
+def _plain_operand(x: Any, who: str) -> Any:
+    return raised_operand(bare(x, who))
+
+
 class Batch(Trace):
     """The trace of `afx.vmap`.
 
@@ -65,12 +69,9 @@ class Batch(Trace):
         if p.batch is None:
             raise OperandError(f"vmap: {p.name} has no batching rule: got {xs}; call it outside vmap, in a loop")
         batched = tuple([isinstance(x, BatchTracer) and x._trace is self for x in xs])
-        values = tuple(
-            [
-                x._value if b else x if isinstance(x, Array) else raised_operand(bare(x, p.name))
-                for x, b in zip(xs, batched, strict=True)
-            ]
-        )
+        inner = [x._value if b else x for x, b in zip(xs, batched, strict=True)]
+        operand = kept_operand if any(isinstance(x, Tracer) for x in inner) else _plain_operand
+        values = tuple([x if isinstance(x, Array) else operand(x, p.name) for x in inner])
         z = p.batch(self.size, values, batched, params)
         if p.record is not None:
             self.check_closure(params, p.name, *[v.value if isinstance(v, Same) else v for v in z])

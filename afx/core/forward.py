@@ -8,7 +8,7 @@ from afx.core.array import Array, bare, snapshot
 from afx.core.aval import SCALARS
 from afx.core.dtypes import weak_dtype
 from afx.core.primitive import Primitive
-from afx.core.tape import plain_value, raised_operand
+from afx.core.tape import kept_operand, plain_value, raised_operand
 from afx.core.tracer import Trace, Tracer, bind, lowered, raised
 
 __all__ = ["Forward", "ForwardTracer"]
@@ -83,13 +83,14 @@ class Forward(Trace):
         tangents: list[Any] = []
         for x in xs:
             if isinstance(x, ForwardTracer) and x._trace is self:
-                values.append(raised_operand(x._value))
+                values.append(x._value)
                 tangents.append(x._tangent)
                 continue
             if isinstance(x, Tracer):
                 self.ground = False
-            values.append(x if isinstance(x, Array) else raised_operand(bare(x, p.name)))
+            values.append(x if isinstance(x, Array) else bare(x, p.name))
             tangents.append(None)
+        values = [raised_operand(v) if self.ground else kept_operand(v, p.name) for v in values]
         if not self.ground:
             tangents = [None if t is None else raised_operand(t) for t in tangents]
         return tuple(values), tuple(tangents)

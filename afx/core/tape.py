@@ -154,17 +154,17 @@ class Tape(Trace):
             except NUMPY_ERRORS as error:
                 explain(p, (xv, yv), NO_PARAMS, error)
         else:
-            z = lowered(bind2(p, raised_operand(xv), raised_operand(yv)))
+            z = lowered(bind2(p, kept_operand(xv, p.name), kept_operand(yv, p.name)))
         if p.pullbacks is None:
             return raised(z)
         reads = (p.reads[0] if i >= 0 else 0) | (p.reads[1] if j >= 0 else 0)
         if reads & 2:
-            if x.__class__ is np.ndarray:
+            if isinstance(x, np.ndarray):
                 xv = snapshot(x, p.name)
         else:
             xv = None
         if reads & 4:
-            if y.__class__ is np.ndarray:
+            if isinstance(y, np.ndarray):
                 yv = snapshot(y, p.name)
         else:
             yv = None
@@ -198,7 +198,7 @@ class Tape(Trace):
         if self.ground:
             z = compute(p, values, params)
         else:
-            z = bind(p, *[raised_operand(v) for v in values], **params)
+            z = bind(p, *[kept_operand(v, p.name) for v in values], **params)
             z = tuple([lowered(v) for v in z]) if p.multiple else lowered(z)
         if p.pullbacks is None and p.joint is None:
             return tuple([raised(v) for v in z]) if p.multiple else raised(z)
@@ -213,7 +213,7 @@ class Tape(Trace):
         reads = self._reads(p, ins)
         kept = tuple(
             [
-                (snapshot(x, p.name) if x.__class__ is np.ndarray else v) if reads >> k & 2 else None
+                (snapshot(x, p.name) if isinstance(x, np.ndarray) else v) if reads >> k & 2 else None
                 for k, (x, v) in enumerate(zip(xs, values, strict=True))
             ]
         )
@@ -235,7 +235,9 @@ class Tape(Trace):
     def _record(self, p: Primitive, ins: tuple[int, ...], values: tuple[Any, ...], params: Params) -> Any:
         """Let an op that holds functions run as one entry with a pullback of its own."""
         assert p.record is not None
-        outs, kept, joint = p.record(tuple([raised_operand(v) for v in values]), params, tuple([i >= 0 for i in ins]))
+        outs, kept, joint = p.record(
+            tuple([kept_operand(v, p.name) for v in values]), params, tuple([i >= 0 for i in ins])
+        )
         self.check_closure(params, p.name, *outs, *kept)
         residuals = tuple([lowered(v) for v in kept])
         return self._emit_many(p, ins, None, residuals, params, tuple([lowered(z) for z in outs]), joint)
@@ -284,6 +286,11 @@ def plain_value(x: Any, who: str, name: str) -> Any:
             "compute with afx's functions, or take the plain value with afx.stop_gradient(x)"
         )
     return value.concrete(who) if isinstance(value, Array) else value
+
+
+def kept_operand(v: Any, who: str) -> Any:
+    """Return a value as an operand that an outer trace may keep: the caller's memory is copied."""
+    return raised_operand(v if isinstance(v, Array) else snapshot(v, who))
 
 
 def raised_operand(v: Any) -> Any:

@@ -138,7 +138,7 @@ class DictNode(Node):
 
     def __init__(self, order: tuple[object, ...], is_flat: bool = False) -> None:
         self.order = order
-        self.keys = _sorted(order)
+        self.keys = sorted_keys(order)
         self.arity = len(order)
         self.build = _dict_builder(self.keys, order)
         self._exact = tuple(_exact(key) for key in self.keys)
@@ -288,7 +288,7 @@ def dict_node(order: tuple[object, ...]) -> DictNode:
     return known
 
 
-def _sorted(keys: tuple[object, ...]) -> tuple[object, ...]:
+def sorted_keys(keys: tuple[object, ...]) -> tuple[object, ...]:
     """Sort keys; those that do not compare, by type and text."""
     try:
         return tuple(sorted(cast("tuple[str, ...]", keys)))

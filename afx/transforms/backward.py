@@ -283,7 +283,9 @@ def _made(entry: Entry, i: int, mask: Mask | None, shape: Shape) -> Mask | None:
 
     def made() -> Value:
         found = rule(i, z, xs, params, shape)
-        return np.bool_(found) if isinstance(found, bool) else found  # of a condition that is a Python number
+        if isinstance(found, bool):
+            found = np.bool_(found)  # of a condition that is a Python number
+        return found if found.shape == entry.shape else lowered(broadcast_to(found, entry.shape))
 
     return Mask(made if mask is None else lambda: lowered(made()) & mask.get(), mask, soft=False)
 

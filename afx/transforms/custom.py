@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from afx import pytree
-from afx.core.aval import aval_of
+from afx.core.array import Array
+from afx.core.aval import Aval, aval_of
 from afx.core.tracer import raised
 from afx.errors import TreeError
+from afx.ops.creation import asarray
+from afx.ops.shaping import astype
 from afx.transforms.held import Flattened, Rules, hold, pull_through
 from afx.transforms.leaves import check_callable, name_of, pair_of, zero_like
 
@@ -49,7 +53,9 @@ def custom_vjp(
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        leaves, treedef = pytree.flatten((args, kwargs))
+        places, names = _by_position(fn, args, kwargs)
+        leaves, treedef = pytree.flatten((places, names))
+        count, kinds = len(leaves), [_kinds(a) for a in places]  # the backward pass must not hold the arguments
         plain = Flattened(fn, treedef)
         structure: list[Any] = [None]
 
@@ -63,7 +69,7 @@ def custom_vjp(
         def backward_flat(kept: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
             residuals = pytree.unflatten(structure[0], list(kept))
             found = backward(residuals, pytree.unflatten(plain.out_tree, list(cts)))
-            return _aligned(found, args, len(leaves), name)
+            return _aligned(found, kinds, count, name)
 
         outs = hold(Rules(name, plain, forward_flat, backward_flat, None), leaves)
         result: R = pytree.unflatten(plain.out_tree, outs)
@@ -72,28 +78,50 @@ def custom_vjp(
     return run
 
 
-def _aligned(found: Any, args: tuple[Any, ...], count: int, name: str) -> list[Any]:
+def _by_position(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments by position where the function takes them so, since cotangents are given by position."""
+    if not kwargs:
+        return args, kwargs
+    try:
+        bound = inspect.signature(fn).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return args, kwargs
+    return bound.args, bound.kwargs
+
+
+def _kinds(tree: Any) -> tuple[list[Aval], Any]:
+    leaves, treedef = pytree.flatten(tree)
+    return [aval_of(x) for x in leaves], treedef
+
+
+def _aligned(found: Any, kinds: Sequence[tuple[list[Aval], Any]], count: int, name: str) -> list[Any]:
     """Return one cotangent or None per leaf of all arguments, from one tree per positional argument."""
-    if not isinstance(found, tuple) or len(found) != len(args):  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+    if not isinstance(found, tuple) or len(found) != len(kinds):  # pyright: ignore[reportUnknownArgumentType]  # a user's value
         raise TreeError(
-            f"{name}: backward returns one cotangent per argument: {len(args)} in a tuple: got {found!r}; return such a tuple"
+            f"{name}: backward returns one cotangent per argument: {len(kinds)} in a tuple: got {found!r}; "
+            "return such a tuple"
         )
     flat: list[Any] = []
-    for k, (ct, arg) in enumerate(zip(found, args, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
-        leaves, treedef = pytree.flatten(arg)
+    for k, (ct, (avals, treedef)) in enumerate(zip(found, kinds, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
         if ct is None:
-            flat += [None] * len(leaves)
+            flat += [None] * len(avals)
             continue
         cts, ct_tree = pytree.flatten(_any(ct))
-        shapes = [aval_of(c).shape for c in cts] == [aval_of(x).shape for x in leaves] if ct_tree == treedef else False
+        shapes = [aval_of(c).shape for c in cts] == [a.shape for a in avals] if ct_tree == treedef else False
         if not shapes:
-            got, want = ([str(aval_of(v)) for v in values] for values in (cts, leaves))
             raise TreeError(
-                f"{name}: the cotangent of argument {k} differs from it: got {got} in {ct_tree}; "
-                f"return {want} in {treedef}"
+                f"{name}: the cotangent of argument {k} differs from it: got {[str(aval_of(c)) for c in cts]} in "
+                f"{ct_tree}; return {[str(a) for a in avals]} in {treedef}"
             )
-        flat += cts
+        flat += [c if isinstance(c, Array) else asarray(c) for c in cts]
     return flat + [None] * (count - len(flat))
+
+
+def _alike(tangent: Any, ct: Any) -> Any:
+    """Return a tangent in the dtype of its cotangent: numbers that came as residuals are arrays now."""
+    return tangent if ct is None else astype(tangent, aval_of(ct).dtype)
 
 
 def _any(x: Any) -> Any:
@@ -142,7 +170,8 @@ def custom_jvp(
                     raise TreeError(
                         f"{name}: the tangent's shape differs: got {aval_of(t)}; the result is {aval_of(z)}"
                     )
-            return outs, slopes
+            results = [z if isinstance(z, Array) else asarray(z) for z in outs]
+            return results, [astype(t, z.dtype) for z, t in zip(results, slopes, strict=True)]
 
         def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
             return plain(*xs), xs
@@ -150,7 +179,9 @@ def custom_jvp(
         def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
             # the rule is linear in the tangents: its transpose is its own pullback
             zeros = [raised(zero_like(x)) for x in xs]
-            return pull_through(lambda *ts: push(xs, ts)[1], zeros, cts)
+            return pull_through(
+                lambda *ts: [_alike(t, c) for t, c in zip(push(xs, ts)[1], cts, strict=True)], zeros, cts
+            )
 
         outs = hold(Rules(name, plain, forward, backward, push), leaves)
         result: R = pytree.unflatten(plain.out_tree, outs)

@@ -302,7 +302,7 @@ def _of_steps(call: _Call) -> list[Found]:
         found = _of_program(graph, [*consts, *carry, *rows])
         carry = found[:count]
         steps.append(found[count:])
-    columns = zip(*steps[:: -1 if params["reverse"] else 1], strict=True)
+    columns = zip(*steps[:: -1 if params["reverse"] else 1], strict=True) if steps else [()] * len(call.outs[count:])
     return [*carry, *[_stacked(c, a.size) for c, a in zip(columns, call.outs[count:], strict=True)]]
 
 

@@ -216,7 +216,7 @@ class _Chosen:
     def __init__(self, fn: Callable[..., Any], argnums: int | Sequence[int] | None, names: tuple[str, ...]) -> None:
         self.fn = fn
         self.names = names
-        self.single = argnums is None or isinstance(argnums, int)
+        self.single = argnums is None or isinstance(argnums, (int, np.integer))
         if argnums is None:
             self.nums: tuple[int, ...] = () if names else (0,)
         else:
@@ -272,11 +272,11 @@ class _Chosen:
 def _positions(argnums: Any) -> tuple[int, ...]:
     """Return argnums as a tuple, or raise where they are not integers."""
     found: tuple[Any, ...] = tuple(argnums) if isinstance(argnums, (tuple, list, range)) else (argnums,)  # pyright: ignore[reportUnknownArgumentType]  # a user's value
-    if not all(isinstance(n, int) for n in found):
+    if not all(isinstance(n, (int, np.integer)) for n in found):
         raise ArgumentError(
             f"grad: argnums are positions: got argnums={argnums!r}; give integers, and names with argnames="
         )
-    return found
+    return tuple(map(int, found))
 
 
 def _frozen(x: Any) -> Any:

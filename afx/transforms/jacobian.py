@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec
 
@@ -153,9 +154,12 @@ def function_of(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], argnums: int, who: str
 ) -> tuple[Callable[[Any], Any], Any]:
     """Return the function of the one argument that is differentiated, and that argument."""
-    if not isinstance(argnums, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+    if not args and argnums == 0 and kwargs:  # every argument by name
+        bound = inspect.signature(fn).bind(**kwargs)
+        args, kwargs = bound.args, bound.kwargs
+    if not isinstance(argnums, (int, np.integer)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise ArgumentError(f"{who}: argnums is one position: got {argnums!r}; put several arguments into a tuple")
-    n = bound_position(argnums, len(args), fn, who)
+    n = bound_position(int(argnums), len(args), fn, who)
 
     def one(x: Any) -> Any:
         return fn(*args[:n], x, *args[n + 1 :], **kwargs)

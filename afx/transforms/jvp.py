@@ -11,6 +11,7 @@ from afx.core.aval import aval_of
 from afx.core.forward import Forward, ForwardTracer
 from afx.core.tracer import raised
 from afx.errors import DtypeError, OperandError, ShapeError, TreeError
+from afx.ops.shaping import astype
 from afx.transforms.leaves import check_callable, check_differentiable, name_of, shown, zero_like
 
 __all__ = ["jvp"]
@@ -72,7 +73,8 @@ def check_tangents(leaves: list[Any], directions: list[Any], treedef: Any, who: 
                 f"{who}: the tangent of {_argument(pytree.paths(treedef)[k])} has another shape: got {have} "
                 f"for a primal of {want}; make them equal"
             )
-        if not have.weak and not want.weak and have.dtype != want.dtype:
+        unlike = not have.weak and not want.weak and have.dtype != want.dtype
+        if unlike or (have.dtype.kind == "c" and want.dtype.kind != "c"):
             raise DtypeError(
                 f"{who}: the tangent of {_argument(pytree.paths(treedef)[k])} has another dtype: got {have} "
                 f"for a primal of {want}; use astype"
@@ -80,9 +82,11 @@ def check_tangents(leaves: list[Any], directions: list[Any], treedef: Any, who: 
 
 
 def _typed(tangent: Any, primal: Any) -> Any:
-    """Return a Python number given as a tangent in its primal's dtype."""
-    have = aval_of(tangent)
-    return aval_of(primal).dtype.type(tangent) if have.weak else tangent
+    """Return a tangent in its primal's dtype, where either is a Python number."""
+    have, want = aval_of(tangent), aval_of(primal)
+    if have.weak:
+        return want.dtype.type(tangent)
+    return astype(tangent, want.dtype) if want.weak and have.dtype != want.dtype else tangent
 
 
 def _argument(path: str) -> str:

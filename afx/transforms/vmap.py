@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from afx import pytree
 from afx.core.array import Array
 from afx.core.aval import aval_of, normalize_axis
@@ -14,6 +16,7 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation import asarray
 from afx.ops.shaping import broadcast_to, permute_dims
 from afx.pytree import Tree
+from afx.pytree.nodes import sorted_keys
 from afx.transforms.leaves import check_callable, name_of, shown
 
 __all__ = ["vmap"]
@@ -112,11 +115,18 @@ def _spread(in_axes: Any, args: tuple[Any, ...]) -> list[int | None]:
 
 def _spread_one(axes: Any, tree: Any) -> list[int | None]:
     """Return the axis of each leaf of a tree, where ``axes`` is one for all or a tree whose leaves cover subtrees."""
-    if axes is None or isinstance(axes, int):
-        return [axes] * len(pytree.leaves(tree))
+    if axes is None or isinstance(axes, (int, np.integer)):
+        axis: int | None = None if axes is None else int(axes)  # pyright: ignore[reportUnknownArgumentType]  # one of NumPy's
+        return [axis] * len(pytree.leaves(tree))
     spread: list[int | None] = []
     children, parts = _children(axes), _parts(tree)
-    if parts is None or len(children) != len(parts):
+    unlike = isinstance(axes, dict) != isinstance(tree, dict)
+    if (
+        unlike
+        or parts is None
+        or len(children) != len(parts)
+        or (isinstance(axes, dict) and axes.keys() != tree.keys())
+    ):
         raise ArgumentError(
             f"vmap: axes {axes} do not match what they are for: got {shown(tree)}; give one axis or a tree like it"
         )
@@ -137,7 +147,7 @@ def _children(axes: Any) -> list[Any]:
 def _parts(tree: Any) -> list[Any] | None:
     """Return what a tuple, list or dict holds, None for anything else."""
     if isinstance(tree, dict):
-        return [tree[k] for k in sorted(tree)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's tree
+        return [tree[k] for k in sorted_keys(tuple(tree))]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's tree
     if isinstance(tree, (tuple, list)):
         return list(tree)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's tree
     return None

@@ -167,12 +167,12 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
         (
             lambda: afx.scan(lambda c, x: (c, x), 0.0, length="3"),  # type: ignore[arg-type]  # the mistake
             errors.ArgumentError,
-            "scan: length is a number of steps: got str ('3'); give an int",
+            "scan: length is an integer: got '3'; convert it",
         ),
         (
             lambda: afx.scan(lambda c, x: (c, x), 0.0, X, checkpoint=2.0),  # type: ignore[arg-type]  # the mistake
             errors.ArgumentError,
-            "scan: checkpoint is a number of steps: got float (2.0); give an int",
+            "scan: checkpoint is an integer: got 2.0; convert it",
         ),
         (
             lambda: afx.switch(0, afx.sin, X),  # type: ignore[arg-type]  # the mistake
