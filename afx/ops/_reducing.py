@@ -1,4 +1,4 @@
-"""Reductions of NumPy's arrays along axes, each by its fastest way."""
+"""Reductions of NumPy's arrays along axes, each by its fastest way, and the dtypes that hold sums."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.aval import Shape
-from afx.core.dtypes import DType
+from afx.core.array import ArrayLike
+from afx.core.aval import Shape, aval_of
+from afx.core.dtypes import DType, float16, float32, float64, promote
 from afx.runtime.writing import ROWS, SERIAL, turns
 
-__all__ = ["largest", "reduced_by", "totals"]
+__all__ = ["averaging", "largest", "reduced_by", "totals"]
 
 
 def reduced_by(ufunc: np.ufunc, x: Any, axis: Shape) -> Any:
@@ -29,9 +30,10 @@ def largest(x: Any, axis: Shape) -> Any:
 
 
 def totals(x: Any, axis: Shape) -> Any:
-    """Return the sums along axes, which stay: those of rows in BLAS, three times as fast."""
+    """Return the sums along axes, which stay: those of rows in BLAS, three times as fast; float16 gives float32."""
     if axis != (x.ndim - 1,) or x.shape[-1] not in ROWS or x.dtype.char not in "fd":
-        return np.add.reduce(x, axis=axis, keepdims=True)
+        wide = np.float32 if x.dtype == np.float16 else x.dtype  # which holds the sum of many
+        return np.add.reduce(x, axis=axis, keepdims=True, dtype=wide)
     ones = _ones(x.shape[-1], x.dtype)
     if x.ndim == 2 and len(x) > 1 and x.size <= SERIAL:
         return x.dot(ones).reshape(-1, 1)
@@ -41,3 +43,13 @@ def totals(x: Any, axis: Shape) -> Any:
 @lru_cache(maxsize=64)
 def _ones(size: int, dtype: DType) -> Any:
     return np.ones(size, dtype)
+
+
+def averaging(x: ArrayLike, who: str) -> tuple[DType, DType]:
+    """Return the dtype in which numbers are added up for an average, which holds the sum, and that of the average."""
+    aval = aval_of(x, who)
+    natural = promote((aval.dtype,), (aval.weak,), floating=True)
+    wide = (
+        float64 if aval.dtype.kind in "iu" and aval.dtype.itemsize > 2 else float32 if natural == float16 else natural
+    )
+    return wide, natural

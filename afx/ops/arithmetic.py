@@ -216,7 +216,8 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
 def _pow_by_base(_z: Array, x: Array, y: Array) -> Array:
     if isinstance(y, (int, float)) and y != 0:
         return y * x ** (y - 1)
-    return where(y == 0, 0, y * x ** where(y == 0, 1, y - 1))
+    zeros = (abs(x) < np.finfo(x.dtype).tiny) & (y == 0)  # of which the inverse is infinite
+    return where(zeros, 0, y * x ** where(zeros, 1, y - 1))
 
 
 def _pow_by_exponent(z: Array, x: Array, y: Array) -> Array:
@@ -241,7 +242,7 @@ def abs(x: ArrayLike) -> Array:
 abs_p = unary(
     "abs",
     np.abs,
-    lambda _z, x: sign(x) if x.dtype.kind != "c" else x.conj() / where(x == 0, math.inf, abs(x)),
+    lambda _z, x: sign(x) if x.dtype.kind != "c" else sign(x).conj(),
     kinds="biufc",
     result=real_dtype,
     bounded=True,
@@ -259,8 +260,13 @@ def sign(x: ArrayLike) -> Array:
     Array(-1., dtype=float32)
     """
     if aval_of(x, "sign").dtype.kind == "c":
-        size = abs(x)
-        return divide(where(size == 0, 0, x), where(size == 0, 1, size))  # 0 of any sign gives 0 + 0j
+        z = x if isinstance(x, Array) else FUNCTIONS.asarray(x)
+        size = FUNCTIONS.stop_gradient(
+            FUNCTIONS.maximum(abs(z.real), abs(z.imag))
+        )  # neither overflows nor loses digits
+        up = where(size < np.finfo(size.dtype).tiny, 2.0**80, 1.0)  # NumPy's quotients of subnormal numbers are nan
+        z = where(size == 0, 0, z * up) / where(size == 0, 1, size * up)
+        return divide(z, where(size == 0, 1, abs(z)))  # 0 of any sign gives 0 + 0j
     return bind1(sign_p, x)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer
-from afx.core.dtypes import promote
+from afx.core.dtypes import float64, promote
 from afx.core.functions import public
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
@@ -150,7 +150,8 @@ def _even_edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
     count = integer(bins.item() if hasattr(bins, "item") and not isinstance(bins, Tracer) else bins, who, "bins")
     if count < 1:
         raise ArgumentError(f"{who}: there is 1 bin or more: got bins={bins}; give another number")
-    dtype = promote((x.dtype,), (False,), floating=True)
+    # among float64 edges integers lie where they belong
+    dtype = float64 if x.dtype.kind in "iu" else promote((x.dtype,), (False,), floating=True)
     if ends is not None:
         low, high = (astype(end, dtype) for end in ends)
     elif x.size:

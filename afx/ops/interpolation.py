@@ -6,15 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_avals, normalize_axis
-from afx.core.dtypes import promote, real_dtype
+from afx.core.dtypes import float64, promote, real_dtype
 from afx.core.functions import public
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._index import ints, is_sequence
 from afx.ops.arithmetic import abs as abs_
 from afx.ops.arithmetic import divide, floor_divide, remainder
-from afx.ops.comparison import isnan
+from afx.ops.comparison import isfinite, isnan
 from afx.ops.creation import asarray
 from afx.ops.cumulative import cumsum, diff
 from afx.ops.gathering import gather
@@ -65,6 +67,9 @@ def interp(
         )
     weak = isinstance(x, (int, float))
     dtype = promote((at.dtype, points.dtype, values.dtype), (weak, False, False), floating=True)
+    if dtype.itemsize < 8 and any(v.dtype.kind in "iu" for v in (at, points, values)):  # whose differences are exact
+        a, p, v = (astype(v, float64) if v.dtype.kind in "iu" else v for v in (at, points, values))
+        return astype(interp(a, p, v, left, right, period), dtype)
     real = real_dtype(dtype)
     at, points, values = astype(at, real), astype(points, real), astype(values, dtype)
     if period is not None:
@@ -93,7 +98,11 @@ def _through(x: Array, xp: Array, fp: Array) -> Array:
     after = clip(searchsorted(xp, x, side="right"), 1, n - 1)
     x0, x1, f0, f1 = (gather(v, i) for v in (xp, fp) for i in (after - 1, after))
     step = x1 - x0
-    return where(step == 0, f1, f0 + (f1 - f0) * ((x - x0) / where(step == 0, 1, step)))
+    width = where(step == 0, 1, step)
+    with np.errstate(invalid="ignore", over="ignore"):  # beside infinite points and values
+        t, rise = (x - x0) / width, f1 - f0
+        line = where(step == 0, f1, where(t < 0.5, f0 + rise * t, f1 - rise * ((x1 - x) / width)))  # exact at both ends
+    return where(isfinite(line), line, where(x == x0, f0, where(x == x1, f1, line)))
 
 
 # -- integrals and slopes ---------------------------------------------------------------------------------------------
@@ -162,15 +171,17 @@ def gradient(
     Array([3., 4., 5.], dtype=float64)
     """
     samples = asarray(x)
-    if samples.dtype.kind not in "fc":
-        samples = astype(samples, promote((samples.dtype,), (False,), floating=True))
+    natural = promote((samples.dtype,), (False,), floating=True)
+    if samples.dtype.kind not in "fc":  # differences of integers are exact in float64
+        samples = astype(samples, float64)
     given = range(samples.ndim) if axis is None else ints(axis, "gradient", "axis")
     axes = tuple([normalize_axis(a, samples.ndim, "gradient") for a in given])
     if edge_order not in (1, 2):
         raise ArgumentError(
             f"gradient: the order at the edges is 1 or 2: got edge_order={edge_order}; take one of them"
         )
-    found = [_slopes(samples, s, a, edge_order) for s, a in zip(_spacings(spacing, axes, samples), axes, strict=True)]
+    pairs = zip(_spacings(spacing, axes, samples), axes, strict=True)
+    found = [astype(_slopes(samples, s, a, edge_order), natural) for s, a in pairs]
     return found[0] if len(found) == 1 else tuple(found)
 
 

@@ -15,7 +15,7 @@ from afx.core.dtypes import promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds import reduction
-from afx.ops._reducing import largest, totals
+from afx.ops._reducing import averaging, largest, totals
 from afx.ops.arithmetic import abs as abs_
 from afx.ops.arithmetic import divide, multiply, sqrt, subtract
 from afx.ops.comparison import isinf
@@ -109,6 +109,10 @@ def var(
     >>> var(np.array([1.0, 2.0, 3.0, 6.0]))
     Array(3.5, dtype=float64)
     """
+    wide, natural = averaging(x, "var")
+    if dtype is None and wide != natural:
+        options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
+        return astype(var(x, axis, dtype=wide, **options), natural)
     y = x if dtype is None else astype(x, dtype)
     d, axes, count = _spread(y, axis, the_correction(correction, ddof, "var"), mean, where, "var")
     square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
@@ -135,6 +139,10 @@ def std(
     >>> std(np.array([1.0, 2.0, 3.0, 6.0])).round(4)
     Array(1.8708, dtype=float64)
     """
+    wide, natural = averaging(x, "std")
+    if dtype is None and wide != natural:
+        options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
+        return astype(std(x, axis, dtype=wide, **options), natural)
     y = x if dtype is None else astype(x, dtype)
     d, axes, count = _spread(y, axis, the_correction(correction, ddof, "std"), mean, where, "std")
     number = astype(_counted(count, axes, keepdims), real_dtype(d.dtype))
@@ -164,6 +172,8 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
         return reduce_over(vector_norm_p, astype(x, dtype), axis, keepdims, "vector_norm")
     size = abs_(x)
     if ord in (math.inf, -math.inf):
+        if ord > 0 and 0 in size.shape:
+            return max(size, axis, keepdims=keepdims, initial=0)
         return (max if ord > 0 else min)(size, axis, keepdims=keepdims)
     if ord == 0:
         return astype(count_nonzero(size, axis, keepdims=keepdims), promote((size.dtype,), (False,), floating=True))
@@ -198,7 +208,9 @@ def _norm_run(x: Any, *, axis: Shape) -> Any:
         return np.zeros(reduced(x.shape, axis), x.dtype)
     top = x.max(axis=axis, keepdims=True)
     scale = np.where((top > 0) & np.isfinite(top), top, np.ones((), x.dtype))
-    return np.sqrt(np.add.reduce(np.square(x / scale), axis=axis)) * scale.reshape(reduced(x.shape, axis))
+    wide = np.float32 if x.dtype == np.float16 else x.dtype  # which holds the number of elements
+    root = np.sqrt(np.add.reduce(np.square(x / scale), axis=axis, dtype=wide))
+    return (root * scale.reshape(root.shape)).astype(x.dtype)
 
 
 def _norm_abstract(x: Aval, *, axis: Shape) -> Aval:
@@ -294,7 +306,8 @@ def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
     top = largest(x, axis)
     shift = np.where(np.isfinite(top), top, np.zeros((), x.dtype))
     with np.errstate(divide="ignore"):
-        return (np.log(totals(np.exp(x - shift), axis)) + shift).reshape(reduced(x.shape, axis))
+        found = np.log(totals(np.exp(x - shift), axis)) + shift
+    return found.astype(x.dtype).reshape(reduced(x.shape, axis))
 
 
 def _logsumexp_abstract(x: Aval, *, axis: Shape) -> Aval:

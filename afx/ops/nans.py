@@ -11,6 +11,7 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of, normalize_axes
 from afx.core.dtypes import promote, real_dtype
 from afx.core.functions import public
+from afx.ops._reducing import averaging
 from afx.ops.arithmetic import abs as abs_
 from afx.ops.arithmetic import sqrt
 from afx.ops.comparison import isnan
@@ -123,6 +124,9 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float64)
     """
+    wide, natural = averaging(x, "nanmean")
+    if dtype is None and wide != natural:
+        return astype(nanmean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
     y = _floating(x, dtype, "nanmean", where)
     count = sum(~isnan(y), axis, keepdims=keepdims)
     return _divided(nansum(y, axis, keepdims=keepdims), count)
@@ -182,6 +186,12 @@ def nanvar(
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
+    wide, natural = averaging(x, "nanvar")
+    if dtype is None and wide != natural:
+        return astype(
+            nanvar(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
+            natural,
+        )
     d, count, axes = _deviations(x, axis, dtype, mean, where, "nanvar")
     square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
     return _divided(
@@ -213,6 +223,12 @@ def nanstd(
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
+    wide, natural = averaging(x, "nanstd")
+    if dtype is None and wide != natural:
+        return astype(
+            nanstd(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
+            natural,
+        )
     d, count, axes = _deviations(x, axis, dtype, mean, where, "nanstd")
     number = _rest(count, axes, the_correction(correction, ddof, "nanstd"), keepdims)
     return vector_norm(d, axes, keepdims=keepdims) / sqrt(_positive(number, d))

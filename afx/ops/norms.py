@@ -56,7 +56,8 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
         return vector_norm(y, (-2, -1), keepdims=keepdims)
     if ord in ("nuc", 2, -2):
         s = single(svdvals_p, y)
-        z = sum_(abs_(s), -1) if ord == "nuc" else (max_ if ord == 2 else min_)(s, axis=-1)
+        summed = ord == "nuc" or (ord == 2 and not s.shape[-1])  # of no singular values the largest is 0
+        z = sum_(abs_(s), -1) if summed else (max_ if ord == 2 else min_)(s, axis=-1)
         return reshape(z, (*z.shape, 1, 1)) if keepdims else z
     assert not isinstance(ord, str)
     sums = sum_(abs_(y), axis=-2 if abs(ord) == 1 else -1, keepdims=True)
@@ -116,7 +117,7 @@ def cond(x: ArrayLike, p: MatrixOrd | None = None) -> Array:
     """
     y = floating(x, "cond")
     matrices(y.aval, "cond")
-    if y.aval.size == 0:
+    if 0 in y.shape[-2:]:
         raise np.linalg.LinAlgError(f"cond: empty matrices have none: got {y.aval}; give at least one row and column")
     if p in (None, 2, -2):
         s = single(svdvals_p, y)

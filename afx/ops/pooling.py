@@ -16,11 +16,12 @@ from afx.core.primitive import Params, Primitive, Pushforward, Value, lookup, re
 from afx.core.tracer import bind, lowered
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds import nondifferentiable
+from afx.ops._reducing import averaging
 from afx.ops.arithmetic import divide
 from afx.ops.creation import asarray, ones
 from afx.ops.padding import pad
 from afx.ops.reductions import batch_reduction, reduce_over, reduced, sum
-from afx.ops.shaping import broadcast_to, expand_dims, reshape
+from afx.ops.shaping import astype, broadcast_to, expand_dims, reshape
 from afx.ops.windows import Padding, each_axis, padded_by, patches, positions
 
 __all__ = ["avg_pool", "max_pool"]
@@ -73,8 +74,9 @@ def avg_pool(
     >>> avg_pool(afx.asarray([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
     Array([2., 1.], dtype=float32)
     """
-    cells, axis, counts = _cells(x, window, stride, padding, "avg_pool", 0.0)
-    return divide(sum(cells, axis=axis), counts)
+    wide, natural = averaging(x, "avg_pool")
+    cells, axis, counts = _cells(astype(x, wide), window, stride, padding, "avg_pool", 0.0)
+    return astype(divide(sum(cells, axis=axis), counts), natural)
 
 
 def _cells(

@@ -99,10 +99,11 @@ def linspace(
     target = found if dtype is None else check_dtype(dtype, "linspace")
     if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
         first, last = (bare(x, "linspace") for x in (start, stop))
-        return wrap(_as(np.linspace(first, last, num, endpoint=endpoint, axis=axis), target))
+        return wrap(np.linspace(first, last, num, endpoint=endpoint, axis=axis, dtype=target))
     fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
     steps = asarray(fraction.reshape((-1,) + (1,) * rank))
-    return _along(FUNCTIONS.astype(start * (1 - steps) + stop * steps, target), axis)
+    z = start * (1 - steps) + stop * steps
+    return _along(FUNCTIONS.astype(FUNCTIONS.floor(z) if target.kind in "iu" else z, target), axis)
 
 
 def _along(z: Array, axis: int) -> Array:

@@ -10,13 +10,13 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
-from afx.core.dtypes import DType, bool_, float16, float32, int64, uint64
+from afx.core.dtypes import DType, bool_, int64, uint64
 from afx.core.functions import FUNCTIONS, public
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracer import bind, single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds import linear, reduction
-from afx.ops._reducing import reduced_by
+from afx.ops._reducing import averaging, reduced_by
 from afx.ops.selection import maximum, minimum
 from afx.ops.shaping import astype, broadcast_to, permute_dims, reshape
 
@@ -138,7 +138,8 @@ def mean(
     """Return the arithmetic mean of the elements along axes; of none it is nan.
 
     Args:
-        x: any shape; integers are averaged in the default dtype, float16 by way of float32, whose sums hold more.
+        x: any shape; integers are averaged in float64 and given in the default dtype, float16 by way of float32: these
+            hold the sums.
         axis: one axis, several, or all (None).
         dtype: converts x first.
         keepdims: keeps the averaged axes, with length 1.
@@ -149,8 +150,10 @@ def mean(
     """
     if dtype is not None:
         x = astype(x, dtype)
-    elif getattr(x, "dtype", None) == float16:
-        return astype(mean(x, axis, dtype=float32, keepdims=keepdims, where=where), float16)
+    else:
+        wide, natural = averaging(x, "mean")
+        if wide != natural:
+            return astype(mean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
     shape = shape_of(x, "mean")
     axes = normalize_axes(axis, len(shape), "mean")
     if where is not None:

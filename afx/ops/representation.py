@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of
-from afx.core.dtypes import DType, promote, real_dtype
+from afx.core.dtypes import DType, int64, promote, real_dtype
 from afx.core.functions import public
 from afx.core.tracer import bind1, bind2
 from afx.errors import DtypeError
@@ -20,8 +20,8 @@ from afx.ops.comparison import isinf, isnan
 from afx.ops.complex import imag, real
 from afx.ops.creation import asarray
 from afx.ops.exponential import exp2
-from afx.ops.rounding import trunc
-from afx.ops.selection import where
+from afx.ops.rounding import copysign, trunc
+from afx.ops.selection import clip, where
 from afx.ops.shaping import astype
 from afx.ops.stopping import stop_gradient
 
@@ -94,8 +94,12 @@ def ldexp(x: ArrayLike, power: ArrayLike) -> Array:
     y, aval = _floating(x, "ldexp"), aval_of(power, "ldexp")
     if aval.dtype.kind not in "biu":
         raise DtypeError(f"ldexp: powers are integers: got {aval}; use x * afx.exp2(power)")
-    half = asarray(power) // 2  # 2**power alone may be too large or too small for a number
-    return y * exp2(astype(half, y.dtype)) * exp2(astype(asarray(power) - half, y.dtype))
+    most = np.finfo(y.dtype).maxexp - 1  # 2**power alone may be too large or too small for a number; four factors never
+    rest: Any = clip(astype(power, int64), -4 * most, 4 * most)
+    for parts in (4, 3, 2, 1):
+        part = rest // parts
+        y, rest = y * exp2(astype(part, y.dtype)), rest - part
+    return y
 
 
 @public
@@ -107,7 +111,8 @@ def modf(x: ArrayLike) -> tuple[Array, Array]:
     """
     y = _floating(x, "modf")
     whole = trunc(y)
-    return where(isinf(y), 0, y) - where(isinf(y), 0, whole), whole
+    side = stop_gradient(copysign(1.0, y))  # so that a fraction of 0 has the sign too
+    return side * (side * where(isinf(y), 0, y) - side * where(isinf(y), 0, whole)), whole
 
 
 @public

@@ -87,11 +87,12 @@ def round(x: ArrayLike, decimals: int = 0) -> Array:
     if not decimals or kind == "b" or (kind in "iu" and decimals > 0):
         return bind1(round_p, x)
     if kind in "iu":
-        return _tens(x, 10**-decimals)
-    power = 10.0 ** builtins.abs(decimals)  # 0.01 is no exact number, 100 is
+        power = 10**-decimals
+        return _tens(x, power) if power <= np.iinfo(aval_of(x).dtype).max else multiply(x, 0)
+    scale = 10.0 ** builtins.abs(decimals)  # 0.01 is no exact number, 100 is
     if decimals < 0:
-        return bind1(round_p, divide(x, power)) * power
-    return bind1(round_p, multiply(x, power)) / power
+        return bind1(round_p, divide(x, scale)) * scale
+    return bind1(round_p, multiply(x, scale)) / scale
 
 
 around = round

@@ -8,14 +8,14 @@ import attrs
 
 from afx import pytree
 from afx.core.array import Array, ArrayLike
-from afx.core.dtypes import float64
+from afx.core.dtypes import complex128, float64
 from afx.errors import DtypeError
 from afx.ops.creation import asarray, zeros
 from afx.ops.joining import stack
 from afx.ops.moments import vector_norm
 from afx.ops.selection import clip, minimum, where
 from afx.optim.hyperparameters import Schedule, count_zero, positive, rate_at
-from afx.optim.rule import EmptyState, Rule, as_real, check_kind, wide
+from afx.optim.rule import EmptyState, Rule, as_real, check_kind
 from afx.pytree import Tree
 
 __all__ = [
@@ -40,7 +40,8 @@ def global_norm(tree: Tree) -> Array:
     >>> global_norm((afx.asarray([3.0]), afx.asarray(4.0)))
     Array(5., dtype=float64)
     """
-    norms = [vector_norm(wide(asarray(x))).astype(float64) for x in pytree.leaves(tree)]
+    leaves = [asarray(x) for x in pytree.leaves(tree)]
+    norms = [vector_norm(x.astype(complex128 if x.dtype.kind == "c" else float64)) for x in leaves]
     return vector_norm(stack(norms)) if norms else zeros((), float64)
 
 
