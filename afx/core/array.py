@@ -222,6 +222,8 @@ class Array(Operators, Methods):
     ) -> Any:
         """Return a DLPack capsule of a copy: who takes it may write into it, and ``copy=False`` cannot forbid that."""
         mine = np.array(self.concrete("__dlpack__"))
+        if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # which knows the older protocol alone
+            return mine.__dlpack__(stream=stream)
         return mine.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=None)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -80,6 +80,23 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "subok": (True, False),
 }
 
+# The arguments of NumPy's functions in C, which these tell themselves from NumPy 2.4 on.
+SIGNATURES = {
+    "bincount": "(x, /, weights=None, minlength=0)",
+    "can_cast": "(from_, to, casting='safe')",
+    "concatenate": "(arrays, /, axis=0, out=None, *, dtype=None, casting='same_kind')",
+    "dot": "(a, b, out=None)",
+    "empty_like": "(prototype, /, dtype=None, order='K', subok=True, shape=None, *, device=None)",
+    "inner": "(a, b, /)",
+    "lexsort": "(keys, axis=-1)",
+    "min_scalar_type": "(a, /)",
+    "ravel_multi_index": "(multi_index, dims, mode='raise', order='C')",
+    "result_type": "(*arrays_and_dtypes)",
+    "unravel_index": "(indices, shape, order='C')",
+    "vdot": "(a, b, /)",
+    "where": "(condition, x=None, y=None, /)",
+}
+
 REDUCTIONS = {
     "add": "sum",
     "logaddexp": "logsumexp",

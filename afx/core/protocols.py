@@ -25,6 +25,7 @@ from afx.core.numpy_names import (
     NEUTRAL,
     READING,
     REDUCTIONS,
+    SIGNATURES,
     UFUNCS,
     WRITING,
 )
@@ -222,8 +223,16 @@ def _is_default(value: Any, default: Any) -> bool:
 def _signature(func: Function) -> inspect.Signature | None:
     try:
         return inspect.signature(func)
-    except ValueError:  # some of NumPy's functions in C do not say
+    except ValueError:  # NumPy's functions in C do not say before NumPy 2.4
+        return _written(func.__name__)
+
+
+def _written(name: str) -> inspect.Signature | None:
+    if name not in SIGNATURES:
         return None
+    space: dict[str, Any] = {}
+    exec(f"def function{SIGNATURES[name]}: ...", space)
+    return inspect.signature(space["function"])
 
 
 @functools.lru_cache(maxsize=512)

@@ -315,8 +315,8 @@ def exp1(x: ArrayLike) -> Array:
     Raises:
         MissingExtraError: SciPy is not installed.
 
-    >>> exp1(1.0)
-    Array(0.21938394, dtype=float32)
+    >>> exp1(1.0).round(4)
+    Array(0.2194, dtype=float32)
     """
     return bind1(exp1_p, x)
 
@@ -333,8 +333,8 @@ def expi(x: ArrayLike) -> Array:
     Raises:
         MissingExtraError: SciPy is not installed.
 
-    >>> expi(1.0)
-    Array(1.8951178, dtype=float32)
+    >>> expi(1.0).round(4)
+    Array(1.8951, dtype=float32)
     """
     return bind1(expi_p, x)
 

@@ -1,5 +1,7 @@
 """NumPy's functions on Arrays are afx's: with NumPy's arguments, derivatives, and no silent detour."""
 
+import contextlib
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +11,8 @@ import pytest
 
 import afx
 from afx import Array, errors
+from afx.core.numpy_names import SIGNATURES
+from afx.core.protocols import _written
 
 RNG = np.random.default_rng(2)
 X = RNG.uniform(0.2, 0.9, size=(3, 4))
@@ -221,3 +225,15 @@ def test_dispatch_under_vmap() -> None:
     """NumPy's functions batch."""
     got = afx.vmap(lambda x: np.concatenate([x, np.flip(x)]))(X)
     np.testing.assert_array_equal(np.asarray(got), np.concatenate([X, X[:, ::-1]], axis=1))
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_written_signatures_are_numpys(name: str) -> None:
+    """What older NumPy does not tell of its functions in C is what newer NumPy tells."""
+    written = _written(name)
+    assert written is not None
+    with contextlib.suppress(ValueError):  # older NumPy
+        told = inspect.signature(getattr(np, name))
+        assert [(p.name, p.kind) for p in told.parameters.values()] == [
+            (p.name, p.kind) for p in written.parameters.values()
+        ]
