@@ -80,7 +80,12 @@ def take_step(
     old = [asarray(p) for p in leaves]
     whole = [wide(p) for p in old]
     uphill = [wide(g.conj() if g.dtype.kind == "c" else g) for g in slopes]
-    updates, after = update(pytree.unflatten(treedef, uphill), state, pytree.unflatten(treedef, whole), value)
+    try:
+        updates, after = update(pytree.unflatten(treedef, uphill), state, pytree.unflatten(treedef, whole), value)
+    except TreeError as error:
+        if not str(error).startswith("map:"):
+            raise
+        raise TreeError(f"step: the state is of other parameters ({error}); call init(params)") from error
     check_state(state, after)
     steps = pytree.leaves(updates)
     _check_updates(old, steps, treedef)

@@ -89,7 +89,7 @@ def value_and_grad(
             gradients. Each may be any pytree of floating or complex arrays.
         argnames: keyword arguments to differentiate; their gradients are in a dict by name. Together with ``argnums``
             the gradient is the pair of both.
-        has_aux: whether ``fn`` returns ``(scalar, aux)``; aux is passed on as it is.
+        has_aux: whether ``fn`` returns ``(scalar, aux)``; aux, any pytree, is passed on with plain values.
         holomorphic: whether ``fn`` is a complex-differentiable function of complex arguments with a complex result;
             the gradient is then its complex derivative. That it is one is the caller's promise.
 

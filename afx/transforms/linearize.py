@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from afx import pytree
 from afx.core.array import wrap
+from afx.core.aval import aval_of
+from afx.core.dtypes import is_inexact
 from afx.core.tracer import raised
 from afx.errors import TreeError
 from afx.pytree import Tree
@@ -26,7 +28,7 @@ def linearize(fn: Callable[..., R], *primals: Tree) -> tuple[R, Callable[..., R]
     each further call walks a tape and runs ``fn`` no more.
 
     Args:
-        fn: a function of pytrees of floating arrays.
+        fn: a function of pytrees of floating arrays; integers and booleans in its result have tangents of 0.
         *primals: the point.
 
     Returns:
@@ -39,18 +41,27 @@ def linearize(fn: Callable[..., R], *primals: Tree) -> tuple[R, Callable[..., R]
     """
     check_callable(fn, "linearize")
     inputs, in_tree = pytree.flatten(primals)
-    out, pullback = vjp(fn, *primals)
-    leaves, treedef = pytree.flatten(out)
-    zeros = pytree.unflatten(treedef, [wrap(zero_like(x)) for x in leaves])
-    _, transpose = vjp(pullback, zeros)
+    all_outputs: list[Any] = []
+
+    def floating(*args: Any) -> list[Any]:
+        leaves, treedef = pytree.flatten(fn(*args))
+        all_outputs[:] = [treedef, leaves]
+        return [x for x in leaves if is_inexact(aval_of(x).dtype)]
+
+    values, pullback = vjp(floating, *primals)
+    out_tree, outputs = all_outputs
+    smooth = [is_inexact(aval_of(x).dtype) for x in outputs]
+    transpose = vjp(pullback, [wrap(zero_like(x)) for x in values])[1] if values else None
 
     def push(*tangents: Any) -> R:
         directions, tree = pytree.flatten(tangents)
         if tree != in_tree:
             raise TreeError(f"linearize: tangents have another structure: got {tree}; the primals are {in_tree}")
         check_tangents(inputs, directions, in_tree, "linearize")
-        found: Any = transpose(tangents)
-        result: R = pytree.map(raised, found[0])
+        slopes: Any = iter(transpose(tangents)[0] if transpose else ())
+        found = [raised(next(slopes)) if s else wrap(zero_like(x)) for s, x in zip(smooth, outputs, strict=True)]
+        result: R = pytree.unflatten(out_tree, found)
         return result
 
-    return out, push
+    rest = iter(values)
+    return pytree.unflatten(out_tree, [next(rest) if s else x for s, x in zip(smooth, outputs, strict=True)]), push

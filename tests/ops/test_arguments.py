@@ -163,3 +163,11 @@ def test_numbers_of_numpy_do_where_an_integer_is_asked_for() -> None:
 def test_an_integral_along_rows_of_places() -> None:
     """One function, integrated over several sets of places, as NumPy does."""
     np.testing.assert_allclose(afx.trapezoid(V, M), [4.0, 4.0, 4.0])
+
+
+def test_a_state_of_other_parameters_is_told() -> None:
+    """In words of optimizers."""
+    optimizer = optim.adam(0.1)
+    state = optimizer.init({"w": V})
+    with pytest.raises(errors.TreeError, match=r"step: the state is of other parameters .*; call init"):
+        optimizer.step(V, V, state)

@@ -183,3 +183,19 @@ def test_positions_and_lengths_may_be_numpys_integers() -> None:
     assert float(afx.jacfwd(lambda x: x * 2, np.int64(0))(1.0)) == 2.0
     second = afx.hessian(lambda x, y: afx.sum(x * y * x))(x=np.ones(2), y=np.ones(2))
     np.testing.assert_array_equal(second, 2 * np.eye(2))
+
+
+def test_linear_functions_of_mixed_results() -> None:
+    """Integers in a result have tangents of 0, as in forward mode; a result may be empty but for them."""
+    x = np.array([1.0, 3.0, 2.0])
+
+    def fn(x: Array) -> tuple[Any, ...]:
+        return x * x, afx.argmax(x), None
+
+    (square, place, nothing), push = afx.linearize(fn, x)
+    np.testing.assert_array_equal(square, x * x)
+    assert (int(place), nothing) == (1, None)
+    slope, zero, _ = push(np.ones(3))
+    np.testing.assert_array_equal(slope, 2 * x)
+    assert int(zero) == 0
+    assert int(afx.linearize(afx.argmax, x)[1](np.ones(3))) == 0
