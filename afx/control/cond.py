@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from afx import pytree
 from afx.control.programs import Body, body_of, build, check_same, inexact, is_abstract, strong, zeros_of
 from afx.core.array import ArrayLike
@@ -51,6 +53,7 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
         check_callable(fn, "cond")
     _scalar(pred, "cond")
     index = pred if isinstance(pred, (bool, int, float)) else not_equal(pred, 0)
+    operands = pytree.map(_kept, operands)
     if not isinstance(index, Tracer):
         return true_fn(*operands) if index else false_fn(*operands)
     chosen: R = _choose(astype(index, "int64"), (false_fn, true_fn), operands, "cond")
@@ -83,10 +86,16 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Tr
         raise DtypeError(f"switch: the index is an integer: got {aval_of(index)}; use cond for a condition, or astype")
     if not branches:
         raise ArgumentError("switch: there is nothing to choose: got no branches; give one at least")
+    operands = pytree.map(_kept, operands)
     if not isinstance(index, Tracer):
         return branches[min(max(int(asarray(index)), 0), len(branches) - 1)](*operands)
     chosen: R = _choose(clip(index, 0, len(branches) - 1), tuple(branches), operands, "switch")
     return chosen
+
+
+def _kept(x: Any) -> Any:
+    """Return an operand as an Array, which the caller cannot write into; Python's numbers as they are."""
+    return asarray(x) if isinstance(x, np.ndarray) else x  # pyright: ignore[reportUnknownArgumentType]  # a user's array
 
 
 def _scalar(x: ArrayLike, who: str) -> None:

@@ -159,6 +159,8 @@ class Abstract(Trace):
             if dtype.kind == "f" or (dtype == np.uint64 and _holds_traced_numbers(atoms)):
                 return atoms  # signed beside unsigned: NumPy compares them as they are
             atoms, dtype = _comparable(atoms, dtype)
+        if p.ufunc in LOGICAL:
+            return atoms  # which ask for truth alone, of numbers of any dtype
         return tuple(
             [
                 a
@@ -207,6 +209,7 @@ class Abstract(Trace):
         return renumbered((*self._inputs, *self._lifted_vars), self._constants, self._equations, atoms)
 
 
+LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 MIXED = "qQ->?"  # a loop of ufuncs that compare signed integers with unsigned ones as they are
 
 

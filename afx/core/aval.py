@@ -176,7 +176,9 @@ def normalize_axes(axis: int | Sequence[int] | None, ndim: int, who: str) -> tup
     """
     if axis is None:
         return tuple(range(ndim))
-    axes = sorted(normalize_axis(a, ndim, who) for a in (axis if isinstance(axis, Sequence) else (axis,)))
+    several = isinstance(axis, Sequence) or bool(getattr(axis, "ndim", False))
+    given: Any = axis if several else (axis,)
+    axes = sorted(normalize_axis(a, ndim, who) for a in given)
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{who}: an axis is named twice: got axis={axis}; name each once")
     return tuple(axes)

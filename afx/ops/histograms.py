@@ -14,7 +14,7 @@ from afx.core.dtypes import float64, promote
 from afx.core.functions import public
 from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
-from afx.ops._index import is_sequence
+from afx.ops._index import is_sequence, shape_of
 from afx.ops.comparison import isfinite
 from afx.ops.creation import Nested, asarray, ones
 from afx.ops.cumulative import diff
@@ -124,7 +124,7 @@ def histogram_bin_edges(x: Nested, bins: Bins = 10, range: Ends = None, weights:
 
 
 def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
-    if ends is not None and (not is_sequence(ends) or len(ends) != 2):
+    if ends is not None and (len(ends) if is_sequence(ends) else shape_of(ends)) not in (2, (2,)):
         raise ArgumentError(f"{who}: a range is a pair of ends: got {ends!r}; give (low, high)")
     if isinstance(bins, str):
         known: Any = stop_gradient(x).concrete(who)

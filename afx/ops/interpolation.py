@@ -102,7 +102,10 @@ def _through(x: Array, xp: Array, fp: Array) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):  # beside infinite points and values
         t, rise = (x - x0) / width, f1 - f0
         line = where(step == 0, f1, where(t < 0.5, f0 + rise * t, f1 - rise * ((x1 - x) / width)))  # exact at both ends
-    return where(isfinite(line), line, where(x == x0, f0, where(x == x1, f1, line)))
+        steep = rise / width
+        ahead, behind = f0 + steep * (x - x0), f1 + steep * (x - x1)
+    beside = where(isnan(ahead), where(isnan(behind) & (f0 == f1), f0, behind), ahead)
+    return where(isfinite(line), line, where(x == x0, f0, where(x == x1, f1, beside)))
 
 
 # -- integrals and slopes ---------------------------------------------------------------------------------------------

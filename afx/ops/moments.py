@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
-from afx.core.dtypes import promote, real_dtype
+from afx.core.dtypes import float16, float32, float64, promote, real_dtype
 from afx.core.functions import FUNCTIONS, public
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds import reduction
@@ -60,7 +60,8 @@ def _spread(
     center = mean(x, axes, keepdims=True, where=where) if middle is None else middle
     d = subtract(x, center)
     if where is None:
-        return d, axes, builtins.max(math.prod([shape[a] for a in axes]) - correction, 0)
+        rest: Any = math.prod([shape[a] for a in axes]) - correction
+        return d, axes, maximum(rest, 0) if isinstance(rest, Array) else builtins.max(rest, 0)
     count = maximum(sum(broadcast_to(astype(where, bool), shape), axes, keepdims=True) - correction, 0)
     return asarray(among(d, where, 0)), axes, astype(count, real_dtype(d.dtype))
 
@@ -70,6 +71,8 @@ def the_correction(correction: float, ddof: float, who: str) -> float:
     for value in (correction, ddof):
         if aval_of(value, who).ndim:
             raise ArgumentError(f"{who}: a correction is a number: got {value!r}; give one, such as 1")
+    if isinstance(correction, Array) or isinstance(ddof, Array):
+        return correction + ddof
     if correction and ddof:
         raise ArgumentError(
             f"{who}: ddof is another name of the correction: got ddof={ddof} and correction={correction}; give one"
@@ -165,7 +168,7 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
     >>> vector_norm(broadcast_to(3.0, (4,)))
     Array(6., dtype=float32)
     """
-    if not isinstance(ord, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+    if not isinstance(ord, (int, float, np.integer, np.floating)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise ArgumentError(f"vector_norm: ord is a number: got {ord!r}; use 1, 2, math.inf or another power")
     if ord == 2:
         dtype = promote((aval_of(x, "vector_norm").dtype,), (False,), floating=True)
@@ -268,7 +271,18 @@ def average(
     """
     shape = shape_of(x, "average")
     axes = normalize_axes(axis, len(shape), "average")
-    w = _spread_weights(1 if weights is None else together(weights, x)[0], shape, axes, axis)
+    if weights is not None:
+        weights = together(weights, x)[0]
+        avals = [aval_of(x, "average"), weights.aval]
+        natural = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+        if (
+            any(a.dtype.kind in "iu" for a in avals) or natural == float16
+        ):  # products and sums of which may be too large
+            wide = float32 if natural == float16 else float64
+            found = average(astype(x, wide), axis, astype(weights, wide), returned=True, keepdims=keepdims)
+            z, total = (astype(v, natural) for v in found)
+            return (z, total) if returned else z
+    w = _spread_weights(1 if weights is None else weights, shape, axes, axis)
     total = sum(w, axes, keepdims=keepdims)
     z = mean(x, axes, keepdims=keepdims) if weights is None else sum(multiply(x, w), axes, keepdims=keepdims) / total
     return (z, broadcast_to(astype(total, z.dtype), z.shape)) if returned else z

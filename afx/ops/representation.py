@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of
-from afx.core.dtypes import DType, int64, promote, real_dtype
+from afx.core.dtypes import DType, float64, promote, real_dtype
 from afx.core.functions import public
 from afx.core.tracer import bind1, bind2
 from afx.errors import DtypeError
@@ -95,10 +95,14 @@ def ldexp(x: ArrayLike, power: ArrayLike) -> Array:
     if aval.dtype.kind not in "biu":
         raise DtypeError(f"ldexp: powers are integers: got {aval}; use x * afx.exp2(power)")
     most = np.finfo(y.dtype).maxexp - 1  # 2**power alone may be too large or too small for a number; four factors never
-    rest: Any = clip(astype(power, int64), -4 * most, 4 * most)
-    for parts in (4, 3, 2, 1):
-        part = rest // parts
-        y, rest = y * exp2(astype(part, y.dtype)), rest - part
+    rest: Any = clip(astype(power, float64), -4 * most, 4 * most)
+    factors: list[Array] = []
+    for _ in range(4):
+        part = clip(rest, 1 - most, most)
+        factors.append(exp2(astype(part, y.dtype)))
+        rest = rest - part
+    for factor in reversed(factors):  # the largest step last: the only one that rounds
+        y = y * factor
     return y
 
 

@@ -326,4 +326,10 @@ def _exact(value: object) -> object:
         return kind, repr(value)
     if kind is tuple:
         return kind, tuple(map(_exact, cast("tuple[object, ...]", value)))
+    if kind is frozenset:
+        return kind, frozenset(map(_exact, cast("frozenset[object]", value)))
+    fields = getattr(kind, "__attrs_attrs__", None) or getattr(kind, "__dataclass_fields__", None)
+    if fields is not None:
+        names: list[str] = [field if isinstance(field, str) else field.name for field in fields]
+        return kind, tuple([_exact(getattr(value, name, None)) for name in names])
     return kind

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from afx import pytree
 from afx.core.array import Array
 from afx.core.aval import Aval, aval_of
-from afx.core.tracer import raised
+from afx.core.tracer import Tracer, raised
 from afx.errors import TreeError
 from afx.ops.creation import asarray
 from afx.ops.shaping import astype
@@ -55,7 +55,8 @@ def custom_vjp(
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         places, names = _by_position(fn, args, kwargs)
         leaves, treedef = pytree.flatten((places, names))
-        count, kinds = len(leaves), [_kinds(a) for a in places]  # the backward pass must not hold the arguments
+        # the backward pass must not hold the arguments
+        count, kinds = len(leaves), [_kinds(a, n < len(args)) for n, a in enumerate(places)]
         plain = Flattened(fn, treedef)
         structure: list[Any] = [None]
 
@@ -91,20 +92,30 @@ def _by_position(
     return bound.args, bound.kwargs
 
 
-def _kinds(tree: Any) -> tuple[list[Aval], Any]:
+def _kinds(tree: Any, needed: bool) -> tuple[list[Aval], Any, bool]:
+    """Return the leaves and the structure of an argument, and whether a rule has to give its cotangent."""
     leaves, treedef = pytree.flatten(tree)
-    return [aval_of(x) for x in leaves], treedef
+    return [aval_of(x) for x in leaves], treedef, needed or any(isinstance(x, Tracer) for x in leaves)
 
 
-def _aligned(found: Any, kinds: Sequence[tuple[list[Aval], Any]], count: int, name: str) -> list[Any]:
-    """Return one cotangent or None per leaf of all arguments, from one tree per positional argument."""
+def _aligned(found: Any, kinds: Sequence[tuple[list[Aval], Any, bool]], count: int, name: str) -> list[Any]:
+    """Return one cotangent or None per leaf of all arguments, from one tree per positional argument.
+
+    Plain arguments that were passed by name need none, and None stands for those that were not passed at all.
+    """
+    if isinstance(found, tuple):
+        absent = kinds[len(found) :]  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        if not any(needed for *_, needed in absent):
+            found = (*found, *[None] * len(absent))  # pyright: ignore[reportUnknownVariableType]  # a user's value
+        if all(ct is None for ct in found[len(kinds) :]):  # pyright: ignore[reportUnknownVariableType]  # a user's value
+            found = found[: len(kinds)]  # pyright: ignore[reportUnknownVariableType]  # a user's value
     if not isinstance(found, tuple) or len(found) != len(kinds):  # pyright: ignore[reportUnknownArgumentType]  # a user's value
         raise TreeError(
             f"{name}: backward returns one cotangent per argument: {len(kinds)} in a tuple: got {found!r}; "
             "return such a tuple"
         )
     flat: list[Any] = []
-    for k, (ct, (avals, treedef)) in enumerate(zip(found, kinds, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
+    for k, (ct, (avals, treedef, _)) in enumerate(zip(found, kinds, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
         if ct is None:
             flat += [None] * len(avals)
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from afx.errors import ArgumentError
@@ -16,7 +17,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 
 def as_positions(numbers: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Return an option of `afx.jit` that is one position or several as a tuple."""
-    found: tuple[Any, ...] = tuple(numbers) if isinstance(numbers, Sequence) else (numbers,)
+    found: tuple[Any, ...] = tuple(numbers) if isinstance(numbers, (Sequence, AbstractSet)) else (numbers,)
     if not all(isinstance(n, int) for n in found):
         raise ArgumentError(f"jit: {name} are positions: got {numbers!r}; give integers, or use static_argnames=")
     return found
