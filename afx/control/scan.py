@@ -118,7 +118,7 @@ def _plain(
     rows = [unstack(x) for x in leaves]
     start = carry
     ys: list[list[Any]] = []
-    first_tree: Any = None
+    ys_tree: Any = None
     for t in range(count)[:: -1 if reverse else 1]:
         x = pytree.unflatten(tree, [r[t] for r in rows])
         new, y = _pair(fn(pytree.unflatten(carry_tree, carry), x), fn)
@@ -126,18 +126,18 @@ def _plain(
         check_same(found, found_tree, carry, carry_tree, "scan", "the carry")
         carry = strong(found)
         row, out_tree = pytree.flatten(y)
-        if ys and out_tree != first_tree:
+        if ys and out_tree != ys_tree:
             raise TreeError(
-                f"scan: the outputs change their structure: got {out_tree} after {first_tree}; return the same tree"
+                f"scan: the outputs change their structure: got {out_tree} after {ys_tree}; return the same tree"
             )
-        first_tree = out_tree
+        ys_tree = out_tree
         ys.append(row)
         if len(ys) == 1 and any(map(is_abstract, [*carry, *row])):  # it closes over unknown values
             return _traced(fn, start, carry_tree, leaves, tree, count, reverse)
     if not ys:
         return _empty(fn, carry, carry_tree, leaves, tree)
     columns = zip(*ys[:: -1 if reverse else 1], strict=True)
-    return pytree.unflatten(carry_tree, carry), pytree.unflatten(first_tree, [stack(strong(c)) for c in columns])
+    return pytree.unflatten(carry_tree, carry), pytree.unflatten(ys_tree, [stack(strong(c)) for c in columns])
 
 
 def _body(fn: Any, carry: Sequence[Array], carry_tree: Any, leaves: Sequence[Array], tree: Any) -> Any:

@@ -155,7 +155,7 @@ class Abstract(Trace):
         if all(a.weak for a in avals) and not p.floating:
             return atoms
         dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.floating)
-        if _compares(p) and all(a.dtype.kind in "iu" for a in avals):
+        if all(a.dtype.kind in "iu" for a in avals) and _compares(p):
             if dtype.kind == "f" or (dtype == np.uint64 and _holds_traced_numbers(atoms)):
                 return atoms  # signed beside unsigned: NumPy compares them as they are
             atoms, dtype = _comparable(atoms, dtype)

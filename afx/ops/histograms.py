@@ -12,7 +12,6 @@ from afx.core.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer
 from afx.core.dtypes import float64, promote
 from afx.core.functions import public
-from afx.core.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ops._index import is_sequence, shape_of
 from afx.ops.comparison import isfinite
@@ -147,7 +146,7 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
 
 
 def _even_edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
-    count = integer(bins.item() if hasattr(bins, "item") and not isinstance(bins, Tracer) else bins, who, "bins")
+    count = integer(bins, who, "bins")
     if count < 1:
         raise ArgumentError(f"{who}: there is 1 bin or more: got bins={bins}; give another number")
     # among float64 edges integers lie where they belong

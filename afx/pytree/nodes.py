@@ -193,7 +193,7 @@ _RECORDS: dict[type, RecordNode] = {}
 def named_tuple_node(cls: type) -> RecordNode:
     """Give the one node of a named tuple's class."""
     names = cast("tuple[str, ...]", getattr(cls, "_fields"))  # noqa: B009 - the type of a class has no such attribute
-    return _RECORDS.get(cls) or _RECORDS.setdefault(cls, RecordNode(cls, names, getattr(cls, "_make")))  # noqa: B009
+    return _RECORDS.get(cls) or _RECORDS.setdefault(cls, RecordNode(cls, names, getattr(cls, "_make")))  # noqa: B009 - as above
 
 
 def class_node(cls: type) -> RecordNode:

@@ -168,9 +168,7 @@ class _Clusters:
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
-        self._upstream: list[
-            AbstractSet[int]
-        ] = []  # of each group, groups that it depends on, those among them closed later too
+        self._upstream: list[AbstractSet[int]] = []  # of each group, those it depends on that were open last
         self._open: dict[Key, int] = {}
         self._member: dict[int, int] = {}  # of a value made block by block, the group that makes it
         self._depends: dict[int, AbstractSet[int]] = {}  # of a value, the groups that it depends on
@@ -199,7 +197,7 @@ class _Clusters:
             return False
         if apart:
             outside = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])
-            c = self._opened(found.key, c)
+            c = self._opened(found.key)
         self.groups[c].append(k)
         self._upstream[c] = self._upstream[c] | outside
         out = eq.outputs[0]
@@ -208,9 +206,10 @@ class _Clusters:
             self._member[out.index] = c
         return True
 
-    def _opened(self, key: Key, before: int) -> int:
+    def _opened(self, key: Key) -> int:
         """Open a group, which closes the one before of its key."""
-        if self._open.pop(key, -1) >= 0:
+        before = self._open.pop(key, None)
+        if before is not None:
             self._upstream[before] = self._among_open(self._upstream[before])
         c = self._open[key] = self._new([])
         return c

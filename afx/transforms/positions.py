@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -23,12 +23,20 @@ def as_positions(numbers: int | Sequence[int], name: str) -> tuple[int, ...]:
     return found
 
 
+def _parameters(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    """Return the parameters of a function, None of one that does not tell them, as some in C."""
+    try:
+        return inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return None
+
+
 def check_positions(fn: Callable[..., Any], **positions: tuple[int, ...]) -> None:
     """Refuse positions behind the last parameter, as far as a function tells its parameters."""
-    try:
-        kinds = [p.kind for p in inspect.signature(fn).parameters.values()]
-    except (TypeError, ValueError):
+    parameters = _parameters(fn)
+    if parameters is None:
         return
+    kinds = [p.kind for p in parameters.values()]
     count = sum([k in POSITIONAL for k in kinds])
     for name, numbers in positions.items():
         beyond = [n for n in numbers if not -count <= n < count]
@@ -49,9 +57,8 @@ def static_options(
     Raises:
         ArgumentError: a name that is not among the parameters.
     """
-    try:
-        parameters = inspect.signature(fn).parameters
-    except (TypeError, ValueError):
+    parameters = _parameters(fn)
+    if parameters is None:
         return nums, names
     kinds = [p.kind for p in parameters.values()]
     missing = [n for n in names if n not in parameters]

@@ -49,7 +49,7 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves, treedef = pytree.flatten((args, kwargs))
         axes = [*_spread(in_axes, args), *[0 for _ in pytree.leaves(kwargs)]]
-        paths = [_argument(path) for path in pytree.paths(treedef)]
+        paths = pytree.paths(treedef)
         fronts = [x if a is None else _to_front(x, a, path) for x, a, path in zip(leaves, axes, paths, strict=True)]
         size = _size(fronts, axes, paths, axis_size, name_of(fn))
         batch = Batch(f"vmap of {name_of(fn)}", size)
@@ -75,8 +75,8 @@ def _argument(path: str) -> str:
 def _to_front(x: Any, axis: int, path: str) -> Array:
     x = asarray(x)
     if not x.ndim:
-        raise ShapeError(f"vmap: {path} has no axis to walk along: got {x.aval}; give it in_axes=None")
-    return _moved(x, normalize_axis(axis, x.ndim, f"vmap: {path}"), 0)
+        raise ShapeError(f"vmap: {_argument(path)} has no axis to walk along: got {x.aval}; give it in_axes=None")
+    return x if axis == 0 else _moved(x, normalize_axis(axis, x.ndim, f"vmap: {_argument(path)}"), 0)
 
 
 def _moved(x: Array, source: int, target: int) -> Array:
@@ -91,11 +91,11 @@ def _moved(x: Array, source: int, target: int) -> Array:
 def _size(leaves: list[Any], axes: list[Any], paths: list[str], given: int | None, name: str) -> int:
     sizes = {path: x.shape[0] for x, a, path in zip(leaves, axes, paths, strict=True) if a is not None}
     if given is not None:
-        sizes["axis_size"] = given
+        sizes[""] = given
     if not sizes:
         raise ArgumentError(f"vmap: no argument of {name} has an axis to walk along; set in_axes, or give axis_size=")
     if len(set(sizes.values())) > 1:
-        got = ", ".join(f"{path} of length {n}" for path, n in sizes.items())
+        got = ", ".join(f"{_argument(path) if path else 'axis_size'} of length {n}" for path, n in sizes.items())
         raise ShapeError(f"vmap: lengths along the batch axis differ: got {got}; make them equal or use in_axes=None")
     size: int = next(iter(sizes.values()))
     return size
@@ -120,13 +120,8 @@ def _spread_one(axes: Any, tree: Any) -> list[int | None]:
         return [axis] * len(pytree.leaves(tree))
     spread: list[int | None] = []
     children, parts = _children(axes), _parts(tree)
-    unlike = isinstance(axes, dict) != isinstance(tree, dict)
-    if (
-        unlike
-        or parts is None
-        or len(children) != len(parts)
-        or (isinstance(axes, dict) and axes.keys() != tree.keys())
-    ):
+    keys = [x.keys() if isinstance(x, dict) else None for x in (axes, tree)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # a user's tree
+    if parts is None or len(children) != len(parts) or keys[0] != keys[1]:
         raise ArgumentError(
             f"vmap: axes {axes} do not match what they are for: got {shown(tree)}; give one axis or a tree like it"
         )

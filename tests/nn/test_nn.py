@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import afx
 from afx import nn
@@ -32,7 +33,6 @@ def test_relu_at_zero() -> None:
 def test_exact_gelu_is_scipys() -> None:
     """The exact form is x·Φ(x), differentiable twice."""
     x = np.linspace(-3, 3, 7)
-    special = pytest.importorskip("scipy.special")
     np.testing.assert_allclose(np.asarray(nn.gelu(x, approximate=False)), x * special.ndtr(x))
     np.testing.assert_allclose(np.asarray(nn.gelu(x)), x * special.ndtr(x), atol=5e-4)
 

@@ -49,6 +49,21 @@ def test_integers_are_asked_for(name: str) -> None:
 
 
 MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "shape of a word": (
+        lambda: afx.zeros("a"),
+        errors.ArgumentError,
+        "zeros: a length of the shape is an integer: got 'a'",
+    ),
+    "negative length": (lambda: afx.eye(-1), errors.ShapeError, "eye: lengths are 0 or more"),
+    "half a row": (lambda: afx.tri(2.5), errors.ArgumentError, "tri: a length of the shape is an integer"),
+    "half a number": (lambda: afx.linspace(0, 1, 2.5), errors.ArgumentError, "linspace: num is an int"),
+    "ends": (lambda: afx.linspace(np.ones(3), np.ones(4)), errors.ShapeError, "linspace: shapes do not broadcast: got"),
+    "place": (lambda: afx.linspace(0, 1, 3, axis=3), errors.ShapeError, "linspace: axis 3 is out of range"),
+    "several": (
+        lambda: afx.arange(np.ones(3)),
+        errors.ShapeError,
+        r"arange: bounds are single numbers: got float64\[3",
+    ),
     "places": (
         lambda: afx.trapezoid(V, np.ones(4)),
         errors.ShapeError,

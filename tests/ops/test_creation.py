@@ -107,33 +107,6 @@ def test_dlpack_of_a_traced_array_raises() -> None:
         afx.grad(lambda x: x.__dlpack__() and x)(1.0)
 
 
-MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
-    "shape of a word": (
-        lambda: afx.zeros("a"),
-        errors.ArgumentError,
-        "zeros: a length of the shape is an integer: got 'a'",
-    ),
-    "negative length": (lambda: afx.eye(-1), errors.ShapeError, "eye: lengths are 0 or more"),
-    "half a row": (lambda: afx.tri(2.5), errors.ArgumentError, "tri: a length of the shape is an integer"),
-    "half a number": (lambda: afx.linspace(0, 1, 2.5), errors.ArgumentError, "linspace: num is an int"),
-    "ends": (lambda: afx.linspace(np.ones(3), np.ones(4)), errors.ShapeError, "linspace: shapes do not broadcast: got"),
-    "place": (lambda: afx.linspace(0, 1, 3, axis=3), errors.ShapeError, "linspace: axis 3 is out of range"),
-    "several": (
-        lambda: afx.arange(np.ones(3)),
-        errors.ShapeError,
-        r"arange: bounds are single numbers: got float64\[3",
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_say_what_to_do(mistake: str) -> None:
-    """Shapes, counts, ends and places that make no array are named."""
-    call, kind, words = MISTAKES[mistake]
-    with pytest.raises(kind, match=words):
-        call()
-
-
 def test_axes_may_be_numpys_integers() -> None:
     """An integer of NumPy's does wherever an axis is asked for."""
     x = afx.ones((2, 3))

@@ -131,7 +131,10 @@ def test_complex_constants_keep_the_signs_of_zeros() -> None:
     """Which choose the branch of a logarithm."""
     c = afx.asarray(np.array([complex(-1, 0.0), complex(-1, -0.0)]))
     x = afx.ones(2)
-    fn = lambda x: afx.log(afx.where(x > 0, c, c))  # noqa: E731
+
+    def fn(x: Array) -> Array:
+        return afx.log(afx.where(x > 0, c, c))
+
     np.testing.assert_array_equal(afx.jit(fn)(x), fn(x))
 
 

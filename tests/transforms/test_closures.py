@@ -30,7 +30,7 @@ class TestCheckpoint:
     def test_closed_over_tracers_and_late_binding(self, argnum: int) -> None:
         """A loop's variable is closed over as it was, and differentiated, in every nesting and both orders."""
         plain = lambda x, w: layers(x, w, lambda f: f)  # noqa: E731  # a function to differentiate
-        fn = lambda x, w: layers(x, w, afx.checkpoint)  # noqa: E731
+        fn = lambda x, w: layers(x, w, afx.checkpoint)  # noqa: E731  # a function to differentiate
         want = afx.grad(plain, argnum)(X, W)
         for gradient in (afx.grad(fn, argnum), afx.jit(afx.grad(fn, argnum)), afx.grad(afx.jit(fn), argnum)):
             np.testing.assert_allclose(np.asarray(gradient(X, W)), np.asarray(want), rtol=1e-12)
@@ -90,7 +90,7 @@ class TestCheckpoint:
         xs = np.linspace(0.0, 1.0, 2500)
 
         def peak(**options: Any) -> tuple[int, float]:
-            fn = lambda a: afx.scan(lambda c, y: (afx.sin(c * a) * y + c * 0.5, None), a, xs, **options)[0]  # noqa: E731
+            fn = lambda a: afx.scan(lambda c, y: (afx.sin(c * a) * y + c * 0.5, None), a, xs, **options)[0]  # noqa: E731  # a function to differentiate
             afx.grad(fn)(np.float64(1.5))  # what is made once is there already
             gc.collect()
             tracemalloc.start()
@@ -184,7 +184,7 @@ def test_bodies_of_loops_and_branches_close_over_tracers(kind: str) -> None:
     body = BODIES[kind]
     x = np.arange(1.0, 10.0).reshape(3, 3)
     plain = lambda x, w: afx.sum(((w * w + x[0]) * w + x[1]) * w + x[2])  # noqa: E731  # what all of them compute
-    fn = lambda x, w: afx.sum(body(x, w))  # noqa: E731
+    fn = lambda x, w: afx.sum(body(x, w))  # noqa: E731  # a function to differentiate
     want = afx.grad(plain, (0, 1))(x, W)
     for run in (afx.grad(fn, (0, 1)), afx.jit(afx.grad(fn, (0, 1))), afx.grad(afx.jit(fn), (0, 1))):
         for g, wanted in zip(run(x, W), want, strict=True):
