@@ -8,23 +8,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from afx import errors, pytree
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.constants import *
 from afx.core.dtypes import *
-from afx.core.functions import FAMILIES, LAZY
-from afx.core.located import debug_nans
 from afx.core.primitive import Primitive, primitives
-from afx.ops.arithmetic import *
-from afx.ops.comparison import *
-from afx.ops.creation import *
-from afx.ops.exponential import *
-from afx.ops.reductions import *
-from afx.ops.selection import *
-from afx.ops.shaping import *
-from afx.ops.stopping import *
-from afx.ops.trigonometry import *
-from afx.ops.truth import *
+from afx.core.registry import FAMILIES, LAZY
+from afx.core.tracing.debug_nans import debug_nans
+from afx.ops.creation.creation import *
+from afx.ops.creation.stop_gradient import *
+from afx.ops.elementwise.arithmetic import *
+from afx.ops.elementwise.comparison import *
+from afx.ops.elementwise.exponential import *
+from afx.ops.elementwise.trigonometry import *
+from afx.ops.elementwise.where import *
+from afx.ops.manipulation.shape import *
+from afx.ops.reductions.boolean import *
+from afx.ops.reductions.sums import *
 from afx.pytree import static
 from afx.transforms.grad import *
 from afx.transforms.vjp import *
@@ -35,50 +35,50 @@ if TYPE_CHECKING:
     from afx.control.cond import *
     from afx.control.scan import *
     from afx.control.while_loop import *
+    from afx.core.array_api import __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type
     from afx.core.graph import Equation, Graph, Literal, Var, check
-    from afx.core.inspection import __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type
-    from afx.ops.applying import *
-    from afx.ops.axes import *
-    from afx.ops.choosing import *
-    from afx.ops.closeness import *
-    from afx.ops.complex import *
-    from afx.ops.convolution import convolve, correlate
-    from afx.ops.cumulative import *
-    from afx.ops.diagonals import *
-    from afx.ops.distinct import *
-    from afx.ops.editing import *
-    from afx.ops.einsum import *
-    from afx.ops.fitting import *
-    from afx.ops.histograms import *
-    from afx.ops.indexing import *
-    from afx.ops.interpolation import *
-    from afx.ops.joining import *
-    from afx.ops.matrix import *
-    from afx.ops.moments import *
-    from afx.ops.nan_extremes import *
-    from afx.ops.nans import *
-    from afx.ops.padding import *
-    from afx.ops.places import *
-    from afx.ops.polynomials import *
-    from afx.ops.quantiles import *
-    from afx.ops.ranges import *
-    from afx.ops.ranking import *
-    from afx.ops.representation import *
-    from afx.ops.rounding import *
-    from afx.ops.sets import *
-    from afx.ops.sorting import *
-    from afx.ops.splitting import *
-    from afx.ops.statistics import *
-    from afx.runtime.evaluate import evaluate
+    from afx.core.interpreter import evaluate
+    from afx.ops.creation.ranges import *
+    from afx.ops.elementwise.closeness import *
+    from afx.ops.elementwise.complex import *
+    from afx.ops.elementwise.floating_point import *
+    from afx.ops.elementwise.rounding import *
+    from afx.ops.indexing.getitem import *
+    from afx.ops.indexing.index_tricks import *
+    from afx.ops.indexing.select import *
+    from afx.ops.linalg.einsum import *
+    from afx.ops.linalg.products import *
+    from afx.ops.manipulation.axes import *
+    from afx.ops.manipulation.diagonals import *
+    from afx.ops.manipulation.edit import *
+    from afx.ops.manipulation.join import *
+    from afx.ops.manipulation.pad import *
+    from afx.ops.manipulation.split import *
+    from afx.ops.nn.convolution import convolve, correlate
+    from afx.ops.numerics.apply import *
+    from afx.ops.numerics.histograms import *
+    from afx.ops.numerics.interpolation import *
+    from afx.ops.numerics.polyfit import *
+    from afx.ops.numerics.polynomials import *
+    from afx.ops.numerics.statistics import *
+    from afx.ops.reductions.cumulative import *
+    from afx.ops.reductions.moments import *
+    from afx.ops.reductions.nan import *
+    from afx.ops.reductions.nan_extremes import *
+    from afx.ops.reductions.quantiles import *
+    from afx.ops.sorting.partition import *
+    from afx.ops.sorting.sets import *
+    from afx.ops.sorting.sort import *
+    from afx.ops.sorting.unique import *
     from afx.runtime.threads import get_threads, set_threads
     from afx.transforms.checkpoint import *
-    from afx.transforms.custom import *
+    from afx.transforms.custom_derivatives import *
     from afx.transforms.jacobian import *
     from afx.transforms.jit import *
     from afx.transforms.jvp import *
     from afx.transforms.linearize import *
-    from afx.transforms.sparsity import *
-    from afx.transforms.trace import *
+    from afx.transforms.make_graph import *
+    from afx.transforms.sparse.sparse_derivatives import *
     from afx.transforms.vmap import *
 
 __all__ = [
@@ -493,84 +493,84 @@ _LAZY = {
     "afx.control.scan": "scan",
     "afx.control.while_loop": "fori_loop while_loop",
     "afx.core.graph": "Equation Graph Literal Var check",
-    "afx.core.inspection": "__array_namespace_info__ can_cast finfo iinfo isdtype result_type",
-    "afx.runtime.evaluate": "evaluate",
+    "afx.core.array_api": "__array_namespace_info__ can_cast finfo iinfo isdtype result_type",
+    "afx.core.interpreter": "evaluate",
     "afx.runtime.threads": "get_threads set_threads",
-    "afx.ops.applying": "apply_along_axis apply_over_axes",
-    "afx.ops.axes": "atleast_1d atleast_2d atleast_3d matrix_transpose moveaxis swapaxes",
-    "afx.ops.bits": "",
-    "afx.ops.choosing": "choose compress extract piecewise select",
-    "afx.ops.closeness": "allclose array_equal array_equiv isclose isneginf isposinf",
-    "afx.ops.complex": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
-    "afx.ops.convolution": "convolve correlate",
-    "afx.ops.counting_draws": "",
-    "afx.ops.cumulative": "cumlogsumexp cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff",
-    "afx.ops.determinants": "",
-    "afx.ops.diagonals": "diag diagonal matrix_trace",
-    "afx.ops.distinct": "intersect1d isin setdiff1d setxor1d union1d unique",
-    "afx.ops.editing": "append block delete diagflat insert resize rollaxis trim_zeros",
-    "afx.ops.eigen": "",
-    "afx.ops.einsum": "einsum",
-    "afx.ops.factorization": "",
-    "afx.ops.fitting": "poly polyfit roots",
-    "afx.ops.fourier": "",
-    "afx.ops.gamma_draws": "",
-    "afx.ops.gates": "",
-    "afx.ops.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
-    "afx.ops.indexing": "take take_along_axis getitem",
-    "afx.ops.integer_draws": "",
-    "afx.ops.interpolation": "ediff1d gradient interp trapezoid unwrap",
-    "afx.ops.joining": "column_stack concat concatenate dstack hstack repeat stack tile vstack",
-    "afx.ops.laws": "",
-    "afx.ops.leastsquares": "",
-    "afx.ops.linalg": "",
-    "afx.ops.lu": "",
-    "afx.ops.matrix": "cross dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
-    "afx.ops.matrix_draws": "",
-    "afx.ops.matrixfunctions": "",
-    "afx.ops.moments": "average logsumexp std var vector_norm",
-    "afx.ops.nan_extremes": "fmax fmin nanargmax nanargmin nanmax nanmin",
-    "afx.ops.nans": "nan_to_num nancumprod nancumsum nanmean nanprod nanstd nansum nanvar",
-    "afx.ops.operands": "together",
-    "afx.ops.padding": "flip fliplr flipud pad roll rot90",
-    "afx.ops.places": (
+    "afx.ops.numerics.apply": "apply_along_axis apply_over_axes",
+    "afx.ops.manipulation.axes": "atleast_1d atleast_2d atleast_3d matrix_transpose moveaxis swapaxes",
+    "afx.ops.random.bits": "",
+    "afx.ops.indexing.select": "choose compress extract piecewise select",
+    "afx.ops.elementwise.closeness": "allclose array_equal array_equiv isclose isneginf isposinf",
+    "afx.ops.elementwise.complex": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
+    "afx.ops.nn.convolution": "convolve correlate",
+    "afx.ops.random.discrete": "",
+    "afx.ops.reductions.cumulative": "cumlogsumexp cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff",
+    "afx.ops.linalg.determinants": "",
+    "afx.ops.manipulation.diagonals": "diag diagonal matrix_trace",
+    "afx.ops.sorting.sets": "intersect1d isin setdiff1d setxor1d union1d unique",
+    "afx.ops.manipulation.edit": "append block delete diagflat insert resize rollaxis trim_zeros",
+    "afx.ops.linalg.eigen": "",
+    "afx.ops.linalg.einsum": "einsum",
+    "afx.ops.linalg.cholesky": "",
+    "afx.ops.numerics.polyfit": "poly polyfit roots",
+    "afx.ops.fft.fft": "",
+    "afx.ops.random.gamma": "",
+    "afx.ops.nn.activations": "",
+    "afx.ops.numerics.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
+    "afx.ops.indexing.getitem": "take take_along_axis getitem",
+    "afx.ops.random.integers": "",
+    "afx.ops.numerics.interpolation": "ediff1d gradient interp trapezoid unwrap",
+    "afx.ops.manipulation.join": "column_stack concat concatenate dstack hstack repeat stack tile vstack",
+    "afx.ops.random.uniform_family": "",
+    "afx.ops.linalg.lstsq": "",
+    "afx.ops.linalg.solve": "",
+    "afx.ops.linalg.lu": "",
+    "afx.ops.linalg.products": "cross dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
+    "afx.ops.random.orthogonal": "",
+    "afx.ops.linalg.matrix_functions": "",
+    "afx.ops.reductions.moments": "average logsumexp std var vector_norm",
+    "afx.ops.reductions.nan_extremes": "fmax fmin nanargmax nanargmin nanmax nanmin",
+    "afx.ops.reductions.nan": "nan_to_num nancumprod nancumsum nanmean nanprod nanstd nansum nanvar",
+    "afx.ops.creation.promotion": "together",
+    "afx.ops.manipulation.pad": "flip fliplr flipud pad roll rot90",
+    "afx.ops.indexing.index_tricks": (
         "diag_indices diag_indices_from indices ix_ ravel_multi_index tril_indices tril_indices_from triu_indices "
         "triu_indices_from unravel_index"
     ),
-    "afx.ops.polynomials": "polyadd polyder polydiv polyint polymul polysub polyval vander",
-    "afx.ops.pooling": "",
-    "afx.ops.products": "index_divide index_multiply",
-    "afx.ops.qr": "",
-    "afx.ops.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
-    "afx.ops.ranges": "arange geomspace linspace logspace meshgrid",
-    "afx.ops.ranking": "TopK argpartition lexsort partition sort_complex top_k",
-    "afx.ops.representation": (
+    "afx.ops.numerics.polynomials": "polyadd polyder polydiv polyint polymul polysub polyval vander",
+    "afx.ops.nn.pooling": "",
+    "afx.ops.indexing.scatter_products": "index_divide index_multiply",
+    "afx.ops.linalg.qr": "",
+    "afx.ops.reductions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "afx.ops.creation.ranges": "arange geomspace linspace logspace meshgrid",
+    "afx.ops.sorting.partition": "TopK argpartition lexsort partition sort_complex top_k",
+    "afx.ops.elementwise.floating_point": (
         "bitwise_count fabs float_power frexp gcd heaviside lcm ldexp modf real_if_close spacing"
     ),
-    "afx.ops.rounding": "around ceil copysign fix floor fmod nextafter rint round trunc",
-    "afx.ops.sets": "unique_all unique_counts unique_inverse unique_values",
-    "afx.ops.sorting": "argmax argmin argsort argwhere flatnonzero nonzero searchsorted sort",
-    "afx.ops.special_bessel": "exp1 expi expn i0 i0e i1 i1e iv ive j0 j1 jv kv kve",
-    "afx.ops.special_errors": "erf erfc erfcinv erfcx erfinv log_ndtr ndtr ndtri ndtri_exp",
-    "afx.ops.special_gamma": "beta betaln digamma factorial gamma gammaln gammasgn multigammaln polygamma psi",
-    "afx.ops.special_incomplete_beta": "betainc betaincc betainccinv betaincinv",
-    "afx.ops.special_incomplete_gamma": "gammainc gammaincc gammainccinv gammaincinv",
-    "afx.ops.special_logarithms": "entr kl_div logit rel_entr xlog1py xlogy",
-    "afx.ops.special_zeta": "zeta",
-    "afx.ops.splitting": "array_split dsplit hsplit split unstack vsplit",
-    "afx.ops.statistics": "corrcoef cov",
-    "afx.ops.svd": "",
-    "afx.ops.triangular": "",
-    "afx.ops.truncated_draws": "",
-    "afx.ops.updates": "index_add index_max index_min index_set",
+    "afx.ops.elementwise.rounding": "around ceil copysign fix floor fmod nextafter rint round trunc",
+    "afx.ops.sorting.unique": "unique_all unique_counts unique_inverse unique_values",
+    "afx.ops.sorting.sort": "argmax argmin argsort argwhere flatnonzero nonzero searchsorted sort",
+    "afx.ops.special.bessel": "exp1 expi expn i0 i0e i1 i1e iv ive j0 j1 jv kv kve",
+    "afx.ops.special.errors": "erf erfc erfcinv erfcx erfinv log_ndtr ndtr ndtri ndtri_exp",
+    "afx.ops.special.gamma": "beta betaln digamma factorial gamma gammaln gammasgn multigammaln polygamma psi",
+    "afx.ops.special.incomplete_beta": "betainc betaincc betainccinv betaincinv",
+    "afx.ops.special.incomplete_gamma": "gammainc gammaincc gammainccinv gammaincinv",
+    "afx.ops.special.entropy": "entr kl_div logit rel_entr xlog1py xlogy",
+    "afx.ops.special.zeta": "zeta",
+    "afx.ops.manipulation.split": "array_split dsplit hsplit split unstack vsplit",
+    "afx.ops.numerics.statistics": "corrcoef cov",
+    "afx.ops.linalg.svd": "",
+    "afx.ops.linalg.triangular": "",
+    "afx.ops.random.truncated_normal": "",
+    "afx.ops.indexing.scatter_ops": "index_add index_max index_min index_set",
     "afx.transforms.checkpoint": "checkpoint",
-    "afx.transforms.custom": "custom_jvp custom_vjp",
+    "afx.transforms.custom_derivatives": "custom_jvp custom_vjp",
     "afx.transforms.jacobian": "hessian hvp jacfwd jacrev",
     "afx.transforms.jit": "JitFunction Lowered jit",
     "afx.transforms.jvp": "jvp",
     "afx.transforms.linearize": "linearize",
-    "afx.transforms.sparsity": "SparseMatrix sparse_hessian sparse_jacobian",
-    "afx.transforms.trace": "eval_shape trace",
+    "afx.transforms.sparse.sparse_derivatives": "SparseMatrix sparse_hessian sparse_jacobian",
+    "afx.transforms.make_graph": "eval_shape trace",
     "afx.transforms.vmap": "vmap",
 }
 FAMILIES.extend(_LAZY)

@@ -1,7 +1,7 @@
 """Fourier transforms, under the names of the array API standard and NumPy."""
 
-from afx.ops.fourier import fft, fftfreq, fftshift, hfft, ifft, ifftshift, ihfft, irfft, rfft, rfftfreq
-from afx.ops.fourier_nd import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
+from afx.ops.fft.fft import fft, fftfreq, fftshift, hfft, ifft, ifftshift, ihfft, irfft, rfft, rfftfreq
+from afx.ops.fft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 
 __all__ = [
     "fft",

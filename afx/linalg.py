@@ -4,22 +4,22 @@ Systems, inverses, determinants, factorisations, eigenvalues and singular values
 afx has at its top level too.
 """
 
-from afx.ops.axes import matrix_transpose
-from afx.ops.determinants import SlogdetResult, det, slogdet
-from afx.ops.diagonals import diagonal
-from afx.ops.diagonals import matrix_trace as trace
-from afx.ops.eigen import EighResult, EigResult, eig, eigh, eigvals, eigvalsh
-from afx.ops.factorization import cholesky
-from afx.ops.leastsquares import LstsqResult, lstsq, pinv
-from afx.ops.linalg import inv, solve, tensorinv, tensorsolve
-from afx.ops.lu import LUResult, lu
-from afx.ops.matrix import cross, kron, matmul, outer, tensordot, vecdot
-from afx.ops.matrixfunctions import expm, matrix_power, multi_dot
-from afx.ops.moments import vector_norm
-from afx.ops.norms import cond, matrix_norm, matrix_rank, norm
-from afx.ops.qr import QRResult, qr
-from afx.ops.svd import SVDResult, svd, svdvals
-from afx.ops.triangular import solve_triangular
+from afx.ops.linalg.cholesky import cholesky
+from afx.ops.linalg.determinants import SlogdetResult, det, slogdet
+from afx.ops.linalg.eigen import EighResult, EigResult, eig, eigh, eigvals, eigvalsh
+from afx.ops.linalg.lstsq import LstsqResult, lstsq, pinv
+from afx.ops.linalg.lu import LUResult, lu
+from afx.ops.linalg.matrix_functions import expm, matrix_power, multi_dot
+from afx.ops.linalg.norms import cond, matrix_norm, matrix_rank, norm
+from afx.ops.linalg.products import cross, kron, matmul, outer, tensordot, vecdot
+from afx.ops.linalg.qr import QRResult, qr
+from afx.ops.linalg.solve import inv, solve, tensorinv, tensorsolve
+from afx.ops.linalg.svd import SVDResult, svd, svdvals
+from afx.ops.linalg.triangular import solve_triangular
+from afx.ops.manipulation.axes import matrix_transpose
+from afx.ops.manipulation.diagonals import diagonal
+from afx.ops.manipulation.diagonals import matrix_trace as trace
+from afx.ops.reductions.moments import vector_norm
 
 __all__ = [
     "EigResult",

@@ -5,13 +5,14 @@ and entropies need NumPy alone. ``scipy.special.erf(x)`` of an `Array` is `erf` 
 function, not as a ufunc (``softmax``, ``logsumexp``, ``polygamma``), refuses traced arrays: call this module's.
 """
 
-from afx.ops.exponential import log_sigmoid as log_expit
-from afx.ops.exponential import sigmoid as expit
-from afx.ops.likelihoods import log_softmax, softmax
-from afx.ops.moments import logsumexp
-from afx.ops.special_bessel import exp1, expi, expn, i0, i0e, i1, i1e, iv, ive, j0, j1, jv, kv, kve
-from afx.ops.special_errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri, ndtri_exp
-from afx.ops.special_gamma import (
+from afx.ops.elementwise.exponential import log_sigmoid as log_expit
+from afx.ops.elementwise.exponential import sigmoid as expit
+from afx.ops.nn.softmax import log_softmax, softmax
+from afx.ops.reductions.moments import logsumexp
+from afx.ops.special.bessel import exp1, expi, expn, i0, i0e, i1, i1e, iv, ive, j0, j1, jv, kv, kve
+from afx.ops.special.entropy import entr, kl_div, logit, rel_entr, xlog1py, xlogy
+from afx.ops.special.errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri, ndtri_exp
+from afx.ops.special.gamma import (
     beta,
     betaln,
     digamma,
@@ -23,10 +24,9 @@ from afx.ops.special_gamma import (
     polygamma,
     psi,
 )
-from afx.ops.special_incomplete_beta import betainc, betaincc, betainccinv, betaincinv
-from afx.ops.special_incomplete_gamma import gammainc, gammaincc, gammainccinv, gammaincinv
-from afx.ops.special_logarithms import entr, kl_div, logit, rel_entr, xlog1py, xlogy
-from afx.ops.special_zeta import zeta
+from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv
+from afx.ops.special.incomplete_gamma import gammainc, gammaincc, gammainccinv, gammaincinv
+from afx.ops.special.zeta import zeta
 
 __all__ = [
     "beta",

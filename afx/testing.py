@@ -9,13 +9,13 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array import Array
+from afx.core.array.array import Array
 from afx.core.aval import aval_of
 from afx.core.dtypes import complex128, float64
 from afx.errors import ArgumentError, DtypeError
-from afx.ops.creation import asarray
+from afx.ops.creation.creation import asarray
+from afx.transforms._arguments import name_of
 from afx.transforms.jvp import jvp
-from afx.transforms.leaves import name_of
 from afx.transforms.vjp import vjp
 
 __all__ = ["check_grads"]

@@ -22,7 +22,7 @@ LAYERS = (
     ("errors",),
     ("pytree",),
     ("core",),
-    ("runtime",),
+    ("compiler", "runtime"),
     ("ops",),
     ("transforms",),
     ("control", "random"),

@@ -725,7 +725,7 @@ def test_ordered_dicts_are_refused() -> None:
         pytree.flatten(collections.OrderedDict(a=1.0))
 
 
-@pytest.mark.parametrize("module", ["", ".fields", ".kinds", ".mapping", ".nodes", ".treedef", ".walk"])
+@pytest.mark.parametrize("module", ["", ".static", ".registry", ".map", ".nodes", ".treedef", ".flatten"])
 def test_examples_in_docstrings_are_right(module: str) -> None:
     """Every doctest prints what it shows."""
     assert doctest.testmod(importlib.import_module("afx.pytree" + module)).failed == 0

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.control.programs import check_same
-from afx.core.array import Array
+from afx.control._subgraphs import check_same
+from afx.core.array.array import Array
 from afx.core.aval import normalize_axis
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.axes import moveaxis
-from afx.ops.creation import asarray
-from afx.ops.joining import concat, stack
-from afx.ops.padding import flip
-from afx.ops.shaping import reshape
-from afx.transforms.leaves import check_callable
+from afx.ops.creation.creation import asarray
+from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import reshape
+from afx.transforms._arguments import check_callable
 
 __all__ = ["associative_scan"]
 

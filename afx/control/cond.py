@@ -8,22 +8,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 from afx import pytree
-from afx.control.programs import Body, body_of, build, check_same, inexact, is_abstract, strong, zeros_of
-from afx.core.array import ArrayLike
+from afx.compiler.cost import flops
+from afx.control._subgraphs import Body, body_of, build, check_same, inexact, is_abstract, strong, zeros_of
+from afx.core.array.array import ArrayLike
 from afx.core.aval import Aval, aval_of
-from afx.core.batch import BatchTracer
+from afx.core.interpreter import evaluate
 from afx.core.primitive import JointPullback, Params, Primitive, Value, register
-from afx.core.tracer import Tracer, bind, raised
+from afx.core.tracing.batch_trace import BatchTracer
+from afx.core.tracing.tracer import Tracer, bind, raised
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops.comparison import not_equal
-from afx.ops.creation import asarray
-from afx.ops.selection import clip, where
-from afx.ops.shaping import astype
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.comparison import not_equal
+from afx.ops.elementwise.where import clip, where
+from afx.ops.manipulation.shape import astype
 from afx.pytree import Tree
-from afx.runtime.cost import flops
-from afx.runtime.evaluate import evaluate
-from afx.transforms.call import Compiled, call
-from afx.transforms.leaves import check_callable, name_of, shown
+from afx.transforms._arguments import check_callable, name_of, shown
+from afx.transforms.compiled_call import Compiled, call
 
 __all__ = ["cond", "switch"]
 

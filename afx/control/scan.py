@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.control.loop import loop, run_scan, step_of
-from afx.control.programs import body_of, check_same, is_abstract, strong
-from afx.core.array import Array
+from afx.control._subgraphs import body_of, check_same, is_abstract, strong
+from afx.control.scan_p import loop, run_scan, step_of
+from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of, integer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError, TreeError
-from afx.ops.creation import zeros
-from afx.ops.joining import stack
-from afx.ops.splitting import unstack
+from afx.ops.creation.creation import zeros
+from afx.ops.manipulation.join import stack
+from afx.ops.manipulation.split import unstack
 from afx.pytree import Tree
+from afx.transforms._arguments import check_callable, name_of, pair_of
 from afx.transforms.checkpoint import checkpoint as checkpointed
-from afx.transforms.leaves import check_callable, name_of, pair_of
-from afx.transforms.trace import eval_shape
+from afx.transforms.make_graph import eval_shape
 
 __all__ = ["scan"]
 

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.control.programs import Body, body_of, build, check_same, is_abstract, strong
+from afx.control._subgraphs import Body, body_of, build, check_same, is_abstract, strong
 from afx.control.scan import scan
-from afx.control.while_op import Loop, run_while
-from afx.core.array import Array, ArrayLike
+from afx.control.while_p import Loop, run_while
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
-from afx.core.batch import BatchTracer
-from afx.core.tracer import Tracer
+from afx.core.interpreter import evaluate
+from afx.core.tracing.batch_trace import BatchTracer
+from afx.core.tracing.tracer import Tracer
 from afx.errors import DtypeError, ShapeError
-from afx.ops.creation import asarray
-from afx.ops.ranges import arange
-from afx.runtime.evaluate import evaluate
-from afx.transforms.call import Compiled
-from afx.transforms.leaves import check_callable, name_of, shown
+from afx.ops.creation.creation import asarray
+from afx.ops.creation.ranges import arange
+from afx.transforms._arguments import check_callable, name_of, shown
+from afx.transforms.compiled_call import Compiled
 
 __all__ = ["fori_loop", "while_loop"]
 

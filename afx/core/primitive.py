@@ -1,6 +1,6 @@
 """Primitives: one frozen record of every rule of an op.
 
-An op's record is made beside its public function by one of the *kinds* (`afx.ops._kinds`), which derive the rules
+An op's record is made beside its public function by one of the *kinds* (`afx.ops._kinds.elementwise`), which derive the rules
 below from a single derivative formula. Nothing else in afx holds knowledge about an op.
 
 Rules compute on *values of the next lower level*: traced arrays of an outer trace or, at the ground level, bare NumPy
@@ -17,7 +17,7 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
-from afx.core.functions import load_all
+from afx.core.registry import load_all
 
 __all__ = ["Primitive", "primitives"]
 

@@ -8,11 +8,11 @@ from afx.nn.activations import elu, gelu, leaky_relu, log_softmax, relu, silu, s
 from afx.nn.initializers import glorot_uniform, he_normal, lecun_normal, normal, uniform
 from afx.nn.layers import MLP, Conv, Embedding, LayerNorm, Linear
 from afx.nn.losses import huber, mse, sigmoid_binary_cross_entropy, softmax_cross_entropy
-from afx.ops.convolution import conv
-from afx.ops.exponential import log_sigmoid, sigmoid, softplus
-from afx.ops.pooling import avg_pool, max_pool
-from afx.ops.standardizing import standardize
-from afx.ops.trigonometry import tanh
+from afx.ops.elementwise.exponential import log_sigmoid, sigmoid, softplus
+from afx.ops.elementwise.trigonometry import tanh
+from afx.ops.nn.convolution import conv
+from afx.ops.nn.normalization import standardize
+from afx.ops.nn.pooling import avg_pool, max_pool
 
 __all__ = [
     "MLP",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from afx.core.array import Array, ArrayLike
-from afx.ops import gates
-from afx.ops.arithmetic import multiply
-from afx.ops.creation import asarray
-from afx.ops.gates import gelu_exact, gelu_tanh, relu, silu
-from afx.ops.likelihoods import log_softmax, softmax
-from afx.ops.selection import where
+from afx.core.array.array import Array, ArrayLike
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.arithmetic import multiply
+from afx.ops.elementwise.where import where
+from afx.ops.nn import activations as gates
+from afx.ops.nn.activations import gelu_exact, gelu_tanh, relu, silu
+from afx.ops.nn.softmax import log_softmax, softmax
 
 __all__ = ["elu", "gelu", "leaky_relu", "log_softmax", "relu", "silu", "softmax"]
 

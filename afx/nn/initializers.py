@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from afx import random
-from afx.core.array import Array
+from afx.core.array.array import Array
 from afx.core.aval import Shape, checked_shape
 from afx.errors import ShapeError
 

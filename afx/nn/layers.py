@@ -7,19 +7,19 @@ from typing import Literal
 
 import attrs
 
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import checked_shape
 from afx.errors import ArgumentError, ShapeError
 from afx.nn.activations import relu
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, he_normal, key_of, normal
-from afx.ops.convolution import conv
-from afx.ops.creation import asarray, ones, zeros
-from afx.ops.indexing import take
-from afx.ops.matrix import matmul
-from afx.ops.standardizing import standardize
+from afx.ops.creation.creation import asarray, ones, zeros
+from afx.ops.indexing.getitem import take
+from afx.ops.linalg.products import matmul
+from afx.ops.nn.convolution import conv
+from afx.ops.nn.normalization import standardize
 from afx.pytree import static
 from afx.random import split
-from afx.transforms.leaves import check_callable
+from afx.transforms._arguments import check_callable
 
 __all__ = ["MLP", "Conv", "Embedding", "LayerNorm", "Linear"]
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array import Array, ArrayLike, bare
+from afx.core.array.array import Array, ArrayLike, bare
 from afx.core.aval import aval_of
 from afx.core.dtypes import is_inexact, promote
-from afx.core.tracer import Tracer
+from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, IndexRangeError, ShapeError
-from afx.ops import likelihoods
-from afx.ops.arithmetic import multiply, subtract
-from afx.ops.creation import asarray
-from afx.ops.indexing import take_along_axis
-from afx.ops.likelihoods import log_softmax
-from afx.ops.reductions import sum
-from afx.ops.selection import clip, where
-from afx.ops.shaping import astype, expand_dims
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.arithmetic import multiply, subtract
+from afx.ops.elementwise.where import clip, where
+from afx.ops.indexing.getitem import take_along_axis
+from afx.ops.manipulation.shape import astype, expand_dims
+from afx.ops.nn import softmax as likelihoods
+from afx.ops.nn.softmax import log_softmax
+from afx.ops.reductions.sums import sum
 
 __all__ = ["huber", "mse", "sigmoid_binary_cross_entropy", "softmax_cross_entropy"]
 

@@ -13,15 +13,6 @@ from afx.optim.adam import Adam, AdamState, adam, adamw
 from afx.optim.arrayflow import Arrayflow, ArrayflowState, arrayflow
 from afx.optim.chain import Chain, chain
 from afx.optim.constrained import Masked, Projected, freeze, masked, projected
-from afx.optim.gradients import (
-    ScheduleState,
-    add_decayed_weights,
-    clip_by_global_norm,
-    clip_by_value,
-    global_norm,
-    scale,
-    scale_by_schedule,
-)
 from afx.optim.hyperparameters import LearningRate, Schedule
 from afx.optim.rmsprop import Rmsprop, RmspropState, rmsprop
 from afx.optim.rule import EmptyState, Optimizer, Rule
@@ -34,6 +25,15 @@ from afx.optim.schedules import (
     warmup_cosine,
 )
 from afx.optim.sgd import Sgd, SgdState, sgd
+from afx.optim.transforms import (
+    ScheduleState,
+    add_decayed_weights,
+    clip_by_global_norm,
+    clip_by_value,
+    global_norm,
+    scale,
+    scale_by_schedule,
+)
 
 __all__ = [
     "Adam",

@@ -7,16 +7,16 @@ from typing import Generic, TypeVar
 import attrs
 
 from afx import pytree
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import bool_, float64
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops.creation import asarray, ones, zeros
-from afx.ops.joining import concat
-from afx.ops.reductions import mean
-from afx.ops.selection import where
-from afx.ops.shaping import broadcast_to, reshape
-from afx.ops.splitting import unstack
+from afx.ops.creation.creation import asarray, ones, zeros
+from afx.ops.elementwise.where import where
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import broadcast_to, reshape
+from afx.ops.manipulation.split import unstack
+from afx.ops.reductions.sums import mean
 from afx.optim.hyperparameters import count_zero, positive
 from afx.optim.rule import as_real, check_kind, take_step, zeros_of
 

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import attrs
 
-from afx.core.array import ArrayLike
+from afx.core.array.array import ArrayLike
 from afx.errors import ArgumentError, TreeError
 from afx.optim.rule import Rule, take_step
 

@@ -8,15 +8,15 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 
 from afx import pytree
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import bool_
 from afx.errors import ArgumentError, DtypeError, ShapeError, TreeError
-from afx.ops.creation import ones_like, zeros
-from afx.ops.selection import where
+from afx.ops.creation.creation import ones_like, zeros
+from afx.ops.elementwise.where import where
 from afx.optim.rule import Rule, take_step
 from afx.pytree import Tree, TreeDef
-from afx.transforms.leaves import check_callable
+from afx.transforms._arguments import check_callable
 from afx.transforms.vjp import vjp
 
 __all__ = ["Masked", "Projected", "freeze", "masked", "projected"]

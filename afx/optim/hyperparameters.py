@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import float64
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops.creation import asarray, zeros
+from afx.ops.creation.creation import asarray, zeros
 
 __all__ = ["LearningRate", "Schedule"]
 

@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 import attrs
 
 from afx import pytree
-from afx.core.array import Array, ArrayLike
-from afx.ops.selection import maximum
+from afx.core.array.array import Array, ArrayLike
+from afx.ops.elementwise.where import maximum
 from afx.optim.hyperparameters import LearningRate, count_zero, fraction, given, positive, rate_at
 from afx.optim.rule import as_real, check_kind, root, square, take_step, zeros_of
 

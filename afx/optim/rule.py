@@ -16,16 +16,16 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import DType, float16, float32, is_inexact, real_dtype
 from afx.errors import DtypeError, ShapeError, TreeError
-from afx.ops.arithmetic import sqrt
-from afx.ops.creation import asarray, zeros
-from afx.ops.selection import where
+from afx.ops.creation.creation import asarray, zeros
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.where import where
 from afx.pytree import TreeDef
 from afx.pytree.treedef import difference
-from afx.transforms.custom import custom_jvp
+from afx.transforms.custom_derivatives import custom_jvp
 
 __all__ = ["EmptyState", "Optimizer", "Rule"]
 

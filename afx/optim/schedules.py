@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from afx.core.array import Array
+from afx.core.array.array import Array
 from afx.core.dtypes import float64
 from afx.errors import ArgumentError
-from afx.ops.creation import asarray
-from afx.ops.exponential import exp
-from afx.ops.rounding import floor
-from afx.ops.selection import clip, where
-from afx.ops.trigonometry import cos
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.exponential import exp
+from afx.ops.elementwise.rounding import floor
+from afx.ops.elementwise.trigonometry import cos
+from afx.ops.elementwise.where import clip, where
 from afx.optim.hyperparameters import Schedule
 
 __all__ = ["constant", "cosine_decay", "exponential_decay", "linear", "piecewise_constant", "warmup_cosine"]

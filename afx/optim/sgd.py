@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from afx import pytree
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError
 from afx.optim.hyperparameters import LearningRate, count_zero, fraction, given, positive, rate_at
 from afx.optim.rule import as_real, check_kind, check_params, take_step, zeros_of

@@ -26,10 +26,10 @@ keys were inserted; their leaves are taken in the order of the sorted keys.
 The same array may stand in two places (weight tying); each place is a leaf of its own.
 """
 
-from afx.pytree.fields import static
-from afx.pytree.mapping import equal, map, map_with_path
+from afx.pytree.flatten import flatten, flatten_with_path, is_leaf, leaves, structure, unflatten
+from afx.pytree.map import equal, map, map_with_path
+from afx.pytree.static import static
 from afx.pytree.treedef import Leaf, Tree, TreeDef, paths
-from afx.pytree.walk import flatten, flatten_with_path, is_leaf, leaves, structure, unflatten
 
 __all__ = [
     "Leaf",

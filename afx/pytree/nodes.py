@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, cast
 
 import attrs
 
-from afx.pytree.fields import is_static
+from afx.pytree.static import is_static
 
 __all__ = [
     "LEAF",

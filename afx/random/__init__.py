@@ -29,11 +29,11 @@ from afx.random.continuous import (
     truncated_normal,
     weibull,
 )
-from afx.random.counting import binomial, geometric, multinomial, negative_binomial, poisson
-from afx.random.discrete import categorical, choice, permutation
+from afx.random.discrete import binomial, geometric, multinomial, negative_binomial, poisson
 from afx.random.gamma_family import beta, chisquare, dirichlet, f, gamma, loggamma, t
 from afx.random.keys import fold_in, key, split
-from afx.random.vectors import ball, multivariate_normal, orthogonal, sphere
+from afx.random.multivariate import ball, multivariate_normal, orthogonal, sphere
+from afx.random.sampling import categorical, choice, permutation
 
 __all__ = [
     "ball",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, checked_shape
 from afx.core.dtypes import check_dtype, float64, int64, uint32
 from afx.errors import DtypeError
-from afx.ops.bits import random_bits
-from afx.ops.comparison import less
-from afx.ops.integer_draws import random_integers
-from afx.ops.laws import random_draw
-from afx.ops.rounding import nextafter
-from afx.ops.selection import where
-from afx.ops.shaping import astype
-from afx.random.shapes import (
+from afx.ops.elementwise.comparison import less
+from afx.ops.elementwise.rounding import nextafter
+from afx.ops.elementwise.where import where
+from afx.ops.manipulation.shape import astype
+from afx.ops.random.bits import random_bits
+from afx.ops.random.integers import random_integers
+from afx.ops.random.uniform_family import random_draw
+from afx.random._arguments import (
     ShapeLike,
     checked_key,
     drawn_shape,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from afx.core.array import Array, ArrayLike
-from afx.ops.arithmetic import sqrt
-from afx.ops.exponential import exp, log
-from afx.ops.laws import random_draw
-from afx.ops.selection import clip
-from afx.ops.truncated_draws import random_between
+from afx.core.array.array import Array, ArrayLike
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.exponential import exp, log
+from afx.ops.elementwise.where import clip
+from afx.ops.random.truncated_normal import random_between
+from afx.ops.random.uniform_family import random_draw
+from afx.random._arguments import ShapeLike, require_order, require_positive, require_scale, settle
 from afx.random.basic import is_number, located, normal
-from afx.random.shapes import ShapeLike, require_order, require_positive, require_scale, settle
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

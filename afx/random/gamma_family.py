@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, checked_shape
 from afx.errors import ShapeError
-from afx.ops.exponential import exp, log, sigmoid
-from afx.ops.gamma_draws import random_gamma
-from afx.ops.laws import random_draw
-from afx.ops.likelihoods import softmax
+from afx.ops.elementwise.exponential import exp, log, sigmoid
+from afx.ops.nn.softmax import softmax
+from afx.ops.random.gamma import random_gamma
+from afx.ops.random.uniform_family import random_draw
+from afx.random._arguments import ShapeLike, require_positive, require_scale, settle
 from afx.random.basic import is_number
 from afx.random.keys import split
-from afx.random.shapes import ShapeLike, require_positive, require_scale, settle
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, checked_shape
 from afx.core.dtypes import int64, uint32, uint64
-from afx.core.tracer import Tracer, bind
+from afx.core.tracing.tracer import Tracer, bind
 from afx.errors import ArgumentError
-from afx.ops._philox import SPLIT
-from afx.ops.bits import random_bits, random_fold
-from afx.ops.creation import asarray
-from afx.ops.shaping import fit_p
-from afx.random.shapes import checked_key
+from afx.ops.creation.creation import asarray
+from afx.ops.manipulation.shape import fit_p
+from afx.ops.random.bits import random_bits, random_fold
+from afx.ops.random.philox import SPLIT
+from afx.random._arguments import checked_key
 
 __all__ = ["fold_in", "key", "split"]
 

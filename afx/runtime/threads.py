@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 
 from afx.errors import ArgumentError
-from afx.runtime import workers
-from afx.runtime.products import Who, set_products
-from afx.runtime.workers import get_threads
+from afx.runtime import thread_pool as workers
+from afx.runtime.blas import Who, set_products
+from afx.runtime.thread_pool import get_threads
 
 __all__ = ["get_threads", "set_threads"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from afx import pytree
-from afx.transforms.held import Flattened
-from afx.transforms.leaves import check_callable, name_of
-from afx.transforms.replay import replayed
+from afx.transforms._arguments import check_callable, name_of
+from afx.transforms.custom_call import Flattened
+from afx.transforms.remat import replayed
 
 __all__ = ["checkpoint"]
 

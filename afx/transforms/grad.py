@@ -10,11 +10,11 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 import numpy as np
 
 from afx import pytree
-from afx.core.array import Array, ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Value
 from afx.errors import ArgumentError
-from afx.ops.creation import asarray
-from afx.transforms.leaves import (
+from afx.ops.creation.creation import asarray
+from afx.transforms._arguments import (
     bound_position,
     check_callable,
     check_differentiable,

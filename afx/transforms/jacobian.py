@@ -10,15 +10,15 @@ from typing import Any, ParamSpec
 import numpy as np
 
 from afx import pytree
-from afx.core.array import Array, wrap
+from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval, aval_of
 from afx.errors import ArgumentError, DtypeError
-from afx.ops.creation import asarray
-from afx.ops.shaping import reshape
+from afx.ops.creation.creation import asarray
+from afx.ops.manipulation.shape import reshape
 from afx.pytree import Tree
+from afx.transforms._arguments import bound_position, check_callable, check_differentiable, check_holomorphic, name_of
 from afx.transforms.grad import grad
 from afx.transforms.jvp import jvp
-from afx.transforms.leaves import bound_position, check_callable, check_differentiable, check_holomorphic, name_of
 from afx.transforms.vjp import vjp
 from afx.transforms.vmap import vmap
 

@@ -12,22 +12,22 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.abstract import AbstractTracer
-from afx.core.array import GONE, Array, bare, wrap
+from afx.compiler.cost import bytes_moved, flops
+from afx.compiler.executable import Plan
+from afx.core.array.array import GONE, Array, bare, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Graph
-from afx.core.tracer import Tracer
+from afx.core.tracing.graph_trace import AbstractTracer
+from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders
-from afx.runtime.cost import bytes_moved, flops
-from afx.runtime.plan import Plan
-from afx.runtime.recycling import unwatched
-from afx.transforms.call import Compiled, call
-from afx.transforms.leaves import name_of
-from afx.transforms.positions import as_positions, check_positions, static_options
-from afx.transforms.trace import Traced, to_graph
+from afx.runtime.output_pool import unwatched
+from afx.transforms._arguments import name_of
+from afx.transforms._positions import as_positions, check_positions, static_options
+from afx.transforms.compiled_call import Compiled, call
+from afx.transforms.make_graph import Traced, to_graph
 
 __all__ = ["JitFunction", "Lowered", "jit"]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.core.array import wrap
+from afx.core.array.array import wrap
 from afx.core.aval import aval_of
-from afx.core.forward import Forward, ForwardTracer
-from afx.core.tracer import raised
+from afx.core.tracing.jvp_trace import Forward, ForwardTracer
+from afx.core.tracing.tracer import raised
 from afx.errors import DtypeError, OperandError, ShapeError, TreeError
-from afx.ops.shaping import astype
-from afx.transforms.leaves import check_callable, check_differentiable, name_of, shown, zero_like
+from afx.ops.manipulation.shape import astype
+from afx.transforms._arguments import check_callable, check_differentiable, name_of, shown, zero_like
 
 __all__ = ["jvp"]
 

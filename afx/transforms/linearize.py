@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.core.array import wrap
+from afx.core.array.array import wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import is_inexact
-from afx.core.tracer import raised
+from afx.core.tracing.tracer import raised
 from afx.errors import TreeError
 from afx.pytree import Tree
+from afx.transforms._arguments import check_callable, zero_like
 from afx.transforms.jvp import check_tangents
-from afx.transforms.leaves import check_callable, zero_like
 from afx.transforms.vjp import vjp
 
 __all__ = ["linearize"]

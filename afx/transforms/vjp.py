@@ -9,16 +9,16 @@ from typing import Any, TypeVar, TypeVarTuple
 import numpy as np
 
 from afx import pytree
-from afx.core.array import Array, snapshot
+from afx.core.array.array import Array, snapshot
 from afx.core.aval import Aval, aval_of
-from afx.core.located import LocatedTape, at, debugging
 from afx.core.primitive import Value
-from afx.core.recorder import is_known
-from afx.core.tape import Tape, TapeTracer
-from afx.core.tracer import Tracer, lowered, raised
+from afx.core.tracing.debug_nans import LocatedTape, at, debugging
+from afx.core.tracing.recording_trace import is_known
+from afx.core.tracing.tape import Tape, TapeTracer
+from afx.core.tracing.tracer import Tracer, lowered, raised
 from afx.errors import DtypeError, ShapeError, TreeError
-from afx.transforms.backward import FAILED, backward
-from afx.transforms.leaves import check_callable, check_differentiable, name_of, result_tree
+from afx.transforms._arguments import check_callable, check_differentiable, name_of, result_tree
+from afx.transforms.backward_pass import FAILED, backward
 
 __all__ = ["vjp"]
 

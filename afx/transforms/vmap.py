@@ -9,15 +9,15 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from afx import pytree
-from afx.core.array import Array
+from afx.core.array.array import Array
 from afx.core.aval import aval_of, normalize_axis
-from afx.core.batch import Batch, BatchTracer
+from afx.core.tracing.batch_trace import Batch, BatchTracer
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation import asarray
-from afx.ops.shaping import broadcast_to, permute_dims
+from afx.ops.creation.creation import asarray
+from afx.ops.manipulation.shape import broadcast_to, permute_dims
 from afx.pytree import Tree
 from afx.pytree.nodes import sorted_keys
-from afx.transforms.leaves import check_callable, name_of, shown
+from afx.transforms._arguments import check_callable, name_of, shown
 
 __all__ = ["vmap"]
 

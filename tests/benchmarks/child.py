@@ -102,7 +102,7 @@ def measure(library: str, name: str, seconds: float, products: str) -> dict[str,
     for module in IMPORTS[library]:
         importlib.import_module(module)
     if library == "afx" and products != "default":
-        importlib.import_module("afx.runtime.products").set_products(products)
+        importlib.import_module("afx.runtime.blas").set_products(products)
     arrays(library, [np.zeros(1, np.float32)])  # whatever a library sets up at its first array
     forget_peak()
     before = peak()

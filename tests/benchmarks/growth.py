@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import afx
-from afx.runtime.plan import make_plan
-from afx.runtime.simplify import simplify
+from afx.compiler.executable import make_plan
+from afx.compiler.simplify import simplify
 from tests.benchmarks.compiled import duration
 
 __all__ = ["chain", "main"]

@@ -11,8 +11,8 @@ import pytest
 
 import afx
 from afx import Array, errors
-from afx.core.numpy_names import SIGNATURES
-from afx.core.protocols import _written
+from afx.core.dispatch.numpy_dispatch import _written
+from afx.core.dispatch.numpy_names import SIGNATURES
 
 RNG = np.random.default_rng(2)
 X = RNG.uniform(0.2, 0.9, size=(3, 4))

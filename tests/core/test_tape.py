@@ -9,9 +9,9 @@ import pytest
 
 import afx
 from afx import Array
-from afx.core.tape import Entry, Tape, TapeTracer
-from afx.core.tracer import Tracer
-from afx.transforms.backward import backward, unbroadcast
+from afx.core.tracing.tape import Entry, Tape, TapeTracer
+from afx.core.tracing.tracer import Tracer
+from afx.transforms.backward_pass import backward, unbroadcast
 
 X = np.array([1.0, 2.0])
 

@@ -13,7 +13,7 @@ import numpy as np
 import afx
 from afx.core.aval import Aval
 from afx.core.primitive import Primitive
-from afx.core.tracer import bind
+from afx.core.tracing.tracer import bind
 
 RNG = np.random.default_rng(7)
 

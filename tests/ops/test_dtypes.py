@@ -9,7 +9,7 @@ import pytest
 import afx
 from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
-from afx.core.tracer import bind
+from afx.core.tracing.tracer import bind
 from tests.ops.samples import RNG, arity, elementwise, normal_like
 
 DTYPES = "?bhilBHILefdFD"

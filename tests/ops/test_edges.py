@@ -10,7 +10,7 @@ import pytest
 import afx
 import afx.nn
 from afx.core.primitive import Primitive
-from afx.core.tracer import bind
+from afx.core.tracing.tracer import bind
 
 INF = np.inf
 POOL = np.array([1.0, 1.0, 0.0, 2.0]).reshape(1, 4, 1)

@@ -9,9 +9,9 @@ import pytest
 
 import afx
 from afx.core.aval import aval_of
-from afx.core.functions import FUNCTIONS, load_all
 from afx.core.primitive import Primitive
-from afx.core.tracer import bind
+from afx.core.registry import FUNCTIONS, load_all
+from afx.core.tracing.tracer import bind
 from tests.ops.samples import arity
 
 NUMBERS = (True, 2, 0.5, 0.5j)

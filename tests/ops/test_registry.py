@@ -11,7 +11,7 @@ import afx
 import afx.nn
 from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
-from afx.core.tracer import bind
+from afx.core.tracing.tracer import bind
 from tests.ops import samples as made
 from tests.ops.samples import Sample, call, normal_like, outputs
 

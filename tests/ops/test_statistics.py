@@ -8,7 +8,7 @@ import pytest
 
 import afx
 from afx import errors
-from afx.ops.quantiles import PLACES
+from afx.ops.reductions.quantiles import PLACES
 from tests.ops.agreement import compiled_agrees, derivatives_agree, flat, same, values_agree
 
 RNG = np.random.default_rng(11)

@@ -13,7 +13,7 @@ import pytest
 
 import afx
 from afx import random
-from afx.ops._philox import BLOCKS, FEW, block_words, philox_block
+from afx.ops.random.philox import BLOCKS, FEW, block_words, philox_block
 from tests.random.draws import DRAWS
 
 KEY = random.key(42)

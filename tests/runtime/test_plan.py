@@ -13,13 +13,15 @@ import pytest
 
 import afx
 from afx import Array, nn
+from afx.compiler import fusion as regions
+from afx.compiler.arena import Arena
+from afx.compiler.executable import make_plan
+from afx.compiler.numpy_backend import emit_fused as blocks
+from afx.compiler.numpy_backend import exec as compiling
 from afx.errors import MissingExtraError
-from afx.runtime import blocks, compiling, regions
-from afx.runtime.arena import Arena
-from afx.runtime.gauge import Gauge
-from afx.runtime.plan import make_plan
-from afx.runtime.products import set_products
-from afx.runtime.workers import get_threads, run_blocks, set_threads
+from afx.runtime.autotune import Gauge
+from afx.runtime.blas import set_products
+from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
 from tests.runtime.programs import inputs, program
 
 

@@ -8,10 +8,10 @@ import pytest
 
 import afx
 from afx import Array, nn
+from afx.compiler import layout_rules as longer
+from afx.compiler.simplify import simplify
 from afx.core.graph import check
-from afx.runtime import longer
-from afx.runtime.evaluate import evaluate
-from afx.runtime.simplify import simplify
+from afx.core.interpreter import evaluate
 from tests.runtime.programs import inputs, program
 
 RNG = np.random.default_rng(4)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import afx
-from afx.runtime import workers
-from afx.runtime.gauge import Gauge
-from afx.runtime.products import Blas, blas
-from afx.runtime.recycling import unwatched
-from afx.runtime.workers import get_threads, run_blocks, set_threads
+from afx.runtime import thread_pool as workers
+from afx.runtime.autotune import Gauge
+from afx.runtime.blas import Blas, blas
+from afx.runtime.output_pool import unwatched
+from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
 
 
 def count_of_blas() -> list[int]:

@@ -1,0 +1,1 @@
+"""Compiler: from a graph to an executable in pure steps."""

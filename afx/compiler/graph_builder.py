@@ -1,0 +1,177 @@
+"""Building a graph equation by equation: rules are tried, equal equations become one, held functions are unfolded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from afx.core.aval import Aval
+from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
+from afx.core.interpreter import silent
+from afx.core.primitive import Primitive, with_role
+from afx.core.tracing.graph_trace import Abstract
+
+__all__ = ["Builder", "Params", "Rule"]
+
+Params: TypeAlias = "tuple[tuple[str, Any], ...]"
+Rule: TypeAlias = "Callable[[Builder, Primitive, tuple[Atom, ...], Params, Aval], Atom | None]"
+
+DEPTH = 30  # a rule's result is simplified again, so deep at most
+
+
+class Builder:
+    """The new graph so far.
+
+    Attributes:
+        equations: in order.
+        constants: captured arrays and their variables.
+        expanding: whether functions held by one op are replaced by their own equations, as plans want them.
+    """
+
+    def __init__(self, table: Mapping[str, Sequence[Rule]], *, expanding: bool) -> None:
+        self.equations: list[Equation] = []
+        self.constants: list[tuple[Var, Constant]] = []
+        self.expanding = expanding
+        self._table = table
+        self._chosen: dict[Primitive, list[Rule]] = {}
+        self._maker: dict[int, Equation] = {}
+        self._values: dict[int, Any] = {}
+        self._known: dict[Any, tuple[Atom, ...]] = {}
+        self._count = 0
+        self._depth = 0
+        self._source: Any = None
+        self._quiet: tuple[str, ...] = ()
+        self._quiet_at: dict[int, int] = {}
+
+    # -- what rules ask -----------------------------------------------------------------------------------------------
+    def maker(self, x: Atom) -> Equation | None:
+        """Return the equation that defines a variable, if one does."""
+        return None if isinstance(x, Literal) else self._maker.get(x.index)
+
+    def made_by(self, x: Atom, role: str) -> Equation | None:
+        """Return the equation that defines a variable where its op has this role."""
+        eq = self.maker(x)
+        return eq if eq is not None and eq.primitive.role == role else None
+
+    def known(self, x: Atom) -> Any:
+        """Return the value of a literal or of a small constant, None for everything else."""
+        if isinstance(x, Literal):
+            return x.value if x.aval.weak else x.aval.dtype.type(x.value)
+        return self._values.get(x.index)
+
+    # -- making -------------------------------------------------------------------------------------------------------
+    def var(self, aval: Aval) -> Var:
+        """Return a new variable."""
+        self._count += 1
+        return Var(self._count - 1, aval)
+
+    def constant(self, constant: Constant, aval: Aval) -> Atom:
+        """Enter a constant; one that holds a single number everywhere becomes a broadcast literal."""
+        value = constant.value
+        if value.size and value.dtype.kind in "biufc":
+            number = value[(0,) * value.ndim]
+            if not any(value.strides) or (number == value[(-1,) * value.ndim] and _uniform(value, number)):
+                return self.broadcast(Literal(number.item(), Aval((), value.dtype)), value.shape)
+        var = self.var(aval)
+        self.constants.append((var, constant))
+        if value.size <= 64:
+            self._values[var.index] = value
+        return var
+
+    def broadcast(self, x: Atom, shape: tuple[int, ...]) -> Atom:
+        """Return x repeated to a shape."""
+        if x.aval.shape == shape:
+            return x
+        return self.make(with_role("broadcast"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
+
+    def make(self, p: Primitive, atoms: tuple[Atom, ...], params: Params = (), aval: Aval | None = None) -> Atom:
+        """Return the output of an op, by a simpler way if a rule knows one."""
+        if aval is None:
+            found = p.abstract(*[a.aval for a in atoms], **dict(params))
+            assert isinstance(found, Aval)
+            aval = found
+        rules = self._rules(p)
+        if rules and self._depth < DEPTH and not _converts(p, atoms, aval):
+            self._depth += 1
+            try:
+                for rule in rules:
+                    simpler = rule(self, p, atoms, params, aval)
+                    if simpler is not None:
+                        return simpler
+            finally:
+                self._depth -= 1
+        return self._emit(p, atoms, params, (aval,))[0]
+
+    def equation(self, eq: Equation, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+        """Enter an equation of the old graph with its new operands."""
+        p = eq.primitive
+        self._source, self._quiet = eq.source, eq.quiet
+        if self.expanding and p.held:
+            return self._unfolded(p, atoms, eq)
+        if p.multiple:
+            return self._emit(p, atoms, eq.params, tuple([v.aval for v in eq.outputs]))
+        return (self.make(p, atoms, eq.params, eq.outputs[0].aval),)
+
+    def take(self, graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
+        """Enter all equations of a graph; return its outputs."""
+        names: dict[int, Atom] = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
+        for var, constant in graph.constants:
+            names[var.index] = self.constant(constant, var.aval)
+        for eq in graph.equations:
+            atoms = tuple([names[a.index] if isinstance(a, Var) else a for a in eq.inputs])
+            for var, new in zip(eq.outputs, self.equation(eq, atoms), strict=True):
+                names[var.index] = new
+        return [names[a.index] if isinstance(a, Var) else a for a in graph.outputs]
+
+    def _unfolded(self, p: Primitive, atoms: tuple[Atom, ...], eq: Equation) -> tuple[Atom, ...]:
+        assert p.inline is not None
+        trace = Abstract("plan", expanding=True)
+        xs = tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms])
+        with silent(eq.quiet):
+            found: Any = p.inline(xs, eq.keywords)
+        outs: Any = found if p.multiple else (found,)
+        return tuple(self.take(trace.finish(outs), [a for a in atoms if isinstance(a, Var)]))
+
+    def _rules(self, p: Primitive) -> list[Rule]:
+        rules = self._chosen.get(p)
+        if rules is None:
+            kinds = ("", p.kind, p.role, "" if p.ufunc is None else p.ufunc.__name__, "reduces" if p.reduces else "")
+            rules = self._chosen[p] = [r for kind in dict.fromkeys(kinds) for r in self._table.get(kind or "any", ())]
+        return rules
+
+    def _emit(self, p: Primitive, atoms: tuple[Atom, ...], params: Params, avals: tuple[Aval, ...]) -> tuple[Atom, ...]:
+        operands = tuple([a.index if isinstance(a, Var) else (a,) for a in atoms])
+        if p.commutative and p.identity is not None:  # sums and products; of extremes the order may tell a zero's sign
+            operands = tuple(sorted(operands, key=repr))
+        key = (p, operands, params)
+        found = self._known.get(key)
+        if found is None:
+            outs = tuple([self.var(a) for a in avals])
+            eq = Equation(p, atoms, outs, params, self._source, self._quiet)
+            if eq.quiet:
+                self._quiet_at[outs[0].index] = len(self.equations)
+            self.equations.append(eq)
+            for var in outs:
+                self._maker[var.index] = eq
+            found = self._known[key] = outs
+        elif self._quiet_at and isinstance(found[0], Var) and found[0].index in self._quiet_at:
+            self._heard(self._quiet_at[found[0].index])
+        return found
+
+    def _heard(self, k: int) -> None:
+        """Let an equation that another one equals ignore no more warnings than both do."""
+        eq = self.equations[k]
+        self.equations[k] = attrs.evolve(eq, quiet=tuple([name for name in eq.quiet if name in self._quiet]))
+
+
+def _converts(p: Primitive, atoms: tuple[Atom, ...], aval: Aval) -> bool:
+    """Tell whether an op converts numbers that Python would: rules take operands in the dtype of the result."""
+    return p.elementwise and aval.weak and any(a.aval.weak and a.aval.dtype != aval.dtype for a in atoms)
+
+
+def _uniform(value: Any, number: Any) -> bool:
+    """Tell whether one number fills an array; floating zeros, which may have either sign, and parts that are 0 do not."""
+    signed = value.dtype.kind in "fc" and 0 in (number.real, number.imag if value.dtype.kind == "c" else 1)
+    return not signed and bool((value == number).all())

@@ -1,0 +1,74 @@
+"""Rules of simplification that join axes or reorder sums, so that NumPy's and BLAS's loops are few and long."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from afx.compiler.fusion import in_rows
+from afx.compiler.graph_builder import Builder, Params
+from afx.compiler.lowering import ROWS
+from afx.core.aval import Aval
+from afx.core.graph import Atom
+from afx.core.primitive import Primitive, with_role
+
+__all__ = ["one_product", "side_by_side", "summed_rows"]
+
+SHORT = 32  # elements along the last axis
+MANY = 1 << 13  # elements of an array from which on short loops show
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+def one_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """Many matrices times one matrix are one tall matrix times it."""
+    x, y = xs
+    if x.aval.ndim < 3 or y.aval.ndim != 2 or not x.aval.size or x.aval.dtype != y.aval.dtype:
+        return None
+    tall = (math.prod(x.aval.shape[:-1]), x.aval.shape[-1])
+    rows = b.make(with_role("reshape"), (x,), (("shape", tall),), Aval(tall, x.aval.dtype))
+    return b.make(with_role("reshape"), (b.make(p, (rows, y)),), (("shape", aval.shape),), aval)
+
+
+# -- few elements along the last axis ---------------------------------------------------------------------------------
+def _short_rows(x: Aval) -> bool:
+    """Tell whether loops over the last axis are short, and longer ones over the last two worth a reshape."""
+    return x.ndim > 2 and 0 < x.shape[-1] <= SHORT and x.shape[-2] > 1 and x.size >= MANY
+
+
+def _joined(b: Builder, x: Atom) -> Atom:
+    """Return x with its last two axes as one."""
+    shape = (*x.aval.shape[:-2], x.aval.shape[-2] * x.aval.shape[-1])
+    return b.make(with_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
+
+
+def side_by_side(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A short vector that meets each row of an array is repeated along the axis before, so that loops are long."""
+    if len(xs) != 2 or not _short_rows(aval):
+        return None
+    for k, v in enumerate(xs):
+        x = xs[1 - k]
+        if v.aval.shape != aval.shape[-1:] or x.aval.shape != aval.shape or v.aval.weak:
+            continue
+        row = _joined(b, b.broadcast(v, (1, *aval.shape[-2:])))
+        row = b.make(with_role("reshape"), (row,), (("shape", row.aval.shape[1:]),))
+        wide = _joined(b, x)
+        both = (row, wide) if k == 0 else (wide, row)
+        z = b.make(p, both, params, Aval(wide.aval.shape, aval.dtype))
+        return b.make(with_role("reshape"), (z,), (("shape", aval.shape),), aval)
+    return None
+
+
+def summed_rows(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A sum over all axes but a short last one sums longer rows first; one over all axes sums each row first."""
+    x = xs[0]
+    axis: tuple[int, ...] = dict(params)["axis"]
+    if p.reduces is not np.add or aval.dtype.kind not in "fc" or aval.dtype != x.aval.dtype:
+        return None
+    if axis == tuple(range(x.aval.ndim)) and in_rows(x.aval) and x.aval.shape[-1] in ROWS and x.aval.size >= MANY:
+        sums = b.make(p, (x,), (("axis", axis[-1:]),))
+        return b.make(p, (sums,), (("axis", axis[:-1]),), aval)
+    if axis != tuple(range(x.aval.ndim - 1)) or not _short_rows(x.aval):
+        return None
+    row = b.make(p, (_joined(b, x),), (("axis", axis[:-1]),))
+    return b.make(p, (b.make(with_role("reshape"), (row,), (("shape", x.aval.shape[-2:]),)),), (("axis", (0,)),), aval)

@@ -1,0 +1,1 @@
+"""NumPy back end: prints and executes a plan of NumPy calls."""

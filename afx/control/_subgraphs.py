@@ -1,0 +1,86 @@
+"""The ground under control flow: functions of leaves as compiled programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from afx import pytree
+from afx.core.array.array import Array
+from afx.core.aval import Aval, aval_of
+from afx.core.tracing.graph_trace import Abstract, AbstractTracer
+from afx.core.tracing.tracer import Tracer, raised
+from afx.errors import ShapeError, TreeError
+from afx.ops.creation.creation import asarray, zeros
+from afx.transforms.compiled_call import Compiled
+
+__all__ = ["Body", "body_of", "build", "inexact", "is_abstract", "strong", "zeros_of"]
+
+
+class Body:
+    """A traced function: its program, the structure of its result, and the outer tracers it closed over."""
+
+    __slots__ = ("lifted", "out_tree", "program")
+
+    def __init__(self, program: Compiled, out_tree: Any, lifted: list[Any]) -> None:
+        self.program = program
+        self.out_tree = out_tree
+        self.lifted = lifted
+
+
+def is_abstract(x: Any) -> bool:
+    """Tell whether a value is unknown: an abstract tracer, or one of a transformation above it."""
+    while isinstance(x, Tracer):
+        if isinstance(x, AbstractTracer):
+            return True
+        x = x._value
+    return False
+
+
+def strong(leaves: Sequence[Any]) -> list[Array]:
+    """Return leaves as Arrays of a fixed dtype, as a loop carries them."""
+    return [asarray(x) for x in leaves]
+
+
+def inexact(aval: Any) -> bool:
+    """Tell whether an Aval or array has derivatives."""
+    return aval.dtype.kind in "fc"
+
+
+def zeros_of(aval: Any) -> Array:
+    """Return zeros of an Aval's or array's shape and dtype."""
+    return zeros(aval.shape, aval.dtype)
+
+
+def body_of(fn: Callable[..., Any], treedef: Any, avals: Sequence[Aval], name: str) -> Body:
+    """Trace a function of trees; tracers it closes over become inputs behind the others."""
+    trace = Abstract(name)
+    try:
+        out = fn(*pytree.unflatten(treedef, [trace.input(Aval(a.shape, a.dtype)) for a in avals]))
+        leaves, out_tree = pytree.flatten(out)
+        graph = trace.finish(strong(leaves))
+    finally:
+        trace.alive = False
+    return Body(Compiled(graph), out_tree, trace.lifted)
+
+
+def build(name: str, avals: Sequence[Aval], fn: Callable[..., Sequence[Any]]) -> Compiled:
+    """Return the program of a function of flat leaves that closes over no tracers."""
+    trace = Abstract(name)
+    try:
+        return Compiled(trace.finish([raised(z) for z in fn(*[trace.input(a) for a in avals])]))
+    finally:
+        trace.alive = False
+
+
+def check_same(found: Sequence[Any], found_tree: Any, leaves: Sequence[Any], treedef: Any, who: str, what: str) -> None:
+    """Raise where one tree of arrays differs from another in structure, shape or dtype, naming the path."""
+    if found_tree != treedef:
+        raise TreeError(f"{who}: {what} changes its structure: got {found_tree}, from {treedef}; return the same")
+    for k, (new, old) in enumerate(zip(found, leaves, strict=True)):
+        a, b = aval_of(new, who), aval_of(old, who)
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            path = pytree.paths(treedef)[k]
+            raise ShapeError(
+                f"{who}: {what}{path} changes: got {a}, from {b}; return the same shape and dtype (astype)"
+            )

@@ -1,0 +1,321 @@
+"""The ops behind `while_loop`: one equation that holds the graphs of a condition and a step, and its backward pass.
+
+Operands are what the condition closes over, what the step closes over, and the first carry. The derivatives are loops of
+the same two kinds. Forward mode carries tangents beside values. Reverse mode runs the loop again, keeps what the steps'
+pullbacks read, and walks back. The backward pass of the loop *with tangents*, for cotangents of the tangents, gives the
+derivatives of the backward pass itself, since second derivatives are symmetric: so all orders follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.control._subgraphs import build, inexact, zeros_of
+from afx.core.aval import Aval, aval_of
+from afx.core.interpreter import evaluate
+from afx.core.primitive import JointPullback, Params, Primitive, Value, register
+from afx.core.tracing.tracer import bind, raised
+from afx.ops.elementwise.where import where
+from afx.ops.manipulation.shape import broadcast_to, reshape
+from afx.ops.reductions.boolean import any as any_
+from afx.transforms.compiled_call import Compiled
+
+__all__ = ["Loop", "run_while"]
+
+
+@attrs.frozen
+class Loop:
+    """The static part of a loop.
+
+    Attributes:
+        test: (what it closes over, carry) to a boolean scalar.
+        body: (what it closes over, carry) to the next carry.
+        a: how many values the condition closes over.
+        b: how many values the step closes over.
+    """
+
+    test: Compiled
+    body: Compiled
+    a: int
+    b: int
+
+    @property
+    def of_test(self) -> list[Aval]:
+        """What the condition closes over."""
+        return [v.aval for v in self.test.graph.inputs[: self.a]]
+
+    @property
+    def of_body(self) -> list[Aval]:
+        """What the step closes over."""
+        return [v.aval for v in self.body.graph.inputs[: self.b]]
+
+    @property
+    def carry(self) -> list[Aval]:
+        """The carry."""
+        return [v.aval for v in self.body.graph.inputs[self.b :]]
+
+    @property
+    def moved(self) -> list[int]:
+        """The parts of the carry that have derivatives."""
+        return [k for k, c in enumerate(self.carry) if inexact(c)]
+
+    def parts(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Return operands as those of the condition, of the step, and the carry with what follows it."""
+        return list(values[: self.a]), list(values[self.a : self.a + self.b]), list(values[self.a + self.b :])
+
+    def pushed(self, consts: tuple[bool, ...]) -> Loop:
+        """Return the loop with tangents: of these constants behind the constants, of the carry behind the carry."""
+        moved, n = self.moved, len(self.carry)
+        moving = (*consts, *[inexact(c) for c in self.carry])
+        program = self.body.pushed(moving)
+        count = sum(consts)
+
+        def step(*v: Any) -> list[Any]:
+            own, tangents, state = v[: self.b], v[self.b : self.b + count], v[self.b + count :]
+            outs = evaluate(program.program.graph, *own, *state[:n], *tangents, *state[n:])
+            slopes = iter(outs[n:])
+            full = [next(slopes) if m else zeros_of(c) for m, c in zip(program.moves, self.carry, strict=True)]
+            return [*outs[:n], *[full[k] for k in moved]]
+
+        def going(*v: Any) -> list[Any]:
+            return evaluate(self.test.graph, *v[: self.a + n])
+
+        state = [*self.carry, *[self.carry[k] for k in moved]]
+        own = [*self.of_body, *[c for c, m in zip(self.of_body, consts, strict=True) if m]]
+        test = build("condition", [*self.of_test, *state], going)
+        return Loop(test, build("body", [*own, *state], step), self.a, self.b + count)
+
+    def batched(self, size: int, flags: Sequence[bool]) -> Loop:
+        """Return the loop over a batch: it runs as long as any element does, and the others keep their carry.
+
+        What the condition closes over comes twice: its step needs it too.
+        """
+        of_test, of_body, _ = self.parts(flags)
+        n = len(self.carry)
+        test = self.test.batched(size, (*of_test, *[True] * n))
+        body = self.body.batched(size, (*of_body, *[True] * n))
+
+        def going(*v: Any) -> list[Any]:
+            return [any_(evaluate(test.graph, *v)[0])]
+
+        def step(*v: Any) -> list[Any]:
+            old = v[self.a + self.b :]
+            alive = evaluate(test.graph, *v[: self.a], *old)[0]
+            new = evaluate(body.graph, *v[self.a :])
+            return [where(reshape(alive, (size,) + (1,) * (y.ndim - 1)), x, y) for x, y in zip(new, old, strict=True)]
+
+        consts = [v.aval for v in test.graph.inputs[: self.a]]
+        inputs = [v.aval for v in body.graph.inputs]
+        state = inputs[self.b :]
+        return Loop(
+            build("condition", [*consts, *state], going),
+            build("body", [*consts, *inputs[: self.b], *state], step),
+            self.a,
+            self.a + self.b,
+        )
+
+
+def run_while(loop: Loop, *xs: Any) -> tuple[Any, ...]:
+    """Bind a loop on what it closes over and its first carry; return the last carry."""
+    outs: tuple[Any, ...] = bind(while_p, *xs, loop=loop)
+    return outs
+
+
+# -- the loop ---------------------------------------------------------------------------------------------------------
+def _run(*ops: Any, loop: Loop) -> tuple[Any, ...]:
+    of_test, of_body, carry = loop.parts(ops)
+    test, body = loop.test.plan, loop.body.plan
+    while test(*of_test, *carry)[0]:
+        carry = body(*of_body, *carry)
+    return tuple([np.array(c) for c in carry])
+
+
+def _abstract(*avals: Aval, loop: Loop) -> tuple[Aval, ...]:
+    return tuple([Aval(c.shape, c.dtype) for c in loop.carry])
+
+
+def _with_tangents(loop: Loop, xs: Sequence[Any], ts: Sequence[Any], consts: Sequence[bool]) -> list[Any]:
+    """Return the operands of the loop with tangents."""
+    of_test, of_body, carry = loop.parts(xs)
+    _, t_body, t_carry = loop.parts(ts)
+    pairs = [(x, t) for x, t, m in zip(of_body, t_body, consts, strict=True) if m]
+    pairs += [(carry[k], t_carry[k]) for k in loop.moved]
+    tangents = [zeros_of(x) if t is None else raised(t) for x, t in pairs]
+    count = sum(consts)
+    return [*of_test, *of_body, *tangents[:count], *carry, *tangents[count:]]
+
+
+def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    loop: Loop = params["loop"]
+    consts = tuple([t is not None for t in loop.parts(ts)[1]])
+    outs = run_while(loop.pushed(consts), *_with_tangents(loop, xs, ts, consts))
+    n = len(loop.carry)
+    found = dict(zip(loop.moved, outs[n:], strict=True))
+    return outs[:n], [found.get(k) for k in range(n)]
+
+
+def _record(
+    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
+) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    loop: Loop = params["loop"]
+    consts = tuple(loop.parts(wanted)[1])
+
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        cts = [raised(ct[k]) for k in loop.moved]
+        return _placed(loop, consts, bind(back_p, *[raised(v) for v in kept], *cts, loop=loop, consts=consts))
+
+    return run_while(loop, *xs), list(xs), joint
+
+
+def _placed(loop: Loop, consts: Sequence[bool], found: Sequence[Any]) -> list[Any]:
+    """Return the results of the backward pass in the places of the operands they belong to, None in the others."""
+    values = iter(found)
+    of_body = [next(values) if m else None for m in consts]
+    return [*[None] * loop.a, *of_body, *[next(values) if inexact(c) else None for c in loop.carry]]
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    loop: Loop = params["loop"]
+    of_test, of_body, carry = loop.parts(xs)
+    carry = _spread(size, carry, loop.parts(batched)[2])
+    return run_while(loop.batched(size, batched), *of_test, *of_test, *of_body, *carry)
+
+
+def _spread(size: int, values: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
+    """Return values with a batch axis in front, repeated where they have none."""
+    return [x if b else broadcast_to(x, (size, *aval_of(x).shape)) for x, b in zip(values, batched, strict=True)]
+
+
+while_p = register(
+    Primitive(
+        name="while_loop",
+        kind="custom",
+        run=_run,
+        abstract=_abstract,
+        record=_record,
+        jvp=_jvp,
+        batch=_batch,
+        multiple=True,
+        doc="a loop that ends on a condition",
+    )
+)
+
+
+# -- its backward pass: operands of the loop, then cotangents of the carry; to cotangents of constants and carry ------
+def _back_run(*ops: Any, loop: Loop, consts: tuple[bool, ...]) -> tuple[Any, ...]:
+    """Run the loop again, keep what its steps' pullbacks read, and walk back over them."""
+    n, moved = len(loop.carry), loop.moved
+    pair = loop.body.pair((*consts, *[inexact(c) for c in loop.carry]))
+    of_test, of_body, rest = loop.parts(ops)
+    carry = rest[:n]
+    kept: list[list[Any]] = []
+    while loop.test.plan(*of_test, *carry)[0]:
+        outs = pair.forward.plan(*of_body, *carry)
+        carry = outs[:n]
+        kept.append(outs[n:])
+    cts: dict[int, Any] = dict(zip(moved, rest[n:], strict=True))
+    sums: dict[int, Any] = {k: _zeros(c) for k, c in enumerate(loop.of_body) if consts[k]}
+    for residuals in reversed(kept):
+        found = iter(pair.back.plan(*residuals, *[cts[k] for k, o in enumerate(pair.owned) if o]))
+        pulled = [next(found) if needed else None for needed in pair.needed]
+        sums = {k: s if pulled[k] is None else s + pulled[k] for k, s in sums.items()}
+        for k in moved:
+            g = pulled[loop.b + k]
+            cts[k] = _zeros(loop.carry[k]) if g is None else g
+    return (*[np.array(s) for s in sums.values()], *[np.array(cts[k]) for k in moved])
+
+
+def _zeros(aval: Aval) -> Any:
+    return np.zeros(aval.shape, aval.dtype)
+
+
+def _back_abstract(*avals: Aval, loop: Loop, consts: tuple[bool, ...]) -> tuple[Aval, ...]:
+    found = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
+    return tuple([Aval(c.shape, c.dtype) for c in (*found, *[loop.carry[k] for k in loop.moved])])
+
+
+def _back_pushed(
+    loop: Loop,
+    consts: tuple[bool, ...],
+    wanted: tuple[bool, ...],
+    operands: tuple[Sequence[Any], Sequence[Any]],
+    cts: tuple[Sequence[Any], Sequence[Any]],
+) -> tuple[list[Any], list[Any]]:
+    """Return the backward pass, and its derivative along a direction.
+
+    Args:
+        loop: the loop.
+        consts: of what the step closes over, that for which the backward pass gives cotangents.
+        wanted: that for which the derivative is wanted.
+        operands: of the loop, and the direction in which they move, None where they do not.
+        cts: the cotangents of the carry, and the direction in which those move.
+    """
+    xs, ts = operands
+    moving = tuple([m or t is not None for m, t in zip(consts, loop.parts(ts)[1], strict=True)])
+    both = (*wanted, *[m for m, t in zip(consts, moving, strict=True) if t])
+    found = list(
+        bind(back_p, *_with_tangents(loop, xs, ts, moving), *cts[1], *cts[0], loop=loop.pushed(moving), consts=both)
+    )
+    n, m = sum(wanted), len(found) - len(loop.moved)
+    k = m - len(loop.moved)
+    return [*found[n:k], *found[m:]], [*found[:n], *found[k:m]]
+
+
+def _back_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    loop: Loop = params["loop"]
+    n = loop.a + loop.b + len(loop.carry)
+    t_cts = [zeros_of(c) if t is None else raised(t) for c, t in zip(xs[n:], ts[n:], strict=True)]
+    consts: tuple[bool, ...] = params["consts"]
+    return _back_pushed(loop, consts, consts, (xs[:n], ts[:n]), (xs[n:], t_cts))
+
+
+def _back_record(
+    xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
+) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
+    loop: Loop = params["loop"]
+    consts: tuple[bool, ...] = params["consts"]
+    n = loop.a + loop.b + len(loop.carry)
+    own = tuple(loop.parts(wanted)[1])
+
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        # the result is J'·c for the Jacobian J of the loop; <u, J'·c> = <J·u, c> is the tangent of the loop along u
+        held = [raised(v) for v in kept]
+        ops, cts = held[:n], held[n:]
+        along = _placed(loop, consts, [raised(c) for c in ct])
+        last = run_while(loop.pushed(consts), *_with_tangents(loop, ops, along, consts))
+        slopes = _back_pushed(loop, consts, own, (ops, along), (cts, [zeros_of(c) for c in cts]))[1]
+        return [*_placed(loop, own, slopes), *last[len(loop.carry) :]]
+
+    return bind(back_p, *xs, **params), list(xs), joint
+
+
+def _back_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    loop: Loop = params["loop"]
+    consts: tuple[bool, ...] = params["consts"]
+    of_test, of_body, rest = loop.parts(xs)
+    flags = loop.parts(batched)
+    # each element has a cotangent of its own, so that what has one is repeated along the batch
+    own = [x if b or not m else _spread(size, [x], [b])[0] for x, b, m in zip(of_body, flags[1], consts, strict=True)]
+    moving = [b or m for b, m in zip(flags[1], consts, strict=True)]
+    many = loop.batched(size, (*flags[0], *moving, *[True] * len(loop.carry)))
+    operands = [*of_test, *of_test, *own, *_spread(size, rest, flags[2])]
+    return bind(back_p, *operands, loop=many, consts=(*[False] * loop.a, *consts))
+
+
+back_p = register(
+    Primitive(
+        name="while_loop_backward",
+        kind="custom",
+        run=_back_run,
+        abstract=_back_abstract,
+        record=_back_record,
+        jvp=_back_jvp,
+        batch=_back_batch,
+        multiple=True,
+        doc="the backward pass of while_loop",
+    )
+)

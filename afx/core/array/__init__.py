@@ -1,0 +1,1 @@
+"""Arrays: the immutable Array, its operators and methods."""

@@ -1,0 +1,350 @@
+"""`Array`: the immutable array that users hold."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from afx.core.array.at import At
+from afx.core.array.methods import Methods
+from afx.core.array.operators import Operators
+from afx.core.aval import SCALARS, Aval, Shape, aval_of
+from afx.core.devices import CPU
+from afx.core.dispatch.numpy_dispatch import array_function, array_ufunc
+from afx.core.dtypes import SUPPORTED, DType, check_dtype
+from afx.core.registry import FUNCTIONS
+from afx.errors import ArgumentError, ImmutableError, OperandError
+
+__all__ = ["Array", "ArrayLike"]
+
+N = TypeVar("N")
+Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+
+class Owned(np.ndarray[Any, np.dtype[Any]]):
+    """Marks memory that afx allocated, on the base of the views it hands out: such a view is taken back uncopied."""
+
+
+class Gone:
+    """Stands in an Array for memory that was given to a compiled function: whatever is asked of it raises."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise OperandError(
+            "Array: its memory was given away: got an argument of an earlier call of a function jitted with "
+            "donate_argnums; use that call's results, or do not donate the argument"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python's own questions
+            raise AttributeError(name)
+        return self._refuse()
+
+    __array__ = __array_ufunc__ = __array_function__ = __len__ = __float__ = __int__ = __index__ = __bool__ = _refuse
+
+
+GONE = Gone()
+
+
+class Array(Operators, Methods):
+    """An immutable array: NumPy's values and manners, afx's derivatives.
+
+    Made by `afx.asarray`, `afx.zeros` and the like, and by every operation; traced values are Arrays too. It reads
+    as NumPy's (``x[1:3]``, ``x @ y``, ``np.asarray(x)``) and cannot be written: ``x.at[i].set(v)`` gives a new one.
+
+    >>> import afx
+    >>> x = afx.asarray([1.0, 2.0, 3.0])
+    >>> x * 2
+    Array([2., 4., 6.], dtype=float32)
+    """
+
+    __slots__ = ("__weakref__", "_value")
+    _value: Any
+
+    __afx_leaf__ = True
+    __array_priority__ = 1000.0
+
+    def __new__(cls) -> Array:
+        """Refuse direct construction: `afx.asarray` makes arrays."""
+        raise OperandError("Array: not constructed directly: got Array(...); call afx.asarray(values)")
+
+    # -- what it is -------------------------------------------------------------------------------------------------
+    @property
+    def shape(self) -> Shape:
+        """The lengths of the axes."""
+        shape: Shape = self._value.shape
+        return shape
+
+    @property
+    def dtype(self) -> DType:
+        """The NumPy dtype of the elements."""
+        dtype: DType = self._value.dtype
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.aval.size
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes the elements take."""
+        return self.aval.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """The number of bytes one element takes."""
+        return self.dtype.itemsize
+
+    @property
+    def aval(self) -> Aval:
+        """The shape and dtype as one value."""
+        return Aval(self.shape, self.dtype)
+
+    @property
+    def device(self) -> str:
+        """Where the elements are: ``"cpu"``."""
+        return CPU
+
+    @property
+    def at(self) -> At:
+        """Functional updates: ``x.at[i].set(v)``, ``add``, ``multiply``, ``divide``, ``min``, ``max``, ``apply``."""
+        return At(self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise OperandError(f"len: a 0-d array has no length: got {self.aval}; use x.size or x.item()")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        if not self.shape:
+            raise OperandError(f"iter: a 0-d array has no axis to walk along: got {self.aval}; use x.item()")
+        return iter(FUNCTIONS.unstack(self))
+
+    # -- plain Python values ------------------------------------------------------------------------------------------
+    def numpy(self, who: str = "np.asarray") -> Ndarray:
+        """Return a read-only NumPy view of the elements, without copying."""
+        return exported(self.concrete(who))
+
+    def concrete(self, who: str) -> Any:
+        """Return the bare NumPy value for ``who``; traced arrays raise, naming it."""
+        return self._value
+
+    def item(self) -> Any:
+        """Return the only element as a Python number."""
+        value = self.concrete("item")
+        if self.size != 1:
+            raise OperandError(f"item: needs exactly one element: got {self.aval}; index it first")
+        return value.item()
+
+    def tolist(self) -> Any:
+        """Return the elements as nested lists of Python numbers."""
+        return self.concrete("tolist").tolist()
+
+    def __bool__(self) -> bool:
+        value = self.concrete("bool")
+        if self.size != 1:
+            raise OperandError(
+                f"bool: true or false of many elements is ambiguous: got {self.aval}; call .any() or .all()"
+            )
+        return bool(value)
+
+    def _scalar(self, who: str, convert: Callable[[Any], N]) -> N:
+        value = self.concrete(who)
+        if self.size != 1:
+            raise OperandError(f"{who}: needs exactly one element: got {self.aval}; index or reduce it first")
+        return convert(value.item())
+
+    def __float__(self) -> float:
+        return self._scalar("float", float)
+
+    def __int__(self) -> int:
+        return self._scalar("int", int)
+
+    def __complex__(self) -> complex:
+        return self._scalar("complex", complex)
+
+    def __index__(self) -> int:
+        return operator.index(self.concrete("index"))
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return self._scalar("round", lambda v: round(v, ndigits))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    # -- NumPy's protocols --------------------------------------------------------------------------------------------
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ndarray:
+        view = self.numpy()
+        if dtype is not None and np.dtype(dtype) != view.dtype:
+            if copy is False:
+                raise OperandError(f"np.asarray: changing {view.dtype} to {np.dtype(dtype)} copies; drop copy=False")
+            return view.astype(dtype)
+        return view.copy() if copy else view
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return array_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return array_function(func, args, kwargs)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """Return the afx module, as the Python array API standard asks, of any version up to afx's.
+
+        Raises:
+            ArgumentError: a later version, or no version.
+        """
+        module: Any = sys.modules["afx"]
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", module.__array_api_version__):
+            raise ArgumentError(
+                f"__array_namespace__: afx does not speak this version of the array API: got {api_version!r}; "
+                f"it speaks {module.__array_api_version__}"
+            )
+        return module
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule of a copy: who takes it may write into it, and ``copy=False`` cannot forbid that."""
+        mine = np.array(self.concrete("__dlpack__"))
+        if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # which knows the older protocol alone
+            return mine.__dlpack__(stream=stream)
+        return mine.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=None)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    # -- copies, pickles, pictures ------------------------------------------------------------------------------------
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[Any], Array], tuple[Any]]:
+        return (wrap, (np.asarray(self.concrete("pickle")),))
+
+    def __repr__(self) -> str:
+        return _repr(self._value)
+
+    def __str__(self) -> str:
+        return str(self._value)
+
+    def _repr_html_(self) -> str:
+        text = repr(self).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return f"<div><code>{self.aval}</code><pre>{text}</pre></div>"
+
+    if not TYPE_CHECKING:  # to a type checker there is nothing to call: it rejects the line
+
+        def __setitem__(self, index: Any, value: Any) -> None:
+            shown = _index_text(index)
+            raise ImmutableError(
+                f"Array: arrays cannot be written: got x[{shown}] = …; x = x.at[{shown}].set(…) makes a changed copy"
+            )
+
+        def __delitem__(self, index: Any) -> None:
+            raise ImmutableError(
+                "Array: elements cannot be deleted: got del x[…]; build a new array with concat or x[mask]"
+            )
+
+
+ArrayLike: TypeAlias = Array | np.ndarray[Any, np.dtype[Any]] | np.generic | bool | int | float | complex
+
+
+def _repr(value: Any) -> str:
+    if value is GONE:
+        return "Array(its memory was given away)"
+    body = np.array2string(np.asarray(value), separator=", ", prefix="Array(", suffix=")")
+    shape = f", shape={value.shape}" if value.size == 0 and value.shape != (0,) else ""
+    return f"Array({body}{shape}, dtype={value.dtype})"
+
+
+def _index_text(index: Any) -> str:
+    if isinstance(index, tuple):
+        return ", ".join(_index_text(i) for i in index)  # pyright: ignore[reportUnknownVariableType]  # a user's tuple
+    if type(index) is slice:
+        bounds: list[Any] = [index.start, index.stop] if index.step is None else [index.start, index.stop, index.step]
+        return ":".join(["" if b is None else str(b) for b in bounds])
+    return "…" if index is Ellipsis else str(index) if isinstance(index, int) else "i"
+
+
+_new = object.__new__
+
+
+def wrap(value: Any) -> Array:
+    """Make an Array of memory that afx owns: nothing else may write into it later."""
+    x = _new(Array)
+    x._value = value
+    return x
+
+
+def exported(value: Any) -> Ndarray:
+    """Return a read-only view of owned memory, marked so that afx takes it back without copying."""
+    array: Ndarray = np.asarray(value)
+    base: Any = array
+    while type(base) is np.ndarray:
+        base.flags.writeable = False
+        base = base.base
+    mark = array.view(Owned).view(Owned)  # twice, or NumPy would shorten the chain of bases to the unmarked one
+    view: Ndarray = mark.view(np.ndarray)
+    return view
+
+
+def is_owned(x: Ndarray) -> bool:
+    """Tell whether a NumPy array is a view of memory that afx owns, so that nobody can write into it."""
+    base: Any = x
+    while base is not None:
+        if isinstance(base, Owned):
+            return not x.flags.writeable
+        base = getattr(base, "base", None)
+    return False
+
+
+def _type(x: object) -> Any:
+    kind: Any = x.__class__
+    return kind
+
+
+def bare(x: Any, who: str) -> Any:
+    """Return the bare NumPy value or Python number behind an untraced operand, or raise `OperandError`.
+
+    Memory of the caller is not copied: what keeps it beyond the call must.
+    """
+    kind = _type(x)
+    if kind is Array:
+        return x._value
+    if kind is np.ndarray:
+        if x.dtype.char in SUPPORTED and x.dtype.isnative:
+            return x
+        return x.astype(check_dtype(x.dtype, who))
+    if kind in SCALARS:
+        return x
+    aval = aval_of(x, who)  # raises for what is not array-like
+    if issubclass(kind, np.generic):
+        return x
+    if issubclass(kind, np.ma.MaskedArray):
+        raise OperandError(f"{who}: a masked array would lose its mask: got {aval}; call .filled() first")
+    if issubclass(kind, np.ndarray):
+        return bare(np.asarray(x), who)
+    return {"b": bool, "i": int, "f": float, "c": complex}[aval.dtype.kind](x)
+
+
+def snapshot(x: Any, who: str) -> Any:
+    """Return a bare value that nobody else can change: the caller's memory is copied unless afx owns it."""
+    value = bare(x, who)
+    return value.copy() if type(value) is np.ndarray and type(x) is not Array and not is_owned(value) else value

@@ -1,0 +1,1 @@
+"""Dispatch: NumPy's protocols on arrays."""

@@ -1,0 +1,276 @@
+"""NumPy's dispatch: ``np.sin(x)`` on an Array is ``afx.sin(x)``, found by name; what afx lacks raises.
+
+NumPy's functions take their arguments as NumPy names them. They are bound to NumPy's own signature, those left at their
+defaults are dropped, and the others go to the arguments of the same name, operands to those at the same place.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import aval_of
+from afx.core.dispatch.numpy_names import (
+    ACCUMULATIONS,
+    ARGUMENTS,
+    DEFAULTS,
+    FAMILIES,
+    NEUTRAL,
+    READING,
+    REDUCTIONS,
+    SIGNATURES,
+    UFUNCS,
+    WRITING,
+)
+from afx.core.dispatch.numpy_names import FUNCTIONS as NAMES
+from afx.core.registry import FUNCTIONS, known
+from afx.errors import ImmutableError, OperandError
+
+__all__ = ["array_function", "array_ufunc"]
+
+Function = Callable[..., Any]
+OPERANDS = ("ArrayLike", "ArrayLike | None")  # how afx's functions type an operand that takes no list
+STATED = ("subok", "where")  # which are True where nothing is said
+POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+# -- ufuncs -----------------------------------------------------------------------------------------------------------
+def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Answer ``ufunc(*inputs)``, ``reduce``, ``accumulate`` and ``outer`` with afx's own function."""
+    name = ufunc.__name__
+    shown = f"np.{name}" if hasattr(np, name) else name
+    if method == "at":
+        raise ImmutableError(f"{shown}.at: writes into an array: afx arrays are immutable; use x.at[index].add(values)")
+    options = {k: v for k, v in kwargs.items() if k == "axis" or not (v is None or (v is True and k in STATED))}
+    if "out" in options or ("where" in options and method != "reduce"):
+        raise ImmutableError(
+            f"{shown}: out= and where= write into an array: afx arrays are immutable; use the result, or afx.where"
+        )
+    operands = [_numbers(x, inputs) for x in inputs]
+    if method == "__call__":
+        return _elementwise(name, shown, operands, options)
+    return _along(method, name, shown, operands, options)
+
+
+def _numbers(x: Any, others: Iterable[Any]) -> Any:
+    """Return nested Python numbers as an array, in the dtype of the others where these have one."""
+    return FUNCTIONS.together(x, *[v for v in others if hasattr(v, "dtype")])[0] if isinstance(x, (list, tuple)) else x
+
+
+def _elementwise(name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
+    dtype = options.pop("dtype", None)
+    if dtype is not None:
+        operands = [FUNCTIONS.astype(x, dtype) for x in operands]
+    if name == "divmod":
+        return FUNCTIONS.floor_divide(*operands), FUNCTIONS.remainder(*operands)
+    fn = _found(UFUNCS.get(name, name), "numpy", shown)
+    extra = options.keys() - _parameters(fn).keys()
+    if extra:
+        raise _unknown(shown, min(extra))
+    return fn(*operands, **options)
+
+
+def _along(method: str, name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
+    """Answer a ufunc's method."""
+    if method == "reduce" and name in REDUCTIONS and len(operands) == 1:
+        fn, axis = _found(REDUCTIONS[name], "numpy", f"{shown}.reduce"), options.pop("axis", 0)
+        extra = set(options) - set(_parameters(fn))
+        if extra:
+            raise _unknown(f"{shown}.reduce", min(extra))
+        return fn(operands[0], axis=axis, **options)
+    if method == "accumulate" and name in ACCUMULATIONS and len(operands) == 1:
+        fn, axis = _found(ACCUMULATIONS[name], "numpy", f"{shown}.accumulate"), options.pop("axis", 0)
+        extra = set(options) - set(_parameters(fn))
+        if extra:
+            raise _unknown(f"{shown}.accumulate", min(extra))
+        return fn(operands[0], axis=axis, **options)
+    if method == "outer" and len(operands) == 2:
+        x, y = (FUNCTIONS.asarray(a) for a in operands)
+        return _elementwise(name, f"{shown}.outer", [x.reshape(x.shape + (1,) * y.ndim), y], options)
+    raise _missing(f"{shown}.{method}")
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Answer a NumPy function called on an Array with afx's function of that name."""
+    name, module = func.__name__, func.__module__
+    shown = f"{module}.{name}".replace("numpy", "np", 1)
+    if name in WRITING:
+        raise ImmutableError(
+            f"{shown}: writes into an array: afx arrays are immutable; use x.at[index].set(values), "
+            "or np.asarray(x) where x is only read"
+        )
+    if kwargs.get("out") is not None:
+        raise ImmutableError(f"{shown}: out= writes into an array: afx arrays are immutable; use the result")
+    if module == "numpy":
+        if name in QUERIES:
+            return QUERIES[name](*args, **kwargs)
+        if name in READING:
+            return func(*[_plain(a) for a in args], **{k: _plain(v) for k, v in kwargs.items()})
+    if name == "where" and len(args) == 1:
+        name = "nonzero"
+    fn = _found(name, module, shown)
+    if (
+        len(args) == 1
+        and name not in DEFAULTS
+        and kwargs.keys() <= _keywords(fn)
+        and list not in map(type, kwargs.values())
+    ):
+        return fn(*args, **kwargs)  # nothing to translate: as a rule
+    values, options = _arguments(func, fn, args, kwargs, shown)
+    return fn(*values, **options)
+
+
+def _plain(x: Any) -> Any:
+    """Return an Array as a NumPy array; a traced one of floats raises."""
+    if isinstance(x, (list, tuple)):
+        items: list[Any] = [_plain(v) for v in x]  # pyright: ignore[reportUnknownVariableType]  # a user's sequence
+        return items
+    return np.asarray(x) if hasattr(x, "aval") else x
+
+
+def _size(a: Any, axis: int | None = None) -> int:
+    aval = aval_of(a, "np.size")
+    return aval.size if axis is None else aval.shape[axis]
+
+
+def _shape(a: Any) -> tuple[int, ...]:
+    return aval_of(a, "np.shape").shape
+
+
+def _ndim(a: Any) -> int:
+    return aval_of(a, "np.ndim").ndim
+
+
+def _is_complex(x: Any) -> bool:
+    return aval_of(x, "np.iscomplexobj").dtype.kind == "c"
+
+
+def _is_real(x: Any) -> bool:
+    return not _is_complex(x)
+
+
+# What is known of an array without its values.
+QUERIES: dict[str, Function] = {
+    "iscomplexobj": _is_complex,
+    "isrealobj": _is_real,
+    "ndim": _ndim,
+    "shape": _shape,
+    "size": _size,
+}
+
+
+def _arguments(
+    func: Function, fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any], shown: str
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return afx's arguments for those of a call in NumPy's convention."""
+    theirs = _signature(func)
+    if theirs is None:
+        return list(args), kwargs
+    ours = _parameters(fn)
+    names = list(ours)
+    values: list[Any] = []
+    options: dict[str, Any] = {}
+    stated = DEFAULTS.get(func.__name__, {}) if func.__module__ == "numpy" else {}
+    given: dict[str, Any] = {**stated, **theirs.bind(*args, **kwargs).arguments}
+    for place, (key, parameter) in enumerate(theirs.parameters.items()):
+        if key not in given or (key not in ours and given[key] in NEUTRAL.get(key, ())):
+            continue
+        value = given[key]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            values.extend(value)
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            options.update(value)
+        elif key in stated or not _is_default(value, parameter.default):
+            name = key if key in ours else ARGUMENTS.get(key, key)
+            own = ours.get(name) or (ours[names[place]] if place < len(names) else None)
+            if own is not None and own.annotation in OPERANDS:
+                value = _numbers(value, given.values())
+            operand = parameter.default is inspect.Parameter.empty or names[place : place + 1] == [name]
+            if name in ours and ours[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
+                options[name] = value
+            elif operand and place == len(values) and _by_place(names, ours, place):
+                values.append(value)
+            elif operand and names[place : place + 1] and ours[names[place]].kind is POSITIONAL:  # behind one by name
+                options[names[place]] = value
+            else:
+                raise _unknown(shown, key)
+    unknown = [k for k in options if k not in ours]
+    if unknown:
+        raise _unknown(shown, unknown[0])
+    return values, options
+
+
+def _by_place(names: list[str], ours: Mapping[str, inspect.Parameter], place: int) -> bool:
+    """Tell whether afx's function takes an argument at this place."""
+    return place < len(names) and ours[names[place]].kind is not inspect.Parameter.KEYWORD_ONLY
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Tell whether an argument says what NumPy does without it."""
+    if value is default:
+        return True
+    return type(value) is type(default) and isinstance(value, (bool, int, float, str)) and value == default
+
+
+@functools.lru_cache(maxsize=512)
+def _signature(func: Function) -> inspect.Signature | None:
+    try:
+        return inspect.signature(func)
+    except ValueError:  # NumPy's functions in C do not say before NumPy 2.4
+        return _written(func.__name__)
+
+
+def _written(name: str) -> inspect.Signature | None:
+    if name not in SIGNATURES:
+        return None
+    space: dict[str, Any] = {}
+    exec(f"def function{SIGNATURES[name]}: ...", space)
+    return inspect.signature(space["function"])
+
+
+@functools.lru_cache(maxsize=512)
+def _parameters(fn: Function) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(fn).parameters
+
+
+@functools.lru_cache(maxsize=512)
+def _keywords(fn: Function) -> frozenset[str]:
+    """Return the names of the arguments that may follow the first."""
+    return frozenset(list(_parameters(fn))[1:])
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+def _found(name: str, module: str, shown: str) -> Function:
+    """Return afx's function of a name, from a family that loads on first use where NumPy has it in one, or raise."""
+    if module in FAMILIES:
+        family: Function | None = getattr(importlib.import_module(FAMILIES[module]), name, None)
+        if family is None:
+            raise _missing(shown)
+        return family
+    name = NAMES.get(name, name)
+    # the package knows second names, such as concatenate
+    fn: Function | None = getattr(FUNCTIONS if known(name) else sys.modules["afx"], name, None)
+    if fn is None or not fn.__module__.startswith(("afx.core", "afx.ops")):
+        raise _missing(shown)
+    return fn
+
+
+def _missing(shown: str) -> OperandError:
+    return OperandError(
+        f"{shown}: afx has no such function: got an afx.Array; write it with afx's functions, "
+        "or call NumPy's on np.asarray(x), which has no derivative"
+    )
+
+
+def _unknown(shown: str, argument: str) -> OperandError:
+    return OperandError(
+        f"{shown}: afx's function has no argument {argument}=: got an afx.Array; leave it out, "
+        "or call NumPy's on np.asarray(x), which has no derivative"
+    )

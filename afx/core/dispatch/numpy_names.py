@@ -1,0 +1,131 @@
+"""Where NumPy's names and afx's differ: the tables behind `afx.core.dispatch.numpy_dispatch`."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ACCUMULATIONS",
+    "ARGUMENTS",
+    "DEFAULTS",
+    "FAMILIES",
+    "FUNCTIONS",
+    "NEUTRAL",
+    "READING",
+    "REDUCTIONS",
+    "UFUNCS",
+    "WRITING",
+]
+
+# NumPy's ufuncs (and SciPy's, which dispatch the same way), by their __name__.
+UFUNCS = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "conjugate": "conj",
+    "expit": "sigmoid",
+    "invert": "bitwise_invert",
+    "log_expit": "log_sigmoid",
+    "left_shift": "bitwise_left_shift",
+    "mod": "remainder",
+    "power": "pow",
+    "psi": "digamma",
+    "right_shift": "bitwise_right_shift",
+    "_riemann_zeta": "zeta",
+    "_zeta": "zeta",
+    "true_divide": "divide",
+}
+
+# NumPy's functions, by their __name__; `np.concat` and the like report the older one.
+FUNCTIONS = {
+    "amax": "max",
+    "amin": "min",
+    "around": "round",
+    "concatenate": "concat",
+    "trace": "matrix_trace",
+    "transpose": "permute_dims",
+}
+
+# The families that NumPy keeps in modules of their own; they load when first used.
+FAMILIES = {
+    "numpy.linalg": "afx.linalg",
+    "numpy.fft": "afx.fft",
+}
+
+# NumPy's names of arguments, where afx's function calls them otherwise.
+ARGUMENTS = {
+    "N": "n",
+    "a_max": "max",
+    "a_min": "min",
+    "ddof": "correction",
+    "newshape": "shape",
+    "reps": "repetitions",
+}
+
+# Defaults of NumPy's arguments that are not afx's.
+DEFAULTS: dict[str, dict[str, int]] = {
+    "diagonal": {"axis1": 0, "axis2": 1},
+    "trace": {"axis1": 0, "axis2": 1},
+}
+
+# Values of NumPy's arguments that mean nothing to afx: arrays are immutable and in row-major order.
+NEUTRAL: dict[str, tuple[object, ...]] = {
+    "copy": (True, False, None),
+    "kind": ("heapsort", "introselect", "mergesort", "quicksort", "stable"),
+    "order": ("A", "C", "K"),
+    "overwrite_input": (True, False),
+    "subok": (True, False),
+}
+
+# The arguments of NumPy's functions in C, which these tell themselves from NumPy 2.4 on.
+SIGNATURES = {
+    "bincount": "(x, /, weights=None, minlength=0)",
+    "can_cast": "(from_, to, casting='safe')",
+    "concatenate": "(arrays, /, axis=0, out=None, *, dtype=None, casting='same_kind')",
+    "dot": "(a, b, out=None)",
+    "empty_like": "(prototype, /, dtype=None, order='K', subok=True, shape=None, *, device=None)",
+    "inner": "(a, b, /)",
+    "lexsort": "(keys, axis=-1)",
+    "min_scalar_type": "(a, /)",
+    "ravel_multi_index": "(multi_index, dims, mode='raise', order='C')",
+    "result_type": "(*arrays_and_dtypes)",
+    "unravel_index": "(indices, shape, order='C')",
+    "vdot": "(a, b, /)",
+    "where": "(condition, x=None, y=None, /)",
+}
+
+REDUCTIONS = {
+    "add": "sum",
+    "logaddexp": "logsumexp",
+    "logical_and": "all",
+    "logical_or": "any",
+    "maximum": "max",
+    "minimum": "min",
+    "multiply": "prod",
+}
+ACCUMULATIONS = {
+    "add": "cumsum",
+    "logaddexp": "cumlogsumexp",
+    "maximum": "cummax",
+    "minimum": "cummin",
+    "multiply": "cumprod",
+}
+
+# Functions whose result holds no array: they read values, which a traced array refuses where that loses a derivative.
+READING = frozenset(
+    {
+        "array2string",
+        "array_repr",
+        "array_str",
+        "may_share_memory",
+        "save",
+        "savetxt",
+        "savez",
+        "savez_compressed",
+        "shares_memory",
+    }
+)
+WRITING = frozenset({"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"})

@@ -1,0 +1,59 @@
+"""Evaluating a graph one equation after the other, on any values: plain arrays or tracers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.graph import Graph, Literal
+from afx.core.tracing.tracer import bind
+from afx.errors import GraphError
+
+__all__ = ["evaluate", "silent"]
+
+NOTHING = contextlib.nullcontext()
+
+
+def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
+    """Return the outputs of a graph for these inputs, each op bound anew.
+
+    So a graph can be differentiated, batched or traced into another one.
+
+    Raises:
+        GraphError: another number of inputs than the graph has.
+
+    >>> import afx
+    >>> evaluate(afx.trace(afx.sin)(0.0), afx.zeros(()))
+    [Array(0., dtype=float32)]
+    """
+    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+        raise GraphError(f"evaluate: runs a Graph: got {type(graph).__name__}; make one with afx.trace(fn)(*args)")
+    if len(inputs) != len(graph.inputs):
+        raise GraphError(
+            f"evaluate: the graph has {len(graph.inputs)} inputs: got {len(inputs)} values; give one for each"
+        )
+    known: list[Any] = [*inputs, *[wrap(c.value) for _, c in graph.constants]]
+
+    def read(atoms: Sequence[Any]) -> list[Any]:
+        return [_number(a) if isinstance(a, Literal) else known[a.index] for a in atoms]
+
+    for eq in graph.equations:
+        with silent(eq.quiet) if eq.quiet else NOTHING:
+            out = bind(eq.primitive, *read(eq.inputs), **eq.keywords)
+        known.extend(out) if eq.primitive.multiple else known.append(out)
+    return [x if isinstance(x, Array) else wrap(np.asarray(x)) for x in read(graph.outputs)]
+
+
+def silent(names: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which NumPy ignores these floating-point errors."""
+    state: Any = dict.fromkeys(names, "ignore")
+    return np.errstate(**state)
+
+
+def _number(literal: Literal) -> Any:
+    """Return a literal as a weak Python number, or as a NumPy scalar where its dtype is fixed."""
+    return literal.value if literal.aval.weak else literal.aval.dtype.type(literal.value)

@@ -1,0 +1,1 @@
+"""Tracing: tracers and the traces that record, differentiate and batch."""

@@ -1,0 +1,273 @@
+"""The abstract trace: values are unknown, operations become equations of a `Graph`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, bare, snapshot
+from afx.core.aval import Aval, Shape, aval_of
+from afx.core.dtypes import DType, promote
+from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
+from afx.core.primitive import Primitive, with_role
+from afx.core.registry import FUNCTIONS
+from afx.core.tracing.source_info import caller
+from afx.core.tracing.tracer import Trace, Tracer, bind
+from afx.errors import ConcreteValueError, OperandError
+
+__all__ = ["Abstract", "AbstractTracer"]
+
+_new = object.__new__
+
+
+class AbstractTracer(Tracer):
+    """A variable of the graph that is being built."""
+
+    __slots__ = ("_var",)
+    _var: Var
+
+    @property
+    def shape(self) -> Shape:
+        """The lengths of the axes."""
+        return self._var.aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The NumPy dtype of the elements."""
+        return self._var.aval.dtype
+
+    @property
+    def aval(self) -> Aval:
+        """The shape and dtype as one value."""
+        return self._var.aval
+
+
+class Abstract(Trace):
+    """The trace of `afx.trace` and `afx.jit`; it sees shapes and dtypes only.
+
+    Attributes:
+        expanding: whether functions held by one op are replaced by their own equations, as plans want them.
+        lifted: tracers of outer traces that the function closed over; they became extra inputs of the graph.
+    """
+
+    __slots__ = (
+        "_constants",
+        "_count",
+        "_equations",
+        "_errors",
+        "_inputs",
+        "_known",
+        "_lifted_vars",
+        "expanding",
+        "lifted",
+    )
+
+    def __init__(self, name: str, *, expanding: bool = False) -> None:
+        super().__init__(name)
+        self.expanding = expanding
+        self._count = 0
+        self._errors: dict[str, Any] = {**np.geterr()}
+        self._inputs: list[Var] = []
+        self._constants: list[tuple[Var, Constant]] = []
+        self._known: dict[int, tuple[Any, Var]] = {}
+        self._equations: list[Equation] = []
+        self._lifted_vars: list[Var] = []
+        self.lifted: list[Any] = []
+
+    def input(self, aval: Aval) -> AbstractTracer:
+        """Enter an input of the function."""
+        var = self._var(aval)
+        self._inputs.append(var)
+        return self._tracer(var)
+
+    def _var(self, aval: Aval) -> Var:
+        var = Var(self._count, aval)
+        self._count += 1
+        return var
+
+    def _tracer(self, var: Var) -> AbstractTracer:
+        t = _new(AbstractTracer)
+        t._trace = self
+        t._var = var
+        t._value = None
+        return t
+
+    def own(self, x: Any) -> Var | None:
+        """Return the variable of a tracer of this trace, None for everything else."""
+        return x._var if x.__class__ is AbstractTracer and x._trace is self else None
+
+    def atom(self, x: Any) -> Atom:
+        """Return the variable or literal that stands for an operand."""
+        own = self.own(x)
+        if own is not None:
+            return own
+        aval = aval_of(x, self.name)
+        if aval.weak and not isinstance(x, Tracer):
+            return Literal(bare(x, self.name), aval)
+        if not isinstance(x, Array) and aval.shape == ():
+            return Literal(x.item(), aval)
+        if id(x) in self._known:
+            return self._known[id(x)][1]
+        if isinstance(x, Tracer):
+            x._trace.check()
+            var = self._var(x.aval)
+            self._lifted_vars.append(var)
+            self.lifted.append(x)
+        else:
+            value = np.asarray(snapshot(x, self.name))
+            var = self._var(aval_of(value))
+            self._constants.append((var, Constant(value)))
+        if isinstance(x, Array):  # immutable: the same object is the same constant
+            self._known[id(x)] = (x, var)
+        return var
+
+    def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Make an equation of an op."""
+        self.check()
+        if p.inline is not None and (self.expanding or not p.held):
+            return p.inline(xs, params)
+        outputs = self.equation(p, xs, params)
+        return tuple([self._tracer(v) for v in outputs]) if p.multiple else self._tracer(outputs[0])
+
+    def equation(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> tuple[Var, ...]:
+        """Enter an equation; return the variables it defines."""
+        atoms = tuple([self.atom(x) for x in xs])
+        if p.elementwise:
+            atoms = self._same_dtype(p, xs, atoms)
+        found = p.abstract(*[a.aval for a in atoms], **params)
+        outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
+        self._equations.append(Equation(p, atoms, outputs, tuple(sorted(params.items())), caller(), self._quiet()))
+        return outputs
+
+    def _quiet(self) -> tuple[str, ...]:
+        """Return the warnings that are ignored here, and were not where the trace began."""
+        now: dict[str, Any] = {**np.geterr()}
+        if now == self._errors:
+            return ()
+        return tuple([name for name, state in now.items() if state == "ignore" != self._errors[name]])
+
+    def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+        """Convert the operands of an elementwise op to the dtype it computes in: equations are strongly typed."""
+        avals = [a.aval for a in atoms[p.first_value :]]
+        if all(a.weak for a in avals) and not p.floating:
+            return atoms
+        dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.floating)
+        if all(a.dtype.kind in "iu" for a in avals) and _compares(p):
+            if dtype.kind == "f" or (dtype == np.uint64 and _holds_traced_numbers(atoms)):
+                return atoms  # signed beside unsigned: NumPy compares them as they are
+            atoms, dtype = _comparable(atoms, dtype)
+        if p.ufunc in LOGICAL:
+            return atoms  # which ask for truth alone, of numbers of any dtype
+        return tuple(
+            [
+                a
+                if k < p.first_value or (a.aval.dtype == dtype and not a.aval.weak)
+                else self._converted(x, a, dtype, p)
+                for k, (x, a) in enumerate(zip(xs, atoms, strict=True))
+            ]
+        )
+
+    def _converted(self, x: Any, atom: Atom, dtype: DType, p: Primitive) -> Atom:
+        if isinstance(atom, Literal):
+            if dtype.kind in "iu" and not _holds(dtype, atom.value):
+                raise OperandError(
+                    f"{p.name}: {atom.value} is out of bounds for {dtype}: got it beside an array of {dtype}; "
+                    "convert the array with astype"
+                )
+            return Literal(dtype.type(atom.value).item(), Aval((), dtype))
+        value = x if isinstance(x, Tracer) else self._stand_in(atom, x)
+        if atom.aval.weak and atom.aval.dtype.kind == "i" and dtype.kind in "iu" and dtype != atom.aval.dtype:
+            return self.atom(bind(with_role("fit"), value, dtype=dtype))
+        return self.atom(FUNCTIONS.astype(value, dtype))
+
+    def _stand_in(self, atom: Atom, x: Any) -> Any:
+        """Return a tracer of a constant."""
+        assert isinstance(atom, Var)
+        return self._tracer(atom)
+
+    def reveal(self, x: Any, who: str) -> Any:
+        """Return the bare value where reading it loses nothing, or raise."""
+        source = caller()
+        where = "" if source is None else f" at {source}"
+        if who == "bool":
+            raise ConcreteValueError(
+                f"bool: the branch depends on a traced value: got {x.aval} in {self.name}{where}; "
+                "choose with afx.where (or afx.cond), or mark the argument as static"
+            )
+        raise ConcreteValueError(
+            f"{who}: the value is unknown while tracing: got {x.aval} in {self.name}{where}; "
+            "compute with afx's functions, or mark the argument as static"
+        )
+
+    def finish(self, outputs: Sequence[Any]) -> Graph:
+        """End the trace and return its graph; variables are numbered in order of definition."""
+        atoms = tuple([self.atom(x) for x in outputs])
+        self.alive = False
+        return renumbered((*self._inputs, *self._lifted_vars), self._constants, self._equations, atoms)
+
+
+LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
+MIXED = "qQ->?"  # a loop of ufuncs that compare signed integers with unsigned ones as they are
+
+
+def _compares(p: Primitive) -> bool:
+    return p.ufunc is not None and MIXED in p.ufunc.types
+
+
+def _comparable(atoms: tuple[Atom, ...], dtype: DType) -> tuple[tuple[Atom, ...], DType]:
+    """Return integers, and the dtype in which they compare also with Python's that their own dtype does not hold."""
+    if any(isinstance(a, Literal) and not _holds(dtype, a.value) for a in atoms):
+        dtype = np.dtype(np.float64)  # in which such a number is an infinity
+        return tuple([_infinite(a, dtype) if isinstance(a, Literal) and a.aval.weak else a for a in atoms]), dtype
+    return atoms, np.dtype(np.int64) if _holds_traced_numbers(atoms) else dtype
+
+
+def _holds_traced_numbers(atoms: Sequence[Atom]) -> bool:
+    return any(a.aval.weak and not isinstance(a, Literal) for a in atoms)
+
+
+def _infinite(literal: Literal, dtype: DType) -> Literal:
+    number: Any = literal.value
+    return Literal(math.copysign(math.inf, number), Aval((), dtype))
+
+
+def _holds(dtype: DType, number: Any) -> bool:
+    info = np.iinfo(dtype)
+    return bool(info.min <= number <= info.max)
+
+
+def renumbered(
+    inputs: Sequence[Var],
+    constants: Sequence[tuple[Var, Constant]],
+    equations: Sequence[Equation],
+    outputs: Sequence[Atom],
+) -> Graph:
+    """Return a graph whose variables are numbered from 0 in the order of definition."""
+    names: dict[int, Var] = {}
+
+    def define(var: Var) -> Var:
+        names[var.index] = new = Var(len(names), var.aval)
+        return new
+
+    def use(atom: Atom) -> Atom:
+        return names[atom.index] if isinstance(atom, Var) else atom
+
+    new_inputs = tuple([define(v) for v in inputs])
+    new_constants = tuple([(define(v), c) for v, c in constants])
+    body = tuple(
+        [
+            Equation(
+                e.primitive,
+                tuple([use(a) for a in e.inputs]),
+                tuple([define(v) for v in e.outputs]),
+                e.params,
+                e.source,
+                e.quiet,
+            )
+            for e in equations
+        ]
+    )
+    return Graph(new_inputs, new_constants, body, tuple([use(a) for a in outputs]))

@@ -1,0 +1,104 @@
+"""The trace of forward mode: every tracer holds a value and its tangent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from afx.core.array.array import Array, bare, snapshot
+from afx.core.aval import SCALARS
+from afx.core.dtypes import weak_dtype
+from afx.core.primitive import Primitive
+from afx.core.tracing.tape import kept_operand, plain_value, raised_operand
+from afx.core.tracing.tracer import Trace, Tracer, bind, lowered, raised
+
+__all__ = ["Forward", "ForwardTracer"]
+
+_new = object.__new__
+
+
+class ForwardTracer(Tracer):
+    """A value and its tangent, both of the next lower level."""
+
+    __slots__ = ("_tangent",)
+    _tangent: Any
+
+
+class Forward(Trace):
+    """The trace of `afx.jvp`: concrete, so that Python control flow works; memory does not grow with its length."""
+
+    __slots__ = ("ground",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.ground = True
+
+    def input(self, x: Any, tangent: Any) -> ForwardTracer:
+        """Enter an input of the function with its tangent."""
+        return self._make(self._lift(x), self._lift(tangent))
+
+    def _lift(self, x: Any) -> Any:
+        if isinstance(x, Tracer):
+            self.ground = False
+            return x
+        value = snapshot(x, self.name)
+        return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
+
+    def _make(self, value: Any, tangent: Any) -> ForwardTracer:
+        t = _new(ForwardTracer)
+        t._trace = self
+        t._value = value
+        t._tangent = tangent
+        return t
+
+    def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Carry out an op on values and tangents."""
+        self.check()
+        values, tangents = self._split(p, xs)
+        if p.jvp is None:
+            return bind(p, *values, **params)
+        if p.record is not None:  # an op that holds functions computes its outputs and their tangents together
+            zs, ts = p.jvp(tangents, None, values, params)
+            self.check_closure(params, p.name, *zs, *ts)
+            return tuple([self._pair(z, t) for z, t in zip(zs, ts, strict=True)])
+        z = bind(p, *values, **params)
+        if self.ground:
+            values = tuple([lowered(v) for v in values])
+        plain = (tuple([lowered(v) for v in z]) if p.multiple else lowered(z)) if self.ground else z
+        t = p.jvp(tangents, plain, values, params)
+        if p.multiple:
+            return tuple([self._pair(v, w) for v, w in zip(z, t, strict=True)])
+        return self._pair(z, t)
+
+    def _pair(self, z: Any, t: Any) -> Any:
+        """Return an output with its tangent, cast to the output's dtype; without one it is a plain value."""
+        if t is None or z.dtype.kind not in "fc":
+            return z
+        if t.dtype != z.dtype:
+            t = raised(t) if not self.ground else lowered(t)
+            t = (t.real if t.dtype.kind == "c" and z.dtype.kind == "f" else t).astype(z.dtype)
+        return self._make(lowered(z), lowered(t))
+
+    def _split(self, p: Primitive, xs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        values: list[Any] = []
+        tangents: list[Any] = []
+        for x in xs:
+            if isinstance(x, ForwardTracer) and x._trace is self:
+                values.append(x._value)
+                tangents.append(x._tangent)
+                continue
+            if isinstance(x, Tracer):
+                self.ground = False
+            values.append(x if isinstance(x, Array) else bare(x, p.name))
+            tangents.append(None)
+        values = [raised_operand(v) if self.ground else kept_operand(v, p.name) for v in values]
+        if not self.ground:
+            tangents = [None if t is None else raised_operand(t) for t in tangents]
+        return tuple(values), tuple(tangents)
+
+    def reveal(self, x: Any, who: str) -> Any:
+        """Return the bare value where reading it loses nothing, or raise."""
+        return plain_value(x, who, self.name)
+
+    def show(self, x: Any) -> str:
+        """Return the repr of a tracer."""
+        return f"Traced<{x._value!r} by {self.name}>"

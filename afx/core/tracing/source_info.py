@@ -1,0 +1,63 @@
+"""Where in a user's file an operation was written."""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+__all__ = ["Place", "Source", "caller"]
+
+_PACKAGE = __name__.partition(".")[0] + "."
+
+
+class Place(NamedTuple):
+    """A place in a user's code as text, which other processes understand."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Source(NamedTuple):
+    """A place in a user's code; turned into a line only when asked, or pickled."""
+
+    code: CodeType
+    offset: int
+
+    @property
+    def place(self) -> Place:
+        """The file, line and function."""
+        code = self.code
+        line = next((n for a, b, n in code.co_lines() if a <= self.offset < b and n), code.co_firstlineno)
+        return Place(code.co_filename, line, code.co_qualname)
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+    def __reduce__(self) -> tuple[type[Place], Place]:
+        return (Place, self.place)
+
+
+_own: set[int] = set()  # the identities of the namespaces of afx's modules, as they are met
+
+
+def caller(depth: int = 2) -> Source | None:
+    """Return the nearest place outside afx that led here; so many frames up at least are afx's own."""
+    frame: FrameType | None = sys._getframe(depth)  # the documented way to the caller's line
+    while frame is not None and (id(frame.f_globals) in _own or _is_own(frame)):
+        frame = frame.f_back
+    return None if frame is None else _source(Source, (frame.f_code, frame.f_lasti))
+
+
+def _is_own(frame: FrameType) -> bool:
+    if not frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        return False
+    _own.add(id(frame.f_globals))
+    return True
+
+
+_source: Any = vars(tuple)["__new__"]  # quicker than the named tuple's own

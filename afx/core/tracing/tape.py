@@ -1,0 +1,298 @@
+"""The tape: a flat record of what a function computed, for reverse mode.
+
+Entries hold indices of earlier entries and values of the next lower level, never tracers: there are no reference
+cycles, and a tape of any length is walked and freed without recursion.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from afx.core.array.array import Array, bare, snapshot, wrap
+from afx.core.aval import SCALARS, Aval, Shape
+from afx.core.dtypes import DType, weak_dtype
+from afx.core.primitive import JointPullback, Params, Primitive, Value
+from afx.core.tracing.tracer import NUMPY_ERRORS, Trace, Tracer, bind, bind1, bind2, compute, explain, lowered, raised
+from afx.errors import ConcreteValueError
+
+__all__ = ["Entry", "Tape", "TapeTracer"]
+
+
+class Entry(NamedTuple):
+    """One value on the tape and how it came about.
+
+    Attributes:
+        primitive: None for an input, and for all but the first output of an op with several.
+        ins: index of the entry of each operand, -1 for operands that do not depend on the inputs.
+        z: the output (a tuple where there are several), kept only if a pullback reads it.
+        xs: the operands that a pullback reads, None for the others.
+        params: the op's parameters.
+        shape: of this value.
+        dtype: of this value.
+        outputs: the number of outputs.
+        joint: the pullback of an op that records itself.
+    """
+
+    primitive: Primitive | None
+    ins: tuple[int, ...]
+    z: Value
+    xs: tuple[Value, ...]
+    params: Params
+    shape: Shape
+    dtype: DType
+    outputs: int = 1
+    joint: JointPullback | None = None
+
+
+NO_PARAMS: dict[str, Any] = {}
+_entry = cast(Any, tuple.__new__)  # pyright: ignore[reportUnknownMemberType]  # a tuple of any types
+_new = object.__new__
+
+
+class TapeTracer(Tracer):
+    """A value on a tape: the value itself, and the index of its entry."""
+
+    __slots__ = ("_index",)
+    _index: int
+
+
+class Tape(Trace):
+    """The trace of reverse mode: concrete, so that Python control flow works.
+
+    Attributes:
+        entries: what was computed, in order.
+        ground: whether all values are bare NumPy values, as they are when no outer trace is involved.
+        sparse: whether an op selected some of its operand's elements.
+    """
+
+    __slots__ = ("entries", "ground", "sparse")
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.entries: list[Entry] = []
+        self.ground = True
+        self.sparse = False
+
+    def input(self, x: Any) -> TapeTracer:
+        """Enter an input of the function; a Python number becomes an array of the default dtype."""
+        value = self._lift(x)
+        return self._emit(None, (), None, (), NO_PARAMS, value)
+
+    def _lift(self, x: Any) -> Any:
+        if isinstance(x, Tracer):
+            self.ground = False
+            return x
+        value = snapshot(x, self.name)
+        return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
+
+    def _emit(
+        self, p: Primitive | None, ins: tuple[int, ...], z: Value, xs: tuple[Value, ...], params: Params, value: Value
+    ) -> TapeTracer:
+        entries = self.entries
+        t = _new(TapeTracer)
+        t._trace = self
+        t._index = len(entries)
+        t._value = value
+        entries.append(_entry(Entry, (p, ins, z, xs, params, value.shape, value.dtype, 1, None)))
+        return t
+
+    def apply1(self, p: Primitive, x: Any) -> Any:
+        """Record an elementwise op of one operand."""
+        if not self.alive:
+            self.check()
+        value = x._value
+        if self.ground:
+            try:
+                z = p.run(value)
+            except NUMPY_ERRORS as error:
+                explain(p, (value,), NO_PARAMS, error)
+        else:
+            z = lowered(bind1(p, raised(value)))
+        if p.pullbacks is None:
+            return raised(z)
+        reads = p.reads[0]
+        entries = self.entries
+        t = _new(TapeTracer)
+        t._trace = self
+        t._index = len(entries)
+        t._value = z
+        entries.append(
+            _entry(
+                Entry,
+                (
+                    p,
+                    (x._index,),
+                    z if reads & 1 else None,
+                    (value if reads & 2 else None,),
+                    NO_PARAMS,
+                    z.shape,
+                    z.dtype,
+                    1,
+                    None,
+                ),
+            )
+        )
+        return t
+
+    def apply2(self, p: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0912  # the hottest path: each call costs
+        """Record an elementwise op of two operands."""
+        if not self.alive:
+            self.check()
+        if x.__class__ is TapeTracer and x._trace is self:
+            i, xv = x._index, x._value
+        else:
+            i, xv = -1, x._value if x.__class__ is Array else self._operand(p, x)
+        if y.__class__ is TapeTracer and y._trace is self:
+            j, yv = y._index, y._value
+        else:
+            j, yv = -1, y._value if y.__class__ is Array else self._operand(p, y)
+        if self.ground:
+            try:
+                z = p.run(xv, yv)
+            except NUMPY_ERRORS as error:
+                explain(p, (xv, yv), NO_PARAMS, error)
+        else:
+            z = lowered(bind2(p, kept_operand(xv, p.name), kept_operand(yv, p.name)))
+        if p.pullbacks is None:
+            return raised(z)
+        reads = (p.reads[0] if i >= 0 else 0) | (p.reads[1] if j >= 0 else 0)
+        if reads & 2:
+            if isinstance(x, np.ndarray):
+                xv = snapshot(x, p.name)
+        else:
+            xv = None
+        if reads & 4:
+            if isinstance(y, np.ndarray):
+                yv = snapshot(y, p.name)
+        else:
+            yv = None
+        entries = self.entries
+        t = _new(TapeTracer)
+        t._trace = self
+        t._index = len(entries)
+        t._value = z
+        entries.append(
+            _entry(Entry, (p, (i, j), z if reads & 1 else None, (xv, yv), NO_PARAMS, z.shape, z.dtype, 1, None))
+        )
+        return t
+
+    def _operand(self, p: Primitive, x: Any) -> Any:
+        """Return the value of an operand that is not on this tape."""
+        if isinstance(x, Tracer):
+            self.ground = False
+            return x
+        return bare(x, p.name)
+
+    def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Carry out an op and record it."""
+        if not self.alive:
+            self.check()
+        ins = tuple([x._index if x.__class__ is TapeTracer and x._trace is self else -1 for x in xs])
+        values = tuple(
+            [x._value if i >= 0 or x.__class__ is Array else self._operand(p, x) for i, x in zip(ins, xs, strict=True)]
+        )
+        if p.record is not None:
+            return self._record(p, ins, values, params)
+        if self.ground:
+            z = compute(p, values, params)
+        else:
+            z = bind(p, *[kept_operand(v, p.name) for v in values], **params)
+            z = tuple([lowered(v) for v in z]) if p.multiple else lowered(z)
+        if p.pullbacks is None and p.joint is None:
+            return tuple([raised(v) for v in z]) if p.multiple else raised(z)
+        return self._remember(p, ins, xs, values, params, z)
+
+    def _remember(
+        self, p: Primitive, ins: tuple[int, ...], xs: tuple[Any, ...], values: tuple[Any, ...], params: Params, z: Value
+    ) -> Any:
+        """Enter an op with those of its values that its pullbacks read; the caller's memory is copied."""
+        if p.sparse:
+            self.sparse = True
+        reads = self._reads(p, ins)
+        kept = tuple(
+            [
+                (snapshot(x, p.name) if isinstance(x, np.ndarray) else v) if reads >> k & 2 else None
+                for k, (x, v) in enumerate(zip(xs, values, strict=True))
+            ]
+        )
+        if p.multiple:
+            return self._emit_many(p, ins, z if reads & 1 else None, kept, params, z, None)
+        return self._emit(p, ins, z if reads & 1 else None, kept, params, z)
+
+    @staticmethod
+    def _reads(p: Primitive, ins: tuple[int, ...]) -> int:
+        """Return which of output and operands the wanted pullbacks read, as a bit mask."""
+        if len(p.reads) == 1:
+            return p.reads[0]
+        reads = 0
+        for mask, i in zip(p.reads, ins, strict=True):
+            if i >= 0:
+                reads |= mask
+        return reads
+
+    def _record(self, p: Primitive, ins: tuple[int, ...], values: tuple[Any, ...], params: Params) -> Any:
+        """Let an op that holds functions run as one entry with a pullback of its own."""
+        assert p.record is not None
+        outs, kept, joint = p.record(
+            tuple([kept_operand(v, p.name) for v in values]), params, tuple([i >= 0 for i in ins])
+        )
+        self.check_closure(params, p.name, *outs, *kept)
+        residuals = tuple([lowered(v) for v in kept])
+        return self._emit_many(p, ins, None, residuals, params, tuple([lowered(z) for z in outs]), joint)
+
+    def _emit_many(
+        self,
+        p: Primitive,
+        ins: tuple[int, ...],
+        z: Value,
+        xs: tuple[Value, ...],
+        params: Params,
+        values: tuple[Value, ...],
+        joint: JointPullback | None,
+    ) -> tuple[Any, ...]:
+        """Enter the outputs of one op: the first entry carries it, the others stand for their outputs alone."""
+        outs: list[Any] = []
+        for k, value in enumerate(values):
+            t = self._emit(None, (), None, (), NO_PARAMS, value)
+            if k == 0:
+                first = Entry(p, ins, z, xs, params, value.shape, value.dtype, len(values), joint)
+                self.entries[t._index] = first
+            outs.append(t if value.dtype.kind in "fc" else raised(value))
+        return tuple(outs)
+
+    def reveal(self, x: Any, who: str) -> Any:
+        """Return the bare value where reading it loses nothing, or raise."""
+        return plain_value(x, who, self.name)
+
+    def show(self, x: Any) -> str:
+        """Return the repr of a tracer."""
+        if not self.alive:
+            return f"Traced<{Aval(x.shape, x.dtype)} by {self.name}, ended>"
+        return f"Traced<{x._value!r} by {self.name}>"
+
+    def finish(self) -> None:
+        """Mark the trace as ended; its tracers raise from now on."""
+        self.alive = False
+
+
+def plain_value(x: Any, who: str, name: str) -> Any:
+    """Return the bare value of a tracer that holds it, where reading it loses no derivative, or raise."""
+    value = x._value
+    if who != "bool" and value.dtype.kind in "fc":
+        raise ConcreteValueError(
+            f"{who}: its result would not be differentiated: got a traced {Aval(x.shape, x.dtype)} in {name}; "
+            "compute with afx's functions, or take the plain value with afx.stop_gradient(x)"
+        )
+    return value.concrete(who) if isinstance(value, Array) else value
+
+
+def kept_operand(v: Any, who: str) -> Any:
+    """Return a value as an operand that an outer trace may keep: the caller's memory is copied."""
+    return raised_operand(v if isinstance(v, Array) else snapshot(v, who))
+
+
+def raised_operand(v: Any) -> Any:
+    """Return a lower-level value as an operand: Python numbers stay weak, memory that the tape holds is afx's."""
+    return v if isinstance(v, Array) or not isinstance(v, (np.ndarray, np.generic)) else wrap(v)

@@ -1,0 +1,178 @@
+"""Tracers and `bind`: how an op finds the trace that must see it.
+
+A *trace* is one run of a function under a transformation; its *tracers* are the Arrays that the function sees. `bind`
+hands an op to the innermost trace among its operands, which lowers them to the values of the next outer level and binds
+again; an op without traced operands is simply computed. Traces are numbered as they start and belong to the call that
+made them: there is no global stack, so threads and closures cannot mix them up.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from afx.core.array.array import Array, bare, snapshot, wrap
+from afx.core.aval import aval_of
+from afx.core.primitive import Params, Primitive
+from afx.errors import AfxError, EscapedTracerError, OperandError, TracerError
+
+__all__ = ["Trace", "Tracer", "bind", "bind1", "bind2", "compute", "lowered", "raised", "single"]
+
+_levels = itertools.count(1)
+NUMPY_ERRORS = (TypeError, ValueError, OverflowError, IndexError)
+
+
+class ClosureError(TracerError):
+    """A function held by an op closes over a tracer of the trace that sees the op; `afx.transforms.custom_call` mends it."""
+
+
+class Tracer(Array):
+    """An Array that a trace watches; it behaves as its value."""
+
+    __slots__ = ("_trace",)
+    _trace: Trace
+
+    def concrete(self, who: str) -> Any:
+        """Return the bare value where reading it loses no derivative: integers, booleans, and truth values."""
+        self._trace.check()
+        return self._trace.reveal(self, who)
+
+    def __repr__(self) -> str:
+        return self._trace.show(self)
+
+    __str__ = __repr__
+
+
+class Trace:
+    """One run of a function under a transformation.
+
+    Attributes:
+        level: a number larger than that of every trace started before.
+        alive: whether the function still runs; afterwards its tracers raise.
+        name: of the transformation and function, for messages.
+    """
+
+    __slots__ = ("alive", "level", "name")
+
+    def __init__(self, name: str) -> None:
+        self.level = next(_levels)
+        self.alive = True
+        self.name = name
+
+    def apply1(self, p: Primitive, x: Any) -> Any:
+        """Carry out an elementwise op of one operand."""
+        return self.apply(p, (x,), {})
+
+    def apply2(self, p: Primitive, x: Any, y: Any) -> Any:
+        """Carry out an elementwise op of two operands."""
+        return self.apply(p, (x, y), {})
+
+    def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Carry out an op: lower the operands, bind it again, raise the result."""
+        raise AssertionError("each kind of trace defines it")
+
+    def reveal(self, x: Any, who: str) -> Any:
+        """Return the bare value of a tracer for ``who``, or raise `ConcreteValueError`."""
+        raise AssertionError("each kind of trace defines it")
+
+    def show(self, x: Tracer) -> str:
+        """Return the repr of a tracer."""
+        return f"Traced<{x.aval} by {self.name}>"
+
+    def check_closure(self, params: Params, name: str, *values: Any) -> None:
+        """Raise `ClosureError` where what a held function gave is traced here or further inside: it closes over that."""
+        if any(isinstance(v, Tracer) and v._trace.level >= self.level for v in values):
+            name = getattr(params.get("rules"), "name", name)
+            raise ClosureError(
+                f"{name}: the function closes over a traced array of {self.name}, whose derivative would be lost; "
+                "pass it to the function as an argument"
+            )
+
+    def check(self) -> None:
+        """Raise `EscapedTracerError` when the trace has ended."""
+        if not self.alive:
+            raise EscapedTracerError(
+                f"{self.name}: a traced array is used after its trace ended; return it from the function "
+                "(or with has_aux=True) instead of storing it"
+            )
+
+
+def explain(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exception) -> NoReturn:
+    """Raise the op's own error for operands that its implementation refused."""
+    if isinstance(error, (AfxError, np.linalg.LinAlgError)):
+        raise error
+    avals = [aval_of(x, p.name) for x in xs]
+    p.abstract(*avals, **params)  # as a rule this raises, with shapes and the remedy
+    got = ", ".join(map(str, avals))
+    raise OperandError(f"{p.name}: NumPy cannot compute it ({error}): got {got}; convert the operands") from error
+
+
+def compute(p: Primitive, xs: tuple[Any, ...], params: Params) -> Any:
+    """Run a primitive on bare values; NumPy's complaint becomes the op's own error."""
+    try:
+        return p.run(*xs, **params)
+    except NUMPY_ERRORS as error:
+        explain(p, xs, params, error)
+
+
+def bind1(p: Primitive, x: Any) -> Array:
+    """Apply an elementwise op of one operand."""
+    kind = x.__class__
+    if kind is Array:
+        x = x._value
+    elif kind is not np.ndarray:
+        if isinstance(x, Tracer):
+            z: Array = x._trace.apply1(p, x)
+            return z
+        x = bare(x, p.name)
+    try:
+        return wrap(p.run(x))
+    except NUMPY_ERRORS as error:
+        explain(p, (x,), {}, error)
+
+
+def bind2(p: Primitive, x: Any, y: Any) -> Array:
+    """Apply an elementwise op of two operands."""
+    top = None
+    if isinstance(x, Tracer):
+        top = x._trace
+    if isinstance(y, Tracer) and (top is None or y._trace.level > top.level):
+        top = y._trace
+    if top is not None:
+        z: Array = top.apply2(p, x, y)
+        return z
+    x = x._value if x.__class__ is Array else bare(x, p.name)
+    y = y._value if y.__class__ is Array else bare(y, p.name)
+    try:
+        return wrap(p.run(x, y))
+    except NUMPY_ERRORS as error:
+        explain(p, (x, y), {}, error)
+
+
+def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
+    """Apply an op; the result is an Array, or a tuple of them where the primitive says so."""
+    top: Trace | None = None
+    for x in xs:
+        if isinstance(x, Tracer) and (top is None or x._trace.level > top.level):
+            top = x._trace
+    if top is not None:
+        return top.apply(p, xs, params)
+    lower = snapshot if p.view else bare  # the result may share the operand's memory, which the caller could change
+    z = compute(p, tuple([x._value if x.__class__ is Array else lower(x, p.name) for x in xs]), params)
+    return tuple([wrap(v) for v in z]) if p.multiple else wrap(z)
+
+
+single: Callable[..., Array] = bind  # `bind` for ops of one output, typed so
+
+
+def lowered(z: Any) -> Any:
+    """Return the bare value of an untraced Array, and traced ones as they are."""
+    return z._value if z.__class__ is Array else z
+
+
+def raised(v: Any) -> Any:
+    """Return a bare value that afx owns as an Array, and Arrays as they are."""
+    return v if isinstance(v, Array) else wrap(v)

@@ -1,0 +1,382 @@
+"""The kinds of op: each derives every rule of a primitive from one derivative formula.
+
+============================  ==========================================================  =====================
+kind                          the formula it is given                                     examples
+============================  ==========================================================  =====================
+`unary`, `binary`,            one partial derivative per operand, of output and operands  ``sin``, ``multiply``
+`elementwise`
+`linear`                      the transpose: cotangent and operand's Aval to cotangent    ``reshape``, ``sum``
+`bilinear`                    two transposes                                              ``matmul``, ``conv``
+`reduction`                   the partial derivative by each element of the operand       ``max``, ``logsumexp``
+`nondifferentiable`           none                                                        ``floor``, ``less``
+============================  ==========================================================  =====================
+
+A formula's parameters are ``z`` (the output), ``x, y`` (operands), ``ct`` (cotangent). One whose name begins with an
+underscore is not read, and its value is not kept until the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import Array
+from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
+from afx.core.dtypes import DType, promote, real_dtype
+from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, lookup, register
+from afx.core.registry import FUNCTIONS
+from afx.core.tracing.tracer import bind, lowered
+from afx.errors import DtypeError
+
+__all__ = ["bilinear", "binary", "elementwise", "linear", "nondifferentiable", "reduction", "unary"]
+
+Partial1: TypeAlias = Callable[[Array, Array], Array] | float
+Partial2: TypeAlias = Callable[[Array, Array, Array], Array] | float
+Partial: TypeAlias = Callable[..., Array] | float
+LinearRule: TypeAlias = Callable[Concatenate[Array, Aval, ...], Array]
+BilinearRule: TypeAlias = Callable[Concatenate[Array, Array, Aval, ...], Array]
+ReductionRule: TypeAlias = Callable[Concatenate[Array, Array, ...], Array]
+Shaper: TypeAlias = Callable[..., Aval]
+OutDtype: TypeAlias = Callable[[DType], DType]
+
+Scalar = (bool, int, float, complex)
+
+
+def _reads(rule: Callable[..., Any], first: int, count: int) -> int:
+    """Return the bit mask of the ``count`` parameters from ``first`` on whose names have no leading underscore."""
+    names = rule.__code__.co_varnames[first : first + count]
+    return sum(1 << k for k, name in enumerate(names) if not name.startswith("_"))
+
+
+# -- elementwise ------------------------------------------------------------------------------------------------------
+def _runner(name: str, ufunc: Callable[..., Any], floating: bool, arity: int, kinds: str) -> Callable[..., Any]:
+    """Return the ufunc with afx's dtype convention: NumPy's result stands where it has an operand's dtype."""
+    real = "c" not in kinds
+
+    def settle(xs: tuple[Any, ...], z: Any) -> Any:
+        avals = [aval_of(x) for x in xs]
+        want = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
+        if want.kind == "b" and "b" not in kinds:
+            raise DtypeError(f"{name}: not defined for bool: got {', '.join(map(str, avals))}; convert with astype")
+        if _stands(z.dtype, want):
+            return z
+        z = ufunc(*[np.asarray(x).astype(want) for x in xs])
+        return z if _stands(z.dtype, want) else z.astype(want)
+
+    def run1(x: Any) -> Any:
+        z = ufunc(x if x.__class__ is not int else _whole(x))
+        dtype = z.dtype
+        if real and dtype.kind == "c":
+            refuse((x,))
+        return z if x.__class__ is np.ndarray and dtype is x.dtype else settle((x,), z)
+
+    def run2(x: Any, y: Any) -> Any:
+        z = ufunc(x, y)
+        dtype = z.dtype
+        if real and dtype.kind == "c":
+            refuse((x, y))
+        if (x.__class__ is np.ndarray and dtype is x.dtype) or (y.__class__ is np.ndarray and dtype is y.dtype):
+            return z
+        return settle((x, y), z)
+
+    def run(*xs: Any) -> Any:
+        z = ufunc(*xs)
+        if real and z.dtype.kind == "c":
+            refuse(xs)
+        return settle(xs, z)
+
+    def refuse(xs: tuple[Any, ...]) -> None:
+        got = ", ".join(str(aval_of(x)) for x in xs)
+        raise DtypeError(f"{name}: not defined for complex numbers: got {got}; take the abs or a part")
+
+    return run1 if arity == 1 else run2 if arity == 2 else run
+
+
+def _whole(number: int) -> Any:
+    """Return a Python integer as NumPy's, or raise OverflowError: its ufuncs would give a Python object."""
+    return np.asarray(number, np.int64)
+
+
+def _stands(found: DType, want: DType) -> bool:
+    """Tell whether NumPy's result has the dtype wanted, or one of its own: a condition, the abs of a complex number."""
+    if found.kind in "iu" and want.kind in "iu":
+        return found == want
+    return found == (real_dtype(want) if found.kind == "f" else want) or found.kind not in "fc"
+
+
+def _shape_rule(name: str, kinds: str, floating: bool, result: OutDtype | None) -> Shaper:
+    def abstract(*avals: Aval) -> Aval:
+        shape = broadcast_avals(name, avals)
+        dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
+        if dtype.kind not in kinds:
+            got = ", ".join(map(str, avals))
+            raise DtypeError(f"{name}: not defined for {dtype}: got {got}; convert with astype")
+        return Aval(shape, result(dtype) if result else dtype, all(a.weak for a in avals))
+
+    return abstract
+
+
+def _elementwise_pullback(partial: Partial, k: int) -> Pullback:
+    if not callable(partial):
+        sign = partial
+
+        def scale(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+            return ct if sign == 1.0 else -ct if sign == -1.0 else ct * sign
+
+        return scale
+
+    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        d = partial(z, *xs)
+        return ct * (d._value if d.__class__ is Array else d)
+
+    return pull
+
+
+def _elementwise_jvp(partials: Sequence[Partial], masking: bool = False) -> Pushforward:
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        total: Value | None = None
+        for t, partial in zip(ts, partials, strict=True):
+            if t is None:
+                continue
+            if callable(partial):
+                d = lowered(partial(z, *xs))
+                term = lowered((lowered(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype))) if masking else t) * d)
+            else:
+                term = t if partial == 1.0 else t * partial
+            total = term if total is None else total + term
+        if total is not None and total.shape != z.shape:
+            total = FUNCTIONS.broadcast_to(total, z.shape)
+        return total
+
+    return push
+
+
+def elementwise(
+    name: str,
+    compute: np.ufunc | Callable[..., Any],
+    partials: Sequence[Partial],
+    *,
+    kinds: str = "iufc",
+    floating: bool = False,
+    result: OutDtype | None = None,
+    masking: bool = False,
+    unfold: bool = False,
+    run: Callable[..., Any] | None = None,
+    **tags: Any,
+) -> Primitive:
+    """Make an elementwise op of several operands.
+
+    Args:
+        name: its name.
+        compute: the NumPy ufunc, or a function of bare values.
+        partials: one per operand: ``(z, x, y, …) -> dz/d(operand)``, or the number it always is.
+        kinds: NumPy's dtype kinds it is defined for, after promotion.
+        floating: whether integers compute in the default dtype.
+        result: the output's dtype from the promoted one; the same where absent.
+        unfold: whether plans replace it by the ufuncs that ``compute`` calls, so that these run in blocks, in place.
+        masking: whether a partial that is zero cuts the operand off, so that nothing non-finite behind it matters.
+        run: computes on bare values in place of ``compute``.
+        **tags: other attributes of the `Primitive`.
+    """
+    arity = len(partials)
+    reads = tuple([_reads(p, 0, arity + 1) if callable(p) else 0 for p in partials])
+    ufunc = compute if isinstance(compute, np.ufunc) else None
+
+    def mask(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:
+        partial = partials[k]
+        assert callable(partial)
+        return partial(z, *xs) != 0
+
+    return register(
+        Primitive(
+            name=name,
+            kind="elementwise",
+            run=run or _runner(name, compute, floating, arity, kinds),
+            abstract=_shape_rule(name, kinds, floating, result),
+            pullbacks=tuple([_elementwise_pullback(p, k) for k, p in enumerate(partials)]),
+            reads=reads,
+            jvp=_elementwise_jvp(partials, masking),
+            batch=batch_elementwise(name),
+            mask=mask if masking else None,
+            ufunc=ufunc,
+            floating=floating,
+            **(_unfolded(compute) | tags if unfold else tags),
+        )
+    )
+
+
+def _unfolded(compute: Callable[..., Any]) -> dict[str, Any]:
+    """Return the tags of an op that plans replace: traced arrays answer to the NumPy functions that compute it."""
+
+    def inline(xs: tuple[Value, ...], params: Params) -> Value:
+        return compute(*xs)
+
+    return {"inline": inline, "held": True}
+
+
+def batch_elementwise(name: str) -> Any:
+    """Return the batching rule of an elementwise op: unbatched axes broadcast."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        p = lookup(name)
+        rank = max(aval_of(x).ndim - b for x, b in zip(xs, batched, strict=True))
+        ys = [
+            x.reshape((size,) + (1,) * (rank - x.ndim + 1) + x.shape[1:]) if b and x.ndim <= rank else x
+            for x, b in zip(xs, batched, strict=True)
+        ]
+        return bind(p, *ys, **params)
+
+    return batch
+
+
+def unary(name: str, compute: np.ufunc | Callable[..., Any], partial: Partial1, **options: Any) -> Primitive:
+    """Make an elementwise op of one operand from ``partial(z, x)``; options are `elementwise`'s."""
+    return elementwise(name, compute, (partial,), **options)
+
+
+def binary(
+    name: str, compute: np.ufunc | Callable[..., Any], partials: tuple[Partial2, Partial2], **options: Any
+) -> Primitive:
+    """Make an elementwise op of two operands from ``(z, x, y) -> dz/dx`` and ``dz/dy``; options are `elementwise`'s."""
+    return elementwise(name, compute, partials, **options)
+
+
+def nondifferentiable(
+    name: str,
+    run: Callable[..., Any],
+    abstract: Shaper | None = None,
+    *,
+    kinds: str = "biufc",
+    floating: bool = False,
+    result: OutDtype | None = None,
+    batch: Any = None,
+    arity: int | None = None,
+    **tags: Any,
+) -> Primitive:
+    """Make an op without derivatives: an elementwise one, or any other where its shape rule is given.
+
+    Arguments are those of `elementwise`; ``arity`` is for functions of several operands that are no ufunc.
+    """
+    plain = abstract is None
+    ufunc = run if isinstance(run, np.ufunc) else None
+    operands = arity or (ufunc.nin if ufunc else 1)
+    return register(
+        Primitive(
+            name=name,
+            kind="elementwise" if plain else "nondifferentiable",
+            run=_runner(name, run, floating, operands, kinds) if plain else run,
+            abstract=_shape_rule(name, kinds, floating, result) if abstract is None else abstract,
+            batch=batch_elementwise(name) if plain else batch,
+            ufunc=ufunc,
+            floating=floating,
+            **tags,
+        )
+    )
+
+
+# -- linear -----------------------------------------------------------------------------------------------------------
+def linear(
+    name: str, run: Callable[..., Any], abstract: Shaper, transpose: LinearRule, *, batch: Any = None, **tags: Any
+) -> Primitive:
+    """Make an op that is linear in its one operand from ``transpose(ct, aval, **params)``."""
+
+    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        return lowered(transpose(ct, Aval(shape, dtype), **params))
+
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        return lowered(bind(lookup(name), ts[0], **params))
+
+    return register(
+        Primitive(
+            name=name,
+            kind="linear",
+            run=run,
+            abstract=abstract,
+            pullbacks=(pull,),
+            reads=(0,),
+            jvp=push,
+            batch=batch,
+            **tags,
+        )
+    )
+
+
+def bilinear(
+    name: str,
+    run: Callable[..., Any],
+    abstract: Shaper,
+    transposes: tuple[BilinearRule, BilinearRule],
+    *,
+    batch: Any = None,
+    **tags: Any,
+) -> Primitive:
+    """Make an op that is linear in each of two operands from two ``transpose(ct, other, aval, **params)``."""
+
+    def pullback(k: int) -> Pullback:
+        def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+            return lowered(transposes[k](ct, xs[1 - k], Aval(shape, dtype), **params))
+
+        return pull
+
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        p = lookup(name)
+        x, y = xs
+        parts = [
+            lowered(bind(p, *pair, **params)) for t, pair in ((ts[0], (ts[0], y)), (ts[1], (x, ts[1]))) if t is not None
+        ]
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+    return register(
+        Primitive(
+            name=name,
+            kind="bilinear",
+            run=run,
+            abstract=abstract,
+            pullbacks=(pullback(0), pullback(1)),
+            reads=(4, 2),
+            jvp=push,
+            batch=batch,
+            **tags,
+        )
+    )
+
+
+# -- reductions -------------------------------------------------------------------------------------------------------
+def reduction(
+    name: str, run: Callable[..., Any], abstract: Shaper, partial: ReductionRule, *, batch: Any = None, **tags: Any
+) -> Primitive:
+    """Make a reduction over axes from ``partial(z, x, axis=…)``, dz/dx in the shape of x; z has its axes kept."""
+    reads = _reads(partial, 0, 2)
+
+    def kept(z: Value, axis: tuple[int, ...], ndim: int) -> Value:
+        shape = iter(z.shape)
+        return z.reshape(tuple([1 if a in axis else next(shape) for a in range(ndim)]))
+
+    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        axis = params["axis"]
+        d = partial(kept(z, axis, len(shape)) if reads & 1 else z, xs[0], **params)
+        return lowered(kept(ct, axis, len(shape)) * lowered(d))
+
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        axis, x, t = params["axis"], xs[0], ts[0]
+        assert t is not None
+        d = lowered(partial(kept(z, axis, x.ndim), x, **params))
+        if tags.get("sparse"):  # what is not chosen has no share, whatever its tangent is
+            t = lowered(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype)))
+        return lowered(FUNCTIONS.sum(t * d, axis=axis))
+
+    return register(
+        Primitive(
+            name=name,
+            kind="reduction",
+            run=run,
+            abstract=abstract,
+            pullbacks=(pull,),
+            reads=(reads,),
+            jvp=push,
+            batch=batch,
+            **tags,
+        )
+    )

@@ -1,0 +1,261 @@
+"""What functions of matrices share: checks of their operands, their kind, and the pieces that their rules are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
+from afx.core.dtypes import DType, promote
+from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.tracing.tracer import bind, lowered
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops.creation.creation import asarray, tril
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.where import where
+from afx.ops.manipulation.shape import astype, broadcast_to, reshape
+from afx.ops.reductions.sums import max as max_
+
+__all__ = ["matrix_op", "matrix_pair_op"]
+
+Rule = Callable[..., Any]
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+def floating(x: ArrayLike, who: str) -> Array:
+    """Return an operand as an array that has derivatives; integers take the default dtype."""
+    y = asarray(x)
+    dtype: DType = promote((y.dtype,), (False,), floating=True)
+    if dtype.char == "e":
+        raise DtypeError(f"{who}: LAPACK has no half precision: got {y.aval}; use astype(afx.float32)")
+    return astype(y, dtype)
+
+
+def alike(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Array, Array]:
+    """Return two operands in their common floating dtype."""
+    a, b = floating(x, who), floating(y, who)
+    dtype = promote((a.dtype, b.dtype), (False, False))
+    return astype(a, dtype), astype(b, dtype)
+
+
+def matrices(a: Aval, who: str) -> None:
+    """Raise where an operand is no stack of matrices in a dtype of LAPACK's."""
+    if a.ndim < 2:
+        raise ShapeError(f"{who}: needs matrices: got {a}; reshape it to two axes or more")
+    if a.dtype.char not in "fdFD":
+        raise DtypeError(f"{who}: needs floating or complex matrices of 32 bits or more: got {a}; use astype")
+
+
+def square(a: Aval, who: str) -> None:
+    """Raise where an operand is no stack of square matrices in a dtype of LAPACK's."""
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise ShapeError(f"{who}: needs square matrices: got {a}; reshape it, or use lstsq for more rows than columns")
+    matrices(a, who)
+
+
+def choice(who: str, name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Raise where an argument is none of its choices."""
+    if value not in choices:
+        raise ArgumentError(f"{who}: {name} is one of {', '.join(map(repr, choices))}: got {value!r}; take one of them")
+
+
+# -- kinds ------------------------------------------------------------------------------------------------------------
+def _checked(abstract: Rule, compute: Rule) -> Rule:
+    """Return an implementation that refuses what its shape rule refuses, where NumPy would convert."""
+
+    def run(*xs: Any, **params: Any) -> Any:
+        abstract(*[aval_of(x) for x in xs], **params)
+        return compute(*xs, **params)
+
+    return run
+
+
+def _down(v: Any) -> Any:
+    return tuple([lowered(x) for x in v]) if isinstance(v, tuple) else lowered(v)  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
+
+
+def matrix_op(
+    name: str, run: Rule, abstract: Rule, push: Rule, pull: Rule, *, reads: int, multiple: bool = False, **tags: Any
+) -> Primitive:
+    """Make an op of one stack of matrices.
+
+    Args:
+        name: its name.
+        run: computes on bare values.
+        abstract: the shape rule.
+        push: ``(t, z, x, **params)`` to the tangent, or a tuple of them.
+        pull: ``(ct, z, x, **params)`` to the operand's cotangent.
+        reads: 1 where pull reads the output, 2 where it reads the operand, 3 where both.
+        multiple: whether it has several outputs.
+        **tags: other attributes of the `Primitive`.
+    """
+
+    def joint(
+        ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+    ) -> list[Value]:
+        return [_down(pull(ct, z, xs[0], **params))]
+
+    def pullback(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        return _down(pull(ct, z, xs[0], **params))
+
+    def pushforward(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        return _down(push(ts[0], z, xs[0], **params))
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return bind(op, xs[0], **params)
+
+    rules: dict[str, Any] = {"joint": joint} if multiple else {"pullbacks": (pullback,)}
+    op = register(
+        Primitive(
+            name=name,
+            kind="custom",
+            run=_checked(abstract, run),
+            abstract=abstract,
+            reads=(reads,),
+            jvp=pushforward,
+            batch=batch,
+            multiple=multiple,
+            **rules,
+            **tags,
+        )
+    )
+    return op
+
+
+def matrix_pair_op(name: str, run: Rule, abstract: Rule, push: Rule, pull: Rule) -> Primitive:
+    """Make an op of a stack of matrices and a stack of right-hand sides.
+
+    Args:
+        name: its name.
+        run: computes on bare values.
+        abstract: the shape rule.
+        push: ``(ta, tb, z, a, b, **params)`` to the tangent; a tangent that is zero is None.
+        pull: ``(ct, z, a, wanted, **params)`` to the two cotangents; ``wanted`` tells whether that of a is wanted, and
+            z is None where it is not.
+    """
+
+    def joint(
+        ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+    ) -> list[Value]:
+        return list(_down(tuple(pull(ct, z, xs[0], avals[0] is not None, **params))))
+
+    def pushforward(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        return _down(push(*ts, z, *xs, **params))
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        rank = max(x.ndim - b for x, b in zip(xs, batched, strict=True))
+        full = [x if f else broadcast_to(x, (size, *x.shape)) for x, f in zip(xs, batched, strict=True)]
+        return bind(op, *[reshape(y, (size,) + (1,) * (rank - y.ndim + 1) + y.shape[1:]) for y in full], **params)
+
+    op = register(
+        Primitive(
+            name=name,
+            kind="custom",
+            run=_checked(abstract, run),
+            abstract=abstract,
+            joint=joint,
+            reads=(3, 2),
+            jvp=pushforward,
+            batch=batch,
+        )
+    )
+    return op
+
+
+def right_sides(a: Array, b: Array, who: str) -> Array:
+    """Return the right sides of systems as a matrix, a vector as its one column, or raise."""
+    if b.ndim != 1:
+        return b
+    if a.ndim > 1 and a.shape[-1] != b.shape[0]:
+        raise _unfit(who, a.aval, b.aval)
+    return reshape(b, (-1, 1))
+
+
+def _unfit(who: str, a: Aval, b: Aval) -> ShapeError:
+    return ShapeError(f"{who}: rows of b are as many as those of a: got a {a} and b {b}; reshape b")
+
+
+def solution_aval(who: str, a: Aval, b: Aval) -> Aval:
+    """Return the shape rule of systems with square matrices, or raise."""
+    square(a, who)
+    lead = broadcast_shapes([a.shape[:-2], b.shape[:-2]])
+    if b.ndim < 2 or b.shape[-2] != a.shape[-1] or lead is None or b.dtype != a.dtype:
+        raise _unfit(who, a, b)
+    return Aval((*lead, *b.shape[-2:]), a.dtype)
+
+
+# -- pieces -----------------------------------------------------------------------------------------------------------
+def transposed(x: Array) -> Array:
+    """Return the transpose."""
+    return x.swapaxes(-1, -2)
+
+
+def conjugate(x: Array) -> Array:
+    """Return the complex conjugate."""
+    return x.conj() if x.dtype.kind == "c" else x
+
+
+def adjoint(x: Array) -> Array:
+    """Return the conjugate transpose."""
+    return conjugate(x.swapaxes(-1, -2))
+
+
+def hermitian(x: Array) -> Array:
+    """Return the Hermitian (symmetric) part."""
+    return (x + adjoint(x)) / 2
+
+
+def completed(x: Array) -> Array:
+    """Return the Hermitian matrix whose lower triangle is that of x."""
+    return tril(x) + adjoint(tril(x, k=-1))
+
+
+def row(w: Array) -> Array:
+    """Return vectors as rows, which scale columns."""
+    return w.reshape((*w.shape[:-1], 1, w.shape[-1]))
+
+
+def column(w: Array) -> Array:
+    """Return vectors as columns, which scale rows."""
+    return w.reshape((*w.shape, 1))
+
+
+def spread(w: Array) -> Array:
+    """Return diagonal matrices."""
+    return column(w) * np.eye(w.shape[-1], dtype=w.dtype)
+
+
+def inverse_or_zero(x: Array) -> Array:
+    """Return 1 / x, and 0 where x is 0."""
+    return where(x == 0, 0.0, 1 / where(x == 0, 1.0, x))
+
+
+def gaps(w: Array, size: Array) -> Array:
+    """Return the matrix of 1 / (w_j - w_i), 0 where they are equal: up to rounding of numbers of this size.
+
+    LAPACK's rounding sets equal values apart; their vectors are any of the space that they span, and 1 / (w_j - w_i)
+    would be noise.
+    """
+    apart = row(w) - column(w)
+    same = abs_(apart) <= size * (w.shape[-1] * float(np.finfo(w.dtype).eps))
+    return where(same, 0.0, 1 / where(same, 1.0, apart))
+
+
+def largest(w: Array) -> Array:
+    """Return the largest absolute value of vectors as 1 by 1 matrices."""
+    if not w.shape[-1]:
+        return reshape(abs_(w), (*w.shape, 0))
+    return column(max_(abs_(w), axis=-1, keepdims=True))
+
+
+def plain(x: Any) -> Any:
+    """Return NumPy's result as a plain array."""
+    return np.asarray(x)
+
+
+def arrays(found: Any) -> tuple[Any, ...]:
+    """Return NumPy's results as plain arrays."""
+    return tuple([np.asarray(x) for x in found])

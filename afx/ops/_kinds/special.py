@@ -1,0 +1,123 @@
+"""What special functions share: SciPy, imported when it first computes, and families that static parameters number."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array
+from afx.core.aval import Aval, Shape
+from afx.core.dtypes import DType
+from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.registry import FUNCTIONS
+from afx.core.tracing.tracer import lowered
+from afx.errors import ArgumentError, MissingExtraError
+from afx.ops._kinds.elementwise import _reads, _runner, _shape_rule, batch_elementwise
+
+__all__ = ["family", "quiet", "scipy", "whole"]
+
+Partial = Callable[..., Array]
+
+
+def scipy(name: str, message: str = "") -> Callable[..., Any]:
+    """Return SciPy's special function of a name, imported when it first computes.
+
+    Args:
+        name: the function's.
+        message: what to say where SciPy is not installed; a general remark where absent.
+
+    Raises:
+        MissingExtraError: SciPy is not installed; from the function returned.
+    """
+    message = message or f"{name}: needs SciPy, which is not installed; pip install 'afx[scipy]'"
+
+    def compute(*xs: Any) -> Any:
+        return _found(name, message)(*xs)
+
+    return compute
+
+
+@functools.lru_cache(maxsize=256)
+def _found(name: str, message: str) -> Callable[..., Any]:
+    try:
+        module: Any = importlib.import_module("scipy.special")
+    except ImportError as error:
+        raise MissingExtraError(message) from error
+    found: Callable[..., Any] = getattr(module, name)
+    return found
+
+
+def whole(n: Any, who: str, least: int = 0) -> int:
+    """Return a static order as an int, or raise `ArgumentError` where it is none or less than ``least``."""
+    try:
+        found = operator.index(n)
+    except TypeError:
+        found = int(n) if isinstance(n, float) and n.is_integer() else least - 1
+    if found < least:
+        raise ArgumentError(f"{who}: the order is an integer, {least} or more: got {n}; pass a Python int")
+    return found
+
+
+def family(
+    name: str, compute: Callable[..., Any], partials: Sequence[Partial], defaults: Params, **tags: Any
+) -> Primitive:
+    """Make an elementwise op of a family of real functions.
+
+    Args:
+        name: its name.
+        compute: a function of bare values and the parameters by keyword.
+        partials: one per operand: ``(z, x, y, …, **params) -> dz/d(operand)``.
+        defaults: the parameters of the member that stands for the family where none are given.
+        **tags: other attributes of the `Primitive`.
+    """
+    arity = len(partials)
+    shape_rule = _shape_rule(name, "f", True, None)
+
+    def run(*xs: Any, **params: Any) -> Any:
+        given = {**defaults, **params}
+        return _runner(name, lambda *ys: compute(*ys, **given), True, arity, "f")(*xs)
+
+    def abstract(*avals: Aval, **_params: Any) -> Aval:
+        return shape_rule(*avals)
+
+    def pullback(k: int) -> Any:
+        def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+            return lowered(ct * lowered(partials[k](z, *xs, **{**defaults, **params})))
+
+        return pull
+
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        given = {**defaults, **params}
+        terms = [t * lowered(d(z, *xs, **given)) for t, d in zip(ts, partials, strict=True) if t is not None]
+        total = lowered(functools.reduce(operator.add, terms))
+        return total if total.shape == z.shape else FUNCTIONS.broadcast_to(total, z.shape)
+
+    return register(
+        Primitive(
+            name=name,
+            kind="elementwise",
+            run=run,
+            abstract=abstract,
+            pullbacks=tuple([pullback(k) for k in range(arity)]),
+            reads=tuple([_reads(d, 0, arity + 1) for d in partials]),
+            jvp=push,
+            batch=batch_elementwise(name),
+            floating=True,
+            **tags,
+        )
+    )
+
+
+def quiet(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of bare values that computes without warnings: its limits are meant."""
+
+    def compute(*xs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return fn(*xs)
+
+    return compute

@@ -1,0 +1,1 @@
+"""Array creation, ranges and promotion of operands."""

@@ -1,0 +1,371 @@
+"""Making arrays.
+
+Wherever a ``device`` can be named it is ``"cpu"``, the only one; another raises `ArgumentError`.
+"""
+
+from __future__ import annotations
+
+from array import array as PythonArray
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
+from afx.core.aval import Shape, aval_of, checked_shape, integer
+from afx.core.devices import check_device
+from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
+from afx.core.registry import FUNCTIONS, public
+from afx.core.tracing.tracer import Tracer
+from afx.errors import CopyError, OperandError, ShapeError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+    from typing_extensions import Buffer
+
+Nested: TypeAlias = "ArrayLike | Sequence[Nested]"
+
+__all__ = [
+    "array",
+    "asarray",
+    "copy",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "identity",
+    "ones",
+    "ones_like",
+    "tri",
+    "tril",
+    "triu",
+    "zeros",
+    "zeros_like",
+]
+
+
+@public
+def asarray(
+    obj: Nested | Buffer,
+    dtype: DTypeLike | None = None,
+    *,
+    device: str | None = None,
+    copy: bool | None = None,
+) -> Array:
+    """Return an Array of the elements of an array, a number or nested sequences of them.
+
+    NumPy arrays keep their dtype and are copied, so that writing into them later changes nothing. Python floats take
+    the default dtype. Sequences may hold traced arrays, which are stacked.
+
+    Args:
+        obj: the elements; whatever NumPy reads as an array, such as a memoryview, will do.
+        dtype: that of the elements unless given.
+        device: ``"cpu"``, the only one.
+        copy: False refuses to copy; True has no effect, since arrays are immutable.
+
+    Raises:
+        OperandError: not numbers, or sequences of unequal lengths.
+        CopyError: ``copy=False``, and the memory is not afx's own.
+
+    >>> asarray([1.0, 2.0])
+    Array([1., 2.], dtype=float32)
+    """
+    check_device(device, "asarray")
+    target = None if dtype is None else check_dtype(dtype, "asarray")
+    if copy is False:
+        _check_uncopied(obj, target)
+    if isinstance(obj, Array):
+        if isinstance(obj, Tracer) and obj.aval.weak:
+            target = target or obj.dtype  # a traced number becomes an array, as Python's own do
+        same: Array = obj if target is None else FUNCTIONS.astype(obj, target)
+        return same
+    if isinstance(obj, (np.ndarray, np.generic)):
+        value: Any = snapshot(obj, "asarray")
+        return wrap(value if target is None else value.astype(target))
+    if _holds_tracer(obj):
+        return _stacked(obj, target)
+    return wrap(_from_python(obj, target))
+
+
+def _check_uncopied(obj: Any, target: Any) -> None:
+    """Raise where an Array of this could only be made by copying."""
+    got = obj.__class__.__name__
+    if isinstance(obj, Array) or (isinstance(obj, np.ndarray) and is_owned(obj)):  # pyright: ignore[reportUnknownArgumentType]  # a user's array
+        if target is None or target == aval_of(obj).dtype:
+            return
+        got = str(aval_of(obj))
+    raise CopyError(f"asarray: cannot be had without a copy: got {got} and copy=False; drop copy=False")
+
+
+def _stacked(obj: Any, target: Any) -> Array:
+    parts: Array = FUNCTIONS.stack([asarray(o, target) for o in obj])
+    return parts
+
+
+def _holds_tracer(obj: Any) -> bool:
+    return isinstance(obj, (list, tuple)) and any(isinstance(o, Tracer) or _holds_tracer(o) for o in obj)  # pyright: ignore[reportUnknownVariableType]  # a user's nested sequence
+
+
+def _from_python(obj: Any, target: Any) -> Any:
+    """Return a NumPy array of Python numbers, floats in the default dtype unless NumPy data is among them."""
+    try:
+        value = np.array(obj, dtype=target)
+    except (TypeError, ValueError, OverflowError) as error:
+        advice = "give equal lengths" if target is None else f"give equal lengths of numbers that {target} holds"
+        raise OperandError(f"asarray: not an array of numbers ({error}): got {type(obj).__name__}; {advice}") from error
+    if value.dtype.kind == "O":
+        raise OperandError(
+            f"asarray: not an array of numbers: got {type(obj).__name__} {obj!r:.60}; give a list, or an array of numbers"
+        )
+    check_dtype(value.dtype, "asarray")
+    if target is None and value.dtype.kind in "fc" and not _holds_numpy(obj):
+        value = value.astype(get_default_dtype() if value.dtype.kind == "f" else default_complex())
+    return value
+
+
+def _holds_numpy(obj: Any) -> bool:
+    if isinstance(obj, (list, tuple)):
+        return any(_holds_numpy(o) for o in obj)  # pyright: ignore[reportUnknownVariableType]  # a user's nested sequence
+    return hasattr(obj, "dtype") or isinstance(obj, (bytearray, memoryview, PythonArray))
+
+
+@public
+def array(obj: Nested | Buffer, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
+    """Return an Array of the elements; `asarray` under NumPy's other name.
+
+    >>> array([1, 2])
+    Array([1, 2], dtype=int64)
+    """
+    return asarray(obj, dtype, copy=copy)
+
+
+@public
+def copy(x: Nested) -> Array:
+    """Return an Array of the elements: an Array itself, which is immutable, and a copy of anything else.
+
+    >>> copy(np.array([1.0]))
+    Array([1.], dtype=float64)
+    """
+    return asarray(x)
+
+
+def _from_dlpack(x: Any) -> Any:
+    return np.from_dlpack(x)
+
+
+@public
+def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = None) -> Array:
+    """Return a copy of an array of another library that speaks DLPack, and an Array as it is.
+
+    Args:
+        x: an array with ``__dlpack__``.
+        device: ``"cpu"``, the only one.
+        copy: False refuses to copy, as every array of another library is: it could be written into.
+
+    Raises:
+        CopyError: ``copy=False``, and the array is not afx's own.
+        ArgumentError: another device.
+        OperandError: x does not speak DLPack.
+
+    >>> from_dlpack(np.arange(2))
+    Array([0, 1], dtype=int64)
+    """
+    check_device(device, "from_dlpack")
+    if isinstance(x, Array):
+        return x
+    if copy is False:
+        raise CopyError(
+            f"from_dlpack: memory of other libraries is copied: got {type(x).__name__} and copy=False; drop copy=False"
+        )
+    if not hasattr(x, "__dlpack__"):
+        raise OperandError(f"from_dlpack: {type(x).__name__} does not speak DLPack: got {x!r}; call afx.asarray")
+    return asarray(_from_dlpack(x))
+
+
+def _filled(shape: int | Sequence[int], value: Any, dtype: DTypeLike | None, device: str | None, who: str) -> Array:
+    check_device(device, who)
+    target = get_default_dtype() if dtype is None else check_dtype(dtype, who)
+    return wrap(np.full(checked_shape(shape, who), value, target))
+
+
+@public
+def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+    """Return an array of zeros, of the default dtype unless one is given.
+
+    Raises:
+        ShapeError, ArgumentError: a length is negative or no integer.
+
+    >>> zeros(2)
+    Array([0., 0.], dtype=float32)
+    """
+    return _filled(shape, 0, dtype, device, "zeros")
+
+
+@public
+def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+    """Return an array of ones, of the default dtype unless one is given.
+
+    >>> ones(2)
+    Array([1., 1.], dtype=float32)
+    """
+    return _filled(shape, 1, dtype, device, "ones")
+
+
+@public
+def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+    """Return an array of zeros: an immutable array could never be filled in later.
+
+    >>> empty(2)
+    Array([0., 0.], dtype=float32)
+    """
+    return _filled(shape, 0, dtype, device, "empty")
+
+
+@public
+def full(
+    shape: int | Sequence[int],
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: str | None = None,
+) -> Array:
+    """Return an array that holds one value everywhere; differentiable in that value.
+
+    Args:
+        shape: the lengths of the axes.
+        fill_value: a number or 0-d array; an array that broadcasts to the shape works as well.
+        dtype: that of the value unless given.
+        device: ``"cpu"``, the only one.
+
+    >>> full(2, 7.0)
+    Array([7., 7.], dtype=float32)
+    """
+    value = asarray(fill_value, dtype, device=device)
+    return FUNCTIONS.broadcast_to(value, checked_shape(shape, "full"))
+
+
+def _like(x: ArrayLike, dtype: DTypeLike | None, who: str) -> tuple[Shape, Any]:
+    aval = aval_of(x, who)
+    return aval.shape, aval.dtype if dtype is None else dtype
+
+
+@public
+def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+    """Return zeros of the shape and dtype of x.
+
+    >>> zeros_like(ones(2))
+    Array([0., 0.], dtype=float32)
+    """
+    return zeros(*_like(x, dtype, "zeros_like"), device=device)
+
+
+@public
+def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+    """Return ones of the shape and dtype of x.
+
+    >>> ones_like(zeros(2))
+    Array([1., 1.], dtype=float32)
+    """
+    return ones(*_like(x, dtype, "ones_like"), device=device)
+
+
+@public
+def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+    """Return zeros of the shape and dtype of x.
+
+    >>> empty_like(ones(2))
+    Array([0., 0.], dtype=float32)
+    """
+    return zeros(*_like(x, dtype, "empty_like"), device=device)
+
+
+@public
+def full_like(
+    x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
+) -> Array:
+    """Return an array of the shape and dtype of x that holds one value everywhere.
+
+    >>> full_like(zeros(2), 7.0)
+    Array([7., 7.], dtype=float32)
+    """
+    shape, target = _like(x, dtype, "full_like")
+    return full(shape, fill_value, target, device=device)
+
+
+@public
+def eye(
+    n: int, m: int | None = None, *, k: int = 0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Array:
+    """Return ones on the k-th diagonal of an n × m matrix of zeros (n × n unless m is given).
+
+    >>> eye(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+    check_device(device, "eye")
+    rows, columns = checked_shape((n, n if m is None else m), "eye")
+    return wrap(
+        np.eye(
+            rows, columns, integer(k, "eye", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "eye")
+        )
+    )
+
+
+@public
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
+    """Return the n × n identity matrix.
+
+    >>> identity(1)
+    Array([[1.]], dtype=float32)
+    """
+    return eye(n, dtype=dtype)
+
+
+@public
+def tri(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """Return ones on and below the k-th diagonal of an n × m matrix of zeros.
+
+    >>> tri(2)
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    rows, columns = checked_shape((n, n if m is None else m), "tri")
+    return wrap(
+        np.tri(
+            rows, columns, integer(k, "tri", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "tri")
+        )
+    )
+
+
+def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:
+    shape = aval_of(x, who).shape
+    if len(shape) < 2:
+        raise ShapeError(f"{who}: needs matrices: got {aval_of(x)}; reshape it to two axes or more")
+    k = integer(k, who, "k")
+    mask = np.tri(shape[-2], shape[-1], k - 1 if upper else k, dtype=bool)
+    x = x if isinstance(x, Array) else asarray(x)
+    return FUNCTIONS.where(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
+
+
+@public
+def tril(x: ArrayLike, /, *, k: int = 0) -> Array:
+    """Return matrices with zeros above the k-th diagonal.
+
+    >>> tril(ones((2, 2)))
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    return _triangle(x, k, "tril", upper=False)
+
+
+@public
+def triu(x: ArrayLike, /, *, k: int = 0) -> Array:
+    """Return matrices with zeros below the k-th diagonal.
+
+    >>> triu(ones((2, 2)))
+    Array([[1., 1.],
+           [0., 1.]], dtype=float32)
+    """
+    return _triangle(x, k, "triu", upper=True)

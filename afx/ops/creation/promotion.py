@@ -1,0 +1,39 @@
+"""Operands that belong together: nested Python numbers take the dtype of the arrays they meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array
+from afx.core.registry import public
+from afx.ops.creation.creation import asarray
+from afx.ops.indexing.index import is_sequence
+
+__all__ = ["together"]
+
+
+@public
+def together(*operands: Any) -> list[Array]:
+    """Return operands as arrays; Python's floats, nested in lists too, take the floating dtype of those that have one.
+
+    By themselves they would take the default dtype, and lose digits where they meet float64.
+
+    >>> together(np.array([1.0]), [0.1, 0.2])[1]
+    Array([0.1, 0.2], dtype=float64)
+    """
+    found = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc"]
+    if not found:
+        return [asarray(x) for x in operands]
+    dtype = np.result_type(*found)
+    real = np.finfo(dtype).dtype
+    return [asarray(x, {"f": real, "c": np.result_type(dtype, np.complex64)}.get(_kind(x))) for x in operands]
+
+
+def _kind(x: Any) -> str:
+    """Return the kind of dtype that Python's numbers have, the empty string where there are arrays among them."""
+    if not is_sequence(x):
+        return "" if hasattr(x, "dtype") else np.dtype(type(x)).kind if isinstance(x, (int, float, complex)) else ""
+    kinds = {_kind(item) for item in x}
+    return "" if "" in kinds else max(kinds, key="biufc".index, default="")

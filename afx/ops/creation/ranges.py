@@ -1,0 +1,199 @@
+"""Numbers in order: ranges, grids."""
+
+from __future__ import annotations
+
+import cmath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike, bare, wrap
+from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
+from afx.core.devices import check_device
+from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
+from afx.core.registry import FUNCTIONS, public
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError, ConcreteValueError, ShapeError
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.arithmetic import pow
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["arange", "geomspace", "linspace", "logspace", "meshgrid"]
+
+
+def _as(numbers: Any, dtype: DType) -> Any:
+    return numbers.astype(dtype)
+
+
+@public
+def arange(
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
+    step: ArrayLike = 1,
+    dtype: DTypeLike | None = None,
+    *,
+    device: str | None = None,
+) -> Array:
+    """Return numbers from ``start`` up to, not including, ``stop`` in equal steps; ``arange(n)`` starts at 0.
+
+    Integers give int64, floats the default dtype.
+
+    >>> arange(3)
+    Array([0, 1, 2], dtype=int64)
+    """
+    check_device(device, "arange")
+    first, last = (0, start) if stop is None else (start, stop)
+    if any(isinstance(v, Tracer) for v in (first, last, step)):
+        raise ConcreteValueError(
+            "arange: the number of elements depends on a traced value: got a traced bound; "
+            "use linspace, or make the bound static"
+        )
+    for v in (first, last, step):
+        if aval_of(v, "arange").shape not in ((), (1,)):
+            raise ShapeError(f"arange: bounds are single numbers: got {aval_of(v)}; index it, or use linspace")
+    bounds: list[Any] = [np.asarray(v).item() for v in (first, last, step)]
+    if not all(map(cmath.isfinite, bounds)):
+        raise ArgumentError(f"arange: bounds are finite: got arange({first}, {last}, {step}); give others")
+    if not bounds[2]:
+        raise ArgumentError(f"arange: the step is 0: got arange({first}, {last}, {step}); give another step")
+    natural = get_default_dtype() if any(isinstance(v, float) for v in bounds) else int64
+    target = natural if dtype is None else check_dtype(dtype, "arange")
+    return wrap(_as(np.arange(*bounds), target))
+
+
+@public
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    device: str | None = None,
+) -> Array:
+    """Return ``num`` numbers at equal distances from ``start`` to ``stop``; differentiable in both.
+
+    Args:
+        start: the first number (or an array of them: the numbers run along a new axis).
+        stop: the last one, left out where ``endpoint`` is false.
+        num: how many.
+        endpoint: whether ``stop`` is among them.
+        dtype: that of the ends, the default dtype for Python numbers and integers, unless given.
+        axis: where the new axis stands, in front unless given.
+        device: ``"cpu"``, the only one.
+
+    >>> linspace(0.0, 1.0, 3)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    check_device(device, "linspace")
+    num = integer(num, "linspace", "num")
+    if num < 0:
+        raise ArgumentError(f"linspace: the number of elements is 0 or more: got num={num}; give num >= 0")
+    a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")
+    rank = len(broadcast_avals("linspace", [a, b]))
+    axis = normalize_axis(axis, rank + 1, "linspace")
+    found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    target = found if dtype is None else check_dtype(dtype, "linspace")
+    if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
+        first, last = (bare(x, "linspace") for x in (start, stop))
+        return wrap(np.linspace(first, last, num, endpoint=endpoint, axis=axis, dtype=target))
+    fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
+    steps = asarray(fraction.reshape((-1,) + (1,) * rank))
+    z = start * (1 - steps) + stop * steps
+    return _along(FUNCTIONS.astype(FUNCTIONS.floor(z) if target.kind in "iu" else z, target), axis)
+
+
+def _along(z: Array, axis: int) -> Array:
+    """Return numbers with their axis, the first, in another place."""
+    return z if axis == 0 else FUNCTIONS.moveaxis(z, 0, axis)
+
+
+@public
+def logspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    base: ArrayLike = 10.0,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
+    """Return ``num`` numbers from ``base**start`` to ``base**stop``, each the same multiple of the one before.
+
+    Arguments are those of `linspace`, for the exponents; differentiable in the ends and in the base.
+
+    >>> logspace(0.0, 2.0, 3)
+    Array([  1.,  10., 100.], dtype=float32)
+    """
+    z = pow(base, linspace(start, stop, num, endpoint=endpoint, axis=axis))
+    return z if dtype is None else z.astype(check_dtype(dtype, "logspace"))
+
+
+@public
+def geomspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
+    """Return ``num`` numbers from ``start`` to ``stop``, each the same multiple of the one before.
+
+    Arguments are those of `linspace`; both ends have the same sign and are not 0. Differentiable in both.
+
+    >>> geomspace(1.0, 4.0, 3)
+    Array([1., 2., 4.], dtype=float32)
+    """
+    a, b = aval_of(start, "geomspace"), aval_of(stop, "geomspace")
+    rank = len(broadcast_avals("geomspace", [a, b]))
+    axis = normalize_axis(axis, rank + 1, "geomspace")
+    found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
+    first, last = (FUNCTIONS.astype(x, found) for x in (start, stop))
+    try:
+        if ((first == 0) | (last == 0)).any():
+            raise ArgumentError(
+                f"geomspace: no multiple of 0 is another number: got {start!r} and {stop!r}; use linspace"
+            )
+    except ConcreteValueError:
+        pass  # compiled, they cannot be checked
+    steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(found)).reshape((-1,) + (1,) * rank)
+    z = _along(FUNCTIONS.where(steps == 1, last, first * pow(last / first, steps)), axis)
+    return z if dtype is None else z.astype(check_dtype(dtype, "geomspace"))
+
+
+@public
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Array]:
+    """Return the coordinates of a grid: each 1-d array repeated along the axes of the others.
+
+    Args:
+        *arrays: coordinates along each axis.
+        indexing: ``"xy"`` exchanges the first two axes of the results, as plots want them; ``"ij"`` does not.
+        sparse: leaves axes of length 1, which broadcast.
+        copy: has no effect, since arrays are immutable.
+
+    Raises:
+        ArgumentError: another indexing.
+        ShapeError: an array with more than one axis.
+
+    >>> [x.shape for x in meshgrid(np.ones(2), np.ones(3))]
+    [(3, 2), (3, 2)]
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij': got {indexing!r}; take one of them")
+    xs = [FUNCTIONS.reshape(x, (-1,)) if aval_of(x).ndim == 0 else asarray(x) for x in arrays]
+    if any(x.ndim != 1 for x in xs):
+        raise ShapeError(f"meshgrid: takes 1-d arrays: got {', '.join(str(x.aval) for x in xs)}; flatten them")
+    places = list(range(len(xs)))
+    if indexing == "xy" and len(xs) > 1:
+        places[:2] = [1, 0]
+    shape = [0] * len(xs)
+    for x, axis in zip(xs, places, strict=True):
+        shape[axis] = x.size
+    columns = [x.reshape([-1 if a == axis else 1 for a in range(len(xs))]) for x, axis in zip(xs, places, strict=True)]
+    return columns if sparse else [FUNCTIONS.broadcast_to(x, tuple(shape)) for x in columns]

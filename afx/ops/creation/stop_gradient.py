@@ -1,0 +1,46 @@
+"""`stop_gradient`: a value that derivatives see as a constant."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from afx import pytree
+from afx.core.aval import Aval, aval_of
+from afx.core.primitive import Params, Value
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind
+from afx.ops._kinds.elementwise import nondifferentiable
+
+__all__ = ["stop_gradient"]
+
+T = TypeVar("T")
+
+
+@public
+def stop_gradient(x: T) -> T:
+    """Return a tree of arrays with the same values, whose derivative is 0.
+
+    Under `grad` the result is a plain value: ``float(stop_gradient(x))`` and ``np.asarray(stop_gradient(x))`` work.
+
+    >>> import afx
+    >>> afx.grad(lambda x: x * stop_gradient(x))(3.0)
+    Array(3., dtype=float32)
+    """
+    return pytree.map(lambda leaf: bind(stop_gradient_p, leaf), x)
+
+
+def _run(x: Any) -> Any:
+    return np.asarray(x, aval_of(x).dtype)
+
+
+def _abstract(x: Aval) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return stop_gradient(xs[0])
+
+
+stop_gradient_p = nondifferentiable("stop_gradient", _run, _abstract, batch=_batch, view=True)

@@ -1,0 +1,1 @@
+"""Elementwise ops: arithmetic, exponentials, trigonometry, comparison, selection."""

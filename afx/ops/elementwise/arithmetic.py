@@ -1,0 +1,360 @@
+"""Sums, products, powers and roots."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of
+from afx.core.dtypes import real_dtype
+from afx.core.primitive import Value
+from afx.core.registry import FUNCTIONS, public
+from afx.core.tracing.tracer import bind1, bind2
+from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
+from afx.ops.elementwise.where import clip, minimum, where
+
+__all__ = [
+    "abs",
+    "absolute",
+    "add",
+    "cbrt",
+    "divide",
+    "divmod",
+    "floor_divide",
+    "hypot",
+    "mod",
+    "multiply",
+    "negative",
+    "positive",
+    "pow",
+    "power",
+    "reciprocal",
+    "remainder",
+    "sign",
+    "sqrt",
+    "square",
+    "subtract",
+    "true_divide",
+]
+
+
+@public
+def add(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the elementwise sum ``x + y``.
+
+    >>> add(1.0, 2.0)
+    Array(3., dtype=float32)
+    """
+    return bind2(add_p, x, y)
+
+
+add_p = binary("add", np.add, (1.0, 1.0), kinds="biufc", bounded=True, commutative=True, identity=0.0)
+
+
+@public
+def subtract(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the elementwise difference ``x - y``.
+
+    >>> subtract(1.0, 2.0)
+    Array(-1., dtype=float32)
+    """
+    return bind2(subtract_p, x, y)
+
+
+subtract_p = binary("subtract", np.subtract, (1.0, -1.0), bounded=True)
+
+
+@public
+def multiply(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the elementwise product ``x * y``.
+
+    >>> multiply(2.0, 3.0)
+    Array(6., dtype=float32)
+    """
+    return bind2(multiply_p, x, y)
+
+
+multiply_p = binary(
+    "multiply",
+    np.multiply,
+    (lambda _z, _x, y: y, lambda _z, x, _y: x),
+    kinds="biufc",
+    commutative=True,
+    identity=1.0,
+    bounded=True,
+)
+
+
+@public
+def divide(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the elementwise quotient ``x / y``; integers divide in the default dtype (NumPy: float64).
+
+    >>> divide(1, 4)
+    Array(0.25, dtype=float32)
+    """
+    return bind2(divide_p, x, y)
+
+
+def _inverse(y: Any) -> Any:
+    """Return 1 / y, of an array of integers in a dtype that holds them: the default one might be coarser than z's."""
+    dtype = getattr(y, "dtype", None)
+    return 1 / (y if dtype is None or dtype.kind in "fc" else y.astype(np.result_type(dtype, np.float32)))
+
+
+divide_p = binary(
+    "divide",
+    np.divide,
+    (lambda _z, _x, y: _inverse(y), lambda z, _x, y: -z / y),
+    kinds="fc",
+    floating=True,
+    domain=(0.5, 2.0),
+)
+
+true_divide = divide
+
+
+@public
+def negative(x: ArrayLike) -> Array:
+    """Return ``-x``.
+
+    >>> negative(2.0)
+    Array(-2., dtype=float32)
+    """
+    return bind1(negative_p, x)
+
+
+negative_p = unary("negative", np.negative, -1.0, bounded=True, involution=True)
+
+
+@public
+def positive(x: ArrayLike) -> Array:
+    """Return ``+x``.
+
+    >>> positive(2.0)
+    Array(2., dtype=float32)
+    """
+    return bind1(positive_p, x)
+
+
+positive_p = unary("positive", np.positive, 1.0, bounded=True)
+
+
+@public
+def reciprocal(x: ArrayLike) -> Array:
+    """Return ``1 / x``; integers in the default dtype (NumPy: integer division).
+
+    >>> reciprocal(4.0)
+    Array(0.25, dtype=float32)
+    """
+    return bind1(reciprocal_p, x)
+
+
+def _reciprocal_run(x: Any) -> Any:
+    return np.divide(1, x)
+
+
+reciprocal_p = unary("reciprocal", _reciprocal_run, lambda z, _x: -z * z, kinds="fc", floating=True, domain=(0.5, 2.0))
+
+
+@public
+def square(x: ArrayLike) -> Array:
+    """Return ``x * x``.
+
+    >>> square(3.0)
+    Array(9., dtype=float32)
+    """
+    return bind1(square_p, x)
+
+
+square_p = unary("square", np.square, lambda _z, x: 2 * x, bounded=True)
+
+
+@public
+def sqrt(x: ArrayLike) -> Array:
+    """Return the square root; its derivative at 0 is inf.
+
+    >>> sqrt(9.0)
+    Array(3., dtype=float32)
+    """
+    return bind1(sqrt_p, x)
+
+
+sqrt_p = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def cbrt(x: ArrayLike) -> Array:
+    """Return the real cube root; its derivative at 0 is inf.
+
+    >>> cbrt(8.0)
+    Array(2., dtype=float32)
+    """
+    return bind1(cbrt_p, x)
+
+
+cbrt_p = unary("cbrt", np.cbrt, lambda z, _x: 1 / (3 * z * z), kinds="f", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def pow(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return ``x ** y``.
+
+    The derivative by the base of ``0.0 ** 0.0`` is 0. The derivative by the exponent is 0 where the base is 0 and the
+    exponent positive, and nan for a negative base, where the power is defined at integer exponents only.
+
+    >>> pow(2.0, 3.0)
+    Array(8., dtype=float32)
+    """
+    if y.__class__ is int and y == 2:
+        return bind1(square_p, x)
+    return bind2(pow_p, x, y)
+
+
+def _pow_by_base(_z: Array, x: Array, y: Array) -> Array:
+    if isinstance(y, (int, float)) and y != 0:
+        return y * x ** (y - 1)
+    zeros = (abs(x) < np.finfo(x.dtype).tiny) & (y == 0)  # of which the inverse is infinite
+    return where(zeros, 0, y * x ** where(zeros, 1, y - 1))
+
+
+def _pow_by_exponent(z: Array, x: Array, y: Array) -> Array:
+    return where((x == 0) & (y >= 0), 0, z * FUNCTIONS.log(where((x == 0) & (y >= 0), 1, x)))
+
+
+pow_p = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2.0))
+
+power = pow
+
+
+@public
+def abs(x: ArrayLike) -> Array:
+    """Return the absolute value; its derivative at 0 is 0, for complex numbers along the direction of x.
+
+    >>> abs(-2.0)
+    Array(2., dtype=float32)
+    """
+    return bind1(abs_p, x)
+
+
+abs_p = unary(
+    "abs",
+    np.abs,
+    lambda _z, x: sign(x) if x.dtype.kind != "c" else sign(x).conj(),
+    kinds="biufc",
+    result=real_dtype,
+    bounded=True,
+)
+
+
+absolute = abs
+
+
+@public
+def sign(x: ArrayLike) -> Array:
+    """Return -1, 0 or 1 after the sign of x, with derivative 0; ``x / |x|`` for complex numbers, with its derivative.
+
+    >>> sign(-2.0)
+    Array(-1., dtype=float32)
+    """
+    if aval_of(x, "sign").dtype.kind == "c":
+        z = x if isinstance(x, Array) else FUNCTIONS.asarray(x)
+        size = FUNCTIONS.stop_gradient(
+            FUNCTIONS.maximum(abs(z.real), abs(z.imag))
+        )  # neither overflows nor loses digits
+        up = where(size < np.finfo(size.dtype).tiny, 2.0**80, 1.0)  # NumPy's quotients of subnormal numbers are nan
+        z = where(size == 0, 0, z * up) / where(size == 0, 1, size * up)
+        return divide(z, where(size == 0, 1, abs(z)))  # 0 of any sign gives 0 + 0j
+    return bind1(sign_p, x)
+
+
+sign_p = nondifferentiable("sign", np.sign, kinds="iufc")
+
+
+@public
+def hypot(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return ``sqrt(x**2 + y**2)`` without overflow; its derivatives at the origin are 0, those of every order.
+
+    >>> hypot(3.0, 4.0)
+    Array(5., dtype=float32)
+    """
+    return bind2(hypot_p, x, y)
+
+
+def _cosine(z: Value, x: Value) -> Value:
+    """Return ``x / z``, 0 where z is 0: the quotient by infinity is 0 and so are all of its derivatives."""
+    largest = float(np.finfo(z.dtype).max)  # stands for infinity, whose quotients are nan
+    return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
+
+
+hypot_p = binary(
+    "hypot",
+    np.hypot,
+    (lambda z, x, _y: _cosine(z, x), lambda z, _x, y: _cosine(z, y)),
+    kinds="f",
+    floating=True,
+    bounded=True,
+)
+
+
+@public
+def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the quotient rounded down; its derivative is 0.
+
+    Of infinite operands, too, it is ``floor(x / y)``, as the array API standard has it: ``inf // 2`` is inf, where NumPy
+    and Python give nan, and ``1 // -inf`` is -0.0, where they give -1.
+
+    >>> floor_divide(7, 2)
+    Array(3, dtype=int64)
+    """
+    return bind2(floor_divide_p, x, y)
+
+
+def _floor_divide_run(x: Any, y: Any) -> Any:
+    if not (_reaches_infinity(x) or _reaches_infinity(y)):
+        return np.floor_divide(x, y)
+    with np.errstate(invalid="ignore"):
+        z: Any = np.asarray(np.floor_divide(x, y))
+    np.copyto(z, np.floor(np.divide(x, y)), where=np.isinf(x) | np.isinf(y))
+    return z[()]
+
+
+def _reaches_infinity(x: Any) -> bool:
+    return np.asarray(x).dtype.kind == "f" and bool(np.isinf(x).any())
+
+
+floor_divide_p = nondifferentiable("floor_divide", _floor_divide_run, kinds="iuf", arity=2, domain=(0.5, 2.0))
+
+
+@public
+def remainder(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the remainder of `floor_divide`, with the sign of the divisor.
+
+    >>> remainder(-7, 3)
+    Array(2, dtype=int64)
+    """
+    return bind2(remainder_p, x, y)
+
+
+remainder_p = binary(
+    "remainder",
+    np.remainder,
+    (1.0, lambda _z, x, y: -floor_divide(x, y)),
+    kinds="iuf",
+    smooth=False,
+    domain=(0.5, 2.0),
+)
+
+mod = remainder
+
+
+@public
+def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    """Return `floor_divide` and `remainder`.
+
+    >>> divmod(7, 2)
+    (Array(3, dtype=int64), Array(1, dtype=int64))
+    """
+    return floor_divide(x, y), remainder(x, y)

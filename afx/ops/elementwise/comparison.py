@@ -1,0 +1,311 @@
+"""Comparisons, logic and bits: ops without derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import DType, bool_
+from afx.core.primitive import Primitive
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind1, bind2
+from afx.ops._kinds.elementwise import nondifferentiable
+
+__all__ = [
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "equal",
+    "greater",
+    "greater_equal",
+    "invert",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "left_shift",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+    "right_shift",
+    "signbit",
+]
+
+
+def _boolean(_: DType) -> DType:
+    return bool_
+
+
+def _comparison(name: str, ufunc: np.ufunc, kinds: str = "biufc") -> Primitive:
+    return nondifferentiable(name, ufunc, kinds=kinds, result=_boolean)
+
+
+@public
+def equal(x: ArrayLike, y: ArrayLike) -> Array:
+    """Tell, elementwise, whether x equals y.
+
+    >>> equal(2.0, 2.0)
+    Array(True, dtype=bool)
+    """
+    return bind2(equal_p, x, y)
+
+
+equal_p = _comparison("equal", np.equal)
+
+
+@public
+def not_equal(x: ArrayLike, y: ArrayLike) -> Array:
+    """Tell, elementwise, whether x differs from y.
+
+    >>> not_equal(2.0, 2.0)
+    Array(False, dtype=bool)
+    """
+    return bind2(not_equal_p, x, y)
+
+
+not_equal_p = _comparison("not_equal", np.not_equal)
+
+
+@public
+def less(x: ArrayLike, y: ArrayLike) -> Array:
+    """Tell, elementwise, whether x is smaller than y.
+
+    >>> less(1.0, 2.0)
+    Array(True, dtype=bool)
+    """
+    return bind2(less_p, x, y)
+
+
+less_p = _comparison("less", np.less)
+
+
+@public
+def less_equal(x: ArrayLike, y: ArrayLike) -> Array:
+    """Tell, elementwise, whether x is smaller than or equal to y.
+
+    >>> less_equal(1.0, 2.0)
+    Array(True, dtype=bool)
+    """
+    return bind2(less_equal_p, x, y)
+
+
+less_equal_p = _comparison("less_equal", np.less_equal)
+
+
+@public
+def greater(x: ArrayLike, y: ArrayLike) -> Array:
+    """Tell, elementwise, whether x is larger than y.
+
+    >>> greater(1.0, 2.0)
+    Array(False, dtype=bool)
+    """
+    return bind2(greater_p, x, y)
+
+
+greater_p = _comparison("greater", np.greater)
+
+
+@public
+def greater_equal(x: ArrayLike, y: ArrayLike) -> Array:
+    """Tell, elementwise, whether x is larger than or equal to y.
+
+    >>> greater_equal(1.0, 2.0)
+    Array(False, dtype=bool)
+    """
+    return bind2(greater_equal_p, x, y)
+
+
+greater_equal_p = _comparison("greater_equal", np.greater_equal)
+
+
+@public
+def logical_and(x: ArrayLike, y: ArrayLike) -> Array:
+    """Tell, elementwise, whether both are true (not zero).
+
+    >>> logical_and(True, False)
+    Array(False, dtype=bool)
+    """
+    return bind2(logical_and_p, x, y)
+
+
+logical_and_p = _comparison("logical_and", np.logical_and)
+
+
+@public
+def logical_or(x: ArrayLike, y: ArrayLike) -> Array:
+    """Tell, elementwise, whether either is true (not zero).
+
+    >>> logical_or(True, False)
+    Array(True, dtype=bool)
+    """
+    return bind2(logical_or_p, x, y)
+
+
+logical_or_p = _comparison("logical_or", np.logical_or)
+
+
+@public
+def logical_xor(x: ArrayLike, y: ArrayLike) -> Array:
+    """Tell, elementwise, whether exactly one is true (not zero).
+
+    >>> logical_xor(True, False)
+    Array(True, dtype=bool)
+    """
+    return bind2(logical_xor_p, x, y)
+
+
+logical_xor_p = _comparison("logical_xor", np.logical_xor)
+
+
+@public
+def logical_not(x: ArrayLike) -> Array:
+    """Tell, elementwise, whether x is false (zero).
+
+    >>> logical_not(False)
+    Array(True, dtype=bool)
+    """
+    return bind1(logical_not_p, x)
+
+
+logical_not_p = _comparison("logical_not", np.logical_not)
+
+
+@public
+def isnan(x: ArrayLike) -> Array:
+    """Tell, elementwise, whether x is not a number.
+
+    >>> isnan(float('nan'))
+    Array(True, dtype=bool)
+    """
+    return bind1(isnan_p, x)
+
+
+isnan_p = _comparison("isnan", np.isnan)
+
+
+@public
+def isinf(x: ArrayLike) -> Array:
+    """Tell, elementwise, whether x is infinite.
+
+    >>> isinf(float('inf'))
+    Array(True, dtype=bool)
+    """
+    return bind1(isinf_p, x)
+
+
+isinf_p = _comparison("isinf", np.isinf)
+
+
+@public
+def isfinite(x: ArrayLike) -> Array:
+    """Tell, elementwise, whether x is neither infinite nor nan.
+
+    >>> isfinite(1.0)
+    Array(True, dtype=bool)
+    """
+    return bind1(isfinite_p, x)
+
+
+isfinite_p = _comparison("isfinite", np.isfinite)
+
+
+@public
+def signbit(x: ArrayLike) -> Array:
+    """Tell, elementwise, whether the sign bit of x is set, as it is for -0.0.
+
+    >>> signbit(-0.0)
+    Array(True, dtype=bool)
+    """
+    return bind1(signbit_p, x)
+
+
+signbit_p = _comparison("signbit", np.signbit, "biuf")
+
+
+@public
+def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the bitwise and of integers or booleans.
+
+    >>> bitwise_and(6, 3)
+    Array(2, dtype=int64)
+    """
+    return bind2(bitwise_and_p, x, y)
+
+
+bitwise_and_p = nondifferentiable("bitwise_and", np.bitwise_and, kinds="biu")
+
+
+@public
+def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the bitwise or of integers or booleans.
+
+    >>> bitwise_or(6, 3)
+    Array(7, dtype=int64)
+    """
+    return bind2(bitwise_or_p, x, y)
+
+
+bitwise_or_p = nondifferentiable("bitwise_or", np.bitwise_or, kinds="biu")
+
+
+@public
+def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the bitwise exclusive or of integers or booleans.
+
+    >>> bitwise_xor(6, 3)
+    Array(5, dtype=int64)
+    """
+    return bind2(bitwise_xor_p, x, y)
+
+
+bitwise_xor_p = nondifferentiable("bitwise_xor", np.bitwise_xor, kinds="biu")
+
+
+@public
+def bitwise_left_shift(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return integers with their bits moved to the left by y places.
+
+    >>> bitwise_left_shift(3, 2)
+    Array(12, dtype=int64)
+    """
+    return bind2(bitwise_left_shift_p, x, y)
+
+
+bitwise_left_shift_p = nondifferentiable("bitwise_left_shift", np.left_shift, kinds="iu")
+
+
+@public
+def bitwise_right_shift(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return integers with their bits moved to the right by y places.
+
+    >>> bitwise_right_shift(12, 2)
+    Array(3, dtype=int64)
+    """
+    return bind2(bitwise_right_shift_p, x, y)
+
+
+bitwise_right_shift_p = nondifferentiable("bitwise_right_shift", np.right_shift, kinds="iu")
+
+
+@public
+def bitwise_invert(x: ArrayLike) -> Array:
+    """Return integers or booleans with every bit inverted.
+
+    >>> bitwise_invert(5)
+    Array(-6, dtype=int64)
+    """
+    return bind1(bitwise_invert_p, x)
+
+
+bitwise_invert_p = nondifferentiable("bitwise_invert", np.invert, kinds="biu", involution=True)
+
+bitwise_not = invert = bitwise_invert
+left_shift = bitwise_left_shift
+right_shift = bitwise_right_shift

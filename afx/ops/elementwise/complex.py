@@ -1,0 +1,177 @@
+"""Complex numbers: parts, conjugates, angles.
+
+Derivatives follow JAX's and autograd's convention: for a real function f of z = x + iy, the gradient is
+∂f/∂x - i·∂f/∂y, and pullbacks multiply by ∂w/∂z without conjugating.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, aval_of
+from afx.core.dtypes import real_dtype
+from afx.core.primitive import Params, Value
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind
+from afx.ops._kinds.elementwise import linear
+from afx.ops.creation.creation import asarray, zeros_like
+from afx.ops.elementwise.comparison import equal, not_equal
+from afx.ops.elementwise.trigonometry import atan2, rad2deg
+from afx.ops.manipulation.shape import astype
+
+__all__ = [
+    "angle",
+    "conj",
+    "conjugate",
+    "imag",
+    "iscomplex",
+    "iscomplexobj",
+    "isreal",
+    "isrealobj",
+    "real",
+]
+
+
+def _part(x: Aval) -> Aval:
+    return Aval(x.shape, real_dtype(x.dtype))
+
+
+def _batch(fn: Any) -> Any:
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return fn(xs[0])
+
+    return batch
+
+
+@public
+def real(x: ArrayLike) -> Array:
+    """Return the real part.
+
+    >>> real(1.0 + 2.0j)
+    Array(1., dtype=float32)
+    """
+    return bind(real_p, x) if aval_of(x, "real").dtype.kind == "c" else asarray(x)
+
+
+def _real_run(x: Any) -> Any:
+    y: Any = np.asarray(x, aval_of(x).dtype)
+    return y.real
+
+
+def _real_transpose(ct: Array, x: Aval) -> Array:
+    return astype(ct, x.dtype)
+
+
+real_p = linear("real", _real_run, _part, _real_transpose, batch=_batch(real), view=True)
+
+
+@public
+def imag(x: ArrayLike) -> Array:
+    """Return the imaginary part, 0 for real numbers.
+
+    >>> imag(1.0 + 2.0j)
+    Array(2., dtype=float32)
+    """
+    return bind(imag_p, x) if aval_of(x, "imag").dtype.kind == "c" else zeros_like(x)
+
+
+def _imag_run(x: Any) -> Any:
+    y: Any = np.asarray(x, aval_of(x).dtype)
+    return y.imag
+
+
+def _imag_transpose(ct: Array, x: Aval) -> Array:
+    return astype(ct, x.dtype) * -1j
+
+
+imag_p = linear("imag", _imag_run, _part, _imag_transpose, batch=_batch(imag), view=True)
+
+
+@public
+def conj(x: ArrayLike) -> Array:
+    """Return the complex conjugate; real numbers as they are.
+
+    >>> conj(1.0 + 2.0j)
+    Array(1.-2.j, dtype=complex64)
+    """
+    return bind(conj_p, x) if aval_of(x, "conj").dtype.kind == "c" else asarray(x)
+
+
+def _conj_run(x: Any) -> Any:
+    y = np.asarray(x, aval_of(x).dtype)
+    return y.copy() if y.dtype.kind == "b" else np.conjugate(y)
+
+
+def _conj_abstract(x: Aval) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+def _conj_transpose(ct: Array, x: Aval) -> Array:
+    return conj(ct)
+
+
+def _conj_into(z: Any, x: Any) -> None:
+    if x.dtype.kind == "c":
+        np.conjugate(x, out=z)
+    else:
+        np.copyto(z, x)
+
+
+conj_p = linear("conj", _conj_run, _conj_abstract, _conj_transpose, batch=_batch(conj), involution=True, out=_conj_into)
+conjugate = conj
+
+
+@public
+def angle(x: ArrayLike, deg: bool = False) -> Array:
+    """Return the argument of complex numbers in radians, from -π to π; its derivative at 0 is 0.
+
+    Args:
+        x: any shape; negative real numbers have the argument π.
+        deg: gives degrees in place of radians.
+
+    >>> angle(1.0j)
+    Array(1.5707964, dtype=float32)
+    """
+    z = atan2(imag(x), real(x))
+    return rad2deg(z) if deg else z
+
+
+@public
+def isreal(x: ArrayLike) -> Array:
+    """Tell for each element whether its imaginary part is 0.
+
+    >>> isreal(1.0 + 0.0j)
+    Array(True, dtype=bool)
+    """
+    return equal(imag(x), 0)
+
+
+@public
+def iscomplex(x: ArrayLike) -> Array:
+    """Tell for each element whether its imaginary part is not 0.
+
+    >>> iscomplex(1.0 + 0.0j)
+    Array(False, dtype=bool)
+    """
+    return not_equal(imag(x), 0)
+
+
+def iscomplexobj(x: ArrayLike) -> bool:
+    """Tell whether the dtype is complex, whatever the values.
+
+    >>> iscomplexobj(1.0 + 0.0j)
+    True
+    """
+    return aval_of(x, "iscomplexobj").dtype.kind == "c"
+
+
+def isrealobj(x: ArrayLike) -> bool:
+    """Tell whether the dtype is not complex, whatever the values.
+
+    >>> isrealobj(1.0 + 0.0j)
+    False
+    """
+    return not iscomplexobj(x)

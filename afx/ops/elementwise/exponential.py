@@ -1,0 +1,240 @@
+"""Exponentials and logarithms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.registry import FUNCTIONS, public
+from afx.core.tracing.tracer import bind1, bind2
+from afx.ops._kinds.elementwise import binary, unary
+from afx.ops.elementwise.comparison import isinf
+from afx.ops.elementwise.where import where
+
+LOG2 = math.log(2.0)
+LOG10 = math.log(10.0)
+
+__all__ = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "log_sigmoid",
+    "logaddexp",
+    "logaddexp2",
+    "sigmoid",
+    "softplus",
+]
+
+
+@public
+def exp(x: ArrayLike) -> Array:
+    """Return the exponential function.
+
+    >>> exp(0.5).round(4)
+    Array(1.6487, dtype=float32)
+    """
+    return bind1(exp_p, x)
+
+
+exp_p = unary("exp", np.exp, lambda z, _x: z, kinds="fc", floating=True, bounded=True)
+
+
+@public
+def exp2(x: ArrayLike) -> Array:
+    """Return 2 to the power x.
+
+    >>> exp2(3.0)
+    Array(8., dtype=float32)
+    """
+    return bind1(exp2_p, x)
+
+
+exp2_p = unary("exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", floating=True, bounded=True)
+
+
+@public
+def expm1(x: ArrayLike) -> Array:
+    """Return ``exp(x) - 1``, exact near 0.
+
+    >>> expm1(0.5).round(4)
+    Array(0.6487, dtype=float32)
+    """
+    return bind1(complex_expm1_p if _is_complex(x) else expm1_p, x)
+
+
+def _is_complex(x: ArrayLike) -> bool:
+    return x.dtype.kind == "c" if isinstance(x, (Array, np.ndarray)) else isinstance(x, (complex, np.complexfloating))
+
+
+def _complex_expm1_run(x: Any) -> Any:
+    """Return what NumPy gives, but for infinite parts, where it loses the limits that its ``exp`` knows, and 0."""
+    far = ~np.isfinite(x) | (x == 0)
+    if not far.any():
+        return np.expm1(x)
+    with np.errstate(invalid="ignore"):
+        z: Any = np.asarray(np.expm1(x))
+    np.copyto(z, np.exp(x) - 1, where=far)
+    return z[()]
+
+
+complex_expm1_p = unary("complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", floating=True)
+expm1_p = unary(
+    "expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", floating=True, bounded=True
+)  # z + 1 loses the tail
+
+
+@public
+def log(x: ArrayLike) -> Array:
+    """Return the natural logarithm; its derivative at 0 is inf.
+
+    >>> log(2.0).round(4)
+    Array(0.6931, dtype=float32)
+    """
+    return bind1(log_p, x)
+
+
+log_p = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def log1p(x: ArrayLike) -> Array:
+    """Return ``log(1 + x)``, exact near 0.
+
+    >>> log1p(0.5).round(4)
+    Array(0.4055, dtype=float32)
+    """
+    return bind1(log1p_p, x)
+
+
+log1p_p = unary("log1p", np.log1p, lambda _z, x: 1 / (1 + x), kinds="fc", floating=True, domain=(-0.5, 4.0))
+
+
+@public
+def log2(x: ArrayLike) -> Array:
+    """Return the logarithm to the base 2.
+
+    >>> log2(8.0)
+    Array(3., dtype=float32)
+    """
+    return bind1(log2_p, x)
+
+
+log2_p = unary("log2", np.log2, lambda _z, x: 1 / (x * LOG2), kinds="fc", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def log10(x: ArrayLike) -> Array:
+    """Return the logarithm to the base 10.
+
+    >>> log10(10.0)
+    Array(1., dtype=float32)
+    """
+    return bind1(log10_p, x)
+
+
+log10_p = unary("log10", np.log10, lambda _z, x: 1 / (x * LOG10), kinds="fc", floating=True, domain=(0.1, 4.0))
+
+
+@public
+def logaddexp(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return ``log(exp(x) + exp(y))`` without overflow; its derivatives at (inf, 0) are 1 and 0, at equal values ½ each.
+
+    >>> logaddexp(1000.0, 0.0)
+    Array(1000., dtype=float32)
+    """
+    return bind2(logaddexp_p, x, y)
+
+
+def _share(x: Array, y: Array) -> Array:
+    """Return ``exp(x) / (exp(x) + exp(y))``, one half where both are the same infinity."""
+    same = (x == y) & isinf(x)  # inf - inf would be nan
+    return sigmoid(where(same, 0, x) - where(same, 0, y))
+
+
+logaddexp_p = binary(
+    "logaddexp",
+    np.logaddexp,
+    (lambda _z, x, y: _share(x, y), lambda _z, x, y: _share(y, x)),
+    kinds="f",
+    floating=True,
+    commutative=True,
+    bounded=True,
+)
+
+
+@public
+def logaddexp2(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return ``log2(2**x + 2**y)`` without overflow; its derivatives are those of `logaddexp`.
+
+    >>> logaddexp2(1000.0, 1000.0)
+    Array(1001., dtype=float32)
+    """
+    return bind2(logaddexp2_p, x, y)
+
+
+logaddexp2_p = binary(
+    "logaddexp2",
+    np.logaddexp2,
+    (lambda _z, x, y: _share(x * LOG2, y * LOG2), lambda _z, x, y: _share(y * LOG2, x * LOG2)),
+    kinds="f",
+    floating=True,
+    commutative=True,
+    bounded=True,
+)
+
+
+@public
+def sigmoid(x: ArrayLike) -> Array:
+    """Return the logistic function ``1 / (1 + exp(-x))``, accurate in both tails.
+
+    >>> sigmoid(0.0)
+    Array(0.5, dtype=float32)
+    """
+    return bind1(sigmoid_p, x)
+
+
+def _sigmoid_run(x: Any) -> Any:
+    with np.errstate(over="ignore"):  # exp = inf gives 0, the limit
+        return 1 / (1 + np.exp(x * -1.0))  # NumPy has no minus for booleans, and unsigned numbers wrap round
+
+
+sigmoid_p = unary(
+    "sigmoid", _sigmoid_run, lambda z, x: z * sigmoid(-x), kinds="f", floating=True, bounded=True, unfold=True
+)
+
+
+@public
+def softplus(x: ArrayLike) -> Array:
+    """Return ``log(1 + exp(x))`` without overflow.
+
+    >>> softplus(1000.0)
+    Array(1000., dtype=float32)
+    """
+    return bind1(softplus_p, x)
+
+
+def _softplus_run(x: Any) -> Any:
+    # as exact as logaddexp(x, 0), and about ten times as fast: NumPy's exp and log1p work on several numbers at once
+    return np.maximum(x, 0) + np.log1p(np.exp(np.abs(x) * -1.0))
+
+
+softplus_p = unary(
+    "softplus", _softplus_run, lambda _z, x: sigmoid(x), kinds="f", floating=True, bounded=True, unfold=True
+)
+
+
+@public
+def log_sigmoid(x: ArrayLike) -> Array:
+    """Return ``log(sigmoid(x))``, which is ``-softplus(-x)``, without overflow.
+
+    >>> log_sigmoid(-1000.0)
+    Array(-1000., dtype=float32)
+    """
+    return -softplus(-x if isinstance(x, Array) else FUNCTIONS.negative(x))

@@ -1,0 +1,175 @@
+"""Rounding, whose derivative is 0, and what it leaves: remainders, signs, neighbouring numbers."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of, integer
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind1, bind2
+from afx.ops._kinds.elementwise import binary, nondifferentiable
+from afx.ops.elementwise.arithmetic import divide, multiply, remainder, subtract
+from afx.ops.elementwise.comparison import signbit
+from afx.ops.elementwise.where import where
+
+__all__ = [
+    "around",
+    "ceil",
+    "copysign",
+    "fix",
+    "floor",
+    "fmod",
+    "nextafter",
+    "rint",
+    "round",
+    "trunc",
+]
+
+
+@public
+def floor(x: ArrayLike) -> Array:
+    """Return the largest integer that is not above x, in x's dtype; its derivative is 0.
+
+    >>> floor(-1.5)
+    Array(-2., dtype=float32)
+    """
+    return bind1(floor_p, x)
+
+
+floor_p = nondifferentiable("floor", np.floor, kinds="biuf")
+
+
+@public
+def ceil(x: ArrayLike) -> Array:
+    """Return the smallest integer that is not below x, in x's dtype; its derivative is 0.
+
+    >>> ceil(-1.5)
+    Array(-1., dtype=float32)
+    """
+    return bind1(ceil_p, x)
+
+
+ceil_p = nondifferentiable("ceil", np.ceil, kinds="biuf")
+
+
+@public
+def trunc(x: ArrayLike) -> Array:
+    """Return x without its fraction, in x's dtype; its derivative is 0.
+
+    >>> trunc(-1.5)
+    Array(-1., dtype=float32)
+    """
+    return bind1(trunc_p, x)
+
+
+trunc_p = nondifferentiable("trunc", np.trunc, kinds="biuf")
+
+fix = trunc
+
+
+@public
+def round(x: ArrayLike, decimals: int = 0) -> Array:
+    """Return x rounded to the nearest integer, halves to the even one; its derivative is 0.
+
+    Args:
+        x: any shape.
+        decimals: digits behind the point that are kept; below 0, digits in front of it that become 0.
+
+    >>> round(2.5)
+    Array(2., dtype=float32)
+    """
+    decimals = integer(decimals, "round", "decimals")
+    kind = aval_of(x, "round").dtype.kind
+    if not decimals or kind == "b" or (kind in "iu" and decimals > 0):
+        return bind1(round_p, x)
+    if kind in "iu":
+        power = 10**-decimals
+        return _tens(x, power) if power <= np.iinfo(aval_of(x).dtype).max else multiply(x, 0)
+    scale = 10.0 ** builtins.abs(decimals)  # 0.01 is no exact number, 100 is
+    if decimals < 0:
+        return bind1(round_p, divide(x, scale)) * scale
+    return bind1(round_p, multiply(x, scale)) / scale
+
+
+around = round
+
+
+@public
+def rint(x: ArrayLike) -> Array:
+    """Return x rounded to the nearest integer, halves to the even one: `round` under NumPy's other name.
+
+    >>> rint(1.5)
+    Array(2., dtype=float32)
+    """
+    return bind1(round_p, x)
+
+
+def _tens(x: ArrayLike, power: int) -> Array:
+    """Return integers rounded to a multiple of a power of ten, halves to the even multiple."""
+    rest = remainder(x, power)
+    below: Array = subtract(x, rest)
+    odd = (below // power) % 2 == 1
+    return where((rest > power // 2) | ((rest == power // 2) & odd), below + power, below)
+
+
+def _rint(x: Any) -> Any:
+    y = np.asarray(x, aval_of(x).dtype)
+    return y if y.dtype.kind in "biu" else np.rint(y)
+
+
+round_p = nondifferentiable("round", _rint, kinds="biufc", view=True)
+
+
+@public
+def copysign(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the magnitude of x with the sign of y; differentiable in x.
+
+    >>> copysign(2.0, -0.0)
+    Array(-2., dtype=float32)
+    """
+    return bind2(copysign_p, x, y)
+
+
+def _turned(_z: Array, x: Array, y: Array) -> Array:
+    """Return 1 where the sign stays, -1 where it turns, 0 at 0."""
+    return where(x == 0, 0.0, where(signbit(x) == signbit(y), 1.0, -1.0)).astype(x.dtype)
+
+
+copysign_p = binary("copysign", np.copysign, (_turned, 0.0), kinds="f", floating=True, smooth=False, bounded=True)
+
+
+@public
+def fmod(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return what is left of x after taking away whole multiples of y, with the sign of x; see also `remainder`.
+
+    >>> fmod(-7.0, 3.0)
+    Array(-1., dtype=float32)
+    """
+    return bind2(fmod_p, x, y)
+
+
+fmod_p = binary(
+    "fmod",
+    np.fmod,
+    (1.0, lambda z, x, y: rint((z - x) / y)),  # x / y itself may round up to the next integer
+    kinds="iuf",
+    smooth=False,
+    domain=(0.5, 2.0),
+)
+
+
+@public
+def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the number next to x in the direction of y, in their dtype; its derivative by x is 1, by y 0.
+
+    >>> nextafter(0.0, 1.0)
+    Array(1.e-45, dtype=float32)
+    """
+    return bind2(nextafter_p, x, y)
+
+
+nextafter_p = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", floating=True, smooth=False)

@@ -1,0 +1,345 @@
+"""Discrete Fourier transforms along one axis, and the frequencies that they tell.
+
+Each transform is linear, so that its derivative is itself and its pullback is its transpose, in afx's convention of
+complex cotangents (see `afx.ops.elementwise.complex`): `fft` and `ifft` are symmetric matrices. `rfft` and `irfft` are
+each other's transposes but for conjugates and for the frequencies between the first and that of Nyquist, which stand
+for two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.aval import Aval, aval_of, integer, normalize_axes, normalize_axis
+from afx.core.devices import check_device
+from afx.core.dtypes import DType, check_dtype, get_default_dtype, promote, real_dtype
+from afx.core.primitive import Params, Primitive, Value, lookup
+from afx.core.tracing.tracer import single
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds.elementwise import linear
+from afx.ops.elementwise.complex import conj
+from afx.ops.indexing.slice import embed, slice_
+from afx.ops.manipulation.pad import roll
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["fft", "fftfreq", "fftshift", "hfft", "ifft", "ifftshift", "ihfft", "irfft", "rfft", "rfftfreq"]
+
+Norm: TypeAlias = Literal["backward", "ortho", "forward"] | None
+INVERSE: dict[str, Any] = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+def normed(norm: Norm, who: str) -> Any:
+    """Return the name of a normalisation, or raise."""
+    if norm is None:
+        return "backward"
+    if str(norm) not in INVERSE:
+        raise ArgumentError(f"{who}: no such norm: got {norm!r}; use 'backward', 'ortho' or 'forward'")
+    return norm
+
+
+def resized(x: ArrayLike, n: int | None, axis: int, who: str) -> Any:
+    """Return x with n elements along an axis, counted from the front: cut, or with zeros behind it."""
+    aval = aval_of(x, who)
+    length = aval.shape[axis]
+    if n is None or n == length:
+        return x
+    n = integer(n, who, "n")
+    if n < 1:
+        raise ArgumentError(f"{who}: a transform has one point or more: got n={n} for {aval}; give n >= 1")
+    lead = tuple([(0, m, 1) for m in aval.shape[:axis]])
+    if n < length:
+        return slice_(x, (*lead, (0, n, 1)))
+    shape = (*aval.shape[:axis], n, *aval.shape[axis + 1 :])
+    return embed(x, shape, (*lead, (0, length, 1)) if length else (*lead, (0, 0, 1)))
+
+
+def _transformed(p: Primitive, x: ArrayLike, n: int | None, axis: int, norm: Norm) -> Array:
+    """Return a transform along an axis that is cut or padded to n elements."""
+    ndim = aval_of(x, p.name).ndim
+    place = normalize_axis(axis, ndim, p.name)
+    return single(p, resized(x, n, place, p.name), axis=place - ndim, norm=normed(norm, p.name))
+
+
+def real_length(x: ArrayLike, n: int | None, axis: int, who: str) -> int:
+    """Return the number of real points: as asked for, or as many as their frequencies stand for."""
+    return 2 * (aval_of(x, who).shape[axis] - 1) if n is None else integer(n, who, "n")
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+def _computed(dtype: DType) -> DType:
+    """Return the dtype in which it is computed: integers in the default dtype."""
+    return promote((dtype,), (False,), True)
+
+
+def _complex(dtype: DType) -> DType:
+    return np.result_type(_computed(dtype), np.complex64)
+
+
+def _points(who: str, x: Aval, axis: int) -> int:
+    """Return the number of elements along the axis, or raise."""
+    if x.ndim < -axis or not x.shape[axis]:
+        raise ShapeError(f"{who}: there are no points along axis {axis}: got {x}; give n= or another axis")
+    return x.shape[axis]
+
+
+def _batch(name: str) -> Any:
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return single(lookup(name), xs[0], **params)  # axes are negative: those in front are batches
+
+    return batch
+
+
+def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Callable[[DType], DType]) -> Primitive:
+    """Make the primitive of a transform; ``dtype`` is the one its operand is converted to."""
+
+    def run(x: Any, **params: Any) -> Any:
+        return numpys(np.asarray(x, dtype(aval_of(x).dtype)), **params)
+
+    def out(z: Any, x: Any, **params: Any) -> None:
+        numpys(np.asarray(x, dtype(aval_of(x).dtype)), out=z, **params)
+
+    return linear(name, run, abstract, transpose, batch=_batch(name), out=out)
+
+
+# -- complex transforms -----------------------------------------------------------------------------------------------
+def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+    """Return the Fourier transform along an axis: element k is the sum of ``x[j] · exp(-2πi·j·k / n)``.
+
+    Args:
+        x: complex or real, any shape of one axis or more.
+        n: the number of points; x is cut to it, or padded with zeros at its end.
+        axis: the axis that is transformed.
+        norm: which transforms are scaled: ``backward`` divides the inverse one by n, ``forward`` this one, ``ortho``
+            both by the square root of n.
+
+    Returns:
+        Complex numbers in x's precision; that of integers is the default dtype's.
+
+    Raises:
+        ArgumentError: n is less than 1, or no such norm.
+        ShapeError: no such axis, or an empty one.
+
+    >>> fft(afx.asarray([1.0, 0.0, 2.0, 0.0]))
+    Array([ 3.+0.j, -1.+0.j,  3.+0.j, -1.+0.j], dtype=complex64)
+    """
+    return _transformed(fft_p, x, n, axis, norm)
+
+
+def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+    """Return the inverse of `fft`; arguments and errors are those of `fft`.
+
+    >>> ifft(afx.asarray([3.0, -1.0, 3.0, -1.0]))
+    Array([1.+0.j, 0.+0.j, 2.+0.j, 0.+0.j], dtype=complex64)
+    """
+    return _transformed(ifft_p, x, n, axis, norm)
+
+
+def _symmetric(name: str, numpys: Any) -> Primitive:
+    """Make a transform by a symmetric matrix."""
+
+    def abstract(x: Aval, *, axis: int, norm: str) -> Aval:
+        _points(name, x, axis)
+        return Aval(x.shape, _complex(x.dtype))
+
+    def transpose(ct: Array, x: Aval, **params: Any) -> Array:
+        return single(lookup(name), ct, **params)
+
+    return _transform(name, numpys, abstract, transpose, _computed)
+
+
+fft_p = _symmetric("fft", np.fft.fft)
+ifft_p = _symmetric("ifft", np.fft.ifft)
+
+
+# -- real transforms --------------------------------------------------------------------------------------------------
+def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+    """Return the first half of the Fourier transform of real numbers, ``n // 2 + 1`` elements; the rest mirrors it.
+
+    Arguments are those of `fft`.
+
+    Raises:
+        DtypeError: x is complex.
+
+    >>> rfft(afx.asarray([1.0, 0.0, 2.0, 0.0]))
+    Array([ 3.+0.j, -1.+0.j,  3.+0.j], dtype=complex64)
+    """
+    return _transformed(rfft_p, x, n, axis, norm)
+
+
+def _rfft_abstract(x: Aval, *, axis: int, norm: str) -> Aval:
+    if x.dtype.kind == "c":
+        raise DtypeError(f"rfft: the points are real: got {x}; use fft for complex ones, or take a part")
+    return Aval(_with_length(x, axis, _points("rfft", x, axis) // 2 + 1), _complex(x.dtype))
+
+
+def _with_length(x: Aval, axis: int, n: int) -> tuple[int, ...]:
+    place = x.ndim + axis
+    return (*x.shape[:place], n, *x.shape[place + 1 :])
+
+
+def _counts(n: int, axis: int, dtype: DType, inner: float) -> np.ndarray[Any, DType]:
+    """Return 1 for the frequencies that stand for themselves, and ``inner`` for those that stand for two."""
+    counts = np.full(n // 2 + 1, inner, real_dtype(dtype))
+    counts[0] = 1
+    if n % 2 == 0:
+        counts[-1] = 1
+    return counts.reshape((-1,) + (1,) * (-axis - 1))
+
+
+def _rfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str) -> Array:
+    n = x.shape[axis]
+    return single(irfft_p, conj(ct) * _counts(n, axis, ct.dtype, 0.5), axis=axis, norm=INVERSE[norm], n=n)
+
+
+rfft_p = _transform("rfft", np.fft.rfft, _rfft_abstract, _rfft_transpose, _computed)
+
+
+def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+    """Return the inverse of `rfft`: n real numbers from the first half of their transform.
+
+    Args:
+        x: complex; the imaginary parts of the first frequency, and of the last where n is even, count as 0.
+        n: the number of real points, ``2 · (length - 1)`` without it; odd numbers of points need it.
+        axis: the axis that is transformed.
+        norm: as for `fft`.
+
+    Raises:
+        ArgumentError: n is less than 1, or no such norm.
+        ShapeError: no such axis, or too few elements along it.
+
+    >>> irfft(afx.asarray([3.0, -1.0, 3.0]))
+    Array([1., 0., 2., 0.], dtype=float32)
+    """
+    return _to_real(x, n, axis, normed(norm, "irfft"), "irfft")
+
+
+def _to_real(x: ArrayLike, n: int | None, axis: int, norm: str, who: str) -> Array:
+    aval = aval_of(x, who)
+    place = normalize_axis(axis, aval.ndim, who)
+    n = real_length(x, n, place, who)
+    if n < 1:
+        raise ArgumentError(f"{who}: a transform has one point or more: got n={n} for {aval}; give n >= 1")
+    half = resized(x, n // 2 + 1, place, who)
+    return single(irfft_p, half, axis=place - aval.ndim, norm=norm, n=n)
+
+
+def _irfft_abstract(x: Aval, *, axis: int, norm: str, n: int) -> Aval:
+    if _points("irfft", x, axis) != n // 2 + 1:
+        raise ShapeError(f"irfft: {n} points have {n // 2 + 1} frequencies: got {x} along axis {axis}; cut or pad it")
+    return Aval(_with_length(x, axis, n), real_dtype(_complex(x.dtype)))
+
+
+def _irfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str, n: int) -> Array:
+    z = single(rfft_p, ct, axis=axis, norm=INVERSE[norm])
+    return conj(z) * _counts(n, axis, ct.dtype, 2)
+
+
+irfft_p = _transform("irfft", np.fft.irfft, _irfft_abstract, _irfft_transpose, _complex)
+
+
+def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+    """Return the transform, which is real, of a signal whose second half mirrors the conjugate of its first.
+
+    Args:
+        x: the first half of the signal.
+        n: the number of points of the result, ``2 · (length - 1)`` without it.
+        axis: the axis that is transformed.
+        norm: as for `fft`.
+
+    Raises:
+        ArgumentError: n is less than 1, or no such norm.
+        ShapeError: no such axis, or too few elements along it.
+
+    >>> hfft(afx.asarray([1.0, 0.0, 2.0]))
+    Array([ 3., -1.,  3., -1.], dtype=float32)
+    """
+    return _to_real(conj(x), n, axis, INVERSE[normed(norm, "hfft")], "hfft")
+
+
+def ihfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+    """Return the inverse of `hfft`; arguments are those of `fft`.
+
+    Raises:
+        DtypeError: x is complex.
+
+    >>> ihfft(afx.asarray([3.0, -1.0, 3.0, -1.0]))
+    Array([1.-0.j, 0.-0.j, 2.-0.j], dtype=complex64)
+    """
+    return conj(_transformed(rfft_p, x, n, axis, INVERSE[normed(norm, "ihfft")]))
+
+
+# -- frequencies ------------------------------------------------------------------------------------------------------
+def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
+    """Return the frequencies of the elements of `fft`, in cycles per unit of the spacing.
+
+    Args:
+        n: the number of points.
+        d: their spacing.
+        dtype: a real floating one, the default dtype without it.
+        device: ``"cpu"``, the only one.
+
+    Raises:
+        ArgumentError: n is less than 1, or another device.
+        DtypeError: the dtype is not a real floating one.
+
+    >>> fftfreq(4, 0.25)
+    Array([ 0.,  1., -2., -1.], dtype=float32)
+    """
+    return _frequencies(np.fft.fftfreq, n, d, dtype, device, "fftfreq")
+
+
+def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
+    """Return the frequencies of the elements of `rfft`; arguments and errors are those of `fftfreq`.
+
+    >>> rfftfreq(4, 0.25)
+    Array([0., 1., 2.], dtype=float32)
+    """
+    return _frequencies(np.fft.rfftfreq, n, d, dtype, device, "rfftfreq")
+
+
+def _frequencies(numpys: Any, n: int, d: float, dtype: DTypeLike | None, device: str | None, who: str) -> Array:
+    check_device(device, who)
+    target = get_default_dtype() if dtype is None else check_dtype(dtype, who)
+    if target.kind != "f":
+        raise DtypeError(f"{who}: frequencies are real numbers: got {target}; use a floating dtype")
+    points = integer(n, who, "n")
+    if points < 1:
+        raise ArgumentError(f"{who}: a transform has one point or more: got n={n}; give n >= 1")
+    if aval_of(d, who).dtype.kind == "c" or not d:
+        raise ArgumentError(f"{who}: the distance of samples is real and not 0: got d={d}; give another")
+    return wrap(numpys(points, d).astype(target))
+
+
+def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
+    """Return x rolled along axes, all of them by default, so that frequency 0 stands in the middle.
+
+    Raises:
+        ShapeError: no such axis.
+
+    >>> fftshift(afx.asarray([0.0, 1.0, -2.0, -1.0]))
+    Array([-2., -1.,  0.,  1.], dtype=float32)
+    """
+    aval = aval_of(x, "fftshift")
+    places = normalize_axes(axes, aval.ndim, "fftshift")
+    return roll(x, [aval.shape[a] // 2 for a in places], places)
+
+
+def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
+    """Return the inverse of `fftshift`, which differs from it where an axis has an odd length.
+
+    Raises:
+        ShapeError: no such axis.
+
+    >>> ifftshift(afx.asarray([-2.0, -1.0, 0.0, 1.0]))
+    Array([ 0.,  1., -2., -1.], dtype=float32)
+    """
+    aval = aval_of(x, "ifftshift")
+    places = normalize_axes(axes, aval.ndim, "ifftshift")
+    return roll(x, [-(aval.shape[a] // 2) for a in places], places)

@@ -1,0 +1,1 @@
+"""Indexing: basic and advanced indices, updates at an index, index tricks."""

@@ -1,0 +1,237 @@
+"""Advanced indexing: the linear primitives behind indices that are arrays.
+
+`gather` reads elements at places given by integer arrays, `scatter` adds elements up at such places: each is the
+transpose of the other. Index arrays name consecutive axes of x, from ``axis`` on, and broadcast to one shape that takes
+the place of these axes; negative indices count from the end. They are operands, so that they may be traced.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
+from afx.core.primitive import Params, Primitive, Value, lookup, register
+from afx.core.tracing.tracer import bind, lowered
+from afx.errors import DtypeError, IndexRangeError, ShapeError
+from afx.ops.indexing.index import out_of_range, rank_of, shape_of
+from afx.ops.manipulation.shape import broadcast_to, permute_dims, reshape
+
+__all__ = ["gather", "scatter"]
+
+INDICES = ~3  # the bit mask of a rule that reads every operand but the first
+
+
+def gather(x: ArrayLike, *indices: ArrayLike, axis: int = 0) -> Array:
+    """Return the elements of x at these places along consecutive axes.
+
+    >>> gather(afx.asarray([1.0, 2.0, 3.0]), afx.asarray([2, 0]))
+    Array([3., 1.], dtype=float32)
+    """
+    z: Array = bind(gather_p, x, *indices, axis=axis)
+    return z
+
+
+def selection(x: ArrayLike, *indices: ArrayLike, axis: int = 0) -> Array:
+    """Do as `gather`; elements of x that are not read are cut off from the derivative, as `where` cuts them off."""
+    z: Array = bind(select_p, x, *indices, axis=axis)
+    return z
+
+
+def scatter(x: ArrayLike, *indices: ArrayLike, shape: Shape, axis: int = 0) -> Array:
+    """Return zeros of a shape with the elements of x added at these places: the transpose of `gather`.
+
+    >>> scatter(afx.asarray([1.0, 2.0, 4.0]), afx.asarray([1, 0, 1]), shape=(3,))
+    Array([2., 5., 0.], dtype=float32)
+    """
+    z: Array = bind(scatter_p, x, *indices, shape=shape, axis=axis)
+    return z
+
+
+# -- shape rules ------------------------------------------------------------------------------------------------------
+def gathered_shape(who: str, x: Aval, indices: tuple[Aval, ...], axis: int) -> Shape:
+    """Return the shape of x at these places, or raise."""
+    got = ", ".join(map(str, indices))
+    for i in indices:
+        if i.dtype.kind not in "iu":
+            raise DtypeError(f"{who}: an index array holds integers: got {got} for {x}; convert it with astype")
+    if axis + len(indices) > x.ndim:
+        raise IndexRangeError(f"{who}: too many indices: got {got} for {x}; an array has one for each axis")
+    common = broadcast_shapes([i.shape for i in indices])
+    if common is None:
+        raise ShapeError(f"{who}: index arrays do not broadcast: got {got}; reshape one, or index twice")
+    return (*x.shape[:axis], *common, *x.shape[axis + len(indices) :])
+
+
+def _gather_abstract(x: Aval, *indices: Aval, axis: int) -> Aval:
+    return Aval(gathered_shape("getitem", x, indices, axis), x.dtype)
+
+
+def _scatter_abstract(x: Aval, *indices: Aval, shape: Shape, axis: int) -> Aval:
+    want = gathered_shape("scatter", Aval(shape, x.dtype), indices, axis)
+    if x.shape != want:
+        raise ShapeError(f"scatter: the elements have another shape: got {x} for places of shape {want}; reshape them")
+    return Aval(shape, x.dtype)
+
+
+# -- what they compute ------------------------------------------------------------------------------------------------
+def native_place(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+    """Return NumPy's index of these places."""
+    return (*[slice(None)] * axis, *indices) if axis else indices
+
+
+def range_error(who: str, x: Any, indices: tuple[Any, ...], axis: int, error: Exception) -> Exception:
+    """Return the error that names the index outside its axis, NumPy's own where none is."""
+    for k, i in enumerate(indices, axis):
+        if k < x.ndim and np.asarray(i).dtype.kind in "iu":
+            n = x.shape[k]
+            wrong = np.asarray(i)[(np.asarray(i) < -n) | (np.asarray(i) >= n)]
+            if wrong.size:
+                return out_of_range(int(wrong.flat[0]), k, aval_of(x), who)
+    return error
+
+
+def _gather_run(x: Any, *indices: Any, axis: int) -> Any:
+    try:
+        if len(indices) == 1:
+            return np.take(x, indices[0], axis=axis)
+        return x[native_place(indices, axis)]
+    except IndexError as error:
+        raise range_error("getitem", x, indices, axis, error) from None
+
+
+def _scatter_run(x: Any, *indices: Any, shape: Shape, axis: int) -> Any:
+    z = np.zeros(shape, aval_of(x).dtype)
+    add_at(z, indices, axis, x)
+    return z
+
+
+def add_at(z: Any, indices: tuple[Any, ...], axis: int, values: Any) -> None:
+    """Add values into an array just allocated; places may repeat.
+
+    ``np.add.at`` is fast for one index of one axis only, so that other indices are turned into such a one.
+    """
+    try:
+        if (z.ndim == 1 and len(indices) == 1) or np.size(values) < FEW:
+            np.add.at(z, native_place(indices, axis), values)
+        else:
+            np.add.at(z.reshape(-1), _flat(z.shape, indices, axis), np.ravel(values))
+    except IndexError as error:
+        raise range_error("scatter", z, indices, axis, error) from None
+
+
+FEW = 256  # elements, for which making a flat index costs more than it saves
+
+
+def _flat(shape: Shape, indices: tuple[Any, ...], axis: int) -> Any:
+    """Return the places of elements in row-major order."""
+    number: Any = 0
+    for i, n in zip(np.broadcast_arrays(*indices), shape[axis:], strict=False):
+        if i.size and (i.min() < -n or i.max() >= n):
+            raise IndexError
+        number = number * n + np.where(i < 0, i + n, i).astype(np.intp)
+    count = math.prod(shape[axis : axis + len(indices)])
+    inner = math.prod(shape[axis + len(indices) :])
+    places = np.arange(math.prod(shape[:axis]))[:, None, None] * count + number.reshape(1, -1, 1)
+    return (places * inner + np.arange(inner)).reshape(-1)
+
+
+# -- derivatives and batches ------------------------------------------------------------------------------------------
+def _gather_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
+    return lowered(scatter(ct, *xs[1:], shape=shape, axis=params["axis"]))
+
+
+def _scatter_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
+    return lowered(gather(ct, *xs[1:], axis=params["axis"]))
+
+
+def _push(name: str) -> Any:
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        return lowered(bind(lookup(name), ts[0], *xs[1:], **params))
+
+    return push
+
+
+def aligned(size: int, indices: tuple[Value, ...], batched: tuple[bool, ...]) -> tuple[int, tuple[Value, ...]]:
+    """Return batched indices as indices into a batched array, with the batch axis as its first; and their rank."""
+    rank = max(rank_of(i) - b for i, b in zip(indices, batched, strict=True))
+    ys = [
+        reshape(i, (size, *(1,) * (rank + 1 - rank_of(i)), *i.shape[1:])) if b else i
+        for i, b in zip(indices, batched, strict=True)
+    ]
+    return rank, (np.arange(size).reshape((size, *(1,) * rank)), *ys)
+
+
+def moved(x: Value, source: int, count: int, target: int) -> Value:
+    """Return x with ``count`` axes from ``source`` on moved so that they start at ``target``."""
+    if source == target:
+        return x
+    axes = list(range(rank_of(x)))
+    block = axes[source : source + count]
+    rest = axes[:source] + axes[source + count :]
+    return permute_dims(x, (*rest[:target], *block, *rest[target:]))
+
+
+def _gather_batch(name: str) -> Any:
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        x, indices, axis = xs[0], xs[1:], params["axis"]
+        p = lookup(name)
+        if not any(batched[1:]):
+            return bind(p, x, *indices, axis=axis + 1)
+        rank, places = aligned(size, indices, batched[1:])
+        if not batched[0]:
+            return moved(bind(p, x, *places[1:], axis=axis), axis, 1, 0)
+        z = bind(p, moved(x, axis + 1, len(indices), 1), *places, axis=0)
+        return moved(z, 1, rank, axis + 1)
+
+    return batch
+
+
+def _scatter_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    x, indices, shape, axis = xs[0], xs[1:], params["shape"], params["axis"]
+    if not batched[0]:
+        x = broadcast_to(x, (size, *shape_of(x)))
+    if not any(batched[1:]):
+        return scatter(x, *indices, shape=(size, *shape), axis=axis + 1)
+    count = len(indices)
+    rank, places = aligned(size, indices, batched[1:])
+    front = (size, *shape[axis : axis + count], *shape[:axis], *shape[axis + count :])
+    z = scatter(moved(x, axis + 1, rank, 1), *places, shape=front, axis=0)
+    return moved(z, 1, count, axis + 1)
+
+
+def _gathering(name: str) -> Primitive:
+    return register(
+        Primitive(
+            name=name,
+            kind="linear",
+            run=_gather_run,
+            abstract=_gather_abstract,
+            pullbacks=(_gather_pull,),
+            reads=(INDICES,),
+            jvp=_push(name),
+            batch=_gather_batch(name),
+            positive=True,
+            sparse=True,
+        )
+    )
+
+
+gather_p = _gathering("gather")
+select_p = _gathering("select")
+scatter_p = register(
+    Primitive(
+        name="scatter",
+        kind="linear",
+        run=_scatter_run,
+        abstract=_scatter_abstract,
+        pullbacks=(_scatter_pull,),
+        reads=(INDICES,),
+        jvp=_push("scatter"),
+        batch=_scatter_batch,
+        positive=True,
+    )
+)

@@ -1,0 +1,259 @@
+"""Indices of elements: flat ones and those by axis, of diagonals and triangles, of grids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.aval import Shape, aval_of, checked_shape, integer
+from afx.core.dtypes import check_dtype
+from afx.core.registry import public
+from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
+from afx.ops.creation.creation import Nested, asarray
+from afx.ops.elementwise.arithmetic import floor_divide, remainder
+from afx.ops.elementwise.where import clip
+from afx.ops.indexing.index import ints, is_sequence
+from afx.ops.manipulation.shape import astype, reshape
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = [
+    "diag_indices",
+    "diag_indices_from",
+    "indices",
+    "ix_",
+    "ravel_multi_index",
+    "tril_indices",
+    "tril_indices_from",
+    "triu_indices",
+    "triu_indices_from",
+    "unravel_index",
+]
+
+Lengths: TypeAlias = "int | Sequence[int]"
+Mode: TypeAlias = Literal["raise", "wrap", "clip"]
+
+
+def _integers(x: Nested, who: str) -> Array:
+    index = asarray(x)
+    if index.dtype.kind not in "iu" and index.size:
+        raise DtypeError(f"{who}: indices are integers: got {index.aval}; convert them with astype")
+    return astype(index, np.int64)
+
+
+def _checked(index: Array, n: int, who: str) -> Array:
+    """Return indices after checking their range, where they are known."""
+    try:
+        if ((index < 0) | (index >= n)).any():
+            raise IndexRangeError(f"{who}: an index is out of range: got {index!r} for a length of {n}; correct it")
+    except ConcreteValueError:
+        pass  # compiled, they cannot be checked
+    return index
+
+
+@public
+def unravel_index(indices: Nested, shape: Lengths) -> tuple[Array, ...]:
+    """Return the indices along each axis of elements that are numbered in row-major order.
+
+    Args:
+        indices: integers of any shape.
+        shape: of the array they count through.
+
+    Raises:
+        DtypeError: not integers.
+        IndexRangeError: more than there are elements, where the indices are known.
+
+    >>> unravel_index(np.array([1, 5]), (2, 3))
+    (Array([0, 1], dtype=int64), Array([1, 2], dtype=int64))
+    """
+    lengths = ints(shape, "unravel_index", "shape")
+    rest = _checked(_integers(indices, "unravel_index"), math.prod(lengths), "unravel_index")
+    found: list[Array] = []
+    for n in reversed(lengths):
+        found.append(remainder(rest, n))
+        rest = floor_divide(rest, n)
+    return tuple(reversed(found))
+
+
+@public
+def ravel_multi_index(
+    multi_index: Sequence[Nested] | ArrayLike, dims: Lengths, *, mode: Mode | Sequence[Mode] = "raise"
+) -> Array:
+    """Return the numbers, in row-major order, of elements given by their indices along each axis.
+
+    Args:
+        multi_index: integers, one array an axis.
+        dims: the lengths of the axes.
+        mode: what becomes of indices out of range: ``"raise"`` an error, where they are known, ``"wrap"`` counts them
+            around, ``"clip"`` takes the nearest.
+
+    Raises:
+        ArgumentError: not as many indices as axes.
+        DtypeError: not integers.
+        IndexRangeError: an index out of range.
+
+    >>> ravel_multi_index(([0, 1], [1, 2]), (2, 3))
+    Array([1, 5], dtype=int64)
+    """
+    lengths = ints(dims, "ravel_multi_index", "dims")
+    parts = _listed(multi_index)
+    modes = [mode] * len(lengths) if isinstance(mode, str) else list(mode)
+    if len(parts) != len(lengths) or len(modes) != len(lengths):
+        raise ArgumentError(
+            f"ravel_multi_index: takes an index for each axis: got {len(parts)} for {lengths}; give as many"
+        )
+    number: Any = 0
+    for part, n, how in zip(parts, lengths, modes, strict=True):
+        index = _integers(part, "ravel_multi_index")
+        if how == "wrap":
+            index = remainder(index, n)
+        elif how == "clip":
+            index = clip(index, 0, n - 1)
+        elif how == "raise":
+            index = _checked(index, n, "ravel_multi_index")
+        else:
+            raise ArgumentError(f"ravel_multi_index: mode is 'raise', 'wrap' or 'clip': got {how!r}; take one of them")
+        number = number * n + index
+    return asarray(number)
+
+
+def _listed(arrays: Any) -> list[Any]:
+    return list(arrays if is_sequence(arrays) else asarray(arrays))
+
+
+@public
+def ix_(*arrays: Nested) -> tuple[Array, ...]:
+    """Return index vectors laid along axes of their own, so that ``x[ix_(rows, columns)]`` is the grid of them.
+
+    A boolean vector stands for the places where it is true.
+
+    Raises:
+        ShapeError: one that is no vector.
+
+    >>> [i.shape for i in ix_([0, 2], [1])]
+    [(2, 1), (1, 1)]
+    """
+    found: list[Array] = []
+    for axis, given in enumerate(arrays):
+        index = asarray(given)
+        if index.ndim != 1:
+            raise ShapeError(f"ix_: takes vectors: got {index.aval}; reshape it")
+        if index.dtype.kind == "b":
+            index = wrap(np.flatnonzero(index.concrete("ix_")))
+        elif not index.size:
+            index = astype(index, np.int64)
+        found.append(reshape(index, (1,) * axis + (-1,) + (1,) * (len(arrays) - axis - 1)))
+    return tuple(found)
+
+
+@public
+def indices(dimensions: Lengths, dtype: DTypeLike = int, sparse: bool = False) -> Array | tuple[Array, ...]:
+    """Return the indices of a grid, one array an axis, stacked along a new first axis.
+
+    Args:
+        dimensions: the lengths of the axes.
+        dtype: of the indices.
+        sparse: returns a tuple of arrays that broadcast instead.
+
+    >>> indices((2, 2))[0]
+    Array([[0, 0],
+           [1, 1]], dtype=int64)
+    """
+    shape, target = checked_shape(dimensions, "indices"), check_dtype(dtype, "indices")
+    if sparse:
+        return tuple([wrap(v) for v in np.indices(shape, target, sparse=True)])
+    return wrap(np.indices(shape, target))
+
+
+# -- diagonals and triangles --------------------------------------------------------------------------------------------
+def _pair(found: Any) -> tuple[Array, ...]:
+    return tuple([wrap(i) for i in found])
+
+
+def _matrix(x: ArrayLike, who: str) -> Shape:
+    aval = aval_of(x, who)
+    if aval.ndim != 2:
+        raise ShapeError(f"{who}: takes a matrix: got {aval}; reshape it")
+    return aval.shape
+
+
+@public
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
+    """Return the indices of the main diagonal of an array of ``ndim`` axes of length n.
+
+    >>> diag_indices(2)
+    (Array([0, 1], dtype=int64), Array([0, 1], dtype=int64))
+    """
+    (size,) = checked_shape(n, "diag_indices")
+    return _pair(np.diag_indices(size, integer(ndim, "diag_indices", "ndim")))
+
+
+@public
+def diag_indices_from(x: ArrayLike) -> tuple[Array, ...]:
+    """Return the indices of the main diagonal of x, whose axes all have one length.
+
+    Raises:
+        ShapeError: they have not, or there are fewer than two.
+
+    >>> diag_indices_from(np.eye(2))
+    (Array([0, 1], dtype=int64), Array([0, 1], dtype=int64))
+    """
+    aval = aval_of(x, "diag_indices_from")
+    if aval.ndim < 2 or len(set(aval.shape)) > 1:
+        raise ShapeError(f"diag_indices_from: takes axes of one length, two or more: got {aval}; cut it")
+    return diag_indices(aval.shape[0], aval.ndim)
+
+
+@public
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
+    """Return the indices of the elements on and below the k-th diagonal of an n × m matrix.
+
+    >>> tril_indices(2)
+    (Array([0, 1, 1], dtype=int64), Array([0, 0, 1], dtype=int64))
+    """
+    rows, columns = checked_shape((n, n if m is None else m), "tril_indices")
+    return _pair(np.tril_indices(rows, integer(k, "tril_indices", "k"), columns))
+
+
+@public
+def tril_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, ...]:
+    """Return the indices of the elements on and below the k-th diagonal of a matrix.
+
+    Raises:
+        ShapeError: no matrix.
+
+    >>> tril_indices_from(np.eye(2), -1)
+    (Array([1], dtype=int64), Array([0], dtype=int64))
+    """
+    n, m = _matrix(x, "tril_indices_from")
+    return tril_indices(n, k, m)
+
+
+@public
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
+    """Return the indices of the elements on and above the k-th diagonal of an n × m matrix.
+
+    >>> triu_indices(2)
+    (Array([0, 0, 1], dtype=int64), Array([0, 1, 1], dtype=int64))
+    """
+    rows, columns = checked_shape((n, n if m is None else m), "triu_indices")
+    return _pair(np.triu_indices(rows, integer(k, "triu_indices", "k"), columns))
+
+
+@public
+def triu_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, ...]:
+    """Return the indices of the elements on and above the k-th diagonal of a matrix.
+
+    Raises:
+        ShapeError: no matrix.
+
+    >>> triu_indices_from(np.eye(2), 1)
+    (Array([0], dtype=int64), Array([1], dtype=int64))
+    """
+    n, m = _matrix(x, "triu_indices_from")
+    return triu_indices(n, k, m)

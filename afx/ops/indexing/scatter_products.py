@@ -1,0 +1,131 @@
+"""Functional updates by products: what ``x.at[index].multiply(values)`` and ``divide`` compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Shape, aval_of
+from afx.core.primitive import Params, Value
+from afx.core.registry import FUNCTIONS, public
+from afx.core.tracing.tracer import bind, lowered
+from afx.errors import DtypeError
+from afx.ops._kinds.updates import updated, updating
+from afx.ops.elementwise.arithmetic import divide, multiply
+from afx.ops.elementwise.comparison import equal
+from afx.ops.elementwise.where import where
+from afx.ops.indexing.gather import gather, moved, scatter
+from afx.ops.indexing.getitem import Index
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import broadcast_to, reshape
+
+__all__: list[str] = []
+
+
+@public
+def index_multiply(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
+    """Return a copy of x multiplied by ``values`` at the index, once per occurrence; see `index_set`.
+
+    >>> index_multiply(afx.ones(3), [1, 1], 5.0)
+    Array([ 1., 25.,  1.], dtype=float32)
+    """
+    return updated("index_multiply", x, index, values, index_multiply_p, multiply)
+
+
+def _product(x: Value, values: Value, indices: tuple[Value, ...], axis: int) -> Value:
+    """Return for each element of x the product of the values for its place, 1 where there are none."""
+    one = broadcast_to(values.dtype.type(1), x.shape)
+    return lowered(bind(index_multiply_p, one, values, *indices, axis=axis))
+
+
+def _multiply_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+    return ct * _product(ct, xs[1], xs[2:], params["axis"])
+
+
+def _multiply_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+    axis = params["axis"]
+    g = lowered(gather(ct * xs[0], *xs[2:], axis=axis))
+    others = _others(xs[1], xs[2:], xs[0].shape, axis)
+    return g if others is None else g * lowered(others)
+
+
+def _multiply_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    axis, (x, values), indices = params["axis"], xs[:2], xs[2:]
+    total: Value | None = None
+    if ts[0] is not None:
+        total = ts[0] * _product(x, values, indices, axis)
+    if ts[1] is not None:
+        others = _others(values, indices, x.shape, axis)
+        part = ts[1] if others is None else ts[1] * lowered(others)
+        spread = x * lowered(scatter(part, *indices, shape=x.shape, axis=axis))
+        total = spread if total is None else total + spread
+    return total
+
+
+def _others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) -> Value | None:
+    """Return for each value the product of the other values for its place; None where no place repeats.
+
+    Dividing the product by the value would fail at zeros, so values are sorted by place, and products of what stands
+    before and behind each are built up by doubling.
+    """
+    numbers = _numbered(indices, shape, axis)
+    if numbers.__class__ is np.ndarray and np.unique(numbers).size == numbers.size:
+        return None
+    count, rank = numbers.size, aval_of(values).ndim - (len(shape) - len(indices))
+    order = FUNCTIONS.argsort(numbers)
+    front = moved(values, axis, rank, 0)
+    flat = reshape(front, (count, *front.shape[rank:]))
+    places, ordered = gather(numbers, order), gather(flat, order)
+    before = _exclusive(ordered, places)
+    behind = flip(_exclusive(flip(ordered, 0), flip(places, 0)), 0)
+    found = gather(before * behind, FUNCTIONS.argsort(order))
+    return lowered(moved(reshape(found, front.shape), 0, rank, axis))
+
+
+def _numbered(indices: tuple[Value, ...], shape: Shape, axis: int) -> Value:
+    """Return one number for each place that index arrays name, as one axis."""
+    total: Value = 0
+    for i, n in zip(indices, shape[axis:], strict=False):
+        total = total * n + lowered(where(i < 0, i + n, i)).astype(np.int64)
+    return lowered(reshape(total, (-1,)))
+
+
+def _exclusive(values: Array, places: Array) -> Array:
+    """Return the product of the values before each one that stand for the same place, places being sorted."""
+    count = values.shape[0]
+    ones = broadcast_to(values.dtype.type(1), values.shape)
+
+    def before(x: Array, distance: int) -> Array:
+        """Return x shifted back, 1 where what stood there was for another place."""
+        same = reshape(equal(places[distance:], places[:-distance]), (count - distance,) + (1,) * (values.ndim - 1))
+        return concat([ones[:distance], where(same, x[:-distance], ones[distance:])])
+
+    product, distance = values, 1
+    while distance < count:
+        product, distance = product * before(product, distance), 2 * distance
+    return before(product, 1) if count > 1 else ones
+
+
+index_multiply_p = updating(
+    "index_multiply", np.multiply.at, (_multiply_pull_x, _multiply_pull_values), _multiply_jvp, reads=~1
+)
+
+
+@public
+def index_divide(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
+    """Return a copy of x divided by ``values`` at the index, once per occurrence; see `index_set`.
+
+    Raises:
+        DtypeError: x holds integers.
+
+    >>> index_divide(afx.ones(3), [1, 1], 2.0)
+    Array([1.  , 0.25, 1.  ], dtype=float32)
+    """
+    aval = aval_of(x, "index_divide")
+    if aval.dtype.kind not in "fc":
+        raise DtypeError(f"index_divide: a quotient of integers is none: got {aval}; convert x with astype")
+    ones = broadcast_to(aval.dtype.type(1), aval.shape)
+    return divide(x, updated("index_divide", ones, index, values, index_multiply_p, multiply))

@@ -1,0 +1,1 @@
+"""Linear algebra: products, factorizations, solvers, functions of matrices."""

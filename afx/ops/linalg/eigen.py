@@ -1,0 +1,226 @@
+"""Eigenvalues and eigenvectors, of symmetric (Hermitian) and of general matrices. Leading axes are batches.
+
+Rules are those of Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic
+differentiation", for complex matrices with the conjugate transpose, and for eigenvectors of length 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval
+from afx.core.dtypes import DType, real_dtype
+from afx.core.tracing.tracer import bind, single
+from afx.ops._kinds.matrix import (
+    adjoint,
+    arrays,
+    choice,
+    conjugate,
+    floating,
+    gaps,
+    hermitian,
+    largest,
+    matrix_op,
+    plain,
+    row,
+    spread,
+    square,
+    transposed,
+)
+from afx.ops.elementwise.complex import real
+from afx.ops.linalg.solve import inv, solve
+from afx.ops.manipulation.diagonals import diagonal
+from afx.ops.reductions.sums import sum as sum_
+
+__all__ = ["EigResult", "EighResult", "eig", "eigh", "eigvals", "eigvalsh"]
+
+
+class EighResult(NamedTuple):
+    """Eigenvalues, ascending, and eigenvectors as columns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues in no order, and eigenvectors of length 1 as columns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+# -- symmetric (Hermitian) --------------------------------------------------------------------------------------------
+def eigh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> EighResult:
+    """Return the eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices.
+
+    Derivatives are those of the symmetric (Hermitian) part. An eigenvector can change its sign (its phase, where
+    complex), and those of equal eigenvalues turn among each other: the derivatives are of eigenvectors that turn no more
+    than they must. Between eigenvalues that are equal, but for rounding, the term 1 / (w_j - w_i) counts as 0, so that
+    derivatives stay finite: those of functions that treat equal eigenvalues alike, such as sums of f(w), are right;
+    their second derivatives, and derivatives of f(a) itself, miss those terms there.
+
+    Args:
+        a: float[..., n, n], real or complex.
+        UPLO: which triangle is read: "L" (lower) or "U" (upper).
+
+    Raises:
+        ShapeError: not square.
+        ArgumentError: another triangle.
+        numpy.linalg.LinAlgError: it does not converge.
+
+    >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    Array([1., 2.], dtype=float64)
+    """
+    return EighResult(*bind(eigh_p, _lower(a, UPLO, "eigh")))
+
+
+def eigvalsh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> Array:
+    """Return the eigenvalues, ascending, of symmetric (Hermitian) matrices; arguments and derivatives are `eigh`'s.
+
+    >>> eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]]))
+    Array([1., 2.], dtype=float64)
+    """
+    return single(eigvalsh_p, _lower(a, UPLO, "eigvalsh"))
+
+
+def _lower(a: ArrayLike, triangle: str, who: str) -> Array:
+    """Return an operand whose lower triangle is to be read."""
+    x = floating(a, who)
+    square(x.aval, who)
+    choice(who, "UPLO", triangle, ("L", "U", "l", "u"))
+    return adjoint(x) if triangle in "Uu" else x
+
+
+def _eigh_abstract(a: Aval) -> tuple[Aval, Aval]:
+    square(a, "eigh")
+    return Aval(a.shape[:-1], real_dtype(a.dtype)), Aval(a.shape, a.dtype)
+
+
+def _eigh_run(a: Any) -> Any:
+    return arrays(np.linalg.eigh(a))
+
+
+def _eigh_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
+    w, v = z
+    inner = adjoint(v) @ hermitian(t) @ v
+    return real(diagonal(inner)), v @ (gaps(w, largest(w)) * inner)
+
+
+def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
+    w, v = z
+    inner = spread(ct[0]) + gaps(w, largest(w)) * (adjoint(v) @ conjugate(ct[1]))
+    found: Array = conjugate(hermitian(v @ inner @ adjoint(v)))
+    return found
+
+
+eigh_p = matrix_op("eigh", _eigh_run, _eigh_abstract, _eigh_push, _eigh_pull, reads=1, multiple=True)
+
+
+def _eigvalsh_abstract(a: Aval) -> Aval:
+    square(a, "eigvalsh")
+    return Aval(a.shape[:-1], real_dtype(a.dtype))
+
+
+def _eigvalsh_push(t: Array, z: Any, a: Array) -> Array:
+    v = bind(eigh_p, a)[1]
+    return real(diagonal(adjoint(v) @ hermitian(t) @ v))
+
+
+def _eigvalsh_pull(ct: Array, z: Any, a: Array) -> Array:
+    v = bind(eigh_p, a)[1]
+    return conjugate(v * row(ct) @ adjoint(v))
+
+
+eigvalsh_p = matrix_op("eigvalsh", np.linalg.eigvalsh, _eigvalsh_abstract, _eigvalsh_push, _eigvalsh_pull, reads=2)
+
+
+# -- general ----------------------------------------------------------------------------------------------------------
+def eig(a: ArrayLike) -> EigResult:
+    """Return the eigenvalues and eigenvectors of square matrices; they are always complex (NumPy's: only where needed).
+
+    The phase of an eigenvector is not unique: the derivative is of one whose change is orthogonal to it. Between equal
+    eigenvalues the term 1 / (w_j - w_i) counts as 0, as in `eigh`. At matrices without n independent eigenvectors
+    there is no derivative: near them it grows without bound.
+
+    Args:
+        a: float[..., n, n], real or complex.
+
+    Raises:
+        ShapeError: not square.
+        numpy.linalg.LinAlgError: nan or inf; where it is differentiated, eigenvectors that are dependent.
+
+    >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.imag
+    Array([ 1., -1.], dtype=float64)
+    """
+    x = floating(a, "eig")
+    return EigResult(*bind(eig_p, x))
+
+
+def eigvals(a: ArrayLike) -> Array:
+    """Return the eigenvalues of square matrices; they are always complex, and their derivatives are `eig`'s.
+
+    >>> eigvals(np.array([[2.0, 1.0], [0.0, 1.0]])).real
+    Array([2., 1.], dtype=float64)
+    """
+    return single(eigvals_p, floating(a, "eigvals"))
+
+
+def _complex(dtype: DType) -> DType:
+    return np.dtype({"f": "F", "d": "D"}.get(dtype.char, dtype.char))
+
+
+def _eig_abstract(a: Aval) -> tuple[Aval, Aval]:
+    square(a, "eig")
+    return Aval(a.shape[:-1], _complex(a.dtype)), Aval(a.shape, _complex(a.dtype))
+
+
+def _eig_run(a: Any) -> Any:
+    w, v = np.linalg.eig(a)
+    return w.astype(_complex(a.dtype)), v.astype(_complex(a.dtype))
+
+
+def _apart(x: Array, v: Array) -> Array:
+    """Return columns without their parts along those of v, which have length 1."""
+    along = sum_(conjugate(v) * x, axis=-2, keepdims=True)
+    return x - v * along
+
+
+def _eig_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
+    w, v = z
+    inner = solve(v, t @ v)
+    return diagonal(inner), _apart(v @ (gaps(w, largest(w)) * inner), v)
+
+
+def _eig_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
+    w, v = z
+    gw, gv = conjugate(ct[0]), conjugate(ct[1])
+    inner = spread(gw) + conjugate(gaps(w, largest(w))) * (adjoint(v) @ _apart(gv, v))
+    return conjugate(solve(adjoint(v), inner @ adjoint(v)))
+
+
+eig_p = matrix_op("eig", _eig_run, _eig_abstract, _eig_push, _eig_pull, reads=1, multiple=True)
+
+
+def _eigvals_abstract(a: Aval) -> Aval:
+    square(a, "eigvals")
+    return Aval(a.shape[:-1], _complex(a.dtype))
+
+
+def _eigvals_run(a: Any) -> Any:
+    return plain(np.linalg.eigvals(a)).astype(_complex(a.dtype))
+
+
+def _eigvals_push(t: Array, z: Any, a: Array) -> Array:
+    v = bind(eig_p, a)[1]
+    return diagonal(solve(v, t @ v))
+
+
+def _eigvals_pull(ct: Array, z: Any, a: Array) -> Array:
+    v = bind(eig_p, a)[1]
+    return transposed(v * row(ct) @ inv(v))
+
+
+eigvals_p = matrix_op("eigvals", _eigvals_run, _eigvals_abstract, _eigvals_push, _eigvals_pull, reads=2)

@@ -1,0 +1,359 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis
+from afx.core.dtypes import DType, promote
+from afx.core.primitive import Params, Value
+from afx.core.registry import public
+from afx.core.tracing.tracer import single
+from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.elementwise import bilinear
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.arithmetic import multiply
+from afx.ops.elementwise.complex import conj
+from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.join import stack
+from afx.ops.manipulation.shape import astype, expand_dims, permute_dims, reshape
+from afx.ops.reductions.sums import sum
+
+__all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat"]
+
+
+def same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any]:
+    """Return the operands in their common dtype."""
+    if getattr(x, "dtype", None) == getattr(y, "dtype", 0):
+        return x, y
+    a, b = aval_of(x, who), aval_of(y, who)
+    dtype: DType = promote((a.dtype, b.dtype), (a.weak, b.weak))
+    return astype(x, dtype), astype(y, dtype)
+
+
+@public
+def matmul(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the matrix product over the last axis of x and the last but one of y; leading axes broadcast.
+
+    Args:
+        x: float[..., m, k], or a vector float[k], which counts as one row.
+        y: float[..., k, n], or a vector float[k], which counts as one column.
+
+    Returns:
+        float[..., m, n], without the axis of an operand that is a vector.
+
+    Raises:
+        ShapeError: the inner axes differ, leading axes do not broadcast, or an operand has no axis.
+
+    >>> matmul(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
+    Array([11.], dtype=float32)
+    """
+    return single(matmul_p, *same_dtype(x, y, "matmul"))
+
+
+def _check_product(x: Aval, y: Aval) -> None:
+    if not x.ndim or not y.ndim:
+        raise ShapeError(f"matmul: an operand has no axis: got {x} @ {y}; use * for a number")
+    if x.shape[-1] != y.shape[-2 if y.ndim > 1 else -1]:
+        raise ShapeError(f"matmul: inner axes differ: got {x} @ {y}; transpose or reshape an operand")
+    if broadcast_shapes([x.shape[:-2], y.shape[:-2]]) is None:
+        raise ShapeError(f"matmul: leading axes do not broadcast: got {x} @ {y}; reshape an operand")
+
+
+def _abstract(x: Aval, y: Aval) -> Aval:
+    _check_product(x, y)
+    lead = broadcast_shapes([x.shape[:-2], y.shape[:-2]])
+    assert lead is not None
+    shape = lead + (x.shape[-2:-1] if x.ndim > 1 else ()) + (y.shape[-1:] if y.ndim > 1 else ())
+    return Aval(shape, promote((x.dtype, y.dtype), (x.weak, y.weak)))
+
+
+# the rules use operators and methods alone: at the ground level they are NumPy's own
+def _by_first(ct: Array, y: Array, x: Aval) -> Array:
+    if y.ndim == 1:
+        return (ct.reshape((*ct.shape, 1)) if x.ndim > 1 else ct) * y
+    if x.ndim == 1:
+        return (y @ ct.reshape((*ct.shape, 1))).reshape((*y.shape[:-2], y.shape[-2]))
+    return ct @ y.swapaxes(-1, -2)
+
+
+def _by_second(ct: Array, x: Array, y: Aval) -> Array:
+    if y.ndim == 1:
+        return ct * x if x.ndim == 1 else ct.reshape((-1,)) @ x.reshape((-1, x.shape[-1]))
+    if x.ndim == 1:
+        return x.reshape((-1, 1)) * ct.reshape((*ct.shape[:-1], 1, ct.shape[-1]))
+    if y.ndim == 2 and x.ndim > 2:  # one product over all leading axes, instead of one for each
+        return x.reshape((-1, x.shape[-1])).swapaxes(0, 1) @ ct.reshape((-1, ct.shape[-1]))
+    return x.swapaxes(-1, -2) @ ct
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    ranks = [x.ndim - b for x, b in zip(xs, batched, strict=True)]
+    x, y = xs
+    if ranks[0] == 1:  # a vector is a row or a column, so that the batch axis can stand in front of it
+        x = reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
+    if ranks[1] == 1:
+        y = reshape(y, (*y.shape, 1))
+    rank = max(*ranks, 2)
+    ups = [
+        reshape(v, (size,) + (1,) * (rank - v.ndim + 1) + v.shape[1:]) if b else v
+        for v, b in zip((x, y), batched, strict=True)
+    ]
+    z = single(matmul_p, *ups)
+    z = z[..., 0] if ranks[1] == 1 else z
+    return z if ranks[0] > 1 else z[..., 0, :] if ranks[1] > 1 else z[..., 0]
+
+
+def _run(x: Any, y: Any) -> Any:
+    if getattr(y, "ndim", 0) == 2 and getattr(x, "ndim", 0) > 2 and x.flags.c_contiguous and x.size:
+        return np.matmul(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])  # one product, not many
+    return np.matmul(x, y)
+
+
+matmul_p = bilinear("matmul", _run, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul)
+
+
+@public
+def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any] = 2) -> Array:
+    """Return the sum of products over pairs of axes.
+
+    Args:
+        x: any shape.
+        y: any shape.
+        axes: how many of the last axes of x go with the first ones of y; or two sequences of axes that go in pairs.
+
+    Raises:
+        ShapeError: axes of a pair differ in length, or there is no such axis.
+        ArgumentError: the axes do not pair up.
+
+    >>> tensordot(asarray([[1.0, 2.0]]), asarray([[3.0, 4.0]]), axes=2)
+    Array(11., dtype=float32)
+    """
+    return _contracted("tensordot", x, y, axes)
+
+
+def _contracted(who: str, x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any]) -> Array:
+    a, b = aval_of(x, who), aval_of(y, who)
+    first, second = _paired(who, a, b, axes)
+    if [a.shape[n] for n in first] != [b.shape[n] for n in second]:
+        raise ShapeError(
+            f"{who}: summed axes differ in length: got {a} with axes {first} and {b} with axes {second}; "
+            "transpose or reshape an operand"
+        )
+    free_a, free_b = ([n for n in range(v.ndim) if n not in used] for v, used in ((a, first), (b, second)))
+    inner_size = _size(a, first)
+    rows = reshape(permute_dims(x, (*free_a, *first)), (_size(a, free_a), inner_size))
+    columns = reshape(permute_dims(y, (*second, *free_b)), (inner_size, _size(b, free_b)))
+    return reshape(matmul(rows, columns), tuple([a.shape[n] for n in free_a] + [b.shape[n] for n in free_b]))
+
+
+def _paired(who: str, a: Aval, b: Aval, axes: Any) -> tuple[list[int], list[int]]:
+    """Return the axes of each operand that are summed over, in pairs."""
+    try:
+        if isinstance(axes, SupportsIndex):
+            count = operator.index(axes)
+            pairs = [list(range(a.ndim - count, a.ndim)), list(range(count))]
+            sound = 0 <= count <= min(a.ndim, b.ndim)
+        else:
+            given = [
+                [operator.index(n)] if isinstance(n, SupportsIndex) else [operator.index(m) for m in n] for n in axes
+            ]
+            pairs = [[normalize_axis(n, v.ndim, who) for n in ns] for v, ns in zip((a, b), given, strict=True)]
+            sound = len(pairs[0]) == len(pairs[1]) and all(len(set(ns)) == len(ns) for ns in pairs)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ShapeError):
+            raise
+        pairs, sound = [], False
+    if not sound:
+        raise ArgumentError(
+            f"{who}: axes do not pair up: got axes={axes!r} for {a} and {b}; give a number of axes, or two sequences "
+            "of equally many, each axis once"
+        )
+    return pairs[0], pairs[1]
+
+
+def _size(x: Aval, axes: Sequence[int]) -> int:
+    return math.prod([x.shape[n] for n in axes])
+
+
+@public
+def dot(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return NumPy's dot product.
+
+    Of vectors and matrices it is `matmul`; of more axes the sum over the last axis of x and the last but one of y, for
+    every pair of the others; of a number and an array their product.
+
+    Raises:
+        ShapeError: the axes that are summed over differ in length.
+
+    >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    Array(11., dtype=float32)
+    """
+    a, b = aval_of(x, "dot"), aval_of(y, "dot")
+    if not a.ndim or not b.ndim:
+        return multiply(x, y)
+    if a.ndim <= 2 and b.ndim <= 2 and a.shape[-1] == b.shape[0]:
+        return matmul(x, y)
+    return _contracted("dot", x, y, ([-1], [-2 if b.ndim > 1 else -1]))
+
+
+@public
+def vdot(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the dot product of all elements, the conjugate of x taken.
+
+    Raises:
+        ShapeError: the operands have unlike numbers of elements.
+
+    >>> vdot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    Array(11., dtype=float32)
+    """
+    a, b = aval_of(x, "vdot"), aval_of(y, "vdot")
+    if a.size != b.size:
+        raise ShapeError(f"vdot: operands have unlike numbers of elements: got {a} and {b}; cut or pad one of them")
+    return matmul(reshape(conj(x), (a.size,)), reshape(y, (a.size,)))
+
+
+@public
+def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
+    """Return the dot product of vectors along an axis, the conjugate of x taken; other axes broadcast.
+
+    Raises:
+        ShapeError: the vectors differ in length, or other axes do not broadcast.
+
+    >>> vecdot(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
+    Array([11.], dtype=float32)
+    """
+    a, b = aval_of(x, "vecdot"), aval_of(y, "vecdot")
+    axis = integer(axis, "vecdot", "axis")
+    ends = [v.shape[axis] if -v.ndim <= axis < v.ndim else None for v in (a, b)]
+    if ends[0] is None or ends[0] != ends[1]:
+        raise ShapeError(f"vecdot: lengths along axis {axis} differ: got {a} and {b}; reshape an operand")
+    broadcast_avals("vecdot", (a, b))
+    products = multiply(conj(x), y)
+    return sum(products, axis=axis, dtype=products.dtype)
+
+
+@public
+def matvec(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the products of matrices with vectors, float[…, m, n] with float[…, n]; other axes broadcast.
+
+    Raises:
+        ShapeError: the matrices have not as many columns as the vectors components.
+
+    >>> matvec(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
+    Array([11.], dtype=float32)
+    """
+    if not aval_of(y, "matvec").ndim or aval_of(x).ndim < 2:
+        raise ShapeError(
+            f"matvec: takes matrices and vectors: got {aval_of(x)} and {aval_of(y)}; use vecdot or multiply"
+        )
+    z = matmul(x, expand_dims(y, -1))
+    return reshape(z, z.shape[:-1])
+
+
+@public
+def vecmat(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the products of vectors, conjugated, with matrices, float[…, m] with float[…, m, n]; other axes broadcast.
+
+    Raises:
+        ShapeError: the matrices have not as many rows as the vectors components.
+
+    >>> vecmat(asarray([3.0, 4.0]), asarray([[1.0], [2.0]]))
+    Array([11.], dtype=float32)
+    """
+    if not aval_of(x, "vecmat").ndim or aval_of(y).ndim < 2:
+        raise ShapeError(
+            f"vecmat: takes vectors and matrices: got {aval_of(x)} and {aval_of(y)}; use vecdot or multiply"
+        )
+    z = matmul(expand_dims(conj(x), -2), y)
+    return reshape(z, (*z.shape[:-2], z.shape[-1]))
+
+
+@public
+def inner(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the sum of products over the last axes, for every pair of the others.
+
+    Raises:
+        ShapeError: the last axes differ in length.
+
+    >>> inner(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    Array(11., dtype=float32)
+    """
+    if not aval_of(x, "inner").ndim or not aval_of(y, "inner").ndim:
+        return multiply(x, y)
+    return _contracted("inner", x, y, ([-1], [-1]))
+
+
+@public
+def outer(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the products of every element of x (rows) with every element of y (columns).
+
+    >>> outer(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    Array([[3., 4.],
+           [6., 8.]], dtype=float32)
+    """
+    return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
+
+
+@public
+def kron(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the Kronecker product: y scaled by each element of x, laid out as blocks.
+
+    >>> kron(asarray([1.0, 2.0]), asarray([1.0, 1.0]))
+    Array([1., 1., 2., 2.], dtype=float32)
+    """
+    a, b = aval_of(x, "kron").shape, aval_of(y, "kron").shape
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    woven_a: Shape = tuple([n for m in a for n in (m, 1)])
+    woven_b: Shape = tuple([n for m in b for n in (1, m)])
+    return reshape(
+        multiply(reshape(x, woven_a), reshape(y, woven_b)), tuple([m * n for m, n in zip(a, b, strict=True)])
+    )
+
+
+@public
+def cross(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    axis: int = -1,
+    axisa: int | None = None,
+    axisb: int | None = None,
+    axisc: int | None = None,
+) -> Array:
+    """Return the cross product of vectors of 3 components along an axis; other axes broadcast.
+
+    Args:
+        x: the first vectors.
+        y: the second ones.
+        axis: where the components lie.
+        axisa: where those of x lie, if elsewhere.
+        axisb: where those of y lie.
+        axisc: where those of the result lie.
+
+    Raises:
+        ShapeError: the vectors have not 3 components, or other axes do not broadcast.
+
+    >>> cross(asarray([1.0, 0.0, 0.0]), asarray([0.0, 1.0, 0.0]))
+    Array([0., 0., 1.], dtype=float32)
+    """
+    a, b = aval_of(x, "cross"), aval_of(y, "cross")
+    first, second, last = (integer(axis if k is None else k, "cross", "axis") for k in (axisa, axisb, axisc))
+    if any(not -v.ndim <= k < v.ndim or v.shape[k] != 3 for v, k in ((a, first), (b, second))):
+        raise ShapeError(f"cross: vectors have 3 components along axis {axis}: got {a} and {b}; pad or move the axis")
+    broadcast_avals("cross", [_without(a, first), _without(b, second)])
+    u, v = moveaxis(asarray(x), first, 0), moveaxis(asarray(y), second, 0)
+    parts = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]]
+    return moveaxis(stack(parts), 0, last)
+
+
+def _without(x: Aval, axis: int) -> Aval:
+    at = axis % x.ndim
+    return Aval(x.shape[:at] + x.shape[at + 1 :], x.dtype)

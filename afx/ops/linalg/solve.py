@@ -1,0 +1,156 @@
+"""Systems of linear equations and inverses. Leading axes are batches.
+
+Rules are those of Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic
+differentiation", written in afx's own operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, integer, normalize_axes
+from afx.core.tracing.tracer import single
+from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.matrix import (
+    alike,
+    floating,
+    matrix_op,
+    matrix_pair_op,
+    right_sides,
+    solution_aval,
+    square,
+    transposed,
+)
+from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.shape import reshape
+
+__all__ = ["inv", "solve", "tensorinv", "tensorsolve"]
+
+
+# -- systems ----------------------------------------------------------------------------------------------------------
+def solve(a: ArrayLike, b: ArrayLike) -> Array:
+    """Return x with ``a @ x = b``, by LU factorisation with row exchanges.
+
+    Args:
+        a: float[..., n, n].
+        b: float[..., n, k], or a vector float[n].
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        numpy.linalg.LinAlgError: a is singular.
+
+    >>> solve(afx.asarray([[2.0, 0.0], [0.0, 4.0]]), afx.asarray([1.0, 1.0]))
+    Array([0.5 , 0.25], dtype=float32)
+    """
+    x, y = alike(a, b, "solve")
+    z = single(solve_p, x, right_sides(x, y, "solve"))
+    return z[..., 0] if y.ndim == 1 else z
+
+
+def _solve_abstract(a: Aval, b: Aval) -> Aval:
+    return solution_aval("solve", a, b)
+
+
+def _solve_push(ta: Any, tb: Any, z: Array, a: Array, b: Array) -> Array:
+    right = -(ta @ z) if tb is None else tb if ta is None else tb - ta @ z
+    return single(solve_p, a, right)
+
+
+def _solve_pull(ct: Array, z: Any, a: Array, wanted: bool) -> tuple[Any, Array]:
+    back = single(solve_p, transposed(a), ct)
+    return -(back @ transposed(z)) if wanted else None, back
+
+
+solve_p = matrix_pair_op("solve", np.linalg.solve, _solve_abstract, _solve_push, _solve_pull)
+
+
+# -- inverses ---------------------------------------------------------------------------------------------------------
+def inv(a: ArrayLike) -> Array:
+    """Return the inverse of square matrices; to solve a system, `solve` is better.
+
+    Raises:
+        ShapeError: not square.
+        numpy.linalg.LinAlgError: singular.
+
+    >>> inv(afx.asarray([[2.0]]))
+    Array([[0.5]], dtype=float32)
+    """
+    return single(inv_p, floating(a, "inv"))
+
+
+def _inv_abstract(a: Aval) -> Aval:
+    square(a, "inv")
+    return Aval(a.shape, a.dtype)
+
+
+def _inv_push(t: Array, z: Array, a: Any) -> Array:
+    return -(z @ t @ z)
+
+
+def _inv_pull(ct: Array, z: Array, a: Any) -> Array:
+    return -(transposed(z) @ ct @ transposed(z))
+
+
+inv_p = matrix_op("inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1)
+
+
+# -- tensors ----------------------------------------------------------------------------------------------------------
+def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
+    """Return the inverse of the linear map that ``tensordot(a, x, x.ndim)`` is.
+
+    Args:
+        a: any shape whose first ``ind`` axes have as many elements as the others.
+        ind: the number of axes of the map's results.
+
+    Raises:
+        ArgumentError: ``ind`` is not positive.
+        ShapeError: the numbers of elements differ.
+        numpy.linalg.LinAlgError: the map is singular.
+
+    >>> tensorinv(2 * afx.asarray(np.eye(4)).reshape((2, 2, 4)), ind=2).shape
+    (4, 2, 2)
+    """
+    x = floating(a, "tensorinv")
+    ind = integer(ind, "tensorinv", "ind")
+    if ind <= 0:
+        raise ArgumentError(f"tensorinv: ind is at least 1: got {ind}; give the number of axes of a result")
+    shape = (*x.shape[ind:], *x.shape[:ind])
+    size = math.prod(x.shape[ind:])
+    if math.prod(x.shape[:ind]) != size:
+        raise ShapeError(
+            f"tensorinv: the first {ind} axes have as many elements as the others: got {x.aval}; reshape it"
+        )
+    return reshape(inv(reshape(x, (size, size))), shape)
+
+
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
+    """Return x with ``tensordot(a, x, x.ndim) = b``.
+
+    Args:
+        a: of shape ``b.shape + x.shape``, with as many elements as b has, squared.
+        b: any shape.
+        axes: axes of a that are moved to the end first.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        numpy.linalg.LinAlgError: the map is singular.
+
+    >>> tensorsolve(2 * afx.asarray(np.eye(4)).reshape((2, 2, 4)), afx.asarray(np.ones((2, 2))))
+    Array([0.5, 0.5, 0.5, 0.5], dtype=float64)
+    """
+    x, y = alike(a, b, "tensorsolve")
+    if axes is not None:
+        moved = normalize_axes(tuple(axes) if isinstance(axes, Sequence) else axes, x.ndim, "tensorsolve")
+        x = moveaxis(x, moved, tuple(range(x.ndim - len(moved), x.ndim)))
+    shape, size = x.shape[y.ndim :], y.aval.size
+    if x.aval.size != size * size or math.prod(shape) != size:
+        raise ShapeError(
+            f"tensorsolve: a has the shape of b and as many elements again: got a {x.aval} and b {y.aval}; "
+            "reshape a, or name axes to move"
+        )
+    return reshape(solve(reshape(x, (size, size)), reshape(y, (size,))), shape)

@@ -1,0 +1,210 @@
+"""The singular value decomposition and singular values. Leading axes are batches.
+
+The rules are those of Townsend 2016, "Differentiating the singular value decomposition", and Giles 2008, with
+1 / (s_j² - s_i²) taken apart into 1 / (s_j - s_i) and 1 / (s_j + s_i), so that only the former is lost where singular
+values are equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval
+from afx.core.dtypes import real_dtype
+from afx.core.tracing.tracer import bind, single
+from afx.ops._kinds.matrix import (
+    adjoint,
+    arrays,
+    column,
+    completed,
+    conjugate,
+    floating,
+    gaps,
+    inverse_or_zero,
+    matrices,
+    matrix_op,
+    row,
+    spread,
+    square,
+)
+from afx.ops.elementwise.complex import real
+from afx.ops.manipulation.diagonals import diagonal
+from afx.ops.manipulation.join import concat
+
+__all__ = ["SVDResult", "svd", "svdvals"]
+
+
+class SVDResult(NamedTuple):
+    """Left singular vectors as columns, singular values, descending, and right singular vectors as conjugated rows."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+@overload
+def svd(
+    a: ArrayLike, full_matrices: bool = True, compute_uv: Literal[True] = True, hermitian: bool = False
+) -> SVDResult: ...
+
+
+@overload
+def svd(a: ArrayLike, full_matrices: bool, compute_uv: Literal[False], hermitian: bool = False) -> Array: ...
+
+
+@overload
+def svd(a: ArrayLike, full_matrices: bool = True, *, compute_uv: Literal[False], hermitian: bool = False) -> Array: ...
+
+
+def svd(
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> SVDResult | Array:
+    """Return U, S and Vh with ``U[..., :k] * S @ Vh[..., :k, :] = a``, where k is the smaller of m and n.
+
+    Singular vectors are not unique: each pair can change its sign (its phase, where complex), those of equal singular
+    values turn among each other, and those that ``full_matrices`` adds are any basis of what is left. The derivatives
+    are of vectors that turn no more than they must; functions that do not depend on the choice have right ones.
+    Between singular values that are equal, but for rounding, and for the vectors of a singular value 0, the terms that
+    do not exist count as 0, so that derivatives stay finite: those of functions that treat equal singular values alike,
+    such as sums of f(S), and of ``U @ Vh`` where no singular value is 0, are right; their second derivatives miss those
+    terms there.
+
+    Args:
+        a: float[..., m, n], real or complex.
+        full_matrices: whether U[..., m, m] and Vh[..., n, n] are square; U[..., m, k] and Vh[..., k, n] where not.
+        compute_uv: whether singular vectors are wanted; only S where not, as `svdvals`.
+        hermitian: whether a is symmetric (Hermitian), so that only its lower triangle is read.
+
+    Raises:
+        ShapeError: no matrices.
+        numpy.linalg.LinAlgError: it does not converge, as with nan.
+
+    >>> svd(afx.asarray([[3.0, 0.0], [0.0, 4.0]])).S
+    Array([4., 3.], dtype=float32)
+    """
+    x = _operand(a, hermitian, "svd")
+    return SVDResult(*bind(svd_p, x, full=full_matrices)) if compute_uv else single(svdvals_p, x)
+
+
+def svdvals(x: ArrayLike, /) -> Array:
+    """Return the singular values of matrices, descending.
+
+    Between equal ones the derivative by each is that of one choice of singular vectors: functions that treat equal
+    singular values alike have right derivatives.
+
+    Raises:
+        ShapeError: no matrices.
+        numpy.linalg.LinAlgError: it does not converge, as with nan.
+
+    >>> svdvals(afx.asarray([[3.0, 0.0], [0.0, 4.0]]))
+    Array([4., 3.], dtype=float32)
+    """
+    return single(svdvals_p, _operand(x, False, "svdvals"))
+
+
+def _operand(a: ArrayLike, hermitian: bool, who: str) -> Array:
+    x = floating(a, who)
+    matrices(x.aval, who)
+    if hermitian:
+        square(x.aval, who)
+    return completed(x) if hermitian else x
+
+
+def _abstract(a: Aval, *, full: bool) -> tuple[Aval, Aval, Aval]:
+    matrices(a, "svd")
+    *lead, m, n = a.shape
+    k = min(m, n)
+    rows, columns = (m, n) if full else (k, k)
+    return (
+        Aval((*lead, m, rows), a.dtype),
+        Aval((*lead, k), real_dtype(a.dtype)),
+        Aval((*lead, columns, n), a.dtype),
+    )
+
+
+def _run(a: Any, *, full: bool) -> Any:
+    return arrays(np.linalg.svd(a, full_matrices=full))
+
+
+def _sums(s: Array) -> Array:
+    """Return the matrix of 1 / (s_i + s_j), 0 where both are 0."""
+    return inverse_or_zero(row(s) + column(s))
+
+
+def _moved(u: Array, turn: Array, out: Array) -> Array:
+    """Return the tangent of singular vectors that turn among themselves and, by ``out``, out of the space they span."""
+    k = turn.shape[-1]
+    near, far = u[..., :k], u[..., k:]
+    if u.shape[-2] == k:
+        return near @ turn
+    if not far.shape[-1]:
+        return near @ turn + out - near @ (adjoint(near) @ out)
+    away = adjoint(far) @ out
+    return concat([near @ turn + far @ away, -near @ adjoint(away)], axis=-1)
+
+
+def _returned(u: Array, g: Array, k: int) -> Array:
+    """Return the adjoint of `_moved` by ``out``."""
+    near, far = u[..., :k], u[..., k:]
+    if not far.shape[-1]:
+        return g - near @ (adjoint(near) @ g)
+    found: Array = far @ (adjoint(far) @ g[..., :k] - adjoint(g[..., k:]) @ near)
+    return found
+
+
+def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> tuple[Array, Array, Array]:
+    u, s, vh = z
+    k = s.shape[-1]
+    left, right = u[..., :k], adjoint(vh[..., :k, :])
+    inner = adjoint(left) @ t @ right
+    even, odd = gaps(s, row(s) + column(s)) * (inner + adjoint(inner)), _sums(s) * (inner - adjoint(inner))
+    scale = row(inverse_or_zero(s))
+    du = _moved(u, (even + odd) / 2, t @ right * scale)
+    dv = _moved(adjoint(vh), (even - odd) / 2, adjoint(t) @ left * scale)
+    return du, real(diagonal(inner)), adjoint(dv)
+
+
+def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any, *, full: bool) -> Array:
+    u, s, vh = z
+    v, k = adjoint(vh), s.shape[-1]
+    gu, gv = conjugate(ct[0]), conjugate(adjoint(ct[2]))  # adjoint rules in the inner product Re tr(gᴴ dz)
+    left, right = u[..., :k], v[..., :k]
+    x, y = adjoint(left) @ gu[..., :k], adjoint(right) @ gv[..., :k]
+    even, odd = gaps(s, row(s) + column(s)) * (x + y), _sums(s) * (x - y)
+    inner = (even + adjoint(even) + odd - adjoint(odd)) / 2 + spread(ct[1])
+    found = left @ inner @ adjoint(right)
+    scale = row(inverse_or_zero(s))
+    if u.shape[-2] > k:
+        found = found + _returned(u, gu, k) * scale @ adjoint(right)
+    if v.shape[-2] > k:
+        found = found + left @ adjoint(_returned(v, gv, k) * scale)
+    return conjugate(found)
+
+
+svd_p = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple=True)
+
+
+# -- singular values --------------------------------------------------------------------------------------------------
+def _values_abstract(a: Aval) -> Aval:
+    matrices(a, "svdvals")
+    return Aval((*a.shape[:-2], min(a.shape[-2:])), real_dtype(a.dtype))
+
+
+def _values_run(a: Any) -> Any:
+    return np.linalg.svd(a, compute_uv=False)
+
+
+def _values_push(t: Array, z: Array, a: Array) -> Array:
+    u, _, vh = bind(svd_p, a, full=False)
+    return real(diagonal(adjoint(u) @ t @ adjoint(vh)))
+
+
+def _values_pull(ct: Array, z: Any, a: Array) -> Array:
+    u, _, vh = bind(svd_p, a, full=False)
+    return conjugate(u * row(ct) @ vh)
+
+
+svdvals_p = matrix_op("svdvals", _values_run, _values_abstract, _values_push, _values_pull, reads=2)

@@ -1,0 +1,1 @@
+"""Array manipulation: shapes, axes, joining, splitting, padding."""

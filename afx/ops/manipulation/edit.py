@@ -1,0 +1,228 @@
+"""Arrays made by changing others: appended, inserted, deleted, resized, put together from blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of, integer, normalize_axes, normalize_axis
+from afx.core.registry import public
+from afx.errors import ArgumentError, IndexRangeError, ShapeError
+from afx.ops.creation.creation import Nested, asarray, zeros
+from afx.ops.creation.promotion import together
+from afx.ops.elementwise.comparison import not_equal
+from afx.ops.indexing.gather import gather
+from afx.ops.indexing.index import ints, is_sequence
+from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.diagonals import diag
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import astype, broadcast_to, reshape
+
+__all__ = ["append", "block", "delete", "diagflat", "insert", "resize", "rollaxis", "trim_zeros"]
+
+
+@public
+def append(x: Nested, values: Nested, axis: int | None = None) -> Array:
+    """Return x with values behind it along an axis; without one both are read as if they were flat.
+
+    Raises:
+        ShapeError: the other axes differ.
+
+    >>> append(np.array([1.0, 2.0]), 3.0)
+    Array([1., 2., 3.], dtype=float64)
+    """
+    return concat(together(x, values), axis=axis)
+
+
+@public
+def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nested, axis: int | None = None) -> Array:
+    """Return x with values put in front of places along an axis.
+
+    Args:
+        x: any shape.
+        obj: the place: an int, a slice, integers or a boolean mask; known values, since they decide the shape.
+        values: converted to x's dtype; broadcast to one slice for each place (at one place there may be several).
+        axis: the axis; without one x is read as if it were flat.
+
+    Raises:
+        IndexRangeError: a place outside the axis.
+        ShapeError: values that do not fit.
+
+    >>> insert(np.array([1.0, 3.0]), 1, 2.0)
+    Array([1., 2., 3.], dtype=float64)
+    """
+    y = asarray(x)
+    if axis is None:
+        return insert(reshape(y, (-1,)), obj, values, 0)
+    place = normalize_axis(axis, y.ndim, "insert")
+    n = y.shape[place]
+    where = _places(obj)
+    new = astype(together(values, y)[0], y.dtype)
+    new = reshape(new, (1,) * (y.ndim - new.ndim) + new.shape) if new.ndim < y.ndim else new
+    single = where.__class__ is not slice and where.dtype.kind != "b" and where.size == 1
+    if single and not where.ndim:
+        new = moveaxis(new, 0, place)
+    count = new.shape[place] if single else np.arange(n + 1)[where].size if where.__class__ is slice else _count(where)
+    try:
+        order = np.insert(np.arange(n), where.item() if single else where, n + np.arange(count))
+    except (IndexError, ValueError):
+        raise IndexRangeError(
+            f"insert: a place outside the axis: got {obj!r} for {y.aval} along axis {axis}; use places on it"
+        ) from None
+    shape = tuple([len(order) - n if a == place else length for a, length in enumerate(y.shape)])
+    return gather(concat([y, broadcast_to(new, shape)], axis=place), order, axis=place)
+
+
+def _count(where: Any) -> int:
+    return int(where.sum()) if where.dtype.kind == "b" else where.size
+
+
+def _places(obj: Any) -> Any:
+    """Return places as a slice or a NumPy array of integers or booleans."""
+    if obj.__class__ is slice:
+        return obj
+    found: Any = np.asarray(obj)
+    return found.astype(np.intp) if not found.size else found
+
+
+@public
+def delete(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, axis: int | None = None) -> Array:
+    """Return x without the slices at these places along an axis; arguments and errors are those of `insert`.
+
+    >>> delete(np.array([1.0, 2.0, 3.0]), 1)
+    Array([1., 3.], dtype=float64)
+    """
+    y = asarray(x)
+    if axis is None:
+        return delete(reshape(y, (-1,)), obj, 0)
+    place = normalize_axis(axis, y.ndim, "delete")
+    try:
+        kept = np.delete(np.arange(y.shape[place]), _places(obj))
+    except (IndexError, ValueError):
+        raise IndexRangeError(
+            f"delete: a place outside the axis: got {obj!r} for {y.aval} along axis {axis}; use places on it"
+        ) from None
+    return gather(y, kept, axis=place)
+
+
+@public
+def resize(x: Nested, new_shape: int | Sequence[int]) -> Array:
+    """Return the elements of x, in row-major order and from the start again where they are used up, in a new shape.
+
+    Raises:
+        ArgumentError: a negative length.
+
+    >>> resize(np.array([1.0, 2.0]), (1, 3))
+    Array([[1., 2., 1.]], dtype=float64)
+    """
+    y, shape = asarray(x), ints(new_shape, "resize", "new_shape")
+    if min(shape, default=0) < 0:
+        raise ArgumentError(f"resize: lengths are 0 or more: got {new_shape}; give others")
+    if not y.size:
+        return zeros(shape, y.dtype)
+    return reshape(gather(reshape(y, (-1,)), np.arange(math.prod(shape)) % y.size), shape)
+
+
+@public
+def trim_zeros(x: Nested, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
+    """Return x without the slices of zeros at its ends.
+
+    Args:
+        x: any shape; its values must be known, since they decide the shape: it works under `grad`, not under `jit`.
+        trim: ``"f"`` trims in front, ``"b"`` behind, ``"fb"`` both.
+        axis: the axes to trim along, all unless given.
+
+    Raises:
+        ArgumentError: another trim.
+        ConcreteValueError: the values are not known yet.
+
+    >>> trim_zeros(np.array([0.0, 1.0, 0.0, 2.0, 0.0]))
+    Array([1., 0., 2.], dtype=float64)
+    """
+    if str(trim).lower() not in ("f", "b", "fb", "bf"):
+        raise ArgumentError(f"trim_zeros: trim is 'f', 'b' or 'fb': got {trim!r}; choose one")
+    y = asarray(x)
+    axes = normalize_axes(axis, y.ndim, "trim_zeros")
+    if not axes:
+        return y
+    found: Any = np.nonzero(not_equal(y, 0).concrete("trim_zeros"))
+    index = [slice(None)] * y.ndim
+    for a in axes:
+        first, last = (found[a].min(), found[a].max() + 1) if found[a].size else (0, 0)
+        if found[a].size:
+            index[a] = slice(int(first) if "f" in trim.lower() else 0, int(last) if "b" in trim.lower() else None)
+        else:
+            index[a] = slice(0, 0)
+    return y[tuple(index)]
+
+
+@public
+def block(arrays: Nested) -> Array:
+    """Return an array put together from nested lists of blocks: the innermost stand side by side, along the last axis.
+
+    Raises:
+        ShapeError: lists of different depths, or blocks that do not fit.
+        ArgumentError: an empty list.
+
+    >>> block([[np.eye(1), np.zeros((1, 1))]])
+    Array([[1., 0.]], dtype=float64)
+    """
+    depth = _depth(arrays)
+    rank = max(depth, _rank(arrays))
+    return _joined(arrays, depth, rank)
+
+
+def _depth(arrays: Any) -> int:
+    if not is_sequence(arrays):
+        return 0
+    if not arrays:
+        raise ArgumentError("block: a list of blocks is not empty: got []; leave it out")
+    depths = {_depth(part) for part in arrays}
+    if len(depths) > 1:
+        raise ShapeError(f"block: lists are nested equally deep: got depths {sorted(depths)}; wrap blocks in lists")
+    return 1 + depths.pop()
+
+
+def _rank(arrays: Any) -> int:
+    return max(map(_rank, arrays)) if is_sequence(arrays) else aval_of(arrays, "block").ndim
+
+
+def _joined(arrays: Any, depth: int, rank: int) -> Array:
+    if not is_sequence(arrays):
+        y = asarray(arrays)
+        return reshape(y, (1,) * (rank - y.ndim) + y.shape)
+    return concat([_joined(part, depth - 1, rank) for part in arrays], axis=-depth)
+
+
+@public
+def diagflat(x: Nested, k: int = 0) -> Array:
+    """Return the square matrix with all elements of x, in row-major order, on its k-th diagonal.
+
+    >>> diagflat(np.array([[1.0, 2.0]]))
+    Array([[1., 0.],
+           [0., 2.]], dtype=float64)
+    """
+    return diag(reshape(asarray(x), (-1,)), k)
+
+
+@public
+def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
+    """Return x with an axis moved in front of another; `moveaxis` says more clearly where it goes.
+
+    Raises:
+        ShapeError: an axis out of range.
+
+    >>> rollaxis(np.ones((2, 3)), 1).shape
+    (3, 2)
+    """
+    aval = aval_of(x, "rollaxis")
+    source = normalize_axis(axis, aval.ndim, "rollaxis")
+    start = integer(start, "rollaxis", "start")
+    if not -aval.ndim <= start <= aval.ndim:
+        raise ShapeError(f"rollaxis: start is out of range: got start={start} for {aval}; use 0 to {aval.ndim}")
+    target = start % aval.ndim if start < aval.ndim else start
+    return moveaxis(x, source, target - (source < target))

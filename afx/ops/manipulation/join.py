@@ -1,0 +1,347 @@
+"""Joining: `concat`, `stack`, `tile`, `repeat` and their family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, aval_of, normalize_axis
+from afx.core.dtypes import DType, promote
+from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind, lowered
+from afx.errors import ArgumentError, OperandError, ShapeError
+from afx.ops.creation.promotion import together
+from afx.ops.indexing.gather import gather
+from afx.ops.indexing.index import ints, is_sequence, shape_of, whole
+from afx.ops.indexing.slice import slice_, stretched
+from afx.ops.manipulation.axes import atleast_1d, atleast_2d, atleast_3d
+from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = [
+    "column_stack",
+    "concat",
+    "concatenate",
+    "dstack",
+    "hstack",
+    "repeat",
+    "stack",
+    "tile",
+    "vstack",
+]
+
+Arrays = Sequence[ArrayLike] | Array | np.ndarray[Any, np.dtype[Any]]
+
+
+def _listed(arrays: Any, who: str) -> list[Any]:
+    """Return the arrays of a sequence, or the slices of one array along its first axis."""
+    if not isinstance(arrays, (Array, list, tuple, np.ndarray)):
+        aval_of(arrays, who)
+        raise OperandError(f"{who}: takes a sequence of arrays: got one of {aval_of(arrays)}; write [x, y]")
+    found: list[Any] = list(arrays)  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
+    if not found:
+        raise ArgumentError(f"{who}: takes at least one array: got an empty sequence; give one")
+    if not isinstance(arrays, Array) and any(is_sequence(x) for x in found):  # lists of numbers among arrays
+        others = [x for x in found if hasattr(x, "dtype")]
+        return [together(x, *others)[0] if is_sequence(x) else x for x in found]
+    return found
+
+
+# -- concat -----------------------------------------------------------------------------------------------------------
+@public
+def concat(arrays: Arrays, /, *, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
+    """Return the arrays one after another along an axis that they have.
+
+    Args:
+        arrays: of shapes that are equal but for the axis; their dtypes are promoted.
+        axis: the axis; None reads each as if it were flat.
+        dtype: that of the result instead.
+
+    Raises:
+        ShapeError: shapes that do not fit, a 0-d array, or an axis out of range.
+        ArgumentError: no arrays.
+
+    >>> concat([afx.ones(2), afx.zeros(1)])
+    Array([1., 1., 0.], dtype=float32)
+    """
+    xs = _listed(arrays, "concat")
+    if dtype is not None:
+        xs = [astype(x, dtype) for x in xs]
+    if axis is None:
+        xs, axis = [reshape(x, (-1,)) for x in xs], 0
+    avals = [aval_of(x, "concat") for x in xs]
+    if avals[0].ndim == 0:
+        got = ", ".join(map(str, avals))
+        raise ShapeError(f"concat: 0-d arrays have no axis to join along: got {got}; use afx.stack")
+    place = normalize_axis(axis, avals[0].ndim, "concat")
+    if len(xs) == 1:
+        return astype(xs[0], avals[0].dtype)
+    z: Array = bind(concat_p, *xs, axis=place, sizes=tuple([a.shape[place] if place < a.ndim else 1 for a in avals]))
+    return z
+
+
+concatenate = concat
+
+
+def _concat_run(*xs: Any, axis: int, sizes: tuple[int, ...]) -> Any:
+    return np.concatenate(xs, axis=axis)
+
+
+def _concat_into(out: Any, *xs: Any, axis: int, sizes: tuple[int, ...]) -> None:
+    np.concatenate(xs, axis, out)
+
+
+def _concat_abstract(*avals: Aval, axis: int, sizes: tuple[int, ...]) -> Aval:
+    first = avals[0].shape
+    for a in avals:
+        if a.ndim != len(first) or a.shape[:axis] + a.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
+            got = ", ".join(map(str, avals))
+            raise ShapeError(f"concat: shapes differ beside axis {axis}: got {got}; reshape, or choose another axis")
+    dtype = promote(*_dtypes(avals))
+    return Aval((*first[:axis], sum(sizes), *first[axis + 1 :]), dtype)
+
+
+def _parts(x: Value, axis: int, sizes: tuple[int, ...], wanted: Sequence[bool]) -> list[Value]:
+    """Return the pieces of x along an axis, None for those that are not wanted."""
+    pieces: list[Value] = []
+    start = 0
+    lead = tuple([whole(n) for n in x.shape[:axis]])
+    for size, want in zip(sizes, wanted, strict=True):
+        entry = (start, start + size, 1) if size else (0, 0, 1)
+        pieces.append(lowered(slice_(x, (*lead, entry))) if want else None)
+        start += size
+    return pieces
+
+
+def _concat_joint(
+    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+) -> list[Value]:
+    return _parts(ct, params["axis"], params["sizes"], [a is not None for a in avals])
+
+
+def _concat_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    zero = z.dtype.type(0)
+    return lowered(
+        bind(
+            concat_p,
+            *[broadcast_to(zero, shape_of(x)) if t is None else t for t, x in zip(ts, xs, strict=True)],
+            **params,
+        )
+    )
+
+
+def _concat_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    ys = [stretched(size, x, b) for x, b in zip(xs, batched, strict=True)]
+    return bind(concat_p, *ys, axis=params["axis"] + 1, sizes=params["sizes"])
+
+
+concat_p = register(
+    Primitive(
+        name="concat",
+        kind="custom",
+        run=_concat_run,
+        out=_concat_into,
+        abstract=_concat_abstract,
+        joint=_concat_joint,
+        reads=(0,),
+        jvp=_concat_jvp,
+        batch=_concat_batch,
+        positive=True,
+    )
+)
+
+
+# -- stack ------------------------------------------------------------------------------------------------------------
+@public
+def stack(arrays: Arrays, /, *, axis: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """Return the arrays side by side along a new axis.
+
+    Args:
+        arrays: of one shape; their dtypes are promoted.
+        axis: the place of the new axis in the result.
+        dtype: that of the result instead.
+
+    Raises:
+        ShapeError: shapes that differ, or an axis out of range.
+        ArgumentError: no arrays.
+
+    >>> stack([afx.ones(2), afx.zeros(2)])
+    Array([[1., 1.],
+           [0., 0.]], dtype=float32)
+    """
+    xs = _listed(arrays, "stack")
+    if dtype is not None:
+        xs = [astype(x, dtype) for x in xs]
+    avals = [aval_of(x, "stack") for x in xs]
+    if any(a.shape != avals[0].shape for a in avals):
+        got = ", ".join(map(str, avals))
+        raise ShapeError(f"stack: shapes differ: got {got}; reshape or broadcast them to one shape")
+    z: Array = bind(stack_p, *xs, axis=normalize_axis(axis, avals[0].ndim + 1, "stack"))
+    return z
+
+
+def _stack_run(*xs: Any, axis: int) -> Any:
+    dtype = promote(*_dtypes([aval_of(x) for x in xs]))
+    return np.stack([np.asarray(x, dtype) for x in xs], axis=axis)
+
+
+def _stack_into(out: Any, *xs: Any, axis: int) -> None:
+    np.stack(xs, axis, out)
+
+
+def _stack_abstract(*avals: Aval, axis: int) -> Aval:
+    first = avals[0].shape
+    return Aval((*first[:axis], len(avals), *first[axis:]), promote(*_dtypes(avals)))
+
+
+def _dtypes(avals: Sequence[Aval]) -> tuple[tuple[DType, ...], tuple[bool, ...]]:
+    return tuple([a.dtype for a in avals]), tuple([a.weak for a in avals])
+
+
+def _stack_joint(
+    ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+) -> list[Value]:
+    axis = params["axis"]
+    lead = tuple([whole(n) for n in ct.shape[:axis]])
+    return [None if a is None else lowered(slice_(ct, (*lead, k))) for k, a in enumerate(avals)]
+
+
+def _stack_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    zero = z.dtype.type(0)
+    filled = [broadcast_to(zero, shape_of(x)) if t is None else t for t, x in zip(ts, xs, strict=True)]
+    return lowered(bind(stack_p, *filled, **params))
+
+
+def _stack_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    ys = [stretched(size, x, b) for x, b in zip(xs, batched, strict=True)]
+    return bind(stack_p, *ys, axis=params["axis"] + 1)
+
+
+stack_p = register(
+    Primitive(
+        name="stack",
+        kind="custom",
+        run=_stack_run,
+        out=_stack_into,
+        abstract=_stack_abstract,
+        joint=_stack_joint,
+        reads=(0,),
+        jvp=_stack_jvp,
+        batch=_stack_batch,
+        positive=True,
+    )
+)
+
+
+@public
+def hstack(arrays: Arrays, /, *, dtype: DTypeLike | None = None) -> Array:
+    """Return the arrays joined along their second axis, 1-d ones along their only axis.
+
+    >>> hstack([1.0, afx.zeros(2)])
+    Array([1., 0., 0.], dtype=float32)
+    """
+    xs = [atleast_1d(x) for x in together(*_listed(arrays, "hstack"))]
+    return concat(xs, axis=0 if xs[0].ndim == 1 else 1, dtype=dtype)
+
+
+@public
+def vstack(arrays: Arrays, /, *, dtype: DTypeLike | None = None) -> Array:
+    """Return the arrays joined along their first axis, 1-d ones as rows.
+
+    >>> vstack([afx.ones(2), afx.zeros(2)]).shape
+    (2, 2)
+    """
+    return concat([atleast_2d(x) for x in together(*_listed(arrays, "vstack"))], axis=0, dtype=dtype)
+
+
+@public
+def dstack(arrays: Arrays, /) -> Array:
+    """Return the arrays joined along their third axis.
+
+    >>> dstack([afx.ones(2), afx.zeros(2)]).shape
+    (1, 2, 2)
+    """
+    return concat([atleast_3d(x) for x in together(*_listed(arrays, "dstack"))], axis=2)
+
+
+@public
+def column_stack(arrays: Arrays, /) -> Array:
+    """Return the arrays joined along their second axis, 1-d ones as columns.
+
+    >>> column_stack([afx.ones(3), afx.zeros(3)]).shape
+    (3, 2)
+    """
+    xs = [atleast_1d(x) for x in together(*_listed(arrays, "column_stack"))]
+    return concat([expand_dims(x, 1) if x.ndim == 1 else x for x in xs], axis=1)
+
+
+# -- repetition -------------------------------------------------------------------------------------------------------
+@public
+def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Array:
+    """Return x laid side by side, as often along each axis as ``repetitions`` says.
+
+    Args:
+        x: any shape.
+        repetitions: one number per axis, counted from the last; more of them than axes make new axes in front.
+
+    Raises:
+        ArgumentError: a negative number.
+
+    >>> tile(afx.asarray([1.0, 2.0]), 2)
+    Array([1., 2., 1., 2.], dtype=float32)
+    """
+    aval = aval_of(x, "tile")
+    counts = list(ints(repetitions, "tile", "repetitions"))
+    if min(counts, default=0) < 0:
+        raise ArgumentError(f"tile: repetitions are not negative: got {tuple(counts)}; give 0 or more")
+    rank = max(aval.ndim, len(counts))
+    counts = [1] * (rank - len(counts)) + counts
+    shape = (1,) * (rank - aval.ndim) + aval.shape
+    spread = broadcast_to(
+        reshape(x, tuple([m for n in shape for m in (1, n)])),
+        tuple([m for c, n in zip(counts, shape, strict=True) for m in (c, n)]),
+    )
+    return reshape(spread, tuple([c * n for c, n in zip(counts, shape, strict=True)]))
+
+
+@public
+def repeat(x: ArrayLike, repeats: int | Sequence[int] | Array, /, *, axis: int | None = None) -> Array:
+    """Return each element of x several times in a row.
+
+    Args:
+        x: any shape.
+        repeats: how often: one number, or one per element of the axis; known numbers, since the shape depends on them.
+        axis: the axis; without one x is read as if it were flat.
+
+    Raises:
+        ArgumentError: negative numbers.
+        ShapeError: not as many numbers as elements.
+
+    >>> repeat(afx.asarray([1.0, 2.0]), 2)
+    Array([1., 1., 2., 2.], dtype=float32)
+    """
+    aval = aval_of(x, "repeat")
+    if axis is None:
+        return repeat(reshape(x, (-1,)), repeats, axis=0)
+    place = normalize_axis(axis, aval.ndim, "repeat")
+    counts = np.asarray(ints(repeats, "repeat", "repeats"), np.intp)
+    if (counts < 0).any():
+        raise ArgumentError(f"repeat: repeats are numbers from 0 on: got {repeats!r}; give an int or one per element")
+    n = aval.shape[place]
+    if counts.size != 1:
+        if counts.size != n:
+            raise ShapeError(
+                f"repeat: {counts.size} repeats for {n} elements: got {aval} and axis={axis}; give one each"
+            )
+        return gather(x, np.repeat(np.arange(n), counts), axis=place)
+    count = int(counts.reshape(()))
+    shape = (*aval.shape[: place + 1], count, *aval.shape[place + 1 :])
+    return reshape(
+        broadcast_to(expand_dims(x, place + 1), shape), (*aval.shape[:place], n * count, *aval.shape[place + 1 :])
+    )

@@ -1,0 +1,298 @@
+"""Padding and turning: `pad`, `flip`, `roll`, `rot90`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes, normalize_axis
+from afx.core.primitive import Params, Value
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds.elementwise import linear
+from afx.ops.indexing.index import Basic, ints, is_sequence, whole
+from afx.ops.indexing.slice import embed, slice_, slice_set
+from afx.ops.manipulation._pad import MIRRORS, STATISTICS, Ends, check_width, mirrored, ramps, repeated, statistics
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
+
+__all__ = ["flip", "fliplr", "flipud", "pad", "roll", "rot90"]
+
+Widths = int | Sequence[int] | Sequence[Sequence[int]]
+Mode = Literal[
+    "constant",
+    "edge",
+    "empty",
+    "linear_ramp",
+    "maximum",
+    "mean",
+    "median",
+    "minimum",
+    "reflect",
+    "symmetric",
+    "wrap",
+]
+MODES = get_args(Mode)
+
+
+@public
+def pad(
+    x: ArrayLike,
+    pad_width: Widths | dict[int, int | tuple[int, int]],
+    mode: Mode = "constant",
+    *,
+    constant_values: ArrayLike | Sequence[ArrayLike | Sequence[ArrayLike]] = 0,
+    end_values: ArrayLike | Sequence[ArrayLike | Sequence[ArrayLike]] = 0,
+    stat_length: Widths | None = None,
+    reflect_type: Literal["even", "odd"] = "even",
+) -> Array:
+    """Return x with elements added before and after each axis.
+
+    Args:
+        x: any shape.
+        pad_width: how many: one number, ``(before, after)`` for all axes, one such pair for each axis, or a dict of
+            numbers or pairs by axis.
+        mode: ``constant``; ``edge`` repeats the last element; ``reflect`` and ``symmetric`` mirror x without and with
+            its edge; ``wrap`` continues from the other end; ``linear_ramp`` goes straight to a number; ``maximum``,
+            ``mean``, ``median`` and ``minimum`` of the axis; ``empty`` adds zeros.
+        constant_values: the element that ``constant`` adds, or as many as ``pad_width``; they have a derivative.
+        end_values: where ``linear_ramp`` ends; given in the same way.
+        stat_length: of how many elements next to each end the statistic is; of all unless given.
+        reflect_type: ``odd`` turns mirror images about the value at the end, as odd functions continue.
+
+    Raises:
+        ArgumentError: widths or a mode that it does not know, or an empty axis to continue.
+
+    >>> pad(afx.asarray([1.0, 2.0]), (1, 2))
+    Array([0., 1., 2., 0., 0.], dtype=float32)
+    """
+    aval = aval_of(x, "pad")
+    widths = _widths(pad_width, aval)
+    if mode in ("constant", "empty"):
+        return _constant(x, aval, widths, constant_values if mode == "constant" else 0)
+    if mode not in MODES:
+        raise ArgumentError(f"pad: no such mode: got {mode!r}; use one of {', '.join(MODES)}")
+    if reflect_type not in ("even", "odd"):
+        raise ArgumentError(f"pad: reflect_type is 'even' or 'odd': got {reflect_type!r}; choose one")
+    given = stat_length if mode in STATISTICS else end_values if mode == "linear_ramp" else None
+    values = [(None, None)] * aval.ndim if given is None else _values(given, aval.ndim)
+    z = astype(x, aval.dtype)
+    for axis, pair in enumerate(widths):
+        if pair != (0, 0):
+            check_width(aval, axis)
+            z = _continued(z, Ends(axis, pair, values[axis]), mode, reflect_type == "odd")
+    return z
+
+
+def _continued(x: Array, ends: Ends, mode: Any, odd: bool) -> Array:
+    """Return x with what a mode adds along one axis."""
+    if mode in STATISTICS:
+        before, after = statistics(x, ends, mode)
+    elif mode == "linear_ramp":
+        before, after = ramps(x, ends)
+    elif mode in MIRRORS and odd:
+        before, after = mirrored(x, ends, mode)
+    else:
+        return repeated(x, ends, mode)
+    return concat([before, x, after], axis=ends.axis)
+
+
+def _widths(given: Any, aval: Aval) -> list[tuple[int, int]]:
+    """Return a pair of widths for each axis."""
+    if hasattr(given, "items"):
+        each = {normalize_axis(a, aval.ndim, "pad"): w for a, w in given.items()}
+        given = [ints(each.get(a, 0), "pad", "pad_width") for a in range(aval.ndim)]
+        given = [(w[0], w[-1]) for w in given]
+    listed = given.tolist() if isinstance(given, np.ndarray) else given
+    if is_sequence(listed) and any(is_sequence(pair) for pair in listed):
+        listed = [ints(pair, "pad", "pad_width") for pair in listed]
+    else:
+        listed = ints(listed, "pad", "pad_width")
+    try:
+        pairs = np.broadcast_to(np.asarray(listed, np.intp), (aval.ndim, 2))
+    except ValueError:
+        raise ArgumentError(
+            f"pad: widths are one pair for each axis: got {given} for {aval}; give ((1, 2), …)"
+        ) from None
+    if aval.ndim and pairs.min() < 0:
+        raise ArgumentError(f"pad: widths are not negative: got {given}; cut with a slice instead")
+    return [(int(a), int(b)) for a, b in pairs]
+
+
+def _inner(shape: Shape, widths: Sequence[tuple[int, int]]) -> tuple[Shape, Basic]:
+    """Return the shape after padding, and where the elements before it stand in it."""
+    outer = tuple([a + n + b for n, (a, b) in zip(shape, widths, strict=True)])
+    place = tuple([(a, a + n, 1) if n else (0, 0, 1) for n, (a, _) in zip(shape, widths, strict=True)])
+    while place and place[-1] == whole(outer[len(place) - 1]):
+        place = place[:-1]
+    return outer, place
+
+
+def _constant(x: Any, aval: Aval, widths: Sequence[tuple[int, int]], values: Any) -> Array:
+    if isinstance(values, (int, float)) and values == 0:
+        outer, place = _inner(aval.shape, widths)
+        return embed(astype(x, aval.dtype), outer, place)
+    z = astype(x, aval.dtype)
+    if not is_sequence(values) and aval_of(values, "pad").ndim == 0:
+        outer, place = _inner(aval.shape, widths)
+        return slice_set(broadcast_to(_fill(values, aval), outer), z, place)
+    for axis, ((before, after), pair) in enumerate(zip(widths, _values(values, aval.ndim), strict=True)):
+        for width, value in (((before, 0), pair[0]), ((0, after), pair[1])):
+            each = [(0, 0)] * axis + [width] + [(0, 0)] * (aval.ndim - axis - 1)
+            outer, place = _inner(z.shape, each)
+            z = slice_set(broadcast_to(_fill(value, aval), outer), z, place)
+    return z
+
+
+def _fill(value: Any, aval: Aval) -> Any:
+    found = aval_of(value, "pad")
+    if (found.dtype.kind == "c" and aval.dtype.kind != "c") or (found.dtype.kind == "f" and aval.dtype.kind in "biu"):
+        raise DtypeError(f"pad: the constant does not fit: got {found} for {aval}; convert x or the constant")
+    return astype(value, aval.dtype)
+
+
+def _values(values: Any, ndim: int) -> list[tuple[Any, Any]]:
+    """Return a pair of constants for each axis."""
+    if not is_sequence(values) and aval_of(values, "pad").ndim == 0:
+        return [(values, values)] * ndim
+    given: list[Any] = list(values)
+    nested = [is_sequence(v) or (hasattr(v, "ndim") and v.ndim == 1) for v in given]
+    if not any(nested) and len(given) in (1, 2):
+        return [(given[0], given[-1])] * ndim
+    if all(nested) and len(given) in (1, ndim) and all(len(v) in (1, 2) for v in given):
+        return [(v[0], v[-1]) for v in given] * (ndim if len(given) == 1 else 1)
+    raise ArgumentError(f"pad: constants are one pair for each axis: got {values!r}; give ((before, after), …)")
+
+
+# -- flips ------------------------------------------------------------------------------------------------------------
+@public
+def flip(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
+    """Return x with the order of its elements reversed along axes, along all of them where none is named.
+
+    Raises:
+        ShapeError: an axis is out of range or named twice.
+
+    >>> flip(afx.asarray([1.0, 2.0]))
+    Array([2., 1.], dtype=float32)
+    """
+    aval = aval_of(x, "flip")
+    axes = normalize_axes(axis, aval.ndim, "flip")
+    index = [(n - 1, -1, -1) if a in axes and n > 1 else whole(n) for a, n in enumerate(aval.shape)]
+    while index and index[-1] == whole(aval.shape[len(index) - 1]):
+        index.pop()
+    return slice_(x, tuple(index))
+
+
+@public
+def fliplr(x: ArrayLike) -> Array:
+    """Return x reversed along its second axis.
+
+    Raises:
+        ShapeError: fewer than two axes.
+
+    >>> fliplr(afx.asarray([[1.0, 2.0]]))
+    Array([[2., 1.]], dtype=float32)
+    """
+    return flip(x, 1)
+
+
+@public
+def flipud(x: ArrayLike) -> Array:
+    """Return x reversed along its first axis.
+
+    Raises:
+        ShapeError: no axes.
+
+    >>> flipud(afx.asarray([1.0, 2.0]))
+    Array([2., 1.], dtype=float32)
+    """
+    return flip(x, 0)
+
+
+@public
+def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
+    """Return x turned by k quarters of a circle in the plane of two axes, from the first towards the second.
+
+    Raises:
+        ShapeError: not two different axes of x.
+
+    >>> rot90(afx.asarray([[1.0, 2.0]]))
+    Array([[2.],
+           [1.]], dtype=float32)
+    """
+    ndim = aval_of(x, "rot90").ndim
+    axes, k = ints(axes, "rot90", "axes"), integer(k, "rot90", "k")
+    if len(axes) != 2:
+        raise ShapeError(f"rot90: a plane has two axes: got axes={axes}; name two")
+    a, b = (normalize_axis(axis, ndim, "rot90") for axis in axes)
+    if a == b:
+        raise ShapeError(f"rot90: a plane has two axes: got axes={axes}; name two different ones")
+    if k % 4 in (0, 2):
+        return flip(x, (a, b) if k % 4 else ())
+    order = list(range(ndim))
+    order[a], order[b] = b, a
+    return permute_dims(flip(x, b), order) if k % 4 == 1 else flip(permute_dims(x, order), b)
+
+
+# -- roll -------------------------------------------------------------------------------------------------------------
+@public
+def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
+    """Return x with its elements shifted along axes; those that leave at one end enter at the other.
+
+    Args:
+        x: any shape.
+        shift: how far towards higher indices; one number, or one for each axis.
+        axis: one axis or several; without any x is rolled as if it were flat.
+
+    Raises:
+        ArgumentError: the numbers of shifts and axes differ.
+        ShapeError: an axis out of range.
+
+    >>> roll(afx.asarray([1.0, 2.0, 3.0]), 1)
+    Array([3., 1., 2.], dtype=float32)
+    """
+    aval = aval_of(x, "roll")
+    if axis is None:
+        return reshape(roll(reshape(x, (-1,)), shift, 0), aval.shape)
+    axes, shifts = list(ints(axis, "roll", "axis")), list(ints(shift, "roll", "shift"))
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    elif len(axes) == 1:
+        axes *= len(shifts)
+    if len(shifts) != len(axes):
+        raise ArgumentError(f"roll: shifts and axes differ in number: got {shift} and {axis}; give one for each")
+    total: dict[int, int] = {}
+    for s, a in zip(shifts, axes, strict=True):
+        place = normalize_axis(a, aval.ndim, "roll")
+        total[place] = total.get(place, 0) + s
+    shifted = tuple([(a, s % aval.shape[a]) for a, s in sorted(total.items()) if aval.shape[a]])
+    z: Array = bind(roll_p, x, shifts=tuple([(a, s) for a, s in shifted if s]))
+    return z
+
+
+def _roll_run(x: Any, *, shifts: tuple[tuple[int, int], ...]) -> Any:
+    z = np.asarray(x, aval_of(x).dtype)
+    for axis, shift in shifts:
+        lead = (slice(None),) * axis
+        z = np.concatenate([z[(*lead, slice(-shift, None))], z[(*lead, slice(None, -shift))]], axis=axis)
+    return z
+
+
+def _roll_abstract(x: Aval, *, shifts: tuple[tuple[int, int], ...]) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+def _roll_transpose(ct: Array, x: Aval, *, shifts: tuple[tuple[int, int], ...]) -> Array:
+    z: Array = bind(roll_p, ct, shifts=tuple([(a, x.shape[a] - s) for a, s in shifts]))
+    return z
+
+
+def _roll_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind(roll_p, xs[0], shifts=tuple([(a + 1, s) for a, s in params["shifts"]]))
+
+
+roll_p = linear("roll", _roll_run, _roll_abstract, _roll_transpose, batch=_roll_batch, positive=True, view=True)

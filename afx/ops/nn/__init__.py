@@ -1,0 +1,1 @@
+"""Neural-network ops: activations, softmax, normalization, convolution, pooling."""

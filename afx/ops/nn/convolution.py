@@ -1,0 +1,364 @@
+"""Cross-correlation and convolution.
+
+`conv`, its transpose by the input and its transpose by the kernel are a family: the transposes of each are in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of
+from afx.core.primitive import Params, Primitive, Value
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind, single
+from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.elementwise import bilinear
+from afx.ops.creation.creation import zeros
+from afx.ops.elementwise.complex import conj
+from afx.ops.linalg.products import same_dtype
+from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
+from afx.ops.nn._convolution import Into, convolving, summing_input, summing_kernel
+from afx.ops.nn.windows import Padding, each_axis, padded_by, positions
+
+__all__ = ["conv", "convolve", "correlate"]
+
+Mode = Literal["valid", "same", "full"]
+
+
+def conv(
+    x: ArrayLike,
+    kernel: ArrayLike,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = "valid",
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Array:
+    """Return the cross-correlation of a batch with kernels, over any number of spatial axes.
+
+    Args:
+        x: float[batch, *spatial, channels].
+        kernel: float[*window, channels/groups, out], not flipped.
+        stride: from one position of the window to the next; a number, or one for each spatial axis.
+        padding: ``"valid"`` for none, ``"same"`` for as many positions as there are elements (divided by the stride),
+            a number, or one (or a pair) for each spatial axis.
+        dilation: from one element of the window to the next.
+        groups: channels and outputs are split into so many groups that do not mix.
+
+    Returns:
+        float[batch, *positions, out].
+
+    Raises:
+        ShapeError: the axes do not fit, or the window is longer than the padded array.
+        ArgumentError: stride, padding or dilation out of range.
+
+    >>> import afx
+    >>> conv(afx.ones((1, 4, 1)), afx.ones((3, 1, 1)))[0, :, 0]
+    Array([3., 3.], dtype=float32)
+    """
+    a, k = aval_of(x, "conv"), aval_of(kernel, "conv")
+    rank = k.ndim - 2
+    if rank < 1 or a.ndim != k.ndim:
+        raise ShapeError(
+            f"conv: x is [batch, *spatial, channels] and kernel [*window, channels, out]: got x {a} and kernel {k}; reshape"
+        )
+    (groups,) = each_axis(groups, 1, "groups", "conv")
+    if a.shape[-1] != groups * k.shape[-2] or k.shape[-1] % groups:
+        raise ShapeError(
+            f"conv: channels differ: got x {a} and kernel {k} with groups={groups}; the kernel's last axes are "
+            "[channels/groups, out], and groups divide out"
+        )
+    stride, dilation = each_axis(stride, rank, "stride", "conv"), each_axis(dilation, rank, "dilation", "conv")
+    pads = padded_by(padding, a.shape[1:-1], k.shape[:rank], stride, dilation, "conv")
+    x, kernel = same_dtype(x, kernel, "conv")
+    return single(conv_p, x, kernel, stride=stride, padding=pads, dilation=dilation, groups=groups)
+
+
+def _abstract(x: Aval, kernel: Aval, **params: Any) -> Aval:
+    where = {name: params[name] for name in ("stride", "dilation", "padding")}
+    return Aval((x.shape[0], *positions(x, kernel.shape[:-2], **where, who="conv"), kernel.shape[-1]), x.dtype)
+
+
+def _prepare(x: Aval, kernel: Aval, **params: Any) -> Into:
+    return convolving(x, kernel, _abstract(x, kernel, **params), **params)
+
+
+def _runner(abstract: Callable[..., Aval], prepare: Callable[..., Into]) -> Callable[..., Any]:
+    """Return the implementation that writes into memory of its own."""
+
+    def run(x: Any, y: Any, **params: Any) -> Any:
+        a, b = aval_of(x), aval_of(y)
+        z = np.empty(abstract(a, b, **params).shape, x.dtype)
+        prepare(a, b, **params)(z, x, y)
+        return z
+
+    return run
+
+
+def _by_input(ct: Array, kernel: Array, x: Aval, **params: Any) -> Array:
+    return single(conv_input_p, ct, kernel, shape=x.shape, **params)
+
+
+def _by_kernel(ct: Array, x: Array, kernel: Aval, **params: Any) -> Array:
+    return single(conv_kernel_p, x, ct, window=kernel.shape[:-2], **params)
+
+
+# Batches of examples are one long batch. Kernels that differ from one to the next become groups of channels, beside
+# the groups that there are: the batch axis goes in front of the last axis and is merged with it.
+def _merged(size: int, x: Value, batched: bool) -> Value:
+    front = x if batched else broadcast_to(expand_dims(x, 0), (size, *x.shape))
+    y = moveaxis(front, 0, -2)
+    return reshape(y, (*y.shape[:-2], size * y.shape[-1]))
+
+
+def _grouped(p: Primitive, size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    if not size:  # no groups at all
+        avals = [Aval(x.shape[1:] if b else x.shape, x.dtype) for x, b in zip(xs, batched, strict=True)]
+        one = p.abstract(*avals, **params)
+        assert isinstance(one, Aval)
+        return zeros((0, *one.shape), one.dtype)
+    x, y = (_merged(size, v, b) for v, b in zip(xs, batched, strict=True))
+    z = bind(p, x, y, **{**params, "groups": size * params["groups"]})
+    return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
+
+
+def _lengthened(p: Primitive, size: int, x: Value, y: Value, params: Params) -> Value:
+    z = bind(p, reshape(x, (size * x.shape[1], *x.shape[2:])), y, **params)
+    return reshape(z, (size, x.shape[1], *z.shape[1:]))
+
+
+def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    x, kernel = xs
+    if not batched[1]:
+        return _lengthened(conv_p, size, x, kernel, params)
+    if batched[0] or params["groups"] > 1 or not size:
+        return _grouped(conv_p, size, xs, batched, params)
+    z = bind(conv_p, x, _merged(size, kernel, True), **params)  # the kernels' outputs side by side
+    return moveaxis(reshape(z, (*z.shape[:-1], size, z.shape[-1] // size)), -2, 0)
+
+
+def _into(out: Any, x: Any, kernel: Any, **params: Any) -> None:
+    convolving(aval_of(x), aval_of(kernel), aval_of(out), **params)(out, x, kernel)
+
+
+def _counter(result: int, kernel: int) -> Callable[[Sequence[Aval], Params], int]:
+    """Return the cost of a convolution whose results and kernel are these values: each a product and a sum a term."""
+
+    def flops(avals: Sequence[Aval], params: Params) -> int:
+        return 2 * avals[result].size * math.prod(avals[kernel].shape[:-1])
+
+    return flops
+
+
+conv_p = bilinear(
+    "conv",
+    _runner(_abstract, _prepare),
+    _abstract,
+    (_by_input, _by_kernel),
+    batch=_batch,
+    flops=_counter(2, 1),
+    prepare=_prepare,
+    out=_into,
+    rows=(0,),
+)
+
+
+def _input_abstract(ct: Aval, kernel: Aval, *, shape: Shape, **params: Any) -> Aval:
+    return Aval(shape, ct.dtype)
+
+
+def _input_prepare(ct: Aval, kernel: Aval, *, shape: Shape, **params: Any) -> Into:
+    return summing_input(ct, kernel, Aval(shape, ct.dtype), **params)
+
+
+def _input_into(out: Any, ct: Any, kernel: Any, *, shape: Shape, **params: Any) -> None:
+    summing_input(aval_of(ct), aval_of(kernel), aval_of(out), **params)(out, ct, kernel)
+
+
+def _input_by_ct(u: Array, kernel: Array, ct: Aval, *, shape: Shape, **params: Any) -> Array:
+    return single(conv_p, u, kernel, **params)
+
+
+def _input_by_kernel(u: Array, ct: Array, kernel: Aval, *, shape: Shape, **params: Any) -> Array:
+    return single(conv_kernel_p, u, ct, window=kernel.shape[:-2], **params)
+
+
+def _input_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    shape = params["shape"]
+    if not batched[1]:
+        return _lengthened(conv_input_p, size, xs[0], xs[1], {**params, "shape": (size * shape[0], *shape[1:])})
+    wide = {**params, "shape": (*shape[:-1], size * shape[-1])}
+    return _grouped(conv_input_p, size, xs, batched, wide if size else params)
+
+
+conv_input_p = bilinear(
+    "conv_input",
+    _runner(_input_abstract, _input_prepare),
+    _input_abstract,
+    (_input_by_ct, _input_by_kernel),
+    batch=_input_batch,
+    flops=_counter(0, 1),
+    prepare=_input_prepare,
+    out=_input_into,
+    rows=(0,),
+)
+
+
+def _kernel_abstract(x: Aval, ct: Aval, *, window: Shape, groups: int, **params: Any) -> Aval:
+    return Aval((*window, x.shape[-1] // groups, ct.shape[-1]), x.dtype)
+
+
+def _kernel_prepare(x: Aval, ct: Aval, *, window: Shape, groups: int, **params: Any) -> Into:
+    return summing_kernel(x, ct, _kernel_abstract(x, ct, window=window, groups=groups), groups=groups, **params)
+
+
+def _kernel_into(out: Any, x: Any, ct: Any, *, window: Shape, **params: Any) -> None:
+    summing_kernel(aval_of(x), aval_of(ct), aval_of(out), **params)(out, x, ct)
+
+
+def _kernel_by_x(g: Array, ct: Array, x: Aval, *, window: Shape, **params: Any) -> Array:
+    return single(conv_input_p, ct, g, shape=x.shape, **params)
+
+
+def _kernel_by_ct(g: Array, x: Array, ct: Aval, *, window: Shape, **params: Any) -> Array:
+    return single(conv_p, x, g, **params)
+
+
+def _kernel_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return _grouped(conv_kernel_p, size, xs, batched, params)
+
+
+conv_kernel_p = bilinear(
+    "conv_kernel",
+    _runner(_kernel_abstract, _kernel_prepare),
+    _kernel_abstract,
+    (_kernel_by_x, _kernel_by_ct),
+    batch=_kernel_batch,
+    flops=_counter(1, 2),
+    prepare=_kernel_prepare,
+    out=_kernel_into,
+    rows=(0, 1),
+    sums_rows=True,
+)
+
+
+# -- vectors ----------------------------------------------------------------------------------------------------------
+@public
+def correlate(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "valid") -> Array:
+    """Return the cross-correlation of two vectors: the kernel, not flipped, moved along the signal.
+
+    Element i is Σⱼ signal[i + j]·kernel[j], the conjugate of the kernel taken. Source: the paper's
+    ``cross_correlate``; `numpy.correlate` differs in mode "valid", where it exchanges the operands if the kernel is
+    the longer one.
+
+    Args:
+        signal: float[n].
+        kernel: float[m].
+        mode: ``"valid"`` gives the n - m + 1 places where the kernel lies inside; ``"full"`` all n + m - 1 where it
+            touches; ``"same"`` the max(n, m) in the middle of these.
+
+    Raises:
+        ShapeError: an operand is no vector or empty, or in mode "valid" the kernel is longer than the signal.
+        ArgumentError: another mode.
+
+    >>> import afx
+    >>> correlate(afx.asarray([1.0, 2.0, 4.0]), afx.asarray([-1.0, 1.0]))
+    Array([1., 2.], dtype=float32)
+    """
+    a, k = _vectors("correlate", signal, kernel, mode)
+    if mode == "valid" and k.size > a.size:
+        raise ShapeError(
+            f"correlate: the kernel is longer than the signal: got {a} and {k}; exchange them, or use mode='full'"
+        )
+    z = _slid("correlate", signal, conj(kernel) if k.dtype.kind == "c" else kernel, mode)
+    n, m = a.size, k.size
+    start = (m - 1) // 2 if n >= m else n // 2
+    return z if mode != "same" else z[start : start + max(n, m)]
+
+
+@public
+def convolve(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "full") -> Array:
+    """Return the convolution of two vectors: element i is Σⱼ signal[i - j]·kernel[j].
+
+    Args:
+        signal: float[n].
+        kernel: float[m].
+        mode: as in `correlate`, except that the order of the operands does not matter.
+
+    Raises:
+        ShapeError: an operand is no vector or empty.
+        ArgumentError: another mode.
+
+    >>> import afx
+    >>> convolve(afx.asarray([1.0, 2.0]), afx.asarray([1.0, 10.0]))
+    Array([ 1., 12., 20.], dtype=float32)
+    """
+    a, k = _vectors("convolve", signal, kernel, mode)
+    if k.size > a.size:
+        signal, kernel, a, k = kernel, signal, k, a
+    z = _slid("convolve", signal, reshape(kernel, k.shape)[::-1], mode)
+    start = (k.size - 1) // 2
+    return z if mode != "same" else z[start : start + a.size]
+
+
+def _vectors(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> tuple[Aval, Aval]:
+    a, k = aval_of(signal, who), aval_of(kernel, who)
+    if a.ndim != 1 or k.ndim != 1 or not a.size or not k.size:
+        raise ShapeError(f"{who}: takes two vectors of 1 element or more: got {a} and {k}; use nn.conv for batches")
+    if mode not in ("valid", "same", "full"):
+        raise ArgumentError(f"{who}: mode is 'valid', 'same' or 'full': got {mode!r}; choose one of them")
+    return a, k
+
+
+def _slid(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> Array:
+    x, y = same_dtype(signal, kernel, who)
+    return single(correlate_p, x, y, full=mode != "valid")
+
+
+def _correlate_run(x: Any, y: Any, *, full: bool) -> Any:
+    return np.correlate(x, y.conj() if y.dtype.kind == "c" else y, "full" if full else "valid")
+
+
+def _correlate_abstract(x: Aval, y: Aval, *, full: bool) -> Aval:
+    return Aval((x.size + (y.size - 1) * (1 if full else -1),), x.dtype)
+
+
+# With the kernel reversed, "full" undoes "valid", and the other way round.
+def _correlate_by_x(ct: Array, y: Array, x: Aval, *, full: bool) -> Array:
+    return single(correlate_p, ct, y[::-1], full=not full)
+
+
+def _correlate_by_y(ct: Array, x: Array, y: Aval, *, full: bool) -> Array:
+    return single(correlate_p, ct, x, full=False)[::-1] if full else single(correlate_p, x, ct, full=False)
+
+
+def _correlate_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    span = xs[1].shape[-1]
+    x, y = (v if b else expand_dims(v, 0) for v, b in zip(xs, batched, strict=True))
+    pads = (span - 1, span - 1) if params["full"] else (0, 0)
+    options: dict[str, Any] = {"stride": (1,), "padding": (pads,), "dilation": (1,)}
+    if batched[1]:  # signals and kernels as channels
+        groups = size if batched[0] else 1
+        z = bind(conv_p, x.T[None], y.T[:, None], **options, groups=groups)
+        return z[0].T
+    return bind(conv_p, x[:, :, None], y[0][:, None, None], **options, groups=1)[:, :, 0]
+
+
+def _correlate_flops(avals: Sequence[Aval], params: Params) -> int:
+    return 2 * avals[0].size * avals[1].size
+
+
+correlate_p = bilinear(
+    "correlate",
+    _correlate_run,
+    _correlate_abstract,
+    (_correlate_by_x, _correlate_by_y),
+    batch=_correlate_batch,
+    flops=_correlate_flops,
+)

@@ -1,0 +1,367 @@
+"""Pooling: the largest or the mean element of each window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of
+from afx.core.dtypes import DType, is_inexact
+from afx.core.primitive import Params, Primitive, Pushforward, Value, lookup, register
+from afx.core.tracing.tracer import bind, lowered
+from afx.errors import DtypeError, ShapeError
+from afx.ops._kinds.elementwise import nondifferentiable
+from afx.ops.creation.creation import asarray, ones
+from afx.ops.elementwise.arithmetic import divide
+from afx.ops.manipulation.pad import pad
+from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
+from afx.ops.nn.windows import Padding, each_axis, padded_by, patches, positions
+from afx.ops.reductions._numpy import averaging
+from afx.ops.reductions.sums import batch_reduction, reduce_over, reduced, sum
+
+__all__ = ["avg_pool", "max_pool"]
+
+SHORT = 16  # elements of a window up to which whole slices are combined
+
+Into: TypeAlias = Callable[..., None]
+
+
+def max_pool(
+    x: ArrayLike,
+    window: int | Sequence[int],
+    *,
+    stride: int | Sequence[int] | None = None,
+    padding: Padding = "valid",
+) -> Array:
+    """Return the largest element of each window; the first one, where several are, has the derivative.
+
+    Args:
+        x: float[batch, *spatial, channels].
+        window: its length, or one for each spatial axis.
+        stride: from one window to the next; the window's length, where it is not given.
+        padding: as `conv`'s; padded places count as -inf. Without padding the windows must cover each axis exactly
+            when the stride is not given.
+
+    Returns:
+        float[batch, *positions, channels].
+
+    Raises:
+        ShapeError: the window does not divide an axis, or is longer than it.
+
+    >>> import afx
+    >>> max_pool(afx.asarray([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
+    Array([3., 2.], dtype=float32)
+    """
+    cells, axis, _ = _cells(x, window, stride, padding, "max_pool", -math.inf)
+    return reduce_over(max_first_p, cells, axis, keepdims=False, who="max_pool")
+
+
+def avg_pool(
+    x: ArrayLike,
+    window: int | Sequence[int],
+    *,
+    stride: int | Sequence[int] | None = None,
+    padding: Padding = "valid",
+) -> Array:
+    """Return the mean of each window; padded places are not counted. Arguments and errors are those of `max_pool`.
+
+    >>> import afx
+    >>> avg_pool(afx.asarray([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
+    Array([2., 1.], dtype=float32)
+    """
+    wide, natural = averaging(x, "avg_pool")
+    cells, axis, counts = _cells(astype(x, wide), window, stride, padding, "avg_pool", 0.0)
+    return astype(divide(sum(cells, axis=axis), counts), natural)
+
+
+def _cells(
+    x: ArrayLike, window: Any, stride: Any, padding: Padding, who: str, fill: float
+) -> tuple[Array, tuple[int, ...], Any]:
+    """Return the windows' elements with the axes to reduce, and how many of them are not padded."""
+    a = aval_of(x, who)
+    if a.ndim < 3:
+        raise ShapeError(f"{who}: x is [batch, *spatial, channels]: got {a}; reshape it")
+    if not is_inexact(a.dtype):
+        raise DtypeError(f"{who}: needs floating elements: got {a}; use astype")
+    rank = a.ndim - 2
+    sizes = each_axis(window, rank, "window", who)
+    steps = sizes if stride is None else each_axis(stride, rank, "stride", who)
+    pads = padded_by(padding, a.shape[1:-1], sizes, steps, (1,) * rank, who)
+    if stride is None and padding == "valid" and any(n % w for n, w in zip(a.shape[1:-1], sizes, strict=True)):
+        raise ShapeError(
+            f"{who}: the window does not divide the axis: got {a} and window {sizes}; "
+            "cut or pad x, or give stride= or padding="
+        )
+    places = positions(a, sizes, steps, (1,) * rank, pads, who)
+    count = math.prod(sizes)
+    padded = any(p != (0, 0) for p in pads)
+    if steps == sizes and not padded and all(p * w == n for p, w, n in zip(places, sizes, a.shape[1:-1], strict=True)):
+        split: Shape = (a.shape[0], *[n for p, w in zip(places, sizes, strict=True) for n in (p, w)], a.shape[-1])
+        return reshape(x, split), tuple(range(2, 2 + 2 * rank, 2)), count
+    ones_ = ones((1, *a.shape[1:-1], 1), a.dtype)
+    if padded and fill:
+        x = pad(asarray(x), ((0, 0), *pads, (0, 0)), constant_values=fill)
+    rest = ((0, 0),) * rank if padded and fill else pads
+    rows = patches(x, sizes, steps, (1,) * rank, rest)
+    cells = reshape(rows, (a.shape[0], *places, count, a.shape[-1]))
+    return (
+        cells,
+        (rank + 1,),
+        sum(patches(ones_, sizes, steps, (1,) * rank, pads), axis=-1, keepdims=True) if padded else count,
+    )
+
+
+# -- the largest element, with the derivative to the first one ---------------------------------------------------------
+def _max_run(x: Any, *, axis: Shape) -> Any:
+    if math.prod(_window(x.shape, axis)) > SHORT:
+        return np.maximum.reduce(x, axis=axis)
+    z = np.empty(reduced(x.shape, axis), x.dtype)
+    _max_prepare(aval_of(x), axis=axis)(z, x)
+    return z
+
+
+def _max_prepare(x: Aval, *, axis: Shape) -> Into:
+    if not 1 < math.prod(_window(x.shape, axis)) <= SHORT:
+
+        def whole(out: Any, x: Any) -> None:
+            np.maximum.reduce(x, axis=axis, out=out)
+
+        return whole
+    steps: list[list[tuple[int | slice, ...]]] = []  # the first axis first: loops along it are long, and halve the rest
+    left = list(range(x.ndim))
+    for a in sorted(axis, key=lambda a: (x.shape[a] > 1, a)):
+        steps.append(_places((x.shape[a],), (left.index(a),), len(left)))
+        left.remove(a)
+
+    def into(out: Any, x: Any) -> None:
+        for places in steps[:-1]:
+            x = _largest(x, places, None)
+        _largest(x, steps[-1], out)
+
+    return into
+
+
+def _largest(x: Any, places: list[tuple[int | slice, ...]], out: Any) -> Any:
+    if len(places) == 1:
+        return x[places[0]]
+    z = np.maximum(x[places[0]], x[places[1]], out=out)  # whole slices against each other
+    for place in places[2:]:
+        np.maximum(z, x[place], out=z)
+    return z
+
+
+def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
+    return Aval(reduced(x.shape, axis), x.dtype)
+
+
+def _max_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    axis = params["axis"]
+    return lowered(bind(put_p, ct, bind(first_p, xs[0], z, axis=axis), axis=axis, window=_window(shape, axis)))
+
+
+def _max_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    return lowered(bind(pick_p, ts[0], bind(first_p, *xs, z, **params), **params))
+
+
+def _max_batch(x: Any, *, axis: Shape) -> Array:
+    return reduce_over(max_first_p, x, axis, keepdims=False, who="max_pool")
+
+
+def _writer(prepare: Callable[..., Into]) -> Into:
+    """Return what writes the result for operands of any number of rows."""
+
+    def into(out: Any, *xs: Any, **params: Any) -> None:
+        prepare(*map(aval_of, xs), **params)(out, *xs)
+
+    return into
+
+
+max_first_p = register(
+    Primitive(
+        name="max_first",
+        kind="reduction",
+        run=_max_run,
+        abstract=_max_abstract,
+        pullbacks=(_max_pull,),
+        reads=(0b11,),
+        jvp=_max_push,
+        batch=batch_reduction(_max_batch),
+        smooth=False,
+        prepare=_max_prepare,
+        out=_writer(_max_prepare),
+        rows=(0,),
+    )
+)
+
+
+def _window(shape: Shape, axis: Shape) -> Shape:
+    return tuple([shape[a] for a in axis])
+
+
+@lru_cache(maxsize=256)
+def _places(window: Shape, axis: Shape, ndim: int) -> list[tuple[int | slice, ...]]:
+    """Return for each place of a window along these axes the index of the elements that stand there."""
+    found: list[tuple[int | slice, ...]] = []
+    for place in np.ndindex(*window):
+        at = dict(zip(axis, place, strict=True))
+        found.append(tuple([at.get(a, slice(None)) for a in range(ndim)]))
+    return found
+
+
+# -- at which place it stands, and what is put there and picked from there --------------------------------------------
+def _first_run(x: Any, z: Any, *, axis: Shape) -> Any:
+    k = np.empty(z.shape, _numbers(_window(x.shape, axis)))
+    _first_prepare(aval_of(x), aval_of(z), axis=axis)(k, x, z)
+    return k
+
+
+def _numbers(window: Shape) -> DType:
+    """Return the dtype of the numbers of places."""
+    return np.dtype(np.int8 if math.prod(window) < 128 else np.int32)
+
+
+def _first_prepare(x: Aval, z: Aval, *, axis: Shape) -> Into:
+    """Count the places in front of the first largest element; where that is nan, all but the last."""
+    places = _places(_window(x.shape, axis), axis, x.ndim)[:-1]
+    missed, other = np.ones(z.shape, bool), np.empty(z.shape, bool)
+
+    def into(out: Any, x: Any, z: Any) -> None:
+        if not places:
+            out[...] = 0
+            return
+        np.not_equal(x[places[0]], z, out=missed)
+        np.copyto(out, missed)
+        for place in places[1:]:
+            np.not_equal(x[place], z, out=other)
+            np.logical_and(missed, other, out=missed)
+            np.add(out, missed, out=out)
+
+    return into
+
+
+def _first_abstract(x: Aval, z: Aval, *, axis: Shape) -> Aval:
+    return Aval(z.shape, _numbers(_window(x.shape, axis)))
+
+
+def _all_batched(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]) -> list[Value]:
+    return [v if b else broadcast_to(expand_dims(v, 0), (size, *v.shape)) for v, b in zip(xs, batched, strict=True)]
+
+
+def _moved(axis: Shape) -> Shape:
+    return tuple([a + 1 for a in axis])
+
+
+def _first_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind(first_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]))
+
+
+first_p = nondifferentiable(
+    "first_of_window",
+    _first_run,
+    _first_abstract,
+    batch=_first_batch,
+    prepare=_first_prepare,
+    out=_writer(_first_prepare),
+    rows=(0, 1),
+)
+
+
+def _put_run(ct: Any, k: Any, *, axis: Shape, window: Shape) -> Any:
+    z = np.empty(_put_abstract(aval_of(ct), aval_of(k), axis=axis, window=window).shape, ct.dtype)
+    _put_prepare(aval_of(ct), aval_of(k), axis=axis, window=window)(z, ct, k)
+    return z
+
+
+def _put_prepare(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Into:
+    places = _places(window, axis, ct.ndim + len(axis))
+    without = np.logical_xor if ct.dtype.kind == "b" else np.subtract
+    here, part, rest = np.empty(k.shape, bool), np.empty(k.shape, ct.dtype), np.empty(k.shape, ct.dtype)
+
+    def into(out: Any, ct: Any, k: Any) -> None:
+        left = ct
+        for number, place in enumerate(places[:-1]):
+            np.equal(k, number, out=here)
+            np.multiply(ct, here, out=part)  # into neighbouring elements: converting truths goes through a buffer
+            out[place] = part
+            left = without(left, part, out=rest)
+        out[places[-1]] = left
+
+    return into
+
+
+def _put_abstract(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Aval:
+    sizes, rest = dict(zip(axis, window, strict=True)), iter(ct.shape)
+    return Aval(tuple([sizes[a] if a in sizes else next(rest) for a in range(ct.ndim + len(axis))]), ct.dtype)
+
+
+def _put_pull(u: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    return lowered(bind(pick_p, u, xs[1], axis=params["axis"]))
+
+
+def _put_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind(put_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]), window=params["window"])
+
+
+def _push(name: str) -> Pushforward:
+    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+        return lowered(bind(lookup(name), ts[0], xs[1], **params))
+
+    return push
+
+
+put_p = register(
+    Primitive(
+        name="put_into_window",
+        kind="linear",
+        run=_put_run,
+        abstract=_put_abstract,
+        pullbacks=(_put_pull,),
+        reads=(0b100,),
+        jvp=_push("put_into_window"),
+        batch=_put_batch,
+        positive=True,
+        prepare=_put_prepare,
+        out=_writer(_put_prepare),
+        rows=(0, 1),
+    )
+)
+
+
+def _pick_run(x: Any, k: Any, *, axis: Shape) -> Any:
+    z = np.zeros(k.shape, x.dtype)
+    for number, place in enumerate(_places(_window(x.shape, axis), axis, x.ndim)):
+        np.copyto(z, x[place], where=k == number)
+    return z
+
+
+def _pick_abstract(x: Aval, k: Aval, *, axis: Shape) -> Aval:
+    return Aval(k.shape, x.dtype)
+
+
+def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    axis = params["axis"]
+    return lowered(bind(put_p, ct, xs[1], axis=axis, window=_window(shape, axis)))
+
+
+def _pick_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind(pick_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]))
+
+
+pick_p = register(
+    Primitive(
+        name="pick_from_window",
+        kind="linear",
+        run=_pick_run,
+        abstract=_pick_abstract,
+        pullbacks=(_pick_pull,),
+        reads=(0b100,),
+        jvp=_push("pick_from_window"),
+        batch=_pick_batch,
+        positive=True,
+    )
+)

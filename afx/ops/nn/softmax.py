@@ -1,0 +1,196 @@
+"""Shares and likelihoods: `softmax`, its logarithm, and the loss of a logit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, normalize_axes
+from afx.core.dtypes import promote
+from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.tracing.tracer import bind, bind2, lowered, single
+from afx.errors import DtypeError
+from afx.ops._kinds.elementwise import binary
+from afx.ops.elementwise.exponential import exp, sigmoid
+from afx.ops.manipulation.shape import astype
+from afx.ops.reductions._numpy import largest, totals
+
+__all__ = ["log_softmax", "sigmoid_binary_cross_entropy", "softmax"]
+
+Axis = int | tuple[int, ...]
+
+
+def softmax(x: ArrayLike, axis: Axis = -1) -> Array:
+    """Return ``exp(x) / sum(exp(x))`` along an axis (or several), without overflow.
+
+    Elements that are -inf have the share 0, even where all are; elements that are inf share equally. Other libraries
+    give nan in both cases.
+
+    Raises:
+        ShapeError: there is no such axis.
+        DtypeError: x holds complex numbers.
+
+    >>> softmax(afx.asarray([0.0, 0.0]))
+    Array([0.5, 0.5], dtype=float32)
+    """
+    return _along(softmax_p, x, axis, "softmax")
+
+
+def log_softmax(x: ArrayLike, axis: Axis = -1) -> Array:
+    """Return ``x - log(sum(exp(x)))`` along an axis (or several), without overflow; -inf where `softmax` is 0.
+
+    Raises:
+        ShapeError: there is no such axis.
+        DtypeError: x holds complex numbers.
+
+    >>> log_softmax(afx.asarray([0.0, 0.0]))
+    Array([-0.6931472, -0.6931472], dtype=float32)
+    """
+    return _along(log_softmax_p, x, axis, "log_softmax")
+
+
+def _along(p: Primitive, x: ArrayLike, axis: Axis, who: str) -> Array:
+    a = aval_of(x, who)
+    return single(p, astype(x, promote((a.dtype,), (a.weak,), True)), axis=normalize_axes(axis, a.ndim, who))
+
+
+def _abstract(x: Aval, *, axis: Shape) -> Aval:
+    if x.dtype.kind != "f":
+        raise DtypeError(f"softmax: needs real numbers: got {x}; take the abs or a part, or convert with astype")
+    return x
+
+
+# Elements no further apart than this are shifted by the largest of all rows: no exponential gets so small that it loses
+# digits, and one number is found far faster than one for each row.
+CLOSE = {"f": 60.0, "d": 500.0}
+
+
+def _below_top(out: Any, x: Any, axis: Shape) -> None:
+    """Write x less its largest elements along the axes; of infinite ones, what `softmax` says of them."""
+    top = largest(x, axis)
+    with np.errstate(over="ignore"):  # the difference of huge numbers of unlike sign: exp of -inf is right
+        if not np.isinf(top).any():
+            np.subtract(x, top, out=out)
+            return
+        np.subtract(x, np.where(np.isinf(top), np.zeros((), x.dtype), top), out=out)
+    np.copyto(out, np.where(x == np.inf, 0, -np.inf), where=top == np.inf, casting="unsafe")
+
+
+def _softmax_into(out: Any, x: Any, *, axis: Shape) -> None:
+    if _is_close(x):
+        np.subtract(x, np.maximum.reduce(x, None), out=out)
+        np.exp(out, out=out)
+        total = totals(out, axis)
+    else:
+        _below_top(out, x, axis)
+        np.exp(out, out=out)
+        total = _above_zero(totals(out, axis))
+    np.divide(out, total, out=out)
+
+
+def _is_close(x: Any) -> bool:
+    if not x.size:
+        return False
+    apart = float(np.maximum.reduce(x, None)) - float(np.minimum.reduce(x, None))
+    return apart < CLOSE.get(x.dtype.char, 0.0)  # false where either is nan
+
+
+def _above_zero(total: Any) -> Any:
+    return np.where(total == 0, np.ones((), total.dtype), total)
+
+
+def _log_softmax_into(out: Any, x: Any, *, axis: Shape) -> None:
+    _below_top(out, x, axis)
+    np.subtract(out, np.log(_above_zero(totals(np.exp(out), axis))), out=out)
+
+
+def _runner(into: Callable[..., None]) -> Callable[..., Any]:
+    """Return the implementation that writes into memory of its own."""
+
+    def run(x: Any, *, axis: Shape) -> Any:
+        x = np.asarray(x)
+        _abstract(aval_of(x), axis=axis)
+        out = np.empty_like(x, order="C")
+        into(out, x, axis=axis)
+        return out
+
+    return run
+
+
+def _softmax_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+    return lowered(z * (ct - (ct * z).sum(axis=params["axis"], keepdims=True)))
+
+
+def _softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    return _softmax_pull(ts[0], z, xs, params, None, None)
+
+
+def _log_softmax_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
+    return lowered(ct - lowered(exp(z)) * ct.sum(axis=params["axis"], keepdims=True))
+
+
+def _log_softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    t: Any = ts[0]
+    return lowered(t - (t * lowered(exp(z))).sum(axis=params["axis"], keepdims=True))
+
+
+def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitive:
+    """Return the record of an op over axes whose rules read its output alone."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return bind(p, xs[0], axis=tuple([a + 1 for a in params["axis"]]))
+
+    p = register(
+        Primitive(
+            name=name,
+            kind="custom",
+            run=_runner(into),
+            abstract=_abstract,
+            pullbacks=(pull,),
+            reads=(1,),
+            jvp=jvp,
+            batch=batch,
+            bounded=True,
+            flops=lambda avals, _: 5 * avals[0].size,  # largest, difference, exponential, sum, quotient
+            out=into,
+            along=True,
+        )
+    )
+    return p
+
+
+softmax_p = _made("softmax", _softmax_into, _softmax_pull, _softmax_jvp)
+log_softmax_p = _made("log_softmax", _log_softmax_into, _log_softmax_pull, _log_softmax_jvp)
+
+
+def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:
+    """Return ``log(1 + exp(y)) - t·y`` for each logit y and target t; shapes broadcast."""
+    return bind2(binary_cross_entropy_p, logits, targets)
+
+
+def _binary_cross_entropy_run(y: Any, t: Any) -> Any:
+    # max(y, 0) - t·y as one product is no difference of large numbers
+    return _times(_weight(y, t), y) + np.log1p(np.exp(np.abs(y) * -1.0))
+
+
+def _weight(y: Any, t: Any) -> Any:
+    return cast(Any, np.where(y > 0, 1.0 - t, 0.0 - t))
+
+
+def _times(weight: Any, y: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        return np.where(weight == 0, 0.0, weight * y)  # nothing times infinity is nothing
+
+
+binary_cross_entropy_p = binary(
+    "binary_cross_entropy",
+    _binary_cross_entropy_run,
+    (lambda _z, y, t: sigmoid(y) - t, lambda _z, y, _t: -y),
+    kinds="f",
+    floating=True,
+    bounded=True,
+    unfold=True,
+)

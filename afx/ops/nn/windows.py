@@ -1,0 +1,149 @@
+"""Windows: where a moving window stands, and every position of it as a row, the ground under pooling."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape
+from afx.core.primitive import Params, Value
+from afx.core.tracing.tracer import bind, single
+from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.elementwise import linear
+from afx.ops.manipulation.shape import reshape
+from afx.ops.nn._convolution import Pairs, padded, spread, windows
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+__all__: list[str] = []
+
+Padding: TypeAlias = Literal["valid", "same"] | int | Sequence[int | tuple[int, int]]
+
+
+def each_axis(given: int | Sequence[int], rank: int, name: str, who: str, least: int = 1) -> Shape:
+    """Return one number per spatial axis, from one for all or from a sequence."""
+    try:
+        values = (operator.index(given),) * rank if _is_one(given) else tuple([operator.index(n) for n in given])
+    except TypeError:
+        values = ()
+    if len(values) != rank or any(n < least for n in values):
+        raise ArgumentError(
+            f"{who}: {name} is an integer of {least} or more, or one for each of {rank} spatial axes: "
+            f"got {name}={given!r}; give one such"
+        )
+    return values
+
+
+def _is_one(given: object) -> TypeIs[SupportsIndex]:
+    return isinstance(given, SupportsIndex)
+
+
+def padded_by(padding: Padding, spatial: Shape, window: Shape, stride: Shape, dilation: Shape, who: str) -> Pairs:
+    """Return the padding in front of and behind each spatial axis."""
+    if padding == "valid":
+        return ((0, 0),) * len(window)
+    if padding == "same":
+        total = [
+            max((-(-n // s) - 1) * s + (w - 1) * d + 1 - n, 0)
+            for n, w, s, d in zip(spatial, window, stride, dilation, strict=True)
+        ]
+        return tuple([(t // 2, t - t // 2) for t in total])
+    pairs = _pairs(padding, len(window))
+    if len(pairs) != len(window) or any(p < 0 for pair in pairs for p in pair):
+        raise ArgumentError(
+            f"{who}: padding is 'valid', 'same', a number of 0 or more, or a number or pair (front, behind) for each "
+            f"of {len(window)} spatial axes: got padding={padding!r}; give one of these"
+        )
+    return pairs
+
+
+def _pairs(padding: Any, rank: int) -> Pairs:
+    """Return pairs of numbers, none where they are malformed."""
+    if isinstance(padding, str):
+        return ()
+    try:
+        given = (padding,) * rank if _is_one(padding) else tuple(padding)
+        both = [(p, p) if _is_one(p) else tuple(p) for p in given]
+        pairs = [(operator.index(a), operator.index(b)) for a, b in both]
+    except (TypeError, ValueError):
+        return ()
+    return tuple(pairs)
+
+
+def positions(x: Aval, window: Shape, stride: Shape, dilation: Shape, padding: Pairs, who: str) -> Shape:
+    """Return how many positions a window has along each spatial axis of float[batch, *spatial, channels]."""
+    if not all(window):
+        raise ShapeError(f"{who}: a window has no elements: got {x} and window {window}; use 1 or more along each axis")
+    spatial = x.shape[1:-1]
+    spans = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
+    room = [n + a + b for n, (a, b) in zip(spatial, padding, strict=True)]
+    if any(s > r for s, r in zip(spans, room, strict=True)):
+        raise ShapeError(
+            f"{who}: the window is longer than the array: got {x} and window {window} (spanning {tuple(spans)}); "
+            "use a shorter one, or padding"
+        )
+    return tuple([(r - s) // t + 1 for r, s, t in zip(room, spans, stride, strict=True)])
+
+
+def patches(x: ArrayLike, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Array:
+    """Return float[batch, *positions, product of window · channels] from float[batch, *spatial, channels]."""
+    return single(patches_p, x, window=window, stride=stride, dilation=dilation, padding=padding)
+
+
+def _patches_abstract(x: Aval, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Aval:
+    out = positions(x, window, stride, dilation, padding, "patches")
+    return Aval((x.shape[0], *out, math.prod(window) * x.shape[-1]), x.dtype)
+
+
+def _patches_run(x: Any, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
+    view = windows(padded(x, padding), window, stride, dilation)
+    rank = len(window)
+    return np.array(view, order="C").reshape(*view.shape[: 1 + rank], math.prod(window) * x.shape[-1])
+
+
+def _patches_transpose(ct: Array, x: Aval, **params: Any) -> Array:
+    return single(unpatches_p, ct, shape=x.shape, **params)
+
+
+def _merged(size: int, x: Value) -> Value:
+    return reshape(x, (size * x.shape[1], *x.shape[2:]))
+
+
+def _patches_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    z = patches(_merged(size, xs[0]), **params)
+    return reshape(z, (size, xs[0].shape[1], *z.shape[1:]))
+
+
+patches_p = linear("patches", _patches_run, _patches_abstract, _patches_transpose, batch=_patches_batch, positive=True)
+
+
+def _unpatches_abstract(
+    x: Aval, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs
+) -> Aval:
+    return Aval(shape, x.dtype)
+
+
+def _unpatches_run(x: Any, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
+    return spread(x, shape, window, stride, dilation, padding)
+
+
+def _unpatches_transpose(ct: Array, x: Aval, *, shape: Shape, **params: Any) -> Array:
+    return patches(ct, **params)
+
+
+def _unpatches_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    shape = params["shape"]
+    rest = {k: v for k, v in params.items() if k != "shape"}
+    z = bind(unpatches_p, _merged(size, xs[0]), shape=(size * shape[0], *shape[1:]), **rest)
+    return reshape(z, (size, *shape))
+
+
+unpatches_p = linear(
+    "unpatches", _unpatches_run, _unpatches_abstract, _unpatches_transpose, batch=_unpatches_batch, positive=True
+)

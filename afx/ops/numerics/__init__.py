@@ -1,0 +1,1 @@
+"""Numerical routines: histograms, interpolation, polynomials, statistics."""

@@ -1,0 +1,323 @@
+"""Counts of elements in bins: differentiable in the weights, and in the extremes that equal bins lie between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of, integer
+from afx.core.dtypes import float64, promote
+from afx.core.registry import public
+from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
+from afx.ops.creation.creation import Nested, asarray, ones
+from afx.ops.creation.promotion import together
+from afx.ops.creation.ranges import linspace
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.comparison import isfinite
+from afx.ops.elementwise.where import clip, where
+from afx.ops.indexing.gather import scatter
+from afx.ops.indexing.index import is_sequence, shape_of
+from afx.ops.manipulation.join import stack
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import astype, reshape
+from afx.ops.manipulation.split import unstack
+from afx.ops.reductions.cumulative import diff
+from afx.ops.reductions.sums import max, min, sum
+from afx.ops.sorting.sort import searchsorted
+
+__all__ = ["bincount", "digitize", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
+
+Bins: TypeAlias = "int | str | ArrayLike | Sequence[float]"
+Ends: TypeAlias = "tuple[ArrayLike, ArrayLike] | None"
+
+
+@public
+def bincount(x: Nested, /, weights: Nested | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
+    """Return how often each number from 0 on occurs, or the sums of the weights of its occurrences.
+
+    Args:
+        x: int[n], no negative ones.
+        weights: float[n]; differentiable.
+        minlength: the number of bins at least.
+        length: the number of bins; without it the largest element decides, which must be known then.
+
+    Raises:
+        DtypeError: elements that are not integers.
+        ShapeError: no vector, or weights of another length.
+        ConcreteValueError: elements that are not known, as under `jit`, without ``length``.
+
+    >>> bincount(np.array([0, 2, 2]))
+    Array([1, 0, 2], dtype=int64)
+    """
+    index = asarray(x)
+    if index.ndim != 1:
+        raise ShapeError(f"bincount: counts the elements of a vector: got {index.aval}; reshape it")
+    if index.dtype.kind not in "biu" and index.size:
+        raise DtypeError(f"bincount: counts integers: got {index.aval}; convert them with astype")
+    index = astype(index, np.int64)
+    if length is None:
+        known: Any = index.concrete("bincount")
+        if known.size and known.min() < 0:
+            raise ArgumentError(f"bincount: numbers are 0 or more: got {known.min()} in {index.aval}; shift them")
+        length = int(known.max(initial=minlength - 1)) + 1
+    w = ones(index.shape, np.int64) if weights is None else asarray(weights)
+    if w.shape != index.shape:
+        raise ShapeError(f"bincount: a weight belongs to each element: got {w.aval} for {index.aval}; give as many")
+    return scatter(w, index, shape=(length,))
+
+
+@public
+def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
+    """Return the number of the bin that each element lies in: i where ``bins[i - 1] <= x < bins[i]``.
+
+    Args:
+        x: any shape.
+        bins: float[n], ascending or descending.
+        right: whether bins hold their right edge and not the left one.
+
+    Raises:
+        ShapeError: the bins are no vector.
+        ArgumentError: they are in no order.
+
+    >>> digitize(np.array([0.5, 2.0]), np.array([0.0, 1.0, 2.0]))
+    Array([1, 3], dtype=int64)
+    """
+    y, edges = together(x, bins)
+    if edges.ndim != 1:
+        raise ShapeError(f"digitize: bins are a vector: got {edges.aval}; reshape it")
+    try:
+        steps: Any = np.diff(stop_gradient(edges).concrete("digitize"))
+        if (steps < 0).any() and (steps > 0).any():
+            raise ArgumentError(f"digitize: bins ascend or descend: got {edges!r}; sort them")
+    except ConcreteValueError:
+        pass  # compiled, they cannot be checked
+    if edges.shape[0] < 2:
+        return searchsorted(edges, y, side="left" if right else "right")
+    rising = searchsorted(edges, y, side="left" if right else "right")
+    falling = edges.shape[0] - searchsorted(flip(edges), y, side="left" if right else "right")
+    return where(edges[0] <= edges[-1], rising, falling)
+
+
+# -- edges ------------------------------------------------------------------------------------------------------------
+@public
+def histogram_bin_edges(x: Nested, bins: Bins = 10, range: Ends = None, weights: Nested | None = None) -> Array:
+    """Return the edges of the bins of a histogram.
+
+    Args:
+        x: any shape; its extremes are the outer edges, and have their derivative.
+        bins: how many, of equal widths; NumPy's name of a rule that says how many; or the edges themselves.
+        range: the outer edges; without them the extremes of x.
+        weights: has no effect.
+
+    Raises:
+        ArgumentError: no bins, or edges that do not ascend.
+
+    >>> histogram_bin_edges(np.array([0.0, 1.0]), 2)
+    Array([0. , 0.5, 1. ], dtype=float64)
+    """
+    return _edges(reshape(asarray(x), (-1,)), bins, range, "histogram_bin_edges")
+
+
+def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
+    if ends is not None and (len(ends) if is_sequence(ends) else shape_of(ends)) not in (2, (2,)):
+        raise ArgumentError(f"{who}: a range is a pair of ends: got {ends!r}; give (low, high)")
+    if isinstance(bins, str):
+        known: Any = stop_gradient(x).concrete(who)
+        bounds: Any = None if ends is None else [stop_gradient(asarray(end)).concrete(who) for end in ends]
+        try:
+            bins = len(np.histogram_bin_edges(known, bins, bounds)) - 1
+        except ValueError as error:
+            raise ArgumentError(f"{who}: NumPy has no such rule ({error}): got {bins!r}; give a number") from error
+    if not is_sequence(bins) and aval_of(bins, who).ndim == 0:
+        return _even_edges(x, bins, ends, who)
+    edges = together(bins, x)[0]
+    if edges.ndim != 1 or edges.size < 2:
+        raise ShapeError(f"{who}: edges are a vector of two or more: got {edges.aval}; reshape it, or give a number")
+    try:
+        if (stop_gradient(diff(edges)) < 0).any():
+            raise ArgumentError(f"{who}: edges ascend: got {edges!r}; sort them")
+    except ConcreteValueError:
+        pass  # compiled, they cannot be checked
+    return edges
+
+
+def _even_edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
+    count = integer(bins, who, "bins")
+    if count < 1:
+        raise ArgumentError(f"{who}: there is 1 bin or more: got bins={bins}; give another number")
+    # among float64 edges integers lie where they belong
+    dtype = float64 if x.dtype.kind in "iu" else promote((x.dtype,), (False,), floating=True)
+    if ends is not None:
+        low, high = (astype(end, dtype) for end in ends)
+    elif x.size:
+        low, high = astype(min(x), dtype), astype(max(x), dtype)
+    else:
+        low, high = astype(0.0, dtype), astype(1.0, dtype)
+    flat = low == high
+    try:
+        if (low > high).any():
+            raise ArgumentError(f"{who}: a range ascends: got {low!r} to {high!r}; exchange its ends")
+        if not (isfinite(low) & isfinite(high)).all():
+            raise ArgumentError(f"{who}: the ends of the range are not finite: got {low!r} and {high!r}; give range=")
+    except ConcreteValueError:
+        pass  # compiled, they cannot be checked
+    return linspace(where(flat, low - 0.5, low), where(flat, high + 0.5, high), count + 1)
+
+
+def _bin(x: Array, edges: Array) -> tuple[Array, Array]:
+    """Return the bin of each element, and whether it lies in any; the last one holds its right edge."""
+    count = edges.shape[0] - 1
+    y = stop_gradient(x)
+    place = searchsorted(edges, y, side="right") - 1
+    place = where(y == edges[-1], count - 1, place)
+    return clip(place, 0, count - 1), (place >= 0) & (place < count)
+
+
+# -- histograms -------------------------------------------------------------------------------------------------------
+@public
+def histogram(
+    x: Nested, bins: Bins = 10, range: Ends = None, density: bool | None = None, weights: Nested | None = None
+) -> tuple[Array, Array]:
+    """Return how many elements lie in each bin, and the edges of the bins; the last bin holds its right edge.
+
+    The counts have derivative 0 by x; they are differentiable in the weights, as the edges are in the extremes of x.
+
+    Args:
+        x: any shape.
+        bins: see `histogram_bin_edges`; a number or edges under `jit`.
+        range: see `histogram_bin_edges`; elements outside are not counted.
+        density: divides by the widths of bins and the total, so that the integral is 1.
+        weights: of x's shape: what each element counts.
+
+    Raises:
+        ShapeError: weights of another shape.
+        ArgumentError: see `histogram_bin_edges`.
+
+    >>> histogram(np.array([0.0, 0.25, 1.0]), 2)[0]
+    Array([2, 1], dtype=int64)
+    """
+    y = asarray(x)
+    w = _weights(weights, y, "histogram")
+    flat = reshape(y, (-1,))
+    edges = _edges(flat, bins, range, "histogram")
+    counts = _counted([flat], [edges], w)
+    if not density:
+        return counts, edges
+    counts = astype(counts, promote((counts.dtype, edges.dtype), (weights is None, False), floating=True))
+    return counts / diff(edges) / sum(counts), edges
+
+
+def _weights(weights: Nested | None, x: Array, who: str) -> Array:
+    if weights is None:
+        return ones((x.size,), np.int64)
+    w = together(weights, x)[0]
+    if w.shape != x.shape:
+        raise ShapeError(f"{who}: weights have the shape of x: got {w.aval} for {x.aval}; give one each")
+    return reshape(w, (-1,))
+
+
+def _counted(columns: Sequence[Array], edges: Sequence[Array], w: Array) -> Array:
+    """Return the sums of weights in the boxes of a grid."""
+    inside: Any = True
+    number: Any = 0
+    shape = tuple([e.shape[0] - 1 for e in edges])
+    for x, e, n in zip(columns, edges, shape, strict=True):
+        place, held = _bin(x, e)
+        inside, number = held & inside, number * n + place
+    total = scatter(where(inside, w, np.zeros((), w.dtype)), number, shape=(math.prod(shape),))
+    return reshape(total, shape)
+
+
+@public
+def histogramdd(
+    sample: Nested,
+    bins: int | Sequence[Bins] = 10,
+    range: Sequence[Ends] | None = None,
+    density: bool | None = None,
+    weights: Nested | None = None,
+) -> tuple[Array, tuple[Array, ...]]:
+    """Return how many points lie in each box of a grid, and the edges along each axis; see `histogram`.
+
+    Args:
+        sample: float[points, axes], or a sequence of one vector an axis.
+        bins: for each axis, or one number for all.
+        range: the outer edges of each axis, or None.
+        density: divides by the volumes of boxes and the total.
+        weights: float[points].
+
+    Raises:
+        ArgumentError: bins or ranges for another number of axes.
+        ShapeError: a sample of other than two axes, or weights of another length.
+
+    >>> histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]]), 2)[0]
+    Array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
+    points = _points(sample)
+    if points.ndim != 2:
+        raise ShapeError(f"histogramdd: a sample is a matrix: got {points.aval}; reshape it to [points, axes]")
+    return _grid(unstack(points, axis=1), bins, range, density, weights, "histogramdd")
+
+
+def _points(sample: Any) -> Array:
+    points = stack([asarray(c) for c in sample], axis=1) if is_sequence(sample) else asarray(sample)
+    return reshape(points, (-1, 1)) if points.ndim == 1 else points
+
+
+def _grid(
+    columns: Sequence[Array], bins: Any, ranges: Any, density: bool | None, weights: Any, who: str
+) -> tuple[Array, tuple[Array, ...]]:
+    each = list(bins) if is_sequence(bins) or hasattr(bins, "__len__") else [bins] * len(columns)
+    ends = [None] * len(columns) if ranges is None else list(ranges)
+    if len(each) != len(columns) or len(ends) != len(columns):
+        raise ArgumentError(
+            f"{who}: bins and ranges belong to each axis: got {len(each)} and {len(ends)} for {len(columns)}; "
+            "give one for each"
+        )
+    edges = tuple([_edges(x, b, e, who) for x, b, e in zip(columns, each, ends, strict=True)])
+    counts = _counted(columns, edges, _weights(weights, columns[0], who))
+    counts = astype(counts, promote((counts.dtype, columns[0].dtype), (False, False), floating=True))
+    if density:
+        counts = counts / sum(counts)
+        for axis, e in enumerate(edges):
+            counts = counts / reshape(diff(e), (-1, *(1,) * (len(edges) - axis - 1)))
+    return counts, edges
+
+
+@public
+def histogram2d(
+    x: Nested,
+    y: Nested,
+    bins: Bins | Sequence[Bins] = 10,
+    range: Sequence[Ends] | None = None,
+    density: bool | None = None,
+    weights: Nested | None = None,
+) -> tuple[Array, Array, Array]:
+    """Return how many points of the plane lie in each box of a grid, and the edges along x and along y.
+
+    Args:
+        x: float[points].
+        y: float[points].
+        bins: one number or vector of edges for both axes, or a pair of these.
+        range: the outer edges of both axes, or None.
+        density: divides by the areas of boxes and the total.
+        weights: float[points].
+
+    Raises:
+        ShapeError: vectors of different lengths.
+
+    >>> histogram2d(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 2)[0]
+    Array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
+    columns = [asarray(x), asarray(y)]
+    if columns[0].ndim != 1 or columns[0].shape != columns[1].shape:
+        got = " and ".join(str(c.aval) for c in columns)
+        raise ShapeError(f"histogram2d: points have two coordinates: got {got}; give vectors of one length")
+    pair = bins if isinstance(bins, Sequence) and not isinstance(bins, str) and len(bins) == 2 else [bins, bins]
+    counts, edges = _grid(columns, pair, range, density, weights, "histogram2d")
+    return counts, edges[0], edges[1]

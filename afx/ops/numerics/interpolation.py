@@ -1,0 +1,276 @@
+"""Functions given by samples: interpolated, integrated, differentiated, and phases without jumps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of, broadcast_avals, normalize_axis
+from afx.core.dtypes import float64, promote, real_dtype
+from afx.core.registry import public
+from afx.errors import ArgumentError, ShapeError
+from afx.ops.creation.creation import asarray
+from afx.ops.creation.promotion import together
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import divide, floor_divide, remainder
+from afx.ops.elementwise.comparison import isfinite, isnan
+from afx.ops.elementwise.where import clip, where
+from afx.ops.indexing.gather import gather
+from afx.ops.indexing.index import ints, is_sequence
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import astype, broadcast_to, reshape
+from afx.ops.reductions.cumulative import cumsum, diff
+from afx.ops.reductions.sums import sum
+from afx.ops.sorting.sort import argsort, searchsorted
+
+__all__ = ["ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
+
+Numbers: TypeAlias = ArrayLike | Sequence[float]
+
+
+# -- interpolation ----------------------------------------------------------------------------------------------------
+@public
+def interp(
+    x: Numbers,
+    xp: Numbers,
+    fp: Numbers,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: ArrayLike | None = None,
+) -> Array:
+    """Return the values at x of the piecewise linear function through points; differentiable in all operands.
+
+    At a point the slope is that of the piece to its right, at the last one that of the last piece.
+
+    Args:
+        x: any shape.
+        xp: float[n], the points, ascending unless ``period`` is given.
+        fp: float[n], the values there, real or complex.
+        left: the value in front of the first point, ``fp[0]`` unless given.
+        right: the value behind the last point, ``fp[-1]`` unless given.
+        period: makes the function periodic; ``left`` and ``right`` are then not used.
+
+    Raises:
+        ShapeError: points and values are no vectors of one length, or there are none.
+
+    >>> interp(2.5, np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 0.0]))
+    Array(1., dtype=float64)
+    """
+    at, points, values = together(x, xp, fp)
+    if points.ndim != 1 or points.shape != values.shape or not points.size:
+        raise ShapeError(
+            f"interp: points and values are vectors of one length: got {points.aval} and {values.aval}; reshape them"
+        )
+    weak = isinstance(x, (int, float))
+    dtype = promote((at.dtype, points.dtype, values.dtype), (weak, False, False), floating=True)
+    if dtype.itemsize < 8 and any(v.dtype.kind in "iu" for v in (at, points, values)):  # whose differences are exact
+        a, p, v = (astype(v, float64) if v.dtype.kind in "iu" else v for v in (at, points, values))
+        return astype(interp(a, p, v, left, right, period), dtype)
+    real = real_dtype(dtype)
+    at, points, values = astype(at, real), astype(points, real), astype(values, dtype)
+    if period is not None:
+        if aval_of(period, "interp").weak and not isinstance(period, Array) and not period:
+            raise ArgumentError("interp: a period is not 0: got period=0; leave it out for a function without one")
+        return _through(*_periodic(at, points, values, abs_(astype(period, real))))
+    z = _through(at, points, values)
+    z = where(at < points[0], values[0] if left is None else left, z)
+    return where(at > points[-1], values[-1] if right is None else right, z)
+
+
+def _periodic(x: Array, xp: Array, fp: Array, period: Array) -> tuple[Array, Array, Array]:
+    """Return one period of the points, in order, with a neighbour at either end."""
+    xp = remainder(xp, period)
+    order = argsort(xp)
+    xp, fp = gather(xp, order), gather(fp, order)
+    around = concat([xp[-1:] - period, xp, xp[:1] + period])
+    return remainder(x, period), around, concat([fp[-1:], fp, fp[:1]])
+
+
+def _through(x: Array, xp: Array, fp: Array) -> Array:
+    """Return the values on the straight line of the piece that x lies in, or of the nearest one."""
+    n = xp.shape[0]
+    if n == 1:
+        return where(isnan(x), math.nan, fp[0])
+    after = clip(searchsorted(xp, x, side="right"), 1, n - 1)
+    x0, x1, f0, f1 = (gather(v, i) for v in (xp, fp) for i in (after - 1, after))
+    step = x1 - x0
+    width = where(step == 0, 1, step)
+    with np.errstate(invalid="ignore", over="ignore"):  # beside infinite points and values
+        t, rise = (x - x0) / width, f1 - f0
+        line = where(step == 0, f1, where(t < 0.5, f0 + rise * t, f1 - rise * ((x1 - x) / width)))  # exact at both ends
+        steep = rise / width
+        ahead, behind = f0 + steep * (x - x0), f1 + steep * (x - x1)
+    beside = where(isnan(ahead), where(isnan(behind) & (f0 == f1), f0, behind), ahead)
+    return where(isfinite(line), line, where(x == x0, f0, where(x == x1, f1, beside)))
+
+
+# -- integrals and slopes ---------------------------------------------------------------------------------------------
+@public
+def trapezoid(y: Numbers, x: Numbers | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
+    """Return the integral along an axis of the piecewise linear function through samples.
+
+    Args:
+        y: the samples, any shape with an axis.
+        x: where they were taken: float[n], or an array of y's shape; differentiable too.
+        dx: the distance between them, where x is not given.
+        axis: the axis.
+
+    Raises:
+        ShapeError: x is no vector as long as the axis, and does not broadcast with y.
+
+    >>> trapezoid(np.array([1.0, 2.0, 3.0]))
+    Array(4., dtype=float64)
+    """
+    samples, points = together(y, 0 if x is None else x)
+    if points.ndim > 1:
+        shape = broadcast_avals("trapezoid", [samples.aval, points.aval])
+        samples, points = broadcast_to(samples, shape), broadcast_to(points, shape)
+    place = normalize_axis(axis, samples.ndim, "trapezoid")
+    width: Any = dx
+    if points.ndim > 1:
+        width = diff(points, axis=place)
+    elif x is not None:
+        if points.shape != samples.shape[place : place + 1]:
+            raise ShapeError(
+                f"trapezoid: x is as long as axis {place} of y: got {samples.aval} at {points.aval}; index one of them"
+            )
+        width = reshape(diff(points), tuple([-1 if a == place else 1 for a in range(samples.ndim)]))
+    earlier, later = _ends(samples, place)
+    return sum(width * (later + earlier) / 2, axis=place)
+
+
+def _ends(x: Array, axis: int) -> tuple[Array, Array]:
+    """Return all elements along an axis but the last, and all but the first."""
+    lead = (slice(None),) * axis
+    return x[(*lead, slice(0, -1))], x[(*lead, slice(1, None))]
+
+
+@public
+def gradient(
+    x: Numbers, *spacing: Numbers, axis: int | Sequence[int] | None = None, edge_order: int = 1
+) -> Array | tuple[Array, ...]:
+    """Return the slopes along axes of a function given by samples: of second order inside, one-sided at the ends.
+
+    `afx.grad` differentiates a function of Python; this estimates the derivative of sampled values.
+
+    Args:
+        x: the samples.
+        *spacing: one number for all axes, or for each axis a number or the vector of places; 1 unless given.
+        axis: one axis, several, or all (None).
+        edge_order: 1 or 2, the order of accuracy at the ends.
+
+    Returns:
+        An array for one axis, a tuple of them for several.
+
+    Raises:
+        ArgumentError: another order, or not as many spacings as axes.
+        ShapeError: not enough samples, or places of another number.
+
+    >>> gradient(np.array([1.0, 4.0, 9.0]))
+    Array([3., 4., 5.], dtype=float64)
+    """
+    samples = asarray(x)
+    natural = promote((samples.dtype,), (False,), floating=True)
+    if samples.dtype.kind not in "fc":  # differences of integers are exact in float64
+        samples = astype(samples, float64)
+    given = range(samples.ndim) if axis is None else ints(axis, "gradient", "axis")
+    axes = tuple([normalize_axis(a, samples.ndim, "gradient") for a in given])
+    if edge_order not in (1, 2):
+        raise ArgumentError(
+            f"gradient: the order at the edges is 1 or 2: got edge_order={edge_order}; take one of them"
+        )
+    pairs = zip(_spacings(spacing, axes, samples), axes, strict=True)
+    found = [astype(_slopes(samples, s, a, edge_order), natural) for s, a in pairs]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _spacings(spacing: Sequence[Any], axes: Sequence[int], like: Array) -> list[Array]:
+    """Return a spacing for each axis."""
+    given = [together(s, like)[0] if is_sequence(s) else s for s in spacing] or [1.0]
+    if len(given) == 1 and aval_of(given[0], "gradient").ndim == 0:
+        given *= len(axes)
+    if len(given) != len(axes):
+        raise ArgumentError(
+            f"gradient: spacings are one number, or one for each axis: got {len(given)} for axes {tuple(axes)}; "
+            "give as many as axes"
+        )
+    return given
+
+
+def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
+    n, aval = x.shape[axis], aval_of(spacing, "gradient")
+    if n < edge_order + 1:
+        raise ShapeError(f"gradient: takes {edge_order + 1} samples or more: got {x.aval} along axis {axis}; give more")
+    if aval.ndim > 1 or (aval.ndim == 1 and aval.shape != (n,)):
+        raise ShapeError(
+            f"gradient: places are a vector of {n}: got {aval} along axis {axis} of {x.aval}; reshape them"
+        )
+    front = tuple([-1 if a == axis else 1 for a in range(x.ndim)])
+    h: Any = spacing if aval.ndim == 0 else reshape(diff(astype(spacing, real_dtype(x.dtype))), front)
+    rise = diff(x, axis=axis) / h
+    before, after = _ends(rise, axis)
+    low: Array | float
+    high: Array | float
+    if aval.ndim == 0:  # an element between others does not count, even where it is nan
+        inner, low, high = (_ends(_ends(x, axis)[1], axis)[1] - _ends(_ends(x, axis)[0], axis)[0]) / (2 * h), 0.5, 0.5
+    else:
+        h0, h1 = _ends(h, axis)
+        inner = (h0 * after + h1 * before) / (h0 + h1)
+        low, high = (_part(u / (h0 + h1), axis, k) if n > 2 else 0 for u, k in ((h0, 0), (h1, -1)))
+    first, last = _part(rise, axis, 0), _part(rise, axis, -1)
+    if edge_order == 2:  # the line through the two slopes next to the end, continued to it
+        first = first + (first - _part(rise, axis, 1)) * low
+        last = last + (last - _part(rise, axis, -2)) * high
+    return concat([first, inner, last], axis=axis)
+
+
+def _part(x: Array, axis: int, k: int) -> Array:
+    """Return one slice along an axis, which stays."""
+    return x[(*(slice(None),) * axis, slice(k, k + 1 or None))]
+
+
+@public
+def ediff1d(x: Numbers, to_end: Numbers | None = None, to_begin: Numbers | None = None) -> Array:
+    """Return the differences of neighbours among all elements, with others in front and behind where they are given.
+
+    >>> ediff1d(np.array([1.0, 4.0, 9.0]), to_begin=0)
+    Array([0., 3., 5.], dtype=float64)
+    """
+    z = diff(reshape(asarray(x), (-1,)))
+    ends = [None if v is None else reshape(asarray(v, z.dtype), (-1,)) for v in (to_begin, to_end)]
+    return concat([v for v in (ends[0], z, ends[1]) if v is not None])
+
+
+# -- phases -----------------------------------------------------------------------------------------------------------
+@public
+def unwrap(x: Numbers, discont: ArrayLike | None = None, axis: int = -1, *, period: ArrayLike = 2 * math.pi) -> Array:
+    """Return phases with whole periods added, so that no step along the axis is larger than half of one.
+
+    Args:
+        x: any shape with an axis.
+        discont: steps below this are left alone; half of a period unless given.
+        axis: the axis.
+        period: the period; differentiable too.
+
+    >>> unwrap(np.array([0.0, 3.0, -3.0]), period=6)
+    Array([0., 3., 3.], dtype=float64)
+    """
+    phases = asarray(x)
+    place = normalize_axis(axis, phases.ndim, "unwrap")
+    steps, given = diff(phases, axis=place), aval_of(period, "unwrap")
+    period = astype(period, promote((phases.dtype, given.dtype), (False, given.weak)))
+    whole = period.dtype.kind in "iu"
+    half = floor_divide(period, 2) if whole else divide(period, 2)
+    turns = floor_divide(steps + half, period)
+    edge = (remainder(steps + half, period) == 0) & (steps > 0)  # a step up by just a half stays a step up
+    if whole:
+        edge = edge & (remainder(period, 2) == 0)
+    turns = where(edge, turns - 1, turns)
+    turns = where(abs_(steps) < (half if discont is None else discont), 0, turns)
+    kept = _part(phases, place, 0)
+    rest = phases[(*(slice(None),) * place, slice(1, None))]
+    return concat([kept, rest - cumsum(turns, axis=place) * period], axis=place)

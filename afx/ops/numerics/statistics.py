@@ -1,0 +1,128 @@
+"""How variables vary together: covariances and correlations."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of
+from afx.core.dtypes import promote, real_dtype
+from afx.core.registry import public
+from afx.errors import ShapeError
+from afx.ops.creation.promotion import together
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.complex import conj
+from afx.ops.elementwise.where import clip
+from afx.ops.linalg.products import matmul
+from afx.ops.manipulation.axes import atleast_2d
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import astype, reshape
+from afx.ops.reductions.moments import vector_norm
+from afx.ops.reductions.sums import sum
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["corrcoef", "cov"]
+
+
+@public
+def cov(
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    *,
+    bias: bool = False,
+    ddof: float | None = None,
+    fweights: ArrayLike | Sequence[int] | None = None,
+    aweights: ArrayLike | Sequence[float] | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Return the covariance matrix of variables that were observed together.
+
+    Args:
+        x: float[variables, observations], or the observations of one variable.
+        y: more variables with the same observations.
+        rowvar: whether variables are rows; where it is false they are columns.
+        bias: divides by the number of observations instead of one less.
+        ddof: what is subtracted from the number of observations, whatever ``bias`` says.
+        fweights: int[observations], how often each observation was made.
+        aweights: float[observations], how much each counts; differentiable too.
+        dtype: converts the observations first.
+
+    Raises:
+        ShapeError: more than two axes, or weights of another length.
+
+    >>> cov(np.array([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float64)
+    """
+    d, weighted, number = _deviations(_variables(x, y, rowvar, dtype, "cov"), fweights, aweights, bias, ddof)
+    z = matmul(d, conj(weighted).T) / number
+    return reshape(z, ()) if z.shape == (1, 1) else z
+
+
+def _variables(x: ArrayLike, y: ArrayLike | None, rowvar: bool, dtype: DTypeLike | None, who: str) -> Array:
+    """Return the variables as rows, in one floating dtype."""
+    given = [v for v in (x, y) if v is not None]
+    avals = [aval_of(v, who) for v in given]
+    if builtins.any(a.ndim > 2 for a in avals):
+        raise ShapeError(f"{who}: takes vectors and matrices: got {', '.join(map(str, avals))}; reshape them")
+    found = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+    rows = [atleast_2d(astype(v, found if dtype is None else dtype)) for v in given]
+    if not rowvar:  # a vector is one variable, and so is one row among the others
+        columns = [a.ndim == 2 and (k == 0 or a.shape[0] != 1) for k, a in enumerate(avals)]
+        rows = [v.T if turned else v for v, turned in zip(rows, columns, strict=True)]
+    return concat(rows, axis=0)
+
+
+def _deviations(rows: Array, fweights: Any, aweights: Any, bias: bool, ddof: float | None) -> tuple[Array, Array, Any]:
+    """Return the deviations from the means, the same weighted, and what sums of their products are divided by."""
+    correction = (0 if bias else 1) if ddof is None else ddof
+    n = rows.shape[1]
+    if fweights is None and aweights is None:
+        d = rows - sum(rows, 1, keepdims=True) / n
+        return d, d, n - correction if n > correction else math.nan
+    often, much = _weights(fweights, rows, "fweights"), _weights(aweights, rows, "aweights")
+    w = much if often is None else often if much is None else often * much
+    assert w is not None
+    total = sum(w)
+    d = rows - sum(rows * w, 1, keepdims=True) / total
+    return d, d * w, total - correction * (1 if much is None else sum(w * much) / total)
+
+
+def _weights(given: Any, rows: Array, name: str) -> Array | None:
+    if given is None:
+        return None
+    w = together(given, rows)[0]
+    if w.shape != rows.shape[1:]:
+        raise ShapeError(f"cov: {name} hold one number an observation: got {w.aval} for {rows.aval}; give a vector")
+    return astype(w, real_dtype(rows.dtype))
+
+
+@public
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None) -> Array:
+    """Return the matrix of correlation coefficients of variables that were observed together, all from -1 to 1.
+
+    Arguments are those of `cov`. A variable that does not vary has coefficients nan.
+
+    >>> corrcoef(np.array([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float64)
+    """
+    rows = _variables(x, y, rowvar, dtype, "corrcoef")
+    d = rows - sum(rows, 1, keepdims=True) / rows.shape[1]
+    unit = d / vector_norm(d, 1, keepdims=True)
+    z = _bounded(matmul(unit, conj(unit).T) if d.shape[1] else matmul(d, conj(d).T) * math.nan)
+    return reshape(z, ()) if z.shape == (1, 1) else z
+
+
+def _bounded(z: Array) -> Array:
+    """Return z within -1 and 1, which rounding may leave, with the derivative it has without the bounds."""
+    if z.dtype.kind == "c":
+        return z
+    known = stop_gradient(z)
+    return z + (clip(known, -1, 1) - known)

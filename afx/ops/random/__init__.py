@@ -1,0 +1,1 @@
+"""Random sampling: counter-based bits and the samplers that read them."""

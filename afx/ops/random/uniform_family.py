@@ -1,0 +1,175 @@
+"""Standard laws: each element is a function of one random word, so that draws are the same wherever they are made.
+
+A word is read as a signed integer k of w bits. Uniform numbers take its upper bits, 24 for float32 and 53 for float64.
+The other laws are quantiles at ``(k + ½) / 2ʷ + ½``: exact in both tails, since a tail's probability p is made of the
+integer and not of a difference of floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape
+from afx.core.dtypes import DType, float32, float64, uint32, uint64
+from afx.core.tracing.tracer import single
+from afx.ops._kinds.elementwise import nondifferentiable
+from afx.ops.random.bits import batch_draw, check_key, generate
+from afx.ops.special._normal import CENTRE, central, quantile_of_tail
+
+__all__: list[str] = []
+
+Law: TypeAlias = Callable[[Any, Any], None]
+FRACTIONS = {"e": 11, "f": 24, "d": 53}  # bits of a fraction
+
+
+def drawn(law: str, words: Any) -> Any:
+    """Return draws in float64, one for each of a vector of uint64 words, which are overwritten."""
+    out = np.empty(words.shape)
+    LAWS[law](words, out)
+    return out
+
+
+def random_draw(key: ArrayLike, law: str, shape: Shape, dtype: DType) -> Array:
+    """Return independent draws from a standard law: float[*keys, *shape] for a key uint32[*keys, 2].
+
+    Args:
+        key: the key.
+        law: ``uniform``, ``normal``, ``exponential``, ``logistic``, ``laplace``, ``cauchy``, or ``open``: uniform, but never 0.
+        shape: the shape drawn from each key.
+        dtype: of the result; float16 is rounded from float32.
+    """
+    return single(random_draw_p, key, law=law, shape=shape, dtype=dtype)
+
+
+def _draw_run(key: Any, *, law: str, shape: Shape, dtype: DType) -> Any:
+    check_key(key, law)
+    if dtype.itemsize < 4 and law != "uniform":
+        drawn: Any = _draw_run(key, law=law, shape=shape, dtype=float32)
+        return drawn.astype(dtype)
+    return generate(key, shape, dtype, uint64 if dtype == float64 else uint32, LAWS[law])
+
+
+def _draw_abstract(key: Aval, *, law: str, shape: Shape, dtype: DType) -> Aval:
+    check_key(key, law)
+    return Aval(key.shape[:-1] + shape, dtype)
+
+
+random_draw_p = nondifferentiable("random_draw", _draw_run, _draw_abstract, batch=batch_draw("random_draw"))
+
+
+def _uniform(words: Any, out: Any) -> None:
+    _upper(words, out, FRACTIONS[out.dtype.char])
+
+
+def _upper(words: Any, out: Any, bits: int) -> None:
+    """Write the upper bits of words as fractions; words are overwritten."""
+    word = words.dtype.itemsize * 8
+    np.right_shift(words, words.dtype.type(word - bits), out=words)
+    np.copyto(out, words.view(f"<i{words.dtype.itemsize}"), casting="unsafe")  # small enough to be signed: faster
+    np.multiply(out, out.dtype.type(2.0**-bits), out=out)
+
+
+def _open(words: Any, out: Any) -> None:
+    bits = FRACTIONS[out.dtype.char] - 1
+    _upper(words, out, bits)
+    np.add(out, out.dtype.type(2.0 ** (-bits - 1)), out=out)
+
+
+def signed(words: Any) -> Any:
+    """Return words as signed integers k."""
+    return words.view(f"<i{words.dtype.itemsize}")
+
+
+def tail(k: Any, dtype: DType) -> Any:
+    """Return the probability p, at most ½, of the tail in which each word k lies: below 0 for negative k."""
+    bits = k.dtype.itemsize * 8
+    t = np.right_shift(k, k.dtype.type(bits - 1))
+    np.invert(t, out=t)
+    np.bitwise_xor(t, k, out=t)
+    np.bitwise_and(t, k.dtype.type(2 ** (bits - 1) - 1), out=t)
+    p = t.astype(dtype)
+    p += dtype.type(0.5)
+    p *= dtype.type(2.0**-bits)
+    return p
+
+
+def _centred(k: Any, dtype: DType) -> Any:
+    """Return ``(k + ½) / 2ʷ``."""
+    q = k.astype(dtype)
+    q += dtype.type(0.5)
+    q *= dtype.type(2.0 ** (-8 * k.dtype.itemsize))
+    return q
+
+
+def _normal(words: Any, out: Any) -> None:
+    k, z = signed(words).reshape(-1), out.reshape(-1)
+    for start in range(0, len(k), PIECE):
+        _normal_piece(k[start : start + PIECE], z[start : start + PIECE])
+
+
+PIECE = 32768  # elements whose intermediate values stay in the cache
+
+
+def _normal_piece(k: Any, out: Any) -> None:
+    q = _centred(k, out.dtype)
+    central(q, out)
+    far = np.flatnonzero(np.abs(q) > CENTRE)
+    chosen = k[far]
+    z = quantile_of_tail(tail(chosen, out.dtype))
+    out[far] = np.negative(z, out=z, where=chosen < 0)
+
+
+def _exponential(words: Any, out: Any) -> None:
+    k = signed(words)
+    p = tail(k, out.dtype)
+    np.log(p, out=out)
+    np.copyto(out, np.log1p(np.negative(p, out=p), out=p), where=k < 0)
+    np.negative(out, out=out)
+
+
+def _halves(k: Any, dtype: DType) -> tuple[Any, Any]:
+    """Return the tail's probability p and ``½ - p``, each with all its digits."""
+    q = _centred(k, dtype)
+    return tail(k, dtype), np.abs(q, out=q)
+
+
+def _logistic(words: Any, out: Any) -> None:
+    k = signed(words)
+    p, rest = _halves(k, out.dtype)
+    np.divide(np.add(rest, rest, out=rest), p, out=p)
+    np.log1p(p, out=out)
+    np.negative(out, out=out, where=k < 0)
+
+
+def _laplace(words: Any, out: Any) -> None:
+    k = signed(words)
+    p, rest = _halves(k, out.dtype)
+    near = rest < p
+    np.log(np.add(p, p, out=p), out=out)
+    np.copyto(out, np.log1p(np.multiply(rest, -2, out=rest), out=p), where=near)
+    np.negative(out, out=out, where=k >= 0)
+
+
+def _cauchy(words: Any, out: Any) -> None:
+    k = signed(words)
+    p, rest = _halves(k, out.dtype)
+    far = p < rest
+    np.minimum(p, rest, out=p)
+    np.tan(np.multiply(p, out.dtype.type(np.pi), out=p), out=out)
+    np.divide(1, out, out=out, where=far)
+    np.negative(out, out=out, where=k < 0)
+
+
+LAWS: dict[str, Law] = {
+    "cauchy": _cauchy,
+    "exponential": _exponential,
+    "laplace": _laplace,
+    "logistic": _logistic,
+    "normal": _normal,
+    "open": _open,
+    "uniform": _uniform,
+}

@@ -1,0 +1,1 @@
+"""Reductions: sums, extremes, moments, quantiles and cumulative ops."""

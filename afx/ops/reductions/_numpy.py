@@ -1,0 +1,55 @@
+"""Reductions of NumPy's arrays along axes, each by its fastest way, and the dtypes that hold sums."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from afx.compiler.lowering import ROWS, SERIAL, turns
+from afx.core.array.array import ArrayLike
+from afx.core.aval import Shape, aval_of
+from afx.core.dtypes import DType, float16, float32, float64, promote
+
+__all__ = ["averaging", "largest", "reduced_by", "totals"]
+
+
+def reduced_by(ufunc: np.ufunc, x: Any, axis: Shape) -> Any:
+    """Return NumPy's reduction, which begins anew with each row: extremes of short ones are taken in the transpose."""
+    if turns(ufunc, x.shape, axis):
+        last = x.ndim - 1
+        return ufunc.reduce(x.transpose((last, *range(last))).copy(), axis=0)
+    return ufunc.reduce(x, axis=axis)
+
+
+def largest(x: Any, axis: Shape) -> Any:
+    """Return the largest elements along axes, which stay; -inf of none."""
+    shape = [1 if a in axis else n for a, n in enumerate(x.shape)]
+    return reduced_by(np.maximum, x, axis).reshape(shape) if x.size else np.full(shape, -np.inf, x.dtype)
+
+
+def totals(x: Any, axis: Shape) -> Any:
+    """Return the sums along axes, which stay: those of rows in BLAS, three times as fast; float16 gives float32."""
+    if axis != (x.ndim - 1,) or x.shape[-1] not in ROWS or x.dtype.char not in "fd":
+        wide = np.float32 if x.dtype == np.float16 else x.dtype  # which holds the sum of many
+        return np.add.reduce(x, axis=axis, keepdims=True, dtype=wide)
+    ones = _ones(x.shape[-1], x.dtype)
+    if x.ndim == 2 and len(x) > 1 and x.size <= SERIAL:
+        return x.dot(ones).reshape(-1, 1)
+    return np.vecdot(x, ones)[..., None]
+
+
+@lru_cache(maxsize=64)
+def _ones(size: int, dtype: DType) -> Any:
+    return np.ones(size, dtype)
+
+
+def averaging(x: ArrayLike, who: str) -> tuple[DType, DType]:
+    """Return the dtype in which numbers are added up for an average, which holds the sum, and that of the average."""
+    aval = aval_of(x, who)
+    natural = promote((aval.dtype,), (aval.weak,), floating=True)
+    wide = (
+        float64 if aval.dtype.kind in "iu" and aval.dtype.itemsize > 2 else float32 if natural == float16 else natural
+    )
+    return wide, natural

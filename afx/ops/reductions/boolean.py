@@ -1,0 +1,53 @@
+"""Truth along axes: whether all elements are true, or any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape
+from afx.core.dtypes import bool_
+from afx.core.registry import public
+from afx.ops._kinds.elementwise import nondifferentiable
+from afx.ops.manipulation.shape import astype
+from afx.ops.reductions.sums import Axis, among, batch_reduction, reduce_over, reduced, reducing
+
+__all__ = ["all", "any"]
+
+
+def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Any:
+    def abstract(x: Aval, *, axis: Shape) -> Aval:
+        return Aval(reduced(x.shape, axis), bool_)
+
+    return nondifferentiable(name, reducing(ufunc), abstract, batch=batch_reduction(fn))
+
+
+@public
+def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+    """Tell whether all elements along axes are true (not zero), among those where ``where`` holds.
+
+    >>> all(np.array([[True, True], [False, True]]), axis=1)
+    Array([ True, False], dtype=bool)
+    """
+    x = x if where is None else among(astype(x, bool_), where, True)
+    return reduce_over(all_p, x, axis, keepdims, "all")
+
+
+all_p = _truth("all", np.logical_and, all)
+
+
+@public
+def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+    """Tell whether any element along axes is true (not zero), among those where ``where`` holds.
+
+    >>> any(np.array([[False, True], [False, False]]), axis=1)
+    Array([ True, False], dtype=bool)
+    """
+    x = x if where is None else among(astype(x, bool_), where, False)
+    return reduce_over(any_p, x, axis, keepdims, "any")
+
+
+any_p = _truth("any", np.logical_or, any)

@@ -1,0 +1,301 @@
+"""Running sums, products, extremes and logarithms of sums, and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis, shape_of
+from afx.core.dtypes import DType, promote
+from afx.core.primitive import Params, Primitive, Value, lookup, register
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind, lowered, raised, single
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds.elementwise import linear
+from afx.ops.creation.creation import asarray, ones, ones_like, zeros
+from afx.ops.elementwise.arithmetic import multiply
+from afx.ops.elementwise.comparison import equal
+from afx.ops.elementwise.exponential import logaddexp
+from afx.ops.elementwise.where import maximum, where
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import astype, broadcast_to, reshape
+from afx.ops.reductions.sums import numpy_of, sum_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diff"]
+
+
+def _axis(x: ArrayLike, axis: int | None, who: str) -> tuple[ArrayLike, int]:
+    """Return the operand and the axis to run along: all elements as one axis where none is named."""
+    aval = aval_of(x, who)
+    if axis is None:
+        return (x, 0) if aval.ndim == 1 else (reshape(x, (-1,)), 0)
+    return x, normalize_axis(axis, aval.ndim, who)
+
+
+@public
+def cumulative_sum(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
+    """Return the running sum along an axis.
+
+    Args:
+        x: any shape; booleans and small integers are summed as 64-bit integers.
+        axis: the axis to run along; it may be left out for a vector.
+        dtype: converts x first, and is the result's.
+        include_initial: puts a 0 in front, so that the axis grows by one.
+
+    Raises:
+        ArgumentError: no axis is named for an array of several.
+
+    >>> cumulative_sum(np.array([1.0, 2.0, 3.0]))
+    Array([1., 3., 6.], dtype=float64)
+    """
+    _named(x, axis, "cumulative_sum")
+    y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_sum")
+    z = _of(single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
+    return _with_initial(zeros, z, place) if include_initial else z
+
+
+def _named(x: ArrayLike, axis: int | None, who: str) -> None:
+    if axis is None and aval_of(x, who).ndim != 1:
+        raise ArgumentError(f"{who}: which axis is not clear: got {aval_of(x)}; name it with axis=")
+
+
+def _of(z: Array, dtype: DTypeLike | None) -> Array:
+    return z if dtype is None else astype(z, dtype)
+
+
+def _with_initial(make: Any, z: Array, axis: int) -> Array:
+    first = make(tuple([1 if a == axis else n for a, n in enumerate(z.shape)]), z.dtype)
+    return concat([first, z], axis=axis)
+
+
+def _sum_run(x: Any, *, axis: int, reverse: bool) -> Any:
+    y = numpy_of(x)
+    return np.flip(np.cumsum(np.flip(y, axis), axis), axis) if reverse else np.cumsum(y, axis)
+
+
+def _sum_abstract(x: Aval, *, axis: int, reverse: bool) -> Aval:
+    if not x.ndim:
+        raise ShapeError(f"cumulative_sum: a 0-d array has no axis to run along: got {x}; reshape it")
+    return Aval(x.shape, sum_dtype(x.dtype))
+
+
+def _sum_transpose(ct: Array, x: Aval, *, axis: int, reverse: bool) -> Array:
+    return single(cumulative_sum_p, ct, axis=axis, reverse=not reverse)
+
+
+def _sum_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return single(cumulative_sum_p, xs[0], axis=params["axis"] + 1, reverse=params["reverse"])
+
+
+cumulative_sum_p = linear("cumulative_sum", _sum_run, _sum_abstract, _sum_transpose, batch=_sum_batch, positive=True)
+
+
+@public
+def cumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+    """Return the running sum along an axis, of all elements in row-major order where none is named.
+
+    >>> cumsum(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array([ 1.,  3.,  6., 10.], dtype=float64)
+    """
+    y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumsum")
+    return _of(single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
+
+
+@public
+def cumulative_prod(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
+    """Return the running product along an axis; its derivatives are right with zeros too.
+
+    Products are taken over spans that double, so that nothing is ever divided by an element (Hillis & Steele 1986).
+    Arguments and errors are those of `cumulative_sum`.
+
+    >>> cumulative_prod(np.array([1.0, 2.0, 3.0]))
+    Array([1., 2., 6.], dtype=float64)
+    """
+    _named(x, axis, "cumulative_prod")
+    y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_prod")
+    z = _of(_products(y, place), dtype)
+    return _with_initial(ones, z, place) if include_initial else z
+
+
+def _products(x: ArrayLike, axis: int) -> Array:
+    return _doubled(multiply, astype(x, sum_dtype(aval_of(x).dtype)), axis)
+
+
+def _doubled(fn: Callable[[Array, Array], Array], z: Array, axis: int) -> Array:
+    """Return the running results of an associative function, over spans that double."""
+    span = 1
+    while span < z.shape[axis]:
+        first, later, earlier = _parts(z, axis, span)
+        z = concat([first, fn(earlier, later)], axis=axis)
+        span *= 2
+    return z
+
+
+def _parts(z: Array, axis: int, span: int) -> tuple[Array, Array, Array]:
+    """Return the first elements along an axis, all others, and for each of these the one ``span`` places before."""
+    lead = (slice(None),) * axis
+    return z[(*lead, slice(0, span))], z[(*lead, slice(span, None))], z[(*lead, slice(0, -span))]
+
+
+@public
+def cumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+    """Return the running product along an axis, of all elements in row-major order where none is named.
+
+    >>> cumprod(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array([ 1.,  2.,  6., 24.], dtype=float64)
+    """
+    y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumprod")
+    return _of(_products(y, place), dtype)
+
+
+@public
+def cumlogsumexp(x: ArrayLike, axis: int | None = None) -> Array:
+    """Return ``log(cumsum(exp(x)))`` along an axis without overflow, of all elements where none is named.
+
+    Derivatives are those of `logaddexp`, also at infinite values.
+
+    >>> cumlogsumexp(np.array([1000.0, -np.inf]))
+    Array([1000., 1000.], dtype=float64)
+    """
+    aval = aval_of(x, "cumlogsumexp")
+    y, place = _axis(astype(x, promote((aval.dtype,), (aval.weak,), floating=True)), axis, "cumlogsumexp")
+    return _doubled(logaddexp, asarray(y), place)
+
+
+@public
+def diff(
+    x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Array:
+    """Return the differences of neighbours along an axis, taken ``n`` times.
+
+    Args:
+        x: any shape with an axis; of booleans the difference tells whether they differ.
+        n: how often.
+        axis: the axis.
+        prepend: put in front of x along the axis first; a number, or an array of x's other axes.
+        append: put behind x in the same way.
+
+    >>> diff(np.array([1.0, 4.0, 9.0]))
+    Array([3., 5.], dtype=float64)
+    """
+    n = integer(n, "diff", "n")
+    if n < 0:
+        raise ArgumentError(f"diff: differences are taken 0 times or more: got n={n}; give n >= 0")
+    aval = aval_of(x, "diff")
+    place = normalize_axis(axis, aval.ndim, "diff")
+    if n == 0:
+        return asarray(x)
+    edge = tuple([1 if a == place else length for a, length in enumerate(aval.shape)])
+    ends = [v if v is None or shape_of(v, "diff") else broadcast_to(v, edge) for v in (prepend, append)]
+    z = concat([v for v in (ends[0], x, ends[1]) if v is not None], axis=place)
+    for _ in range(n):
+        _, later, earlier = _parts(z, place, 1)
+        z = later != earlier if z.dtype.kind == "b" else later - earlier
+    return z
+
+
+# -- extremes ---------------------------------------------------------------------------------------------------------
+@public
+def cummax(x: ArrayLike, axis: int | None = None) -> Array:
+    """Return the largest element so far along an axis, nan from the first nan on; of all elements where none is named.
+
+    The elements that are the largest so far share the derivative evenly, as those of `max` do.
+
+    >>> cummax(np.array([1.0, 3.0, 2.0]))
+    Array([1., 3., 3.], dtype=float64)
+    """
+    y, place = _axis(x, axis, "cummax")
+    return single(cummax_p, y, axis=place)
+
+
+def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
+    def abstract(x: Aval, *, axis: int) -> Aval:
+        if x.dtype.kind == "c":
+            raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
+        return Aval(x.shape, x.dtype)
+
+    def run(x: Any, *, axis: int) -> Any:
+        y = numpy_of(x)
+        if y.dtype.kind == "c":
+            abstract(aval_of(y), axis=axis)
+        return ufunc.accumulate(y, axis)
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return bind(lookup(name), xs[0], axis=params["axis"] + 1)
+
+    return register(
+        Primitive(
+            name=name,
+            kind="custom",
+            run=run,
+            abstract=abstract,
+            pullbacks=(_extreme_pull,),
+            reads=(3,),
+            jvp=_extreme_push,
+            batch=batch,
+            smooth=False,
+        )
+    )
+
+
+def _extreme_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    axis = params["axis"]
+    held, news, count = _holders(z, xs[0], axis)
+    # walked backwards, a group begins where the next one began forwards
+    ends = concat([_parts(news, axis, 1)[1], ones_like(_parts(news, axis, 1)[0])], axis=axis)
+    total = flip(_grouped_sum(flip(ct / count, axis=axis), flip(ends, axis=axis), axis), axis=axis)
+    return lowered(total * held)
+
+
+def _extreme_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    held, news, count = _holders(z, xs[0], params["axis"])
+    return lowered(_grouped_sum(raised(ts[0]) * held, news, params["axis"]) / count)
+
+
+def _holders(z: Value, x: Value, axis: int) -> tuple[Array, Array, Array]:
+    """Return where elements are the extreme so far, where the extreme changes, and how many have been it since."""
+    z, x = raised(z), raised(x)
+    first, later, earlier = _parts(z, axis, 1)
+    news = concat([ones_like(first, bool), later != earlier], axis=axis)
+    held = equal(x, z).astype(x.dtype)
+    return held, news, maximum(_grouped_sum(held, news, axis), 1)  # a nan is not equal to itself
+
+
+def _grouped_sum(v: Array, news: Array, axis: int) -> Array:
+    """Return running sums that begin anew where ``news`` is true: no differences of sums, which would lose digits."""
+    span = 1
+    while span < v.shape[axis]:
+        first, later, earlier = _parts(v, axis, span)
+        begun, begin, began = _parts(news, axis, span)
+        v = concat([first, where(begin, later, earlier + later)], axis=axis)
+        news = concat([begun, begin | began], axis=axis)
+        span *= 2
+    return v
+
+
+cummax_p = _extreme("cummax", np.maximum)
+
+
+@public
+def cummin(x: ArrayLike, axis: int | None = None) -> Array:
+    """Return the smallest element so far along an axis; conventions are those of `cummax`.
+
+    >>> cummin(np.array([2.0, 3.0, 1.0]))
+    Array([2., 2., 1.], dtype=float64)
+    """
+    y, place = _axis(x, axis, "cummin")
+    return single(cummin_p, y, axis=place)
+
+
+cummin_p = _extreme("cummin", np.minimum)

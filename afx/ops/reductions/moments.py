@@ -1,0 +1,341 @@
+"""Moments and norms: variance, standard deviation, Euclid's norm, the logarithm of a sum of exponentials."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
+from afx.core.dtypes import float16, float32, float64, promote, real_dtype
+from afx.core.registry import FUNCTIONS, public
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds.elementwise import reduction
+from afx.ops.creation.creation import Nested, asarray
+from afx.ops.creation.promotion import together
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import divide, multiply, sqrt, subtract
+from afx.ops.elementwise.comparison import isinf
+from afx.ops.elementwise.exponential import exp
+from afx.ops.elementwise.where import clip, maximum, minimum, where
+from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
+from afx.ops.reductions._numpy import averaging, largest, totals
+from afx.ops.reductions.sums import (
+    Axis,
+    among,
+    batch_reduction,
+    count_nonzero,
+    max,
+    mean,
+    min,
+    numpy_of,
+    reduce_over,
+    reduced,
+    shared,
+    sum,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["average", "logsumexp", "std", "var", "vector_norm"]
+
+
+def _spread(
+    x: ArrayLike,
+    axis: Axis,
+    correction: float,
+    middle: ArrayLike | None,
+    where: ArrayLike | None,
+    who: str,
+) -> tuple[Array, Shape, Any]:
+    """Return the deviations from the mean, the axes, and the number that the sum of their squares is divided by."""
+    shape = shape_of(x, who)
+    axes = normalize_axes(axis, len(shape), who)
+    center = mean(x, axes, keepdims=True, where=where) if middle is None else middle
+    d = subtract(x, center)
+    if where is None:
+        rest: Any = math.prod([shape[a] for a in axes]) - correction
+        return d, axes, maximum(rest, 0) if isinstance(rest, Array) else builtins.max(rest, 0)
+    count = maximum(sum(broadcast_to(astype(where, bool), shape), axes, keepdims=True) - correction, 0)
+    return asarray(among(d, where, 0)), axes, astype(count, real_dtype(d.dtype))
+
+
+def the_correction(correction: float, ddof: float, who: str) -> float:
+    """Return the correction by either of its names, or raise."""
+    for value in (correction, ddof):
+        if aval_of(value, who).ndim:
+            raise ArgumentError(f"{who}: a correction is a number: got {value!r}; give one, such as 1")
+    if isinstance(correction, Array) or isinstance(ddof, Array):
+        return correction + ddof
+    if correction and ddof:
+        raise ArgumentError(
+            f"{who}: ddof is another name of the correction: got ddof={ddof} and correction={correction}; give one"
+        )
+    return correction or ddof
+
+
+def _counted(count: Any, axes: Shape, keepdims: bool) -> Any:
+    """Return the number of elements without the axes, where it is an array."""
+    return count if keepdims or not isinstance(count, Array) else reshape(count, reduced(count.shape, axes))
+
+
+@public
+def var(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    correction: float = 0,
+    ddof: float = 0,
+    keepdims: bool = False,
+    mean: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the variance along axes: the mean square of the deviations from the mean, in two passes.
+
+    Args:
+        x: any shape.
+        axis: one axis, several, or all (None).
+        dtype: converts x first.
+        correction: subtracted from the number of elements that the sum is divided by; 1 gives the unbiased estimate.
+        ddof: NumPy's name of the correction.
+        keepdims: keeps the axes, with length 1.
+        mean: the mean, its axes kept, where it has been computed before.
+        where: bool, broadcasting to x: which elements count.
+
+    >>> var(np.array([1.0, 2.0, 3.0, 6.0]))
+    Array(3.5, dtype=float64)
+    """
+    wide, natural = averaging(x, "var")
+    if dtype is None and wide != natural:
+        options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
+        return astype(var(x, axis, dtype=wide, **options), natural)
+    y = x if dtype is None else astype(x, dtype)
+    d, axes, count = _spread(y, axis, the_correction(correction, ddof, "var"), mean, where, "var")
+    square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
+    total = sum(square, axes, keepdims=keepdims)
+    return divide(total, _counted(count, axes, keepdims))
+
+
+@public
+def std(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    correction: float = 0,
+    ddof: float = 0,
+    keepdims: bool = False,
+    mean: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the standard deviation along axes; its derivative at equal elements is 0.
+
+    Arguments are those of `var`.
+
+    >>> std(np.array([1.0, 2.0, 3.0, 6.0])).round(4)
+    Array(1.8708, dtype=float64)
+    """
+    wide, natural = averaging(x, "std")
+    if dtype is None and wide != natural:
+        options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
+        return astype(std(x, axis, dtype=wide, **options), natural)
+    y = x if dtype is None else astype(x, dtype)
+    d, axes, count = _spread(y, axis, the_correction(correction, ddof, "std"), mean, where, "std")
+    number = astype(_counted(count, axes, keepdims), real_dtype(d.dtype))
+    return vector_norm(d, axes, keepdims=keepdims) / sqrt(number)
+
+
+@public
+def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord: float = 2) -> Array:
+    """Return the norm of the elements along axes as one vector; the 2-norm does not overflow and has derivative 0 at 0.
+
+    Args:
+        x: any shape; integers in the default dtype.
+        axis: one axis, several, or all (None).
+        keepdims: keeps the axes, with length 1.
+        ord: 2 (Euclid), 1, inf, -inf, 0 (the number of elements that are not zero), or another power.
+
+    Raises:
+        ArgumentError: ord is no number.
+
+    >>> vector_norm(broadcast_to(3.0, (4,)))
+    Array(6., dtype=float32)
+    """
+    if not isinstance(ord, (int, float, np.integer, np.floating)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+        raise ArgumentError(f"vector_norm: ord is a number: got {ord!r}; use 1, 2, math.inf or another power")
+    if ord == 2:
+        dtype = promote((aval_of(x, "vector_norm").dtype,), (False,), floating=True)
+        return reduce_over(vector_norm_p, astype(x, dtype), axis, keepdims, "vector_norm")
+    size = abs_(x)
+    if ord in (math.inf, -math.inf):
+        if ord > 0 and 0 in size.shape:
+            return max(size, axis, keepdims=keepdims, initial=0)
+        return (max if ord > 0 else min)(size, axis, keepdims=keepdims)
+    if ord == 0:
+        return astype(count_nonzero(size, axis, keepdims=keepdims), promote((size.dtype,), (False,), floating=True))
+    return sum(size, axis, keepdims=keepdims) if ord == 1 else _power_norm(size, axis, keepdims, ord)
+
+
+def _power_norm(size: Array, axis: Axis, keepdims: bool, ord: float) -> Array:
+    """Return ``sum(size**ord) ** (1 / ord)``, scaled so that no power overflows; an element at 0 has derivative 0."""
+    axes = normalize_axes(axis, size.ndim, "vector_norm")
+    if 0 in size.shape:
+        return sum(size**ord, axes, keepdims=keepdims) ** (1 / ord)
+    largest = max(size, axes, keepdims=True)
+    top = stop_gradient(largest)
+    scale = where((top == 0) | (top == math.inf), 1, top)
+    power = where(size == 0, 0.0 if ord > 0 else math.inf, (size / scale) ** ord)
+    total = sum(power, axes, keepdims=True)
+    norm = where(total == 0, 0, total ** (1 / ord)) * scale
+    if ord > 0:
+        norm = where(top == math.inf, largest, norm)
+    return norm if keepdims else reshape(norm, reduced(size.shape, axes))
+
+
+def _floating(x: Any, who: str) -> None:
+    if x.dtype.kind not in "fc":
+        raise DtypeError(f"{who}: needs floating elements: got {x.dtype}; use astype")
+
+
+def _norm_run(x: Any, *, axis: Shape) -> Any:
+    _floating(numpy_of(x), "vector_norm")
+    x = np.abs(numpy_of(x))
+    if not x.size:
+        return np.zeros(reduced(x.shape, axis), x.dtype)
+    top = x.max(axis=axis, keepdims=True)
+    scale = np.where((top > 0) & np.isfinite(top), top, np.ones((), x.dtype))
+    wide = np.float32 if x.dtype == np.float16 else x.dtype  # which holds the number of elements
+    root = np.sqrt(np.add.reduce(np.square(x / scale), axis=axis, dtype=wide))
+    return (root * scale.reshape(root.shape)).astype(x.dtype)
+
+
+def _norm_abstract(x: Aval, *, axis: Shape) -> Aval:
+    _floating(x, "vector_norm")
+    return Aval(reduced(x.shape, axis), real_dtype(x.dtype))
+
+
+def _unit(z: Array, x: Array, *, axis: Shape) -> Array:
+    if x.dtype.kind == "c":
+        return FUNCTIONS.conj(x) / where(z == 0, math.inf, z)
+    largest = float(np.finfo(x.dtype).max)  # stands for infinity, whose quotients are nan
+    # the quotient by infinity is 0 at the origin, and so are all of its derivatives
+    return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
+
+
+vector_norm_p = reduction("vector_norm", _norm_run, _norm_abstract, _unit, batch=batch_reduction(vector_norm))
+
+
+@overload
+def average(
+    x: ArrayLike,
+    axis: Axis = None,
+    weights: Nested | None = None,
+    returned: Literal[False] = False,
+    *,
+    keepdims: bool = False,
+) -> Array: ...
+@overload
+def average(
+    x: ArrayLike, axis: Axis = None, weights: Nested | None = None, *, returned: Literal[True], keepdims: bool = False
+) -> tuple[Array, Array]: ...
+@public
+def average(
+    x: ArrayLike,
+    axis: Axis = None,
+    weights: Nested | None = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+) -> Array | tuple[Array, Array]:
+    """Return the mean along axes, weighted where weights are given.
+
+    Args:
+        x: any shape.
+        axis: one axis, several, or all (None).
+        weights: of x's shape, or of that of the axes alone; differentiable too.
+        returned: whether to return the sums of the weights, too.
+        keepdims: keeps the axes, with length 1.
+
+    Raises:
+        ShapeError: weights of another shape.
+
+    >>> average(broadcast_to(2.0, (3,)))
+    Array(2., dtype=float32)
+    """
+    shape = shape_of(x, "average")
+    axes = normalize_axes(axis, len(shape), "average")
+    if weights is not None:
+        weights = together(weights, x)[0]
+        avals = [aval_of(x, "average"), weights.aval]
+        natural = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
+        if (
+            any(a.dtype.kind in "iu" for a in avals) or natural == float16
+        ):  # products and sums of which may be too large
+            wide = float32 if natural == float16 else float64
+            found = average(astype(x, wide), axis, astype(weights, wide), returned=True, keepdims=keepdims)
+            z, total = (astype(v, natural) for v in found)
+            return (z, total) if returned else z
+    w = _spread_weights(1 if weights is None else weights, shape, axes, axis)
+    total = sum(w, axes, keepdims=keepdims)
+    z = mean(x, axes, keepdims=keepdims) if weights is None else sum(multiply(x, w), axes, keepdims=keepdims) / total
+    return (z, broadcast_to(astype(total, z.dtype), z.shape)) if returned else z
+
+
+def _spread_weights(w: Array | int, shape: Shape, axes: Shape, given: Axis) -> Array:
+    """Return weights in the shape of x."""
+    have = aval_of(w, "average")
+    named = [a % len(shape) for a in given] if isinstance(given, Sequence) else axes
+    if have.shape == tuple([shape[a] for a in named]) and have.shape != shape:
+        w = permute_dims(w, np.argsort(named).tolist())  # they lie along the axes in the order of their names
+        w = reshape(w, tuple([n if a in axes else 1 for a, n in enumerate(shape)]))
+    elif have.shape not in (shape, ()):
+        raise ShapeError(f"average: weights have the shape of x or of its axes: got {have} for {shape}; reshape them")
+    return broadcast_to(w, shape)
+
+
+@public
+def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Return ``log(sum(exp(x)))`` along axes without overflow; -inf of nothing.
+
+    Elements that all are -inf, and those that are inf, share the derivative evenly, as those of `logaddexp` do.
+
+    >>> logsumexp(broadcast_to(1000.0, (1,)))
+    Array(1000., dtype=float32)
+    """
+    dtype = promote((aval_of(x, "logsumexp").dtype,), (False,), floating=True)
+    return reduce_over(logsumexp_p, astype(x, dtype), axis, keepdims, "logsumexp")
+
+
+def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
+    x = numpy_of(x)
+    if x.dtype.kind != "f":
+        raise DtypeError(f"logsumexp: needs real numbers: got {aval_of(x)}; take a part first")
+    top = largest(x, axis)
+    shift = np.where(np.isfinite(top), top, np.zeros((), x.dtype))
+    with np.errstate(divide="ignore"):
+        found = np.log(totals(np.exp(x - shift), axis)) + shift
+    return found.astype(x.dtype).reshape(reduced(x.shape, axis))
+
+
+def _logsumexp_abstract(x: Aval, *, axis: Shape) -> Aval:
+    if x.dtype.kind != "f":
+        raise DtypeError(f"logsumexp: needs real numbers: got {x}; take a part first")
+    return Aval(reduced(x.shape, axis), x.dtype)
+
+
+def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
+    shift = where(isinf(z), 0, z)
+    share = exp(where(x == math.inf, 0, x - shift))
+    return where(isinf(z), shared(z, x, axis=axis), where(x == -math.inf, 0, share))
+
+
+logsumexp_p = reduction(
+    "logsumexp", _logsumexp_run, _logsumexp_abstract, _softmax, batch=batch_reduction(logsumexp), bounded=True
+)

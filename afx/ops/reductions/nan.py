@@ -1,0 +1,269 @@
+"""Functions that pass over nan: sums, products and moments; and what nan is replaced by."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of, normalize_axes
+from afx.core.dtypes import promote, real_dtype
+from afx.core.registry import public
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.comparison import isnan
+from afx.ops.elementwise.complex import imag, real
+from afx.ops.elementwise.where import where
+from afx.ops.manipulation.shape import astype
+from afx.ops.reductions._numpy import averaging
+from afx.ops.reductions.cumulative import cumprod, cumsum
+from afx.ops.reductions.moments import the_correction, vector_norm
+from afx.ops.reductions.sums import Axis, prod, sum
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = [
+    "nan_to_num",
+    "nancumprod",
+    "nancumsum",
+    "nanmean",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+]
+
+
+def _filled(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str, among: ArrayLike | None = None) -> ArrayLike:
+    """Return x with a number in the places of nan, and of what is left out; they have derivative 0."""
+    y = x if dtype is None else astype(x, dtype)
+    if among is not None:
+        y = where(among, y, value)
+    return where(isnan(y), value, y) if aval_of(y, who).dtype.kind in "fc" else y
+
+
+# -- sums and products ------------------------------------------------------------------------------------------------
+@public
+def nansum(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the sum of the elements that are not nan along axes, 0 where there are none; arguments are `sum`'s.
+
+    >>> nansum(np.array([1.0, np.nan, 2.0]))
+    Array(3., dtype=float64)
+    """
+    return sum(_filled(x, 0, dtype, "nansum", where), axis, dtype=dtype, keepdims=keepdims, initial=initial)
+
+
+@public
+def nanprod(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the product of the elements that are not nan along axes, 1 where there are none; arguments are `prod`'s.
+
+    >>> nanprod(np.array([3.0, np.nan, 2.0]))
+    Array(6., dtype=float64)
+    """
+    return prod(_filled(x, 1, dtype, "nanprod", where), axis, dtype=dtype, keepdims=keepdims, initial=initial)
+
+
+@public
+def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+    """Return the running sum along an axis with nan as 0; arguments are those of `cumsum`.
+
+    >>> nancumsum(np.array([1.0, np.nan, 2.0]))
+    Array([1., 1., 3.], dtype=float64)
+    """
+    return cumsum(_filled(x, 0, dtype, "nancumsum"), axis, dtype)
+
+
+@public
+def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+    """Return the running product along an axis with nan as 1; arguments are those of `cumprod`.
+
+    >>> nancumprod(np.array([3.0, np.nan, 2.0]))
+    Array([3., 3., 6.], dtype=float64)
+    """
+    return cumprod(_filled(x, 1, dtype, "nancumprod"), axis, dtype)
+
+
+# -- moments ----------------------------------------------------------------------------------------------------------
+@public
+def nanmean(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the mean of the elements that are not nan along axes, nan where there are none.
+
+    Args:
+        x: any shape; integers are averaged in the default dtype.
+        axis: one axis, several, or all (None).
+        dtype: converts x first.
+        keepdims: keeps the axes, with length 1.
+        where: bool, broadcasting to x: which elements are averaged.
+
+    >>> nanmean(np.array([1.0, np.nan, 2.0]))
+    Array(1.5, dtype=float64)
+    """
+    wide, natural = averaging(x, "nanmean")
+    if dtype is None and wide != natural:
+        return astype(nanmean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
+    y = _floating(x, dtype, "nanmean", where)
+    count = sum(~isnan(y), axis, keepdims=keepdims)
+    return _divided(nansum(y, axis, keepdims=keepdims), count)
+
+
+def _floating(x: ArrayLike, dtype: DTypeLike | None, who: str, among: ArrayLike | None) -> Array:
+    """Return x in a floating dtype, nan where it is left out."""
+    aval = aval_of(x, who)
+    y = astype(x, promote((aval.dtype,), (aval.weak,), floating=True) if dtype is None else dtype)
+    return y if among is None else where(among, y, math.nan)
+
+
+def _divided(total: Array, count: Array) -> Array:
+    """Return a sum over a number that is made of counts, nan where that is not positive."""
+    return total / _positive(count, total)
+
+
+def _positive(count: Array, like: Array) -> Array:
+    """Return a number in the dtype of another, nan where it is not positive."""
+    return where(count > 0, astype(count, real_dtype(like.dtype)), math.nan)
+
+
+def _deviations(
+    x: ArrayLike,
+    axis: Axis,
+    dtype: DTypeLike | None,
+    middle: ArrayLike | None,
+    among: ArrayLike | None,
+    who: str,
+) -> tuple[Array, Array, tuple[int, ...]]:
+    """Return deviations from the mean, 0 where nan, and how many are not nan, with the axes kept."""
+    y = _floating(x, dtype, who, among)
+    axes = normalize_axes(axis, y.ndim, who)
+    holes = isnan(y)
+    count = sum(~holes, axes, keepdims=True)
+    if middle is None:
+        middle = _divided(sum(where(holes, 0, y), axes, keepdims=True), count)
+    return where(holes, 0, y - middle), count, axes
+
+
+@public
+def nanvar(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    correction: float = 0,
+    ddof: float = 0,
+    keepdims: bool = False,
+    mean: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the variance of the elements that are not nan along axes, nan where there are not enough.
+
+    Arguments are those of `var`.
+
+    >>> nanvar(np.array([1.0, np.nan, 3.0]))
+    Array(1., dtype=float64)
+    """
+    wide, natural = averaging(x, "nanvar")
+    if dtype is None and wide != natural:
+        return astype(
+            nanvar(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
+            natural,
+        )
+    d, count, axes = _deviations(x, axis, dtype, mean, where, "nanvar")
+    square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
+    return _divided(
+        sum(square, axes, keepdims=keepdims), _rest(count, axes, the_correction(correction, ddof, "nanvar"), keepdims)
+    )
+
+
+def _rest(count: Array, axes: tuple[int, ...], correction: float, keepdims: bool) -> Array:
+    number = count - correction
+    return number if keepdims else number.reshape(tuple([n for a, n in enumerate(count.shape) if a not in axes]))
+
+
+@public
+def nanstd(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    correction: float = 0,
+    ddof: float = 0,
+    keepdims: bool = False,
+    mean: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the standard deviation of the elements that are not nan along axes; its derivative at equal ones is 0.
+
+    Arguments are those of `nanvar`.
+
+    >>> nanstd(np.array([1.0, np.nan, 3.0]))
+    Array(1., dtype=float64)
+    """
+    wide, natural = averaging(x, "nanstd")
+    if dtype is None and wide != natural:
+        return astype(
+            nanstd(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
+            natural,
+        )
+    d, count, axes = _deviations(x, axis, dtype, mean, where, "nanstd")
+    number = _rest(count, axes, the_correction(correction, ddof, "nanstd"), keepdims)
+    return vector_norm(d, axes, keepdims=keepdims) / sqrt(_positive(number, d))
+
+
+# -- replacement ------------------------------------------------------------------------------------------------------
+@public
+def nan_to_num(
+    x: ArrayLike,
+    *,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
+) -> Array:
+    """Return x with nan and infinities replaced by numbers; x has derivative 0 there, the numbers 1.
+
+    Args:
+        x: any shape; of complex numbers the parts are treated apart.
+        copy: has no effect: arrays are immutable.
+        nan: in the place of nan.
+        posinf: in the place of infinity, the largest number of the dtype unless given.
+        neginf: in the place of -infinity, the smallest number of the dtype unless given.
+
+    >>> nan_to_num(np.array([1.0, np.nan]))
+    Array([1., 0.], dtype=float64)
+    """
+    aval = aval_of(x, "nan_to_num")
+    if aval.dtype.kind == "c":
+        parts = [nan_to_num(part, nan=nan, posinf=posinf, neginf=neginf) for part in (real(x), imag(x))]
+        return (parts[0] + parts[1] * 1j).astype(aval.dtype)
+    y = astype(x, aval.dtype)
+    if aval.dtype.kind != "f":
+        return y
+    limits = np.finfo(aval.dtype)
+    high, low = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
+    finite = where(y == math.inf, astype(high, aval.dtype), where(y == -math.inf, astype(low, aval.dtype), y))
+    return where(isnan(y), astype(nan, aval.dtype), finite)

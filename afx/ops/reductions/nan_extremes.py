@@ -1,0 +1,184 @@
+"""Extremes that pass over nan, and where they stand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of
+from afx.core.primitive import Primitive
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind2
+from afx.errors import ArgumentError, DtypeError
+from afx.ops._kinds.elementwise import binary, reduction
+from afx.ops.elementwise.comparison import isnan
+from afx.ops.elementwise.where import where
+from afx.ops.reductions.sums import Axis, batch_reduction, extreme_abstract, from_initial, numpy_of, reduce_over, shared
+from afx.ops.sorting.sort import extreme_place, place_op
+
+__all__ = ["fmax", "fmin", "nanargmax", "nanargmin", "nanmax", "nanmin"]
+
+
+@public
+def fmax(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the larger of x and y, the other one where either is nan; at a tie each has half of the derivative.
+
+    >>> fmax(1.0, math.nan)
+    Array(1., dtype=float32)
+    """
+    return bind2(fmax_p, x, y)
+
+
+def _chosen(x: Array, y: Array, beyond: Array) -> Array:
+    """Return 1 where x is chosen, one half at a tie, 0 elsewhere."""
+    return where(x == y, 0.5, beyond | (isnan(y) & ~isnan(x))).astype(x.dtype)
+
+
+fmax_p = binary(
+    "fmax",
+    np.fmax,
+    (lambda _z, x, y: _chosen(x, y, x > y), lambda _z, x, y: _chosen(y, x, y > x)),
+    kinds="biuf",
+    masking=True,
+    commutative=True,
+    bounded=True,
+)
+
+
+@public
+def fmin(x: ArrayLike, y: ArrayLike) -> Array:
+    """Return the smaller of x and y, the other one where either is nan; at a tie each has half of the derivative.
+
+    >>> fmin(1.0, math.nan)
+    Array(1., dtype=float32)
+    """
+    return bind2(fmin_p, x, y)
+
+
+fmin_p = binary(
+    "fmin",
+    np.fmin,
+    (lambda _z, x, y: _chosen(x, y, x < y), lambda _z, x, y: _chosen(y, x, y < x)),
+    kinds="biuf",
+    masking=True,
+    commutative=True,
+    bounded=True,
+)
+
+
+@public
+def nanmax(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the largest element that is not nan along axes, nan where all are; tied elements share the derivative.
+
+    Arguments are those of `max`.
+
+    Raises:
+        ShapeError: there are no elements to compare.
+        ArgumentError: ``where`` without ``initial``.
+
+    >>> nanmax(np.array([1.0, np.nan]))
+    Array(1., dtype=float64)
+    """
+    if where is not None or initial is not None:
+        return from_initial(nanmax, fmax, x, axis, keepdims, initial, where)
+    return reduce_over(nanmax_p, _cut(x), axis, keepdims, "nanmax")
+
+
+def _cut(x: ArrayLike) -> ArrayLike:
+    """Return x with its nan cut off from derivatives, so that what made them has none."""
+    return where(isnan(x), math.nan, x) if aval_of(x, "nanmax").dtype.kind == "f" else x
+
+
+def _reducing(name: str, ufunc: np.ufunc, fn: Any) -> Primitive:
+    def run(x: Any, *, axis: tuple[int, ...]) -> Any:
+        y = numpy_of(x)
+        if y.dtype.kind == "c":
+            raise DtypeError(f"{name}: complex numbers have no order: got {aval_of(x)}; take the abs or a part")
+        return ufunc.reduce(y, axis=axis)
+
+    return reduction(name, run, extreme_abstract(name), shared, batch=batch_reduction(fn), smooth=False, reduces=ufunc)
+
+
+nanmax_p = _reducing("nanmax", np.fmax, nanmax)
+
+
+@public
+def nanmin(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the smallest element that is not nan along axes, nan where all are; tied elements share the derivative.
+
+    Arguments are those of `max`.
+
+    Raises:
+        ShapeError: there are no elements to compare.
+        ArgumentError: ``where`` without ``initial``.
+
+    >>> nanmin(np.array([1.0, np.nan]))
+    Array(1., dtype=float64)
+    """
+    if where is not None or initial is not None:
+        return from_initial(nanmin, fmin, x, axis, keepdims, initial, where)
+    return reduce_over(nanmin_p, _cut(x), axis, keepdims, "nanmin")
+
+
+nanmin_p = _reducing("nanmin", np.fmin, nanmin)
+
+
+# -- places -----------------------------------------------------------------------------------------------------------
+@public
+def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Return the index of the first largest element that is not nan along an axis, of all where none is named.
+
+    Raises:
+        ArgumentError: all elements are nan.
+
+    >>> nanargmax(np.array([1.0, np.nan, 3.0]))
+    Array(2, dtype=int64)
+    """
+    return extreme_place(nanargmax_p, x, axis, keepdims)
+
+
+def _place(name: str, fn: Any, native: Any) -> Primitive:
+    def run(x: Any, *, axis: int) -> Any:
+        if x.dtype.kind == "f" and np.isnan(x).all(axis=axis).any():
+            raise ArgumentError(
+                f"{name}: all elements are nan: got {aval_of(x)} along axis {axis}; use argmax or where"
+            )
+        return native(x, axis=axis)
+
+    return place_op(name, run, fn)
+
+
+nanargmax_p = _place("nanargmax", nanargmax, np.nanargmax)
+
+
+@public
+def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Return the index of the first smallest element that is not nan along an axis, of all where none is named.
+
+    Raises:
+        ArgumentError: all elements are nan.
+
+    >>> nanargmin(np.array([1.0, np.nan, 3.0]))
+    Array(0, dtype=int64)
+    """
+    return extreme_place(nanargmin_p, x, axis, keepdims)
+
+
+nanargmin_p = _place("nanargmin", nanargmin, np.nanargmin)

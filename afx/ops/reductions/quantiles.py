@@ -1,0 +1,257 @@
+"""Medians and quantiles: elements of the sorted array, and what lies between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, normalize_axes
+from afx.core.dtypes import DType, get_default_dtype, promote
+from afx.core.registry import public
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.comparison import isinf, isnan
+from afx.ops.elementwise.rounding import ceil, floor, rint
+from afx.ops.elementwise.where import clip, maximum, where
+from afx.ops.indexing.gather import gather
+from afx.ops.indexing.getitem import take_along_axis
+from afx.ops.indexing.index import is_sequence
+from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
+from afx.ops.reductions.sums import Axis, reduced
+from afx.ops.sorting.sort import sort
+
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+
+Fractions = ArrayLike | Sequence[float]
+Count = int | Array
+Place = Callable[[Count, Array], Array]
+
+
+@public
+def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Return the median along axes: the middle element, or the mean of the two in the middle; nan where one is.
+
+    Tied elements share the derivative evenly, as those of `sort` do; of nothing the median is nan.
+
+    Args:
+        x: any shape of real numbers; integers give the default dtype.
+        axis: one axis, several, or all (None).
+        keepdims: keeps the axes, with length 1.
+
+    >>> median(np.array([3.0, 1.0, 2.0, 10.0]))
+    Array(2.5, dtype=float64)
+    """
+    return _quantile(x, 0.5, axis, "linear", keepdims, "median", skipping=False)
+
+
+@public
+def quantile(x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Array:
+    """Return the values below which fractions ``q`` of the elements lie; nan where an element is.
+
+    Args:
+        x: any shape of real numbers; integers give the default dtype, unless the method picks an element.
+        q: fractions from 0 to 1, of any shape, which goes in front of that of the result; differentiable too (on an
+            element the slope towards the next one is taken).
+        axis: one axis, several, or all (None).
+        method: how fractions between two elements are read, as in NumPy: ``linear``, ``lower``, ``higher``,
+            ``nearest``, ``midpoint``, ``inverted_cdf``, ``averaged_inverted_cdf``, ``closest_observation``,
+            ``interpolated_inverted_cdf``, ``hazen``, ``weibull``, ``median_unbiased`` or ``normal_unbiased``.
+        keepdims: keeps the axes, with length 1.
+
+    Raises:
+        ArgumentError: a fraction outside 0 to 1, or another method.
+        DtypeError: complex numbers, which have no order.
+
+    Source: Hyndman & Fan 1996.
+
+    >>> quantile(np.array([0.0, 1.0, 4.0]), 0.75)
+    Array(2.5, dtype=float64)
+    """
+    return _quantile(x, q, axis, method, keepdims, "quantile", skipping=False)
+
+
+@public
+def percentile(
+    x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """Return the values below which ``q`` per cent of the elements lie; arguments and errors are those of `quantile`.
+
+    >>> percentile(np.array([0.0, 1.0, 4.0]), 75)
+    Array(2.5, dtype=float64)
+    """
+    return _quantile(x, _hundredth(q, "percentile"), axis, method, keepdims, "percentile", skipping=False)
+
+
+@public
+def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Return the median of the elements that are not nan, nan where all are; arguments are those of `median`.
+
+    >>> nanmedian(np.array([3.0, np.nan, 2.0]))
+    Array(2.5, dtype=float64)
+    """
+    return _quantile(x, 0.5, axis, "linear", keepdims, "nanmedian", skipping=True)
+
+
+@public
+def nanquantile(
+    x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """Return quantiles of the elements that are not nan, nan where all are; arguments are those of `quantile`.
+
+    >>> nanquantile(np.array([3.0, np.nan, 2.0]), 0.5)
+    Array(2.5, dtype=float64)
+    """
+    return _quantile(x, q, axis, method, keepdims, "nanquantile", skipping=True)
+
+
+@public
+def nanpercentile(
+    x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """Return percentiles of the elements that are not nan, nan where all are; arguments are those of `quantile`.
+
+    >>> nanpercentile(np.array([3.0, np.nan, 2.0]), 50)
+    Array(2.5, dtype=float64)
+    """
+    return _quantile(x, _hundredth(q, "nanpercentile"), axis, method, keepdims, "nanpercentile", skipping=True)
+
+
+# -- where a quantile stands ------------------------------------------------------------------------------------------
+def _between(alpha: float, beta: float) -> Place:
+    """Return the place, counted from 0, of a fraction among n elements after Hyndman & Fan's two parameters."""
+    return lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1
+
+
+def _spread(n: Count, q: Array) -> Array:
+    return (n - 1) * q
+
+
+def _inverted(n: Count, q: Array) -> Array:
+    return ceil(n * q - 1)
+
+
+def _closest(n: Count, q: Array) -> Array:
+    """Return the nearest place; of two the one whose number, counted from 1, is even."""
+    place = n * q - 1.5
+    return where((place == floor(place)) & (floor(place) % 2 == 1), place, floor(place) + 1)
+
+
+def _averaged(n: Count, q: Array) -> Array:
+    place = n * q - 1
+    return where(place == floor(place), place + 0.5, ceil(place))
+
+
+def _middle(n: Count, q: Array) -> Array:
+    place = (n - 1) * q
+    return (floor(place) + ceil(place)) / 2
+
+
+PLACES: dict[str, Place] = {
+    "linear": _spread,
+    "lower": lambda n, q: floor((n - 1) * q),
+    "higher": lambda n, q: ceil((n - 1) * q),
+    "nearest": lambda n, q: rint((n - 1) * q),
+    "midpoint": _middle,
+    "inverted_cdf": _inverted,
+    "averaged_inverted_cdf": _averaged,
+    "closest_observation": _closest,
+    "interpolated_inverted_cdf": _between(0, 1),
+    "hazen": _between(0.5, 0.5),
+    "weibull": _between(0, 0),
+    "median_unbiased": _between(1 / 3, 1 / 3),
+    "normal_unbiased": _between(3 / 8, 3 / 8),
+}
+PICKING = frozenset({"lower", "higher", "nearest", "inverted_cdf", "closest_observation"})
+
+
+def _fractions(q: Any, x: Aval, who: str) -> tuple[Array, DType]:
+    """Return the fractions, exact where they are known, and the dtype of the result."""
+    listed = is_sequence(q)
+    given = aval_of(asarray(q) if listed else q, who)
+    floats = promote((x.dtype,), (x.weak,), floating=True)
+    weak = listed or given.weak or given.dtype.kind != "f"
+    dtype = floats if weak else promote((floats, given.dtype), (False, False))
+    traced = asarray(q) if listed else q
+    if isinstance(traced, Tracer):
+        return astype(traced, given.dtype if given.dtype.kind == "f" else get_default_dtype()), dtype
+    known = np.asarray(q, np.float64)
+    if not ((known >= 0) & (known <= 1)).all():
+        per = "percentages lie from 0 to 100" if "percentile" in who else "fractions lie from 0 to 1"
+        raise ArgumentError(f"{who}: {per}: got {q!r}; clip or scale them")
+    return asarray(known), dtype
+
+
+def _hundredth(q: Any, who: str) -> Any:
+    """Return percentages as fractions."""
+    if is_sequence(q):
+        return [_hundredth(v, who) for v in q]
+    aval_of(q, who)
+    return q / 100
+
+
+# -- what stands there --------------------------------------------------------------------------------------------------
+def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str, *, skipping: bool) -> Array:
+    aval = aval_of(x, who)
+    if method not in PLACES:
+        raise ArgumentError(f"{who}: no such method: got {method!r}; use one of {', '.join(PLACES)}")
+    if aval.dtype.kind == "c":
+        raise DtypeError(f"{who}: complex numbers have no order: got {aval}; take the abs or a part")
+    fractions, dtype = _fractions(q, aval, who)
+    axes = normalize_axes(axis, aval.ndim, who)
+    rows = _rows(x if method in PICKING else astype(x, dtype), aval.shape, axes)
+    if skipping and rows.dtype.kind == "f":
+        rows = where(isnan(rows), math.nan, rows)  # cuts off what made the nan from the derivative
+    if not rows.shape[-1]:
+        if who in ("quantile", "percentile"):
+            raise ShapeError(f"{who}: of no elements there is none: got {aval} along axis {axis}; check for empties")
+        rows = broadcast_to(astype(math.nan, dtype), (*rows.shape[:-1], 1))
+    found = _found(rows, reshape(fractions, (-1,)), PLACES[method], dtype, skipping)
+    rest = len(aval.shape) - len(axes)
+    spread = reshape(found, (*found.shape[:-1], *fractions.shape))
+    front = permute_dims(spread, (*range(rest, spread.ndim), *range(rest)))
+    if not keepdims:
+        return front
+    return reshape(front, fractions.shape + tuple([1 if a in axes else n for a, n in enumerate(aval.shape)]))
+
+
+def _rows(x: ArrayLike, shape: Shape, axes: Shape) -> Array:
+    """Return x with these axes as one, behind the others."""
+    rest = [a for a in range(len(shape)) if a not in axes]
+    turned = permute_dims(x, (*rest, *axes)) if (*rest, *axes) != tuple(range(len(shape))) else x
+    return reshape(turned, (*reduced(shape, axes), math.prod([shape[a] for a in axes])))
+
+
+def _found(rows: Array, q: Array, place: Place, dtype: DType, skipping: bool) -> Array:
+    """Return the elements of each row at fractions q[m] of its length, as the last axis."""
+    ordered = sort(rows)
+    n = rows.shape[-1]
+    floats = rows.dtype.kind == "f"
+    if skipping and floats:
+        count = n - isnan(ordered).sum(axis=-1, keepdims=True)
+        last = maximum(count, 1) - 1
+        at: Array = place(count.astype(q.dtype), q)
+        low, high = (take_along_axis(ordered, clip(i, 0, last)) for i in _neighbours(at))
+    else:
+        at = place(n, q)
+        low, high = (gather(ordered, clip(i, 0, n - 1), axis=rows.ndim - 1) for i in _neighbours(at))
+    z = low if rows.dtype.kind != "f" or place in PICKED else _mixed(low, high, (at - floor(at)).astype(dtype))
+    return where(isnan(ordered[..., n - 1 :]), math.nan, z) if floats and not skipping else z
+
+
+PICKED = frozenset({PLACES[name] for name in PICKING})
+
+
+def _neighbours(at: Array) -> tuple[Array, Array]:
+    below = floor(at).astype(np.int64)
+    return below, below + 1
+
+
+def _mixed(low: Array, high: Array, share: Array) -> Array:
+    """Return what lies between two elements; where they are equal, or infinite, exactly these."""
+    high = where((share == 0) & isinf(high), low, high)
+    return where(low == high, low, low * (1 - share) + high * share)

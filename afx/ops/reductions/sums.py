@@ -1,0 +1,391 @@
+"""Reductions: sums, means, products, extremes and truth along axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
+from afx.core.dtypes import DType, bool_, int64, uint64
+from afx.core.primitive import Params, Primitive, Value
+from afx.core.registry import FUNCTIONS, public
+from afx.core.tracing.tracer import bind, single
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds.elementwise import linear, reduction
+from afx.ops.elementwise.where import maximum, minimum
+from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
+from afx.ops.reductions._numpy import averaging, reduced_by
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = [
+    "amax",
+    "amin",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "ptp",
+    "sum",
+]
+
+Axis = int | Sequence[int] | None
+
+
+def reduced(shape: Shape, axis: Shape) -> Shape:
+    """Return the shape without these axes."""
+    return tuple([n for a, n in enumerate(shape) if a not in axis])
+
+
+def with_axes(z: Array, shape: Shape, axis: Shape, keepdims: bool) -> Array:
+    """Return a reduction's result with its axes put back as axes of length 1 where that is asked for."""
+    return reshape(z, tuple([1 if a in axis else n for a, n in enumerate(shape)])) if keepdims else z
+
+
+def numpy_of(x: Any) -> Any:
+    """Return an operand as a NumPy value; a Python number takes afx's dtype."""
+    return x if x.__class__ is np.ndarray else np.asarray(x, aval_of(x).dtype)
+
+
+def batch_reduction(fn: Any) -> Any:
+    """Return the batching rule of a reduction from its public function."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return fn(xs[0], axis=tuple([a + 1 for a in params["axis"]]))
+
+    return batch
+
+
+def among(x: ArrayLike, where: ArrayLike | None, other: ArrayLike) -> ArrayLike:
+    """Return x with another number in the places that a reduction leaves out."""
+    return x if where is None else FUNCTIONS.where(where, x, other)
+
+
+@public
+def sum(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the sum of the elements along axes.
+
+    Args:
+        x: any shape; booleans and small integers are summed as int64.
+        axis: one axis, several, or all (None).
+        dtype: converts x first, and is the result's.
+        keepdims: keeps the summed axes, with length 1.
+        initial: added to the sum.
+        where: bool, broadcasting to x: which elements are summed.
+
+    >>> sum(broadcast_to(1.0, (2, 3)), axis=0)
+    Array([2., 2., 2.], dtype=float32)
+    """
+    if dtype is not None:
+        return astype(sum(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
+    if where is not None or initial is not None:
+        z = sum(among(x, where, 0), axis, keepdims=keepdims)
+        return z if initial is None else z + initial
+    shape = shape_of(x, "sum")
+    axes = normalize_axes(axis, len(shape), "sum")
+    return with_axes(bind(sum_p, x, axis=axes), shape, axes, keepdims)
+
+
+def _sum_run(x: Any, *, axis: Shape) -> Any:
+    return np.add.reduce(numpy_of(x), axis=axis)
+
+
+def sum_dtype(dtype: DType) -> DType:
+    """Return the dtype of a sum or product: small integers and booleans grow to 64 bits."""
+    if dtype.kind in "bi":
+        return int64
+    return uint64 if dtype.kind == "u" else dtype
+
+
+def _sum_abstract(x: Aval, *, axis: Shape) -> Aval:
+    return Aval(reduced(x.shape, axis), sum_dtype(x.dtype))
+
+
+def _sum_transpose(ct: Array, x: Aval, *, axis: Shape) -> Array:
+    if len(axis) == x.ndim:
+        return broadcast_to(ct, x.shape)
+    return broadcast_to(reshape(ct, tuple([1 if a in axis else n for a, n in enumerate(x.shape)])), x.shape)
+
+
+sum_p = linear(
+    "sum", _sum_run, _sum_abstract, _sum_transpose, batch=batch_reduction(sum), positive=True, reduces=np.add
+)
+
+
+@public
+def mean(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the arithmetic mean of the elements along axes; of none it is nan.
+
+    Args:
+        x: any shape; integers are averaged in float64 and given in the default dtype, float16 by way of float32: these
+            hold the sums.
+        axis: one axis, several, or all (None).
+        dtype: converts x first.
+        keepdims: keeps the averaged axes, with length 1.
+        where: bool, broadcasting to x: which elements are averaged.
+
+    >>> mean(np.array([1.0, 2.0, 6.0]))
+    Array(3., dtype=float64)
+    """
+    if dtype is not None:
+        x = astype(x, dtype)
+    else:
+        wide, natural = averaging(x, "mean")
+        if wide != natural:
+            return astype(mean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
+    shape = shape_of(x, "mean")
+    axes = normalize_axes(axis, len(shape), "mean")
+    if where is not None:
+        total = sum(x, axes, keepdims=keepdims, where=where)
+        return total / sum(broadcast_to(astype(where, bool_), shape), axes, keepdims=keepdims)
+    return sum(x, axes, keepdims=keepdims) / math.prod([shape[a] for a in axes])
+
+
+# -- extremes ---------------------------------------------------------------------------------------------------------
+def reduce_over(p: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, who: str) -> Array:
+    shape = shape_of(x, who)
+    axes = normalize_axes(axis, len(shape), who)
+    return with_axes(single(p, x, axis=axes), shape, axes, keepdims)
+
+
+def reducing(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
+    """Return the implementation of a reduction from the ufunc that it repeats."""
+
+    def run(x: Any, *, axis: Shape) -> Any:
+        y = numpy_of(x)
+        if ordered and y.dtype.kind == "c":
+            raise DtypeError(
+                f"{ufunc.__name__}: complex numbers have no order: got {aval_of(x)}; take the abs or a part"
+            )
+        return reduced_by(ufunc, y, axis)
+
+    return run
+
+
+def extreme_abstract(name: str) -> Callable[..., Aval]:
+    def abstract(x: Aval, *, axis: Shape) -> Aval:
+        if math.prod([x.shape[a] for a in axis]) == 0:
+            raise ShapeError(
+                f"{name}: of no elements there is none: got {x} along axis {axis}; check that it is not empty"
+            )
+        if x.dtype.kind == "c":
+            raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
+        return Aval(reduced(x.shape, axis), x.dtype)
+
+    return abstract
+
+
+def shared(z: Array, x: Array, *, axis: Shape) -> Array:
+    """Return 1 over the number of elements that are the extreme where x is it, 0 elsewhere."""
+    tied = x == z
+    return tied / maximum(tied.astype(x.dtype).sum(axis=axis, keepdims=True), 1)  # none is tied with a nan
+
+
+def from_initial(
+    reduce: Callable[..., Array],
+    choose: Callable[[ArrayLike, ArrayLike], Array],
+    x: ArrayLike,
+    axis: Axis,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+) -> Array:
+    """Return the extreme of a first value and of those elements that count."""
+    name = reduce.__name__
+    if initial is None:
+        raise ArgumentError(f"{name}: of no elements there is none: got where= without initial=; give initial=")
+    shape = shape_of(x, name)
+    axes = normalize_axes(axis, len(shape), name)
+    if 0 in shape:
+        start = astype(initial, aval_of(x).dtype)
+        return with_axes(broadcast_to(start, reduced(shape, axes)), shape, axes, keepdims)
+    return choose(reduce(among(x, where, initial), axes, keepdims=keepdims), initial)
+
+
+@public
+def max(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the largest element along axes, nan where one is; tied elements share the derivative evenly.
+
+    Args:
+        x: any shape of real numbers.
+        axis: one axis, several, or all (None).
+        keepdims: keeps the axes, with length 1.
+        initial: compared with the elements; stands for them where there are none.
+        where: bool, broadcasting to x: which elements are compared; ``initial`` must then be given.
+
+    Raises:
+        ShapeError: there are no elements to compare.
+        ArgumentError: ``where`` without ``initial``.
+
+    >>> max(broadcast_to(2.0, (3,)))
+    Array(2., dtype=float32)
+    """
+    if where is not None or initial is not None:
+        return from_initial(max, maximum, x, axis, keepdims, initial, where)
+    return reduce_over(max_p, x, axis, keepdims, "max")
+
+
+max_p = reduction(
+    "max",
+    reducing(np.maximum, ordered=True),
+    extreme_abstract("max"),
+    shared,
+    batch=batch_reduction(max),
+    smooth=False,
+    reduces=np.maximum,
+    sparse=True,
+)
+
+
+@public
+def min(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the smallest element along axes, nan where one is; tied elements share the derivative evenly.
+
+    Args:
+        x: any shape of real numbers.
+        axis: one axis, several, or all (None).
+        keepdims: keeps the axes, with length 1.
+        initial: compared with the elements; stands for them where there are none.
+        where: bool, broadcasting to x: which elements are compared; ``initial`` must then be given.
+
+    Raises:
+        ShapeError: there are no elements to compare.
+        ArgumentError: ``where`` without ``initial``.
+
+    >>> min(broadcast_to(2.0, (3,)))
+    Array(2., dtype=float32)
+    """
+    if where is not None or initial is not None:
+        return from_initial(min, minimum, x, axis, keepdims, initial, where)
+    return reduce_over(min_p, x, axis, keepdims, "min")
+
+
+min_p = reduction(
+    "min",
+    reducing(np.minimum, ordered=True),
+    extreme_abstract("min"),
+    shared,
+    batch=batch_reduction(min),
+    smooth=False,
+    reduces=np.minimum,
+    sparse=True,
+)
+
+amax = max
+amin = min
+
+
+@public
+def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Return the largest minus the smallest element along axes.
+
+    >>> ptp(np.array([1.0, 4.0, 2.0]))
+    Array(3., dtype=float64)
+    """
+    return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+@public
+def prod(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Return the product of the elements along axes; its derivative is the product of the others, also with zeros.
+
+    Arguments are those of `sum`; the product is multiplied by ``initial``.
+
+    >>> prod(broadcast_to(2.0, (3,)))
+    Array(8., dtype=float32)
+    """
+    if dtype is not None:
+        return astype(prod(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
+    if where is not None or initial is not None:
+        z = prod(among(x, where, 1), axis, keepdims=keepdims)
+        return z if initial is None else z * initial
+    return reduce_over(prod_p, x, axis, keepdims, "prod")
+
+
+def _prod_abstract(x: Aval, *, axis: Shape) -> Aval:
+    return Aval(reduced(x.shape, axis), sum_dtype(x.dtype))
+
+
+def _others(_z: Array, x: Array, *, axis: Shape) -> Array:
+    """Return the product of the other elements: of those before and those after, without a division."""
+    rest = [a for a in range(x.ndim) if a not in axis]
+    lengths = [x.shape[a] for a in rest]
+    rows = permute_dims(x, (*rest, *axis)).reshape((*lengths, math.prod([x.shape[a] for a in axis])))
+    found = products_of_others(rows)
+    back = reshape(found, (*lengths, *[x.shape[a] for a in axis]))
+    order = (*rest, *axis)
+    return permute_dims(back, tuple([order.index(a) for a in range(x.ndim)]))
+
+
+def products_of_others(x: Array) -> Array:
+    """Return, along the last axis, the product of all other elements, in logarithmically many steps.
+
+    Halves are combined from the root down: what the elements of one half miss is the product of the other half.
+    """
+    n = x.shape[-1]
+    if n < 2:
+        return astype(broadcast_to(1, x.shape), x.dtype)
+    half = n // 2
+    left, right = x[..., :half], x[..., half:]
+    with_left = products_of_others(left) * prod(right, -1, keepdims=True)
+    with_right = products_of_others(right) * prod(left, -1, keepdims=True)
+    return FUNCTIONS.concat([with_left, with_right], axis=-1)
+
+
+prod_p = reduction(
+    "prod", reducing(np.multiply), _prod_abstract, _others, batch=batch_reduction(prod), domain=(0.5, 2.0)
+)
+
+
+@public
+def count_nonzero(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Return the number of elements along axes that are not zero.
+
+    >>> count_nonzero(broadcast_to(2.0, (3,)))
+    Array(3, dtype=int64)
+    """
+    return sum(astype(x, bool_), axis, keepdims=keepdims)

@@ -1,0 +1,214 @@
+"""Vectors as sets: distinct elements, and those that two arrays share.
+
+How many there are depends on the values, so that they must be known: these functions work under `grad`, not under `jit`
+and `vmap`. Equal elements share the derivative evenly, as those of `sort` do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, wrap
+from afx.core.aval import normalize_axis
+from afx.core.dtypes import promote
+from afx.core.registry import public
+from afx.ops.creation.creation import Nested, asarray, zeros
+from afx.ops.creation.promotion import together
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.comparison import equal, isfinite, logical_not
+from afx.ops.elementwise.where import clip, where
+from afx.ops.indexing.gather import gather, scatter
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import astype, reshape
+from afx.ops.sorting.sort import searchsorted, sort
+
+__all__ = [
+    "intersect1d",
+    "isin",
+    "setdiff1d",
+    "setxor1d",
+    "union1d",
+    "unique",
+]
+
+
+def _known(x: Array, who: str) -> Any:
+    """Return the bare elements, or raise where they are not known yet."""
+    return np.asarray(stop_gradient(x).concrete(who))
+
+
+def _flat(x: Nested) -> Array:
+    return reshape(asarray(x), (-1,))
+
+
+# -- one array --------------------------------------------------------------------------------------------------------
+def _unique(x: Nested, axis: int | None, equal_nan: bool, who: str) -> tuple[Array, Array, Array, Array]:
+    y = asarray(x)
+    known = _known(y, who)
+    place = axis if axis is None else normalize_axis(axis, y.ndim, who)
+    _, first, inverse, counts = np.unique(
+        known, return_index=True, return_inverse=True, return_counts=True, axis=place, equal_nan=equal_nan
+    )
+    if place is None:  # elements of the sorted array, so that equal ones share the derivative
+        values = gather(sort(y, None), np.cumsum(counts) - counts)
+        inverse = inverse.reshape(y.shape)
+    else:
+        values = _slices(y, place, first, inverse.reshape(-1), counts)
+    where_first, which, number = (wrap(np.asarray(v, np.int64)) for v in (first, inverse, counts))
+    return values, where_first, which, number
+
+
+def _slices(x: Array, axis: int, first: Any, inverse: Any, counts: Any) -> Array:
+    """Return distinct slices along an axis; equal ones share the derivative."""
+    found = gather(x, first, axis=axis)
+    if x.dtype.kind not in "fc":
+        return found
+    shape = tuple([len(first) if a == axis else n for a, n in enumerate(x.shape)])
+    number = counts.reshape([-1 if a == axis else 1 for a in range(x.ndim)])
+    mean = scatter(x, inverse, shape=shape, axis=axis) / astype(number, x.dtype)
+    return where(isfinite(found), mean + stop_gradient(found - mean), found)
+
+
+@public
+def unique(
+    x: Nested,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Array | tuple[Array, ...]:
+    """Return the distinct elements of x, in ascending order; equal elements share the derivative evenly.
+
+    The number of them depends on the values, which must be known: it works under `grad`, not under `jit` and `vmap`.
+
+    Args:
+        x: any shape.
+        return_index: whether to return where each stands first, too.
+        return_inverse: whether to return which of them each element is, too.
+        return_counts: whether to return how often each occurs, too.
+        axis: the axis whose slices are compared; without one, elements are.
+        equal_nan: whether nan counts as one value, or each nan as another.
+        sorted: has no effect: they always are.
+
+    Raises:
+        ConcreteValueError: the values are not known yet.
+
+    >>> unique(np.array([3.0, 1.0, 3.0]))
+    Array([1., 3.], dtype=float64)
+    """
+    found = _unique(x, axis, equal_nan, "unique")
+    wanted = zip(found[1:], (return_index, return_inverse, return_counts), strict=True)
+    others = [z for z, want in wanted if want]
+    return (found[0], *others) if others else found[0]
+
+
+# -- two arrays ---------------------------------------------------------------------------------------------------------
+@public
+def isin(
+    element: Nested,
+    test_elements: Nested,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: str | None = None,
+) -> Array:
+    """Tell, elementwise, whether an element is among others.
+
+    Args:
+        element: any shape.
+        test_elements: the others, any shape.
+        assume_unique: has no effect; nor has ``kind``.
+        invert: tells whether it is not among them.
+        kind: NumPy's choice of method.
+
+    >>> isin(np.array([1.0, 2.0]), [2.0, 3.0])
+    Array([False,  True], dtype=bool)
+    """
+    x, others = together(element, test_elements)
+    others = reshape(others, (-1,))
+    dtype = promote((x.dtype, others.dtype), (False, False))
+    x, others = (astype(v, np.int8 if dtype.kind == "b" else dtype) for v in (x, others))
+    if not others.size:
+        held = zeros(x.shape, bool)
+    else:
+        ordered = sort(stop_gradient(others))
+        held = equal(gather(ordered, clip(searchsorted(ordered, x), 0, others.size - 1)), x)
+    return logical_not(held) if invert else held
+
+
+def _distinct(x: Nested, assume_unique: bool, who: str) -> Array:
+    return _flat(x) if assume_unique else _unique(_flat(x), None, equal_nan=True, who=who)[0]
+
+
+def _merged(x: Nested, y: Nested, assume_unique: bool, who: str) -> tuple[Array, Any]:
+    """Return the distinct elements of both, sorted together, and which of them equal the next."""
+    both = sort(concat([_distinct(v, assume_unique, who) for v in together(x, y)]))
+    known = _known(both, who)
+    return both, known[1:] == known[:-1]
+
+
+@public
+def intersect1d(
+    x: Nested, y: Nested, assume_unique: bool = False, return_indices: bool = False
+) -> Array | tuple[Array, Array, Array]:
+    """Return the distinct elements that both arrays hold, in ascending order; both share the derivative evenly.
+
+    Args:
+        x: any shape.
+        y: any shape.
+        assume_unique: says that neither holds an element twice.
+        return_indices: whether to return where each stands first in x and in y, too.
+
+    Raises:
+        ConcreteValueError: the values are not known yet; see `unique`.
+
+    >>> intersect1d(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
+    Array([2.], dtype=float64)
+    """
+    both, shared = _merged(x, y, assume_unique, "intersect1d")
+    values = gather(both, np.flatnonzero(shared))
+    if not return_indices:
+        return values
+    known = [_known(_flat(v), "intersect1d") for v in (x, y)]
+    _, first, second = np.intersect1d(known[0], known[1], assume_unique, return_indices=True)
+    return values, wrap(first), wrap(second)
+
+
+@public
+def union1d(x: Nested, y: Nested) -> Array:
+    """Return the distinct elements that either array holds, in ascending order; see `unique`.
+
+    >>> union1d(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
+    Array([1., 2., 3.], dtype=float64)
+    """
+    return _distinct(concat([_flat(v) for v in together(x, y)]), assume_unique=False, who="union1d")
+
+
+@public
+def setdiff1d(x: Nested, y: Nested, assume_unique: bool = False) -> Array:
+    """Return the distinct elements of x that y does not hold, in ascending order; see `unique`.
+
+    >>> setdiff1d(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
+    Array([1.], dtype=float64)
+    """
+    mine = _distinct(x, assume_unique, "setdiff1d")
+    return gather(mine, np.flatnonzero(isin(mine, y, invert=True).concrete("setdiff1d")))
+
+
+@public
+def setxor1d(x: Nested, y: Nested, assume_unique: bool = False) -> Array:
+    """Return the distinct elements that just one of two arrays holds, in ascending order; see `unique`.
+
+    >>> setxor1d(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
+    Array([1., 3.], dtype=float64)
+    """
+    both, shared = _merged(x, y, assume_unique, "setxor1d")
+    if not both.size:
+        return both
+    edges = np.concatenate([[False], shared, [False]])
+    return gather(both, np.flatnonzero(~edges[1:] & ~edges[:-1]))

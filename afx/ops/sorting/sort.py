@@ -1,0 +1,317 @@
+"""Order and place: sorting, and where extremes and elements that are not zero stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.aval import Aval, Shape, aval_of, normalize_axis
+from afx.core.dtypes import DType, int64
+from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind, lowered, raised, single
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds.elementwise import nondifferentiable
+from afx.ops.creation.creation import asarray, ones_like
+from afx.ops.elementwise.comparison import not_equal
+from afx.ops.elementwise.complex import real
+from afx.ops.elementwise.where import maximum
+from afx.ops.indexing.gather import gather, scatter
+from afx.ops.indexing.getitem import along_axis, take, take_along_axis
+from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import reshape
+from afx.ops.reductions.cumulative import cumulative_sum_p
+from afx.ops.reductions.sums import numpy_of
+
+__all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", "searchsorted", "sort"]
+
+
+def _batch_axis(fn: Any) -> Any:
+    """Return the batching rule of an op along one axis counted from the back."""
+
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return fn(xs[0], axis=params["axis"])
+
+    return batch
+
+
+def place_op(name: str, run: Any, fn: Any) -> Primitive:
+    def abstract(x: Aval, *, axis: int) -> Aval:
+        if not x.shape[axis]:
+            raise ShapeError(f"{name}: of no elements there is none: got {x} along axis {axis}; give at least one")
+        if x.dtype.kind == "c":
+            raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
+        return Aval(_without(x.shape, axis), int64)
+
+    def compute(x: Any, *, axis: int) -> Any:
+        y = numpy_of(x)
+        if y.dtype.kind == "c":
+            raise DtypeError(f"{name}: complex numbers have no order: got {aval_of(x)}; take the abs or a part")
+        return run(y, axis=axis)
+
+    return nondifferentiable(name, compute, abstract, batch=_batch_axis(fn))
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    axis %= len(shape)
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def extreme_place(p: Primitive, x: ArrayLike, axis: int | None, keepdims: bool) -> Array:
+    aval = aval_of(x, p.name)
+    if axis is None:
+        z: Array = bind(p, reshape(x, (-1,)), axis=-1)
+        return reshape(z, (1,) * aval.ndim) if keepdims else z
+    place = normalize_axis(axis, aval.ndim, p.name)
+    z = bind(p, x, axis=place - aval.ndim)
+    return reshape(z, (*aval.shape[:place], 1, *aval.shape[place + 1 :])) if keepdims else z
+
+
+@public
+def argmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Return the index of the first largest element along an axis, of all elements in row-major order without one.
+
+    >>> argmax(np.array([1.0, 3.0, 3.0]))
+    Array(1, dtype=int64)
+    """
+    return extreme_place(argmax_p, x, axis, keepdims)
+
+
+argmax_p = place_op("argmax", np.argmax, argmax)
+
+
+@public
+def argmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Return the index of the first smallest element along an axis, of all elements in row-major order without one.
+
+    >>> argmin(np.array([1.0, 0.0, 0.0]))
+    Array(1, dtype=int64)
+    """
+    return extreme_place(argmin_p, x, axis, keepdims)
+
+
+argmin_p = place_op("argmin", np.argmin, argmin)
+
+
+@public
+def argsort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
+    """Return the indices that sort x along an axis; equal elements keep their order unless ``stable`` is false.
+
+    Args:
+        x: any shape with an axis.
+        axis: the axis to sort along; None sorts all elements as one.
+        descending: the largest first.
+        stable: whether equal elements keep their order; without that it is faster.
+
+    >>> argsort(np.array([3.0, 1.0, 2.0]))
+    Array([1, 2, 0], dtype=int64)
+    """
+    if axis is None:
+        return argsort(reshape(x, (-1,)), -1, descending=descending, stable=stable)
+    aval = aval_of(x, "argsort")
+    place = normalize_axis(axis, aval.ndim, "argsort") - aval.ndim
+    if not descending:
+        return single(argsort_p, x, axis=place, stable=stable)
+    # sorting the flipped array keeps equal elements in their order
+    back = bind(argsort_p, flip(x, axis=place), axis=place, stable=stable)
+    return flip(aval.shape[place] - 1 - back, axis=place)
+
+
+def _argsort_run(x: Any, *, axis: int, stable: bool = True) -> Any:
+    return np.argsort(x, axis=axis, kind="stable" if stable else None)
+
+
+def _argsort_abstract(x: Aval, *, axis: int, stable: bool = True) -> Aval:
+    return Aval(x.shape, int64)
+
+
+def _argsort_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind(argsort_p, xs[0], **params)
+
+
+argsort_p = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=_argsort_batch)
+
+
+@public
+def sort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
+    """Return x sorted along an axis; elements that are equal share their derivatives evenly.
+
+    Arguments are those of `argsort`.
+
+    >>> sort(np.array([3.0, 1.0, 2.0]))
+    Array([1., 2., 3.], dtype=float64)
+    """
+    if axis is None:
+        return sort(reshape(x, (-1,)), -1, descending=descending)
+    aval = aval_of(x, "sort")
+    place = normalize_axis(axis, aval.ndim, "sort") - aval.ndim
+    z: Array = bind(sort_p, x, axis=place)
+    return flip(z, axis=place) if descending else z
+
+
+def _sort_run(x: Any, *, axis: int) -> Any:
+    return np.sort(x, axis=axis)
+
+
+def _sort_abstract(x: Aval, *, axis: int) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+def _shared(v: Value, z: Value, axis: int) -> Value:
+    """Return values along sorted places with the mean of each group of equal elements in all its places."""
+    rows, values = (moveaxis(raised(u), axis, -1) for u in (z, v))
+    if not values.size:
+        return v
+    begins = concat([ones_like(rows[..., :1], bool), rows[..., 1:] != rows[..., :-1]], axis=-1)
+    group = reshape(begins, (-1,)).astype(np.int64)
+    group = single(cumulative_sum_p, group, axis=0, reverse=False) - 1
+    flat = reshape(values, (-1,))
+    total, count = (scatter(u, group, shape=flat.shape) for u in (flat, ones_like(flat)))
+    mean = gather(total / maximum(real(count), 1), group)
+    return lowered(moveaxis(reshape(mean, values.shape), -1, axis))
+
+
+def _has_ties(z: Value, axis: int) -> bool:
+    """Tell whether sorted elements repeat, as far as that is known: where it is not, they may."""
+    if z.__class__ is not np.ndarray:
+        return True
+    rows = np.moveaxis(z, axis, -1)
+    return bool(np.any(rows[..., 1:] == rows[..., :-1]))
+
+
+def _sort_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+    axis = params["axis"]
+    if _has_ties(z, axis):
+        ct = _shared(ct, z, axis)
+    # where elements tie, their cotangents are equal: any order of theirs brings them back
+    return lowered(scatter(ct, *along_axis(argsort(xs[0], axis, stable=False), shape, axis), shape=shape))
+
+
+def _sort_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    axis = params["axis"]
+    t = lowered(take_along_axis(raised(ts[0]), argsort(xs[0], axis, stable=False), axis=axis))
+    return _shared(t, z, axis) if _has_ties(z, axis) else t
+
+
+sort_p = register(
+    Primitive(
+        name="sort",
+        kind="custom",
+        run=_sort_run,
+        abstract=_sort_abstract,
+        pullbacks=(_sort_pull,),
+        reads=(3,),
+        sparse=True,
+        jvp=_sort_push,
+        batch=_batch_axis(sort),
+        smooth=False,
+    )
+)
+
+
+@public
+def searchsorted(
+    sorted_array: ArrayLike,
+    values: ArrayLike | Sequence[float],
+    *,
+    side: str = "left",
+    sorter: ArrayLike | None = None,
+) -> Array:
+    """Return where values would be inserted into a sorted vector to keep its order.
+
+    Args:
+        sorted_array: float[n], ascending.
+        values: any shape.
+        side: ``"left"`` in front of equal elements, ``"right"`` behind them.
+        sorter: int[n], the indices that sort the vector, where it is not sorted itself; see `argsort`.
+
+    Raises:
+        ShapeError: the first is not a vector, or the sorter has not as many elements.
+        ArgumentError: another side.
+
+    >>> searchsorted(np.array([1.0, 2.0, 3.0]), np.array([2.0]))
+    Array([1], dtype=int64)
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError(f"searchsorted: side is 'left' or 'right': got {side!r}; take one of them")
+    if sorter is not None:
+        order = asarray(sorter)
+        a = aval_of(sorted_array, "searchsorted")
+        if order.shape != a.shape:
+            raise ShapeError(
+                f"searchsorted: a sorter has an index for each element: got {order.aval} for {a}; use argsort"
+            )
+        sorted_array = take(sorted_array, order, 0)
+    places = values if not isinstance(values, Sequence) else asarray(values)
+    return single(searchsorted_p, sorted_array, places, side=side)
+
+
+def _search_run(a: Any, v: Any, *, side: Any) -> Any:
+    return np.asarray(np.searchsorted(a, v, side=side), int64)
+
+
+def _search_abstract(a: Aval, v: Aval, *, side: Any) -> Aval:
+    if a.ndim != 1:
+        raise ShapeError(f"searchsorted: looks into a vector: got {a}; use vmap for several")
+    return Aval(v.shape, int64)
+
+
+def _search_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    a, v = xs
+    if not batched[0]:
+        return searchsorted(a, v, side=params["side"])
+    if not batched[1]:
+        v = v[None] if isinstance(v, Array) else np.asarray(v)[None]
+    flat = v.reshape((v.shape[0], -1))
+    rows = a[:, :, None] < flat[:, None, :] if params["side"] == "left" else a[:, :, None] <= flat[:, None, :]
+    return rows.sum(axis=1).reshape((size, *v.shape[1:]))
+
+
+searchsorted_p = nondifferentiable("searchsorted", _search_run, _search_abstract, batch=_search_batch)
+
+
+# -- elements that are not zero -----------------------------------------------------------------------------------------
+@public
+def nonzero(x: ArrayLike) -> tuple[Array, ...]:
+    """Return the indices of the elements that are not zero, one vector an axis, in row-major order.
+
+    How many there are depends on the values, so that they must be known: it works under `grad`, not under `jit` and
+    `vmap`, where `where` and sums of masks do.
+
+    Raises:
+        ShapeError: a 0-d array, which has no indices.
+        ConcreteValueError: the values are not known yet.
+
+    >>> nonzero(np.array([0.0, 2.0, 3.0]))
+    (Array([1, 2], dtype=int64),)
+    """
+    if not aval_of(x, "nonzero").ndim:
+        raise ShapeError(f"nonzero: a 0-d array has no indices: got {aval_of(x)}; reshape it to a vector")
+    found: Any = not_equal(x, 0).concrete("nonzero").nonzero()
+    return tuple([wrap(i) for i in found])
+
+
+@public
+def flatnonzero(x: ArrayLike) -> Array:
+    """Return the indices of the elements that are not zero, in x read as if it were flat; errors are `nonzero`'s.
+
+    >>> flatnonzero(np.array([[0.0, 2.0], [3.0, 0.0]]))
+    Array([1, 2], dtype=int64)
+    """
+    return nonzero(reshape(x, (-1,)))[0]
+
+
+@public
+def argwhere(x: ArrayLike) -> Array:
+    """Return the indices of the elements that are not zero, int[number, axes]; errors are `nonzero`'s.
+
+    >>> argwhere(np.array([[0.0, 2.0], [3.0, 0.0]]))
+    Array([[0, 1],
+           [1, 0]], dtype=int64)
+    """
+    return stack(nonzero(x), axis=1)

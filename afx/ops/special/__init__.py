@@ -1,0 +1,1 @@
+"""Special functions: gamma, beta, error, Bessel and zeta functions."""

@@ -1,0 +1,342 @@
+"""Bessel functions of real order, which is static, and exponential integrals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.primitive import Primitive
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind1, single
+from afx.errors import ArgumentError
+from afx.ops._kinds.elementwise import unary
+from afx.ops._kinds.special import family, scipy, whole
+from afx.ops.elementwise.arithmetic import sign
+from afx.ops.elementwise.exponential import exp
+from afx.ops.special._quadrature import double, integral
+
+__all__ = ["exp1", "expi", "expn", "i0", "i0e", "i1", "i1e", "iv", "ive", "j0", "j1", "jv", "kv", "kve"]
+
+
+def _order(v: Any, who: str, even: bool) -> float:
+    """Return a static order as a float; ``even`` says that whole orders v and -v are the same."""
+    try:
+        found = float(v)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{who}: the order is one static number: got {v}; pass a Python number") from error
+    return abs(found) if even and found.is_integer() else found
+
+
+def _bessel(name: str) -> Callable[..., Any]:
+    """Return SciPy's function of a family by its order, the quicker one of the order 0 or 1 where there is one."""
+    quick = {("iv", 0.0): "i0", ("iv", 1.0): "i1", ("ive", 0.0): "i0e", ("ive", 1.0): "i1e"}
+    quick |= {("jv", 0.0): "j0", ("jv", 1.0): "j1", ("kv", 0.0): "k0", ("kv", 1.0): "k1"}
+    quick |= {("kve", 0.0): "k0e", ("kve", 1.0): "k1e"}
+
+    def compute(x: Any, *, v: float) -> Any:
+        if (name, v) in quick:
+            return scipy(quick[name, v])(x)
+        x = np.asarray(x)
+        return scipy(name)(x.dtype.type(v) if x.dtype.kind == "f" else v, x)
+
+    return compute
+
+
+# -- modified, of the first kind --------------------------------------------------------------------------------------
+@public
+def iv(v: float, x: ArrayLike) -> Array:
+    """Return the modified Bessel function of the first kind of order v; needs the extra ``scipy``.
+
+    Args:
+        v: a Python number.
+        x: any shape; not negative unless v is whole.
+
+    Raises:
+        ArgumentError: v is not a number.
+        MissingExtraError: SciPy is not installed.
+
+    >>> iv(0, 1.0)
+    Array(1.2660658, dtype=float32)
+    """
+    return single(iv_p, x, v=_order(v, "iv", even=True))
+
+
+def _iv_slope(_z: Array, x: Array, *, v: float) -> Array:
+    return iv(1, x) if v == 0 else (iv(v - 1, x) + iv(v + 1, x)) * 0.5
+
+
+iv_p: Primitive = family("iv", _bessel("iv"), (_iv_slope,), {"v": 0.0})
+
+
+@public
+def i0(x: ArrayLike) -> Array:
+    """Return the modified Bessel function of the first kind of order 0; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> i0(0.5).round(4)
+    Array(1.0635, dtype=float32)
+    """
+    return iv(0, x)
+
+
+@public
+def i1(x: ArrayLike) -> Array:
+    """Return the modified Bessel function of the first kind of order 1; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> i1(0.5).round(4)
+    Array(0.2579, dtype=float32)
+    """
+    return iv(1, x)
+
+
+@public
+def ive(v: float, x: ArrayLike) -> Array:
+    """Return ``exp(-|x|) iv(v, x)``, which does not overflow; its derivative at 0 is the mean of those on both sides.
+
+    For v of 0 and 1 the derivatives of every order are accurate far out too. Needs the extra ``scipy``.
+
+    Args:
+        v: a Python number.
+        x: any shape; not negative unless v is whole.
+
+    Raises:
+        ArgumentError: v is not a number.
+        MissingExtraError: SciPy is not installed.
+
+    >>> ive(2.0, 0.5).round(4)
+    Array(0.0194, dtype=float32)
+    """
+    return single(ive_p, x, v=_order(v, "ive", even=True))
+
+
+def _ive_slope(z: Array, x: Array, *, v: float) -> Array:
+    if v in (0.0, 1.0):
+        return single(ive_slope_p, x, v=int(v), order=1)
+    return (ive(v - 1, x) + ive(v + 1, x)) * 0.5 - sign(x) * z
+
+
+ive_p: Primitive = family("ive", _bessel("ive"), (_ive_slope,), {"v": 0.0})
+
+
+def _ive_slopes(x: Any, *, v: int, order: int) -> Any:
+    """Return ``1/π ∫ (cos θ - 1)ⁿ exp(x (cos θ - 1)) cos vθ dθ`` from 0 to π, at -x by symmetry."""
+    y = np.minimum(np.abs(x), 1e300)
+    depth = 45.0 + 8 * order
+    end = 2 * np.arcsin(np.sqrt(np.minimum(depth / (2 * np.maximum(y, 1e-3)), 1.0)))  # beyond it nothing is left
+
+    def integrand(u: Any, y: Any, end: Any) -> Any:
+        fall = -2 * np.sin(u * end / 2) ** 2
+        return fall**order * np.exp(y * fall) * np.cos(v * (u * end))
+
+    z = integral(integrand, y, end) * end / math.pi
+    odd = (v + order) % 2
+    return z * np.sign(x) if odd else z
+
+
+def _ive_next(_z: Array, x: Array, *, v: int, order: int) -> Array:
+    return single(ive_slope_p, x, v=v, order=order + 1)
+
+
+ive_slope_p: Primitive = family("ive_slope", double(_ive_slopes), (_ive_next,), {"v": 1, "order": 1})
+
+
+@public
+def i0e(x: ArrayLike) -> Array:
+    """Return ``exp(-|x|) i0(x)``, which does not overflow; its derivative at 0 is 0; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> i0e(0.0)
+    Array(1., dtype=float32)
+    """
+    return ive(0, x)
+
+
+@public
+def i1e(x: ArrayLike) -> Array:
+    """Return ``exp(-|x|) i1(x)``, which does not overflow; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> i1e(0.0)
+    Array(0., dtype=float32)
+    """
+    return ive(1, x)
+
+
+# -- of the first kind, and modified of the second --------------------------------------------------------------------
+@public
+def jv(v: float, x: ArrayLike) -> Array:
+    """Return the Bessel function of the first kind of order v; needs the extra ``scipy``.
+
+    Args:
+        v: a Python number.
+        x: any shape; not negative unless v is whole.
+
+    Raises:
+        ArgumentError: v is not a number.
+        MissingExtraError: SciPy is not installed.
+
+    >>> jv(2.0, 0.5).round(4)
+    Array(0.0306, dtype=float32)
+    """
+    return single(jv_p, x, v=_order(v, "jv", even=False))
+
+
+def _jv_slope(_z: Array, x: Array, *, v: float) -> Array:
+    return -jv(1, x) if v == 0 else (jv(v - 1, x) - jv(v + 1, x)) * 0.5
+
+
+jv_p: Primitive = family("jv", _bessel("jv"), (_jv_slope,), {"v": 0.0})
+
+
+@public
+def j0(x: ArrayLike) -> Array:
+    """Return the Bessel function of the first kind of order 0; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> j0(0.5).round(4)
+    Array(0.9385, dtype=float32)
+    """
+    return jv(0, x)
+
+
+@public
+def j1(x: ArrayLike) -> Array:
+    """Return the Bessel function of the first kind of order 1; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> j1(0.5).round(4)
+    Array(0.2423, dtype=float32)
+    """
+    return jv(1, x)
+
+
+@public
+def kv(v: float, x: ArrayLike) -> Array:
+    """Return the modified Bessel function of the second kind of order v; needs the extra ``scipy``.
+
+    Args:
+        v: a Python number.
+        x: positive, any shape.
+
+    Raises:
+        ArgumentError: v is not a number.
+        MissingExtraError: SciPy is not installed.
+
+    >>> kv(0, 1.0)
+    Array(0.42102444, dtype=float32)
+    """
+    return single(kv_p, x, v=abs(_order(v, "kv", even=True)))
+
+
+def _kv_slope(_z: Array, x: Array, *, v: float) -> Array:
+    return (kv(v - 1, x) + kv(v + 1, x)) * -0.5
+
+
+kv_p: Primitive = family("kv", _bessel("kv"), (_kv_slope,), {"v": 0.0}, domain=(0.2, 4.0))
+
+
+@public
+def kve(v: float, x: ArrayLike) -> Array:
+    """Return ``exp(x) kv(v, x)``, which does not vanish far out; needs the extra ``scipy``.
+
+    Args:
+        v: a Python number.
+        x: positive, any shape.
+
+    Raises:
+        ArgumentError: v is not a number.
+        MissingExtraError: SciPy is not installed.
+
+    >>> kve(0, 1.0)
+    Array(1.1444631, dtype=float32)
+    """
+    return single(kve_p, x, v=abs(_order(v, "kve", even=True)))
+
+
+def _kve_slope(z: Array, x: Array, *, v: float) -> Array:
+    return z - (kve(v - 1, x) + kve(v + 1, x)) * 0.5
+
+
+kve_p: Primitive = family("kve", _bessel("kve"), (_kve_slope,), {"v": 0.0}, domain=(0.2, 4.0))
+
+
+# -- exponential integrals --------------------------------------------------------------------------------------------
+@public
+def expn(n: int, x: ArrayLike) -> Array:
+    """Return the exponential integral ``∫ exp(-xt) / tⁿ dt`` from t = 1 to infinity; needs the extra ``scipy``.
+
+    Args:
+        n: 0 or more, a Python int.
+        x: not negative, any shape.
+
+    Raises:
+        ArgumentError: n is no integer, or less than 0.
+        MissingExtraError: SciPy is not installed.
+
+    >>> expn(2, 0.0)
+    Array(1., dtype=float32)
+    """
+    return single(expn_p, x, n=whole(n, "expn"))
+
+
+def _expn(x: Any, *, n: int) -> Any:
+    x = np.asarray(x)
+    return scipy("expn")(x.dtype.type(n) if x.dtype.kind == "f" else float(n), x)
+
+
+def _expn_slope(_z: Array, x: Array, *, n: int) -> Array:
+    return -expn(n - 1, x) if n else -exp(-x) / x * (1 + 1 / x)
+
+
+expn_p: Primitive = family("expn", _expn, (_expn_slope,), {"n": 2}, domain=(0.2, 4.0))
+
+
+@public
+def exp1(x: ArrayLike) -> Array:
+    """Return the exponential integral ``∫ exp(-t) / t dt`` from x to infinity; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> exp1(1.0).round(4)
+    Array(0.2194, dtype=float32)
+    """
+    return bind1(exp1_p, x)
+
+
+exp1_p = unary("exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", floating=True, domain=(0.2, 4.0))
+
+
+@public
+def expi(x: ArrayLike) -> Array:
+    """Return the exponential integral ``∫ exp(t) / t dt`` from -infinity to x, its principal value.
+
+    Needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> expi(1.0).round(4)
+    Array(1.8951, dtype=float32)
+    """
+    return bind1(expi_p, x)
+
+
+expi_p = unary("expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", floating=True, domain=(0.2, 4.0))

@@ -1,0 +1,242 @@
+"""The error function, its complement and inverse, and the normal distribution's under their statistical names."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.primitive import Primitive
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind1, single
+from afx.ops._kinds.elementwise import unary
+from afx.ops._kinds.special import family, scipy
+from afx.ops.elementwise.exponential import exp
+from afx.ops.elementwise.where import clip, where
+from afx.ops.special._quadrature import double, integral
+
+__all__ = ["erf", "erfc", "erfcinv", "erfcx", "erfinv", "log_ndtr", "ndtr", "ndtri", "ndtri_exp"]
+
+ROOT2 = math.sqrt(2)
+ROOTPI = math.sqrt(math.pi)
+BOUND = 40.0  # exp(-40²) is 0 in every dtype; beyond it x² could overflow
+
+
+def _gauss(x: Array) -> Array:
+    """Return ``exp(-x²)``."""
+    u = clip(x, -BOUND, BOUND)
+    return exp(-u * u)
+
+
+@public
+def erf(x: ArrayLike) -> Array:
+    """Return the error function ``2/√π ∫₀ˣ exp(-t²) dt``; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erf(0.5)
+    Array(0.5204999, dtype=float32)
+    """
+    return bind1(erf_p, x)
+
+
+erf_p = unary("erf", scipy("erf"), lambda _z, x: _gauss(x) * (2 / ROOTPI), kinds="f", floating=True, bounded=True)
+
+
+@public
+def erfc(x: ArrayLike) -> Array:
+    """Return ``1 - erf(x)``, accurate where it is small; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erfc(0.5)
+    Array(0.47950011, dtype=float32)
+    """
+    return bind1(erfc_p, x)
+
+
+erfc_p = unary("erfc", scipy("erfc"), lambda _z, x: _gauss(x) * (-2 / ROOTPI), kinds="f", floating=True, bounded=True)
+
+
+@public
+def erfcx(x: ArrayLike) -> Array:
+    """Return ``exp(x²) erfc(x)``, which does not vanish far out; needs the extra ``scipy``.
+
+    Its derivatives of every order are accurate there too.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erfcx(1e6)
+    Array(5.641896e-07, dtype=float32)
+    """
+    return bind1(erfcx_p, x)
+
+
+erfcx_p = unary("erfcx", scipy("erfcx"), lambda _z, x: single(erfcx_slope_p, x, order=1), kinds="f", floating=True)
+
+
+def _erfcx_tail(x: Any, order: int) -> Any:
+    """Return the derivative of `erfcx` at 0 or more: ``2/√π ∫ (-2t)ⁿ exp(-t² - 2xt) dt``, no difference of large numbers."""
+    depth = 40.0 + 8 * order
+    end = depth / (x + np.hypot(x, math.sqrt(depth)))
+
+    def integrand(u: Any, x: Any, end: Any) -> Any:
+        t = u * end
+        return np.exp(-t * (t + 2 * x)) * (-2 * u) ** order
+
+    return integral(integrand, x, end) * end ** (order + 1) * (2 / ROOTPI)
+
+
+def _erfcx_slope(x: Any, *, order: int) -> Any:
+    low = np.minimum(x, 0.0)
+    before, slope = np.zeros_like(x), scipy("erfcx")(low)
+    for n in range(order):  # below 0 all terms have one sign
+        before, slope = slope, 2 * (low * slope - 1 / ROOTPI if n == 0 else low * slope + n * before)
+    where_: Any = np.where
+    return where_(x < 0, slope, _erfcx_tail(np.clip(x, 0.0, 1e300), order))
+
+
+def _erfcx_next(_z: Array, x: Array, *, order: int) -> Array:
+    return single(erfcx_slope_p, x, order=order + 1)
+
+
+erfcx_slope_p: Primitive = family(
+    "erfcx_slope",
+    double(_erfcx_slope),
+    (_erfcx_next,),
+    {"order": 1},
+)
+
+
+@public
+def erfinv(x: ArrayLike) -> Array:
+    """Return the number whose error function is x; its derivative at -1 and 1 is inf; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erfinv(0.5).round(4)
+    Array(0.4769, dtype=float32)
+    """
+    return bind1(erfinv_p, x)
+
+
+erfinv_p = unary(
+    "erfinv", scipy("erfinv"), lambda z, _x: exp(z * z) * (ROOTPI / 2), kinds="f", floating=True, domain=(-0.9, 0.9)
+)
+
+
+@public
+def erfcinv(x: ArrayLike) -> Array:
+    """Return the number whose `erfc` is x; its derivative at 0 and 2 is -inf; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> erfcinv(0.5)
+    Array(0.47693628, dtype=float32)
+    """
+    return bind1(erfcinv_p, x)
+
+
+erfcinv_p = unary(
+    "erfcinv", scipy("erfcinv"), lambda z, _x: exp(z * z) * (-ROOTPI / 2), kinds="f", floating=True, domain=(0.1, 1.9)
+)
+
+
+# -- the normal distribution ------------------------------------------------------------------------------------------
+@public
+def ndtr(x: ArrayLike) -> Array:
+    """Return the normal distribution function, ``½ erfc(-x/√2)``; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> ndtr(0.0)
+    Array(0.5, dtype=float32)
+    """
+    return bind1(ndtr_p, x)
+
+
+def density(x: Array) -> Array:
+    """Return the normal density."""
+    u = clip(x, -BOUND, BOUND)
+    return exp(-0.5 * u * u) * (1 / (ROOT2 * ROOTPI))
+
+
+ndtr_p = unary("ndtr", scipy("ndtr"), lambda _z, x: density(x), kinds="f", floating=True, bounded=True)
+
+
+@public
+def ndtri(p: ArrayLike) -> Array:
+    """Return the number whose normal distribution function is p; its derivative at 0 and 1 is inf.
+
+    Needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> ndtri(0.5)
+    Array(0., dtype=float32)
+    """
+    return bind1(ndtri_p, p)
+
+
+ndtri_p = unary(
+    "ndtri",
+    scipy("ndtri"),
+    lambda z, _x: exp(0.5 * z * z) * (ROOT2 * ROOTPI),
+    kinds="f",
+    floating=True,
+    domain=(0.1, 0.9),
+)
+
+
+@public
+def log_ndtr(x: ArrayLike) -> Array:
+    """Return ``log(ndtr(x))``, accurate in both tails, and so is its derivative; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> log_ndtr(-30.0)
+    Array(-454.32126, dtype=float32)
+    """
+    return bind1(log_ndtr_p, x)
+
+
+def _log_ndtr_slope(_z: Array, x: Array) -> Array:
+    left = where(x < 0, x, 0)
+    right = where(x < 0, 0, x)
+    return where(x < 0, ROOT2 / ROOTPI / erfcx(left * (-1 / ROOT2)), density(right) / ndtr(right))
+
+
+log_ndtr_p = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", floating=True)
+
+
+@public
+def ndtri_exp(y: ArrayLike) -> Array:
+    """Return the number whose `log_ndtr` is y, accurate where y is far below 0; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> ndtri_exp(-500.0)
+    Array(-31.4843, dtype=float32)
+    """
+    return bind1(ndtri_exp_p, y)
+
+
+ndtri_exp_p = unary(
+    "ndtri_exp",
+    scipy("ndtri_exp"),
+    lambda z, _y: 1 / _log_ndtr_slope(z, z),
+    kinds="f",
+    floating=True,
+    domain=(-4.0, -0.2),
+)

@@ -1,0 +1,232 @@
+"""The gamma and beta functions, their logarithms, and the derivatives of those."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.primitive import Primitive
+from afx.core.registry import public
+from afx.core.tracing.tracer import bind1, bind2, single
+from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
+from afx.ops._kinds.special import family, scipy, whole
+from afx.ops.elementwise.arithmetic import add, subtract
+from afx.ops.special import _polygamma
+from afx.ops.special._quadrature import double
+
+__all__ = ["beta", "betaln", "digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "polygamma", "psi"]
+
+
+@public
+def gammaln(x: ArrayLike) -> Array:
+    """Return the logarithm of the absolute value of the gamma function; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> gammaln(5.0)
+    Array(3.1780539, dtype=float32)
+    """
+    return bind1(gammaln_p, x)
+
+
+gammaln_p = unary("gammaln", scipy("gammaln"), lambda _z, x: digamma(x), kinds="f", floating=True, domain=(0.2, 4.0))
+
+
+@public
+def gamma(x: ArrayLike) -> Array:
+    """Return the gamma function; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> gamma(5.0)
+    Array(24., dtype=float32)
+    """
+    return bind1(gamma_p, x)
+
+
+gamma_p = unary("gamma", scipy("gamma"), lambda z, x: z * digamma(x), kinds="f", floating=True, domain=(0.2, 4.0))
+
+
+@public
+def gammasgn(x: ArrayLike) -> Array:
+    """Return the sign of the gamma function, which has derivative 0; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> gammasgn(-0.5)
+    Array(-1., dtype=float32)
+    """
+    return bind1(gammasgn_p, x)
+
+
+gammasgn_p = nondifferentiable("gammasgn", scipy("gammasgn"), kinds="f", floating=True)
+
+
+@public
+def digamma(x: ArrayLike) -> Array:
+    """Return the derivative of `gammaln`, also called psi; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> digamma(1.0)
+    Array(-0.5772157, dtype=float32)
+    """
+    return bind1(digamma_p, x)
+
+
+digamma_p = unary(
+    "digamma",
+    scipy("digamma"),
+    lambda _z, x: single(polygamma_p, x, n=1),
+    kinds="f",
+    floating=True,
+    domain=(0.2, 4.0),
+)
+
+psi = digamma
+
+
+@public
+def polygamma(n: int, x: ArrayLike) -> Array:
+    """Return the n-th derivative of `digamma`; needs the extra ``scipy``.
+
+    Args:
+        n: 0 or more, a Python int.
+        x: any shape.
+
+    Raises:
+        ArgumentError: n is no integer, or less than 0.
+        MissingExtraError: SciPy is not installed.
+
+    >>> polygamma(1, 1.0)
+    Array(1.644934, dtype=float32)
+    """
+    n = whole(n, "polygamma")
+    return digamma(x) if n == 0 else single(polygamma_p, x, n=n)
+
+
+def _run(x: Any, *, n: int) -> Any:
+    return _polygamma.psi(n, x)
+
+
+def _next(_z: Array, x: Array, *, n: int) -> Array:
+    return single(polygamma_p, x, n=n + 1)
+
+
+polygamma_p: Primitive = family(
+    "polygamma",
+    double(_run),
+    (_next,),
+    {"n": 1},
+    domain=(0.2, 4.0),
+)
+
+
+# -- beta -------------------------------------------------------------------------------------------------------------
+def digamma_gap(x: Array, d: Array, n: int = 0) -> Array:
+    """Return ``polygamma(n, x + d) - polygamma(n, x)``, accurate for small d beside a large x."""
+    return single(digamma_gap_p, x, d, n=n)
+
+
+def _gap_by_x(_z: Array, x: Array, d: Array, *, n: int) -> Array:
+    return digamma_gap(x, d, n + 1)
+
+
+def _gap_by_d(_z: Array, x: Array, d: Array, *, n: int) -> Array:
+    return polygamma(n + 1, x + d)
+
+
+def _digamma_gap(x: Any, d: Any, *, n: int) -> Any:
+    return _polygamma.psi_gap(n, x, d)
+
+
+digamma_gap_p: Primitive = family(
+    "digamma_gap", double(_digamma_gap), (_gap_by_x, _gap_by_d), {"n": 0}, domain=(0.2, 4.0)
+)
+
+
+@public
+def betaln(a: ArrayLike, b: ArrayLike) -> Array:
+    """Return the logarithm of the absolute value of the beta function; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> betaln(2.0, 3.0)
+    Array(-2.4849067, dtype=float32)
+    """
+    return bind2(betaln_p, a, b)
+
+
+betaln_p = binary(
+    "betaln",
+    scipy("betaln"),
+    (lambda _z, a, b: -digamma_gap(a, b), lambda _z, a, b: -digamma_gap(b, a)),
+    kinds="f",
+    floating=True,
+    domain=(0.2, 4.0),
+)
+
+
+@public
+def beta(a: ArrayLike, b: ArrayLike) -> Array:
+    """Return the beta function ``gamma(a) gamma(b) / gamma(a + b)``; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> beta(2.0, 3.0)
+    Array(0.08333334, dtype=float32)
+    """
+    return bind2(beta_p, a, b)
+
+
+beta_p = binary(
+    "beta",
+    scipy("beta"),
+    (lambda z, a, b: -z * digamma_gap(a, b), lambda z, a, b: -z * digamma_gap(b, a)),
+    kinds="f",
+    floating=True,
+    domain=(0.2, 4.0),
+)
+
+
+# -- of integers and matrices -----------------------------------------------------------------------------------------
+@public
+def multigammaln(a: ArrayLike, d: int) -> Array:
+    """Return the logarithm of the multivariate gamma function of dimension d; needs the extra ``scipy``.
+
+    Args:
+        a: greater than ``(d - 1) / 2``, any shape.
+        d: 1 or more, a Python int.
+
+    Raises:
+        ArgumentError: d is no integer, or less than 1.
+        MissingExtraError: SciPy is not installed.
+
+    >>> multigammaln(1.5, 2)
+    Array(0.45158267, dtype=float32)
+    """
+    d = whole(d, "multigammaln", 1)
+    z = gammaln(a) + d * (d - 1) / 4 * math.log(math.pi)
+    for k in range(1, d):
+        z = z + gammaln(subtract(a, k / 2))
+    return z
+
+
+@public
+def factorial(x: ArrayLike) -> Array:
+    """Return ``gamma(x + 1)``; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> factorial(4.0)
+    Array(24., dtype=float32)
+    """
+    return gamma(add(x, 1))

@@ -1,0 +1,223 @@
+"""`flatten` and `unflatten`: one loop each, without recursion, so that neither depth nor length is limited."""
+
+from collections.abc import Iterable
+from typing import TypeVar, cast
+
+from afx.errors import TreeError
+from afx.pytree.nodes import LEAF, Marked, Node, Token, static_token
+from afx.pytree.registry import (
+    INSIDE,
+    IS_INSTANCE,
+    IS_LEAF,
+    IS_MARKED,
+    IS_STATIC,
+    OUTSIDE,
+    Kind,
+    Mode,
+    RefusedError,
+    learn,
+)
+from afx.pytree.treedef import Leaf, TreeDef, depth_of_next, path_of_next, paths
+
+__all__ = ["flatten", "flatten_with_path", "is_leaf", "leaves", "structure", "unflatten"]
+
+T = TypeVar("T")
+
+_LEAF_TYPES, _LEAF_TYPES_INSIDE = OUTSIDE.leaf_types, INSIDE.leaf_types
+_kind_outside = OUTSIDE.kinds.get
+_ONE_LEAF: TreeDef[object] = TreeDef((LEAF,), 1)
+
+_CHECK_AFTER = 100_000  # tokens after which the depth is looked at, and again at each doubling
+_DEEPEST = 50_000  # levels: what is deeper is a list or a dict that contains itself
+
+
+def flatten(tree: T) -> tuple[list[Leaf], TreeDef[T]]:
+    """Take a tree apart into its leaves and its structure.
+
+    Args:
+        tree: frozen attrs classes, tuples, named tuples, lists, dicts and None, in any depth, of leaves.
+
+    Returns:
+        The leaves, in the order of fields, items and sorted keys, and the structure, from which `unflatten` builds
+        the tree again.
+
+    Raises:
+        TreeError: a part of the tree is mutable, unknown, unhashable though static, or contains itself.
+
+    >>> from afx import pytree
+    >>> pytree.flatten({"w": [1.0, 2.0], "b": None})
+    ([1.0, 2.0], {'b': None, 'w': [*, *]})
+    """
+    if type(tree) in _LEAF_TYPES:
+        return [tree], cast("TreeDef[T]", _ONE_LEAF)
+    mode = INSIDE if _kind_outside(type(tree)) is IS_INSTANCE else OUTSIDE
+    while True:
+        known = len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE)
+        found: list[Leaf] = []
+        tokens: list[Token] = []
+        _walk([tree], mode, found, tokens)
+        if known == len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE):  # else nodes were met before their leaves were known
+            return found, TreeDef(tuple(tokens), len(found))
+
+
+def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Token]) -> None:
+    """Append the leaves and tokens of the values that wait, the last of them first."""
+    kind_of, all_leaves = mode.kinds.get, mode.all_leaves
+    check = len(tokens) + _CHECK_AFTER
+    while waiting:
+        value = waiting.pop()
+        kind = kind_of(type(value)) or _learned(value, mode, tokens)
+        if kind is IS_LEAF:
+            found.append(value)
+            tokens.append(LEAF)
+        elif kind is IS_STATIC:
+            try:
+                token = (type(value), value)
+                hash(token)
+            except TypeError:
+                raise _unhashable(value, tokens) from None
+            tokens.append(token)
+        elif kind is IS_MARKED:
+            tokens.append(_marked(value, tokens))
+        elif kind is IS_INSTANCE:
+            _walk([value], INSIDE, found, tokens)
+        else:
+            try:
+                node, children = kind(value)
+            except AttributeError as error:
+                raise _error(f"a field is not set ({error})", tokens, value, "give every field a value") from None
+            if all_leaves(map(type, children)):
+                found.extend(children)
+                tokens.append(node.flat)
+            else:
+                tokens.append(node)
+                waiting.extend(reversed(children))
+                if len(tokens) > check:
+                    check = _checked_depth(tokens)
+
+
+def _learned(value: object, mode: Mode, tokens: list[Token]) -> Kind:
+    """Find out what a value of a type never met before is."""
+    try:
+        return learn(type(value), mode)
+    except RefusedError as refused:
+        raise _error(refused.reason, tokens, value, refused.remedy) from None
+
+
+def _marked(mark: object, tokens: list[Token]) -> Token:
+    """Give the token of a field marked with `static`."""
+    value = cast("Marked", mark).value
+    try:
+        return static_token(value)
+    except TypeError:
+        raise _unhashable(value, tokens) from None
+
+
+def _unhashable(value: object, tokens: list[Token]) -> TreeError:
+    """Make the error about a part of the structure that does not hash."""
+    if is_leaf(value):
+        remedy = "take the mark afx.static() off the field"
+    elif issubclass(type(value), list):
+        remedy = "use a tuple"
+    else:
+        remedy = "use a value that hashes, such as a tuple or a frozen class of such values"
+    return _error("a part of the structure that does not hash", tokens, value, remedy)
+
+
+def _checked_depth(tokens: list[Token]) -> int:
+    """Refuse a tree without end; give the number of tokens at which to look again."""
+    if depth_of_next(tokens) > _DEEPEST:
+        raise TreeError(
+            f"pytree: more than {_DEEPEST} levels: got a list or dict that contains itself, or a chain of nodes; "
+            "hold the items in one flat list"
+        )
+    return 2 * len(tokens)
+
+
+def _error(reason: str, tokens: list[Token], value: object, remedy: str) -> TreeError:
+    """Make the error about the value that would come after these tokens."""
+    path = path_of_next(tokens)
+    return TreeError(f"pytree: {reason}, at {path or 'the top'}: got {type(value).__qualname__}; {remedy}")
+
+
+def unflatten(treedef: TreeDef[T], leaves: Iterable[Leaf]) -> T:
+    """Build a tree from its structure and new leaves, which may be of any kind.
+
+    Classes are built without their `__init__`, converters and validators: a leaf may stand for something else.
+
+    Raises:
+        TreeError: the number of leaves is not that of the structure.
+
+    >>> from afx import pytree
+    >>> pytree.unflatten(pytree.structure({"w": [1.0, 2.0], "b": None}), ["x", "y"])
+    {'w': ['x', 'y'], 'b': None}
+    """
+    rest: list[Leaf] = leaves if isinstance(leaves, list) else list(leaves)
+    if len(rest) != treedef.num_leaves:
+        raise TreeError(
+            f"unflatten: the number of leaves differs: got {len(rest)} for the {treedef.num_leaves} of {treedef!r}; "
+            "give one for each place"
+        )
+    built: list[object] = []  # what is built, the last in front
+    at = len(rest)
+    for token in reversed(treedef.tokens):
+        if token is LEAF:
+            at -= 1
+            built.append(rest[at])
+        elif type(token) is tuple:
+            built.append(token[1])
+        else:
+            node = cast("Node", token)
+            arity = node.arity
+            if node.is_flat:
+                at -= arity
+                built.append(node.build(rest[at : at + arity]))
+            else:
+                children = built[: -arity - 1 : -1]
+                del built[-arity:]
+                built.append(node.build(children))
+    return cast("T", built[0])
+
+
+def leaves(tree: object) -> list[Leaf]:
+    """List the leaves of a tree.
+
+    >>> from afx import pytree
+    >>> pytree.leaves([1.0, (2.0, None)])
+    [1.0, 2.0]
+    """
+    return flatten(tree)[0]
+
+
+def structure(tree: T) -> TreeDef[T]:
+    """Give the structure of a tree.
+
+    >>> from afx import pytree
+    >>> pytree.structure([1.0, (2.0, None)])
+    [*, (*, None)]
+    """
+    return flatten(tree)[1]
+
+
+def flatten_with_path(tree: T) -> tuple[list[tuple[str, Leaf]], TreeDef[T]]:
+    """Take a tree apart into pairs of key path and leaf, and its structure.
+
+    >>> from afx import pytree
+    >>> pytree.flatten_with_path({"w": [1.0, 2.0]})[0]
+    [("['w'][0]", 1.0), ("['w'][1]", 2.0)]
+    """
+    found, treedef = flatten(tree)
+    return list(zip(paths(treedef), found, strict=True)), treedef
+
+
+def is_leaf(value: object) -> bool:
+    """Tell whether a value by itself is a leaf: an array, a float, a complex number, an int or a bool.
+
+    >>> from afx import pytree
+    >>> pytree.is_leaf(1.0), pytree.is_leaf((1.0,)), pytree.is_leaf(None), pytree.is_leaf("relu")
+    (True, False, False, False)
+    """
+    try:
+        return (OUTSIDE.kinds.get(type(value)) or learn(type(value), OUTSIDE)) is IS_LEAF
+    except RefusedError:
+        return False

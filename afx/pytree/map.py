@@ -1,0 +1,101 @@
+"""Functions over whole trees: `map`, `map_with_path` and `equal`."""
+
+import builtins
+from collections.abc import Callable
+from typing import TypeVar, overload
+
+import numpy as np
+
+from afx.errors import TreeError
+from afx.pytree.flatten import flatten, unflatten
+from afx.pytree.treedef import Leaf, difference, paths
+
+__all__ = ["equal", "map", "map_with_path"]
+
+T = TypeVar("T")
+
+
+@overload
+def map(fn: Callable[[Leaf], object], tree: T, /) -> T: ...
+@overload
+def map(fn: Callable[[Leaf, Leaf], object], tree: T, other: object, /) -> T: ...
+@overload
+def map(fn: Callable[[Leaf, Leaf, Leaf], object], tree: T, other: object, third: object, /) -> T: ...
+@overload
+def map(
+    fn: Callable[[Leaf, Leaf, Leaf, Leaf], object], tree: T, other: object, third: object, fourth: object, /
+) -> T: ...
+@overload
+def map(fn: Callable[..., object], tree: T, /, *rest: object) -> T: ...
+def map(fn: Callable[..., object], tree: T, /, *rest: object) -> T:
+    """Apply a function to every leaf, or to the leaves in the same place of several trees.
+
+    Args:
+        fn: takes one leaf of each tree and gives the new leaf.
+        tree: the tree whose structure the result has.
+        rest: trees of the same structure.
+
+    Returns:
+        A tree of the structure of `tree`; it is typed as `tree` is, for leaves mostly become leaves of the same kind.
+
+    Raises:
+        TreeError: the structures differ; the message names the first place where they do.
+
+    >>> from afx import pytree
+    >>> pytree.map(lambda p, g: p - 0.5 * g, {"w": [1.0, 2.0]}, {"w": [2.0, 2.0]})
+    {'w': [0.0, 1.0]}
+    """
+    found, treedef = flatten(tree)
+    columns = [found]
+    for number, other in enumerate(rest, 2):
+        others, structure = flatten(other)
+        if structure != treedef:
+            path, mine, theirs = difference(treedef, structure)
+            raise TreeError(
+                f"map: tree {number} has another structure than the first, at {path or 'the top'}: "
+                f"got {mine} in the first and {theirs} in tree {number}; give trees of one structure"
+            )
+        columns.append(others)
+    return unflatten(treedef, builtins.map(fn, *columns))
+
+
+def map_with_path(fn: Callable[[str, Leaf], object], tree: T) -> T:
+    """Apply a function to the key path and the value of every leaf.
+
+    >>> from afx import pytree
+    >>> pytree.map_with_path(lambda path, p: 0.0 if path.endswith("['b']") else p, {"w": 3.0, "b": 2.0})
+    {'w': 3.0, 'b': 0.0}
+    """
+    found, treedef = flatten(tree)
+    return unflatten(treedef, builtins.map(fn, paths(treedef), found))
+
+
+def equal(left: object, right: object) -> bool:
+    """Tell whether two trees have the same structure and the same leaves.
+
+    Arrays, of afx or NumPy, are the same if their dtypes, shapes and values are; nan equals nan in the same place, and
+    -0.0 equals 0.0. Python numbers, which have no dtype, are the same only as numbers of the same type.
+
+    >>> import numpy as np
+    >>> from afx import pytree
+    >>> pytree.equal({"w": np.float32([1, np.nan])}, {"w": np.float32([1, np.nan])})
+    True
+    >>> pytree.equal({"w": np.float32([1, 2])}, {"w": np.float64([1, 2])})
+    False
+    """
+    mine, treedef = flatten(left)
+    theirs, structure = flatten(right)
+    return treedef == structure and all(builtins.map(_same, mine, theirs))
+
+
+def _same(x: Leaf, y: Leaf) -> bool:
+    """Compare two leaves."""
+    if type(x) in _PYTHON_NUMBERS or type(y) in _PYTHON_NUMBERS:
+        return type(x) is type(y) and bool(x == y or (x != x and y != y))  # noqa: PLR0124 - true of nan alone
+    x, y = np.asarray(x), np.asarray(y)
+    if x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    return bool(((x == y) | ((x != x) & (y != y))).all())  # noqa: PLR0124 - true of nan alone
+
+
+_PYTHON_NUMBERS = frozenset((bool, int, float, complex))

@@ -1,0 +1,154 @@
+"""What a transformation differentiates: the leaves of arguments, checked at the border."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx import pytree
+from afx.core.array.array import wrap
+from afx.core.aval import aval_of
+from afx.core.primitive import Value
+from afx.core.tracing.tracer import Tracer, raised
+from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
+
+__all__ = [
+    "check_callable",
+    "check_differentiable",
+    "check_holomorphic",
+    "name_of",
+    "pair_of",
+    "result_tree",
+    "scalar_output",
+    "shown",
+]
+
+DIFFERENTIABLE = frozenset(np.dtype(c) for c in "efdFD")
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """Return a function's name for messages."""
+    return getattr(fn, "__qualname__", None) or type(fn).__name__
+
+
+def check_callable(fn: object, who: str) -> None:
+    """Raise where what should be a function is something else, such as a function's result."""
+    if not callable(fn):
+        raise ArgumentError(f"{who}: needs a function: got {shown(fn)}; pass the function itself, not what it returns")
+
+
+def shown(x: Any) -> str:
+    """Return what a value is, for messages: shape and dtype of an array, the type and text of anything else."""
+    if hasattr(x, "aval"):
+        return str(x.aval)
+    if hasattr(x, "dtype") and hasattr(x, "shape"):
+        return f"{x.dtype}{list(x.shape)}"
+    text = repr(x)
+    return f"{type(x).__name__} ({text if len(text) <= 60 else text[:57] + '…'})"
+
+
+def pair_of(out: Any, what: str, names: str, who: str) -> tuple[Any, Any]:
+    """Return what a user's function returns as the pair that it should be, or raise."""
+    if isinstance(out, tuple) and len(out) == 2:  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        return out  # pyright: ignore[reportUnknownVariableType]  # a user's value
+    raise OperandError(f"{who}: {what} must return {names}: got {shown(out)}; return a pair")
+
+
+def named(path: str, labels: Sequence[str]) -> str:
+    """Return the path of a leaf in a tuple of arguments with the argument's name in front: ``argument 0.slope``."""
+    first, _, rest = path.partition("]")
+    return labels[int(first[1:])] + rest
+
+
+def check_differentiable(
+    leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None = None
+) -> None:
+    """Raise where there are no leaves, or one is not a floating or complex array, naming its path."""
+    if not leaves:
+        raise ArgumentError(
+            f"{who}: nothing to differentiate: got arguments without arrays, of structure {treedef}; "
+            "pass floating arrays, or choose other arguments"
+        )
+    for k, leaf in enumerate(leaves):
+        if getattr(leaf, "dtype", None) in DIFFERENTIABLE or isinstance(leaf, (float, complex)):
+            continue
+        found = pytree.paths(treedef)[k]
+        path = label(found) if label is not None else f"argument {found}" if found else "the argument"
+        aval = aval_of(leaf, f"{who}: {path}")
+        if aval.dtype not in DIFFERENTIABLE:
+            raise DtypeError(
+                f"{who}: only floating and complex arrays have derivatives: got {path} = {aval}; "
+                "convert it to a float, mark the field with afx.static(), or choose other arguments"
+            )
+
+
+def check_holomorphic(leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None = None) -> None:
+    """Raise where a leaf is not complex, naming its path: a holomorphic function has complex arguments."""
+    for k, leaf in enumerate(leaves):
+        aval = aval_of(leaf, who)
+        if aval.dtype.kind != "c":
+            found = pytree.paths(treedef)[k]
+            path = label(found) if label is not None else f"argument {found}" if found else "the argument"
+            raise DtypeError(
+                f"{who}: holomorphic=True differentiates by complex numbers: got {path} = {aval}; "
+                "convert it with astype, or leave holomorphic= out"
+            )
+
+
+def scalar_output(out: Any, fn: Callable[..., Any], who: str, holomorphic: bool = False) -> Any:
+    """Return the output of a function to be differentiated, or raise where it is not a real (a complex) scalar."""
+    if isinstance(out, Tracer) and out.shape == () and out.dtype.kind == ("c" if holomorphic else "f"):
+        return out
+    if isinstance(out, (tuple, list, dict)) or out is None:
+        raise OperandError(
+            f"{who}: {name_of(fn)} must return one scalar: got {type(out).__name__}; "  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+            "return the loss alone, or (loss, aux) with has_aux=True"
+        )
+    aval = aval_of(out, f"{who}: the result of {name_of(fn)}")
+    if aval.shape != ():
+        raise ShapeError(
+            f"{who}: {name_of(fn)} must return a scalar: got {aval}; reduce it with afx.sum or afx.mean, "
+            "or take afx.jacrev for the derivative of every element"
+        )
+    if holomorphic and aval.dtype.kind != "c":
+        raise DtypeError(
+            f"{who}: {name_of(fn)} is no holomorphic function: got the result {aval}, which is not complex; "
+            "leave holomorphic= out for the gradient of a real result"
+        )
+    if aval.dtype.kind == "c" and not holomorphic:
+        raise DtypeError(
+            f"{who}: {name_of(fn)} must return a real number: got {aval}; return its abs or real part; pass "
+            "holomorphic=True if it is a complex-differentiable function of complex numbers, or take afx.vjp"
+        )
+    if holomorphic:
+        return out
+    if aval.dtype.kind != "f":
+        raise DtypeError(
+            f"{who}: {name_of(fn)} must return a floating scalar: got {aval}; its derivative is 0 everywhere"
+        )
+    return out
+
+
+def zero_like(leaf: Any) -> Value:
+    """Return a lower-level zero of a leaf's shape and dtype."""
+    aval = aval_of(leaf)
+    return np.zeros(aval.shape, aval.dtype)
+
+
+def result_tree(treedef: Any, cts: Sequence[Value], leaves: Sequence[Any]) -> Any:
+    """Return cotangents as a tree of the arguments' type; zeros for leaves that nothing depends on."""
+    return pytree.unflatten(
+        treedef, [wrap(zero_like(x)) if ct is None else raised(ct) for ct, x in zip(cts, leaves, strict=True)]
+    )
+
+
+def bound_position(position: int, count: int, fn: Callable[..., Any], who: str) -> int:
+    """Return an argnum counted from the front, or raise."""
+    if not -count <= position < count:
+        raise ArgumentError(
+            f"{who}: argnums={position} is out of range: {name_of(fn)} was called with {count} positional arguments; "
+            "name keyword arguments with argnames="
+        )
+    return position % count

@@ -1,0 +1,201 @@
+"""Derivatives given by the user: `custom_vjp` and `custom_jvp`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from afx import pytree
+from afx.core.array.array import Array
+from afx.core.aval import Aval, aval_of
+from afx.core.tracing.tracer import Tracer, raised
+from afx.errors import TreeError
+from afx.ops.creation.creation import asarray
+from afx.ops.manipulation.shape import astype
+from afx.transforms._arguments import check_callable, name_of, pair_of, zero_like
+from afx.transforms.custom_call import Flattened, Rules, hold, pull_through
+
+__all__ = ["custom_jvp", "custom_vjp"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+K = TypeVar("K")
+
+
+def custom_vjp(
+    fn: Callable[P, R], forward: Callable[P, tuple[R, K]], backward: Callable[[K, R], tuple[Any, ...]]
+) -> Callable[P, R]:
+    """Return ``fn`` with a reverse-mode rule of your own.
+
+    Args:
+        fn: a function of pytrees of arrays.
+        forward: of the same arguments, returns ``(fn(...), residuals)``: what the backward pass needs, any pytree.
+        backward: ``(residuals, ct)`` to a tuple with one cotangent tree per positional argument, of its structure;
+            None stands for zero. ``ct`` has the structure of the result.
+
+    Returns:
+        A function that computes as ``fn`` and differentiates by these rules, under every transformation but forward
+        mode (`custom_jvp` serves both). It may close over traced arrays, unless a derivative by those is wanted.
+
+    Raises:
+        TreeError: ``backward`` returns another structure than the arguments.
+
+    >>> import afx
+    >>> clipped = custom_vjp(lambda x: x, lambda x: (x, None), lambda _, ct: (afx.clip(ct, -1.0, 1.0),))
+    >>> afx.grad(lambda x: 5.0 * clipped(x))(0.0)
+    Array(1., dtype=float32)
+    """
+    for given in (fn, forward, backward):
+        check_callable(given, "custom_vjp")
+    name = f"custom_vjp of {name_of(fn)}"
+
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        places, names = _by_position(fn, args, kwargs)
+        leaves, treedef = pytree.flatten((places, names))
+        # the backward pass must not hold the arguments
+        count, kinds = len(leaves), [_kinds(a, n < len(args)) for n, a in enumerate(places)]
+        plain = Flattened(fn, treedef)
+        structure: list[Any] = [None]
+
+        def forward_flat(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+            new_args, new_kwargs = pytree.unflatten(treedef, list(xs))
+            out, residuals = pair_of(forward(*new_args, **new_kwargs), "forward", "(result, residuals)", name)
+            outs, plain.out_tree = pytree.flatten(out)
+            kept, structure[0] = pytree.flatten(residuals)
+            return outs, kept
+
+        def backward_flat(kept: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+            residuals = pytree.unflatten(structure[0], list(kept))
+            found = backward(residuals, pytree.unflatten(plain.out_tree, list(cts)))
+            return _aligned(found, kinds, count, name)
+
+        outs = hold(Rules(name, plain, forward_flat, backward_flat, None), leaves)
+        result: R = pytree.unflatten(plain.out_tree, outs)
+        return result
+
+    return run
+
+
+def _by_position(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments by position where the function takes them so, since cotangents are given by position."""
+    if not kwargs:
+        return args, kwargs
+    try:
+        bound = inspect.signature(fn).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return args, kwargs
+    return bound.args, bound.kwargs
+
+
+def _kinds(tree: Any, needed: bool) -> tuple[list[Aval], Any, bool]:
+    """Return the leaves and the structure of an argument, and whether a rule has to give its cotangent."""
+    leaves, treedef = pytree.flatten(tree)
+    return [aval_of(x) for x in leaves], treedef, needed or any(isinstance(x, Tracer) for x in leaves)
+
+
+def _aligned(found: Any, kinds: Sequence[tuple[list[Aval], Any, bool]], count: int, name: str) -> list[Any]:
+    """Return one cotangent or None per leaf of all arguments, from one tree per positional argument.
+
+    Plain arguments that were passed by name need none, and None stands for those that were not passed at all.
+    """
+    if isinstance(found, tuple):
+        absent = kinds[len(found) :]  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        if not any(needed for *_, needed in absent):
+            found = (*found, *[None] * len(absent))  # pyright: ignore[reportUnknownVariableType]  # a user's value
+        if all(ct is None for ct in found[len(kinds) :]):  # pyright: ignore[reportUnknownVariableType]  # a user's value
+            found = found[: len(kinds)]  # pyright: ignore[reportUnknownVariableType]  # a user's value
+    if not isinstance(found, tuple) or len(found) != len(kinds):  # pyright: ignore[reportUnknownArgumentType]  # a user's value
+        raise TreeError(
+            f"{name}: backward returns one cotangent per argument: {len(kinds)} in a tuple: got {found!r}; "
+            "return such a tuple"
+        )
+    flat: list[Any] = []
+    for k, (ct, (avals, treedef, _)) in enumerate(zip(found, kinds, strict=True)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's value
+        if ct is None:
+            flat += [None] * len(avals)
+            continue
+        cts, ct_tree = pytree.flatten(_any(ct))
+        shapes = [aval_of(c).shape for c in cts] == [a.shape for a in avals] if ct_tree == treedef else False
+        if not shapes:
+            raise TreeError(
+                f"{name}: the cotangent of argument {k} differs from it: got {[str(aval_of(c)) for c in cts]} in "
+                f"{ct_tree}; return {[str(a) for a in avals]} in {treedef}"
+            )
+        flat += [c if isinstance(c, Array) else asarray(c) for c in cts]
+    return flat + [None] * (count - len(flat))
+
+
+def _alike(tangent: Any, ct: Any) -> Any:
+    """Return a tangent in the dtype of its cotangent: numbers that came as residuals are arrays now."""
+    return tangent if ct is None else astype(tangent, aval_of(ct).dtype)
+
+
+def _any(x: Any) -> Any:
+    """Return x as a value of unknown type."""
+    return x
+
+
+def custom_jvp(
+    fn: Callable[..., R], rule: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[R, R]]
+) -> Callable[..., R]:
+    """Return ``fn`` with a forward-mode rule of your own, from which reverse mode follows.
+
+    Args:
+        fn: a function of pytrees of floating arrays.
+        rule: ``(primals, tangents)`` to ``(fn(*primals), tangent of the result)``; linear in the tangents.
+
+    Returns:
+        A function that computes as ``fn`` and differentiates by this rule, in every mode and order.
+
+    >>> import afx
+    >>> f = custom_jvp(afx.abs, lambda x, t: (afx.abs(x[0]), 7.0 * t[0]))
+    >>> afx.grad(f)(2.0)
+    Array(7., dtype=float32)
+    """
+    for given in (fn, rule):
+        check_callable(given, "custom_jvp")
+    name = f"custom_jvp of {name_of(fn)}"
+
+    @functools.wraps(fn)
+    def run(*args: Any) -> R:
+        leaves, treedef = pytree.flatten(_any((args, {})))
+        plain = Flattened(fn, treedef)
+
+        def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+            primals, _ = pytree.unflatten(treedef, list(xs))
+            tangents, _ = pytree.unflatten(treedef, list(ts))
+            out, tangent = pair_of(rule(primals, tangents), "the rule", "(result, tangent)", name)
+            outs, plain.out_tree = pytree.flatten(out)
+            slopes, slope_tree = pytree.flatten(tangent)
+            if slope_tree != plain.out_tree:
+                raise TreeError(
+                    f"{name}: the tangent's structure differs: got {slope_tree}; the result is {plain.out_tree}"
+                )
+            for z, t in zip(outs, slopes, strict=True):
+                if aval_of(z).shape != aval_of(t).shape:
+                    raise TreeError(
+                        f"{name}: the tangent's shape differs: got {aval_of(t)}; the result is {aval_of(z)}"
+                    )
+            results = [z if isinstance(z, Array) else asarray(z) for z in outs]
+            return results, [astype(t, z.dtype) for z, t in zip(results, slopes, strict=True)]
+
+        def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+            return plain(*xs), xs
+
+        def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+            # the rule is linear in the tangents: its transpose is its own pullback
+            zeros = [raised(zero_like(x)) for x in xs]
+            return pull_through(
+                lambda *ts: [_alike(t, c) for t, c in zip(push(xs, ts)[1], cts, strict=True)], zeros, cts
+            )
+
+        outs = hold(Rules(name, plain, forward, backward, push), leaves)
+        result: R = pytree.unflatten(plain.out_tree, outs)
+        return result
+
+    return run

@@ -1,0 +1,90 @@
+"""`trace`: a function as a `Graph`; `eval_shape`: what it would return."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+from afx import pytree
+from afx.core.aval import Aval, aval_of
+from afx.core.graph import Graph
+from afx.core.tracing.graph_trace import Abstract
+from afx.errors import TracerError
+from afx.pytree import Tree
+from afx.transforms._arguments import check_callable, name_of
+
+__all__ = ["eval_shape", "trace"]
+
+P = ParamSpec("P")
+
+
+class Traced:
+    """A function's graph, the structure of its result, and the outer tracers it closed over."""
+
+    __slots__ = ("graph", "lifted", "out_tree")
+
+    def __init__(self, graph: Graph, out_tree: Any, lifted: list[Any]) -> None:
+        self.graph = graph
+        self.out_tree = out_tree
+        self.lifted = lifted
+
+
+def to_graph(fn: Callable[..., Any], treedef: Any, avals: list[Aval], name: str) -> Traced:
+    """Trace ``fn(*args, **kwargs)``, where the tree of ``(args, kwargs)`` has leaves of these Avals."""
+    trace_ = Abstract(name)
+    try:
+        args, kwargs = pytree.unflatten(treedef, [trace_.input(a) for a in avals])
+        leaves, out_tree = pytree.flatten(fn(*args, **kwargs))
+        graph = trace_.finish(leaves)
+    finally:
+        trace_.alive = False
+    return Traced(graph, out_tree, trace_.lifted)
+
+
+def trace(fn: Callable[P, Any]) -> Callable[P, Graph]:
+    """Return a function that gives the `Graph` of ``fn`` for arguments of these shapes and dtypes.
+
+    The arguments' numbers are not used: a Python branch on a traced value raises.
+
+    Raises:
+        ConcreteValueError: the function asks for the value of an argument.
+        TracerError: the function closes over traced arrays of a transformation that is under way.
+
+    >>> import afx
+    >>> print(trace(lambda x: x + 1.0)(afx.ones(2)))
+    graph(a:float32[2]) {
+      b:float32[2] = add(a, 1.0)
+      return b
+    }
+    """
+    check_callable(fn, "trace")
+
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Graph:
+        leaves, treedef = pytree.flatten((args, kwargs))
+        traced = to_graph(fn, treedef, [aval_of(x, "trace") for x in leaves], f"trace of {name_of(fn)}")
+        if traced.lifted:
+            raise TracerError(
+                f"trace: {name_of(fn)} closes over a traced array: got {traced.lifted[0]!r}; "
+                "pass it as an argument, or trace the whole function"
+            )
+        return traced.graph
+
+    return run
+
+
+def eval_shape(fn: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Tree:
+    """Return what ``fn`` would return with `Aval`s in place of arrays, without computing anything.
+
+    Arguments may be arrays or Avals.
+
+    >>> import afx
+    >>> eval_shape(lambda x: afx.sum(x, axis=0), Aval((8, 3), afx.float32))
+    float32[3]
+    """
+    check_callable(fn, "eval_shape")
+    leaves, treedef = pytree.flatten((args, kwargs))
+    avals = [x if isinstance(x, Aval) else aval_of(x, "eval_shape") for x in leaves]
+    traced = to_graph(fn, treedef, avals, f"eval_shape of {name_of(fn)}")
+    return pytree.unflatten(traced.out_tree, [Aval(a.aval.shape, a.aval.dtype) for a in traced.graph.outputs])

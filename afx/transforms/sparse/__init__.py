@@ -1,0 +1,1 @@
+"""Sparse derivatives: dependency, patterns, coloring and compressed Jacobians."""
