@@ -1,0 +1,377 @@
+"""Schedule: the instructions that compute a graph, in order, on buffers with known places.
+
+A schedule is data alone: frozen, comparable, printable, picklable, and the same in every process for one graph and
+target. It names ops by their primitives' names and NumPy's functions by theirs, never by objects. Back ends read it:
+the NumPy back end prints it as Python, a native one compiles `Fused` and `Loop`, a distributed one adds exchanges as
+`Call` instructions, whose order every rank keeps.
+
+The order of `Schedule.instructions` is the order of execution. Each buffer is written by one instruction (a donated or
+reused place is another `Buffer` with the same place) and read by later ones only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from afx.compiler.operands import Alias, Buffer, Number, Operand, Storage
+from afx.core.aval import Shape
+from afx.core.dtypes import DType
+from afx.core.graph import Constant
+
+__all__ = [
+    "Alias",
+    "Alloc",
+    "Branch",
+    "Buffer",
+    "Call",
+    "ErrorState",
+    "Free",
+    "Fused",
+    "Instruction",
+    "Loop",
+    "Method",
+    "Number",
+    "Operand",
+    "Partial",
+    "Result",
+    "Schedule",
+    "Space",
+    "Storage",
+    "View",
+]
+
+ErrorState: TypeAlias = "tuple[str, ...] | None"
+"""The floating-point errors that ``np.errstate`` ignores around an instruction, such as ``("divide", "invalid")``.
+
+``()`` ignores none: the caller's state holds. None stands for instructions that cannot raise any (moves, comparisons).
+"""
+
+Params: TypeAlias = "tuple[tuple[str, Any], ...]"
+
+Method: TypeAlias = Literal[
+    "ufunc", "dot", "flat_dot", "vecdot", "reduce", "turned_reduce", "unrolled_reduce", "pieces", "into", "kernel",
+    "apply", "copies", "copy",
+]  # fmt: skip
+"""What a call runs; ``x, y …`` are its operands in order, ``out`` its only output, ``f`` the ufunc ``Call.ufunc``.
+
+- ``ufunc``: ``f(x, y …, out)``, broadcast as NumPy does (``matmul`` too).
+- ``dot``: ``x.dot(y, out)``: a product by BLAS, also sums as products with a `Number` of ones.
+- ``flat_dot``: ``x.reshape(-1).dot(y, out)``.
+- ``vecdot``: ``np.vecdot(x, y, out)``: sums of rows, y are ones.
+- ``reduce``: ``f.reduce(x, axis, None, out)`` with the parameter ``axis``.
+- ``turned_reduce``: the same over the last axis alone, as ``f.reduce(moved, 0, None, out)`` of a row-major copy with
+  the last axis in front.
+- ``unrolled_reduce``: over one axis of few elements: f of the first two slices, then of that and the next one.
+- ``pieces``: a product of two matrices, cut as `afx.runtime.blas.cut` says, each piece by one ``matmul``.
+- ``into``: the primitive's ``impl_into(out, x, y …, **params)``; ``out`` overlaps no operand.
+- ``kernel``: the primitive's ``make_kernel(*avals, **params)``, made once, as ``kernel(out, x, y …)``. Where the first
+  operand's alias is ``same``, x is out.
+- ``apply``: the primitive's ``impl(x, y …, **params)``, which makes its outputs itself.
+- ``copies``: the same where the outputs are views: each is copied.
+- ``copy``: ``out[...] = x`` after a reshape of x to out's shape.
+"""
+
+
+@attrs.frozen
+class Call:
+    """One call: ``out = op(*operands)``.
+
+    Attributes:
+        op: name of the primitive, such as ``"multiply"`` (`afx.core.primitive.lookup` gives its record).
+        method: what computes it.
+        operands: buffers and numbers.
+        aliases: of each operand, how its memory lies to that of the outputs; ``disjoint`` for numbers.
+        outputs: what it writes: one buffer but for ``apply`` and ``copies``.
+        ufunc: name of the NumPy ufunc of `op` that is called or reduced by, ``""`` for other methods.
+        params: the op's parameters, sorted by name.
+        allocates: whether it makes the memory of its outputs itself; else it writes into theirs.
+        error_state: floating-point errors that are ignored.
+        equation: number of the graph's equation, where its source line is found; -1 for none.
+    """
+
+    op: str
+    method: Method
+    operands: tuple[Operand, ...]
+    aliases: tuple[Alias, ...]
+    outputs: tuple[Buffer, ...]
+    ufunc: str = ""
+    params: Params = ()
+    allocates: bool = False
+    error_state: ErrorState = ()
+    equation: int = -1
+
+    def __str__(self) -> str:
+        name = self.op if self.method in ("ufunc", "into", "apply") else f"{self.op}.{self.method}"
+        marks = {"same": "=", "unknown": "?", "disjoint": ""}
+        xs = [f"{marks[a]}{_short(x)}" for x, a in zip(self.operands, self.aliases, strict=True)]
+        xs += [f"{key}={value}" for key, value in self.params]
+        quiet = f"  # ignores {', '.join(self.error_state)}" if self.error_state else ""
+        arrow = ":=" if self.allocates else "="
+        return f"{', '.join(map(str, self.outputs))} {arrow} {name}({', '.join(xs)}){quiet}"
+
+
+@attrs.frozen
+class View:
+    """A buffer over the memory of another one; no element is read or written.
+
+    Attributes:
+        op: name of the primitive: a reshape, permutation, slice, broadcast …
+        source: the buffer that is looked at.
+        out: the view: `Buffer.place` is the index of the buffer that owns the memory.
+        params: the op's parameters.
+        once: whether it can be made once for all runs, as its memory is the arena's or a constant's.
+        offset: bytes from the start of the owner's memory to the first element; None where `Buffer.strides` is.
+        equation: number of the graph's equation.
+    """
+
+    op: str
+    source: Buffer
+    out: Buffer
+    params: Params = ()
+    once: bool = False
+    offset: int | None = None
+    equation: int = -1
+
+    def __str__(self) -> str:
+        xs = [self.source.name, *[f"{key}={value}" for key, value in self.params]]
+        return f"{self.out} = view {self.op}({', '.join(xs)})"
+
+
+@attrs.frozen
+class Alloc:
+    """Memory for a ``fresh``, ``pooled`` or ``donated`` buffer; its elements are arbitrary."""
+
+    buffer: Buffer
+
+    def __str__(self) -> str:
+        return f"{self.buffer} = alloc {self.buffer.storage}"
+
+
+@attrs.frozen
+class Free:
+    """Buffers, and views of them, that nothing reads any longer: their memory can go before the run ends."""
+
+    buffers: tuple[Buffer, ...]
+
+    def __str__(self) -> str:
+        return f"free {', '.join([b.name for b in self.buffers])}"
+
+
+@attrs.frozen
+class Space:
+    """What a fused loop runs over.
+
+    Attributes:
+        kind: ``elements``: each value has the shape `shape`, or none; ``rows``: the first axis of each sliced value.
+        shape: of the whole: that of the values, or ``(rows,)``.
+        block: elements (of the flattened values), or rows, that run together; sums over the space are sums of blocks,
+            so that it decides about bits. The last block may be shorter.
+    """
+
+    kind: Literal["elements", "rows"]
+    shape: Shape
+    block: int
+
+    @property
+    def size(self) -> int:
+        """Elements, or rows."""
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks."""
+        return -(-self.size // self.block)
+
+
+@attrs.frozen
+class Partial:
+    """A reduction over the whole space: each block gives one part, then the parts are reduced along their first axis.
+
+    Attributes:
+        out: the result, one of `Fused.outputs`.
+        ufunc: name of the ufunc that joins the parts: ``f.reduce(parts, 0, None, out)``, parts in the order of blocks.
+    """
+
+    out: Buffer
+    ufunc: str
+
+
+@attrs.frozen
+class Fused:
+    """Calls that run together, block by block, so that their values stay in the cache.
+
+    A block computes all calls of `body` in order, on its own elements or rows of every buffer in `sliced`, of every
+    output that is no partial, and of every scratch value, and on all of every buffer in `whole`. Blocks are independent
+    of each other but for `partials`, and may run in any order and on any thread.
+
+    Attributes:
+        space: what is cut into blocks.
+        body: calls, and views that reshape a scratch value (rows keep the first axis). Shapes in them are those of the
+            whole values. A call whose output is a partial reduces its block alone (along its ``axis``, or over all
+            elements) and writes its part. Each has its own error state.
+        sliced: buffers from outside of which a block reads its own part.
+        whole: buffers from outside that each block reads as a whole.
+        aliases: of each buffer in `sliced` and then `whole`, how it lies to the outputs. ``same`` stands in `sliced`
+            alone: no call reads it after the first write to the output that takes its memory.
+        outputs: buffers that are read elsewhere; the others are scratch.
+        partials: the outputs that are reductions over the space.
+        scratch: dtype and row shape (``()`` for elements) of each slot: a thread needs one block of each.
+        backward: views of outputs: ``(view, output)``: a call writes into the view, a scratch value that is that
+            output in another shape.
+    """
+
+    space: Space
+    body: tuple[Call | View, ...]
+    sliced: tuple[Buffer, ...]
+    whole: tuple[Buffer, ...]
+    aliases: tuple[Alias, ...]
+    outputs: tuple[Buffer, ...]
+    partials: tuple[Partial, ...] = ()
+    scratch: tuple[tuple[DType, Shape], ...] = ()
+    backward: tuple[View, ...] = ()
+
+    def __str__(self) -> str:
+        head = f"fused over {self.space.shape} {self.space.kind}, {self.space.block} a block"
+        outs = ", ".join(map(str, self.outputs))
+        return f"{outs} = {head}:\n" + "\n".join([_indent(str(part)) for part in self.body])
+
+
+@attrs.frozen
+class Loop:
+    """A loop whose steps run one after the other: `scan` where `length` is known, `while_loop` where it is not.
+
+    The body's inputs are, in order, `consts`, the carry, and one row of each of `xs`. Its results are the next carry
+    and one row of each of `ys`. Step t reads row t of `xs` and writes row t of `ys`; t goes down where `reverse` is.
+
+    Attributes:
+        op: name of the primitive.
+        length: number of steps, None for a loop that a condition ends.
+        condition: a schedule of one boolean scalar, run before each step; its inputs are `tests`, then the carry.
+        tests: operands of the condition alone.
+        consts: operands that each step reads as they are.
+        carry: operands: the first carry.
+        xs: operands whose rows are walked along.
+        outputs: the last carry: fresh memory that shares none with operands.
+        ys: fresh memory of the stacked results.
+        body: one step.
+        reverse: whether rows are walked from the last to the first.
+        error_state: floating-point errors that are ignored around the whole loop.
+        equation: number of the graph's equation.
+    """
+
+    op: str
+    length: int | None
+    condition: Schedule | None
+    tests: tuple[Operand, ...]
+    consts: tuple[Operand, ...]
+    carry: tuple[Operand, ...]
+    xs: tuple[Operand, ...]
+    outputs: tuple[Buffer, ...]
+    ys: tuple[Buffer, ...]
+    body: Schedule
+    reverse: bool = False
+    error_state: ErrorState = ()
+    equation: int = -1
+
+    def __str__(self) -> str:
+        outs = ", ".join(map(str, (*self.outputs, *self.ys)))
+        parts = [("consts", self.consts), ("carry", self.carry), ("xs", self.xs), ("tests", self.tests)]
+        given = "; ".join([f"{name} {', '.join(map(_short, xs))}" for name, xs in parts if xs])
+        steps = "while" if self.length is None else f"{self.length} {'reversed ' if self.reverse else ''}steps"
+        test = "" if self.condition is None else f"\n{_indent(f'condition {self.condition}')}"
+        return f"{outs} = loop {steps} ({given}){test}\n{_indent(f'body {self.body}')}"
+
+
+@attrs.frozen
+class Branch:
+    """One of several schedules is run: `cond` and `switch`.
+
+    Attributes:
+        op: name of the primitive.
+        index: an integer scalar in the range of `bodies`.
+        operands: the inputs of each body.
+        outputs: fresh memory of the results.
+        bodies: schedules of the same inputs and results.
+        error_state: floating-point errors that are ignored around the body.
+        equation: number of the graph's equation.
+    """
+
+    op: str
+    index: Operand
+    operands: tuple[Operand, ...]
+    outputs: tuple[Buffer, ...]
+    bodies: tuple[Schedule, ...]
+    error_state: ErrorState = ()
+    equation: int = -1
+
+    def __str__(self) -> str:
+        outs = ", ".join(map(str, self.outputs))
+        bodies = "\n".join([_indent(f"{k}: {body}") for k, body in enumerate(self.bodies)])
+        return f"{outs} = branch {_short(self.index)} ({', '.join(map(_short, self.operands))})\n{bodies}"
+
+
+Instruction: TypeAlias = Call | View | Alloc | Free | Fused | Loop | Branch
+
+
+@attrs.frozen
+class Result:
+    """What a schedule returns for one output of its graph.
+
+    Attributes:
+        operand: the value.
+        copies: whether a copy is returned, since the memory is an argument's, a constant's, a buffer's of the arena, or
+            part of a larger array's.
+    """
+
+    operand: Operand
+    copies: bool = False
+
+    def __str__(self) -> str:
+        return f"copy {_short(self.operand)}" if self.copies else _short(self.operand)
+
+
+@attrs.frozen
+class Schedule:
+    """What a graph runs as.
+
+    Attributes:
+        inputs: the arguments, storage ``input``.
+        constants: captured arrays: the buffer, and the array (read-only).
+        instructions: in the order of execution.
+        results: what is returned, in the order of the graph's outputs.
+        arena_bytes: size of the block in which ``arena`` buffers lie.
+        widest_bytes: bytes of intermediate values that are alive together at the widest point.
+    """
+
+    inputs: tuple[Buffer, ...]
+    constants: tuple[tuple[Buffer, Constant], ...]
+    instructions: tuple[Instruction, ...]
+    results: tuple[Result, ...]
+    arena_bytes: int = 0
+    widest_bytes: int = 0
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self.instructions)
+
+    def __len__(self) -> int:
+        return len(self.instructions)
+
+    def __str__(self) -> str:
+        head = f"schedule({', '.join(map(str, self.inputs))}) {{  # {self.arena_bytes} bytes of arena"
+        body = [_indent(f"{b} = constant") for b, _ in self.constants]
+        body += [_indent(str(instruction)) for instruction in self.instructions]
+        return "\n".join([head, *body, f"  return {', '.join(map(str, self.results))}", "}"])
+
+
+def _short(x: Operand) -> str:
+    return x.name if isinstance(x, Buffer) else str(x)
+
+
+def _indent(text: str) -> str:
+    return "\n".join([f"  {line}" for line in text.split("\n")])

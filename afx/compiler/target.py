@@ -1,0 +1,117 @@
+"""Target: the machine and the thresholds for which graphs are compiled.
+
+Every decision of the compiler is a function of a graph and a `Target`; nothing else of the process is asked. The
+figures were measured with NumPy 2.0 to 2.4 (OpenBLAS 0.3) on two cores of an x86-64 server with AVX-512 and 1 to 2 MB
+of L2 cache, unless a comment says otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Generator
+
+import attrs
+
+__all__ = ["Target", "current", "use_target"]
+
+
+def _can_pin_blas() -> bool:
+    return importlib.util.find_spec("threadpoolctl") is not None
+
+
+@attrs.frozen
+class Target:
+    """Thresholds of decisions: ``<decision>_<bound>_<quantity>``, inclusive bounds.
+
+    >>> Target().fuse_min_elements
+    32768
+    """
+
+    # -- rewriting ------------------------------------------------------------------------------------------------
+    fold_max_elements: int = 4096  # constant that is computed while compiling: 16-32 KB, no longer than a trace
+    rewrite_max_depth: int = 30  # results of rules that are rewritten again: a bound on recursion, never met in use
+    collapse_max_axis_length: int = 32  # last axis whose loops are so short that NumPy's overhead shows: measured
+    collapse_min_elements: int = 1 << 13  # array from which on they show: measured
+
+    # -- fusion ---------------------------------------------------------------------------------------------------
+    fuse_min_elements: int = 1 << 15  # largest value of a group: below, calls cost more than the cache gains: measured
+    fuse_min_rows: int = 8  # first axis that is cut into rows
+    fuse_max_row_elements: int = 1 << 16  # row: a longer one alone fills the cache
+    block_max_bytes: int = 3 << 17  # one value in a block: three to four fit into L2, and two threads seldom wait
+    block_min_elements: int = 1 << 14  # dearest value in a block: calls of 5 us and more: measured
+
+    # -- instruction selection ------------------------------------------------------------------------------------
+    fill_min_elements: int = 129  # result: above, maximum and minimum with one number take five times as long
+    fill_max_elements: int = 1 << 17  # array that holds that number everywhere: 1 MB
+    dot_sum_min_length: int = 8  # summed axis that is a product with ones: shorter ones do not pay
+    dot_sum_max_length: int = 1024  # the same: up to here BLAS's sum is as exact as NumPy's pairwise one
+    dot_sum_max_elements: int = 9216  # matrix that OpenBLAS multiplies with a vector on one thread
+    turn_min_rows: int = 32  # rows of a matrix whose extremes are found faster in its transpose: measured
+    turn_max_columns: int = 64  # columns of it: measured
+    unroll_max_length: int = 4  # reduced axis, neither first nor last, that is taken slice by slice: measured
+
+    # -- products -------------------------------------------------------------------------------------------------
+    pins_blas: bool = attrs.field(factory=_can_pin_blas)  # BLAS can be held to one thread: threadpoolctl is installed
+    blas_threads_min_products: int = 1 << 15  # multiplications from which on OpenBLAS may use several threads
+    cut_min_products: int = 1 << 22  # multiplications of a product that is cut: 0.02 ms a piece: measured
+    cut_pieces: int = 2  # pieces of a product: as many as two threads need; more lose 5-10 %: measured
+    cut_multiple: int = 16  # rows or columns of a piece are a multiple of it: those that BLAS computes together
+
+    # -- memory ---------------------------------------------------------------------------------------------------
+    arena_alignment_bytes: int = 64  # buffers begin at cache lines, and at AVX-512 vectors
+    free_min_bytes: int = 1 << 14  # value whose name is deleted before the run ends: del costs 20 ns
+    pool_min_bytes: int = 1 << 16  # result whose memory is used again: new pages cost more than the arithmetic
+    pool_max_arrays: int = 2  # arrays remembered for each result: the last one is often an argument of the next call
+    bindings_max_sets: int = 8  # sets of buffers that a plan keeps: more calls seldom run at once
+
+    # -- Python ---------------------------------------------------------------------------------------------------
+    function_max_lines: int = 1000  # lines of one Python function: compiling takes longer than linearly beyond
+
+    # -- autotuning: who computes, never what ---------------------------------------------------------------------
+    tune_warm_calls: int = 1  # calls that are not timed: new memory, threads that start
+    tune_tries: int = 2  # timed calls of each policy to begin with
+    tune_min_price_calls: float = 30.0  # time on the fastest policy before another is tried, in calls of that other
+    tune_max_price_calls: float = 500.0  # what that grows to while nothing changes
+    tune_better_ratio: float = 0.9  # time of another policy, of the present one's, at which it is chosen
+    tune_memory_ratio: float = 0.8  # weight of the past in a mean
+    tune_outlier_ratio: float = 3.0  # times the mean as which a longer call counts: two in a row change something
+    tune_changed_ratio: float = 1.5  # growth of the mean at which the others are tried at once
+
+
+class Current:
+    """The target of what is compiled from now on.
+
+    Attributes:
+        target: the target.
+        key: its values as text, for keys of caches: a str remembers its hash.
+    """
+
+    __slots__ = ("key", "target")
+
+    def __init__(self, target: Target) -> None:
+        self.set(target)
+
+    def set(self, target: Target) -> None:
+        """Compile for this target from now on."""
+        self.target = target
+        self.key = repr(target)
+
+
+current = Current(Target())
+
+
+@contextlib.contextmanager
+def use_target(target: Target) -> Generator[Target]:
+    """Compile for a target inside a ``with`` block, in all threads.
+
+    >>> with use_target(Target(fuse_min_elements=16)):
+    ...     current.target.fuse_min_elements
+    16
+    """
+    before = current.target
+    current.set(target)
+    try:
+        yield target
+    finally:
+        current.set(before)
