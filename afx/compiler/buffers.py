@@ -66,10 +66,10 @@ class Places:
             return
         eq = node.equations[0]
         p = eq.primitive
-        if p.view and not p.multiple and isinstance(eq.inputs[0], Var):
+        if p.lowering.may_alias and not p.multiple_results and isinstance(eq.inputs[0], Var):
             out, source = eq.outputs[0], eq.inputs[0].index
             template = self.template[source]
-            made = None if template is None else p.run(template, **eq.keywords)
+            made = None if template is None else p.impl(template, **eq.keywords)
             if made is None or made is template or _is_view(made, template):
                 self.kind[out.index] = VIEW
                 self.root[out.index] = self.root[source]
@@ -144,9 +144,13 @@ class Places:
         if node.key is not None:
             return self._in_place_of_region(node, out, ending)
         eq = node.equations[0]
-        if eq.primitive.updates and isinstance(eq.inputs[0], Var) and eq.inputs[0] not in eq.inputs[1:]:
+        if (
+            eq.primitive.lowering.updates_first_operand
+            and isinstance(eq.inputs[0], Var)
+            and eq.inputs[0] not in eq.inputs[1:]
+        ):
             atoms: Sequence[Var] = [eq.inputs[0]]
-        elif eq.primitive.elementwise and by_ufunc(eq):
+        elif eq.primitive.is_elementwise and by_ufunc(eq):
             atoms = node.inputs
         else:
             return -1
@@ -171,7 +175,7 @@ class Places:
         """Return such a buffer that the region reads for the last time before, or as, it writes the output."""
         at = node.first_write(out)
         rest = node.equations[at + 1 :] if by_ufunc(node.equations[at]) else node.equations[at:]
-        views = [eq for eq in node.equations if eq.primitive.view]
+        views = [eq for eq in node.equations if eq.primitive.lowering.may_alias]
         later = {a.index for eq in (*rest, *views) for a in eq.inputs if isinstance(a, Var)}
         later |= {v.index for v in node.whole}
         roots = [self.root[v.index] for v in node.inputs]

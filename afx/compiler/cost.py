@@ -21,14 +21,14 @@ def flops(graph: Graph) -> int:
 
 def _operations(eq: Equation) -> int:
     p = eq.primitive
-    if p.flops is not None:
-        return p.flops([a.aval for a in (*eq.inputs, *eq.outputs)], eq.keywords)
+    if p.lowering.flops is not None:
+        return p.lowering.flops([a.aval for a in (*eq.inputs, *eq.outputs)], eq.keywords)
     made = sum([v.aval.size for v in eq.outputs])
-    if p.ufunc is not None and p.ufunc.signature is not None:  # a product of matrices
+    if p.lowering.ufunc is not None and p.lowering.ufunc.signature is not None:  # a product of matrices
         return 2 * made * eq.inputs[0].aval.shape[-1]
-    if p.elementwise:
+    if p.is_elementwise:
         return made
-    return eq.inputs[0].aval.size if p.reduces is not None else 0
+    return eq.inputs[0].aval.size if p.lowering.reduce_ufunc is not None else 0
 
 
 def bytes_moved(graph: Graph) -> int:
@@ -42,7 +42,7 @@ def bytes_moved(graph: Graph) -> int:
         [
             a.aval.nbytes
             for eq in graph.equations
-            if not eq.primitive.view
+            if not eq.primitive.lowering.may_alias
             for a in (*eq.inputs, *eq.outputs)
             if isinstance(a, Var)
         ]

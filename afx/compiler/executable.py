@@ -106,10 +106,10 @@ class Plan:
         for name, aval in program.recycled:
             space[name] = Recycler(aval)
         for name, eq in program.prepared:
-            assert eq.primitive.prepare is not None
-            space[name] = eq.primitive.prepare(*[a.aval for a in eq.inputs], **eq.keywords)
+            assert eq.primitive.lowering.make_kernel is not None
+            space[name] = eq.primitive.lowering.make_kernel(*[a.aval for a in eq.inputs], **eq.keywords)
         for name, source, eq in program.views:
-            space[name] = eq.primitive.run(space[source], **eq.keywords)
+            space[name] = eq.primitive.impl(space[source], **eq.keywords)
         return self._bind([space[name] for name in program.names])
 
 

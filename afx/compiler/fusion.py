@@ -79,7 +79,7 @@ class Node:
             source = eq.inputs[0]
             if not isinstance(source, Var) or source.index not in own or source.index in given:
                 continue
-            if eq.primitive.view and eq.outputs[0].index in given:
+            if eq.primitive.lowering.may_alias and eq.outputs[0].index in given:
                 given.add(source.index)
                 self.reshaped[eq.outputs[0].index] = eq
 
@@ -107,16 +107,16 @@ def nodes_of(graph: Graph) -> list[Node]:
 def domain(eq: Equation) -> Domain | None:
     """Return over what an equation could run in blocks, None where it could not."""
     p = eq.primitive
-    if p.multiple or not eq.inputs:
+    if p.multiple_results or not eq.inputs:
         return None
-    if (p.elementwise or p.role == "cast") and (by_ufunc(eq) or by_function(eq)):
+    if (p.is_elementwise or p.algebra.canonical == "cast") and (by_ufunc(eq) or by_function(eq)):
         return _elementwise(eq, eq.outputs[0].aval)
-    if p.rows and by_function(eq):
+    if p.lowering.batch_operands and by_function(eq):
         return _in_examples(eq)
     x = eq.inputs[0].aval
-    if by_reduction(eq) or (p.along and by_function(eq) and 0 not in eq.keywords["axis"]):
+    if by_reduction(eq) or (p.lowering.slicewise_over_axis and by_function(eq) and 0 not in eq.keywords["axis"]):
         return _along(x, eq.keywords["axis"], eq.outputs[0].aval)
-    if p.role == "reshape" and x.shape[:1] == eq.outputs[0].aval.shape[:1] and x.size:
+    if p.algebra.canonical == "reshape" and x.shape[:1] == eq.outputs[0].aval.shape[:1] and x.size:
         return Domain(("rows", x.shape[:1]), (True,), False, True)
     return None
 
@@ -124,13 +124,18 @@ def domain(eq: Equation) -> Domain | None:
 def _in_examples(eq: Equation) -> Domain | None:
     """Return the domain of an op that works on each row of some operands: a convolution, pooling."""
     p = eq.primitive
-    values = [eq.inputs[k].aval for k in p.rows]
+    values = [eq.inputs[k].aval for k in p.lowering.batch_operands]
     length = values[0].shape[:1]
     if not all(in_rows(x) and x.shape[:1] == length for x in values) or 0 in eq.keywords.get("axis", ()):
         return None
     if max(x.size for x in (*values, eq.outputs[0].aval)) < SMALLEST or (p.kind == "bilinear" and not blas.choosing()):
         return None
-    return Domain(("rows", length), tuple([k in p.rows for k in range(len(eq.inputs))]), p.sums_rows, False)
+    return Domain(
+        ("rows", length),
+        tuple([k in p.lowering.batch_operands for k in range(len(eq.inputs))]),
+        p.lowering.sums_over_batch,
+        False,
+    )
 
 
 def in_rows(x: Aval) -> bool:

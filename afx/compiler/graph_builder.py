@@ -10,7 +10,7 @@ import attrs
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
 from afx.core.interpreter import silent
-from afx.core.primitive import Primitive, with_role
+from afx.core.primitive import Primitive, primitive_for_role
 from afx.core.tracing.graph_trace import Abstract
 
 __all__ = ["Builder", "Params", "Rule"]
@@ -53,7 +53,7 @@ class Builder:
     def made_by(self, x: Atom, role: str) -> Equation | None:
         """Return the equation that defines a variable where its op has this role."""
         eq = self.maker(x)
-        return eq if eq is not None and eq.primitive.role == role else None
+        return eq if eq is not None and eq.primitive.algebra.canonical == role else None
 
     def known(self, x: Atom) -> Any:
         """Return the value of a literal or of a small constant, None for everything else."""
@@ -84,12 +84,12 @@ class Builder:
         """Return x repeated to a shape."""
         if x.aval.shape == shape:
             return x
-        return self.make(with_role("broadcast"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
+        return self.make(primitive_for_role("broadcast"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
 
     def make(self, p: Primitive, atoms: tuple[Atom, ...], params: Params = (), aval: Aval | None = None) -> Atom:
         """Return the output of an op, by a simpler way if a rule knows one."""
         if aval is None:
-            found = p.abstract(*[a.aval for a in atoms], **dict(params))
+            found = p.abstract_eval(*[a.aval for a in atoms], **dict(params))
             assert isinstance(found, Aval)
             aval = found
         rules = self._rules(p)
@@ -108,9 +108,9 @@ class Builder:
         """Enter an equation of the old graph with its new operands."""
         p = eq.primitive
         self._source, self._quiet = eq.source, eq.quiet
-        if self.expanding and p.held:
+        if self.expanding and p.opaque:
             return self._unfolded(p, atoms, eq)
-        if p.multiple:
+        if p.multiple_results:
             return self._emit(p, atoms, eq.params, tuple([v.aval for v in eq.outputs]))
         return (self.make(p, atoms, eq.params, eq.outputs[0].aval),)
 
@@ -126,24 +126,32 @@ class Builder:
         return [names[a.index] if isinstance(a, Var) else a for a in graph.outputs]
 
     def _unfolded(self, p: Primitive, atoms: tuple[Atom, ...], eq: Equation) -> tuple[Atom, ...]:
-        assert p.inline is not None
+        assert p.decompose is not None
         trace = Abstract("plan", expanding=True)
         xs = tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms])
         with silent(eq.quiet):
-            found: Any = p.inline(xs, eq.keywords)
-        outs: Any = found if p.multiple else (found,)
+            found: Any = p.decompose(xs, eq.keywords)
+        outs: Any = found if p.multiple_results else (found,)
         return tuple(self.take(trace.finish(outs), [a for a in atoms if isinstance(a, Var)]))
 
     def _rules(self, p: Primitive) -> list[Rule]:
         rules = self._chosen.get(p)
         if rules is None:
-            kinds = ("", p.kind, p.role, "" if p.ufunc is None else p.ufunc.__name__, "reduces" if p.reduces else "")
+            kinds = (
+                "",
+                p.kind,
+                p.algebra.canonical,
+                "" if p.lowering.ufunc is None else p.lowering.ufunc.__name__,
+                "reduces" if p.lowering.reduce_ufunc else "",
+            )
             rules = self._chosen[p] = [r for kind in dict.fromkeys(kinds) for r in self._table.get(kind or "any", ())]
         return rules
 
     def _emit(self, p: Primitive, atoms: tuple[Atom, ...], params: Params, avals: tuple[Aval, ...]) -> tuple[Atom, ...]:
         operands = tuple([a.index if isinstance(a, Var) else (a,) for a in atoms])
-        if p.commutative and p.identity is not None:  # sums and products; of extremes the order may tell a zero's sign
+        if (
+            p.algebra.commutative and p.algebra.identity is not None
+        ):  # sums and products; of extremes the order may tell a zero's sign
             operands = tuple(sorted(operands, key=repr))
         key = (p, operands, params)
         found = self._known.get(key)
@@ -168,7 +176,7 @@ class Builder:
 
 def _converts(p: Primitive, atoms: tuple[Atom, ...], aval: Aval) -> bool:
     """Tell whether an op converts numbers that Python would: rules take operands in the dtype of the result."""
-    return p.elementwise and aval.weak and any(a.aval.weak and a.aval.dtype != aval.dtype for a in atoms)
+    return p.is_elementwise and aval.weak and any(a.aval.weak and a.aval.dtype != aval.dtype for a in atoms)
 
 
 def _uniform(value: Any, number: Any) -> bool:

@@ -11,7 +11,7 @@ from afx.compiler.graph_builder import Builder, Params
 from afx.compiler.lowering import ROWS
 from afx.core.aval import Aval
 from afx.core.graph import Atom
-from afx.core.primitive import Primitive, with_role
+from afx.core.primitive import Primitive, primitive_for_role
 
 __all__ = ["one_product", "side_by_side", "summed_rows"]
 
@@ -26,8 +26,8 @@ def one_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, 
     if x.aval.ndim < 3 or y.aval.ndim != 2 or not x.aval.size or x.aval.dtype != y.aval.dtype:
         return None
     tall = (math.prod(x.aval.shape[:-1]), x.aval.shape[-1])
-    rows = b.make(with_role("reshape"), (x,), (("shape", tall),), Aval(tall, x.aval.dtype))
-    return b.make(with_role("reshape"), (b.make(p, (rows, y)),), (("shape", aval.shape),), aval)
+    rows = b.make(primitive_for_role("reshape"), (x,), (("shape", tall),), Aval(tall, x.aval.dtype))
+    return b.make(primitive_for_role("reshape"), (b.make(p, (rows, y)),), (("shape", aval.shape),), aval)
 
 
 # -- few elements along the last axis ---------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def _short_rows(x: Aval) -> bool:
 def _joined(b: Builder, x: Atom) -> Atom:
     """Return x with its last two axes as one."""
     shape = (*x.aval.shape[:-2], x.aval.shape[-2] * x.aval.shape[-1])
-    return b.make(with_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
+    return b.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
 
 
 def side_by_side(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
@@ -51,11 +51,11 @@ def side_by_side(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params,
         if v.aval.shape != aval.shape[-1:] or x.aval.shape != aval.shape or v.aval.weak:
             continue
         row = _joined(b, b.broadcast(v, (1, *aval.shape[-2:])))
-        row = b.make(with_role("reshape"), (row,), (("shape", row.aval.shape[1:]),))
+        row = b.make(primitive_for_role("reshape"), (row,), (("shape", row.aval.shape[1:]),))
         wide = _joined(b, x)
         both = (row, wide) if k == 0 else (wide, row)
         z = b.make(p, both, params, Aval(wide.aval.shape, aval.dtype))
-        return b.make(with_role("reshape"), (z,), (("shape", aval.shape),), aval)
+        return b.make(primitive_for_role("reshape"), (z,), (("shape", aval.shape),), aval)
     return None
 
 
@@ -63,7 +63,7 @@ def summed_rows(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, 
     """A sum over all axes but a short last one sums longer rows first; one over all axes sums each row first."""
     x = xs[0]
     axis: tuple[int, ...] = dict(params)["axis"]
-    if p.reduces is not np.add or aval.dtype.kind not in "fc" or aval.dtype != x.aval.dtype:
+    if p.lowering.reduce_ufunc is not np.add or aval.dtype.kind not in "fc" or aval.dtype != x.aval.dtype:
         return None
     if axis == tuple(range(x.aval.ndim)) and in_rows(x.aval) and x.aval.shape[-1] in ROWS and x.aval.size >= MANY:
         sums = b.make(p, (x,), (("axis", axis[-1:]),))
@@ -71,4 +71,6 @@ def summed_rows(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, 
     if axis != tuple(range(x.aval.ndim - 1)) or not _short_rows(x.aval):
         return None
     row = b.make(p, (_joined(b, x),), (("axis", axis[:-1]),))
-    return b.make(p, (b.make(with_role("reshape"), (row,), (("shape", x.aval.shape[-2:]),)),), (("axis", (0,)),), aval)
+    return b.make(
+        p, (b.make(primitive_for_role("reshape"), (row,), (("shape", x.aval.shape[-2:]),)),), (("axis", (0,)),), aval
+    )

@@ -41,7 +41,7 @@ def dots(eq: Equation) -> bool:
     A call of it takes a third of the time that one of ``np.matmul`` takes. Lengths of 1 are left out: for them it
     calls BLAS's axpy, where 0 times nan is 0.
     """
-    if eq.primitive.ufunc is not np.matmul:
+    if eq.primitive.lowering.ufunc is not np.matmul:
         return False
     x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
     alike = x.dtype == y.dtype == out.dtype and out.dtype.char in "fdFD"
@@ -52,7 +52,7 @@ def sums_rows(eq: Equation) -> bool:
     """Tell whether an equation is the sum of each row of a matrix, better taken as a product with ones."""
     x = eq.inputs[0].aval
     return (
-        eq.primitive.reduces is np.add
+        eq.primitive.lowering.reduce_ufunc is np.add
         and x.dtype.char in "fd"
         and len(x.shape) > 1
         and (eq.keywords["axis"] == (len(x.shape) - 1,) and x.shape[-1] in ROWS)
@@ -65,7 +65,7 @@ def sums_few(eq: Equation) -> bool:
     Most of the time goes into the call, of which a product with ones by ``ndarray.dot`` takes half, or less.
     """
     x = eq.inputs[0].aval
-    if eq.primitive.reduces is not np.add or x.dtype.char not in "fd":
+    if eq.primitive.lowering.reduce_ufunc is not np.add or x.dtype.char not in "fd":
         return False
     if len(eq.keywords["axis"]) == x.ndim:
         return 1 < x.size < ROWS.stop
@@ -86,7 +86,7 @@ def turns(ufunc: np.ufunc | None, shape: Shape, axis: Shape) -> bool:
 def reduced(eq: Equation, ufunc: str, x: str) -> str:
     """Return the beginning of the text that reduces by a ufunc."""
     shape, axis = eq.inputs[0].aval.shape, eq.keywords["axis"]
-    if turns(eq.primitive.reduces, shape, axis):
+    if turns(eq.primitive.lowering.reduce_ufunc, shape, axis):
         last = len(shape) - 1
         turned = f"{x}.T" if last == 1 else f"{x}.transpose({(last, *range(last))})"
         return f"{ufunc}.reduce({turned}.copy(), 0"
@@ -95,21 +95,21 @@ def reduced(eq: Equation, ufunc: str, x: str) -> str:
 
 def wants_arrays(eq: Equation) -> bool:
     """Tell whether numbers among the operands are better repeated to the output's shape."""
-    return eq.primitive.ufunc in SLOW_WITH_NUMBERS and eq.outputs[0].aval.size > FEW
+    return eq.primitive.lowering.ufunc in SLOW_WITH_NUMBERS and eq.outputs[0].aval.size > FEW
 
 
 def writes_into(eq: Equation) -> bool:
     """Tell whether an equation can compute into memory it is given."""
     p = eq.primitive
-    if p.multiple:
+    if p.multiple_results:
         return False
-    prepared = p.prepare is not None and not any(a.aval.weak for a in eq.inputs)
+    prepared = p.lowering.make_kernel is not None and not any(a.aval.weak for a in eq.inputs)
     return prepared or by_function(eq) or by_ufunc(eq) or by_reduction(eq)
 
 
 def by_ufunc(eq: Equation) -> bool:
     """Tell whether a ufunc computes an equation's dtype from its operands' dtypes."""
-    ufunc = eq.primitive.ufunc
+    ufunc = eq.primitive.lowering.ufunc
     if ufunc is None or eq.params:
         return False
     return natural(ufunc, tuple([a.aval.dtype for a in eq.inputs])) == eq.outputs[0].aval.dtype
@@ -117,13 +117,13 @@ def by_ufunc(eq: Equation) -> bool:
 
 def by_function(eq: Equation) -> bool:
     """Tell whether a function of the primitive computes an equation into an array that overlaps no operand."""
-    return eq.primitive.out is not None and not any(a.aval.weak for a in eq.inputs)
+    return eq.primitive.lowering.impl_into is not None and not any(a.aval.weak for a in eq.inputs)
 
 
 def by_reduction(eq: Equation) -> bool:
     """Tell whether a ufunc's ``reduce`` computes an equation, in its operand's dtype."""
     p: Primitive = eq.primitive
-    return p.reduces is not None and eq.inputs[0].aval.dtype == eq.outputs[0].aval.dtype
+    return p.lowering.reduce_ufunc is not None and eq.inputs[0].aval.dtype == eq.outputs[0].aval.dtype
 
 
 @lru_cache(maxsize=4096)

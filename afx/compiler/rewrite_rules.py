@@ -40,14 +40,14 @@ def _like(b: Builder, x: Atom, aval: Aval) -> Atom | None:
 # -- any op -----------------------------------------------------------------------------------------------------------
 def fold(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """What depends on constants alone is a constant."""
-    if p.multiple or p.role == "broadcast" or p.kind == "custom" or not xs or aval.size > FOLDED:
+    if p.multiple_results or p.algebra.canonical == "broadcast" or p.kind == "custom" or not xs or aval.size > FOLDED:
         return None
     values = [b.known(x) for x in xs]
     if any(v is None for v in values):
         return None
     try:
         with np.errstate(all="raise"):
-            found = np.asarray(p.run(*values, **dict(params)))
+            found = np.asarray(p.impl(*values, **dict(params)))
     except (ArithmeticError, ValueError, TypeError):
         return None
     if found.dtype != aval.dtype or found.shape != aval.shape:
@@ -72,11 +72,11 @@ def narrow(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval:
 
 def identity(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """x·1 is x; x + 0 is x for integers, and for floats where the zero is -0.0."""
-    if not p.commutative or p.identity is None or len(xs) != 2:
+    if not p.algebra.commutative or p.algebra.identity is None or len(xs) != 2:
         return None
     for x, y in (xs, xs[::-1]):
         n = _number(b, y)
-        if n is None or isinstance(n, bool) or n != p.identity:
+        if n is None or isinstance(n, bool) or n != p.algebra.identity:
             continue
         if aval.dtype.kind == "c" or (n == 0 and aval.dtype.kind == "f" and math.copysign(1, n) > 0):
             continue  # of complex infinities even the product with 1 is nan
@@ -87,7 +87,7 @@ def identity(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, ava
 def involution(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Twice negated, inverted or conjugated is x."""
     eq = b.maker(xs[0])
-    return eq.inputs[0] if p.involution and eq is not None and eq.primitive is p else None
+    return eq.inputs[0] if p.algebra.involution and eq is not None and eq.primitive is p else None
 
 
 def minus_zero(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
@@ -320,7 +320,7 @@ def broadcasted(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, 
 def reduced_repeats(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """The sum of a number repeated n times is n times it; the largest or smallest is the number."""
     eq = b.made_by(xs[0], "broadcast")
-    if eq is None or p.reduces not in (np.add, np.maximum, np.minimum):
+    if eq is None or p.lowering.reduce_ufunc not in (np.add, np.maximum, np.minimum):
         return None
     inner = eq.inputs[0]
     axis: tuple[int, ...] = dict(params)["axis"]
@@ -329,7 +329,7 @@ def reduced_repeats(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Para
     if len(inner.aval.shape) > len(aval.shape):
         return None
     count = math.prod([xs[0].aval.shape[a] for a in axis])
-    if p.reduces is np.add and count != 1:
+    if p.lowering.reduce_ufunc is np.add and count != 1:
         if not _counts_to(count, aval.dtype):
             return None
         factor = Literal((float if aval.dtype.kind == "f" else int)(count), Aval((), aval.dtype))

@@ -13,7 +13,7 @@ from afx.control._subgraphs import Body, body_of, build, check_same, inexact, is
 from afx.core.array.array import ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
-from afx.core.primitive import JointPullback, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
 from afx.core.tracing.batch_trace import BatchTracer
 from afx.core.tracing.tracer import Tracer, bind, raised
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -227,13 +227,11 @@ switch_p = register(
     Primitive(
         name="switch",
         kind="custom",
-        run=_run,
-        abstract=_abstract,
-        record=_record,
-        jvp=_jvp,
+        impl=_run,
+        abstract_eval=_abstract,
         batch=_batch,
-        multiple=True,
-        flops=lambda _, params: max([flops(branch.graph) for branch in params["branches"]]),
-        doc="one of several graphs",
+        multiple_results=True,
+        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
+        lowering=Lowering(flops=lambda _, params: max([flops(branch.graph) for branch in params["branches"]])),
     )
 )

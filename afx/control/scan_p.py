@@ -18,7 +18,7 @@ from afx.control._subgraphs import Body, build, inexact, zeros_of
 from afx.core.aval import Aval
 from afx.core.graph import Var
 from afx.core.interpreter import evaluate
-from afx.core.primitive import JointPullback, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind, raised
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
 from afx.transforms.compiled_call import Compiled
@@ -226,13 +226,11 @@ scan_p = register(
     Primitive(
         name="scan",
         kind="custom",
-        run=_run,
-        abstract=_abstract,
-        record=_record,
-        jvp=_jvp,
+        impl=_run,
+        abstract_eval=_abstract,
         batch=_batch,
-        multiple=True,
-        flops=lambda _, params: params["length"] * flops(params["body"].graph),
-        doc="a loop that carries a value",
+        multiple_results=True,
+        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
+        lowering=Lowering(flops=lambda _, params: params["length"] * flops(params["body"].graph)),
     )
 )

@@ -17,7 +17,7 @@ import numpy as np
 from afx.control._subgraphs import build, inexact, zeros_of
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
-from afx.core.primitive import JointPullback, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind, raised
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import broadcast_to, reshape
@@ -194,13 +194,11 @@ while_p = register(
     Primitive(
         name="while_loop",
         kind="custom",
-        run=_run,
-        abstract=_abstract,
-        record=_record,
-        jvp=_jvp,
+        impl=_run,
+        abstract_eval=_abstract,
         batch=_batch,
-        multiple=True,
-        doc="a loop that ends on a condition",
+        multiple_results=True,
+        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
     )
 )
 
@@ -310,12 +308,10 @@ back_p = register(
     Primitive(
         name="while_loop_backward",
         kind="custom",
-        run=_back_run,
-        abstract=_back_abstract,
-        record=_back_record,
-        jvp=_back_jvp,
+        impl=_back_run,
+        abstract_eval=_back_abstract,
         batch=_back_batch,
-        multiple=True,
-        doc="the backward pass of while_loop",
+        multiple_results=True,
+        derivative=Derivative(concrete_vjp=_back_record, jvp=_back_jvp),
     )
 )

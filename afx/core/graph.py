@@ -187,7 +187,7 @@ def check(graph: Graph) -> None:
             raise GraphError(f"check: constant {var} holds {aval_of(constant.value)}; trace the function again")
     for eq in graph.equations:
         _use(known, eq.inputs, str(eq))
-        found = eq.primitive.abstract(*[a.aval for a in eq.inputs], **eq.keywords)
+        found = eq.primitive.abstract_eval(*[a.aval for a in eq.inputs], **eq.keywords)
         expected = found if isinstance(found, tuple) else (found,)
         if tuple(v.aval for v in eq.outputs) != expected:
             got = ", ".join(map(str, expected))

@@ -44,7 +44,7 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
     for eq in graph.equations:
         with silent(eq.quiet) if eq.quiet else NOTHING:
             out = bind(eq.primitive, *read(eq.inputs), **eq.keywords)
-        known.extend(out) if eq.primitive.multiple else known.append(out)
+        known.extend(out) if eq.primitive.multiple_results else known.append(out)
     return [x if isinstance(x, Array) else wrap(np.asarray(x)) for x in read(graph.outputs)]
 
 

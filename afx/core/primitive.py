@@ -23,17 +23,122 @@ __all__ = ["Primitive", "primitives"]
 
 Value: TypeAlias = Any  # a traced Array of a lower trace, or a bare NumPy value at the ground level
 Params: TypeAlias = Mapping[str, Any]
-Run: TypeAlias = Callable[..., Any]
+Impl: TypeAlias = Callable[..., Any]
 AbstractRule: TypeAlias = Callable[..., Aval | tuple[Aval, ...]]
 Pullback: TypeAlias = Callable[[Value, Value, tuple[Value, ...], Params, Shape, DType], Value]
 JointPullback: TypeAlias = Callable[[Value, Value, tuple[Value, ...], Params, tuple[Aval | None, ...]], Sequence[Value]]
 Pushforward: TypeAlias = Callable[[tuple[Value | None, ...], Value, tuple[Value, ...], Params], Value]
 MaskRule: TypeAlias = Callable[[int, Value, tuple[Value, ...], Params, Shape], Value]
 BatchRule: TypeAlias = Callable[[int, tuple[Value, ...], tuple[bool, ...], Params], Value]
-RecordRule: TypeAlias = Callable[
+ConcreteVjp: TypeAlias = Callable[
     [tuple[Value, ...], Params, tuple[bool, ...]], tuple[Sequence[Value], Sequence[Value], JointPullback]
 ]
-InlineRule: TypeAlias = Callable[[tuple[Value, ...], Params], tuple[Value, ...]]
+DecomposeRule: TypeAlias = Callable[[tuple[Value, ...], Params], tuple[Value, ...]]
+
+
+@attrs.frozen(eq=False, repr=False)
+class Derivative:
+    """How an op is differentiated.
+
+    Attributes:
+        vjps: one per operand, ``(ct, z, xs, params, shape, dtype) -> cotangent`` of an operand of that shape and dtype,
+            before unbroadcasting; a single one serves any number of operands of an elementwise op.
+        vjp_all: instead of vjps, ``(ct, z, xs, params, avals) -> cotangents``, where all are computed together; ``avals``
+            holds None where a cotangent is not wanted.
+        reads: a bit mask per operand of what its vjp reads: bit 0 the output, bit k + 1 operand k.
+        jvp: ``(tangents, z, xs, params) -> tangent``; a tangent that is zero is None.
+        concrete_vjp: runs an op that holds functions or graphs as one entry of a tape: ``(xs, params, wanted)`` to the
+            outputs, the residuals (they arrive as ``xs``), and a `vjp_all` rule.
+    """
+
+    vjps: tuple[Pullback, ...] | None = None
+    vjp_all: JointPullback | None = None
+    reads: tuple[int, ...] = ()
+    jvp: Pushforward | None = None
+    concrete_vjp: ConcreteVjp | None = None
+
+
+@attrs.frozen(eq=False, repr=False)
+class Masking:
+    """How an op treats masks of cotangents.
+
+    Attributes:
+        nonnegative_linear: whether it is linear with no negative coefficient, so that masks travel through it.
+        selects: whether elements of its operands that no output reads get a zero cotangent, and the coefficients of the
+            others are positive.
+        mask: ``(operand, ct, xs, params, shape)`` to the mask of an operand's cotangent (``where``, ``maximum`` …).
+        finite_partials: whether finite operands give finite values and partials, but for overflow, so that a masked zero
+            stays zero.
+    """
+
+    nonnegative_linear: bool = False
+    selects: bool = False
+    mask: MaskRule | None = None
+    finite_partials: bool = False
+
+
+@attrs.frozen(eq=False, repr=False)
+class Lowering:
+    """How a compiled plan computes an op.
+
+    Attributes:
+        ufunc: the NumPy ufunc that computes it with ``out=``.
+        reduce_ufunc: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
+        impl_into: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
+        make_kernel: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; results of shapes alone, and
+            scratch memory, are made once. A plan makes a kernel for each set of buffers, so that no two calls share it.
+        emit_view: ``(x, **params)``: the expression of a view of the array that is named x.
+        flops: ``(avals, params)``: the arithmetic operations, of operands and then outputs, where these do not tell.
+        may_alias: whether the result may share an operand's memory (a view, or the operand itself).
+        slicewise_over_axis: whether it works on each slice along the parameter ``axis`` alone (``softmax``).
+        updates_first_operand: whether the output may take the first operand's memory; ``make_kernel`` is then given the
+            same array twice.
+        batch_operands: operands of which each row (of their first axis) goes into the same row of the output and no
+            other; ``impl_into`` then takes any number of rows. Where ``axis`` is a parameter, this holds for other axes.
+        sums_over_batch: whether the results of those rows are summed instead (a convolution's kernel).
+    """
+
+    ufunc: np.ufunc | None = None
+    reduce_ufunc: np.ufunc | None = None
+    impl_into: Callable[..., None] | None = None
+    make_kernel: Callable[..., Callable[..., None]] | None = None
+    emit_view: Callable[..., str] | None = None
+    flops: Callable[[Sequence[Aval], Params], int] | None = None
+    may_alias: bool = False
+    slicewise_over_axis: bool = False
+    updates_first_operand: bool = False
+    batch_operands: tuple[int, ...] = ()
+    sums_over_batch: bool = False
+
+
+@attrs.frozen(eq=False, repr=False)
+class Algebra:
+    """Identities that simplification may use.
+
+    Attributes:
+        canonical: the structural role: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``fit``, ``select``.
+        commutative: whether its two operands can be exchanged.
+        identity: the number that leaves the other operand unchanged, if there is one.
+        involution: whether applying it twice gives the operand.
+    """
+
+    canonical: str = ""
+    commutative: bool = False
+    identity: float | None = None
+    involution: bool = False
+
+
+@attrs.frozen(eq=False, repr=False)
+class Sampling:
+    """Operands that tests draw.
+
+    Attributes:
+        smooth: whether its derivative exists everywhere in its domain (tests compare with finite differences there).
+        domain: an interval of operands.
+    """
+
+    smooth: bool = True
+    domain: tuple[float, float] = (-2.0, 2.0)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -44,98 +149,51 @@ class Primitive:
         name: the public function's name, or the nearest to it.
         kind: the family of rules it was made by: ``elementwise``, ``linear``, ``bilinear``, ``reduction``,
             ``nondifferentiable`` or ``custom``.
-        run: computes on bare NumPy values, parameters by keyword; gives a NumPy value, or a tuple of them.
-        abstract: the shape rule: Avals in, Aval (or a tuple) out; raises the op's errors.
-        pullbacks: one per operand, ``(ct, z, xs, params, shape, dtype) -> cotangent`` of an operand of that shape and
-            dtype, before unbroadcasting; a single one serves any number of operands of an elementwise op.
-        joint: instead of pullbacks, ``(ct, z, xs, params, avals) -> cotangents``, where all are computed together;
-            ``avals`` holds None where a cotangent is not wanted.
-        reads: a bit mask per operand of what its pullback reads: bit 0 the output, bit k + 1 operand k.
-        jvp: ``(tangents, z, xs, params) -> tangent``; a tangent that is zero is None.
+        impl: computes on bare NumPy values, parameters by keyword; gives a NumPy value, or a tuple of them.
+        abstract_eval: the shape rule: Avals in, Aval (or a tuple) out; raises the op's errors.
         batch: ``(size, xs, batched, params) -> z``: operands that are batched have the batch axis in front, and so
             has the result.
-        record: how a tape runs it as one entry (ops that hold functions or graphs): ``(xs, params, wanted)`` to the
-            outputs, the values that its pullback reads (they arrive as ``xs``), and that pullback, a `joint` one.
-        inline: how an abstract trace replaces it by the ops of the function it holds.
-        held: whether graphs keep it as one equation, so that rules it carries survive; plans use ``inline``.
-        multiple: whether it has a tuple of outputs.
-        positive: whether it is linear with no negative coefficient, so that masks of cotangents travel through it.
-        sparse: whether the cotangents of its operands are zero at places that no output read, and the others' coefficients
-            are positive.
-        mask: ``(operand, ct, xs, params, shape)``: where that operand's cotangent is alive (``where``, ``maximum`` …).
-        bounded: whether finite operands give finite values and partials, but for overflow, so that a masked zero stays
-            zero.
-        ufunc: the NumPy ufunc that computes it with ``out=``, for plans.
-        reduces: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
-        out: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
-        along: whether it works on each slice along the parameter ``axis`` apart from the others (``softmax``).
-        updates: whether the output may take the first operand's memory; ``prepare`` is then given the same array twice.
-        rows: operands of which each row (of their first axis) goes into the same row of the output and no other; ``out``
-            then takes any number of rows. Where ``axis`` is a parameter, this holds if that is not the first one.
-        sums_rows: whether what the rows of those operands give is summed instead (a convolution's kernel).
-        prepare: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; what depends on shapes alone, and
-            scratch memory, is made once. A plan prepares anew for each set of buffers, so that no two calls share it.
-        text: ``(x, **params)``: the expression of a view of the array that is named x, for plans to write down.
-        flops: ``(avals, params)``: the arithmetic operations, of operands and then outputs, where these do not tell.
-        role: what simplification knows it as: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``select``.
-        floating: whether it has no integer result, so that integers compute in the default dtype.
-        first_value: the operand from which on an elementwise op computes in one dtype (1 for ``where``).
-        commutative: whether its two operands can be exchanged.
-        identity: the number that leaves the other operand unchanged, if there is one.
-        involution: whether applying it twice gives the operand.
-        smooth: whether its derivative exists everywhere in its domain (tests compare with finite differences there).
-        domain: an interval of operands for tests.
-        view: whether the result may share an operand's memory (a view, or the operand itself).
-        doc: one line for people who list the primitives.
+        decompose: how an abstract trace replaces it by the ops of the function it holds.
+        opaque: whether graphs keep it as one equation, so that rules it carries survive; plans use ``decompose``.
+        multiple_results: whether it has a tuple of outputs.
+        promotes_to_float: whether it has no integer result, so that integers compute in the default dtype.
+        derivative: how it is differentiated.
+        masking: how it treats masks of cotangents.
+        lowering: how a plan computes it.
+        algebra: identities that simplification may use.
+        sampling: operands that tests draw.
     """
 
     name: str
     kind: str
-    run: Run
-    abstract: AbstractRule
-    pullbacks: tuple[Pullback, ...] | None = None
-    joint: JointPullback | None = None
-    reads: tuple[int, ...] = ()
-    jvp: Pushforward | None = None
+    impl: Impl
+    abstract_eval: AbstractRule
     batch: BatchRule | None = None
-    record: RecordRule | None = None
-    inline: InlineRule | None = None
-    held: bool = False
-    multiple: bool = False
-    positive: bool = False
-    sparse: bool = False
-    mask: MaskRule | None = None
-    bounded: bool = False
-    ufunc: np.ufunc | None = None
-    reduces: np.ufunc | None = None
-    out: Callable[..., None] | None = None
-    along: bool = False
-    updates: bool = False
-    rows: tuple[int, ...] = ()
-    sums_rows: bool = False
-    text: Callable[..., str] | None = None
-    prepare: Callable[..., Callable[..., None]] | None = None
-    flops: Callable[[Sequence[Aval], Params], int] | None = None
-    role: str = ""
-    floating: bool = False
-    first_value: int = 0
-    commutative: bool = False
-    identity: float | None = None
-    involution: bool = False
-    smooth: bool = True
-    domain: tuple[float, float] = (-2.0, 2.0)
-    view: bool = False
-    doc: str = ""
+    decompose: DecomposeRule | None = None
+    opaque: bool = False
+    multiple_results: bool = False
+    promotes_to_float: bool = False
+    derivative: Derivative = Derivative()
+    masking: Masking = Masking()
+    lowering: Lowering = Lowering()
+    algebra: Algebra = Algebra()
+    sampling: Sampling = Sampling()
 
     @property
-    def differentiable(self) -> bool:
-        """Whether any operand has a derivative."""
-        return self.pullbacks is not None or self.joint is not None or self.record is not None
+    def is_differentiable(self) -> bool:
+        """Tell whether any operand has a derivative."""
+        rules = self.derivative
+        return rules.vjps is not None or rules.vjp_all is not None or rules.concrete_vjp is not None
 
     @property
-    def elementwise(self) -> bool:
-        """Whether each output element depends on the operands' elements at the same (broadcast) position only."""
+    def is_elementwise(self) -> bool:
+        """Tell whether each output element depends on the operands' elements at the same (broadcast) position only."""
         return self.kind == "elementwise"
+
+    @property
+    def condition_operands(self) -> int:
+        """Return the number of leading operands that choose elements and take no part in promotion: the one of a select."""
+        return 1 if self.algebra.canonical == "select" else 0
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
@@ -144,6 +202,8 @@ class Primitive:
         return (lookup, (self.name,))
 
 
+_GROUPS: dict[str, type[Any]] = {c.__name__.lower(): c for c in (Derivative, Masking, Lowering, Algebra, Sampling)}
+_GROUP_OF = {field: group for group in _GROUPS.values() for field in group.__slots__ if field != "__weakref__"}
 _REGISTRY: dict[str, Primitive] = {}
 _ROLES: dict[str, Primitive] = {}
 _UFUNCS: dict[np.ufunc, Primitive] = {}
@@ -154,14 +214,23 @@ def register(primitive: Primitive) -> Primitive:
     if primitive.name in _REGISTRY:
         raise RuntimeError(f"two primitives are named {primitive.name}")
     _REGISTRY[primitive.name] = primitive
-    if primitive.role:
-        _ROLES.setdefault(primitive.role, primitive)
-    if primitive.ufunc is not None:
-        _UFUNCS.setdefault(primitive.ufunc, primitive)
+    if primitive.algebra.canonical:
+        _ROLES.setdefault(primitive.algebra.canonical, primitive)
+    if primitive.lowering.ufunc is not None:
+        _UFUNCS.setdefault(primitive.lowering.ufunc, primitive)
     return primitive
 
 
-def with_role(role: str) -> Primitive:
+def define(name: str, kind: str, impl: Impl, abstract_eval: AbstractRule, **options: Any) -> Primitive:
+    """Make and register a primitive: an option is an attribute of `Primitive`, or of the group that has one of its name."""
+    grouped: dict[str, dict[str, Any]] = {}
+    for option in _GROUP_OF.keys() & options.keys():
+        grouped.setdefault(_GROUP_OF[option].__name__.lower(), {})[option] = options.pop(option)
+    groups = {key: _GROUPS[key](**values) for key, values in grouped.items()}
+    return register(Primitive(name, kind, impl, abstract_eval, **options, **groups))
+
+
+def primitive_for_role(role: str) -> Primitive:
     """Return the primitive that simplification knows by this role."""
     return _ROLES[role]
 

@@ -61,7 +61,7 @@ def set_products(who: Who) -> None:
 def heavy(eq: Equation) -> bool:
     """Tell whether BLAS would call its threads for an equation."""
     p = eq.primitive
-    if p.elementwise or p.kind != "bilinear":
+    if p.is_elementwise or p.kind != "bilinear":
         return False
     x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
     return math.sqrt(x.size * y.size * out.size) >= THREADED  # m·k, k·n and m·n: their product's root is m·k·n

@@ -95,13 +95,14 @@ def backward(tape: Tape, seeds: Mapping[int, Value], *, careful: bool = True) ->
             if prepare is not None:
                 entry = prepare(entry)
             cts[k] = None
-            if p.pullbacks is None:
+            vjps, masking = p.derivative.vjps, p.masking
+            if vjps is None:
                 _joint(entries, entry, k, ct, cts, masks, careful)
-            elif p.mask is not None or (careful and p.sparse) or (masks and k in masks):
+            elif masking.mask is not None or (careful and masking.selects) or (masks and k in masks):
                 _masked(entries, entry, k, ct, cts, masks)
             else:
                 _, ins, z, xs, params, _, _, _, _ = entry
-                for j, pull in zip(ins, p.pullbacks):  # noqa: B905  # one per operand by construction; strict= costs
+                for j, pull in zip(ins, vjps):  # noqa: B905  # one per operand by construction; strict= costs
                     if j < 0:
                         continue
                     target = entries[j]
@@ -166,17 +167,17 @@ def _joint(
     """Pull back an op whose cotangents are computed together."""
     p, ins, z, xs, params, _, _, count, joint = entry
     assert p is not None
-    rule = joint or p.joint
+    rule = joint or p.derivative.vjp_all
     assert rule is not None
     found = (first, *cts[k + 1 : k + count])
-    ct: Value = first if count == 1 and not p.multiple else _filled(entries, k, found)
+    ct: Value = first if count == 1 and not p.multiple_results else _filled(entries, k, found)
     own = [masks.pop(i, None) for i in range(k, k + count)]
     cts[k : k + count] = [None] * count
     if ct is None or (isinstance(ct, tuple) and all(c is None for c in ct)):  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
         return
     avals = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
-    masked = p.positive and (
-        any(m is not None for m in own) or (careful and p.sparse and any(c is None for c in found))
+    masked = p.masking.nonnegative_linear and (
+        any(m is not None for m in own) or (careful and p.masking.selects and any(c is None for c in found))
     )
     outputs = entries[k : k + count]
     marks = Mask(lambda: rule(_marks(p, outputs, found, own), z, xs, params, avals), *own) if masked else None
@@ -198,7 +199,7 @@ def _marks(p: Primitive, outputs: Sequence[Entry], cts: Sequence[Value], masks: 
         np.full(out.shape, ct is not None, np.float32) if mask is None else lowered(mask.get().astype(np.float32))
         for out, ct, mask in zip(outputs, cts, masks, strict=True)
     ]
-    return tuple(marks) if p.multiple else marks[0]
+    return tuple(marks) if p.multiple_results else marks[0]
 
 
 def _filled(entries: Sequence[Entry], k: int, found: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -232,9 +233,9 @@ def _safe(entries: Sequence[Entry]) -> frozenset[int]:
         p = entry.primitive
         if p is None:
             continue
-        if any(j in risky for j in entry.ins) or (p.elementwise and not p.bounded):
+        if any(j in risky for j in entry.ins) or (p.is_elementwise and not p.masking.finite_partials):
             risky.update(range(k, k + entry.outputs))
-        elif p.elementwise:
+        elif p.is_elementwise:
             safe.add(k)
     return frozenset(safe)
 
@@ -244,15 +245,17 @@ def _masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts: list
     p, ins, z, xs, params, _, _, _, _ = entry
     mask = masks.pop(k, None)
     assert p is not None
-    assert p.pullbacks is not None
-    for i, (j, pull) in enumerate(zip(ins, p.pullbacks)):  # noqa: B905  # index operands have no pullback
+    assert p.derivative.vjps is not None
+    for i, (j, pull) in enumerate(zip(ins, p.derivative.vjps)):  # noqa: B905  # index operands have no pullback
         if j < 0:
             continue
         shape, dtype = entries[j].shape, entries[j].dtype
         alive: Mask | None = None
-        if p.elementwise:
+        if p.is_elementwise:
             alive = _made(entry, i, mask, shape)
-            clean = p.mask is None and (not p.reads[i] or (k in masks.safe and mask is not None and mask.soft))
+            clean = p.masking.mask is None and (
+                not p.derivative.reads[i] or (k in masks.safe and mask is not None and mask.soft)
+            )
             if clean:
                 g = pull(ct, z, xs, params, shape, dtype)
             else:
@@ -267,7 +270,7 @@ def _masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts: list
                     alive = Mask(functools.partial(_unbroadcast_mask, alive, g.shape, shape), alive)
         else:
             g = pull(ct, z, xs, params, shape, dtype)
-            if p.sparse or (p.positive and mask is not None):
+            if p.masking.selects or (p.masking.nonnegative_linear and mask is not None):
                 alive = Mask(functools.partial(_through, pull, ct.shape, mask, entry, shape), mask)
         keep = alive is not None and entries[j].primitive is not None  # an input needs no mask
         _add(cts, j, _fitted(g, shape, dtype), alive if keep else None, masks)
@@ -277,7 +280,7 @@ def _made(entry: Entry, i: int, mask: Mask | None, shape: Shape) -> Mask | None:
     """Return where an elementwise op's operand is alive, given where its output is."""
     p, _, z, xs, params, _, _, _, _ = entry
     assert p is not None
-    rule = p.mask
+    rule = p.masking.mask
     if rule is None:
         return mask
 

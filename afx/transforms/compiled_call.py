@@ -14,7 +14,7 @@ from afx.compiler.simplify import simplify
 from afx.core.aval import Aval
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
-from afx.core.primitive import JointPullback, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
 from afx.core.tracing.batch_trace import Batch, BatchTracer, Same
 from afx.core.tracing.graph_trace import Abstract, AbstractTracer
 from afx.core.tracing.jvp_trace import Forward, ForwardTracer
@@ -203,7 +203,7 @@ def _moved(entry: Entry, stand_in: dict[int, AbstractTracer]) -> Entry:
         return stand_in[v._var.index] if isinstance(v, AbstractTracer) else v
 
     zs = tuple([move(v) for v in _several(entry)])
-    z = zs if entry.primitive is not None and entry.primitive.multiple else zs[0]
+    z = zs if entry.primitive is not None and entry.primitive.multiple_results else zs[0]
     return entry._replace(z=z, xs=tuple([move(v) for v in entry.xs]))
 
 
@@ -257,13 +257,11 @@ call_p = register(
     Primitive(
         name="call",
         kind="custom",
-        run=_run,
-        abstract=_abstract,
-        record=_record,
-        jvp=_jvp,
+        impl=_run,
+        abstract_eval=_abstract,
         batch=_batch,
-        inline=_inline,
-        multiple=True,
-        doc="a compiled graph",
+        decompose=_inline,
+        multiple_results=True,
+        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
     )
 )

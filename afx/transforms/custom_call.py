@@ -18,7 +18,7 @@ from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
-from afx.core.primitive import JointPullback, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
 from afx.core.tracing.graph_trace import Abstract
 from afx.core.tracing.tracer import ClosureError, Tracer, bind, raised
 from afx.errors import GraphError, TracerError
@@ -243,15 +243,13 @@ hold_p = register(
     Primitive(
         name="held_function",
         kind="custom",
-        run=_run,
-        abstract=_abstract,
-        record=_record,
-        jvp=_jvp,
+        impl=_run,
+        abstract_eval=_abstract,
         batch=_batch,
-        inline=_inline,
-        held=True,
-        multiple=True,
-        doc="a function with rules of its own",
+        decompose=_inline,
+        opaque=True,
+        multiple_results=True,
+        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
     )
 )
 

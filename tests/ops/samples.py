@@ -75,7 +75,7 @@ def written() -> dict[str, list[Sample]]:
 
 def arity(p: Primitive) -> int:
     """Return the number of operands of an elementwise op."""
-    return len(p.pullbacks) if p.pullbacks else len(inspect.signature(p.run).parameters)
+    return len(p.derivative.vjps) if p.derivative.vjps else len(inspect.signature(p.impl).parameters)
 
 
 def elementwise(p: Primitive) -> list[Sample]:
@@ -84,12 +84,12 @@ def elementwise(p: Primitive) -> list[Sample]:
     shapes: list[tuple[tuple[int, ...], ...]] = [((2, 3),) * count, ((),) * count, ((0, 2),) * count]
     if count > 1:
         shapes += [((2, 1), (3,), (1, 1))[:count], ((), (2, 3), ())[:count], ((0, 1), (1, 2), ())[:count]]
-    low, high = p.domain
+    low, high = p.sampling.domain
     return [Sample(tuple(_operand(p, k, RNG.uniform(low, high, s)) for k, s in enumerate(shape))) for shape in shapes]
 
 
 def _operand(p: Primitive, k: int, x: np.ndarray) -> np.ndarray:
-    if k < p.first_value:
+    if k < p.condition_operands:
         return np.asarray(x > 0)
     return x if takes(p, np.float64) else (4 * np.abs(x)).astype(np.int64)
 
@@ -97,7 +97,7 @@ def _operand(p: Primitive, k: int, x: np.ndarray) -> np.ndarray:
 def takes(p: Primitive, dtype: Any) -> bool:
     """Tell whether an elementwise op is defined for a dtype."""
     try:
-        p.abstract(*[Aval((), np.dtype(dtype))] * arity(p))
+        p.abstract_eval(*[Aval((), np.dtype(dtype))] * arity(p))
     except TypeError:
         return False
     return True
@@ -105,7 +105,7 @@ def takes(p: Primitive, dtype: Any) -> bool:
 
 def holds_function(p: Primitive) -> bool:
     """Tell whether a primitive is made of functions; those are tested where they are called."""
-    return p.record is not None
+    return p.derivative.concrete_vjp is not None
 
 
 def samples() -> Iterator[tuple[Primitive, int, Sample]]:
@@ -113,7 +113,7 @@ def samples() -> Iterator[tuple[Primitive, int, Sample]]:
     found = written()
     for p in afx.primitives():
         if not holds_function(p):
-            for k, sample in enumerate(elementwise(p) if p.elementwise else found.get(p.name, [])):
+            for k, sample in enumerate(elementwise(p) if p.is_elementwise else found.get(p.name, [])):
                 yield p, k, sample
 
 
@@ -124,4 +124,4 @@ def call(p: Primitive, sample: Sample, *xs: Any) -> tuple[Any, ...]:
 
 def outputs(p: Primitive, z: Any) -> tuple[Any, ...]:
     """Return the result of a primitive as a tuple."""
-    return z if p.multiple else (z,)
+    return z if p.multiple_results else (z,)

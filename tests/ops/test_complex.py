@@ -34,7 +34,7 @@ def _imaginary(x: Any, symmetric: bool) -> Any:
 
 def _accepted(p: Primitive, sample: Sample) -> bool:
     try:
-        outputs(p, p.abstract(*[aval_of(x) for x in sample.operands], **sample.params))
+        outputs(p, p.abstract_eval(*[aval_of(x) for x in sample.operands], **sample.params))
     except afx.errors.AfxError:
         return False
     return True
@@ -45,7 +45,7 @@ def _cases() -> list[Any]:
     cases: list[Any] = []
     for p, k, sample in made.samples():
         moving = sample.moving
-        if not p.differentiable or not p.smooth or not moving or p.name in PHASES:
+        if not p.is_differentiable or not p.sampling.smooth or not moving or p.name in PHASES:
             continue
         for chosen in [moving, *([[m] for m in moving] if len(moving) > 1 and p.name not in ALIKE else [])]:
             xs = [_imaginary(x, sample.symmetric) if m in chosen else x for m, x in enumerate(sample.operands)]

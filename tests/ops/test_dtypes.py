@@ -13,8 +13,8 @@ from afx.core.tracing.tracer import bind
 from tests.ops.samples import RNG, arity, elementwise, normal_like
 
 DTYPES = "?bhilBHILefdFD"
-ELEMENTWISE = [p for p in afx.primitives() if p.elementwise]
-HOLOMORPHIC = [p for p in ELEMENTWISE if p.differentiable and p.smooth]
+ELEMENTWISE = [p for p in afx.primitives() if p.is_elementwise]
+HOLOMORPHIC = [p for p in ELEMENTWISE if p.is_differentiable and p.sampling.smooth]
 EPS = 1e-6
 pytestmark = [
     pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),
@@ -25,7 +25,7 @@ pytestmark = [
 def _agree(p: Primitive, xs: tuple[Any, ...]) -> None:
     """Check that running an op gives what its shape rule says, or that both raise the op's own error."""
     try:
-        want = p.abstract(*map(aval_of, xs))
+        want = p.abstract_eval(*map(aval_of, xs))
     except afx.errors.AfxError:
         with pytest.raises(afx.errors.AfxError):
             bind(p, *xs)
@@ -58,7 +58,7 @@ def test_python_numbers_are_weak(p: Primitive, number: Any) -> None:
 def _complex_points(p: Primitive) -> tuple[Any, ...]:
     """Return complex operands near the real ones inside an op's domain, or an empty tuple where it takes none."""
     xs = tuple(
-        x if k < p.first_value else x + 1j * RNG.uniform(0.2, 0.6, np.shape(x))
+        x if k < p.condition_operands else x + 1j * RNG.uniform(0.2, 0.6, np.shape(x))
         for k, x in enumerate(elementwise(p)[0].operands)
     )
     try:
@@ -74,7 +74,7 @@ def test_complex_derivatives(p: Primitive) -> None:
     points = _complex_points(p)
     if not points:
         return
-    head, xs = points[: p.first_value], points[p.first_value :]
+    head, xs = points[: p.condition_operands], points[p.condition_operands :]
     ts = tuple(normal_like(x) for x in xs)
 
     def fn(*values: Any) -> Any:

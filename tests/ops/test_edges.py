@@ -193,11 +193,13 @@ def test_no_digits_are_lost(fn: Callable[[Any], Any], slope: Callable[[Any], Any
         assert float(afx.jit(afx.grad(fn))(x)) == pytest.approx(want, rel=1e-13)
 
 
-@pytest.mark.parametrize("p", [p for p in afx.primitives() if p.elementwise and p.differentiable], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "p", [p for p in afx.primitives() if p.is_elementwise and p.is_differentiable], ids=lambda p: p.name
+)
 def test_no_nan_where_the_value_is_finite(p: Primitive) -> None:
     """At finite operands whose value is finite, a derivative is a number or an infinity, never nan."""
-    count = len(p.pullbacks or ()) - p.first_value
-    head = (np.array(True),) * p.first_value
+    count = len(p.derivative.vjps or ()) - p.condition_operands
+    head = (np.array(True),) * p.condition_operands
     for values in itertools.product(FINITE, repeat=count):
         if p.name == "pow" and values[0] < 0:
             continue  # a negative base: the power is defined at integer exponents only, as its docstring says

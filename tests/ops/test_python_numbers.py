@@ -17,7 +17,7 @@ from tests.ops.samples import arity
 NUMBERS = (True, 2, 0.5, 0.5j)
 SMALL = tuple(np.ones(2, d) for d in "?bHiefF")
 SCALARS = tuple(np.ones((), d)[()] for d in "bef")
-ELEMENTWISE = [p for p in afx.primitives() if p.elementwise]
+ELEMENTWISE = [p for p in afx.primitives() if p.is_elementwise]
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
     pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),
@@ -33,7 +33,7 @@ def calls(count: int) -> list[tuple[Any, ...]]:
 
 def of(p: Primitive) -> list[tuple[Any, ...]]:
     """Return the calls of an op; what it chooses by is a bool."""
-    return [xs for xs in calls(arity(p)) if all(aval_of(x).dtype == bool for x in xs[: p.first_value])]
+    return [xs for xs in calls(arity(p)) if all(aval_of(x).dtype == bool for x in xs[: p.condition_operands])]
 
 
 def dtype_of(fn: Callable[..., Any], *xs: Any) -> Any:
@@ -71,7 +71,7 @@ def test_shape_rules_know_python_numbers(p: Primitive) -> None:
     """The shape rule of weak Avals names the dtype that the op gives."""
     for xs in of(p):
         try:
-            want = p.abstract(*map(aval_of, xs))
+            want = p.abstract_eval(*map(aval_of, xs))
         except afx.errors.AfxError:
             with pytest.raises(afx.errors.AfxError):
                 bind(p, *xs)

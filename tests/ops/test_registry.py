@@ -18,7 +18,7 @@ from tests.ops.samples import Sample, call, normal_like, outputs
 EPS = 1e-6
 TOLERANCES = {"e": 2e-3, "f": 2e-6, "F": 2e-6}
 CASES = [pytest.param(p, sample, id=f"{p.name}-{k}") for p, k, sample in made.samples()]
-SMOOTH = [c for c in CASES if c.values[0].differentiable]
+SMOOTH = [c for c in CASES if c.values[0].is_differentiable]
 PLAIN = [p for p in afx.primitives() if not made.holds_function(p)]
 each_case = pytest.mark.parametrize(("p", "sample"), CASES)
 each_smooth = pytest.mark.parametrize(("p", "sample"), SMOOTH)
@@ -32,14 +32,14 @@ pytestmark = [
 @each_plain
 def test_every_primitive_has_samples(p: Primitive) -> None:
     """A primitive that is not elementwise is tested on operands written down for it."""
-    found = made.elementwise(p) if p.elementwise else made.written().get(p.name, [])
+    found = made.elementwise(p) if p.is_elementwise else made.written().get(p.name, [])
     assert found, f"add '{p.name}': [Sample(operands, params), …] to SAMPLES of tests/ops/samples_<its file>.py"
 
 
 @each_case
 def test_shape_rule_tells_the_result(p: Primitive, sample: Sample) -> None:
     """The shape rule gives the shape and dtype that running the op gives."""
-    expected = outputs(p, p.abstract(*[aval_of(x) for x in sample.operands], **sample.params))
+    expected = outputs(p, p.abstract_eval(*[aval_of(x) for x in sample.operands], **sample.params))
     for z, want in zip(call(p, sample, *sample.operands), expected, strict=True):
         assert (z.shape, z.dtype) == (want.shape, want.dtype)
 
@@ -54,7 +54,7 @@ def test_shape_rule_tells_the_dtype(p: Primitive, sample: Sample, dtype: str) ->
         return call(p, sample, *values)
 
     try:
-        expected = outputs(p, p.abstract(*[aval_of(x) for x in xs], **sample.params))
+        expected = outputs(p, p.abstract_eval(*[aval_of(x) for x in xs], **sample.params))
     except afx.errors.AfxError:
         for run in (fn, afx.jit(fn)):
             with pytest.raises(afx.errors.AfxError):
@@ -73,21 +73,21 @@ def test_operands_are_left_alone(p: Primitive, sample: Sample) -> None:
     for x in xs:
         x.flags.writeable = False
     before = [x.tobytes() for x in xs]
-    zs = outputs(p, p.run(*xs, **sample.params))
+    zs = outputs(p, p.impl(*xs, **sample.params))
     assert [x.tobytes() for x in xs] == before
-    if not p.view:
+    if not p.lowering.may_alias:
         assert not any(np.shares_memory(z, x) for z, x in itertools.product(zs, xs) if isinstance(z, np.ndarray))
 
 
 @each_case
 def test_writing_into_memory_gives_the_same(p: Primitive, sample: Sample) -> None:
     """Where an op can compute into memory that it is given, it gives what running it gives, whatever was there."""
-    if p.out is None:
+    if p.lowering.impl_into is None:
         return
     xs = [np.asarray(x) for x in sample.operands]
-    want = p.run(*xs, **sample.params)
+    want = p.impl(*xs, **sample.params)
     out = np.full(want.shape, 77, want.dtype)
-    p.out(out, *xs, **sample.params)
+    p.lowering.impl_into(out, *xs, **sample.params)
     np.testing.assert_allclose(out, want, rtol=1e-13)
 
 
@@ -168,7 +168,7 @@ def test_second_order(p: Primitive, sample: Sample) -> None:
     """The gradient's derivative agrees with the central difference of the gradient, where that is smooth."""
     zs = call(p, sample, *sample.operands)
     xs, ts, cts = sample.points, sample.directions(), [normal_like(z) for z in zs]
-    if not p.smooth or any(x.dtype.kind == "c" for x in (*xs, *zs)):
+    if not p.sampling.smooth or any(x.dtype.kind == "c" for x in (*xs, *zs)):
         return
 
     def total(values: Any) -> Any:
@@ -203,7 +203,7 @@ def test_compiled_gradient_agrees(p: Primitive, sample: Sample) -> None:
 def _neighbour(p: Primitive, x: Any) -> np.ndarray:
     """Return other operands that the op takes too: elements exchanged or, where their order counts, scaled."""
     x = np.asarray(x)
-    if p.elementwise:
+    if p.is_elementwise:
         return np.flip(x)
     return x * 1.25 if x.dtype.kind in "fc" else x
 
@@ -233,23 +233,23 @@ def test_batching_is_a_loop(p: Primitive, sample: Sample) -> None:
 @each_plain
 def test_records_are_complete(p: Primitive) -> None:
     """A differentiable primitive has a rule for each mode and says what its pullbacks read; each has a batching rule."""
-    if p.pullbacks is not None:
-        assert len(p.reads) in (1, len(p.pullbacks))
-    assert (p.jvp is not None) == p.differentiable
+    if p.derivative.vjps is not None:
+        assert len(p.derivative.reads) in (1, len(p.derivative.vjps))
+    assert (p.derivative.jvp is not None) == p.is_differentiable
     assert p.batch is not None
 
 
 @each_smooth
 def test_rules_read_what_they_say(p: Primitive, sample: Sample) -> None:
     """A pullback gives the same when every value that it does not claim to read is absent."""
-    if p.pullbacks is None or p.multiple:
+    if p.derivative.vjps is None or p.multiple_results:
         return
     xs = tuple(np.asarray(x) for x in sample.operands)
     z = np.asarray(bind(p, *xs, **sample.params))
     ct = normal_like(z)
     for k in sample.moving:
-        one = len(p.pullbacks) == 1
-        pull, reads = p.pullbacks[0 if one else k], p.reads[0 if len(p.reads) == 1 else k]
+        one = len(p.derivative.vjps) == 1
+        pull, reads = p.derivative.vjps[0 if one else k], p.derivative.reads[0 if len(p.derivative.reads) == 1 else k]
         kept = tuple(x if reads >> j & 2 else None for j, x in enumerate(xs))
         want = pull(ct, z, xs, sample.params, xs[k].shape, xs[k].dtype)
         found = pull(ct, z if reads & 1 else None, kept, sample.params, xs[k].shape, xs[k].dtype)

@@ -161,7 +161,7 @@ def test_the_table_is_complete() -> None:
         for fn in (case.fn, pulled(case.fn)):
             found |= set(afx.trace(fn)(X, W).counts())
     inside = {"call"}  # a jitted function's equations are taken in by graphs; eagerly it is one op
-    assert {p.name for p in afx.primitives() if p.record is not None} <= found | inside
+    assert {p.name for p in afx.primitives() if p.derivative.concrete_vjp is not None} <= found | inside
 
 
 @RUNS

@@ -22,7 +22,7 @@ A = np.where(RNG.uniform(size=(9, 12)) < 0.2, RNG.normal(size=(9, 12)), 0.0)
 CASES = [
     pytest.param(p, sample, id=f"{p.name}-{k}")
     for p, k, sample in made.samples()
-    if p.differentiable and sample.moving and all(x.dtype.kind == "f" for x in sample.points)
+    if p.is_differentiable and sample.moving and all(x.dtype.kind == "f" for x in sample.points)
 ]
 
 

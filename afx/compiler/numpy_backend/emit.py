@@ -134,14 +134,14 @@ class Program:
         kind = self.places.kind[out.index]
         if kind == VIEW:
             self._view(eq, out)
-        elif eq.primitive.ufunc is np.matmul and self._shares_out(eq):
+        elif eq.primitive.lowering.ufunc is np.matmul and self._shares_out(eq):
             self._product(eq, out, kind)
         elif by_ufunc(eq):
             shape = eq.outputs[0].aval.shape
             full = wants_arrays(eq) and math.prod(shape) <= MOST_REPEATED
             xs = ", ".join([self.repeated(a, shape) if full else self.read(a) for a in eq.inputs])
-            assert eq.primitive.ufunc is not None
-            head = f"{self.ufunc_name(eq.primitive.ufunc)}({xs}" if not dots(eq) else xs.replace(", ", ".dot(")
+            assert eq.primitive.lowering.ufunc is not None
+            head = f"{self.ufunc_name(eq.primitive.lowering.ufunc)}({xs}" if not dots(eq) else xs.replace(", ", ".dot(")
             self._call(eq, head, out, kind)
         elif by_reduction(eq) and isinstance(eq.inputs[0], Var):
             self._reduction(eq, eq.inputs[0], out, kind)
@@ -149,14 +149,16 @@ class Program:
             self._into(eq, out, kind)
         else:
             values = [self.read(a, plain=True) for a in eq.inputs]
-            targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple else "")
+            targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple_results else "")
             call = self.applied(eq, values)
-            if eq.primitive.multiple and eq.primitive.view:  # several views of memory that may be given to others
+            if (
+                eq.primitive.multiple_results and eq.primitive.lowering.may_alias
+            ):  # several views of memory that may be given to others
                 call = f"{self.function_name('copies', copies)}({call})"
             self.lines.append(f"{targets} = {call}")
 
     def _reduction(self, eq: Equation, x: Var, out: Var, kind: str) -> None:
-        assert eq.primitive.reduces is not None
+        assert eq.primitive.lowering.reduce_ufunc is not None
         name, axis = self.name(x), eq.keywords["axis"]
         if sums_few(eq):
             self._call(eq, self._summed(x, axis), out, kind)
@@ -165,7 +167,7 @@ class Program:
         elif len(axis) == 1 and 0 < axis[0] < x.aval.ndim - 1 and x.aval.shape[axis[0]] in (2, 3, 4):
             self._by_parts(eq, x, axis[0], out, kind)
         else:
-            self._call(eq, reduced(eq, self.ufunc_name(eq.primitive.reduces), name), out, kind)
+            self._call(eq, reduced(eq, self.ufunc_name(eq.primitive.lowering.reduce_ufunc), name), out, kind)
 
     def _summed(self, x: Var, axis: tuple[int, ...]) -> str:
         """Return the beginning of a product with ones."""
@@ -176,8 +178,8 @@ class Program:
         return f"{name}.dot({ones}" if everything or axis == (1,) else f"{ones}.dot({name}"
 
     def _by_parts(self, eq: Equation, x: Var, axis: int, out: Var, kind: str) -> None:
-        assert eq.primitive.reduces is not None
-        ufunc, lead = self.ufunc_name(eq.primitive.reduces), ":, " * axis
+        assert eq.primitive.lowering.reduce_ufunc is not None
+        ufunc, lead = self.ufunc_name(eq.primitive.lowering.reduce_ufunc), ":, " * axis
         parts = [f"{self.name(x)}[{lead}{k}]" for k in range(x.aval.shape[axis])]
         self._call(eq, f"{ufunc}({parts[0]}, {parts[1]}", out, kind)
         for part in parts[2:]:
@@ -270,10 +272,14 @@ class Program:
         else:
             self._empty(out)
         xs = [self.name(out), *[self.read(a, plain=False) for a in eq.inputs]]
-        if eq.primitive.updates and isinstance(eq.inputs[0], Var) and self._same_memory(out, eq.inputs[0]):
+        if (
+            eq.primitive.lowering.updates_first_operand
+            and isinstance(eq.inputs[0], Var)
+            and self._same_memory(out, eq.inputs[0])
+        ):
             xs[1] = xs[0]
-        if eq.primitive.prepare is None:
-            function = self.function_name(eq.primitive.name, eq.primitive.out)
+        if eq.primitive.lowering.make_kernel is None:
+            function = self.function_name(eq.primitive.name, eq.primitive.lowering.impl_into)
             xs += self.keywords(eq)
         else:
             function = f"{eq.primitive.name}_{self.name(out)}"
@@ -304,9 +310,9 @@ class Program:
     def applied(self, eq: Equation, values: list[str]) -> str:
         """Return an implementation's call, or the expression of a view."""
         p = eq.primitive
-        if p.text is not None and not eq.inputs[0].aval.weak and isinstance(eq.inputs[0], Var):
-            return p.text(values[0], **eq.keywords)
-        return f"{self.function_name(p.name, p.run)}({', '.join([*values, *self.keywords(eq)])})"
+        if p.lowering.emit_view is not None and not eq.inputs[0].aval.weak and isinstance(eq.inputs[0], Var):
+            return p.lowering.emit_view(values[0], **eq.keywords)
+        return f"{self.function_name(p.name, p.impl)}({', '.join([*values, *self.keywords(eq)])})"
 
     def keywords(self, eq: Equation) -> list[str]:
         """Return the text of an equation's parameters."""

@@ -139,7 +139,7 @@ class Blocks:
         for k, eq in reversed(list(enumerate(self.node.equations))):
             for a in eq.inputs:
                 if isinstance(a, Var):
-                    reshaped = last.get(eq.outputs[0].index, k) if eq.primitive.view else k
+                    reshaped = last.get(eq.outputs[0].index, k) if eq.primitive.lowering.may_alias else k
                     last[a.index] = max(last.get(a.index, k), reshaped)
         ends: dict[int, list[int]] = {}
         for index, k in last.items():
@@ -166,25 +166,25 @@ class Blocks:
     def _line(self, eq: Equation, xs: list[str]) -> str:
         p, out = eq.primitive, eq.outputs[0]
         if self._sums(eq):
-            if p.reduces is None:
+            if p.lowering.reduce_ufunc is None:
                 self.partials.append((out, "np.add.reduce"))
-                function = self._writer.function_name(p.name, p.out)
+                function = self._writer.function_name(p.name, p.lowering.impl_into)
                 part = f"part_{self._writer.read(out)}[block_]"
                 return f"{function}({', '.join([part, *xs, *self._writer.keywords(eq)])})"
-            reduce = f"{self._writer.ufunc_name(p.reduces)}.reduce"
+            reduce = f"{self._writer.ufunc_name(p.lowering.reduce_ufunc)}.reduce"
             self.partials.append((out, reduce))
             part = f"part_{self._writer.read(out)}"
             return f"{part}[block_] = {reduce}({xs[0]}, {eq.keywords['axis'] if self.rows else 0})"
-        if p.view:
+        if p.lowering.may_alias:
             return self._reshaped(eq, xs[0])
         place = self._target(out)
         if by_ufunc(eq):
-            return f"{self._writer.ufunc_name(p.ufunc)}({', '.join(xs)}, out={place})"
+            return f"{self._writer.ufunc_name(p.lowering.ufunc)}({', '.join(xs)}, out={place})"
         if sums_rows(eq):
             return f"np.vecdot({xs[0]}, {self._writer.ones(eq.inputs[0].aval)}, {place})"
-        if p.reduces is not None:
-            return f"{reduced(eq, self._writer.ufunc_name(p.reduces), xs[0])}, out={place})"
-        function = self._writer.function_name(p.name, p.out)
+        if p.lowering.reduce_ufunc is not None:
+            return f"{reduced(eq, self._writer.ufunc_name(p.lowering.reduce_ufunc), xs[0])}, out={place})"
+        function = self._writer.function_name(p.name, p.lowering.impl_into)
         return f"{function}({', '.join([place, *xs, *self._writer.keywords(eq)])})"
 
     def _backwards(self, eq: Equation) -> str:

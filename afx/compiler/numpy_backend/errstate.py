@@ -21,7 +21,7 @@ MOVES = frozenset({"select", "reshape", "permute", "broadcast"})
 def silence_of(eq: Equation) -> Silence:
     """Return what an equation ignores; None for one that moves or compares values, which never warns."""
     p = eq.primitive
-    if p.view or p.role in MOVES or all(v.aval.dtype.kind == "b" for v in eq.outputs):
+    if p.lowering.may_alias or p.algebra.canonical in MOVES or all(v.aval.dtype.kind == "b" for v in eq.outputs):
         return None
     return eq.quiet
 

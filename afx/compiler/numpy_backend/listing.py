@@ -48,7 +48,7 @@ def _memory(program: Program) -> Iterator[str]:
         yield f"{name} = {program.applied(eq, [source])}"
     for name, eq in program.prepared:
         avals = [*[f"'{a.aval}'" for a in eq.inputs], *[f"{k}={v!r}" for k, v in eq.params]]
-        yield f"{name} = {eq.primitive.name}.prepare({', '.join(avals)})"
+        yield f"{name} = {eq.primitive.name}.make_kernel({', '.join(avals)})"
     for name, slots, length in program.scratch:
         arrays = ", ".join([f"np.empty({(length, *tail)}, '{dtype}')" for dtype, tail in slots])
         yield f"{name} = [({arrays}{',' if slots else ''}) for _ in range(threads)]"

@@ -73,9 +73,9 @@ class Batch(Trace):
         operand = kept_operand if any(isinstance(x, Tracer) for x in inner) else _plain_operand
         values = tuple([x if isinstance(x, Array) else operand(x, p.name) for x in inner])
         z = p.batch(self.size, values, batched, params)
-        if p.record is not None:
+        if p.derivative.concrete_vjp is not None:
             self.check_closure(params, p.name, *[v.value if isinstance(v, Same) else v for v in z])
-        return tuple([self._output(v) for v in z]) if p.multiple else self._output(z)
+        return tuple([self._output(v) for v in z]) if p.multiple_results else self._output(z)
 
     def _output(self, v: Any) -> Any:
         return v.value if isinstance(v, Same) else self.input(raised(v))

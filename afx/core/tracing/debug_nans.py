@@ -82,7 +82,7 @@ class LocatedTape(Tape):
         if z.__class__ is TapeTracer and z._trace is self and not self.checks:
             self.sources[z._index] = source
             return z
-        outs: tuple[Any, ...] = z if p.multiple else (z,)
+        outs: tuple[Any, ...] = z if p.multiple_results else (z,)
         for t in outs:
             if isinstance(t, Tracer) and t._trace is self:
                 self.sources[t._index] = source  # type: ignore[attr-defined]  # this tape's tracers have it

@@ -12,7 +12,7 @@ from afx.core.array.array import Array, bare, snapshot
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, promote
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
-from afx.core.primitive import Primitive, with_role
+from afx.core.primitive import Primitive, primitive_for_role
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.source_info import caller
 from afx.core.tracing.tracer import Trace, Tracer, bind
@@ -127,17 +127,17 @@ class Abstract(Trace):
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Make an equation of an op."""
         self.check()
-        if p.inline is not None and (self.expanding or not p.held):
-            return p.inline(xs, params)
+        if p.decompose is not None and (self.expanding or not p.opaque):
+            return p.decompose(xs, params)
         outputs = self.equation(p, xs, params)
-        return tuple([self._tracer(v) for v in outputs]) if p.multiple else self._tracer(outputs[0])
+        return tuple([self._tracer(v) for v in outputs]) if p.multiple_results else self._tracer(outputs[0])
 
     def equation(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> tuple[Var, ...]:
         """Enter an equation; return the variables it defines."""
         atoms = tuple([self.atom(x) for x in xs])
-        if p.elementwise:
+        if p.is_elementwise:
             atoms = self._same_dtype(p, xs, atoms)
-        found = p.abstract(*[a.aval for a in atoms], **params)
+        found = p.abstract_eval(*[a.aval for a in atoms], **params)
         outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
         self._equations.append(Equation(p, atoms, outputs, tuple(sorted(params.items())), caller(), self._quiet()))
         return outputs
@@ -151,20 +151,20 @@ class Abstract(Trace):
 
     def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Convert the operands of an elementwise op to the dtype it computes in: equations are strongly typed."""
-        avals = [a.aval for a in atoms[p.first_value :]]
-        if all(a.weak for a in avals) and not p.floating:
+        avals = [a.aval for a in atoms[p.condition_operands :]]
+        if all(a.weak for a in avals) and not p.promotes_to_float:
             return atoms
-        dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.floating)
+        dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.promotes_to_float)
         if all(a.dtype.kind in "iu" for a in avals) and _compares(p):
             if dtype.kind == "f" or (dtype == np.uint64 and _holds_traced_numbers(atoms)):
                 return atoms  # signed beside unsigned: NumPy compares them as they are
             atoms, dtype = _comparable(atoms, dtype)
-        if p.ufunc in LOGICAL:
+        if p.lowering.ufunc in LOGICAL:
             return atoms  # which ask for truth alone, of numbers of any dtype
         return tuple(
             [
                 a
-                if k < p.first_value or (a.aval.dtype == dtype and not a.aval.weak)
+                if k < p.condition_operands or (a.aval.dtype == dtype and not a.aval.weak)
                 else self._converted(x, a, dtype, p)
                 for k, (x, a) in enumerate(zip(xs, atoms, strict=True))
             ]
@@ -180,7 +180,7 @@ class Abstract(Trace):
             return Literal(dtype.type(atom.value).item(), Aval((), dtype))
         value = x if isinstance(x, Tracer) else self._stand_in(atom, x)
         if atom.aval.weak and atom.aval.dtype.kind == "i" and dtype.kind in "iu" and dtype != atom.aval.dtype:
-            return self.atom(bind(with_role("fit"), value, dtype=dtype))
+            return self.atom(bind(primitive_for_role("fit"), value, dtype=dtype))
         return self.atom(FUNCTIONS.astype(value, dtype))
 
     def _stand_in(self, atom: Atom, x: Any) -> Any:
@@ -214,7 +214,7 @@ MIXED = "qQ->?"  # a loop of ufuncs that compare signed integers with unsigned o
 
 
 def _compares(p: Primitive) -> bool:
-    return p.ufunc is not None and MIXED in p.ufunc.types
+    return p.lowering.ufunc is not None and MIXED in p.lowering.ufunc.types
 
 
 def _comparable(atoms: tuple[Atom, ...], dtype: DType) -> tuple[tuple[Atom, ...], DType]:

@@ -54,18 +54,20 @@ class Forward(Trace):
         """Carry out an op on values and tangents."""
         self.check()
         values, tangents = self._split(p, xs)
-        if p.jvp is None:
+        if p.derivative.jvp is None:
             return bind(p, *values, **params)
-        if p.record is not None:  # an op that holds functions computes its outputs and their tangents together
-            zs, ts = p.jvp(tangents, None, values, params)
+        if (
+            p.derivative.concrete_vjp is not None
+        ):  # an op that holds functions computes its outputs and their tangents together
+            zs, ts = p.derivative.jvp(tangents, None, values, params)
             self.check_closure(params, p.name, *zs, *ts)
             return tuple([self._pair(z, t) for z, t in zip(zs, ts, strict=True)])
         z = bind(p, *values, **params)
         if self.ground:
             values = tuple([lowered(v) for v in values])
-        plain = (tuple([lowered(v) for v in z]) if p.multiple else lowered(z)) if self.ground else z
-        t = p.jvp(tangents, plain, values, params)
-        if p.multiple:
+        plain = (tuple([lowered(v) for v in z]) if p.multiple_results else lowered(z)) if self.ground else z
+        t = p.derivative.jvp(tangents, plain, values, params)
+        if p.multiple_results:
             return tuple([self._pair(v, w) for v, w in zip(z, t, strict=True)])
         return self._pair(z, t)
 

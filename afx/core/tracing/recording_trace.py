@@ -82,9 +82,11 @@ class Recorder(Abstract):
         self.check()
         z = bind(p, *[ground(x) for x in xs], **params)
         outputs = self.equation(p, xs, params)
-        plain = not p.differentiable or all(x._plain for x in xs if x.__class__ is RecorderTracer)
-        found = [self._known_as(v, w, plain=plain) for v, w in zip(outputs, z if p.multiple else (z,), strict=True)]
-        return tuple(found) if p.multiple else found[0]
+        plain = not p.is_differentiable or all(x._plain for x in xs if x.__class__ is RecorderTracer)
+        found = [
+            self._known_as(v, w, plain=plain) for v, w in zip(outputs, z if p.multiple_results else (z,), strict=True)
+        ]
+        return tuple(found) if p.multiple_results else found[0]
 
     def _stand_in(self, atom: Atom, x: Any) -> Any:
         assert isinstance(atom, Var)

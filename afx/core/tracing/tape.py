@@ -105,14 +105,15 @@ class Tape(Trace):
         value = x._value
         if self.ground:
             try:
-                z = p.run(value)
+                z = p.impl(value)
             except NUMPY_ERRORS as error:
                 explain(p, (value,), NO_PARAMS, error)
         else:
             z = lowered(bind1(p, raised(value)))
-        if p.pullbacks is None:
+        rules = p.derivative
+        if rules.vjps is None:
             return raised(z)
-        reads = p.reads[0]
+        reads = rules.reads[0]
         entries = self.entries
         t = _new(TapeTracer)
         t._trace = self
@@ -150,14 +151,15 @@ class Tape(Trace):
             j, yv = -1, y._value if y.__class__ is Array else self._operand(p, y)
         if self.ground:
             try:
-                z = p.run(xv, yv)
+                z = p.impl(xv, yv)
             except NUMPY_ERRORS as error:
                 explain(p, (xv, yv), NO_PARAMS, error)
         else:
             z = lowered(bind2(p, kept_operand(xv, p.name), kept_operand(yv, p.name)))
-        if p.pullbacks is None:
+        rules = p.derivative
+        if rules.vjps is None:
             return raised(z)
-        reads = (p.reads[0] if i >= 0 else 0) | (p.reads[1] if j >= 0 else 0)
+        reads = (rules.reads[0] if i >= 0 else 0) | (rules.reads[1] if j >= 0 else 0)
         if reads & 2:
             if isinstance(x, np.ndarray):
                 xv = snapshot(x, p.name)
@@ -193,22 +195,23 @@ class Tape(Trace):
         values = tuple(
             [x._value if i >= 0 or x.__class__ is Array else self._operand(p, x) for i, x in zip(ins, xs, strict=True)]
         )
-        if p.record is not None:
+        rules = p.derivative
+        if rules.concrete_vjp is not None:
             return self._record(p, ins, values, params)
         if self.ground:
             z = compute(p, values, params)
         else:
             z = bind(p, *[kept_operand(v, p.name) for v in values], **params)
-            z = tuple([lowered(v) for v in z]) if p.multiple else lowered(z)
-        if p.pullbacks is None and p.joint is None:
-            return tuple([raised(v) for v in z]) if p.multiple else raised(z)
+            z = tuple([lowered(v) for v in z]) if p.multiple_results else lowered(z)
+        if rules.vjps is None and rules.vjp_all is None:
+            return tuple([raised(v) for v in z]) if p.multiple_results else raised(z)
         return self._remember(p, ins, xs, values, params, z)
 
     def _remember(
         self, p: Primitive, ins: tuple[int, ...], xs: tuple[Any, ...], values: tuple[Any, ...], params: Params, z: Value
     ) -> Any:
         """Enter an op with those of its values that its pullbacks read; the caller's memory is copied."""
-        if p.sparse:
+        if p.masking.selects:
             self.sparse = True
         reads = self._reads(p, ins)
         kept = tuple(
@@ -217,25 +220,26 @@ class Tape(Trace):
                 for k, (x, v) in enumerate(zip(xs, values, strict=True))
             ]
         )
-        if p.multiple:
+        if p.multiple_results:
             return self._emit_many(p, ins, z if reads & 1 else None, kept, params, z, None)
         return self._emit(p, ins, z if reads & 1 else None, kept, params, z)
 
     @staticmethod
     def _reads(p: Primitive, ins: tuple[int, ...]) -> int:
         """Return which of output and operands the wanted pullbacks read, as a bit mask."""
-        if len(p.reads) == 1:
-            return p.reads[0]
+        masks = p.derivative.reads
+        if len(masks) == 1:
+            return masks[0]
         reads = 0
-        for mask, i in zip(p.reads, ins, strict=True):
+        for mask, i in zip(masks, ins, strict=True):
             if i >= 0:
                 reads |= mask
         return reads
 
     def _record(self, p: Primitive, ins: tuple[int, ...], values: tuple[Any, ...], params: Params) -> Any:
         """Let an op that holds functions run as one entry with a pullback of its own."""
-        assert p.record is not None
-        outs, kept, joint = p.record(
+        assert p.derivative.concrete_vjp is not None
+        outs, kept, joint = p.derivative.concrete_vjp(
             tuple([kept_operand(v, p.name) for v in values]), params, tuple([i >= 0 for i in ins])
         )
         self.check_closure(params, p.name, *outs, *kept)

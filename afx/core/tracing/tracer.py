@@ -105,7 +105,7 @@ def explain(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exception)
     if isinstance(error, (AfxError, np.linalg.LinAlgError)):
         raise error
     avals = [aval_of(x, p.name) for x in xs]
-    p.abstract(*avals, **params)  # as a rule this raises, with shapes and the remedy
+    p.abstract_eval(*avals, **params)  # as a rule this raises, with shapes and the remedy
     got = ", ".join(map(str, avals))
     raise OperandError(f"{p.name}: NumPy cannot compute it ({error}): got {got}; convert the operands") from error
 
@@ -113,7 +113,7 @@ def explain(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exception)
 def compute(p: Primitive, xs: tuple[Any, ...], params: Params) -> Any:
     """Run a primitive on bare values; NumPy's complaint becomes the op's own error."""
     try:
-        return p.run(*xs, **params)
+        return p.impl(*xs, **params)
     except NUMPY_ERRORS as error:
         explain(p, xs, params, error)
 
@@ -129,7 +129,7 @@ def bind1(p: Primitive, x: Any) -> Array:
             return z
         x = bare(x, p.name)
     try:
-        return wrap(p.run(x))
+        return wrap(p.impl(x))
     except NUMPY_ERRORS as error:
         explain(p, (x,), {}, error)
 
@@ -147,7 +147,7 @@ def bind2(p: Primitive, x: Any, y: Any) -> Array:
     x = x._value if x.__class__ is Array else bare(x, p.name)
     y = y._value if y.__class__ is Array else bare(y, p.name)
     try:
-        return wrap(p.run(x, y))
+        return wrap(p.impl(x, y))
     except NUMPY_ERRORS as error:
         explain(p, (x, y), {}, error)
 
@@ -160,9 +160,9 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
             top = x._trace
     if top is not None:
         return top.apply(p, xs, params)
-    lower = snapshot if p.view else bare  # the result may share the operand's memory, which the caller could change
+    lower = snapshot if p.lowering.may_alias else bare  # the caller could change memory that the result shares
     z = compute(p, tuple([x._value if x.__class__ is Array else lower(x, p.name) for x in xs]), params)
-    return tuple([wrap(v) for v in z]) if p.multiple else wrap(z)
+    return tuple([wrap(v) for v in z]) if p.multiple_results else wrap(z)
 
 
 single: Callable[..., Array] = bind  # `bind` for ops of one output, typed so

@@ -25,7 +25,7 @@ import numpy as np
 from afx.core.array.array import Array
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
 from afx.core.dtypes import DType, promote, real_dtype
-from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, lookup, register
+from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, define, lookup
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import bind, lowered
 from afx.errors import DtypeError
@@ -159,11 +159,11 @@ def elementwise(
     partials: Sequence[Partial],
     *,
     kinds: str = "iufc",
-    floating: bool = False,
+    promotes_to_float: bool = False,
     result: OutDtype | None = None,
-    masking: bool = False,
-    unfold: bool = False,
-    run: Callable[..., Any] | None = None,
+    masks_cotangent: bool = False,
+    traceable: bool = False,
+    impl: Callable[..., Any] | None = None,
     **tags: Any,
 ) -> Primitive:
     """Make an elementwise op of several operands.
@@ -173,12 +173,12 @@ def elementwise(
         compute: the NumPy ufunc, or a function of bare values.
         partials: one per operand: ``(z, x, y, …) -> dz/d(operand)``, or the number it always is.
         kinds: NumPy's dtype kinds it is defined for, after promotion.
-        floating: whether integers compute in the default dtype.
+        promotes_to_float: whether integers compute in the default dtype.
         result: the output's dtype from the promoted one; the same where absent.
-        unfold: whether plans replace it by the ufuncs that ``compute`` calls, so that these run in blocks, in place.
-        masking: whether a partial that is zero cuts the operand off, so that nothing non-finite behind it matters.
-        run: computes on bare values in place of ``compute``.
-        **tags: other attributes of the `Primitive`.
+        masks_cotangent: whether a partial that is zero cuts the operand off, so that nothing non-finite behind it matters.
+        traceable: whether plans replace it by the ufuncs that ``compute`` calls, so that these run in blocks, in place.
+        impl: computes on bare values in place of ``compute``.
+        **tags: other options of `define`.
     """
     arity = len(partials)
     reads = tuple([_reads(p, 0, arity + 1) if callable(p) else 0 for p in partials])
@@ -189,31 +189,29 @@ def elementwise(
         assert callable(partial)
         return partial(z, *xs) != 0
 
-    return register(
-        Primitive(
-            name=name,
-            kind="elementwise",
-            run=run or _runner(name, compute, floating, arity, kinds),
-            abstract=_shape_rule(name, kinds, floating, result),
-            pullbacks=tuple([_elementwise_pullback(p, k) for k, p in enumerate(partials)]),
-            reads=reads,
-            jvp=_elementwise_jvp(partials, masking),
-            batch=batch_elementwise(name),
-            mask=mask if masking else None,
-            ufunc=ufunc,
-            floating=floating,
-            **(_unfolded(compute) | tags if unfold else tags),
-        )
+    return define(
+        name=name,
+        kind="elementwise",
+        impl=impl or _runner(name, compute, promotes_to_float, arity, kinds),
+        abstract_eval=_shape_rule(name, kinds, promotes_to_float, result),
+        vjps=tuple([_elementwise_pullback(p, k) for k, p in enumerate(partials)]),
+        reads=reads,
+        jvp=_elementwise_jvp(partials, masks_cotangent),
+        batch=batch_elementwise(name),
+        mask=mask if masks_cotangent else None,
+        ufunc=ufunc,
+        promotes_to_float=promotes_to_float,
+        **_decomposed(compute) | tags if traceable else tags,
     )
 
 
-def _unfolded(compute: Callable[..., Any]) -> dict[str, Any]:
+def _decomposed(compute: Callable[..., Any]) -> dict[str, Any]:
     """Return the tags of an op that plans replace: traced arrays answer to the NumPy functions that compute it."""
 
-    def inline(xs: tuple[Value, ...], params: Params) -> Value:
+    def decompose(xs: tuple[Value, ...], params: Params) -> Value:
         return compute(*xs)
 
-    return {"inline": inline, "held": True}
+    return {"decompose": decompose, "opaque": True}
 
 
 def batch_elementwise(name: str) -> Any:
@@ -245,11 +243,11 @@ def binary(
 
 def nondifferentiable(
     name: str,
-    run: Callable[..., Any],
-    abstract: Shaper | None = None,
+    impl: Callable[..., Any],
+    abstract_eval: Shaper | None = None,
     *,
     kinds: str = "biufc",
-    floating: bool = False,
+    promotes_to_float: bool = False,
     result: OutDtype | None = None,
     batch: Any = None,
     arity: int | None = None,
@@ -259,26 +257,24 @@ def nondifferentiable(
 
     Arguments are those of `elementwise`; ``arity`` is for functions of several operands that are no ufunc.
     """
-    plain = abstract is None
-    ufunc = run if isinstance(run, np.ufunc) else None
+    plain = abstract_eval is None
+    ufunc = impl if isinstance(impl, np.ufunc) else None
     operands = arity or (ufunc.nin if ufunc else 1)
-    return register(
-        Primitive(
-            name=name,
-            kind="elementwise" if plain else "nondifferentiable",
-            run=_runner(name, run, floating, operands, kinds) if plain else run,
-            abstract=_shape_rule(name, kinds, floating, result) if abstract is None else abstract,
-            batch=batch_elementwise(name) if plain else batch,
-            ufunc=ufunc,
-            floating=floating,
-            **tags,
-        )
+    return define(
+        name=name,
+        kind="elementwise" if plain else "nondifferentiable",
+        impl=_runner(name, impl, promotes_to_float, operands, kinds) if plain else impl,
+        abstract_eval=_shape_rule(name, kinds, promotes_to_float, result) if abstract_eval is None else abstract_eval,
+        batch=batch_elementwise(name) if plain else batch,
+        ufunc=ufunc,
+        promotes_to_float=promotes_to_float,
+        **tags,
     )
 
 
 # -- linear -----------------------------------------------------------------------------------------------------------
 def linear(
-    name: str, run: Callable[..., Any], abstract: Shaper, transpose: LinearRule, *, batch: Any = None, **tags: Any
+    name: str, impl: Callable[..., Any], abstract_eval: Shaper, transpose: LinearRule, *, batch: Any = None, **tags: Any
 ) -> Primitive:
     """Make an op that is linear in its one operand from ``transpose(ct, aval, **params)``."""
 
@@ -288,25 +284,23 @@ def linear(
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         return lowered(bind(lookup(name), ts[0], **params))
 
-    return register(
-        Primitive(
-            name=name,
-            kind="linear",
-            run=run,
-            abstract=abstract,
-            pullbacks=(pull,),
-            reads=(0,),
-            jvp=push,
-            batch=batch,
-            **tags,
-        )
+    return define(
+        name=name,
+        kind="linear",
+        impl=impl,
+        abstract_eval=abstract_eval,
+        vjps=(pull,),
+        reads=(0,),
+        jvp=push,
+        batch=batch,
+        **tags,
     )
 
 
 def bilinear(
     name: str,
-    run: Callable[..., Any],
-    abstract: Shaper,
+    impl: Callable[..., Any],
+    abstract_eval: Shaper,
     transposes: tuple[BilinearRule, BilinearRule],
     *,
     batch: Any = None,
@@ -328,24 +322,28 @@ def bilinear(
         ]
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
-    return register(
-        Primitive(
-            name=name,
-            kind="bilinear",
-            run=run,
-            abstract=abstract,
-            pullbacks=(pullback(0), pullback(1)),
-            reads=(4, 2),
-            jvp=push,
-            batch=batch,
-            **tags,
-        )
+    return define(
+        name=name,
+        kind="bilinear",
+        impl=impl,
+        abstract_eval=abstract_eval,
+        vjps=(pullback(0), pullback(1)),
+        reads=(4, 2),
+        jvp=push,
+        batch=batch,
+        **tags,
     )
 
 
 # -- reductions -------------------------------------------------------------------------------------------------------
 def reduction(
-    name: str, run: Callable[..., Any], abstract: Shaper, partial: ReductionRule, *, batch: Any = None, **tags: Any
+    name: str,
+    impl: Callable[..., Any],
+    abstract_eval: Shaper,
+    partial: ReductionRule,
+    *,
+    batch: Any = None,
+    **tags: Any,
 ) -> Primitive:
     """Make a reduction over axes from ``partial(z, x, axis=…)``, dz/dx in the shape of x; z has its axes kept."""
     reads = _reads(partial, 0, 2)
@@ -363,20 +361,18 @@ def reduction(
         axis, x, t = params["axis"], xs[0], ts[0]
         assert t is not None
         d = lowered(partial(kept(z, axis, x.ndim), x, **params))
-        if tags.get("sparse"):  # what is not chosen has no share, whatever its tangent is
+        if tags.get("selects"):  # what is not chosen has no share, whatever its tangent is
             t = lowered(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype)))
         return lowered(FUNCTIONS.sum(t * d, axis=axis))
 
-    return register(
-        Primitive(
-            name=name,
-            kind="reduction",
-            run=run,
-            abstract=abstract,
-            pullbacks=(pull,),
-            reads=(reads,),
-            jvp=push,
-            batch=batch,
-            **tags,
-        )
+    return define(
+        name=name,
+        kind="reduction",
+        impl=impl,
+        abstract_eval=abstract_eval,
+        vjps=(pull,),
+        reads=(reads,),
+        jvp=push,
+        batch=batch,
+        **tags,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.dtypes import DType, promote
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Params, Primitive, Value, define, register
 from afx.core.tracing.tracer import bind, lowered
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, tril
@@ -78,19 +78,27 @@ def _down(v: Any) -> Any:
 
 
 def matrix_op(
-    name: str, run: Rule, abstract: Rule, push: Rule, pull: Rule, *, reads: int, multiple: bool = False, **tags: Any
+    name: str,
+    impl: Rule,
+    abstract_eval: Rule,
+    push: Rule,
+    pull: Rule,
+    *,
+    reads: int,
+    multiple_results: bool = False,
+    **tags: Any,
 ) -> Primitive:
     """Make an op of one stack of matrices.
 
     Args:
         name: its name.
-        run: computes on bare values.
-        abstract: the shape rule.
+        impl: computes on bare values.
+        abstract_eval: the shape rule.
         push: ``(t, z, x, **params)`` to the tangent, or a tuple of them.
         pull: ``(ct, z, x, **params)`` to the operand's cotangent.
         reads: 1 where pull reads the output, 2 where it reads the operand, 3 where both.
-        multiple: whether it has several outputs.
-        **tags: other attributes of the `Primitive`.
+        multiple_results: whether it has several outputs.
+        **tags: other options of `define`.
     """
 
     def joint(
@@ -107,31 +115,29 @@ def matrix_op(
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
         return bind(op, xs[0], **params)
 
-    rules: dict[str, Any] = {"joint": joint} if multiple else {"pullbacks": (pullback,)}
-    op = register(
-        Primitive(
-            name=name,
-            kind="custom",
-            run=_checked(abstract, run),
-            abstract=abstract,
-            reads=(reads,),
-            jvp=pushforward,
-            batch=batch,
-            multiple=multiple,
-            **rules,
-            **tags,
-        )
+    rules: dict[str, Any] = {"vjp_all": joint} if multiple_results else {"vjps": (pullback,)}
+    op = define(
+        name=name,
+        kind="custom",
+        impl=_checked(abstract_eval, impl),
+        abstract_eval=abstract_eval,
+        reads=(reads,),
+        jvp=pushforward,
+        batch=batch,
+        multiple_results=multiple_results,
+        **rules,
+        **tags,
     )
     return op
 
 
-def matrix_pair_op(name: str, run: Rule, abstract: Rule, push: Rule, pull: Rule) -> Primitive:
+def matrix_pair_op(name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull: Rule) -> Primitive:
     """Make an op of a stack of matrices and a stack of right-hand sides.
 
     Args:
         name: its name.
-        run: computes on bare values.
-        abstract: the shape rule.
+        impl: computes on bare values.
+        abstract_eval: the shape rule.
         push: ``(ta, tb, z, a, b, **params)`` to the tangent; a tangent that is zero is None.
         pull: ``(ct, z, a, wanted, **params)`` to the two cotangents; ``wanted`` tells whether that of a is wanted, and
             z is None where it is not.
@@ -154,12 +160,10 @@ def matrix_pair_op(name: str, run: Rule, abstract: Rule, push: Rule, pull: Rule)
         Primitive(
             name=name,
             kind="custom",
-            run=_checked(abstract, run),
-            abstract=abstract,
-            joint=joint,
-            reads=(3, 2),
-            jvp=pushforward,
+            impl=_checked(abstract_eval, impl),
+            abstract_eval=abstract_eval,
             batch=batch,
+            derivative=Derivative(vjp_all=joint, reads=(3, 2), jvp=pushforward),
         )
     )
     return op

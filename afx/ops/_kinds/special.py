@@ -13,7 +13,7 @@ import numpy as np
 from afx.core.array.array import Array
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import lowered
 from afx.errors import ArgumentError, MissingExtraError
@@ -73,7 +73,7 @@ def family(
         compute: a function of bare values and the parameters by keyword.
         partials: one per operand: ``(z, x, y, …, **params) -> dz/d(operand)``.
         defaults: the parameters of the member that stands for the family where none are given.
-        **tags: other attributes of the `Primitive`.
+        **tags: other options of `define`.
     """
     arity = len(partials)
     shape_rule = _shape_rule(name, "f", True, None)
@@ -97,19 +97,17 @@ def family(
         total = lowered(functools.reduce(operator.add, terms))
         return total if total.shape == z.shape else FUNCTIONS.broadcast_to(total, z.shape)
 
-    return register(
-        Primitive(
-            name=name,
-            kind="elementwise",
-            run=run,
-            abstract=abstract,
-            pullbacks=tuple([pullback(k) for k in range(arity)]),
-            reads=tuple([_reads(d, 0, arity + 1) for d in partials]),
-            jvp=push,
-            batch=batch_elementwise(name),
-            floating=True,
-            **tags,
-        )
+    return define(
+        name=name,
+        kind="elementwise",
+        impl=run,
+        abstract_eval=abstract,
+        vjps=tuple([pullback(k) for k in range(arity)]),
+        reads=tuple([_reads(d, 0, arity + 1) for d in partials]),
+        jvp=push,
+        batch=batch_elementwise(name),
+        promotes_to_float=True,
+        **tags,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_shapes
-from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, lookup, register
+from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, define, lookup
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -194,18 +194,16 @@ def updating(
         jvp: the tangent of the result.
         reads: the bit mask of what the pullbacks read.
         ordered: whether it compares numbers, so that complex ones are refused.
-        **tags: other attributes of the `Primitive`.
+        **tags: other options of `define`.
     """
-    return register(
-        Primitive(
-            name=name,
-            kind="custom",
-            run=_runner(name, write, ordered),
-            abstract=_abstract(name, ordered),
-            pullbacks=pullbacks,
-            reads=(reads,),
-            jvp=jvp,
-            batch=_batch(name),
-            **tags,
-        )
+    return define(
+        name=name,
+        kind="custom",
+        impl=_runner(name, write, ordered),
+        abstract_eval=_abstract(name, ordered),
+        vjps=pullbacks,
+        reads=(reads,),
+        jvp=jvp,
+        batch=_batch(name),
+        **tags,
     )

@@ -43,4 +43,4 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return stop_gradient(xs[0])
 
 
-stop_gradient_p = nondifferentiable("stop_gradient", _run, _abstract, batch=_batch, view=True)
+stop_gradient_p = nondifferentiable("stop_gradient", _run, _abstract, batch=_batch, may_alias=True)

@@ -51,7 +51,7 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(add_p, x, y)
 
 
-add_p = binary("add", np.add, (1.0, 1.0), kinds="biufc", bounded=True, commutative=True, identity=0.0)
+add_p = binary("add", np.add, (1.0, 1.0), kinds="biufc", finite_partials=True, commutative=True, identity=0.0)
 
 
 @public
@@ -64,7 +64,7 @@ def subtract(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(subtract_p, x, y)
 
 
-subtract_p = binary("subtract", np.subtract, (1.0, -1.0), bounded=True)
+subtract_p = binary("subtract", np.subtract, (1.0, -1.0), finite_partials=True)
 
 
 @public
@@ -84,7 +84,7 @@ multiply_p = binary(
     kinds="biufc",
     commutative=True,
     identity=1.0,
-    bounded=True,
+    finite_partials=True,
 )
 
 
@@ -109,7 +109,7 @@ divide_p = binary(
     np.divide,
     (lambda _z, _x, y: _inverse(y), lambda z, _x, y: -z / y),
     kinds="fc",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.5, 2.0),
 )
 
@@ -126,7 +126,7 @@ def negative(x: ArrayLike) -> Array:
     return bind1(negative_p, x)
 
 
-negative_p = unary("negative", np.negative, -1.0, bounded=True, involution=True)
+negative_p = unary("negative", np.negative, -1.0, finite_partials=True, involution=True)
 
 
 @public
@@ -139,7 +139,7 @@ def positive(x: ArrayLike) -> Array:
     return bind1(positive_p, x)
 
 
-positive_p = unary("positive", np.positive, 1.0, bounded=True)
+positive_p = unary("positive", np.positive, 1.0, finite_partials=True)
 
 
 @public
@@ -156,7 +156,9 @@ def _reciprocal_run(x: Any) -> Any:
     return np.divide(1, x)
 
 
-reciprocal_p = unary("reciprocal", _reciprocal_run, lambda z, _x: -z * z, kinds="fc", floating=True, domain=(0.5, 2.0))
+reciprocal_p = unary(
+    "reciprocal", _reciprocal_run, lambda z, _x: -z * z, kinds="fc", promotes_to_float=True, domain=(0.5, 2.0)
+)
 
 
 @public
@@ -169,7 +171,7 @@ def square(x: ArrayLike) -> Array:
     return bind1(square_p, x)
 
 
-square_p = unary("square", np.square, lambda _z, x: 2 * x, bounded=True)
+square_p = unary("square", np.square, lambda _z, x: 2 * x, finite_partials=True)
 
 
 @public
@@ -182,7 +184,7 @@ def sqrt(x: ArrayLike) -> Array:
     return bind1(sqrt_p, x)
 
 
-sqrt_p = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", floating=True, domain=(0.1, 4.0))
+sqrt_p = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
 @public
@@ -195,7 +197,7 @@ def cbrt(x: ArrayLike) -> Array:
     return bind1(cbrt_p, x)
 
 
-cbrt_p = unary("cbrt", np.cbrt, lambda z, _x: 1 / (3 * z * z), kinds="f", floating=True, domain=(0.1, 4.0))
+cbrt_p = unary("cbrt", np.cbrt, lambda z, _x: 1 / (3 * z * z), kinds="f", promotes_to_float=True, domain=(0.1, 4.0))
 
 
 @public
@@ -245,7 +247,7 @@ abs_p = unary(
     lambda _z, x: sign(x) if x.dtype.kind != "c" else sign(x).conj(),
     kinds="biufc",
     result=real_dtype,
-    bounded=True,
+    finite_partials=True,
 )
 
 
@@ -294,8 +296,8 @@ hypot_p = binary(
     np.hypot,
     (lambda z, x, _y: _cosine(z, x), lambda z, _x, y: _cosine(z, y)),
     kinds="f",
-    floating=True,
-    bounded=True,
+    promotes_to_float=True,
+    finite_partials=True,
 )
 
 

@@ -65,7 +65,7 @@ def _real_transpose(ct: Array, x: Aval) -> Array:
     return astype(ct, x.dtype)
 
 
-real_p = linear("real", _real_run, _part, _real_transpose, batch=_batch(real), view=True)
+real_p = linear("real", _real_run, _part, _real_transpose, batch=_batch(real), may_alias=True)
 
 
 @public
@@ -87,7 +87,7 @@ def _imag_transpose(ct: Array, x: Aval) -> Array:
     return astype(ct, x.dtype) * -1j
 
 
-imag_p = linear("imag", _imag_run, _part, _imag_transpose, batch=_batch(imag), view=True)
+imag_p = linear("imag", _imag_run, _part, _imag_transpose, batch=_batch(imag), may_alias=True)
 
 
 @public
@@ -120,7 +120,9 @@ def _conj_into(z: Any, x: Any) -> None:
         np.copyto(z, x)
 
 
-conj_p = linear("conj", _conj_run, _conj_abstract, _conj_transpose, batch=_batch(conj), involution=True, out=_conj_into)
+conj_p = linear(
+    "conj", _conj_run, _conj_abstract, _conj_transpose, batch=_batch(conj), involution=True, impl_into=_conj_into
+)
 conjugate = conj
 
 

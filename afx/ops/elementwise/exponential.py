@@ -43,7 +43,7 @@ def exp(x: ArrayLike) -> Array:
     return bind1(exp_p, x)
 
 
-exp_p = unary("exp", np.exp, lambda z, _x: z, kinds="fc", floating=True, bounded=True)
+exp_p = unary("exp", np.exp, lambda z, _x: z, kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
 @public
@@ -56,7 +56,7 @@ def exp2(x: ArrayLike) -> Array:
     return bind1(exp2_p, x)
 
 
-exp2_p = unary("exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", floating=True, bounded=True)
+exp2_p = unary("exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", promotes_to_float=True, finite_partials=True)
 
 
 @public
@@ -84,9 +84,9 @@ def _complex_expm1_run(x: Any) -> Any:
     return z[()]
 
 
-complex_expm1_p = unary("complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", floating=True)
+complex_expm1_p = unary("complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", promotes_to_float=True)
 expm1_p = unary(
-    "expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", floating=True, bounded=True
+    "expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", promotes_to_float=True, finite_partials=True
 )  # z + 1 loses the tail
 
 
@@ -100,7 +100,7 @@ def log(x: ArrayLike) -> Array:
     return bind1(log_p, x)
 
 
-log_p = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", floating=True, domain=(0.1, 4.0))
+log_p = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
 @public
@@ -113,7 +113,7 @@ def log1p(x: ArrayLike) -> Array:
     return bind1(log1p_p, x)
 
 
-log1p_p = unary("log1p", np.log1p, lambda _z, x: 1 / (1 + x), kinds="fc", floating=True, domain=(-0.5, 4.0))
+log1p_p = unary("log1p", np.log1p, lambda _z, x: 1 / (1 + x), kinds="fc", promotes_to_float=True, domain=(-0.5, 4.0))
 
 
 @public
@@ -126,7 +126,7 @@ def log2(x: ArrayLike) -> Array:
     return bind1(log2_p, x)
 
 
-log2_p = unary("log2", np.log2, lambda _z, x: 1 / (x * LOG2), kinds="fc", floating=True, domain=(0.1, 4.0))
+log2_p = unary("log2", np.log2, lambda _z, x: 1 / (x * LOG2), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
 @public
@@ -139,7 +139,7 @@ def log10(x: ArrayLike) -> Array:
     return bind1(log10_p, x)
 
 
-log10_p = unary("log10", np.log10, lambda _z, x: 1 / (x * LOG10), kinds="fc", floating=True, domain=(0.1, 4.0))
+log10_p = unary("log10", np.log10, lambda _z, x: 1 / (x * LOG10), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
 @public
@@ -163,9 +163,9 @@ logaddexp_p = binary(
     np.logaddexp,
     (lambda _z, x, y: _share(x, y), lambda _z, x, y: _share(y, x)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     commutative=True,
-    bounded=True,
+    finite_partials=True,
 )
 
 
@@ -184,9 +184,9 @@ logaddexp2_p = binary(
     np.logaddexp2,
     (lambda _z, x, y: _share(x * LOG2, y * LOG2), lambda _z, x, y: _share(y * LOG2, x * LOG2)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     commutative=True,
-    bounded=True,
+    finite_partials=True,
 )
 
 
@@ -206,7 +206,13 @@ def _sigmoid_run(x: Any) -> Any:
 
 
 sigmoid_p = unary(
-    "sigmoid", _sigmoid_run, lambda z, x: z * sigmoid(-x), kinds="f", floating=True, bounded=True, unfold=True
+    "sigmoid",
+    _sigmoid_run,
+    lambda z, x: z * sigmoid(-x),
+    kinds="f",
+    promotes_to_float=True,
+    finite_partials=True,
+    traceable=True,
 )
 
 
@@ -226,7 +232,13 @@ def _softplus_run(x: Any) -> Any:
 
 
 softplus_p = unary(
-    "softplus", _softplus_run, lambda _z, x: sigmoid(x), kinds="f", floating=True, bounded=True, unfold=True
+    "softplus",
+    _softplus_run,
+    lambda _z, x: sigmoid(x),
+    kinds="f",
+    promotes_to_float=True,
+    finite_partials=True,
+    traceable=True,
 )
 
 

@@ -129,7 +129,7 @@ def spacing(x: ArrayLike) -> Array:
     return bind1(spacing_p, x)
 
 
-spacing_p = nondifferentiable("spacing", np.spacing, kinds="f", floating=True)
+spacing_p = nondifferentiable("spacing", np.spacing, kinds="f", promotes_to_float=True)
 
 
 # -- other forms of known functions -----------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def _rint(x: Any) -> Any:
     return y if y.dtype.kind in "biu" else np.rint(y)
 
 
-round_p = nondifferentiable("round", _rint, kinds="biufc", view=True)
+round_p = nondifferentiable("round", _rint, kinds="biufc", may_alias=True)
 
 
 @public
@@ -139,7 +139,9 @@ def _turned(_z: Array, x: Array, y: Array) -> Array:
     return where(x == 0, 0.0, where(signbit(x) == signbit(y), 1.0, -1.0)).astype(x.dtype)
 
 
-copysign_p = binary("copysign", np.copysign, (_turned, 0.0), kinds="f", floating=True, smooth=False, bounded=True)
+copysign_p = binary(
+    "copysign", np.copysign, (_turned, 0.0), kinds="f", promotes_to_float=True, smooth=False, finite_partials=True
+)
 
 
 @public
@@ -172,4 +174,4 @@ def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(nextafter_p, x, y)
 
 
-nextafter_p = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", floating=True, smooth=False)
+nextafter_p = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", promotes_to_float=True, smooth=False)

@@ -54,7 +54,7 @@ def sin(x: ArrayLike) -> Array:
     return bind1(sin_p, x)
 
 
-sin_p = unary("sin", np.sin, lambda _z, x: cos(x), kinds="fc", floating=True, bounded=True)
+sin_p = unary("sin", np.sin, lambda _z, x: cos(x), kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
 @public
@@ -67,7 +67,7 @@ def cos(x: ArrayLike) -> Array:
     return bind1(cos_p, x)
 
 
-cos_p = unary("cos", np.cos, lambda _z, x: -sin(x), kinds="fc", floating=True, bounded=True)
+cos_p = unary("cos", np.cos, lambda _z, x: -sin(x), kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
 @public
@@ -80,7 +80,7 @@ def tan(x: ArrayLike) -> Array:
     return bind1(tan_p, x)
 
 
-tan_p = unary("tan", np.tan, lambda z, _x: 1 + z * z, kinds="fc", floating=True, domain=(-1.0, 1.0))
+tan_p = unary("tan", np.tan, lambda z, _x: 1 + z * z, kinds="fc", promotes_to_float=True, domain=(-1.0, 1.0))
 
 
 @public
@@ -94,7 +94,7 @@ def asin(x: ArrayLike) -> Array:
 
 
 asin_p = unary(
-    "asin", np.arcsin, lambda _z, x: 1 / sqrt((1 - x) * (1 + x)), kinds="fc", floating=True, domain=(-0.9, 0.9)
+    "asin", np.arcsin, lambda _z, x: 1 / sqrt((1 - x) * (1 + x)), kinds="fc", promotes_to_float=True, domain=(-0.9, 0.9)
 )
 
 arcsin = asin
@@ -111,7 +111,12 @@ def acos(x: ArrayLike) -> Array:
 
 
 acos_p = unary(
-    "acos", np.arccos, lambda _z, x: -1 / sqrt((1 - x) * (1 + x)), kinds="fc", floating=True, domain=(-0.9, 0.9)
+    "acos",
+    np.arccos,
+    lambda _z, x: -1 / sqrt((1 - x) * (1 + x)),
+    kinds="fc",
+    promotes_to_float=True,
+    domain=(-0.9, 0.9),
 )
 
 arccos = acos
@@ -127,7 +132,9 @@ def atan(x: ArrayLike) -> Array:
     return bind1(atan_p, x)
 
 
-atan_p = unary("atan", np.arctan, lambda _z, x: 1 / (1 + x * x), kinds="fc", floating=True, bounded=True)
+atan_p = unary(
+    "atan", np.arctan, lambda _z, x: 1 / (1 + x * x), kinds="fc", promotes_to_float=True, finite_partials=True
+)
 
 arctan = atan
 
@@ -157,7 +164,7 @@ atan2_p = binary(
     np.arctan2,
     (lambda _z, x, y: _slope(y, x, y), lambda _z, x, y: _slope(-x, x, y)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.5, 2.0),
 )
 
@@ -174,7 +181,7 @@ def sinh(x: ArrayLike) -> Array:
     return bind1(sinh_p, x)
 
 
-sinh_p = unary("sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", floating=True)
+sinh_p = unary("sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", promotes_to_float=True)
 
 
 @public
@@ -187,7 +194,7 @@ def cosh(x: ArrayLike) -> Array:
     return bind1(cosh_p, x)
 
 
-cosh_p = unary("cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", floating=True)
+cosh_p = unary("cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", promotes_to_float=True)
 
 
 @public
@@ -200,7 +207,7 @@ def tanh(x: ArrayLike) -> Array:
     return bind1(tanh_p, x)
 
 
-tanh_p = unary("tanh", np.tanh, lambda z, _x: 1 - z * z, kinds="fc", floating=True, bounded=True)
+tanh_p = unary("tanh", np.tanh, lambda z, _x: 1 - z * z, kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
 @public
@@ -217,7 +224,7 @@ def _asinh_slope(_z: Array, x: Array) -> Array:
     return 1 / (sqrt(x * x + 1) if x.dtype.kind == "c" else hypot(x, 1))  # x² would overflow
 
 
-asinh_p = unary("asinh", np.arcsinh, _asinh_slope, kinds="fc", floating=True, bounded=True)
+asinh_p = unary("asinh", np.arcsinh, _asinh_slope, kinds="fc", promotes_to_float=True, finite_partials=True)
 
 arcsinh = asinh
 
@@ -233,7 +240,12 @@ def acosh(x: ArrayLike) -> Array:
 
 
 acosh_p = unary(
-    "acosh", np.arccosh, lambda _z, x: 1 / sqrt(x - 1) / sqrt(x + 1), kinds="fc", floating=True, domain=(1.1, 3.0)
+    "acosh",
+    np.arccosh,
+    lambda _z, x: 1 / sqrt(x - 1) / sqrt(x + 1),
+    kinds="fc",
+    promotes_to_float=True,
+    domain=(1.1, 3.0),
 )
 
 arccosh = acosh
@@ -250,7 +262,7 @@ def atanh(x: ArrayLike) -> Array:
 
 
 atanh_p = unary(
-    "atanh", np.arctanh, lambda _z, x: 1 / ((1 - x) * (1 + x)), kinds="fc", floating=True, domain=(-0.9, 0.9)
+    "atanh", np.arctanh, lambda _z, x: 1 / ((1 - x) * (1 + x)), kinds="fc", promotes_to_float=True, domain=(-0.9, 0.9)
 )
 
 arctanh = atanh
@@ -267,7 +279,7 @@ def deg2rad(x: ArrayLike) -> Array:
     return bind1(deg2rad_p, x)
 
 
-deg2rad_p = unary("deg2rad", np.deg2rad, math.pi / 180, kinds="f", floating=True)
+deg2rad_p = unary("deg2rad", np.deg2rad, math.pi / 180, kinds="f", promotes_to_float=True)
 
 radians = deg2rad
 
@@ -282,7 +294,7 @@ def rad2deg(x: ArrayLike) -> Array:
     return bind1(rad2deg_p, x)
 
 
-rad2deg_p = unary("rad2deg", np.rad2deg, 180 / math.pi, kinds="f", floating=True)
+rad2deg_p = unary("rad2deg", np.rad2deg, 180 / math.pi, kinds="f", promotes_to_float=True)
 
 degrees = rad2deg
 
@@ -319,4 +331,4 @@ def _sinc_slope(z: Array, x: Array) -> Array:
     return where(near, total * v, (cos(u) - z) / where(near, 1.0, u)) * math.pi
 
 
-sinc_p = unary("sinc", _sinc_run, _sinc_slope, kinds="f", floating=True, bounded=True)
+sinc_p = unary("sinc", _sinc_run, _sinc_slope, kinds="f", promotes_to_float=True, finite_partials=True)

@@ -9,7 +9,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
 from afx.core.dtypes import DType, bool_, promote
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, register
 from afx.core.registry import FUNCTIONS, public
 from afx.core.tracing.tracer import bind2, lowered, single
 from afx.ops._kinds.elementwise import batch_elementwise, binary, elementwise
@@ -43,9 +43,9 @@ maximum_p = binary(
     np.maximum,
     (lambda _z, x, y: _ties(x, y, x > y), lambda _z, x, y: _ties(x, y, y > x)),
     kinds="biuf",
-    masking=True,
+    masks_cotangent=True,
     commutative=True,
-    bounded=True,
+    finite_partials=True,
 )
 
 
@@ -64,9 +64,9 @@ minimum_p = binary(
     np.minimum,
     (lambda _z, x, y: _ties(x, y, x < y), lambda _z, x, y: _ties(x, y, y < x)),
     kinds="biuf",
-    masking=True,
+    masks_cotangent=True,
     commutative=True,
-    bounded=True,
+    finite_partials=True,
 )
 
 
@@ -110,11 +110,11 @@ clip_p = elementwise(
     np.clip,
     (_inside, _at_lower, _at_upper),
     kinds="biuf",
-    masking=True,
-    bounded=True,
+    masks_cotangent=True,
+    finite_partials=True,
     smooth=False,
-    inline=_clipped,
-    held=True,
+    decompose=_clipped,
+    opaque=True,
 )
 
 
@@ -198,16 +198,12 @@ where_p = register(
     Primitive(
         name="where",
         kind="elementwise",
-        run=_where_run,
-        abstract=_where_abstract,
-        pullbacks=(_where_pull(0), _where_pull(1), _where_pull(2)),
-        reads=(0, 2, 2),
-        jvp=_where_push,
+        impl=_where_run,
+        abstract_eval=_where_abstract,
         batch=batch_elementwise("where"),
-        mask=_where_mask,
-        first_value=1,
-        bounded=True,
-        role="select",
-        out=_where_into,
+        derivative=Derivative(vjps=(_where_pull(0), _where_pull(1), _where_pull(2)), reads=(0, 2, 2), jvp=_where_push),
+        masking=Masking(mask=_where_mask, finite_partials=True),
+        lowering=Lowering(impl_into=_where_into),
+        algebra=Algebra(canonical="select"),
     )
 )

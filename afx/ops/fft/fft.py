@@ -105,7 +105,7 @@ def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Cal
     def out(z: Any, x: Any, **params: Any) -> None:
         numpys(np.asarray(x, dtype(aval_of(x).dtype)), out=z, **params)
 
-    return linear(name, run, abstract, transpose, batch=_batch(name), out=out)
+    return linear(name, run, abstract, transpose, batch=_batch(name), impl_into=out)
 
 
 # -- complex transforms -----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
-from afx.core.primitive import Params, Primitive, Value, lookup, register
+from afx.core.primitive import Derivative, Masking, Params, Primitive, Value, lookup, register
 from afx.core.tracing.tracer import bind, lowered
 from afx.errors import DtypeError, IndexRangeError, ShapeError
 from afx.ops.indexing.index import out_of_range, rank_of, shape_of
@@ -208,14 +208,11 @@ def _gathering(name: str) -> Primitive:
         Primitive(
             name=name,
             kind="linear",
-            run=_gather_run,
-            abstract=_gather_abstract,
-            pullbacks=(_gather_pull,),
-            reads=(INDICES,),
-            jvp=_push(name),
+            impl=_gather_run,
+            abstract_eval=_gather_abstract,
             batch=_gather_batch(name),
-            positive=True,
-            sparse=True,
+            derivative=Derivative(vjps=(_gather_pull,), reads=(INDICES,), jvp=_push(name)),
+            masking=Masking(nonnegative_linear=True, selects=True),
         )
     )
 
@@ -226,12 +223,10 @@ scatter_p = register(
     Primitive(
         name="scatter",
         kind="linear",
-        run=_scatter_run,
-        abstract=_scatter_abstract,
-        pullbacks=(_scatter_pull,),
-        reads=(INDICES,),
-        jvp=_push("scatter"),
+        impl=_scatter_run,
+        abstract_eval=_scatter_abstract,
         batch=_scatter_batch,
-        positive=True,
+        derivative=Derivative(vjps=(_scatter_pull,), reads=(INDICES,), jvp=_push("scatter")),
+        masking=Masking(nonnegative_linear=True),
     )
 )

@@ -80,8 +80,8 @@ index_set_p = updating(
     _write,
     (_set_pull_x, _set_pull_values),
     joint_linear("index_set"),
-    positive=True,
-    sparse=True,
+    nonnegative_linear=True,
+    selects=True,
 )
 
 
@@ -113,7 +113,7 @@ index_add_p = updating(
     _add_write,
     (_add_pull_x, _add_pull_values),
     joint_linear("index_add"),
-    positive=True,
+    nonnegative_linear=True,
 )
 
 

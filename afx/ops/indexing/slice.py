@@ -13,7 +13,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
-from afx.core.primitive import Params, Primitive, Value, lookup, register
+from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, lookup, register
 from afx.core.tracing.tracer import bind, lowered
 from afx.errors import IndexRangeError, ShapeError
 from afx.ops._kinds.elementwise import linear
@@ -76,10 +76,10 @@ slice_p = linear(
     _slice_abstract,
     _slice_transpose,
     batch=_slice_batch,
-    positive=True,
-    sparse=True,
-    view=True,
-    text=_slice_text,
+    nonnegative_linear=True,
+    selects=True,
+    may_alias=True,
+    emit_view=_slice_text,
 )
 
 
@@ -134,8 +134,8 @@ embed_p = linear(
     _embed_abstract,
     _embed_transpose,
     batch=_embed_batch,
-    positive=True,
-    prepare=_embed_prepare,
+    nonnegative_linear=True,
+    make_kernel=_embed_prepare,
 )
 
 
@@ -255,16 +255,12 @@ def _update(name: str, run: Any, prepare: Any, pull_x: Any) -> Primitive:
         Primitive(
             name=name,
             kind="custom",
-            run=run,
-            abstract=_update_abstract(name),
-            pullbacks=(pull_x, _pull_values),
-            reads=(0, 0),
-            jvp=joint_linear(name),
+            impl=run,
+            abstract_eval=_update_abstract(name),
             batch=_update_batch(name),
-            positive=True,
-            prepare=prepare,
-            updates=True,
-            sparse=name == "slice_set",
+            derivative=Derivative(vjps=(pull_x, _pull_values), reads=(0, 0), jvp=joint_linear(name)),
+            masking=Masking(nonnegative_linear=True, selects=name == "slice_set"),
+            lowering=Lowering(make_kernel=prepare, updates_first_operand=True),
         )
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind, lowered, raised, single
 from afx.errors import ShapeError
 from afx.ops._kinds.matrix import arrays, column, floating, matrix_op, plain, square, transposed
@@ -166,12 +166,10 @@ cofactors_p = register(
     Primitive(
         name="cofactors",
         kind="custom",
-        run=_cofactors_run,
-        abstract=_cofactors_abstract,
-        joint=_cofactors_joint,
-        reads=(-2,),  # all operands
-        jvp=_cofactors_push,
+        impl=_cofactors_run,
+        abstract_eval=_cofactors_abstract,
         batch=_cofactors_batch,
+        derivative=Derivative(vjp_all=_cofactors_joint, reads=(-2,), jvp=_cofactors_push),  # it reads all operands
     )
 )
 
@@ -215,4 +213,6 @@ def _slogdet_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Array) -> 
     return column(column(slope)) * transposed(single(inv_p, a))
 
 
-slogdet_p = matrix_op("slogdet", _slogdet_run, _slogdet_abstract, _slogdet_push, _slogdet_pull, reads=3, multiple=True)
+slogdet_p = matrix_op(
+    "slogdet", _slogdet_run, _slogdet_abstract, _slogdet_push, _slogdet_pull, reads=3, multiple_results=True
+)

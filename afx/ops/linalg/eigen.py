@@ -116,7 +116,7 @@ def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array
     return found
 
 
-eigh_p = matrix_op("eigh", _eigh_run, _eigh_abstract, _eigh_push, _eigh_pull, reads=1, multiple=True)
+eigh_p = matrix_op("eigh", _eigh_run, _eigh_abstract, _eigh_push, _eigh_pull, reads=1, multiple_results=True)
 
 
 def _eigvalsh_abstract(a: Aval) -> Aval:
@@ -201,7 +201,7 @@ def _eig_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     return conjugate(solve(adjoint(v), inner @ adjoint(v)))
 
 
-eig_p = matrix_op("eig", _eig_run, _eig_abstract, _eig_push, _eig_pull, reads=1, multiple=True)
+eig_p = matrix_op("eig", _eig_run, _eig_abstract, _eig_push, _eig_pull, reads=1, multiple_results=True)
 
 
 def _eigvals_abstract(a: Aval) -> Aval:

@@ -146,4 +146,4 @@ def _pull(ct: tuple[Any, Array], z: tuple[Array, Array], a: Any) -> Array:
     return _rows(back, argsort(order, axis=-1))
 
 
-lu_p = matrix_op("lu", _run, _abstract, _push, _pull, reads=1, multiple=True)
+lu_p = matrix_op("lu", _run, _abstract, _push, _pull, reads=1, multiple_results=True)

@@ -115,4 +115,4 @@ def _pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, full: bool
     return divided(c, transposed(r), lower=True)
 
 
-qr_p = matrix_op("qr", _run, _abstract, _push, _pull, reads=1, multiple=True)
+qr_p = matrix_op("qr", _run, _abstract, _push, _pull, reads=1, multiple_results=True)

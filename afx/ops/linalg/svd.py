@@ -184,7 +184,7 @@ def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any,
     return conjugate(found)
 
 
-svd_p = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple=True)
+svd_p = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple_results=True)
 
 
 # -- singular values --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, normalize_axis
 from afx.core.dtypes import DType, promote
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
 from afx.core.registry import public
 from afx.core.tracing.tracer import bind, lowered
 from afx.errors import ArgumentError, OperandError, ShapeError
@@ -145,14 +145,12 @@ concat_p = register(
     Primitive(
         name="concat",
         kind="custom",
-        run=_concat_run,
-        out=_concat_into,
-        abstract=_concat_abstract,
-        joint=_concat_joint,
-        reads=(0,),
-        jvp=_concat_jvp,
+        impl=_concat_run,
+        abstract_eval=_concat_abstract,
         batch=_concat_batch,
-        positive=True,
+        derivative=Derivative(vjp_all=_concat_joint, reads=(0,), jvp=_concat_jvp),
+        masking=Masking(nonnegative_linear=True),
+        lowering=Lowering(impl_into=_concat_into),
     )
 )
 
@@ -227,14 +225,12 @@ stack_p = register(
     Primitive(
         name="stack",
         kind="custom",
-        run=_stack_run,
-        out=_stack_into,
-        abstract=_stack_abstract,
-        joint=_stack_joint,
-        reads=(0,),
-        jvp=_stack_jvp,
+        impl=_stack_run,
+        abstract_eval=_stack_abstract,
         batch=_stack_batch,
-        positive=True,
+        derivative=Derivative(vjp_all=_stack_joint, reads=(0,), jvp=_stack_jvp),
+        masking=Masking(nonnegative_linear=True),
+        lowering=Lowering(impl_into=_stack_into),
     )
 )
 

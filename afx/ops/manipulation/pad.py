@@ -295,4 +295,6 @@ def _roll_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     return bind(roll_p, xs[0], shifts=tuple([(a + 1, s) for a, s in params["shifts"]]))
 
 
-roll_p = linear("roll", _roll_run, _roll_abstract, _roll_transpose, batch=_roll_batch, positive=True, view=True)
+roll_p = linear(
+    "roll", _roll_run, _roll_abstract, _roll_transpose, batch=_roll_batch, nonnegative_linear=True, may_alias=True
+)

@@ -105,12 +105,12 @@ cast_p = linear(
     _cast_abstract,
     _cast_transpose,
     batch=_same_batch("cast"),
-    positive=True,
-    role="cast",
-    out=_cast_into,
+    nonnegative_linear=True,
+    canonical="cast",
+    impl_into=_cast_into,
 )
 convert_p = nondifferentiable(
-    "convert", _cast_run, _cast_abstract, batch=_same_batch("convert"), role="cast", out=_cast_into
+    "convert", _cast_run, _cast_abstract, batch=_same_batch("convert"), canonical="cast", impl_into=_cast_into
 )
 
 
@@ -122,7 +122,7 @@ def _fit_run(x: Any, *, dtype: DType) -> Any:
 
 
 # what traced Python integers become beside arrays of integers, which refuse those that they do not hold
-fit_p = nondifferentiable("fit", _fit_run, _cast_abstract, batch=_same_batch("fit"), role="fit")
+fit_p = nondifferentiable("fit", _fit_run, _cast_abstract, batch=_same_batch("fit"), canonical="fit")
 
 
 @public
@@ -193,11 +193,11 @@ reshape_p = linear(
     _reshape_abstract,
     _reshape_transpose,
     batch=_reshape_batch,
-    positive=True,
-    view=True,
-    text=_reshape_text,
-    out=_reshape_into,
-    role="reshape",
+    nonnegative_linear=True,
+    may_alias=True,
+    emit_view=_reshape_text,
+    impl_into=_reshape_into,
+    canonical="reshape",
 )
 
 
@@ -245,9 +245,9 @@ broadcast_to_p = linear(
     _broadcast_abstract,
     _broadcast_transpose,
     batch=_broadcast_batch,
-    positive=True,
-    view=True,
-    role="broadcast",
+    nonnegative_linear=True,
+    may_alias=True,
+    canonical="broadcast",
 )
 
 
@@ -339,10 +339,10 @@ permute_dims_p = linear(
     _permute_abstract,
     _permute_transpose,
     batch=_permute_batch,
-    positive=True,
-    view=True,
-    text=_permute_text,
-    role="permute",
+    nonnegative_linear=True,
+    may_alias=True,
+    emit_view=_permute_text,
+    canonical="permute",
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, integer, normalize_axis
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
 from afx.core.registry import public
 from afx.core.tracing.tracer import bind, lowered
 from afx.errors import ArgumentError, ShapeError
@@ -71,18 +71,15 @@ unstack_p = register(
     Primitive(
         name="unstack",
         kind="custom",
-        run=_unstack_run,
-        abstract=_unstack_abstract,
-        joint=_unstack_joint,
-        reads=(0,),
-        jvp=_unstack_jvp,
+        impl=_unstack_run,
+        abstract_eval=_unstack_abstract,
         batch=_unstack_batch,
-        multiple=True,
-        positive=True,
-        sparse=True,
-        view=True,
-        inline=_unstack_inline,
-        held=True,
+        multiple_results=True,
+        decompose=_unstack_inline,
+        opaque=True,
+        derivative=Derivative(vjp_all=_unstack_joint, reads=(0,), jvp=_unstack_jvp),
+        masking=Masking(nonnegative_linear=True, selects=True),
+        lowering=Lowering(may_alias=True),
     )
 )
 
@@ -175,16 +172,13 @@ split_p = register(
     Primitive(
         name="split",
         kind="custom",
-        run=_split_run,
-        abstract=_split_abstract,
-        joint=_split_joint,
-        reads=(0,),
-        jvp=_split_jvp,
+        impl=_split_run,
+        abstract_eval=_split_abstract,
         batch=_split_batch,
-        multiple=True,
-        positive=True,
-        sparse=True,
-        view=True,
+        multiple_results=True,
+        derivative=Derivative(vjp_all=_split_joint, reads=(0,), jvp=_split_jvp),
+        masking=Masking(nonnegative_linear=True, selects=True),
+        lowering=Lowering(may_alias=True),
     )
 )
 

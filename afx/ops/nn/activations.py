@@ -35,7 +35,16 @@ def _relu_slope(_z: Array, x: Array) -> Array:
     return (x > 0).astype(x.dtype)
 
 
-relu_p = unary("relu", _relu_run, _relu_slope, kinds="iuf", masking=True, bounded=True, smooth=False, unfold=True)
+relu_p = unary(
+    "relu",
+    _relu_run,
+    _relu_slope,
+    kinds="iuf",
+    masks_cotangent=True,
+    finite_partials=True,
+    smooth=False,
+    traceable=True,
+)
 
 
 def elu(x: ArrayLike) -> Array:
@@ -55,7 +64,7 @@ def _elu_slope(_z: Array, x: Array) -> Array:
     return exp(where(x > 0, 0, x))
 
 
-elu_p = unary("elu", _elu_run, _elu_slope, kinds="f", floating=True, bounded=True, unfold=True)
+elu_p = unary("elu", _elu_run, _elu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True)
 
 
 # Beyond these bounds a gate is open or shut to the last digit, in every dtype. Clipping there costs nothing in accuracy,
@@ -83,7 +92,7 @@ def _silu_slope(_z: Array, x: Array) -> Array:
     return sigmoid(x) + clip(x, -SILU_BOUND, SILU_BOUND) * (sigmoid(x) * sigmoid(-x))
 
 
-silu_p = unary("silu", _silu_run, _silu_slope, kinds="f", floating=True, bounded=True, unfold=True)
+silu_p = unary("silu", _silu_run, _silu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True)
 
 
 def gelu_tanh(x: ArrayLike) -> Array:
@@ -107,7 +116,15 @@ def _gelu_tanh_slope(_z: Array, x: Array) -> Array:
     return sigmoid(v) + u * (sigmoid(v) * sigmoid(-v)) * (u * u * (3 * RATE * CUBE) + RATE)
 
 
-gelu_tanh_p = unary("gelu_tanh", _gelu_tanh_run, _gelu_tanh_slope, kinds="f", floating=True, bounded=True, unfold=True)
+gelu_tanh_p = unary(
+    "gelu_tanh",
+    _gelu_tanh_run,
+    _gelu_tanh_slope,
+    kinds="f",
+    promotes_to_float=True,
+    finite_partials=True,
+    traceable=True,
+)
 
 
 def gelu_exact(x: ArrayLike) -> Array:
@@ -130,4 +147,4 @@ def _gelu_slope(_z: Array, x: Array) -> Array:
     return ndtr(x) + clip(x, -GELU_BOUND, GELU_BOUND) * density(x)
 
 
-gelu_p = unary("gelu", _gelu_run, _gelu_slope, kinds="f", floating=True, bounded=True)
+gelu_p = unary("gelu", _gelu_run, _gelu_slope, kinds="f", promotes_to_float=True, finite_partials=True)

@@ -120,7 +120,7 @@ def _merged(size: int, x: Value, batched: bool) -> Value:
 def _grouped(p: Primitive, size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     if not size:  # no groups at all
         avals = [Aval(x.shape[1:] if b else x.shape, x.dtype) for x, b in zip(xs, batched, strict=True)]
-        one = p.abstract(*avals, **params)
+        one = p.abstract_eval(*avals, **params)
         assert isinstance(one, Aval)
         return zeros((0, *one.shape), one.dtype)
     x, y = (_merged(size, v, b) for v, b in zip(xs, batched, strict=True))
@@ -163,9 +163,9 @@ conv_p = bilinear(
     (_by_input, _by_kernel),
     batch=_batch,
     flops=_counter(2, 1),
-    prepare=_prepare,
-    out=_into,
-    rows=(0,),
+    make_kernel=_prepare,
+    impl_into=_into,
+    batch_operands=(0,),
 )
 
 
@@ -204,9 +204,9 @@ conv_input_p = bilinear(
     (_input_by_ct, _input_by_kernel),
     batch=_input_batch,
     flops=_counter(0, 1),
-    prepare=_input_prepare,
-    out=_input_into,
-    rows=(0,),
+    make_kernel=_input_prepare,
+    impl_into=_input_into,
+    batch_operands=(0,),
 )
 
 
@@ -241,10 +241,10 @@ conv_kernel_p = bilinear(
     (_kernel_by_x, _kernel_by_ct),
     batch=_kernel_batch,
     flops=_counter(1, 2),
-    prepare=_kernel_prepare,
-    out=_kernel_into,
-    rows=(0, 1),
-    sums_rows=True,
+    make_kernel=_kernel_prepare,
+    impl_into=_kernel_into,
+    batch_operands=(0, 1),
+    sums_over_batch=True,
 )
 
 

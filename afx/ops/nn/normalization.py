@@ -11,7 +11,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, float16, float32, promote
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind, lowered, single
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.elementwise.arithmetic import sqrt
@@ -101,13 +101,11 @@ standardize_p = register(
     Primitive(
         name="standardize",
         kind="custom",
-        run=_run,
-        abstract=_abstract,
-        pullbacks=(_pull,),
-        reads=(0b11,),
-        jvp=_push,
+        impl=_run,
+        abstract_eval=_abstract,
         batch=_batch,
-        inline=_inline,
-        held=True,
+        decompose=_inline,
+        opaque=True,
+        derivative=Derivative(vjps=(_pull,), reads=(0b11,), jvp=_push),
     )
 )

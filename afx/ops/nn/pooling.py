@@ -12,7 +12,18 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, is_inexact
-from afx.core.primitive import Params, Primitive, Pushforward, Value, lookup, register
+from afx.core.primitive import (
+    Derivative,
+    Lowering,
+    Masking,
+    Params,
+    Primitive,
+    Pushforward,
+    Sampling,
+    Value,
+    lookup,
+    register,
+)
 from afx.core.tracing.tracer import bind, lowered
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds.elementwise import nondifferentiable
@@ -185,16 +196,12 @@ max_first_p = register(
     Primitive(
         name="max_first",
         kind="reduction",
-        run=_max_run,
-        abstract=_max_abstract,
-        pullbacks=(_max_pull,),
-        reads=(0b11,),
-        jvp=_max_push,
+        impl=_max_run,
+        abstract_eval=_max_abstract,
         batch=batch_reduction(_max_batch),
-        smooth=False,
-        prepare=_max_prepare,
-        out=_writer(_max_prepare),
-        rows=(0,),
+        derivative=Derivative(vjps=(_max_pull,), reads=(0b11,), jvp=_max_push),
+        lowering=Lowering(make_kernel=_max_prepare, impl_into=_writer(_max_prepare), batch_operands=(0,)),
+        sampling=Sampling(smooth=False),
     )
 )
 
@@ -265,9 +272,9 @@ first_p = nondifferentiable(
     _first_run,
     _first_abstract,
     batch=_first_batch,
-    prepare=_first_prepare,
-    out=_writer(_first_prepare),
-    rows=(0, 1),
+    make_kernel=_first_prepare,
+    impl_into=_writer(_first_prepare),
+    batch_operands=(0, 1),
 )
 
 
@@ -318,16 +325,12 @@ put_p = register(
     Primitive(
         name="put_into_window",
         kind="linear",
-        run=_put_run,
-        abstract=_put_abstract,
-        pullbacks=(_put_pull,),
-        reads=(0b100,),
-        jvp=_push("put_into_window"),
+        impl=_put_run,
+        abstract_eval=_put_abstract,
         batch=_put_batch,
-        positive=True,
-        prepare=_put_prepare,
-        out=_writer(_put_prepare),
-        rows=(0, 1),
+        derivative=Derivative(vjps=(_put_pull,), reads=(0b100,), jvp=_push("put_into_window")),
+        masking=Masking(nonnegative_linear=True),
+        lowering=Lowering(make_kernel=_put_prepare, impl_into=_writer(_put_prepare), batch_operands=(0, 1)),
     )
 )
 
@@ -356,12 +359,10 @@ pick_p = register(
     Primitive(
         name="pick_from_window",
         kind="linear",
-        run=_pick_run,
-        abstract=_pick_abstract,
-        pullbacks=(_pick_pull,),
-        reads=(0b100,),
-        jvp=_push("pick_from_window"),
+        impl=_pick_run,
+        abstract_eval=_pick_abstract,
         batch=_pick_batch,
-        positive=True,
+        derivative=Derivative(vjps=(_pick_pull,), reads=(0b100,), jvp=_push("pick_from_window")),
+        masking=Masking(nonnegative_linear=True),
     )
 )

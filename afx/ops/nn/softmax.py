@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import promote
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind, bind2, lowered, single
 from afx.errors import DtypeError
 from afx.ops._kinds.elementwise import binary
@@ -147,16 +147,16 @@ def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitiv
         Primitive(
             name=name,
             kind="custom",
-            run=_runner(into),
-            abstract=_abstract,
-            pullbacks=(pull,),
-            reads=(1,),
-            jvp=jvp,
+            impl=_runner(into),
+            abstract_eval=_abstract,
             batch=batch,
-            bounded=True,
-            flops=lambda avals, _: 5 * avals[0].size,  # largest, difference, exponential, sum, quotient
-            out=into,
-            along=True,
+            derivative=Derivative(vjps=(pull,), reads=(1,), jvp=jvp),
+            masking=Masking(finite_partials=True),
+            lowering=Lowering(
+                flops=lambda avals, _: 5 * avals[0].size,  # largest, difference, exponential, sum, quotient
+                impl_into=into,
+                slicewise_over_axis=True,
+            ),
         )
     )
     return p
@@ -190,7 +190,7 @@ binary_cross_entropy_p = binary(
     _binary_cross_entropy_run,
     (lambda _z, y, t: sigmoid(y) - t, lambda _z, y, _t: -y),
     kinds="f",
-    floating=True,
-    bounded=True,
-    unfold=True,
+    promotes_to_float=True,
+    finite_partials=True,
+    traceable=True,
 )

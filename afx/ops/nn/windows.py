@@ -120,7 +120,9 @@ def _patches_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
     return reshape(z, (size, xs[0].shape[1], *z.shape[1:]))
 
 
-patches_p = linear("patches", _patches_run, _patches_abstract, _patches_transpose, batch=_patches_batch, positive=True)
+patches_p = linear(
+    "patches", _patches_run, _patches_abstract, _patches_transpose, batch=_patches_batch, nonnegative_linear=True
+)
 
 
 def _unpatches_abstract(
@@ -145,5 +147,10 @@ def _unpatches_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]
 
 
 unpatches_p = linear(
-    "unpatches", _unpatches_run, _unpatches_abstract, _unpatches_transpose, batch=_unpatches_batch, positive=True
+    "unpatches",
+    _unpatches_run,
+    _unpatches_abstract,
+    _unpatches_transpose,
+    batch=_unpatches_batch,
+    nonnegative_linear=True,
 )

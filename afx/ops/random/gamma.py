@@ -9,7 +9,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, register
 from afx.core.tracing.tracer import lowered, single
 from afx.errors import ArgumentError
 from afx.ops._kinds.special import family
@@ -101,13 +101,11 @@ random_gamma_p = register(
     Primitive(
         name="random_gamma",
         kind="custom",
-        run=_gamma_run,
-        abstract=_gamma_abstract,
-        pullbacks=(_gamma_pull, _gamma_pull),
-        reads=(0, 1 | 4),
-        jvp=_gamma_push,
+        impl=_gamma_run,
+        abstract_eval=_gamma_abstract,
         batch=batch_draw("random_gamma"),
-        smooth=False,
+        derivative=Derivative(vjps=(_gamma_pull, _gamma_pull), reads=(0, 1 | 4), jvp=_gamma_push),
+        sampling=Sampling(smooth=False),
     )
 )
 

@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, float64, uint64
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Params, Primitive, Value, register
 from afx.core.tracing.tracer import lowered, single
 from afx.errors import ArgumentError
 from afx.ops.elementwise.comparison import isinf
@@ -127,11 +127,13 @@ random_between_p = register(
     Primitive(
         name="random_between",
         kind="custom",
-        run=_between_run,
-        abstract=_between_abstract,
-        pullbacks=(_between_pull(0), _between_pull(1), _between_pull(2)),
-        reads=(0, 1 | 2 | 4, 1 | 2 | 8),
-        jvp=_between_push,
+        impl=_between_run,
+        abstract_eval=_between_abstract,
         batch=batch_draw("random_between"),
+        derivative=Derivative(
+            vjps=(_between_pull(0), _between_pull(1), _between_pull(2)),
+            reads=(0, 1 | 2 | 4, 1 | 2 | 8),
+            jvp=_between_push,
+        ),
     )
 )

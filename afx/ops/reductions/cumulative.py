@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis, shape_of
 from afx.core.dtypes import DType, promote
-from afx.core.primitive import Params, Primitive, Value, lookup, register
+from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, lookup, register
 from afx.core.registry import public
 from afx.core.tracing.tracer import bind, lowered, raised, single
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -96,7 +96,9 @@ def _sum_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], para
     return single(cumulative_sum_p, xs[0], axis=params["axis"] + 1, reverse=params["reverse"])
 
 
-cumulative_sum_p = linear("cumulative_sum", _sum_run, _sum_abstract, _sum_transpose, batch=_sum_batch, positive=True)
+cumulative_sum_p = linear(
+    "cumulative_sum", _sum_run, _sum_abstract, _sum_transpose, batch=_sum_batch, nonnegative_linear=True
+)
 
 
 @public
@@ -238,13 +240,11 @@ def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
         Primitive(
             name=name,
             kind="custom",
-            run=run,
-            abstract=abstract,
-            pullbacks=(_extreme_pull,),
-            reads=(3,),
-            jvp=_extreme_push,
+            impl=run,
+            abstract_eval=abstract,
             batch=batch,
-            smooth=False,
+            derivative=Derivative(vjps=(_extreme_pull,), reads=(3,), jvp=_extreme_push),
+            sampling=Sampling(smooth=False),
         )
     )
 

@@ -337,5 +337,5 @@ def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
 
 
 logsumexp_p = reduction(
-    "logsumexp", _logsumexp_run, _logsumexp_abstract, _softmax, batch=batch_reduction(logsumexp), bounded=True
+    "logsumexp", _logsumexp_run, _logsumexp_abstract, _softmax, batch=batch_reduction(logsumexp), finite_partials=True
 )

@@ -42,9 +42,9 @@ fmax_p = binary(
     np.fmax,
     (lambda _z, x, y: _chosen(x, y, x > y), lambda _z, x, y: _chosen(y, x, y > x)),
     kinds="biuf",
-    masking=True,
+    masks_cotangent=True,
     commutative=True,
-    bounded=True,
+    finite_partials=True,
 )
 
 
@@ -63,9 +63,9 @@ fmin_p = binary(
     np.fmin,
     (lambda _z, x, y: _chosen(x, y, x < y), lambda _z, x, y: _chosen(y, x, y < x)),
     kinds="biuf",
-    masking=True,
+    masks_cotangent=True,
     commutative=True,
-    bounded=True,
+    finite_partials=True,
 )
 
 
@@ -106,7 +106,9 @@ def _reducing(name: str, ufunc: np.ufunc, fn: Any) -> Primitive:
             raise DtypeError(f"{name}: complex numbers have no order: got {aval_of(x)}; take the abs or a part")
         return ufunc.reduce(y, axis=axis)
 
-    return reduction(name, run, extreme_abstract(name), shared, batch=batch_reduction(fn), smooth=False, reduces=ufunc)
+    return reduction(
+        name, run, extreme_abstract(name), shared, batch=batch_reduction(fn), smooth=False, reduce_ufunc=ufunc
+    )
 
 
 nanmax_p = _reducing("nanmax", np.fmax, nanmax)

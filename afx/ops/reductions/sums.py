@@ -122,7 +122,13 @@ def _sum_transpose(ct: Array, x: Aval, *, axis: Shape) -> Array:
 
 
 sum_p = linear(
-    "sum", _sum_run, _sum_abstract, _sum_transpose, batch=batch_reduction(sum), positive=True, reduces=np.add
+    "sum",
+    _sum_run,
+    _sum_abstract,
+    _sum_transpose,
+    batch=batch_reduction(sum),
+    nonnegative_linear=True,
+    reduce_ufunc=np.add,
 )
 
 
@@ -260,8 +266,8 @@ max_p = reduction(
     shared,
     batch=batch_reduction(max),
     smooth=False,
-    reduces=np.maximum,
-    sparse=True,
+    reduce_ufunc=np.maximum,
+    selects=True,
 )
 
 
@@ -302,8 +308,8 @@ min_p = reduction(
     shared,
     batch=batch_reduction(min),
     smooth=False,
-    reduces=np.minimum,
-    sparse=True,
+    reduce_ufunc=np.minimum,
+    selects=True,
 )
 
 amax = max

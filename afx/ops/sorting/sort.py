@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.dtypes import DType, int64
-from afx.core.primitive import Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Masking, Params, Primitive, Sampling, Value, register
 from afx.core.registry import public
 from afx.core.tracing.tracer import bind, lowered, raised, single
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -202,14 +202,12 @@ sort_p = register(
     Primitive(
         name="sort",
         kind="custom",
-        run=_sort_run,
-        abstract=_sort_abstract,
-        pullbacks=(_sort_pull,),
-        reads=(3,),
-        sparse=True,
-        jvp=_sort_push,
+        impl=_sort_run,
+        abstract_eval=_sort_abstract,
         batch=_batch_axis(sort),
-        smooth=False,
+        derivative=Derivative(vjps=(_sort_pull,), reads=(3,), jvp=_sort_push),
+        masking=Masking(selects=True),
+        sampling=Sampling(smooth=False),
     )
 )
 

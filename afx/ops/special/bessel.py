@@ -321,7 +321,7 @@ def exp1(x: ArrayLike) -> Array:
     return bind1(exp1_p, x)
 
 
-exp1_p = unary("exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", floating=True, domain=(0.2, 4.0))
+exp1_p = unary("exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0))
 
 
 @public
@@ -339,4 +339,4 @@ def expi(x: ArrayLike) -> Array:
     return bind1(expi_p, x)
 
 
-expi_p = unary("expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", floating=True, domain=(0.2, 4.0))
+expi_p = unary("expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0))

@@ -36,7 +36,9 @@ def _logit(p: Any) -> Any:
     return _where(outside, np.log(p) - np.log1p(-1.0 * p), np.log1p(s) - np.log1p(-s))
 
 
-logit_p = unary("logit", quiet(_logit), lambda _z, p: 1 / (p * (1 - p)), kinds="f", floating=True, domain=(0.1, 0.9))
+logit_p = unary(
+    "logit", quiet(_logit), lambda _z, p: 1 / (p * (1 - p)), kinds="f", promotes_to_float=True, domain=(0.1, 0.9)
+)
 
 
 @public
@@ -63,7 +65,9 @@ def _xlogy_by_y(_z: Array, x: Array, y: Array) -> Array:
     return where(nothing, 0, x / where(nothing, 1, y))
 
 
-xlogy_p = binary("xlogy", quiet(_xlogy), (_xlogy_by_x, _xlogy_by_y), kinds="f", floating=True, domain=(0.1, 4.0))
+xlogy_p = binary(
+    "xlogy", quiet(_xlogy), (_xlogy_by_x, _xlogy_by_y), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+)
 
 
 @public
@@ -91,7 +95,7 @@ def _xlog1py_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 xlog1py_p = binary(
-    "xlog1py", quiet(_xlog1py), (_xlog1py_by_x, _xlog1py_by_y), kinds="f", floating=True, domain=(-0.5, 4.0)
+    "xlog1py", quiet(_xlog1py), (_xlog1py_by_x, _xlog1py_by_y), kinds="f", promotes_to_float=True, domain=(-0.5, 4.0)
 )
 
 
@@ -115,7 +119,7 @@ def _entr_slope(_z: Array, x: Array) -> Array:
     return where(x < 0, 0, -log(where(x < 0, 1, x)) - 1)
 
 
-entr_p = unary("entr", quiet(_entr), _entr_slope, kinds="f", floating=True, domain=(0.1, 4.0))
+entr_p = unary("entr", quiet(_entr), _entr_slope, kinds="f", promotes_to_float=True, domain=(0.1, 4.0))
 
 
 @public
@@ -157,7 +161,7 @@ def _rel_entr_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 rel_entr_p = binary(
-    "rel_entr", quiet(_rel_entr), (_rel_entr_by_x, _rel_entr_by_y), kinds="f", floating=True, domain=(0.1, 4.0)
+    "rel_entr", quiet(_rel_entr), (_rel_entr_by_x, _rel_entr_by_y), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
 )
 
 
@@ -188,4 +192,6 @@ def _kl_div_by_y(_z: Array, x: Array, y: Array) -> Array:
     return where(ordinary | origin, 1 - where(ordinary, x, 0) / where(ordinary, y, 1), 0)
 
 
-kl_div_p = binary("kl_div", quiet(_kl_div), (_kl_div_by_x, _kl_div_by_y), kinds="f", floating=True, domain=(0.1, 4.0))
+kl_div_p = binary(
+    "kl_div", quiet(_kl_div), (_kl_div_by_x, _kl_div_by_y), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+)

@@ -43,7 +43,9 @@ def erf(x: ArrayLike) -> Array:
     return bind1(erf_p, x)
 
 
-erf_p = unary("erf", scipy("erf"), lambda _z, x: _gauss(x) * (2 / ROOTPI), kinds="f", floating=True, bounded=True)
+erf_p = unary(
+    "erf", scipy("erf"), lambda _z, x: _gauss(x) * (2 / ROOTPI), kinds="f", promotes_to_float=True, finite_partials=True
+)
 
 
 @public
@@ -59,7 +61,14 @@ def erfc(x: ArrayLike) -> Array:
     return bind1(erfc_p, x)
 
 
-erfc_p = unary("erfc", scipy("erfc"), lambda _z, x: _gauss(x) * (-2 / ROOTPI), kinds="f", floating=True, bounded=True)
+erfc_p = unary(
+    "erfc",
+    scipy("erfc"),
+    lambda _z, x: _gauss(x) * (-2 / ROOTPI),
+    kinds="f",
+    promotes_to_float=True,
+    finite_partials=True,
+)
 
 
 @public
@@ -77,7 +86,9 @@ def erfcx(x: ArrayLike) -> Array:
     return bind1(erfcx_p, x)
 
 
-erfcx_p = unary("erfcx", scipy("erfcx"), lambda _z, x: single(erfcx_slope_p, x, order=1), kinds="f", floating=True)
+erfcx_p = unary(
+    "erfcx", scipy("erfcx"), lambda _z, x: single(erfcx_slope_p, x, order=1), kinds="f", promotes_to_float=True
+)
 
 
 def _erfcx_tail(x: Any, order: int) -> Any:
@@ -127,7 +138,12 @@ def erfinv(x: ArrayLike) -> Array:
 
 
 erfinv_p = unary(
-    "erfinv", scipy("erfinv"), lambda z, _x: exp(z * z) * (ROOTPI / 2), kinds="f", floating=True, domain=(-0.9, 0.9)
+    "erfinv",
+    scipy("erfinv"),
+    lambda z, _x: exp(z * z) * (ROOTPI / 2),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(-0.9, 0.9),
 )
 
 
@@ -145,7 +161,12 @@ def erfcinv(x: ArrayLike) -> Array:
 
 
 erfcinv_p = unary(
-    "erfcinv", scipy("erfcinv"), lambda z, _x: exp(z * z) * (-ROOTPI / 2), kinds="f", floating=True, domain=(0.1, 1.9)
+    "erfcinv",
+    scipy("erfcinv"),
+    lambda z, _x: exp(z * z) * (-ROOTPI / 2),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.1, 1.9),
 )
 
 
@@ -169,7 +190,7 @@ def density(x: Array) -> Array:
     return exp(-0.5 * u * u) * (1 / (ROOT2 * ROOTPI))
 
 
-ndtr_p = unary("ndtr", scipy("ndtr"), lambda _z, x: density(x), kinds="f", floating=True, bounded=True)
+ndtr_p = unary("ndtr", scipy("ndtr"), lambda _z, x: density(x), kinds="f", promotes_to_float=True, finite_partials=True)
 
 
 @public
@@ -192,7 +213,7 @@ ndtri_p = unary(
     scipy("ndtri"),
     lambda z, _x: exp(0.5 * z * z) * (ROOT2 * ROOTPI),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.1, 0.9),
 )
 
@@ -216,7 +237,7 @@ def _log_ndtr_slope(_z: Array, x: Array) -> Array:
     return where(x < 0, ROOT2 / ROOTPI / erfcx(left * (-1 / ROOT2)), density(right) / ndtr(right))
 
 
-log_ndtr_p = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", floating=True)
+log_ndtr_p = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", promotes_to_float=True)
 
 
 @public
@@ -237,6 +258,6 @@ ndtri_exp_p = unary(
     scipy("ndtri_exp"),
     lambda z, _y: 1 / _log_ndtr_slope(z, z),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(-4.0, -0.2),
 )

@@ -31,7 +31,9 @@ def gammaln(x: ArrayLike) -> Array:
     return bind1(gammaln_p, x)
 
 
-gammaln_p = unary("gammaln", scipy("gammaln"), lambda _z, x: digamma(x), kinds="f", floating=True, domain=(0.2, 4.0))
+gammaln_p = unary(
+    "gammaln", scipy("gammaln"), lambda _z, x: digamma(x), kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
+)
 
 
 @public
@@ -47,7 +49,9 @@ def gamma(x: ArrayLike) -> Array:
     return bind1(gamma_p, x)
 
 
-gamma_p = unary("gamma", scipy("gamma"), lambda z, x: z * digamma(x), kinds="f", floating=True, domain=(0.2, 4.0))
+gamma_p = unary(
+    "gamma", scipy("gamma"), lambda z, x: z * digamma(x), kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
+)
 
 
 @public
@@ -63,7 +67,7 @@ def gammasgn(x: ArrayLike) -> Array:
     return bind1(gammasgn_p, x)
 
 
-gammasgn_p = nondifferentiable("gammasgn", scipy("gammasgn"), kinds="f", floating=True)
+gammasgn_p = nondifferentiable("gammasgn", scipy("gammasgn"), kinds="f", promotes_to_float=True)
 
 
 @public
@@ -84,7 +88,7 @@ digamma_p = unary(
     scipy("digamma"),
     lambda _z, x: single(polygamma_p, x, n=1),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.2, 4.0),
 )
 
@@ -168,7 +172,7 @@ betaln_p = binary(
     scipy("betaln"),
     (lambda _z, a, b: -digamma_gap(a, b), lambda _z, a, b: -digamma_gap(b, a)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.2, 4.0),
 )
 
@@ -191,7 +195,7 @@ beta_p = binary(
     scipy("beta"),
     (lambda z, a, b: -z * digamma_gap(a, b), lambda z, a, b: -z * digamma_gap(b, a)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.2, 4.0),
 )
 

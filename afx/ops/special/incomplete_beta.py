@@ -30,7 +30,7 @@ def _ternary(
     name: str, compute: Callable[..., Any], partials: tuple[Partial3, Partial3, Partial3], domain: tuple[float, float]
 ) -> Primitive:
     """Make an elementwise op of three real operands from ``(z, a, b, x)`` to its derivative by each."""
-    return elementwise(name, compute, partials, kinds="f", floating=True, domain=domain)
+    return elementwise(name, compute, partials, kinds="f", promotes_to_float=True, domain=domain)
 
 
 # -- the density ------------------------------------------------------------------------------------------------------

@@ -51,7 +51,12 @@ def _density_by_x(z: Array, a: Array, x: Array) -> Array:
 
 
 gamma_density_p = binary(
-    "gamma_density", double(_density), (_density_by_a, _density_by_x), kinds="f", floating=True, domain=(0.5, 3.0)
+    "gamma_density",
+    double(_density),
+    (_density_by_a, _density_by_x),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.5, 3.0),
 )
 
 
@@ -103,7 +108,7 @@ gammainc_p = binary(
     scipy("gammainc"),
     (lambda _z, a, x: _slope(a, x), lambda _z, a, x: density(a, x)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.5, 3.0),
 )
 
@@ -133,7 +138,7 @@ gammaincc_p = binary(
     scipy("gammaincc"),
     (lambda _z, a, x: -_slope(a, x), lambda _z, a, x: -density(a, x)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.5, 3.0),
 )
 
@@ -180,7 +185,7 @@ gammaincinv_p = binary(
     _inside("gammaincinv"),
     (lambda z, a, _p: _moved(z, a), lambda z, a, _p: 1 / density(a, z)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.5, 0.9),
 )
 
@@ -208,6 +213,6 @@ gammainccinv_p = binary(
     _inside("gammainccinv"),
     (lambda z, a, _q: _moved(z, a), lambda z, a, _q: -1 / density(a, z)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(0.5, 0.9),
 )

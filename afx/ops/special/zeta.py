@@ -90,6 +90,6 @@ zeta_p = binary(
     scipy("zeta"),
     (lambda _z, x, q: _slope(x, q, 1), lambda _z, x, q: -x * zeta(x + 1, q)),
     kinds="f",
-    floating=True,
+    promotes_to_float=True,
     domain=(1.5, 4.0),
 )

@@ -50,9 +50,9 @@ def _fold(eq: Equation, values: dict[int, Any]) -> None:
     p = eq.primitive
     xs = [a.aval.dtype.type(a.value) if isinstance(a, Literal) else values.get(a.index) for a in eq.inputs]
     plain = p.kind in ("elementwise", "linear", "nondifferentiable")
-    if plain and not p.multiple and all(x is not None for x in xs):
+    if plain and not p.multiple_results and all(x is not None for x in xs):
         with np.errstate(all="ignore"):
-            values[eq.outputs[0].index] = np.asarray(p.run(*xs, **eq.keywords))
+            values[eq.outputs[0].index] = np.asarray(p.impl(*xs, **eq.keywords))
 
 
 class _Call:
@@ -91,14 +91,14 @@ def _through(eq: Equation, patterns: Mapping[int, Pattern], values: Mapping[int,
     """Return the patterns of an equation's outputs."""
     call = _Call(eq, patterns, values)
     p = call.p
-    if not p.differentiable:
+    if not p.is_differentiable:
         return [None] * len(call.outs)
-    if p.elementwise:
+    if p.is_elementwise:
         return [_elementwise(call)]
     for name, rule in HOLDING.items():
         if name in call.params:
             return rule(call)
-    linear = p.kind in ("linear", "bilinear") or p.positive
+    linear = p.kind in ("linear", "bilinear") or p.masking.nonnegative_linear
     if not linear:
         return _mixed(call)
     found = [_linear(call, k) for k in call.moving]
@@ -120,7 +120,7 @@ def _elementwise(call: _Call) -> Found:
     """Return the pattern of an op that reads its operands at each position."""
     shape, parts = call.outs[0].shape, list[Part]()
     for k in call.moving:
-        if k < call.p.first_value:
+        if k < call.p.condition_operands:
             continue
         ins = np.broadcast_to(np.arange(call.ins[k].size).reshape(call.ins[k].shape), shape).reshape(-1)
         alive = _alive(call, k)
@@ -136,9 +136,9 @@ def _elementwise(call: _Call) -> Found:
 
 def _alive(call: _Call, k: int) -> Any:
     """Return where a choice takes an operand, or a constant factor leaves it, None for everywhere."""
-    if call.p.role == "select" and call.values[0] is not None:
+    if call.p.algebra.canonical == "select" and call.values[0] is not None:
         return np.asarray(call.values[0], bool) == (k == 1)
-    if call.p.ufunc is np.multiply and call.values[1 - k] is not None:
+    if call.p.lowering.ufunc is np.multiply and call.values[1 - k] is not None:
         return call.values[1 - k] != 0
     return None
 
@@ -146,7 +146,7 @@ def _alive(call: _Call, k: int) -> Any:
 # -- linear -----------------------------------------------------------------------------------------------------------
 def _linear(call: _Call, k: int) -> list[Found]:
     """Return the patterns of the outputs of a linear op as far as they read operand k."""
-    if call.p.role == "cast":
+    if call.p.algebra.canonical == "cast":
         return [call.pattern(k)]
     if call.p.name == "matmul":
         return [_product(call, k)]
@@ -161,7 +161,7 @@ def _linear(call: _Call, k: int) -> list[Found]:
     places = moved(call.p, k, others, call.ins[k], call.params)
     if places is not None:
         return [joined(a.size, [call.part(k, e)]) for a, e in zip(call.outs, places, strict=True)]
-    sums = None if call.p.multiple else added(call.p, k, others, call.ins[k], call.params)
+    sums = None if call.p.multiple_results else added(call.p, k, others, call.ins[k], call.params)
     if sums is not None:
         return [joined(call.outs[0].size, [call.part(k, sums)])]
     return _small_or_mixed(call, k)
@@ -184,7 +184,7 @@ def _small_or_mixed(call: _Call, k: int) -> list[Found]:
     """Return the patterns of a linear op that adds elements up: from its matrix if that is small, else by its axis."""
     others = _others(call, k)
     small = call.ins[k].size * call.outs[0].size <= SMALL
-    if others is None or call.p.multiple or len(call.moving) > 1 or not small:
+    if others is None or call.p.multiple_results or len(call.moving) > 1 or not small:
         return _mixed(call)
     if call.p.kind == "bilinear":
         other, aval = call.values[1 - k], call.ins[1 - k]

@@ -46,8 +46,8 @@ def _trials(aval: Aval) -> tuple[Any, Any]:
 def _run(p: Primitive, operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
     """Run an op on plain values; return the real parts of its outputs."""
     with np.errstate(all="ignore"):
-        z = p.run(*operands, **params)
-    return [np.real(np.asarray(v)).reshape(-1) for v in (z if p.multiple else (z,))]
+        z = p.impl(*operands, **params)
+    return [np.real(np.asarray(v)).reshape(-1) for v in (z if p.multiple_results else (z,))]
 
 
 def _sources(numbers: Any, noisy: Any, size: int) -> Ints | None:
