@@ -25,7 +25,7 @@ from afx.ops.elementwise.where import *
 from afx.ops.manipulation.shape import *
 from afx.ops.reductions.boolean import *
 from afx.ops.reductions.sums import *
-from afx.pytree import static
+from afx.pytree import non_trainable, static
 from afx.transforms.grad import *
 from afx.transforms.vjp import *
 
@@ -349,6 +349,7 @@ __all__ = [
     "newaxis",
     "nextafter",
     "nn",
+    "non_trainable",
     "nonzero",
     "not_equal",
     "ones",

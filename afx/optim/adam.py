@@ -6,11 +6,10 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.optim.hyperparameters import LearningRate, count_zero, fraction, given, positive, rate_at
-from afx.optim.rule import as_real, check_kind, root, square, take_step, zeros_of
+from afx.optim.rule import as_real, check_kind, map_trained, root, square, take_step, zeros_of
 
 __all__ = ["Adam", "AdamState", "adam", "adamw"]
 
@@ -56,8 +55,8 @@ class Adam:
         check_kind(state, AdamState, "adam")
         rate = rate_at(self.learning_rate, state.count)
         count = state.count + 1
-        mu = pytree.map(lambda m, g: self.b1 * m + (1 - self.b1) * g, state.mu, grads)
-        nu = pytree.map(lambda n, g: self.b2 * n + (1 - self.b2) * square(g), state.nu, grads)
+        mu = map_trained(lambda m, g: self.b1 * m + (1 - self.b1) * g, state.mu, grads)
+        nu = map_trained(lambda n, g: self.b2 * n + (1 - self.b2) * square(g), state.nu, grads)
         # both bias corrections are scalars: taken out of the loop over elements
         second = sqrt(1 - self.b2**count)
         size, eps = rate * second / (1 - self.b1**count), self.eps * second
@@ -66,7 +65,7 @@ class Adam:
             step = -as_real(size, p) * m / (root(n) + as_real(eps, p))
             return step - as_real(rate * self.weight_decay, p) * p if given(self.weight_decay) else step
 
-        return pytree.map(move, mu, nu, params), AdamState(count, mu, nu, rate)
+        return map_trained(move, mu, nu, params), AdamState(count, mu, nu, rate)
 
     def step(
         self, params: T, grads: T, state: AdamState[T], *, value: ArrayLike | None = None

@@ -6,7 +6,6 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import bool_, float64
@@ -18,7 +17,7 @@ from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.manipulation.split import unstack
 from afx.ops.reductions.sums import mean
 from afx.optim.hyperparameters import count_zero, positive
-from afx.optim.rule import as_real, check_kind, take_step, zeros_of
+from afx.optim.rule import as_real, check_kind, map_trained, take_step, zeros_of
 
 __all__ = ["Arrayflow", "ArrayflowState", "arrayflow"]
 
@@ -76,8 +75,8 @@ class Arrayflow:
         rising = (first > 0) & (second > 0)
         grown = where(state.growing & (first < 0), GROW * state.learning_rate, state.learning_rate)
         size = where(rising, SHRINK * state.learning_rate, grown)
-        direction = pytree.map(lambda g, d: self.beta * g + (1 - self.beta) * d, grads, state.direction)
-        updates = pytree.map(lambda d: -as_real(size, d) * d, direction)
+        direction = map_trained(lambda g, d: self.beta * g + (1 - self.beta) * d, grads, state.direction)
+        updates = map_trained(lambda d: -as_real(size, d) * d, direction)
         growing = state.growing & ~rising
         return updates, ArrayflowState(state.count + 1, direction, losses, averages, growing, size)
 

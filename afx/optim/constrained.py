@@ -10,11 +10,11 @@ import attrs
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import bool_
+from afx.core.dtypes import bool_, is_inexact
 from afx.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from afx.ops.creation.creation import ones_like, zeros
 from afx.ops.elementwise.where import where
-from afx.optim.rule import Rule, take_step
+from afx.optim.rule import Rule, map_trained, take_step
 from afx.pytree import Tree, TreeDef
 from afx.transforms._arguments import check_callable
 from afx.transforms.vjp import vjp
@@ -50,7 +50,9 @@ class Masked(Generic[S]):
 
 def _kept(tree: T, free: list[Any], fill: float) -> T:
     leaves, treedef = pytree.flatten(tree)
-    return pytree.unflatten(treedef, [where(f, x, fill) for f, x in zip(free, leaves, strict=True)])
+    return pytree.unflatten(
+        treedef, [where(f, x, fill) if is_inexact(aval_of(x).dtype) else x for f, x in zip(free, leaves, strict=True)]
+    )
 
 
 def masked(optimizer: Rule[S], mask: Tree) -> Masked[S]:
@@ -135,7 +137,8 @@ def _spread(mask: Any, leaves: list[Any], treedef: TreeDef[Any]) -> list[Any]:
             raise TreeError(
                 f"masked: the mask does not fit the parameters: got nothing for params{path}; give it their structure"
             )
-        _check_mask(found[k], aval_of(leaf), k, treedef)
+        if is_inexact(aval_of(leaf).dtype):
+            _check_mask(found[k], aval_of(leaf), k, treedef)
     return [found[k] for k in range(len(leaves))]
 
 
@@ -195,8 +198,8 @@ class Projected(Generic[S]):
     def update(self, grads: T, state: S, params: T, value: ArrayLike | None = None) -> tuple[T, S]:
         """Return updates that lead to the projection of where the inner ones lead."""
         updates, after = self.inner.update(grads, state, params, value)
-        target: T = self.projection(pytree.map(lambda p, u: p + u, params, updates))
-        return pytree.map(lambda t, p: t - p, target, params), after
+        target: T = self.projection(map_trained(lambda p, u: p + u, params, updates))
+        return map_trained(lambda t, p: t - p, target, params), after
 
     def step(self, params: T, grads: T, state: S, *, value: ArrayLike | None = None) -> tuple[T, S]:
         """Return the next parameters, which are exactly a projection, and state."""

@@ -6,11 +6,10 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.where import maximum
 from afx.optim.hyperparameters import LearningRate, count_zero, fraction, given, positive, rate_at
-from afx.optim.rule import as_real, check_kind, root, square, take_step, zeros_of
+from afx.optim.rule import as_real, check_kind, map_trained, root, square, take_step, zeros_of
 
 __all__ = ["Rmsprop", "RmspropState", "rmsprop"]
 
@@ -59,16 +58,16 @@ class Rmsprop:
         """Return what to add to the parameters, and the next state."""
         check_kind(state, RmspropState, "rmsprop")
         rate = rate_at(self.learning_rate, state.count)
-        nu = pytree.map(lambda n, g: self.decay * n + (1 - self.decay) * square(g), state.nu, grads)
+        nu = map_trained(lambda n, g: self.decay * n + (1 - self.decay) * square(g), state.nu, grads)
         mean, spread = None, nu
         if state.mean is not None:
-            mean = pytree.map(lambda m, g: self.decay * m + (1 - self.decay) * g, state.mean, grads)
-            spread = pytree.map(lambda n, m: maximum(n - square(m), 0.0), nu, mean)  # rounding may bring it below 0
-        direction = pytree.map(lambda g, s: g / (root(s) + self.eps), grads, spread)
+            mean = map_trained(lambda m, g: self.decay * m + (1 - self.decay) * g, state.mean, grads)
+            spread = map_trained(lambda n, m: maximum(n - square(m), 0.0), nu, mean)  # rounding may bring it below 0
+        direction = map_trained(lambda g, s: g / (root(s) + self.eps), grads, spread)
         velocity = None
         if state.velocity is not None:
-            velocity = direction = pytree.map(lambda v, d: self.momentum * v + d, state.velocity, direction)
-        updates = pytree.map(lambda d: -as_real(rate, d) * d, direction)
+            velocity = direction = map_trained(lambda v, d: self.momentum * v + d, state.velocity, direction)
+        updates = map_trained(lambda d: -as_real(rate, d) * d, direction)
         return updates, RmspropState(state.count + 1, nu, mean, velocity, rate)
 
     def step(

@@ -4,13 +4,14 @@ A *rule* has ``init(params) -> state`` and ``update(grads, state, params, value)
 to the parameters. Rules chain. An *optimizer* is a rule with ``step``. All are frozen and pure: state in, state out.
 
 Inside of a rule, float16 leaves are float32, and gradients of complex parameters are conjugated, which makes them point
-uphill; `take_step` sees to both, and to what is checked.
+uphill; in place of leaves that are not trained stand empty boolean arrays, which `map_trained` passes over. `take_step`
+sees to all of it, and to what is checked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 import attrs
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import DType, float16, float32, is_inexact, real_dtype
+from afx.core.dtypes import DType, bool_, float16, float32, is_inexact, real_dtype
 from afx.errors import DtypeError, ShapeError, TreeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import sqrt
@@ -77,9 +78,12 @@ def take_step(
     leaves, treedef = pytree.flatten(params)
     check_params(leaves, treedef, "step")
     slopes = _gradients(grads, leaves, treedef)
-    old = [asarray(p) for p in leaves]
-    whole = [wide(p) for p in old]
-    uphill = [wide(g.conj() if g.dtype.kind == "c" else g) for g in slopes]
+    trained = trained_leaves(leaves, treedef)
+    old = [asarray(p) if t else p for p, t in zip(leaves, trained, strict=True)]
+    whole = [wide(p) if t else hidden() for p, t in zip(old, trained, strict=True)]
+    uphill = [
+        wide(g.conj() if g.dtype.kind == "c" else g) if t else hidden() for g, t in zip(slopes, trained, strict=True)
+    ]
     try:
         updates, after = update(pytree.unflatten(treedef, uphill), state, pytree.unflatten(treedef, whole), value)
     except TreeError as error:
@@ -88,20 +92,20 @@ def take_step(
         raise TreeError(f"step: the state is of other parameters ({error}); call init(params)") from error
     check_state(state, after)
     steps = pytree.leaves(updates)
-    _check_updates(old, steps, treedef)
-    moved = [(w + u).astype(p.dtype) for p, w, u in zip(old, whole, steps, strict=True)]
+    _check_updates(whole, steps, treedef)
+    moved = [(w + u).astype(p.dtype) if t else p for p, w, u, t in zip(old, whole, steps, trained, strict=True)]
     return pytree.unflatten(treedef, moved), after
 
 
 def check_params(leaves: Sequence[Any], treedef: TreeDef[Any], who: str) -> None:
-    """Raise where a parameter is not floating or complex, naming its path."""
-    for k, p in enumerate(leaves):
-        aval = aval_of(p, who)
-        if not is_inexact(aval.dtype):
-            raise DtypeError(
-                f"{who}: parameters are floating or complex: got params{pytree.paths(treedef)[k]} = {aval}; "
-                "convert it to a float, or mark the field with afx.static()"
-            )
+    """Raise where there are parameters, but none that is trained."""
+    for x in leaves:
+        aval_of(x, who)
+    if leaves and not any(trained_leaves(leaves, treedef)):
+        raise DtypeError(
+            f"{who}: parameters are floating or complex: got params{pytree.paths(treedef)[0]} = {aval_of(leaves[0])} "
+            "and no leaf that is trained; convert one to a float, or take its mark afx.non_trainable() off"
+        )
 
 
 def _gradients(grads: Any, leaves: Sequence[Any], treedef: TreeDef[Any]) -> list[Array]:
@@ -164,19 +168,59 @@ def check_kind(state: object, kind: type, who: str) -> None:
 # ------------------------------------------------------------------------------------------------------------- leaves
 
 
+def trained_leaves(leaves: Sequence[Any], treedef: TreeDef[Any]) -> list[bool]:
+    """Tell of each leaf whether it is trained: a floating or complex one outside of `non_trainable` fields."""
+    inexact = list(map(_is_trained, leaves))
+    marked = pytree.marked_leaves(treedef)
+    return [i and not m for i, m in zip(inexact, marked, strict=True)] if marked else inexact
+
+
+def _is_trained(leaf: Any) -> bool:
+    return is_inexact(aval_of(leaf).dtype)
+
+
+def hidden() -> Array:
+    """Return what stands, inside of rules and states, in the place of a leaf that is not trained."""
+    return zeros((0,), bool_)
+
+
+@overload
+def map_trained(fn: Callable[[Any], object], tree: T, /) -> T: ...
+@overload
+def map_trained(fn: Callable[[Any, Any], object], tree: T, other: object, /) -> T: ...
+@overload
+def map_trained(fn: Callable[[Any, Any, Any], object], tree: T, other: object, third: object, /) -> T: ...
+@overload
+def map_trained(fn: Callable[..., object], tree: T, /, *rest: object) -> T: ...
+def map_trained(fn: Callable[..., object], tree: T, /, *rest: object) -> T:
+    """Apply a function to every trained leaf, or to those in the same place of several trees, as `afx.pytree.map` does.
+
+    Where a leaf of any of the trees is neither floating nor complex, the first tree's leaf is kept.
+
+    >>> import afx
+    >>> map_trained(lambda p: 2 * p, {"w": afx.ones(2), "count": afx.asarray(3)})
+    {'w': Array([2., 2.], dtype=float32), 'count': Array(3, dtype=int64)}
+    """
+
+    def apply(*leaves: Any) -> object:
+        return fn(*leaves) if all(map(_is_trained, leaves)) else leaves[0]
+
+    return pytree.map(apply, tree, *rest)
+
+
 def wide(x: Array) -> Array:
     """Return a leaf in the dtype that rules compute in: float16 becomes float32."""
     return x.astype(float32) if x.dtype == float16 else x
 
 
-def _zeros(p: Any, real: bool, who: str) -> Array:
-    aval = aval_of(p, who)
+def _zeros(p: Any, real: bool) -> Array:
+    aval = aval_of(p)
     dtype: DType = np.result_type(aval.dtype, float32)  # squares of float16 would not fit float16
     return zeros(aval.shape, real_dtype(dtype) if real else dtype)
 
 
 def zeros_of(params: T, who: str, *, real: bool = False) -> T:
-    """Return zeros of the shapes of all parameters, which are checked; float16 gives float32.
+    """Return zeros of the shapes of all trained parameters, which are checked; float16 gives float32.
 
     Args:
         params: the parameters.
@@ -185,7 +229,8 @@ def zeros_of(params: T, who: str, *, real: bool = False) -> T:
     """
     leaves, treedef = pytree.flatten(params)
     check_params(leaves, treedef, who)
-    return pytree.unflatten(treedef, [_zeros(p, real, who) for p in leaves])
+    trained = trained_leaves(leaves, treedef)
+    return pytree.unflatten(treedef, [_zeros(p, real) if t else hidden() for p, t in zip(leaves, trained, strict=True)])
 
 
 def as_real(scalar: Array, like: Array) -> Array:

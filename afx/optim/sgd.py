@@ -10,7 +10,7 @@ from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError
 from afx.optim.hyperparameters import LearningRate, count_zero, fraction, given, positive, rate_at
-from afx.optim.rule import as_real, check_kind, check_params, take_step, zeros_of
+from afx.optim.rule import as_real, check_kind, check_params, map_trained, take_step, zeros_of
 
 __all__ = ["Sgd", "SgdState", "sgd"]
 
@@ -53,11 +53,11 @@ class Sgd:
         velocity = None
         direction = grads
         if state.velocity is not None:
-            velocity = pytree.map(lambda v, g: self.momentum * v + g, state.velocity, grads)
+            velocity = map_trained(lambda v, g: self.momentum * v + g, state.velocity, grads)
             direction = velocity
             if self.nesterov:
-                direction = pytree.map(lambda v, g: self.momentum * v + g, velocity, grads)
-        updates = pytree.map(lambda d: -as_real(rate, d) * d, direction)
+                direction = map_trained(lambda v, g: self.momentum * v + g, velocity, grads)
+        updates = map_trained(lambda d: -as_real(rate, d) * d, direction)
         return updates, SgdState(state.count + 1, velocity, rate)
 
     def step(self, params: T, grads: T, state: SgdState[T], *, value: ArrayLike | None = None) -> tuple[T, SgdState[T]]:

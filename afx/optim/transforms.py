@@ -15,7 +15,7 @@ from afx.ops.elementwise.where import clip, minimum, where
 from afx.ops.manipulation.join import stack
 from afx.ops.reductions.moments import vector_norm
 from afx.optim.hyperparameters import Schedule, count_zero, positive, rate_at
-from afx.optim.rule import EmptyState, Rule, as_real, check_kind
+from afx.optim.rule import EmptyState, Rule, as_real, check_kind, map_trained
 from afx.pytree import Tree
 
 __all__ = [
@@ -76,7 +76,7 @@ class _ClipByGlobalNorm(_Stateless):
     def change(self, grads: T, params: T) -> T:
         norm = global_norm(grads)
         factor = minimum(1.0, self.limit / where(norm > 0, norm, self.limit))
-        return pytree.map(lambda g: g * as_real(factor, g), grads)
+        return map_trained(lambda g: g * as_real(factor, g), grads)
 
 
 def clip_by_global_norm(limit: float) -> Rule[EmptyState]:
@@ -107,7 +107,7 @@ class _ClipByValue(_Stateless):
     limit: float
 
     def change(self, grads: T, params: T) -> T:
-        return pytree.map(self._clipped, grads)
+        return map_trained(self._clipped, grads)
 
     def _clipped(self, g: Array) -> Array:
         if g.dtype.kind == "c":
@@ -139,7 +139,7 @@ class _Scale(_Stateless):
     factor: float
 
     def change(self, grads: T, params: T) -> T:
-        return pytree.map(lambda g: g * self.factor, grads)
+        return map_trained(lambda g: g * self.factor, grads)
 
 
 def scale(factor: float) -> Rule[EmptyState]:
@@ -158,7 +158,7 @@ class _AddDecayedWeights(_Stateless):
     strength: float
 
     def change(self, grads: T, params: T) -> T:
-        return pytree.map(lambda g, p: g + self.strength * p, grads, params)
+        return map_trained(lambda g, p: g + self.strength * p, grads, params)
 
 
 def add_decayed_weights(strength: float) -> Rule[EmptyState]:
@@ -206,7 +206,7 @@ class _ScaleBySchedule:
     ) -> tuple[T, ScheduleState]:
         check_kind(state, ScheduleState, "scale_by_schedule")
         factor = rate_at(self.schedule, state.count)
-        return pytree.map(lambda g: g * as_real(factor, g), grads), ScheduleState(state.count + 1, factor)
+        return map_trained(lambda g: g * as_real(factor, g), grads), ScheduleState(state.count + 1, factor)
 
 
 def scale_by_schedule(schedule: Schedule) -> Rule[ScheduleState]:

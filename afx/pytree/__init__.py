@@ -23,13 +23,16 @@ callables; and every field marked with `static`. What is part of the structure m
 their types: ``1``, ``1.0`` and ``True`` differ. Dicts with the same keys have the same structure, in whatever order the
 keys were inserted; their leaves are taken in the order of the sorted keys.
 
+**Leaves that are not trained** are those that are not floating or complex (counters, keys, masks), and those in fields
+marked with `non_trainable` (running statistics): their gradient is zeros, and optimizers leave them as they are.
+
 The same array may stand in two places (weight tying); each place is a leaf of its own.
 """
 
 from afx.pytree.flatten import flatten, flatten_with_path, is_leaf, leaves, structure, unflatten
 from afx.pytree.map import equal, map, map_with_path
-from afx.pytree.static import static
-from afx.pytree.treedef import Leaf, Tree, TreeDef, paths
+from afx.pytree.static import non_trainable, static
+from afx.pytree.treedef import Leaf, Tree, TreeDef, marked_leaves, paths
 
 __all__ = [
     "Leaf",
@@ -42,6 +45,8 @@ __all__ = [
     "leaves",
     "map",
     "map_with_path",
+    "marked_leaves",
+    "non_trainable",
     "paths",
     "static",
     "structure",

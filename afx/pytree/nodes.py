@@ -16,10 +16,11 @@ from typing import Final, TypeAlias, cast
 
 import attrs
 
-from afx.pytree.static import is_static
+from afx.pytree.static import is_non_trainable, is_static
 
 __all__ = [
     "LEAF",
+    "MARKING_NODES",
     "DictNode",
     "Marked",
     "Node",
@@ -49,6 +50,7 @@ class LeafToken:
 
 
 LEAF: Final = LeafToken()
+MARKING_NODES: set[object] = set()  # the nodes of classes with fields that `non_trainable` marks
 
 
 class Node:
@@ -68,6 +70,10 @@ class Node:
     @abstractmethod
     def show(self, children: Sequence[str]) -> str:
         """Write the node around its children."""
+
+    def marks(self, marked: bool) -> Sequence[bool]:
+        """Tell of each child whether a field marked with `non_trainable` holds it; `marked`, whether one holds the node."""
+        return [marked] * self.arity
 
 
 Token: TypeAlias = "Node | LeafToken | tuple[object, object]"
@@ -104,18 +110,26 @@ class SequenceNode(Node):
 class RecordNode(Node):
     """An attrs class or a named tuple."""
 
-    __slots__ = ("kind", "names")
+    __slots__ = ("kind", "names", "non_trainable")
 
     def __init__(
-        self, kind: type, names: tuple[str, ...], build: Callable[[Sequence[object]], object], is_flat: bool = False
+        self,
+        kind: type,
+        names: tuple[str, ...],
+        build: Callable[[Sequence[object]], object],
+        is_flat: bool = False,
+        non_trainable: tuple[bool, ...] = (),
     ) -> None:
         self.kind = kind
         self.names = names
         self.arity = len(names)
         self.build = build
         self.is_flat = is_flat
+        self.non_trainable = non_trainable
+        if any(non_trainable):
+            MARKING_NODES.add(self)
         if not is_flat:
-            self.flat = RecordNode(kind, names, build, True)
+            self.flat = RecordNode(kind, names, build, True, non_trainable)
 
     def steps(self) -> Iterable[str]:
         """Give ``.weight``, ``.bias`` …."""
@@ -125,6 +139,10 @@ class RecordNode(Node):
         """Write the class as it is called."""
         pairs = zip(self.names, children, strict=True)
         return f"{self.kind.__name__}({', '.join(f'{name}={child}' for name, child in pairs)})"
+
+    def marks(self, marked: bool) -> Sequence[bool]:
+        """Tell of each field whether it, or a field around the instance, is marked."""
+        return self.non_trainable if self.non_trainable and not marked else [marked] * self.arity
 
     def __reduce__(self) -> tuple[object, ...]:
         make = class_node if attrs.has(self.kind) else named_tuple_node
@@ -200,8 +218,10 @@ def class_node(cls: type) -> RecordNode:
     """Give the one node of a frozen attrs class."""
     known = _RECORDS.get(cls)
     if known is None:
-        names = tuple(field.name for field in attrs.fields(cls))
-        known = _RECORDS.setdefault(cls, RecordNode(cls, names, _class_builder(cls, names)))
+        fields = attrs.fields(cls)
+        names = tuple(field.name for field in fields)
+        marks = tuple(map(is_non_trainable, fields))
+        known = _RECORDS.setdefault(cls, RecordNode(cls, names, _class_builder(cls, names), non_trainable=marks))
     return known
 
 

@@ -1,16 +1,18 @@
-"""`static`: marks the fields of a frozen attrs class that are part of its structure."""
+"""Field marks: `static`, part of a class's structure, and `non_trainable`, arrays that no optimizer moves."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
-__all__ = ["is_static", "static"]
+__all__ = ["is_non_trainable", "is_static", "non_trainable", "static"]
 
 _MARK = "afx.static"
+_NON_TRAINABLE = "afx.non_trainable"
 
 if TYPE_CHECKING:
     # Type checkers know attrs.field by name; only under that name do they see which fields have defaults.
+    from attrs import field as non_trainable
     from attrs import field as static
 else:
 
@@ -30,7 +32,30 @@ else:
         """
         return attrs.field(metadata={**(metadata or {}), _MARK: True}, **options)
 
+    def non_trainable(*, metadata: Mapping[str, object] | None = None, **options: object) -> object:
+        """Mark a field of a frozen attrs class as state that is not trained, such as running statistics.
+
+        Takes the keyword arguments of `attrs.field`. The arrays in the field stay leaves: they are traced, batched,
+        compiled, carried and saved. Their gradient is zeros of their dtype, and optimizers leave them as they are. The
+        program replaces them itself, by a new instance. Leaves that are not floating or complex (counters, keys,
+        masks) are not trained in any field. Keras calls such arrays non-trainable weights, torch calls them buffers.
+
+        >>> import attrs, afx
+        >>> @attrs.frozen
+        ... class Centred:
+        ...     scale: afx.Array
+        ...     mean: afx.Array = afx.non_trainable()
+        >>> afx.grad(lambda layer: afx.sum(layer.scale * layer.mean))(Centred(afx.ones(2), afx.ones(2)))
+        Centred(scale=Array([1., 1.], dtype=float32), mean=Array([0., 0.], dtype=float32))
+        """
+        return attrs.field(metadata={**(metadata or {}), _NON_TRAINABLE: True}, **options)
+
 
 def is_static(field: "attrs.Attribute[object]") -> bool:
     """Tell whether `static` made the field."""
     return bool(field.metadata.get(_MARK))
+
+
+def is_non_trainable(field: "attrs.Attribute[object]") -> bool:
+    """Tell whether `non_trainable` made the field."""
+    return bool(field.metadata.get(_NON_TRAINABLE))

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from afx.errors import ImmutableError
-from afx.pytree.nodes import LEAF, DictNode, Node, SequenceNode, Token, slot_setter
+from afx.pytree.nodes import LEAF, MARKING_NODES, DictNode, Node, SequenceNode, Token, slot_setter
 
-__all__ = ["Leaf", "Tree", "TreeDef", "depth_of_next", "difference", "orders", "path_of_next", "paths"]
+__all__ = ["Leaf", "Tree", "TreeDef", "depth_of_next", "difference", "marked_leaves", "orders", "path_of_next", "paths"]
 
 # Leaves are arrays and numbers. The type of arrays is defined in a layer above this one, and a tree's leaves may stand
 # for something else for a while (an axis, a dtype), so that no narrower type would be true.
@@ -99,6 +99,26 @@ def paths(treedef: TreeDef[object]) -> list[str]:
 def orders(treedef: TreeDef[object]) -> tuple[tuple[int, tuple[object, ...]], ...]:
     """List the orders of keys of those dicts whose keys do not stand in sorted order, each beside its token's place."""
     return tuple([(k, t.order) for k, t in enumerate(treedef.tokens) if isinstance(t, DictNode) and t.order != t.keys])
+
+
+def marked_leaves(treedef: TreeDef[object]) -> Sequence[bool]:
+    """Tell of each leaf whether it stands in a field marked with `non_trainable`; () where none is."""
+    if not MARKING_NODES or MARKING_NODES.isdisjoint(treedef.tokens):
+        return ()
+    found: list[bool] = []
+    waiting: list[Iterator[bool]] = [iter((False,))]
+    for token in treedef.tokens:
+        while (marked := next(waiting[-1], None)) is None:
+            waiting.pop()
+        if token is LEAF:
+            found.append(marked)
+        elif isinstance(token, Node):
+            marks = token.marks(marked)
+            if token.is_flat:
+                found.extend(marks)
+            else:
+                waiting.append(iter(marks))
+    return found
 
 
 def path_of_next(tokens: Sequence[Token]) -> str:

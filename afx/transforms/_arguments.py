@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import wrap
+from afx.core.array.array import snapshot, wrap
 from afx.core.aval import aval_of
 from afx.core.primitive import Value
 from afx.core.tracing.tracer import Tracer, raised
@@ -16,15 +17,17 @@ from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 
 __all__ = [
     "check_callable",
-    "check_differentiable",
     "check_holomorphic",
+    "moving_leaves",
     "name_of",
     "pair_of",
     "result_tree",
     "scalar_output",
     "shown",
+    "untraced",
 ]
 
+ARGUMENT = re.compile(r"\[\d+\]")  # the path of an argument that is an array by itself
 DIFFERENTIABLE = frozenset(np.dtype(c) for c in "efdFD")
 
 
@@ -62,33 +65,74 @@ def named(path: str, labels: Sequence[str]) -> str:
     return labels[int(first[1:])] + rest
 
 
-def check_differentiable(
-    leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None = None
-) -> None:
-    """Raise where there are no leaves, or one is not a floating or complex array, naming its path."""
+def moving_leaves(
+    leaves: Sequence[Any],
+    treedef: Any,
+    who: str,
+    label: Callable[[str], str] | None = None,
+    *,
+    arguments: bool = False,
+    strict: bool = False,
+) -> list[bool] | None:
+    """Tell which leaves are differentiated: floating and complex ones outside of `non_trainable` fields; None for all.
+
+    Args:
+        leaves: the leaves of what is differentiated.
+        treedef: its structure.
+        who: the transformation, for messages.
+        label: returns the name of a path for messages.
+        arguments: whether the structure is a tuple of arguments; one that is an array by itself must have derivatives.
+        strict: whether every leaf must have derivatives.
+
+    Raises:
+        ArgumentError: there are no leaves, or all of them stand in marked fields.
+        DtypeError: no leaf, or an argument that is one array, has a derivative.
+    """
     if not leaves:
         raise ArgumentError(
             f"{who}: nothing to differentiate: got arguments without arrays, of structure {treedef}; "
             "pass floating arrays, or choose other arguments"
         )
-    for k, leaf in enumerate(leaves):
-        if getattr(leaf, "dtype", None) in DIFFERENTIABLE or isinstance(leaf, (float, complex)):
-            continue
-        found = pytree.paths(treedef)[k]
-        path = label(found) if label is not None else f"argument {found}" if found else "the argument"
-        aval = aval_of(leaf, f"{who}: {path}")
-        if aval.dtype not in DIFFERENTIABLE:
+    marked = pytree.marked_leaves(treedef)
+    inexact = [getattr(x, "dtype", None) in DIFFERENTIABLE or isinstance(x, (float, complex)) for x in leaves]
+    if all(inexact) and not any(marked):
+        return None
+    paths = pytree.paths(treedef)
+    names = [label(p) if label is not None else f"argument {p}" if p else "the argument" for p in paths]
+    avals = [aval_of(x, f"{who}: {name}") for x, name in zip(leaves, names, strict=True)]
+    inexact = [aval.dtype in DIFFERENTIABLE for aval in avals]
+    for k, found in enumerate(inexact):
+        if not found and (strict or not any(inexact) or (arguments and ARGUMENT.fullmatch(paths[k]))):
             raise DtypeError(
-                f"{who}: only floating and complex arrays have derivatives: got {path} = {aval}; "
+                f"{who}: only floating and complex arrays have derivatives: got {names[k]} = {avals[k]}; "
                 "convert it to a float, mark the field with afx.static(), or choose other arguments"
             )
+    moving = [i and not m for i, m in zip(inexact, marked, strict=True)] if marked else inexact
+    if not any(moving):
+        raise ArgumentError(
+            f"{who}: nothing to differentiate: got arguments whose arrays all stand in fields marked with "
+            "afx.non_trainable(); take a mark off, or choose other arguments"
+        )
+    return None if all(moving) else moving
 
 
-def check_holomorphic(leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None = None) -> None:
-    """Raise where a leaf is not complex, naming its path: a holomorphic function has complex arguments."""
+def untraced(leaf: Any) -> Any:
+    """Return a leaf that is not differentiated as the function gets it: out of reach of later writes by the caller."""
+    return wrap(snapshot(leaf, "grad")) if type(leaf) is np.ndarray else leaf  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
+
+
+def check_holomorphic(
+    leaves: Sequence[Any],
+    treedef: Any,
+    who: str,
+    label: Callable[[str], str] | None = None,
+    *,
+    moving: Sequence[bool] | None = None,
+) -> None:
+    """Raise where a differentiated leaf is not complex, naming its path: a holomorphic function has complex arguments."""
     for k, leaf in enumerate(leaves):
         aval = aval_of(leaf, who)
-        if aval.dtype.kind != "c":
+        if aval.dtype.kind != "c" and (moving is None or moving[k]):
             found = pytree.paths(treedef)[k]
             path = label(found) if label is not None else f"argument {found}" if found else "the argument"
             raise DtypeError(

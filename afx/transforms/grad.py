@@ -17,8 +17,8 @@ from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import (
     bound_position,
     check_callable,
-    check_differentiable,
     check_holomorphic,
+    moving_leaves,
     name_of,
     named,
     pair_of,
@@ -95,12 +95,13 @@ def value_and_grad(
 
     Returns:
         A function of the same arguments that returns ``(value, gradient)``, or ``((value, aux), gradient)``. The
-        gradient has the structure, shapes and dtypes of what it belongs to. By complex numbers z = x + iy a real
+        gradient has the structure, shapes and dtypes of what it belongs to; that of integers and booleans inside of a
+        tree, and of fields marked with `non_trainable`, is zeros of their dtype. By complex numbers z = x + iy a real
         function f has the gradient ∂f/∂x - i·∂f/∂y: its conjugate is the direction of steepest ascent.
 
     Raises:
         ShapeError: ``fn`` does not return a scalar.
-        DtypeError: a differentiated leaf is not floating or complex, or the result is not a real floating scalar; with
+        DtypeError: what is differentiated is not floating or complex, or the result is not a real floating scalar; with
             ``holomorphic``, either is not complex.
         ArgumentError: an argument to differentiate was not given or holds no arrays, or ``fn`` is not a function.
 
@@ -117,13 +118,13 @@ def value_and_grad(
     def run(*args: Any, **kwargs: Any) -> Any:
         target, call = chosen.split(args, kwargs)
         leaves, treedef = pytree.flatten(target)
-        check_differentiable(leaves, treedef, "grad", chosen.label)
+        moving = moving_leaves(leaves, treedef, "grad", chosen.label, arguments=chosen.count > 1)
         if holomorphic:
-            check_holomorphic(leaves, treedef, "grad", chosen.label)
+            check_holomorphic(leaves, treedef, "grad", chosen.label, moving=moving)
         record = Recorded(name)
-        record.again = lambda tape: call(pytree.unflatten(treedef, [tape.input(x) for x in leaves]))
+        record.again = lambda tape: call(pytree.unflatten(treedef, record.entered(tape, leaves)))
         try:
-            out = call(pytree.unflatten(treedef, record.enter(leaves)))
+            out = call(pytree.unflatten(treedef, record.enter(leaves, moving)))
             out, aux = _with_aux(out, fn) if has_aux else (out, None)
         finally:
             record.tape.finish()

@@ -13,10 +13,10 @@ from afx import pytree
 from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval, aval_of
 from afx.errors import ArgumentError, DtypeError
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import asarray, zeros
 from afx.ops.manipulation.shape import reshape
 from afx.pytree import Tree
-from afx.transforms._arguments import bound_position, check_callable, check_differentiable, check_holomorphic, name_of
+from afx.transforms._arguments import bound_position, check_callable, check_holomorphic, moving_leaves, name_of
 from afx.transforms.grad import grad
 from afx.transforms.jvp import jvp
 from afx.transforms.vjp import vjp
@@ -56,14 +56,14 @@ def jacfwd(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         one, x = function_of(fn, args, kwargs, argnums, "jacfwd")
         leaves, treedef = pytree.flatten(x)
-        check_differentiable(leaves, treedef, "jacfwd")
+        moving = moving_leaves(leaves, treedef, "jacfwd") or [True] * len(leaves)
         if holomorphic:
-            check_holomorphic(leaves, treedef, "jacfwd")
+            check_holomorphic(leaves, treedef, "jacfwd", moving=moving)
         else:
             _check_real(leaves, "jacfwd", "argument", "take afx.jacrev for real results")
         leaves = [asarray(v) for v in leaves]
         primal = pytree.unflatten(treedef, leaves)
-        basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves]))
+        basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves], moving))
 
         def push(t: Any) -> Any:
             return jvp(one, (primal,), (t,))[1]
@@ -71,7 +71,7 @@ def jacfwd(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
         columns = vmap(push, out_axes=-1)(basis)
         if holomorphic:
             _check_complex(pytree.leaves(columns), "jacfwd")
-        return pytree.map(lambda c: _split(c, c.shape[:-1], leaves, treedef), columns)
+        return pytree.map(lambda c: _split(c, c.shape[:-1], leaves, treedef, moving), columns)
 
     return run
 
@@ -96,9 +96,9 @@ def jacrev(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         one, x = function_of(fn, args, kwargs, argnums, "jacrev")
-        check_differentiable(*pytree.flatten(x), "jacrev")
+        moving = moving_leaves(*pytree.flatten(x), "jacrev")
         if holomorphic:
-            check_holomorphic(*pytree.flatten(x), "jacrev")
+            check_holomorphic(*pytree.flatten(x), "jacrev", moving=moving)
         out, pullback = vjp(one, x)
         outputs, out_tree = pytree.flatten(out)
         if holomorphic:
@@ -185,24 +185,30 @@ def _check_complex(outputs: Sequence[Any], who: str) -> None:
             )
 
 
-def _basis(avals: Sequence[Aval]) -> list[Array]:
-    """Return the unit vectors of a tree, batched: leaf k has shape ``[number of elements of all] + shape``."""
-    total = sum(a.size for a in avals)
+def _basis(avals: Sequence[Aval], moving: Sequence[bool] | None = None) -> list[Array]:
+    """Return the unit vectors of a tree, batched: leaf k has shape ``[number of moving elements] + shape``."""
+    sizes = [a.size if moving is None or moving[k] else 0 for k, a in enumerate(avals)]
+    total = sum(sizes)
     found: list[Array] = []
     start = 0
-    for a in avals:
+    for a, size in zip(avals, sizes, strict=True):
         rows = np.zeros((total, a.size), a.dtype)
-        rows[np.arange(start, start + a.size), np.arange(a.size)] = 1
+        rows[np.arange(start, start + size), np.arange(size)] = 1
         found.append(wrap(rows.reshape(total, *a.shape)))
-        start += a.size
+        start += size
     return found
 
 
-def _split(columns: Array, shape: tuple[int, ...], leaves: Sequence[Array], treedef: Any) -> Any:
-    """Return the last axis of a matrix of columns as a tree of the inputs' shapes."""
+def _split(
+    columns: Array, shape: tuple[int, ...], leaves: Sequence[Array], treedef: Any, moving: Sequence[bool]
+) -> Any:
+    """Return the last axis of a matrix of columns as a tree of the inputs' shapes; zeros for those that do not move."""
     parts: list[Array] = []
     start = 0
-    for x in leaves:
+    for x, moves in zip(leaves, moving, strict=True):
+        if not moves:
+            parts.append(zeros((*shape, *x.shape), x.dtype))
+            continue
         parts.append(reshape(columns[..., start : start + x.size], (*shape, *x.shape)))
         start += x.size
     return pytree.unflatten(treedef, parts)

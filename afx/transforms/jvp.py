@@ -12,7 +12,7 @@ from afx.core.tracing.jvp_trace import Forward, ForwardTracer
 from afx.core.tracing.tracer import raised
 from afx.errors import DtypeError, OperandError, ShapeError, TreeError
 from afx.ops.manipulation.shape import astype
-from afx.transforms._arguments import check_callable, check_differentiable, name_of, shown, zero_like
+from afx.transforms._arguments import check_callable, moving_leaves, name_of, shown, untraced, zero_like
 
 __all__ = ["jvp"]
 
@@ -25,7 +25,8 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     Args:
         fn: a function of pytrees of floating or complex arrays that returns such a pytree.
         primals: the arguments.
-        tangents: the direction, of the same structure, shapes and dtypes.
+        tangents: the direction, of the same structure, shapes and dtypes. Integers and booleans inside of a tree, and
+            `non_trainable` fields, do not move: their tangents are not used.
 
     Returns:
         The result and its tangent, which has the result's structure.
@@ -49,11 +50,14 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     directions, direction_tree = pytree.flatten(tuple(tangents))
     if treedef != direction_tree:
         raise TreeError(f"jvp: tangents have another structure: got {direction_tree}; the primals are {treedef}")
-    check_differentiable(leaves, treedef, "jvp", _argument)
+    moving = moving_leaves(leaves, treedef, "jvp", _argument, arguments=True) or [True] * len(leaves)
     check_tangents(leaves, directions, treedef, "jvp")
     trace = Forward(f"jvp of {name_of(fn)}")
     try:
-        inputs = [trace.input(x, _typed(t, x)) for x, t in zip(leaves, directions, strict=True)]
+        inputs = [
+            trace.input(x, _typed(t, x)) if m else untraced(x)
+            for x, t, m in zip(leaves, directions, moving, strict=True)
+        ]
         out = fn(*pytree.unflatten(treedef, inputs))
     finally:
         trace.alive = False

@@ -17,7 +17,7 @@ from afx.core.tracing.recording_trace import is_known
 from afx.core.tracing.tape import Tape, TapeTracer
 from afx.core.tracing.tracer import Tracer, lowered, raised
 from afx.errors import DtypeError, ShapeError, TreeError
-from afx.transforms._arguments import check_callable, check_differentiable, name_of, result_tree
+from afx.transforms._arguments import check_callable, moving_leaves, name_of, result_tree, untraced
 from afx.transforms.backward_pass import FAILED, backward
 
 __all__ = ["vjp"]
@@ -29,17 +29,26 @@ Ts = TypeVarTuple("Ts")
 class Recorded:
     """A function's run on a tape: its outputs, and what pulls cotangents back through it."""
 
-    __slots__ = ("again", "inputs", "tape")
+    __slots__ = ("again", "inputs", "moving", "tape")
 
     def __init__(self, name: str) -> None:
         self.tape = LocatedTape(name, checks=True) if debugging() else Tape(name)
         self.inputs: list[TapeTracer] = []
+        self.moving: list[bool] | None = None
         self.again: Callable[[LocatedTape], object] | None = None
 
-    def enter(self, leaves: list[Any]) -> list[TapeTracer]:
-        """Enter the inputs."""
-        self.inputs = [self.tape.input(x) for x in leaves]
-        return self.inputs
+    def enter(self, leaves: list[Any], moving: list[bool] | None = None) -> list[Any]:
+        """Enter the leaves that are differentiated (all, where ``moving`` is None); return all as the function gets them."""
+        self.moving = moving
+        entered = self.entered(self.tape, leaves)
+        self.inputs = entered if moving is None else [x for x, m in zip(entered, moving, strict=True) if m]
+        return entered
+
+    def entered(self, tape: Tape, leaves: list[Any]) -> list[Any]:
+        """Return the leaves as inputs of a tape, those that are not differentiated as they are."""
+        if self.moving is None:
+            return [tape.input(x) for x in leaves]
+        return [tape.input(x) if m else untraced(x) for x, m in zip(leaves, self.moving, strict=True)]
 
     def owns(self, x: Any) -> bool:
         """Tell whether an output depends on the inputs."""
@@ -50,7 +59,14 @@ class Recorded:
         return raised(x._value) if self.owns(x) else x
 
     def pull(self, outputs: list[Any], cts: list[Value]) -> list[Value]:
-        """Return the cotangents of the inputs (None for zero) from those of the outputs."""
+        """Return the cotangents of all leaves (None for zero) from those of the outputs."""
+        found = self._pull_inputs(outputs, cts)
+        if self.moving is None:
+            return found
+        rest = iter(found)
+        return [next(rest) if m else None for m in self.moving]
+
+    def _pull_inputs(self, outputs: list[Any], cts: list[Value]) -> list[Value]:
         seeds: dict[int, Value] = {}
         for out, ct in zip(outputs, cts, strict=True):
             if isinstance(ct, Tracer):
@@ -107,10 +123,11 @@ def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*
 
     Returns:
         The result, and ``pullback(ct)``, which takes a cotangent of the result's structure, shapes and dtypes, and
-        gives a tuple with one cotangent tree per argument. It can be called any number of times.
+        gives a tuple with one cotangent tree per argument. It can be called any number of times. Integers, booleans
+        and `non_trainable` fields inside of a tree are not differentiated: their cotangents are zeros of their dtype.
 
     Raises:
-        DtypeError: an argument holds integers; the message names its path.
+        DtypeError: an argument is an array of integers; the message names its path.
         ArgumentError: there are no arrays among the arguments, or ``fn`` is not a function.
 
     >>> import afx
@@ -120,11 +137,11 @@ def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*
     """
     check_callable(fn, "vjp")
     leaves, treedef = pytree.flatten(primals)
-    check_differentiable(leaves, treedef, "vjp", _argument)
+    moving = moving_leaves(leaves, treedef, "vjp", _argument, arguments=True)
     record = Recorded(f"vjp of {name_of(fn)}")
-    record.again = lambda tape: fn(*pytree.unflatten(treedef, [tape.input(x) for x in leaves]))
+    record.again = lambda tape: fn(*pytree.unflatten(treedef, record.entered(tape, leaves)))
     try:
-        out = fn(*pytree.unflatten(treedef, record.enter(leaves)))
+        out = fn(*pytree.unflatten(treedef, record.enter(leaves, moving)))
     finally:
         record.tape.finish()
     outputs, out_tree = pytree.flatten(out)

@@ -27,7 +27,7 @@ from afx.ops.creation.creation import asarray
 from afx.ops.indexing.gather import gather, scatter
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
-from afx.transforms._arguments import check_differentiable
+from afx.transforms._arguments import moving_leaves
 from afx.transforms.grad import grad
 from afx.transforms.jacobian import function_of
 from afx.transforms.jvp import jvp
@@ -213,7 +213,7 @@ class Layouts:
         if key in self._known:
             return self._known[key]
         first, tree = pytree.flatten(args[n])
-        check_differentiable(first, tree, self._who)
+        moving_leaves(first, tree, self._who, strict=True)
         self._check_real(avals[: len(first)], "argument")
         moving = [k for k, c in enumerate(fixed) if c is None]
 
