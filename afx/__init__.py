@@ -30,7 +30,7 @@ from afx.transforms.grad import *
 from afx.transforms.vjp import *
 
 if TYPE_CHECKING:
-    from afx import fft, linalg, nn, optim, random, special, testing
+    from afx import fft, io, linalg, nn, optim, random, special, testing
     from afx.control.associative_scan import *
     from afx.control.cond import *
     from afx.control.scan import *
@@ -275,6 +275,7 @@ __all__ = [
     "interp",
     "intersect1d",
     "invert",
+    "io",
     "isclose",
     "iscomplex",
     "iscomplexobj",
@@ -579,7 +580,7 @@ LAZY.update({name: module for module, names in _LAZY.items() for name in names.s
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("fft", "linalg", "nn", "optim", "random", "special", "testing"):
+    if name in ("fft", "io", "linalg", "nn", "optim", "random", "special", "testing"):
         found: Any = importlib.import_module(f"afx.{name}")
     elif name in LAZY and name in __all__:
         found = getattr(importlib.import_module(LAZY[name]), name)

@@ -15,6 +15,7 @@ AfxError
 │   ├── ConcreteValueError             its value is asked for (``bool(x)`` under jit, ``float(x)`` under grad)
 │   └── EscapedTracerError             its trace has ended
 ├── GraphError          (ValueError)   a Graph that is not well formed
+├── FileFormatError     (ValueError)   a file that is damaged, or not what `afx.io` wrote
 ├── NanError            (ArithmeticError)  the first nan, inside a `debug_nans` block
 └── MissingExtraError   (ImportError)  an optional dependency that is not installed
 ```
@@ -30,6 +31,7 @@ __all__ = [
     "CopyError",
     "DtypeError",
     "EscapedTracerError",
+    "FileFormatError",
     "GraphError",
     "ImmutableError",
     "IndexRangeError",
@@ -96,6 +98,10 @@ class EscapedTracerError(TracerError):
 
 class GraphError(AfxError, ValueError):
     """A Graph that is not well formed."""
+
+
+class FileFormatError(AfxError, ValueError):
+    """A file that is damaged, is not of afx's format, or names what is not allowed."""
 
 
 class NanError(AfxError, ArithmeticError):

@@ -6,7 +6,18 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 from afx.errors import ImmutableError
 from afx.pytree.nodes import LEAF, MARKING_NODES, DictNode, Node, SequenceNode, Token, slot_setter
 
-__all__ = ["Leaf", "Tree", "TreeDef", "depth_of_next", "difference", "marked_leaves", "orders", "path_of_next", "paths"]
+__all__ = [
+    "Leaf",
+    "Tree",
+    "TreeDef",
+    "depth_of_next",
+    "difference",
+    "marked_leaves",
+    "orders",
+    "path_of_next",
+    "paths",
+    "trails",
+]
 
 # Leaves are arrays and numbers. The type of arrays is defined in a layer above this one, and a tree's leaves may stand
 # for something else for a while (an axis, a dtype), so that no narrower type would be true.
@@ -93,7 +104,7 @@ def paths(treedef: TreeDef[object]) -> list[str]:
     >>> pytree.paths(pytree.structure({"w": [1.0, 2.0], "b": 0.0}))
     ["['b']", "['w'][0]", "['w'][1]"]
     """
-    return ["".join(trail) for token, trail in _trails(treedef.tokens) if token is LEAF]
+    return ["".join(trail) for token, trail in trails(treedef.tokens) if token is LEAF]
 
 
 def orders(treedef: TreeDef[object]) -> tuple[tuple[int, tuple[object, ...]], ...]:
@@ -124,7 +135,7 @@ def marked_leaves(treedef: TreeDef[object]) -> Sequence[bool]:
 def path_of_next(tokens: Sequence[Token]) -> str:
     """Give the key path at which the token after these would stand."""
     trail: list[str] = []
-    for _, trail in _trails((*tokens, LEAF)):  # noqa: B007 - the last one is wanted
+    for _, trail in trails((*tokens, LEAF)):  # noqa: B007 - the last one is wanted
         pass
     return "".join(trail)
 
@@ -142,7 +153,7 @@ def depth_of_next(tokens: Sequence[Token]) -> int:
     return len(awaited)
 
 
-def _trails(tokens: Iterable[Token]) -> Iterator[tuple[Token, list[str]]]:
+def trails(tokens: Iterable[Token]) -> Iterator[tuple[Token, list[str]]]:
     """Go through all nodes and leaves with the steps from the root to each; the list of steps is reused."""
     trail: list[str] = []
     waiting: list[Iterator[str]] = [iter(("",))]
@@ -168,7 +179,7 @@ def _advance(trail: list[str], waiting: list[Iterator[str]]) -> None:
 
 def difference(left: TreeDef[object], right: TreeDef[object]) -> tuple[str, str, str]:
     """Say where two structures first differ: the key path, and what each of them has there."""
-    for (mine, trail), (theirs, _) in zip(_trails(left.tokens), _trails(right.tokens), strict=True):
+    for (mine, trail), (theirs, _) in zip(trails(left.tokens), trails(right.tokens), strict=True):
         if _head(mine) != _head(theirs):
             return "".join(trail), _described(mine), _described(theirs)
     raise AssertionError("the structures are equal")

@@ -1,0 +1,302 @@
+"""Archive: a ``.npz`` file with a JSON header in front, one checksum an array and one of all the rest.
+
+Layout: a zip archive of uncompressed members without gaps: ``header.json``, then one ``.npy`` file an array. The
+header declares name, dtype, shape and BLAKE2b digest of each array. The archive's comment holds the digest of all bytes
+that belong to no array, so that no bit of the file can change unnoticed. Everything declared is compared with the
+file's size before memory is allocated. `numpy.load` reads the same file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import struct
+import tokenize
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from afx.errors import DtypeError, FileFormatError
+from afx.io.atomic import replace_file
+
+__all__ = ["FORMAT", "VERSION", "read_archive", "read_content", "write_archive"]
+
+FORMAT: Final = "afx"
+VERSION: Final = 1
+HEADER: Final = "header.json"
+FIELDS: Final = {"format", "version", "arrays", "content"}
+KINDS: Final = "biufcmMSU"  # of dtypes that np.lib.format writes without pickle
+MARK: Final = b"afx1:"  # begins the archive's comment
+DIGEST_BYTES: Final = 16
+COMMENT_BYTES: Final = len(MARK) + 2 * DIGEST_BYTES
+CHUNK_BYTES: Final = 1 << 20
+LOCAL_HEADER: Final = struct.Struct("<4s5H3I2H")
+ZIP64_MIN_BYTES: Final = 1 << 31
+# What zipfile, json and NumPy's format raise about bytes that they cannot read.
+DAMAGE: Final = (
+    zipfile.BadZipFile,
+    struct.error,
+    tokenize.TokenError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+R = TypeVar("R")
+
+
+class Entry(NamedTuple):
+    """An array's declaration in the header."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    digest: str
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of its elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+# ---------------------------------------------------------------------------------------------------------- writing
+
+
+def write_archive(path: str | os.PathLike[str], content: Mapping[str, Any], arrays: Mapping[str, Ndarray]) -> None:
+    """Write arrays by name and a JSON value in place of a file, whole or not at all.
+
+    Raises:
+        DtypeError: an array of objects or records.
+        OSError: the file cannot be written; what stood there before is whole.
+    """
+    payloads = {name: _payload(name, array) for name, array in arrays.items()}
+    declared = [
+        [name, array.dtype.str, array.shape, _digest(payload)]
+        for (name, array), payload in zip(arrays.items(), payloads.values(), strict=True)
+    ]
+    header = json.dumps({"format": FORMAT, "version": VERSION, "arrays": declared, "content": content}).encode()
+    with replace_file(path) as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            _write_member(archive, HEADER, [header])
+            for name, payload in payloads.items():
+                _write_member(archive, f"{name}.npy", payload)
+        _write_comment(file)
+
+
+def _payload(name: str, array: Ndarray) -> list[bytes | memoryview]:
+    """Return an array's ``.npy`` file as pieces, without copying its elements."""
+    if array.dtype.kind not in KINDS:
+        raise DtypeError(f"save: an array of {array.dtype} at {name}: got no dtype of numbers; save numbers alone")
+    front = io.BytesIO()
+    contiguous = np.ascontiguousarray(array)
+    np.lib.format.write_array_header_1_0(front, {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape})
+    return [front.getvalue(), _bytes_of(contiguous)]
+
+
+def _bytes_of(array: Any) -> memoryview:
+    """Return the bytes of a contiguous array."""
+    return memoryview(array.reshape(-1).view(np.uint8))
+
+
+def _digest(pieces: Sequence[bytes | memoryview]) -> str:
+    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()
+
+
+def _write_member(archive: zipfile.ZipFile, name: str, pieces: Sequence[bytes | memoryview]) -> None:
+    info = zipfile.ZipInfo(name)  # dated 1980: the same tree gives the same bytes
+    is_large = sum(len(piece) for piece in pieces) >= ZIP64_MIN_BYTES
+    with archive.open(info, "w", force_zip64=is_large) as member:
+        for piece in pieces:
+            for start in range(0, len(piece), CHUNK_BYTES):
+                member.write(piece[start : start + CHUNK_BYTES])
+
+
+def _write_comment(file: IO[bytes]) -> None:
+    """Write the digest of all that belongs to no array as the comment of a finished archive."""
+    digest = _outer_digest(file, _members(file, 0), 0)
+    file.seek(-2, os.SEEK_END)  # the comment's length is the last field of a zip archive
+    file.write(struct.pack("<H", COMMENT_BYTES) + MARK + digest.encode())
+
+
+# ---------------------------------------------------------------------------------------------------------- reading
+
+
+class Member(NamedTuple):
+    """A member of the archive: its name, and where its bytes begin and end in the file."""
+
+    name: str
+    start: int
+    stop: int
+
+
+def read_archive(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Ndarray]]:
+    """Return the JSON value and the arrays of a file that `write_archive` wrote.
+
+    Raises:
+        FileFormatError: the file is no such archive, is damaged, or declares what it does not hold.
+        OSError: there is no such file, or it cannot be read.
+    """
+    return _opened(path, _read)
+
+
+def read_content(path: str | os.PathLike[str]) -> Any:
+    """Return the JSON value alone; raises as `read_archive` does."""
+    return _opened(path, lambda file: _front(file)[0]["content"])
+
+
+def _opened(path: str | os.PathLike[str], read: Callable[[IO[bytes]], R]) -> R:
+    """Read an open file, and name the file in what is wrong with it."""
+    with open(path, "rb") as file:  # noqa: PTH123 - a path of any kind
+        try:
+            return read(file)
+        except FileFormatError as error:
+            raise FileFormatError(f"load: {error}: got {os.fspath(path)!r}; load another copy of it") from None
+        except DAMAGE as error:
+            raise FileFormatError(
+                f"load: no whole archive of afx ({error}): got {os.fspath(path)!r}; load a file that afx.io.save wrote"
+            ) from error
+
+
+def _read(file: IO[bytes]) -> tuple[Any, dict[str, Ndarray]]:
+    header, members = _front(file)
+    entries = _entries(header, members[1:])
+    arrays = {entry.name: _array(file, entry, member) for entry, member in zip(entries, members[1:], strict=True)}
+    return header["content"], arrays
+
+
+def _front(file: IO[bytes]) -> tuple[Any, list[Member]]:
+    """Return the header and the members, after all bytes that belong to no array were compared with their digest."""
+    file.seek(0, os.SEEK_END)
+    if file.tell() < COMMENT_BYTES + 2:
+        raise FileFormatError("the file is cut off")
+    file.seek(-COMMENT_BYTES - 2, os.SEEK_END)
+    length, comment = file.read(2), file.read()
+    if not comment.startswith(MARK) or length != struct.pack("<H", COMMENT_BYTES):
+        raise FileFormatError("the file does not end as an archive of afx does (cut off, or written by something else)")
+    members = _members(file, COMMENT_BYTES)
+    if _outer_digest(file, members, COMMENT_BYTES) != comment[len(MARK) :].decode("ascii", "replace"):
+        raise FileFormatError("its header or directory is damaged")
+    return _header(file, members[0]), members
+
+
+def _members(file: IO[bytes], comment_bytes: int) -> list[Member]:
+    """Return the members in the order of the file, which they fill without gaps, each uncompressed and once."""
+    with zipfile.ZipFile(file) as archive:
+        infos, directory = archive.infolist(), archive.start_dir
+        if len(archive.comment) != comment_bytes:
+            raise FileFormatError("it has bytes behind the archive")
+    names = [info.filename for info in infos]
+    if len(set(names)) != len(names):
+        raise FileFormatError(f"it holds members twice ({max(names, key=names.count)!r})")
+    members: list[Member] = []
+    expected = 0
+    for info in infos:
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits & 1:
+            raise FileFormatError(f"its member {info.filename!r} is compressed or encrypted")
+        if info.header_offset != expected:
+            raise FileFormatError(f"there is a gap in front of its member {info.filename!r}")
+        file.seek(expected)
+        fields = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+        start = expected + LOCAL_HEADER.size + fields[-2] + fields[-1]
+        expected = start + info.file_size
+        members.append(Member(info.filename, start, expected))
+    if not members or expected != directory:
+        raise FileFormatError("its members do not fill it")
+    return members
+
+
+def _outer_digest(file: IO[bytes], members: Sequence[Member], comment_bytes: int) -> str:
+    """Return the digest of all bytes but those of arrays and of the comment."""
+    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    size = file.seek(0, os.SEEK_END)
+    end = size - comment_bytes - 2
+    starts = [0, *[member.stop for member in members[1:]]]
+    stops = [*[member.start for member in members[1:]], end]
+    for start, stop in zip(starts, stops, strict=True):
+        for piece in _pieces(file, start, stop):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def _pieces(file: IO[bytes], start: int, stop: int) -> Iterator[bytes]:
+    file.seek(start)
+    left = stop - start
+    while left > 0:
+        piece = file.read(min(left, CHUNK_BYTES))
+        if not piece:
+            raise FileFormatError("the file is cut off")
+        left -= len(piece)
+        yield piece
+
+
+def _header(file: IO[bytes], member: Member) -> Any:
+    if member.name != HEADER:
+        raise FileFormatError(f"its first member is {member.name!r} instead of {HEADER}")
+    header: Any = json.loads(b"".join(_pieces(file, member.start, member.stop)))
+    if header.__class__ is not dict or set(header) != FIELDS or header["format"] != FORMAT:
+        raise FileFormatError("its header is not that of afx")
+    if header["version"] != VERSION:
+        raise FileFormatError(f"it is of version {header['version']!r}, and this afx reads version {VERSION}")
+    return header
+
+
+def _entries(header: Any, members: Sequence[Member]) -> list[Entry]:
+    """Return what the header declares, compared with what the file holds."""
+    entries = [_entry(item) for item in header["arrays"]]
+    declared, held = [f"{entry.name}.npy" for entry in entries], [member.name for member in members]
+    if declared != held:
+        missing, extra = set(declared) - set(held), set(held) - set(declared)
+        raise FileFormatError(f"its members are not the declared ones (missing {sorted(missing)}, extra {sorted(extra)})")
+    for entry, member in zip(entries, members, strict=True):
+        if not entry.nbytes <= member.stop - member.start <= entry.nbytes + 65_546:  # a .npy header has at most that
+            raise FileFormatError(
+                f"{entry.name!r} declares {entry.nbytes} bytes and its member has {member.stop - member.start}"
+            )
+    return entries
+
+
+def _entry(item: Any) -> Entry:
+    try:
+        name, dtype, shape, digest = item
+        entry = Entry(name, np.dtype(dtype), tuple(shape), digest)
+    except (TypeError, ValueError) as error:
+        raise FileFormatError(f"its header declares an array wrongly ({error})") from error
+    lengths_are_right = all(type(length) is int and length >= 0 for length in entry.shape)
+    if type(name) is not str or type(dtype) is not str or entry.dtype.kind not in KINDS or not lengths_are_right:
+        raise FileFormatError(f"its header declares an array wrongly ({item!r})")
+    return entry
+
+
+def _array(file: IO[bytes], entry: Entry, member: Member) -> Ndarray:
+    """Read one array, compare its digest, and then its own header with what is declared."""
+    start = member.stop - entry.nbytes
+    front = b"".join(_pieces(file, member.start, start))
+    found = hashlib.blake2b(front, digest_size=DIGEST_BYTES)
+    array = np.empty(entry.shape, entry.dtype)
+    view = _bytes_of(array)
+    begin = 0
+    for piece in _pieces(file, start, member.stop):
+        view[begin : begin + len(piece)] = piece
+        begin += len(piece)
+        found.update(piece)
+    if found.hexdigest() != entry.digest:
+        raise FileFormatError(f"{entry.name!r} is damaged: its checksum differs")
+    text = io.BytesIO(front)
+    if np.lib.format.read_magic(text) != (1, 0):
+        raise FileFormatError(f"{entry.name!r} is not in NumPy's format 1.0")
+    if np.lib.format.read_array_header_1_0(text) != (entry.shape, False, entry.dtype) or text.read():
+        raise FileFormatError(f"{entry.name!r} holds another array than its header declares")
+    return array

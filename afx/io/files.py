@@ -1,0 +1,100 @@
+"""Files: `save` and `load` for any pytree, and for graphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypeVar, overload
+
+from afx.core.graph import Graph
+from afx.errors import FileFormatError
+from afx.io.archive import read_archive, write_archive
+from afx.io.naming import Allowed, Names
+from afx.io.structure import read_tree, write_tree
+from afx.io.values import Decoder, Encoder
+
+__all__ = ["load", "read_content_tree", "save"]
+
+T = TypeVar("T")
+
+
+def save(path: str | os.PathLike[str], tree: object) -> None:
+    """Write a pytree, or a Graph, into a file: whole, or not at all.
+
+    The file is a ``.npz`` archive: one ``.npy`` member an array, named by its key path, and a JSON header with the
+    structure, names of classes and functions, and a checksum an array. It holds no code. It is written beside its
+    place, forced to disk and renamed, so that a crash or a full disk leaves the old file as it was. The same tree gives
+    the same bytes.
+
+    Args:
+        path: where to write; what stands there is replaced. The usual ending is ``.npz``.
+        tree: frozen attrs classes, tuples, named tuples, lists, dicts and None, of arrays and numbers; or a Graph.
+            Classes and functions in it must be found by name in a module. An array in two places is written once.
+
+    Raises:
+        TreeError: a lambda, a local class or another value that no file can hold; the message has its key path.
+        DtypeError: an array of objects.
+        OSError: the file cannot be written.
+
+    >>> import afx, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "weights.npz"
+    ...     afx.io.save(path, {"w": afx.ones((2, 2)), "rate": 0.1})
+    ...     afx.io.load(path)["rate"]
+    0.1
+    """
+    encoder = Encoder()
+    content = {"graph": encoder.value(tree, "")} if isinstance(tree, Graph) else {"tree": write_tree(tree, encoder)}
+    write_archive(path, content, encoder.arrays)
+
+
+@overload
+def load(path: str | os.PathLike[str], kind: type[T], *, allow: Sequence[Allowed] = ()) -> T: ...
+@overload
+def load(path: str | os.PathLike[str], kind: None = None, *, allow: Sequence[Allowed] = ()) -> Any: ...
+def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, allow: Sequence[Allowed] = ()) -> Any:
+    """Return what `save` wrote: no template is needed, and reading runs no code of the file.
+
+    Everything is checked before it is used: checksums, declared shapes and dtypes against the file's size, members
+    that are missing, extra or there twice, and the fields of classes.
+
+    Args:
+        path: the file.
+        kind: the class that is expected, for the type checker and for a check; None for any.
+        allow: modules, classes and functions that the file may name, beside those of afx, of the running script, and
+            those given to `afx.io.allow`. The class given as ``kind`` is allowed, and its module.
+
+    Raises:
+        FileFormatError: the file is damaged, is of another format, names what is not allowed, or holds another kind.
+        OSError: there is no such file.
+
+    >>> import afx, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "graph.npz"
+    ...     afx.io.save(path, afx.trace(afx.sin)(afx.ones(3)))
+    ...     print(afx.io.load(path, afx.Graph))
+    graph(a:float32[3]) {
+      b:float32[3] = sin(a)
+      return b
+    }
+    """
+    return read_content_tree(path, kind, allow)
+
+
+def read_content_tree(path: str | os.PathLike[str], kind: type[Any] | None, allow: Sequence[Allowed]) -> Any:
+    """Return the tree or graph of a file, as `load` does."""
+    content, arrays = read_archive(path)
+    asked: list[Allowed] = [] if kind is None else [kind, kind.__module__]
+    decoder = Decoder(arrays, Names([*allow, *asked]))
+    try:
+        found = decoder.value(content["graph"]) if "graph" in content else read_tree(content["tree"], decoder)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(f"load: no structure of afx ({error!r}): got {os.fspath(path)!r}; save it anew") from error
+    if kind is not None and not isinstance(found, kind):
+        raise FileFormatError(
+            f"load: the file holds another kind than asked for: got {type(found).__qualname__} for {kind.__qualname__}; "
+            "load it without the kind"
+        )
+    return found
