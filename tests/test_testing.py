@@ -79,3 +79,24 @@ def test_mistakes_are_explained(run: Callable[[], None], kind: type[Exception], 
     """A wrong order, mode or argument raises with the reason."""
     with pytest.raises(kind, match=words):
         run()
+
+
+def _float32_rule(x: Array) -> Array:
+    """Return ``0.7 * x``, whose rule knows the factor in float32."""
+    return afx.custom_jvp(lambda x: x * 0.7, lambda xs, ts: (xs[0] * 0.7, ts[0] * float(np.float32(0.7))))(x)
+
+
+@pytest.mark.parametrize("modes", [("fwd", "rev"), ("rev",)])
+def test_rules_that_compute_in_float32_are_found(modes: Any) -> None:
+    """A derivative that is right to float32's digits alone is wrong beside float64 data."""
+    with pytest.raises(AssertionError, match="_float32_rule"):
+        check_grads(_float32_rule, (np.linspace(0.3, 2.0, 9),), order=1, modes=modes)
+
+
+def test_numbers_beside_float64_keep_their_digits() -> None:
+    """Python numbers as operands pass at float64's tolerance, in functions large, small and steep too."""
+    check_grads(lambda x: 10**x, (1.0,), order=3)
+    check_grads(lambda x: afx.logaddexp(x, 0.7) + afx.arctan2(0.3, x) + afx.special.xlogy(x, 0.1), (1.3,))
+    check_grads(lambda x: 1e8 * afx.cos(x), (np.linspace(0.0, 3.0, 5),))
+    check_grads(lambda x: afx.exp(20 * x), (np.linspace(0.0, 1.0, 5),))
+    check_grads(lambda x: 1e-12 * x**3, (2.0,))

@@ -139,6 +139,15 @@ def real_dtype(dtype: DType) -> DType:
     return {"F": float32, "D": float64}.get(dtype.char, dtype)
 
 
+def strengthen(number: Any, dtype: DType) -> Any:
+    """Return a Python number in an inexact dtype, a real one beside complex numbers in the dtype of their parts.
+
+    >>> strengthen(0.1, float64)
+    np.float64(0.1)
+    """
+    return (dtype if number.__class__ is complex else real_dtype(dtype)).type(number)
+
+
 def promote(dtypes: tuple[DType, ...], weak: tuple[bool, ...], floating: bool = False) -> DType:
     """Return the dtype in which an operation on these operands computes.
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from afx import pytree
 from afx.core.array.array import Array
-from afx.core.aval import Aval, aval_of
+from afx.core.aval import SCALARS, Aval, aval_of
+from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
 from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
@@ -23,6 +24,7 @@ from afx.core.tracing.graph_trace import Abstract
 from afx.core.tracing.tracer import ClosureError, Tracer, bind, raised
 from afx.errors import GraphError, TracerError
 from afx.ops.creation.creation import asarray
+from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import zero_like
 from afx.transforms.jvp import jvp
 from afx.transforms.vjp import vjp
@@ -220,7 +222,23 @@ def _record(
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         return list(rules.backward([raised(v) for v in kept], [raised(c) for c in ct]))
 
-    return [asarray(z) for z in outs], [asarray(r) for r in residuals], joint
+    found = [asarray(z) for z in outs]
+    return found, [asarray(r) for r in _strong(residuals, found)], joint
+
+
+def _strong(xs: Sequence[Any], beside: Sequence[Any]) -> list[Any]:
+    """Return values with Python's floats in the floating dtype of those beside them, where these have one."""
+    dtypes = [aval.dtype for aval in map(aval_of, beside) if aval.dtype.kind in "fc" and not aval.weak]
+    if not dtypes:
+        return list(xs)
+    dtype = np.result_type(*dtypes)
+    return [_as_strong(x, dtype) if (aval := aval_of(x)).weak and aval.dtype.kind in "fc" else x for x in xs]
+
+
+def _as_strong(x: Any, dtype: DType) -> Any:
+    if x.__class__ in SCALARS:
+        return strengthen(x, dtype)
+    return astype(x, dtype if x.dtype.kind == "c" else real_dtype(dtype))
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
@@ -232,7 +250,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
         )
     _check_closed(rules, [t is not None for t in ts])
     full = [raised(zero_like(x)) if t is None else raised(t) for t, x in zip(ts, xs, strict=True)]
-    return rules.push(xs, full)
+    return rules.push(_strong(xs, xs), full)
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:

@@ -1,7 +1,8 @@
 """Python numbers among the operands: run, traced and jitted, an op gives one dtype, the one of its shape rule."""
 
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,92 @@ def test_round_and_abs_of_python_numbers() -> None:
     with afx.default_dtype(np.float64):
         assert afx.abs(1j).dtype == np.float64
     assert afx.clip(1, np.ones(2, bool), np.ones(2, np.int32)).dtype == np.int32
+
+
+DOUBLE = [p for p in ELEMENTWISE if p.is_differentiable and arity(p) > 1]
+
+
+def others(p: Primitive, value: float) -> list[Any]:
+    """Return operands that are not float64 near a value: numbers, and arrays of other dtypes where they can hold it."""
+    return [value, np.full(2, value, np.float32)] + (
+        [2, np.full(2, 2)] if p.sampling.domain[0] < 2 < p.sampling.domain[1] else []
+    )
+
+
+def modes(fn: Callable[..., Any], x: Any, y: Any) -> Iterator[Any]:
+    """Yield the derivative of ``fn(x, y)`` by x, of float64, in every mode; y is closed over, or an argument."""
+
+    def total(x: Any, y: Any = y) -> Any:
+        return afx.sum(fn(x, y))
+
+    ones = np.ones_like(x)
+    yield afx.grad(total)(x)
+    yield afx.jvp(lambda x: fn(x, y), (x,), (ones,))[1]
+    yield afx.vmap(afx.grad(total))(np.stack([x, x]))[1]
+    yield afx.jit(lambda x, y: afx.stack([afx.grad(total)(x), afx.grad(total)(x, y)]))(x, y)
+    yield afx.grad(afx.jit(total))(x, y)
+    yield afx.grad(afx.checkpoint(total))(x, y)
+    yield afx.jvp(afx.grad(total), (x,), (ones,))[1]
+
+
+@pytest.mark.parametrize("p", DOUBLE, ids=lambda p: p.name)
+def test_rules_read_operands_in_the_dtype_of_the_result(p: Primitive) -> None:
+    """Numbers, integers and float32 beside float64 give the digits that the same values in float64 give."""
+    low, high = p.sampling.domain
+    for k in range(p.condition_operands, arity(p)):
+        where = [low + (high - low) * share for share in (0.35, 0.7, 0.8)]
+        xs = [np.array([True, False]) if j < p.condition_operands else where[j] for j in range(arity(p))]
+        x = np.array([where[k], low + (high - low) * 0.55])
+        for j in range(p.condition_operands, arity(p)):
+            for y in others(p, where[j]) if j != k else []:
+
+                def fn(x: Any, y: Any, k: int = k, j: int = j, xs: Sequence[Any] = xs) -> Any:
+                    ys = [np.float64(v) if isinstance(v, float) else v for v in xs]
+                    ys[k], ys[j] = x, y
+                    return bind(p, *ys)
+
+                strong = np.asarray(y, np.float64)
+                for found, want in zip(modes(fn, x, y), modes(fn, x, strong), strict=True):
+                    assert found.dtype == np.float64
+                    np.testing.assert_allclose(np.asarray(found), np.asarray(want), rtol=4e-15, atol=1e-300)
+
+
+def test_large_and_small_numbers_beside_float64() -> None:
+    """Numbers that float32 does not hold keep their derivatives."""
+    x = np.float64(1.0)
+    assert float(afx.grad(lambda x: 10**x)(x)) == pytest.approx(10 * math.log(10), rel=1e-15)
+    assert float(afx.grad(lambda x: 1e40**x)(x)) == pytest.approx(1e40 * math.log(1e40), rel=1e-15)
+    assert float(afx.grad(lambda x: afx.special.xlogy(x, 1e-46))(x)) == pytest.approx(math.log(1e-46), rel=1e-15)
+    assert float(afx.grad(lambda x: afx.logaddexp(x, 0.7))(x)) == pytest.approx(1 / (1 + math.exp(-0.3)), rel=1e-15)
+
+
+def _twofold(kind: str) -> Callable[[Any, Any], Any]:
+    """Return ``x * y`` with rules of its own."""
+    if kind == "vjp":
+        return afx.custom_vjp(
+            lambda x, y: x * y,
+            lambda x, y: (x * y, (x, y)),
+            lambda kept, ct: (ct * kept[1], ct * kept[0]),
+        )
+    return afx.custom_jvp(lambda x, y: x * y, lambda x, t: (x[0] * x[1], t[0] * x[1] + x[0] * t[1]))
+
+
+@pytest.mark.parametrize("kind", ["vjp", "jvp"])
+def test_custom_rules_keep_the_digits_of_numbers(kind: str) -> None:
+    """A number that a custom rule reads keeps float64's digits beside float64, closed over or passed, eager or compiled."""
+    fn, x = _twofold(kind), np.float64(1.3)
+    found = [
+        afx.grad(lambda x: fn(x, 0.7))(x),
+        afx.grad(fn)(x, 0.7),
+        afx.jit(afx.grad(lambda x: fn(x, 0.7)))(x),
+        afx.jit(afx.grad(fn))(x, 0.7),
+        afx.grad(afx.jit(fn))(x, 0.7),
+        afx.vmap(afx.grad(lambda x: fn(x, 0.7)))(np.full(2, x))[1],
+        afx.grad(afx.checkpoint(fn))(x, 0.7),
+    ]
+    if kind == "jvp":
+        found += [
+            afx.jvp(lambda x: fn(x, 0.7), (x,), (np.float64(1),))[1],
+            afx.jvp(afx.jit(lambda x: fn(x, 0.7)), (x,), (np.float64(1),))[1],
+        ]
+    assert [float(z) for z in found] == [0.7] * len(found)

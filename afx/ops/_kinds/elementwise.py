@@ -25,29 +25,21 @@ import numpy as np
 from afx.core.array.array import Array
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
 from afx.core.dtypes import DType, promote, real_dtype
-from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, define, lookup
+from afx.core.primitive import Params, Primitive, Pullback, Value, define, lookup
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import bind, lowered
 from afx.errors import DtypeError
+from afx.ops._kinds.partials import Partial, elementwise_jvp, elementwise_pullback, reads_of
 
 __all__ = ["bilinear", "binary", "elementwise", "linear", "nondifferentiable", "reduction", "unary"]
 
 Partial1: TypeAlias = Callable[[Array, Array], Array] | float
 Partial2: TypeAlias = Callable[[Array, Array, Array], Array] | float
-Partial: TypeAlias = Callable[..., Array] | float
 LinearRule: TypeAlias = Callable[Concatenate[Array, Aval, ...], Array]
 BilinearRule: TypeAlias = Callable[Concatenate[Array, Array, Aval, ...], Array]
 ReductionRule: TypeAlias = Callable[Concatenate[Array, Array, ...], Array]
 Shaper: TypeAlias = Callable[..., Aval]
 OutDtype: TypeAlias = Callable[[DType], DType]
-
-Scalar = (bool, int, float, complex)
-
-
-def _reads(rule: Callable[..., Any], first: int, count: int) -> int:
-    """Return the bit mask of the ``count`` parameters from ``first`` on whose names have no leading underscore."""
-    names = rule.__code__.co_varnames[first : first + count]
-    return sum(1 << k for k, name in enumerate(names) if not name.startswith("_"))
 
 
 # -- elementwise ------------------------------------------------------------------------------------------------------
@@ -118,41 +110,6 @@ def _shape_rule(name: str, kinds: str, floating: bool, result: OutDtype | None) 
     return abstract
 
 
-def _elementwise_pullback(partial: Partial, k: int) -> Pullback:
-    if not callable(partial):
-        sign = partial
-
-        def scale(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-            return ct if sign == 1.0 else -ct if sign == -1.0 else ct * sign
-
-        return scale
-
-    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-        d = partial(z, *xs)
-        return ct * (d._value if d.__class__ is Array else d)
-
-    return pull
-
-
-def _elementwise_jvp(partials: Sequence[Partial], masking: bool = False) -> Pushforward:
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-        total: Value | None = None
-        for t, partial in zip(ts, partials, strict=True):
-            if t is None:
-                continue
-            if callable(partial):
-                d = lowered(partial(z, *xs))
-                term = lowered((lowered(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype))) if masking else t) * d)
-            else:
-                term = t if partial == 1.0 else t * partial
-            total = term if total is None else total + term
-        if total is not None and total.shape != z.shape:
-            total = FUNCTIONS.broadcast_to(total, z.shape)
-        return total
-
-    return push
-
-
 def elementwise(
     name: str,
     compute: np.ufunc | Callable[..., Any],
@@ -162,6 +119,7 @@ def elementwise(
     promotes_to_float: bool = False,
     result: OutDtype | None = None,
     masks_cotangent: bool = False,
+    exact: bool = False,
     traceable: bool = False,
     impl: Callable[..., Any] | None = None,
     **tags: Any,
@@ -175,13 +133,14 @@ def elementwise(
         kinds: NumPy's dtype kinds it is defined for, after promotion.
         promotes_to_float: whether integers compute in the default dtype.
         result: the output's dtype from the promoted one; the same where absent.
+        exact: whether partials are right for operands of any dtype: these are operands themselves, or compare them.
         masks_cotangent: whether a partial that is zero cuts the operand off, so that nothing non-finite behind it matters.
         traceable: whether plans replace it by the ufuncs that ``compute`` calls, so that these run in blocks, in place.
         impl: computes on bare values in place of ``compute``.
         **tags: other options of `define`.
     """
     arity = len(partials)
-    reads = tuple([_reads(p, 0, arity + 1) if callable(p) else 0 for p in partials])
+    reads = tuple([reads_of(p, 0, arity + 1) if callable(p) else 0 for p in partials])
     ufunc = compute if isinstance(compute, np.ufunc) else None
 
     def mask(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:
@@ -194,9 +153,9 @@ def elementwise(
         kind="elementwise",
         impl=impl or _runner(name, compute, promotes_to_float, arity, kinds),
         abstract_eval=_shape_rule(name, kinds, promotes_to_float, result),
-        vjps=tuple([_elementwise_pullback(p, k) for k, p in enumerate(partials)]),
+        vjps=tuple([elementwise_pullback(p, arity, exact) for p in partials]),
         reads=reads,
-        jvp=_elementwise_jvp(partials, masks_cotangent),
+        jvp=elementwise_jvp(partials, masks_cotangent, exact),
         batch=batch_elementwise(name),
         mask=mask if masks_cotangent else None,
         ufunc=ufunc,
@@ -346,7 +305,7 @@ def reduction(
     **tags: Any,
 ) -> Primitive:
     """Make a reduction over axes from ``partial(z, x, axis=…)``, dz/dx in the shape of x; z has its axes kept."""
-    reads = _reads(partial, 0, 2)
+    reads = reads_of(partial, 0, 2)
 
     def kept(z: Value, axis: tuple[int, ...], ndim: int) -> Value:
         shape = iter(z.shape)

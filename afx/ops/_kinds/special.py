@@ -17,7 +17,8 @@ from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import lowered
 from afx.errors import ArgumentError, MissingExtraError
-from afx.ops._kinds.elementwise import _reads, _runner, _shape_rule, batch_elementwise
+from afx.ops._kinds.elementwise import _runner, _shape_rule, batch_elementwise
+from afx.ops._kinds.partials import reads_of, typed
 
 __all__ = ["family", "quiet", "scipy", "whole"]
 
@@ -77,6 +78,7 @@ def family(
     """
     arity = len(partials)
     shape_rule = _shape_rule(name, "f", True, None)
+    rules = [typed(d, arity) for d in partials]
 
     def run(*xs: Any, **params: Any) -> Any:
         given = {**defaults, **params}
@@ -87,13 +89,13 @@ def family(
 
     def pullback(k: int) -> Any:
         def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-            return lowered(ct * lowered(partials[k](z, *xs, **{**defaults, **params})))
+            return lowered(ct * lowered(rules[k](ct.dtype, z, *xs, **{**defaults, **params})))
 
         return pull
 
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         given = {**defaults, **params}
-        terms = [t * lowered(d(z, *xs, **given)) for t, d in zip(ts, partials, strict=True) if t is not None]
+        terms = [t * lowered(d(z.dtype, z, *xs, **given)) for t, d in zip(ts, rules, strict=True) if t is not None]
         total = lowered(functools.reduce(operator.add, terms))
         return total if total.shape == z.shape else FUNCTIONS.broadcast_to(total, z.shape)
 
@@ -103,7 +105,7 @@ def family(
         impl=run,
         abstract_eval=abstract,
         vjps=tuple([pullback(k) for k in range(arity)]),
-        reads=tuple([_reads(d, 0, arity + 1) for d in partials]),
+        reads=tuple([reads_of(d, 0, arity + 1) for d in partials]),
         jvp=push,
         batch=batch_elementwise(name),
         promotes_to_float=True,

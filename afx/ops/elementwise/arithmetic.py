@@ -12,7 +12,7 @@ from afx.core.aval import aval_of
 from afx.core.dtypes import real_dtype
 from afx.core.primitive import Value
 from afx.core.registry import FUNCTIONS, public
-from afx.core.tracing.tracer import bind1, bind2
+from afx.core.tracing.tracer import bind1, bind2, lowered
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
 from afx.ops.elementwise.where import clip, minimum, where
 
@@ -85,6 +85,7 @@ multiply_p = binary(
     commutative=True,
     identity=1.0,
     finite_partials=True,
+    exact=True,
 )
 
 
@@ -98,16 +99,10 @@ def divide(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(divide_p, x, y)
 
 
-def _inverse(y: Any) -> Any:
-    """Return 1 / y, of an array of integers in a dtype that holds them: the default one might be coarser than z's."""
-    dtype = getattr(y, "dtype", None)
-    return 1 / (y if dtype is None or dtype.kind in "fc" else y.astype(np.result_type(dtype, np.float32)))
-
-
 divide_p = binary(
     "divide",
     np.divide,
-    (lambda _z, _x, y: _inverse(y), lambda z, _x, y: -z / y),
+    (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y),
     kinds="fc",
     promotes_to_float=True,
     domain=(0.5, 2.0),
@@ -216,8 +211,9 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _pow_by_base(_z: Array, x: Array, y: Array) -> Array:
-    if isinstance(y, (int, float)) and y != 0:
-        return y * x ** (y - 1)
+    if isinstance(lowered(y), (float, np.floating)) and y != 0:
+        exponent = float(y) - 1
+        return y * x ** (2 if exponent == 2 else exponent)  # NumPy has a quick way for the integer 2 alone
     zeros = (abs(x) < np.finfo(x.dtype).tiny) & (y == 0)  # of which the inverse is infinite
     return where(zeros, 0, y * x ** where(zeros, 1, y - 1))
 

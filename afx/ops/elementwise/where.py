@@ -44,6 +44,7 @@ maximum_p = binary(
     (lambda _z, x, y: _ties(x, y, x > y), lambda _z, x, y: _ties(x, y, y > x)),
     kinds="biuf",
     masks_cotangent=True,
+    exact=True,
     commutative=True,
     finite_partials=True,
 )
@@ -65,6 +66,7 @@ minimum_p = binary(
     (lambda _z, x, y: _ties(x, y, x < y), lambda _z, x, y: _ties(x, y, y < x)),
     kinds="biuf",
     masks_cotangent=True,
+    exact=True,
     commutative=True,
     finite_partials=True,
 )
@@ -111,6 +113,7 @@ clip_p = elementwise(
     (_inside, _at_lower, _at_upper),
     kinds="biuf",
     masks_cotangent=True,
+    exact=True,
     finite_partials=True,
     smooth=False,
     decompose=_clipped,
