@@ -533,7 +533,7 @@ _LAZY = {
     "afx.ops.reductions.moments": "average logsumexp std var vector_norm",
     "afx.ops.reductions.nan_extremes": "fmax fmin nanargmax nanargmin nanmax nanmin",
     "afx.ops.reductions.nan": "nan_to_num nancumprod nancumsum nanmean nanprod nanstd nansum nanvar",
-    "afx.ops.creation.promotion": "together",
+    "afx.ops.creation.promotion": "promote_operands",
     "afx.ops.manipulation.pad": "flip fliplr flipud pad roll rot90",
     "afx.ops.indexing.index_tricks": (
         "diag_indices diag_indices_from indices ix_ ravel_multi_index tril_indices tril_indices_from triu_indices "

@@ -11,7 +11,7 @@ from afx.core.aval import Aval
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
 from afx.core.interpreter import silent
 from afx.core.primitive import Primitive, primitive_for_role
-from afx.core.tracing.graph_trace import Abstract
+from afx.core.tracing.graph_trace import GraphTrace
 
 __all__ = ["Builder", "Params", "Rule"]
 
@@ -107,7 +107,7 @@ class Builder:
     def equation(self, eq: Equation, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Enter an equation of the old graph with its new operands."""
         p = eq.primitive
-        self._source, self._quiet = eq.source, eq.quiet
+        self._source, self._quiet = eq.source, eq.ignored_fp_errors
         if self.expanding and p.opaque:
             return self._unfolded(p, atoms, eq)
         if p.multiple_results:
@@ -127,9 +127,9 @@ class Builder:
 
     def _unfolded(self, p: Primitive, atoms: tuple[Atom, ...], eq: Equation) -> tuple[Atom, ...]:
         assert p.decompose is not None
-        trace = Abstract("plan", expanding=True)
+        trace = GraphTrace("plan", expanding=True)
         xs = tuple([trace.input(a.aval) if isinstance(a, Var) else self.known(a) for a in atoms])
-        with silent(eq.quiet):
+        with silent(eq.ignored_fp_errors):
             found: Any = p.decompose(xs, eq.keywords)
         outs: Any = found if p.multiple_results else (found,)
         return tuple(self.take(trace.finish(outs), [a for a in atoms if isinstance(a, Var)]))
@@ -158,7 +158,7 @@ class Builder:
         if found is None:
             outs = tuple([self.var(a) for a in avals])
             eq = Equation(p, atoms, outs, params, self._source, self._quiet)
-            if eq.quiet:
+            if eq.ignored_fp_errors:
                 self._quiet_at[outs[0].index] = len(self.equations)
             self.equations.append(eq)
             for var in outs:
@@ -171,7 +171,9 @@ class Builder:
     def _heard(self, k: int) -> None:
         """Let an equation that another one equals ignore no more warnings than both do."""
         eq = self.equations[k]
-        self.equations[k] = attrs.evolve(eq, quiet=tuple([name for name in eq.quiet if name in self._quiet]))
+        self.equations[k] = attrs.evolve(
+            eq, ignored_fp_errors=tuple([name for name in eq.ignored_fp_errors if name in self._quiet])
+        )
 
 
 def _converts(p: Primitive, atoms: tuple[Atom, ...], aval: Aval) -> bool:

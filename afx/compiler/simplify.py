@@ -5,7 +5,7 @@ from __future__ import annotations
 from afx.compiler.graph_builder import Builder
 from afx.compiler.rewrite_rules import RULES
 from afx.core.graph import Equation, Graph, Var
-from afx.core.tracing.graph_trace import renumbered
+from afx.core.tracing.graph_trace import renumber
 
 __all__ = ["simplify"]
 
@@ -40,4 +40,4 @@ def simplify(graph: Graph, *, expanding: bool = False) -> Graph:
             kept.append(eq)
             needed.update([a.index for a in eq.inputs if isinstance(a, Var)])
     constants = [(v, c) for v, c in builder.constants if v.index in needed]
-    return renumbered(inputs, constants, kept[::-1], outputs)
+    return renumber(inputs, constants, kept[::-1], outputs)

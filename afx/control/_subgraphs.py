@@ -8,13 +8,13 @@ from typing import Any
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
-from afx.core.tracing.graph_trace import Abstract, AbstractTracer
-from afx.core.tracing.tracer import Tracer, raised
+from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
+from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ShapeError, TreeError
 from afx.ops.creation.creation import asarray, zeros
-from afx.transforms.compiled_call import Compiled
+from afx.transforms.compiled_call import CompiledGraph
 
-__all__ = ["Body", "body_of", "build", "inexact", "is_abstract", "strong", "zeros_of"]
+__all__ = ["Body", "as_strong_arrays", "body_of", "build", "inexact", "is_abstract", "zeros_of"]
 
 
 class Body:
@@ -22,7 +22,7 @@ class Body:
 
     __slots__ = ("lifted", "out_tree", "program")
 
-    def __init__(self, program: Compiled, out_tree: Any, lifted: list[Any]) -> None:
+    def __init__(self, program: CompiledGraph, out_tree: Any, lifted: list[Any]) -> None:
         self.program = program
         self.out_tree = out_tree
         self.lifted = lifted
@@ -31,13 +31,13 @@ class Body:
 def is_abstract(x: Any) -> bool:
     """Tell whether a value is unknown: an abstract tracer, or one of a transformation above it."""
     while isinstance(x, Tracer):
-        if isinstance(x, AbstractTracer):
+        if isinstance(x, GraphTracer):
             return True
         x = x._value
     return False
 
 
-def strong(leaves: Sequence[Any]) -> list[Array]:
+def as_strong_arrays(leaves: Sequence[Any]) -> list[Array]:
     """Return leaves as Arrays of a fixed dtype, as a loop carries them."""
     return [asarray(x) for x in leaves]
 
@@ -54,21 +54,21 @@ def zeros_of(aval: Any) -> Array:
 
 def body_of(fn: Callable[..., Any], treedef: Any, avals: Sequence[Aval], name: str) -> Body:
     """Trace a function of trees; tracers it closes over become inputs behind the others."""
-    trace = Abstract(name)
+    trace = GraphTrace(name)
     try:
         out = fn(*pytree.unflatten(treedef, [trace.input(Aval(a.shape, a.dtype)) for a in avals]))
         leaves, out_tree = pytree.flatten(out)
-        graph = trace.finish(strong(leaves))
+        graph = trace.finish(as_strong_arrays(leaves))
     finally:
         trace.alive = False
-    return Body(Compiled(graph), out_tree, trace.lifted)
+    return Body(CompiledGraph(graph), out_tree, trace.lifted)
 
 
-def build(name: str, avals: Sequence[Aval], fn: Callable[..., Sequence[Any]]) -> Compiled:
+def build(name: str, avals: Sequence[Aval], fn: Callable[..., Sequence[Any]]) -> CompiledGraph:
     """Return the program of a function of flat leaves that closes over no tracers."""
-    trace = Abstract(name)
+    trace = GraphTrace(name)
     try:
-        return Compiled(trace.finish([raised(z) for z in fn(*[trace.input(a) for a in avals])]))
+        return CompiledGraph(trace.finish([to_array(z) for z in fn(*[trace.input(a) for a in avals])]))
     finally:
         trace.alive = False
 

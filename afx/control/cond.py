@@ -9,21 +9,21 @@ import numpy as np
 
 from afx import pytree
 from afx.compiler.cost import flops
-from afx.control._subgraphs import Body, body_of, build, check_same, inexact, is_abstract, strong, zeros_of
+from afx.control._subgraphs import Body, as_strong_arrays, body_of, build, check_same, inexact, is_abstract, zeros_of
 from afx.core.array.array import ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
 from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
 from afx.core.tracing.batch_trace import BatchTracer
-from afx.core.tracing.tracer import Tracer, bind, raised
+from afx.core.tracing.tracer import Tracer, bind, to_array
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.elementwise.where import clip, where
 from afx.ops.manipulation.shape import astype
 from afx.pytree import Tree
-from afx.transforms._arguments import check_callable, name_of, shown
-from afx.transforms.compiled_call import Compiled, call
+from afx.transforms._arguments import check_callable, describe, name_of
+from afx.transforms.compiled_call import CompiledGraph, call
 
 __all__ = ["cond", "switch"]
 
@@ -78,7 +78,7 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Tr
     Array(1., dtype=float32)
     """
     if not isinstance(branches, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
-        raise ArgumentError(f"switch: branches are a list of functions: got {shown(branches)}; put them into a list")
+        raise ArgumentError(f"switch: branches are a list of functions: got {describe(branches)}; put them into a list")
     for fn in branches:
         check_callable(fn, "switch")
     _scalar(index, "switch")
@@ -107,7 +107,7 @@ def _choose(index: Any, branches: tuple[Any, ...], operands: tuple[Any, ...], wh
     if not is_abstract(index) and not _batched(index):
         return branches[int(index)](*operands)
     flat, treedef = pytree.flatten(operands)
-    leaves = strong(flat)
+    leaves = as_strong_arrays(flat)
     bodies = [body_of(fn, treedef, [x.aval for x in leaves], f"{who} of {name_of(fn)}") for fn in branches]
     first = bodies[0]
     for other in bodies[1:]:
@@ -125,14 +125,14 @@ def _batched(x: Any) -> bool:
     return False
 
 
-def _aligned(bodies: Sequence[Body], count: int) -> tuple[tuple[Compiled, ...], list[Any]]:
+def _aligned(bodies: Sequence[Body], count: int) -> tuple[tuple[CompiledGraph, ...], list[Any]]:
     """Return the branches as programs of the same inputs: the operands, then all values that any branch closes over."""
     lifted: list[Any] = []
     for body in bodies:
         lifted += [x for x in body.lifted if not any(x is y for y in lifted)]
     avals = [v.aval for v in bodies[0].program.graph.inputs[:count]] + [x.aval for x in lifted]
 
-    def program(body: Body) -> Compiled:
+    def program(body: Body) -> CompiledGraph:
         places = [next(k for k, y in enumerate(lifted) if y is x) for x in body.lifted]
 
         def run(*v: Any) -> list[Any]:
@@ -143,24 +143,24 @@ def _aligned(bodies: Sequence[Body], count: int) -> tuple[tuple[Compiled, ...], 
     return tuple([program(b) for b in bodies]), lifted
 
 
-def _run(index: Any, *xs: Any, branches: tuple[Compiled, ...]) -> tuple[Any, ...]:
+def _run(index: Any, *xs: Any, branches: tuple[CompiledGraph, ...]) -> tuple[Any, ...]:
     return tuple(branches[int(index)].plan(*xs))
 
 
-def _abstract(index: Aval, *avals: Aval, branches: tuple[Compiled, ...]) -> tuple[Aval, ...]:
+def _abstract(index: Aval, *avals: Aval, branches: tuple[CompiledGraph, ...]) -> tuple[Aval, ...]:
     return tuple([Aval(a.aval.shape, a.aval.dtype) for a in branches[0].graph.outputs])
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    branches: tuple[Compiled, ...] = params["branches"]
+    branches: tuple[CompiledGraph, ...] = params["branches"]
     moving = tuple([t is not None for t in ts[1:]])
     outputs = [a.aval for a in branches[0].graph.outputs]
     slopes = [k for k, a in enumerate(outputs) if inexact(a)]
     avals = [v.aval for v in branches[0].graph.inputs]
     tangents = [a for a, m in zip(avals, moving, strict=True) if m]
 
-    def program(branch: Compiled) -> Compiled:
-        pushed = branch.pushed(moving)
+    def program(branch: CompiledGraph) -> CompiledGraph:
+        pushed = branch.jvp_graph(moving)
 
         def run(*v: Any) -> list[Any]:
             outs = evaluate(pushed.program.graph, *v)
@@ -170,7 +170,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 
         return build("forward mode of a branch", [*avals, *tangents], run)
 
-    given = [raised(t) for t in ts[1:] if t is not None]
+    given = [to_array(t) for t in ts[1:] if t is not None]
     outs = bind(switch_p, *xs, *given, branches=tuple([program(b) for b in branches]))
     found = dict(zip(slopes, outs[len(outputs) :], strict=True))
     return outs[: len(outputs)], [found.get(k) for k in range(len(outputs))]
@@ -179,14 +179,14 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
-    branches: tuple[Compiled, ...] = params["branches"]
+    branches: tuple[CompiledGraph, ...] = params["branches"]
     moving = wanted[1:]
     outputs = [a.aval for a in branches[0].graph.outputs]
     slopes = [k for k, a in enumerate(outputs) if inexact(a)]
     avals = [v.aval for v in branches[0].graph.inputs]
 
-    def program(branch: Compiled) -> Compiled:
-        pair = branch.pair(moving)
+    def program(branch: CompiledGraph) -> CompiledGraph:
+        pair = branch.vjp_graphs(moving)
 
         def run(*v: Any) -> list[Any]:
             values, cts = v[: len(avals)], dict(zip(slopes, v[len(avals) :], strict=True))
@@ -200,15 +200,15 @@ def _record(
     backward = tuple([program(b) for b in branches])
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, found: tuple[Aval | None, ...]) -> list[Value]:
-        cts = [raised(ct[k]) for k in slopes]
-        results = iter(bind(switch_p, *[raised(v) for v in kept], *cts, branches=backward))
+        cts = [to_array(ct[k]) for k in slopes]
+        results = iter(bind(switch_p, *[to_array(v) for v in kept], *cts, branches=backward))
         return [None, *[next(results) if m else None for m in moving]]
 
     return bind(switch_p, *xs, branches=branches), list(xs), joint
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    branches: tuple[Compiled, ...] = params["branches"]
+    branches: tuple[CompiledGraph, ...] = params["branches"]
     flags = batched[1:]
     programs = tuple([b.batched(size, flags) for b in branches])
     if not batched[0]:

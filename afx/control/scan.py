@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.control._subgraphs import body_of, check_same, is_abstract, strong
-from afx.control.scan_p import loop, run_scan, step_of
+from afx.control._subgraphs import as_strong_arrays, body_of, check_same, is_abstract
+from afx.control.scan_p import bind_scan, run_scan, step_of
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of, integer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError, TreeError
@@ -63,10 +63,10 @@ def scan(
     if length is not None and length < 0:
         raise ArgumentError(f"scan: length is a number of steps: got {length}; give 0 or more")
     flat, tree = pytree.flatten(xs)
-    leaves = strong(flat)
+    leaves = as_strong_arrays(flat)
     count = _length(leaves, tree, length)
     first, carry_tree = pytree.flatten(init)
-    carry = _settled(fn, first, carry_tree, leaves, tree)
+    carry = _resolve_weak_carry(fn, first, carry_tree, leaves, tree)
     if checkpoint is not None and checkpoint < count:
         return _in_chunks(fn, pytree.unflatten(carry_tree, carry), leaves, tree, count, checkpoint, reverse)
     if any(map(is_abstract, [*carry, *leaves])):
@@ -74,9 +74,11 @@ def scan(
     return _plain(fn, carry, carry_tree, leaves, tree, count, reverse)
 
 
-def _settled(fn: Any, first: Sequence[Any], carry_tree: Any, leaves: Sequence[Array], tree: Any) -> list[Array]:
+def _resolve_weak_carry(
+    fn: Any, first: Sequence[Any], carry_tree: Any, leaves: Sequence[Array], tree: Any
+) -> list[Array]:
     """Return the first carry; Python numbers in it take the dtype that a step gives them."""
-    carry = strong(first)
+    carry = as_strong_arrays(first)
     weak = [aval_of(x, "scan").weak for x in first]
     if not any(weak):
         return carry
@@ -124,7 +126,7 @@ def _plain(
         new, y = _pair(fn(pytree.unflatten(carry_tree, carry), x), fn)
         found, found_tree = pytree.flatten(new)
         check_same(found, found_tree, carry, carry_tree, "scan", "the carry")
-        carry = strong(found)
+        carry = as_strong_arrays(found)
         row, out_tree = pytree.flatten(y)
         if ys and out_tree != ys_tree:
             raise TreeError(
@@ -137,7 +139,7 @@ def _plain(
     if not ys:
         return _empty(fn, carry, carry_tree, leaves, tree)
     columns = zip(*ys[:: -1 if reverse else 1], strict=True)
-    return pytree.unflatten(carry_tree, carry), pytree.unflatten(ys_tree, [stack(strong(c)) for c in columns])
+    return pytree.unflatten(carry_tree, carry), pytree.unflatten(ys_tree, [stack(as_strong_arrays(c)) for c in columns])
 
 
 def _body(fn: Any, carry: Sequence[Array], carry_tree: Any, leaves: Sequence[Array], tree: Any) -> Any:
@@ -191,7 +193,7 @@ def _piece(fn: Any, carry: Any, leaves: list[Array], tree: Any, reverse: bool) -
     """Return the run of some steps as one checkpointed op: a compiled loop, or Python where a step has branches."""
     first, carry_tree = pytree.flatten(carry)
     try:
-        body = _body(fn, strong(first), carry_tree, leaves, tree)
+        body = _body(fn, as_strong_arrays(first), carry_tree, leaves, tree)
     except ConcreteValueError:
 
         def slow(c: Any, part: Any, length: int) -> Any:
@@ -206,7 +208,7 @@ def _piece(fn: Any, carry: Any, leaves: list[Array], tree: Any, reverse: bool) -
     def fast(c: Any, part: Any, length: int) -> Any:
         @checkpointed
         def run(consts: list[Any], flat: list[Any], xs: list[Any]) -> list[Any]:
-            return list(loop(step, consts, flat, xs, length, reverse))
+            return list(bind_scan(step, consts, flat, xs, length, reverse))
 
         found, ys = pytree.unflatten(body.out_tree, run(body.lifted, pytree.leaves(c), part))
         return pytree.unflatten(carry_tree, found), ys

@@ -19,19 +19,19 @@ from afx.core.aval import Aval
 from afx.core.graph import Var
 from afx.core.interpreter import evaluate
 from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
-from afx.core.tracing.tracer import bind, raised
+from afx.core.tracing.tracer import bind, to_array
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
-from afx.transforms.compiled_call import Compiled
+from afx.transforms.compiled_call import CompiledGraph
 
-__all__ = ["loop", "run_scan", "step_of"]
+__all__ = ["bind_scan", "run_scan", "step_of"]
 
 
 def run_scan(body: Body, carry: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool) -> list[Any]:
     """Bind a traced step, whose inputs are carry, elements and lifted values, as a loop."""
-    return list(loop(step_of(body), [*body.lifted], list(carry), list(xs), length, reverse))
+    return list(bind_scan(step_of(body), [*body.lifted], list(carry), list(xs), length, reverse))
 
 
-def step_of(body: Body) -> Compiled:
+def step_of(body: Body) -> CompiledGraph:
     """Return the program of a traced step with the lifted values in front."""
     avals = [v.aval for v in body.program.graph.inputs]
     nc = len(body.lifted)
@@ -39,8 +39,8 @@ def step_of(body: Body) -> Compiled:
     return build("scan", [*avals[n:], *avals[:n]], lambda *v: evaluate(body.program.graph, *v[nc:], *v[:nc]))
 
 
-def loop(
-    body: Compiled, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool
+def bind_scan(
+    body: CompiledGraph, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool
 ) -> tuple[Any, ...]:
     """Bind a loop over a program of (constants, carry, elements) to (carry, results)."""
     outs: tuple[Any, ...] = bind(
@@ -49,7 +49,7 @@ def loop(
     return outs
 
 
-def _run(*ops: Any, body: Compiled, counts: tuple[int, int], length: int, reverse: bool) -> tuple[Any, ...]:
+def _run(*ops: Any, body: CompiledGraph, counts: tuple[int, int], length: int, reverse: bool) -> tuple[Any, ...]:
     nc, nk = counts
     consts, carry, xs = ops[:nc], list(ops[nc : nc + nk]), ops[nc + nk :]
     plan = body.plan
@@ -62,7 +62,9 @@ def _run(*ops: Any, body: Compiled, counts: tuple[int, int], length: int, revers
     return (*[np.array(c) for c in carry], *ys)
 
 
-def _abstract(*avals: Aval, body: Compiled, counts: tuple[int, int], length: int, reverse: bool) -> tuple[Aval, ...]:
+def _abstract(
+    *avals: Aval, body: CompiledGraph, counts: tuple[int, int], length: int, reverse: bool
+) -> tuple[Aval, ...]:
     outs = [a.aval for a in body.graph.outputs]
     return (*outs[: counts[1]], *[Aval((length, *a.shape), a.dtype) for a in outs[counts[1] :]])
 
@@ -72,7 +74,7 @@ def _parts(values: Sequence[Any], counts: tuple[int, int]) -> tuple[list[Any], l
     return list(values[:nc]), list(values[nc : nc + nk]), list(values[nc + nk :])
 
 
-def _moving(body: Compiled, counts: tuple[int, int], given: Sequence[bool]) -> tuple[bool, ...]:
+def _moving(body: CompiledGraph, counts: tuple[int, int], given: Sequence[bool]) -> tuple[bool, ...]:
     """Return which inputs of the step have tangents: those that are given one, and every inexact carry."""
     nc, nk = counts
     return tuple(
@@ -84,14 +86,14 @@ def _moving(body: Compiled, counts: tuple[int, int], given: Sequence[bool]) -> t
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    body: Compiled = params["body"]
+    body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
     nk = counts[1]
     moving = _moving(body, counts, [t is not None for t in ts])
-    pushed = body.pushed(moving)
+    pushed = body.jvp_graph(moving)
     consts, carry, rows = _parts(xs, counts)
     tangents = [
-        raised(t) if t is not None else zeros_of(x) if m else None for t, x, m in zip(ts, xs, moving, strict=True)
+        to_array(t) if t is not None else zeros_of(x) if m else None for t, x, m in zip(ts, xs, moving, strict=True)
     ]
     tc, tk, tx = ([t for t in part if t is not None] for part in _parts(tangents, counts))
     avals = [v.aval for v in body.graph.inputs]
@@ -112,7 +114,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
         return [*outs[:nk], *kept, *outs[nk:n], *found[nk:]]
 
     program = build("forward mode of scan", [*ac, *dc, *ak, *dk, *ax, *dx], step)
-    outs = list(loop(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"]))
+    outs = list(bind_scan(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"]))
     ny = len(body.graph.outputs) - nk
     values = outs[:nk] + outs[nk + len(dk) : nk + len(dk) + ny]
     moved = iter(outs[nk : nk + len(dk)])
@@ -123,12 +125,12 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
-    body: Compiled = params["body"]
+    body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
     nc, nk = counts
     length, reverse = params["length"], params["reverse"]
     moving = _moving(body, counts, wanted)
-    pair = body.pair(moving)
+    pair = body.vjp_graphs(moving)
     consts, carry, rows = _parts(xs, counts)
     count = len(body.graph.outputs)
     residuals = pair.forward.graph.outputs[count:]
@@ -139,17 +141,19 @@ def _record(
         [v.aval for v in body.graph.inputs],
         lambda *v: _unfixed(evaluate(pair.forward.graph, *v), count, fixed),
     )
-    outs = list(loop(stacked, consts, carry, rows, length, reverse))
+    outs = list(bind_scan(stacked, consts, carry, rows, length, reverse))
     invariant = [consts[a.index] for a, f in zip(residuals, fixed, strict=True) if f and isinstance(a, Var)]
     backward = _backward_body(body, counts, pair, moving, fixed)
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        held = [raised(v) for v in kept]
-        ct_carry = [raised(c) for c, v in zip(ct[:nk], body.graph.inputs[nc : nc + nk], strict=True) if inexact(v.aval)]
+        held = [to_array(v) for v in kept]
+        ct_carry = [
+            to_array(c) for c, v in zip(ct[:nk], body.graph.inputs[nc : nc + nk], strict=True) if inexact(v.aval)
+        ]
         sums = [zeros_of(v.aval) for v, m in zip(body.graph.inputs[:nc], moving[:nc], strict=True) if m]
-        cts = [raised(c) for c, o in zip(ct[nk:], pair.owned[nk:], strict=True) if o]
+        cts = [to_array(c) for c, o in zip(ct[nk:], pair.owned[nk:], strict=True) if o]
         found = iter(
-            loop(
+            bind_scan(
                 backward,
                 held[: len(invariant)],
                 [*ct_carry, *sums],
@@ -171,8 +175,8 @@ def _unfixed(outs: Sequence[Any], count: int, fixed: Sequence[bool]) -> list[Any
 
 
 def _backward_body(
-    body: Compiled, counts: tuple[int, int], pair: Any, moving: tuple[bool, ...], fixed: Sequence[bool]
-) -> Compiled:
+    body: CompiledGraph, counts: tuple[int, int], pair: Any, moving: tuple[bool, ...], fixed: Sequence[bool]
+) -> CompiledGraph:
     """Return one step back: (invariant residuals; cotangents of the carry, sums for constants; residuals, cotangents)."""
     nc, nk = counts
     inputs, outputs = body.graph.inputs, body.graph.outputs
@@ -206,14 +210,14 @@ def _backward_body(
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    body: Compiled = params["body"]
+    body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
     nc, nk = counts
     consts, carry, rows = _parts(xs, counts)
     flags = (*batched[:nc], *[True] * nk, *batched[nc + nk :])
     carry = [c if b else broadcast_to(c, (size, *c.shape)) for c, b in zip(carry, batched[nc : nc + nk], strict=True)]
     rows = [_exchanged(x) if b else x for x, b in zip(rows, batched[nc + nk :], strict=True)]
-    outs = loop(body.batched(size, flags), consts, carry, rows, params["length"], params["reverse"])
+    outs = bind_scan(body.batched(size, flags), consts, carry, rows, params["length"], params["reverse"])
     return (*outs[:nk], *[_exchanged(y) for y in outs[nk:]])
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.control._subgraphs import Body, body_of, build, check_same, is_abstract, strong
+from afx.control._subgraphs import Body, as_strong_arrays, body_of, build, check_same, is_abstract
 from afx.control.scan import scan
-from afx.control.while_p import Loop, run_while
+from afx.control.while_p import WhileLoop, run_while
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.interpreter import evaluate
@@ -17,8 +17,8 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import DtypeError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.ranges import arange
-from afx.transforms._arguments import check_callable, name_of, shown
-from afx.transforms.compiled_call import Compiled
+from afx.transforms._arguments import check_callable, describe, name_of
+from afx.transforms.compiled_call import CompiledGraph
 
 __all__ = ["fori_loop", "while_loop"]
 
@@ -46,7 +46,7 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
     for fn in (cond_fn, body_fn):
         check_callable(fn, "while_loop")
     flat, tree = pytree.flatten(init)
-    carry = strong(flat)
+    carry = as_strong_arrays(flat)
     while True:
         going = cond_fn(pytree.unflatten(tree, carry))
         if aval_of(going, "while_loop").shape != ():
@@ -58,7 +58,7 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
             return pytree.unflatten(tree, carry)
         found, found_tree = pytree.flatten(body_fn(pytree.unflatten(tree, carry)))
         check_same(found, found_tree, carry, tree, "while_loop", "the carry")
-        carry = strong(found)
+        carry = as_strong_arrays(found)
 
 
 def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], C], init: C) -> C:
@@ -82,7 +82,7 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], 
     for bound in (lower, upper):
         aval = aval_of(bound, "fori_loop")
         if aval.shape != () or aval.dtype.kind not in "iu":
-            raise DtypeError(f"fori_loop: bounds are integers: got {shown(bound)}; use astype")
+            raise DtypeError(f"fori_loop: bounds are integers: got {describe(bound)}; use astype")
     if not _unknown(lower) and not _unknown(upper):
         steps = arange(_int(lower), max(_int(upper), _int(lower)))
 
@@ -125,11 +125,11 @@ def _traced(cond_fn: Any, body_fn: Any, carry: list[Any], tree: Any) -> Any:
     test = body_of(cond_fn, pair, avals, f"while_loop's condition {name_of(cond_fn)}")
     body = body_of(step, pair, avals, f"while_loop of {name_of(body_fn)}")
     n = len(carry)
-    loop = Loop(_consts_first(test, n), _consts_first(body, n), len(test.lifted), len(body.lifted))
+    loop = WhileLoop(_consts_first(test, n), _consts_first(body, n), len(test.lifted), len(body.lifted))
     return pytree.unflatten(tree, list(run_while(loop, *test.lifted, *body.lifted, *carry)))
 
 
-def _consts_first(body: Body, nk: int) -> Compiled:
+def _consts_first(body: Body, nk: int) -> CompiledGraph:
     inputs = [v.aval for v in body.program.graph.inputs]
     nc = len(inputs) - nk
     graph = body.program.graph

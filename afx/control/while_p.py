@@ -18,17 +18,17 @@ from afx.control._subgraphs import build, inexact, zeros_of
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
 from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
-from afx.core.tracing.tracer import bind, raised
+from afx.core.tracing.tracer import bind, to_array
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.boolean import any as any_
-from afx.transforms.compiled_call import Compiled
+from afx.transforms.compiled_call import CompiledGraph
 
-__all__ = ["Loop", "run_while"]
+__all__ = ["WhileLoop", "run_while"]
 
 
 @attrs.frozen
-class Loop:
+class WhileLoop:
     """The static part of a loop.
 
     Attributes:
@@ -38,8 +38,8 @@ class Loop:
         b: how many values the step closes over.
     """
 
-    test: Compiled
-    body: Compiled
+    test: CompiledGraph
+    body: CompiledGraph
     a: int
     b: int
 
@@ -59,7 +59,7 @@ class Loop:
         return [v.aval for v in self.body.graph.inputs[self.b :]]
 
     @property
-    def moved(self) -> list[int]:
+    def differentiated_carry(self) -> list[int]:
         """The parts of the carry that have derivatives."""
         return [k for k, c in enumerate(self.carry) if inexact(c)]
 
@@ -67,11 +67,11 @@ class Loop:
         """Return operands as those of the condition, of the step, and the carry with what follows it."""
         return list(values[: self.a]), list(values[self.a : self.a + self.b]), list(values[self.a + self.b :])
 
-    def pushed(self, consts: tuple[bool, ...]) -> Loop:
+    def jvp_loop(self, consts: tuple[bool, ...]) -> WhileLoop:
         """Return the loop with tangents: of these constants behind the constants, of the carry behind the carry."""
-        moved, n = self.moved, len(self.carry)
+        moved, n = self.differentiated_carry, len(self.carry)
         moving = (*consts, *[inexact(c) for c in self.carry])
-        program = self.body.pushed(moving)
+        program = self.body.jvp_graph(moving)
         count = sum(consts)
 
         def step(*v: Any) -> list[Any]:
@@ -87,9 +87,9 @@ class Loop:
         state = [*self.carry, *[self.carry[k] for k in moved]]
         own = [*self.of_body, *[c for c, m in zip(self.of_body, consts, strict=True) if m]]
         test = build("condition", [*self.of_test, *state], going)
-        return Loop(test, build("body", [*own, *state], step), self.a, self.b + count)
+        return WhileLoop(test, build("body", [*own, *state], step), self.a, self.b + count)
 
-    def batched(self, size: int, flags: Sequence[bool]) -> Loop:
+    def batched(self, size: int, flags: Sequence[bool]) -> WhileLoop:
         """Return the loop over a batch: it runs as long as any element does, and the others keep their carry.
 
         What the condition closes over comes twice: its step needs it too.
@@ -111,7 +111,7 @@ class Loop:
         consts = [v.aval for v in test.graph.inputs[: self.a]]
         inputs = [v.aval for v in body.graph.inputs]
         state = inputs[self.b :]
-        return Loop(
+        return WhileLoop(
             build("condition", [*consts, *state], going),
             build("body", [*consts, *inputs[: self.b], *state], step),
             self.a,
@@ -119,14 +119,14 @@ class Loop:
         )
 
 
-def run_while(loop: Loop, *xs: Any) -> tuple[Any, ...]:
+def run_while(loop: WhileLoop, *xs: Any) -> tuple[Any, ...]:
     """Bind a loop on what it closes over and its first carry; return the last carry."""
     outs: tuple[Any, ...] = bind(while_p, *xs, loop=loop)
     return outs
 
 
 # -- the loop ---------------------------------------------------------------------------------------------------------
-def _run(*ops: Any, loop: Loop) -> tuple[Any, ...]:
+def _run(*ops: Any, loop: WhileLoop) -> tuple[Any, ...]:
     of_test, of_body, carry = loop.parts(ops)
     test, body = loop.test.plan, loop.body.plan
     while test(*of_test, *carry)[0]:
@@ -134,44 +134,44 @@ def _run(*ops: Any, loop: Loop) -> tuple[Any, ...]:
     return tuple([np.array(c) for c in carry])
 
 
-def _abstract(*avals: Aval, loop: Loop) -> tuple[Aval, ...]:
+def _abstract(*avals: Aval, loop: WhileLoop) -> tuple[Aval, ...]:
     return tuple([Aval(c.shape, c.dtype) for c in loop.carry])
 
 
-def _with_tangents(loop: Loop, xs: Sequence[Any], ts: Sequence[Any], consts: Sequence[bool]) -> list[Any]:
+def _with_tangents(loop: WhileLoop, xs: Sequence[Any], ts: Sequence[Any], consts: Sequence[bool]) -> list[Any]:
     """Return the operands of the loop with tangents."""
     of_test, of_body, carry = loop.parts(xs)
     _, t_body, t_carry = loop.parts(ts)
     pairs = [(x, t) for x, t, m in zip(of_body, t_body, consts, strict=True) if m]
-    pairs += [(carry[k], t_carry[k]) for k in loop.moved]
-    tangents = [zeros_of(x) if t is None else raised(t) for x, t in pairs]
+    pairs += [(carry[k], t_carry[k]) for k in loop.differentiated_carry]
+    tangents = [zeros_of(x) if t is None else to_array(t) for x, t in pairs]
     count = sum(consts)
     return [*of_test, *of_body, *tangents[:count], *carry, *tangents[count:]]
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    loop: Loop = params["loop"]
+    loop: WhileLoop = params["loop"]
     consts = tuple([t is not None for t in loop.parts(ts)[1]])
-    outs = run_while(loop.pushed(consts), *_with_tangents(loop, xs, ts, consts))
+    outs = run_while(loop.jvp_loop(consts), *_with_tangents(loop, xs, ts, consts))
     n = len(loop.carry)
-    found = dict(zip(loop.moved, outs[n:], strict=True))
+    found = dict(zip(loop.differentiated_carry, outs[n:], strict=True))
     return outs[:n], [found.get(k) for k in range(n)]
 
 
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
-    loop: Loop = params["loop"]
+    loop: WhileLoop = params["loop"]
     consts = tuple(loop.parts(wanted)[1])
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        cts = [raised(ct[k]) for k in loop.moved]
-        return _placed(loop, consts, bind(back_p, *[raised(v) for v in kept], *cts, loop=loop, consts=consts))
+        cts = [to_array(ct[k]) for k in loop.differentiated_carry]
+        return _placed(loop, consts, bind(back_p, *[to_array(v) for v in kept], *cts, loop=loop, consts=consts))
 
     return run_while(loop, *xs), list(xs), joint
 
 
-def _placed(loop: Loop, consts: Sequence[bool], found: Sequence[Any]) -> list[Any]:
+def _placed(loop: WhileLoop, consts: Sequence[bool], found: Sequence[Any]) -> list[Any]:
     """Return the results of the backward pass in the places of the operands they belong to, None in the others."""
     values = iter(found)
     of_body = [next(values) if m else None for m in consts]
@@ -179,7 +179,7 @@ def _placed(loop: Loop, consts: Sequence[bool], found: Sequence[Any]) -> list[An
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    loop: Loop = params["loop"]
+    loop: WhileLoop = params["loop"]
     of_test, of_body, carry = loop.parts(xs)
     carry = _spread(size, carry, loop.parts(batched)[2])
     return run_while(loop.batched(size, batched), *of_test, *of_test, *of_body, *carry)
@@ -204,10 +204,10 @@ while_p = register(
 
 
 # -- its backward pass: operands of the loop, then cotangents of the carry; to cotangents of constants and carry ------
-def _back_run(*ops: Any, loop: Loop, consts: tuple[bool, ...]) -> tuple[Any, ...]:
+def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...]) -> tuple[Any, ...]:
     """Run the loop again, keep what its steps' pullbacks read, and walk back over them."""
-    n, moved = len(loop.carry), loop.moved
-    pair = loop.body.pair((*consts, *[inexact(c) for c in loop.carry]))
+    n, moved = len(loop.carry), loop.differentiated_carry
+    pair = loop.body.vjp_graphs((*consts, *[inexact(c) for c in loop.carry]))
     of_test, of_body, rest = loop.parts(ops)
     carry = rest[:n]
     kept: list[list[Any]] = []
@@ -231,13 +231,13 @@ def _zeros(aval: Aval) -> Any:
     return np.zeros(aval.shape, aval.dtype)
 
 
-def _back_abstract(*avals: Aval, loop: Loop, consts: tuple[bool, ...]) -> tuple[Aval, ...]:
+def _back_abstract(*avals: Aval, loop: WhileLoop, consts: tuple[bool, ...]) -> tuple[Aval, ...]:
     found = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
-    return tuple([Aval(c.shape, c.dtype) for c in (*found, *[loop.carry[k] for k in loop.moved])])
+    return tuple([Aval(c.shape, c.dtype) for c in (*found, *[loop.carry[k] for k in loop.differentiated_carry])])
 
 
 def _back_pushed(
-    loop: Loop,
+    loop: WhileLoop,
     consts: tuple[bool, ...],
     wanted: tuple[bool, ...],
     operands: tuple[Sequence[Any], Sequence[Any]],
@@ -256,17 +256,17 @@ def _back_pushed(
     moving = tuple([m or t is not None for m, t in zip(consts, loop.parts(ts)[1], strict=True)])
     both = (*wanted, *[m for m, t in zip(consts, moving, strict=True) if t])
     found = list(
-        bind(back_p, *_with_tangents(loop, xs, ts, moving), *cts[1], *cts[0], loop=loop.pushed(moving), consts=both)
+        bind(back_p, *_with_tangents(loop, xs, ts, moving), *cts[1], *cts[0], loop=loop.jvp_loop(moving), consts=both)
     )
-    n, m = sum(wanted), len(found) - len(loop.moved)
-    k = m - len(loop.moved)
+    n, m = sum(wanted), len(found) - len(loop.differentiated_carry)
+    k = m - len(loop.differentiated_carry)
     return [*found[n:k], *found[m:]], [*found[:n], *found[k:m]]
 
 
 def _back_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    loop: Loop = params["loop"]
+    loop: WhileLoop = params["loop"]
     n = loop.a + loop.b + len(loop.carry)
-    t_cts = [zeros_of(c) if t is None else raised(t) for c, t in zip(xs[n:], ts[n:], strict=True)]
+    t_cts = [zeros_of(c) if t is None else to_array(t) for c, t in zip(xs[n:], ts[n:], strict=True)]
     consts: tuple[bool, ...] = params["consts"]
     return _back_pushed(loop, consts, consts, (xs[:n], ts[:n]), (xs[n:], t_cts))
 
@@ -274,17 +274,17 @@ def _back_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], par
 def _back_record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
-    loop: Loop = params["loop"]
+    loop: WhileLoop = params["loop"]
     consts: tuple[bool, ...] = params["consts"]
     n = loop.a + loop.b + len(loop.carry)
     own = tuple(loop.parts(wanted)[1])
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         # the result is J'·c for the Jacobian J of the loop; <u, J'·c> = <J·u, c> is the tangent of the loop along u
-        held = [raised(v) for v in kept]
+        held = [to_array(v) for v in kept]
         ops, cts = held[:n], held[n:]
-        along = _placed(loop, consts, [raised(c) for c in ct])
-        last = run_while(loop.pushed(consts), *_with_tangents(loop, ops, along, consts))
+        along = _placed(loop, consts, [to_array(c) for c in ct])
+        last = run_while(loop.jvp_loop(consts), *_with_tangents(loop, ops, along, consts))
         slopes = _back_pushed(loop, consts, own, (ops, along), (cts, [zeros_of(c) for c in cts]))[1]
         return [*_placed(loop, own, slopes), *last[len(loop.carry) :]]
 
@@ -292,7 +292,7 @@ def _back_record(
 
 
 def _back_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    loop: Loop = params["loop"]
+    loop: WhileLoop = params["loop"]
     consts: tuple[bool, ...] = params["consts"]
     of_test, of_body, rest = loop.parts(xs)
     flags = loop.parts(batched)

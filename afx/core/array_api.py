@@ -11,7 +11,7 @@ import numpy as np
 from afx.core.aval import NUMPY, SCALARS, aval_of
 from afx.core.devices import CPU, check_device
 from afx.core.dtypes import DType, check_dtype, default_complex, get_default_dtype, int64, promote
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _is_kind(dtype: DType, kind: Any) -> bool:
     return dtype.kind in _KINDS[kind]
 
 
-@public
+@register_function
 def can_cast(
     from_: DTypeLike | ArrayLike,
     to: DTypeLike,
@@ -186,7 +186,7 @@ def can_cast(
     return bool(np.can_cast(_dtype_of(from_, "can_cast"), check_dtype(to, "can_cast"), casting))
 
 
-@public
+@register_function
 def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> DType:
     """Return the dtype in which an operation on these arrays, numbers and dtypes computes.
 

@@ -93,7 +93,7 @@ class Equation:
         params: the op's static parameters, hashable, sorted by name.
         source: the place in the user's files that made it (its ``str`` is ``file:line``), or None; not part of
             equality.
-        quiet: the floating-point warnings that ``np.errstate`` ignored around it within its function, such as
+        ignored_fp_errors: the floating-point warnings that ``np.errstate`` ignored around it within its function, such as
             ``("divide", "invalid")``; not part of equality.
     """
 
@@ -102,7 +102,7 @@ class Equation:
     outputs: tuple[Var, ...]
     params: tuple[tuple[str, Any], ...] = ()
     source: Any = attrs.field(default=None, eq=False, repr=False)
-    quiet: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False)
+    ignored_fp_errors: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False)
 
     @property
     def keywords(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
         return [_number(a) if isinstance(a, Literal) else known[a.index] for a in atoms]
 
     for eq in graph.equations:
-        with silent(eq.quiet) if eq.quiet else NOTHING:
+        with silent(eq.ignored_fp_errors) if eq.ignored_fp_errors else NOTHING:
             out = bind(eq.primitive, *read(eq.inputs), **eq.keywords)
         known.extend(out) if eq.primitive.multiple_results else known.append(out)
     return [x if isinstance(x, Array) else wrap(np.asarray(x)) for x in read(graph.outputs)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from afx.core.array.array import Array
 
-__all__ = ["FUNCTIONS", "public"]
+__all__ = ["FUNCTIONS", "register_function"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,13 +35,13 @@ class _Functions:
 FUNCTIONS = _Functions()
 
 
-def public(fn: F) -> F:
+def register_function(fn: F) -> F:
     """Enter a public function into the table under its own name, without a trailing underscore."""
     setattr(FUNCTIONS, fn.__name__.rstrip("_"), fn)
     return fn
 
 
-def known(name: str) -> bool:
+def is_registered(name: str) -> bool:
     """Tell whether there is a function of this name."""
     return name in vars(FUNCTIONS) or name in LAZY
 

@@ -99,7 +99,9 @@ def _payload(name: str, array: Ndarray) -> list[bytes | memoryview]:
         raise DtypeError(f"save: an array of {array.dtype} at {name}: got no dtype of numbers; save numbers alone")
     front = io.BytesIO()
     contiguous = np.ascontiguousarray(array)
-    np.lib.format.write_array_header_1_0(front, {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape})
+    np.lib.format.write_array_header_1_0(
+        front, {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    )
     return [front.getvalue(), _bytes_of(contiguous)]
 
 
@@ -259,7 +261,9 @@ def _entries(header: Any, members: Sequence[Member]) -> list[Entry]:
     declared, held = [f"{entry.name}.npy" for entry in entries], [member.name for member in members]
     if declared != held:
         missing, extra = set(declared) - set(held), set(held) - set(declared)
-        raise FileFormatError(f"its members are not the declared ones (missing {sorted(missing)}, extra {sorted(extra)})")
+        raise FileFormatError(
+            f"its members are not the declared ones (missing {sorted(missing)}, extra {sorted(extra)})"
+        )
     for entry, member in zip(entries, members, strict=True):
         if not entry.nbytes <= member.stop - member.start <= entry.nbytes + 65_546:  # a .npy header has at most that
             raise FileFormatError(

@@ -91,7 +91,9 @@ def read_content_tree(path: str | os.PathLike[str], kind: type[Any] | None, allo
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, FileFormatError):
             raise
-        raise FileFormatError(f"load: no structure of afx ({error!r}): got {os.fspath(path)!r}; save it anew") from error
+        raise FileFormatError(
+            f"load: no structure of afx ({error!r}): got {os.fspath(path)!r}; save it anew"
+        ) from error
     if kind is not None and not isinstance(found, kind):
         raise FileFormatError(
             f"load: the file holds another kind than asked for: got {type(found).__qualname__} for {kind.__qualname__}; "

@@ -61,7 +61,9 @@ def load_safetensors(path: str | os.PathLike[str], like: Any = None) -> Any:
         try:
             loaded = library.load(file.read())
         except _format_error() as error:
-            raise FileFormatError(f"load_safetensors: no file of this format ({error}): got {os.fspath(path)!r}") from None
+            raise FileFormatError(
+                f"load_safetensors: no file of this format ({error}): got {os.fspath(path)!r}"
+            ) from None
     arrays = {name: wrap(np.array(value)) for name, value in loaded.items()}
     if like is None:
         return arrays
@@ -69,7 +71,9 @@ def load_safetensors(path: str | os.PathLike[str], like: Any = None) -> Any:
     names = [name or "value" for name, _ in leaves]
     if set(names) != set(arrays):
         missing, extra = sorted(set(names) - set(arrays)), sorted(set(arrays) - set(names))
-        raise FileFormatError(f"load_safetensors: other names than those of the tree: got missing {missing}, extra {extra}")
+        raise FileFormatError(
+            f"load_safetensors: other names than those of the tree: got missing {missing}, extra {extra}"
+        )
     for name, leaf in zip(names, [leaf for _, leaf in leaves], strict=True):
         have, want = arrays[name].aval, np.asarray(leaf)
         if (have.shape, have.dtype) != (want.shape, want.dtype):
@@ -84,7 +88,9 @@ def _library() -> Any:
     try:
         library: Any = importlib.import_module("safetensors.numpy")
     except ImportError as error:
-        raise MissingExtraError('safetensors: an optional dependency is missing: got none; pip install "afx[io]"') from error
+        raise MissingExtraError(
+            'safetensors: an optional dependency is missing: got none; pip install "afx[io]"'
+        ) from error
     return library
 
 

@@ -61,7 +61,9 @@ def _node(node: Node, path: str, encoder: Encoder) -> Json:
         return ["dict", [encoder.value(key, path) for key in node.order]]
     if isinstance(node, RecordNode):
         return ["class", encoder.name(node.kind, path), list(node.names)]
-    raise TreeError(f"save: a container that no file can hold, at {path or 'the top'}: got {node!r}; use a frozen class")
+    raise TreeError(
+        f"save: a container that no file can hold, at {path or 'the top'}: got {node!r}; use a frozen class"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- reading

@@ -24,7 +24,7 @@ from afx.core.primitive import Primitive, lookup
 from afx.errors import AfxError, FileFormatError, TreeError
 from afx.io.naming import Names, name_of
 from afx.pytree.nodes import RecordNode, class_node, named_tuple_node
-from afx.transforms.compiled_call import Compiled
+from afx.transforms.compiled_call import CompiledGraph
 
 __all__ = ["Decoder", "Encoder", "Json", "check_fields", "record_node"]
 
@@ -102,7 +102,7 @@ class Encoder:
                     "inputs": [self._atom(atom, path) for atom in eq.inputs],
                     "outputs": [_aval(var.aval) for var in eq.outputs],
                     "params": {name: self.value(item, f"{path}{eq.primitive.name}.{name}") for name, item in eq.params},
-                    "quiet": list(eq.quiet),
+                    "ignored_fp_errors": list(eq.ignored_fp_errors),
                 }
                 for eq in graph.equations
             ],
@@ -142,7 +142,7 @@ _WRITERS: Final[tuple[tuple[Any, Callable[[Encoder, Any, str], Json]], ...]] = (
     (np.generic, lambda e, v, path: {"scalar": e.array(v, path)}),
     (Primitive, lambda e, v, path: {"primitive": v.name}),
     (Graph, lambda e, v, path: e._graph(v, path)),
-    (Compiled, lambda e, v, path: {"program": e._graph(v.graph, path)}),
+    (CompiledGraph, lambda e, v, path: {"program": e._graph(v.graph, path)}),
     (tuple, lambda e, v, path: e._tuple(v, path)),
     (frozenset, lambda e, v, path: {"frozenset": [e.value(x, path) for x in sorted(v, key=repr)]}),
     (range, lambda e, v, path: {"range": [v.start, v.stop, v.step]}),
@@ -192,7 +192,9 @@ class Decoder:
     def record(self, name: object, what: str = "class") -> Any:
         """Return a class that may stand in a tree: a frozen attrs class or a named tuple."""
         found: Any = self.names.find(name, what)
-        if not inspect.isclass(found) or not (attrs.has(found) or (tuple in found.__mro__ and hasattr(found, "_fields"))):
+        if not inspect.isclass(found) or not (
+            attrs.has(found) or (tuple in found.__mro__ and hasattr(found, "_fields"))
+        ):
             raise FileFormatError(f"load: {name} is no frozen class: got {found!r}; {_FORGED}")
         return found
 
@@ -228,7 +230,9 @@ class Decoder:
             graph = Graph(inputs, constants, tuple(equations), tuple([self._atom(a, known) for a in value["outputs"]]))
             check(graph)
         except (AfxError, KeyError, IndexError, TypeError, ValueError) as error:
-            raise FileFormatError(f"load: a graph that does not hold together ({error}): got its equations; {_FORGED}") from error
+            raise FileFormatError(
+                f"load: a graph that does not hold together ({error}): got its equations; {_FORGED}"
+            ) from error
         return graph
 
     def _equation(self, item: Json, known: list[Var], numbers: Iterator[int]) -> Equation:
@@ -236,7 +240,13 @@ class Decoder:
         outputs = tuple([Var(next(numbers), _read_aval(aval)) for aval in item["outputs"]])
         params = tuple([(str(name), self.value(param)) for name, param in item["params"].items()])
         known.extend(outputs)
-        return Equation(self.primitive(item["primitive"]), inputs, outputs, params, quiet=tuple(item["quiet"]))
+        return Equation(
+            self.primitive(item["primitive"]),
+            inputs,
+            outputs,
+            params,
+            ignored_fp_errors=tuple(item["ignored_fp_errors"]),
+        )
 
     def _atom(self, item: Json, known: Sequence[Var]) -> Var | Literal:
         return known[item] if isinstance(item, int) else Literal(self.value(item["literal"]), _read_aval(item["aval"]))
@@ -293,7 +303,7 @@ _READERS: Final[dict[str, Callable[[Decoder, Any], Any]]] = {
     "function": lambda d, v: d.function(v["function"]),
     "primitive": lambda d, v: d.primitive(v["primitive"]),
     "graph": lambda d, v: d.graph(v),
-    "program": lambda d, v: Compiled(d.graph(v["program"])),
+    "program": lambda d, v: CompiledGraph(d.graph(v["program"])),
     "partial": lambda d, v: functools.partial(
         d.value(v["partial"]),
         *[d.value(item) for item in v["args"]],

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, bare
+from afx.core.array.array import Array, ArrayLike, to_numpy_value
 from afx.core.aval import aval_of
 from afx.core.dtypes import is_inexact, promote
 from afx.core.tracing.tracer import Tracer
@@ -89,7 +89,7 @@ def _extremes(targets: ArrayLike) -> list[Any]:
     """Return the smallest and the largest target, none where they are not known or there are none."""
     if isinstance(targets, Tracer) or not aval_of(targets).size:
         return []
-    value = bare(targets, "targets")
+    value = to_numpy_value(targets, "targets")
     return [np.minimum.reduce(value, None), np.maximum.reduce(value, None)]
 
 

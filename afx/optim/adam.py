@@ -8,8 +8,8 @@ import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import sqrt
-from afx.optim.hyperparameters import LearningRate, count_zero, fraction, given, positive, rate_at
-from afx.optim.rule import as_real, check_kind, map_trained, root, square, take_step, zeros_of
+from afx.optim.hyperparameters import LearningRate, count_zero, fraction, is_nonzero, positive, rate_at
+from afx.optim.rule import apply_rule, as_real, check_kind, map_trained, safe_sqrt, square, zeros_of
 
 __all__ = ["Adam", "AdamState", "adam", "adamw"]
 
@@ -62,8 +62,8 @@ class Adam:
         size, eps = rate * second / (1 - self.b1**count), self.eps * second
 
         def move(m: Array, n: Array, p: Array) -> Array:
-            step = -as_real(size, p) * m / (root(n) + as_real(eps, p))
-            return step - as_real(rate * self.weight_decay, p) * p if given(self.weight_decay) else step
+            step = -as_real(size, p) * m / (safe_sqrt(n) + as_real(eps, p))
+            return step - as_real(rate * self.weight_decay, p) * p if is_nonzero(self.weight_decay) else step
 
         return map_trained(move, mu, nu, params), AdamState(count, mu, nu, rate)
 
@@ -71,7 +71,7 @@ class Adam:
         self, params: T, grads: T, state: AdamState[T], *, value: ArrayLike | None = None
     ) -> tuple[T, AdamState[T]]:
         """Return the next parameters and state; ``value`` is not needed."""
-        return take_step(self.update, params, grads, state, value)
+        return apply_rule(self.update, params, grads, state, value)
 
 
 def adam(learning_rate: LearningRate = 1e-3, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Adam:

@@ -17,7 +17,7 @@ from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.manipulation.split import unstack
 from afx.ops.reductions.sums import mean
 from afx.optim.hyperparameters import count_zero, positive
-from afx.optim.rule import as_real, check_kind, map_trained, take_step, zeros_of
+from afx.optim.rule import apply_rule, as_real, check_kind, map_trained, zeros_of
 
 __all__ = ["Arrayflow", "ArrayflowState", "arrayflow"]
 
@@ -92,7 +92,7 @@ class Arrayflow:
         self, params: T, grads: T, state: ArrayflowState[T], *, value: ArrayLike | None = None
     ) -> tuple[T, ArrayflowState[T]]:
         """Return the next parameters and state; ``value`` is the loss at ``params``, which the heuristic needs."""
-        return take_step(self.update, params, grads, state, value)
+        return apply_rule(self.update, params, grads, state, value)
 
 
 def _loss(value: ArrayLike | None) -> Array:

@@ -8,7 +8,7 @@ import attrs
 
 from afx.core.array.array import ArrayLike
 from afx.errors import ArgumentError, TreeError
-from afx.optim.rule import Rule, take_step
+from afx.optim.rule import Rule, apply_rule
 
 __all__ = ["Chain", "chain"]
 
@@ -58,12 +58,16 @@ class Chain(Generic[S]):
             raise ArgumentError(
                 f"chain: no rule makes updates: got {names}; add an optimizer, such as sgd, behind them"
             )
-        return take_step(self.update, params, grads, state, value)
+        return apply_rule(self.update, params, grads, state, value)
 
 
 def _makes_updates(rule: Any) -> bool:
     """Tell whether a rule may turn gradients into updates, and not only limit or add to them."""
-    return any(map(_makes_updates, rule.rules)) if isinstance(rule, Chain) else not getattr(rule, "uphill", False)
+    return (
+        any(map(_makes_updates, rule.rules))
+        if isinstance(rule, Chain)
+        else not getattr(rule, "is_gradient_transform", False)
+    )
 
 
 @overload

@@ -14,7 +14,7 @@ from afx.core.dtypes import bool_, is_inexact
 from afx.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from afx.ops.creation.creation import ones_like, zeros
 from afx.ops.elementwise.where import where
-from afx.optim.rule import Rule, map_trained, take_step
+from afx.optim.rule import Rule, apply_rule, map_trained
 from afx.pytree import Tree, TreeDef
 from afx.transforms._arguments import check_callable
 from afx.transforms.vjp import vjp
@@ -45,7 +45,7 @@ class Masked(Generic[S]):
 
     def step(self, params: T, grads: T, state: S, *, value: ArrayLike | None = None) -> tuple[T, S]:
         """Return the next parameters and state."""
-        return take_step(self.update, params, grads, state, value)
+        return apply_rule(self.update, params, grads, state, value)
 
 
 def _kept(tree: T, free: list[Any], fill: float) -> T:
@@ -203,7 +203,7 @@ class Projected(Generic[S]):
 
     def step(self, params: T, grads: T, state: S, *, value: ArrayLike | None = None) -> tuple[T, S]:
         """Return the next parameters, which are exactly a projection, and state."""
-        moved, after = take_step(self.inner.update, params, grads, state, value)
+        moved, after = apply_rule(self.inner.update, params, grads, state, value)
         target: T = self.projection(moved)
         _check_projection(pytree.flatten(moved), pytree.flatten(target))
         return target, after

@@ -36,7 +36,7 @@ def rate_at(rate: LearningRate, count: Array) -> Array:
     return asarray(found).astype(float64) if isinstance(found, Array) else asarray(found, float64)
 
 
-def given(value: float | Array) -> bool:
+def is_nonzero(value: float | Array) -> bool:
     """Tell whether a hyperparameter is at work: anything but a plain 0."""
     return not (isinstance(value, (int, float)) and value == 0)
 

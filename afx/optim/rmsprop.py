@@ -8,8 +8,8 @@ import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.where import maximum
-from afx.optim.hyperparameters import LearningRate, count_zero, fraction, given, positive, rate_at
-from afx.optim.rule import as_real, check_kind, map_trained, root, square, take_step, zeros_of
+from afx.optim.hyperparameters import LearningRate, count_zero, fraction, is_nonzero, positive, rate_at
+from afx.optim.rule import apply_rule, as_real, check_kind, map_trained, safe_sqrt, square, zeros_of
 
 __all__ = ["Rmsprop", "RmspropState", "rmsprop"]
 
@@ -49,7 +49,7 @@ class Rmsprop:
         """Return the state before the first step."""
         nu = zeros_of(params, "rmsprop", real=True)
         mean = zeros_of(params, "rmsprop") if self.centered else None
-        velocity = zeros_of(params, "rmsprop") if given(self.momentum) else None
+        velocity = zeros_of(params, "rmsprop") if is_nonzero(self.momentum) else None
         return RmspropState(count_zero(), nu, mean, velocity, rate_at(self.learning_rate, count_zero()))
 
     def update(
@@ -63,7 +63,7 @@ class Rmsprop:
         if state.mean is not None:
             mean = map_trained(lambda m, g: self.decay * m + (1 - self.decay) * g, state.mean, grads)
             spread = map_trained(lambda n, m: maximum(n - square(m), 0.0), nu, mean)  # rounding may bring it below 0
-        direction = map_trained(lambda g, s: g / (root(s) + self.eps), grads, spread)
+        direction = map_trained(lambda g, s: g / (safe_sqrt(s) + self.eps), grads, spread)
         velocity = None
         if state.velocity is not None:
             velocity = direction = map_trained(lambda v, d: self.momentum * v + d, state.velocity, direction)
@@ -74,7 +74,7 @@ class Rmsprop:
         self, params: T, grads: T, state: RmspropState[T], *, value: ArrayLike | None = None
     ) -> tuple[T, RmspropState[T]]:
         """Return the next parameters and state; ``value`` is not needed."""
-        return take_step(self.update, params, grads, state, value)
+        return apply_rule(self.update, params, grads, state, value)
 
 
 def rmsprop(

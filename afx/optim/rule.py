@@ -4,7 +4,7 @@ A *rule* has ``init(params) -> state`` and ``update(grads, state, params, value)
 to the parameters. Rules chain. An *optimizer* is a rule with ``step``. All are frozen and pure: state in, state out.
 
 Inside of a rule, float16 leaves are float32, and gradients of complex parameters are conjugated, which makes them point
-uphill; in place of leaves that are not trained stand empty boolean arrays, which `map_trained` passes over. `take_step`
+uphill; in place of leaves that are not trained stand empty boolean arrays, which `map_trained` passes over. `apply_rule`
 sees to all of it, and to what is checked.
 """
 
@@ -63,7 +63,7 @@ class EmptyState:
 # ------------------------------------------------------------------------------------------------------- the one step
 
 
-def take_step(
+def apply_rule(
     update: Callable[[T, S, T, ArrayLike | None], tuple[T, S]],
     params: T,
     grads: T,
@@ -80,9 +80,10 @@ def take_step(
     slopes = _gradients(grads, leaves, treedef)
     trained = trained_leaves(leaves, treedef)
     old = [asarray(p) if t else p for p, t in zip(leaves, trained, strict=True)]
-    whole = [wide(p) if t else hidden() for p, t in zip(old, trained, strict=True)]
+    whole = [to_compute_dtype(p) if t else hidden() for p, t in zip(old, trained, strict=True)]
     uphill = [
-        wide(g.conj() if g.dtype.kind == "c" else g) if t else hidden() for g, t in zip(slopes, trained, strict=True)
+        to_compute_dtype(g.conj() if g.dtype.kind == "c" else g) if t else hidden()
+        for g, t in zip(slopes, trained, strict=True)
     ]
     try:
         updates, after = update(pytree.unflatten(treedef, uphill), state, pytree.unflatten(treedef, whole), value)
@@ -208,7 +209,7 @@ def map_trained(fn: Callable[..., object], tree: T, /, *rest: object) -> T:
     return pytree.map(apply, tree, *rest)
 
 
-def wide(x: Array) -> Array:
+def to_compute_dtype(x: Array) -> Array:
     """Return a leaf in the dtype that rules compute in: float16 becomes float32."""
     return x.astype(float32) if x.dtype == float16 else x
 
@@ -250,4 +251,4 @@ def _root_rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Arr
 
 # The root of a mean square is |g| where one gradient was seen: where it is 0, so is what it divides, and the derivative
 # of a whole step is finite. Through sqrt it would be inf · 0.
-root: Callable[[Array], Array] = custom_jvp(sqrt, _root_rule)
+safe_sqrt: Callable[[Array], Array] = custom_jvp(sqrt, _root_rule)

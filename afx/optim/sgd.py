@@ -9,8 +9,8 @@ import attrs
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError
-from afx.optim.hyperparameters import LearningRate, count_zero, fraction, given, positive, rate_at
-from afx.optim.rule import as_real, check_kind, check_params, map_trained, take_step, zeros_of
+from afx.optim.hyperparameters import LearningRate, count_zero, fraction, is_nonzero, positive, rate_at
+from afx.optim.rule import apply_rule, as_real, check_kind, check_params, map_trained, zeros_of
 
 __all__ = ["Sgd", "SgdState", "sgd"]
 
@@ -43,7 +43,7 @@ class Sgd:
     def init(self, params: T) -> SgdState[T]:
         """Return the state before the first step."""
         check_params(*pytree.flatten(params), "sgd")
-        velocity = zeros_of(params, "sgd") if given(self.momentum) else None
+        velocity = zeros_of(params, "sgd") if is_nonzero(self.momentum) else None
         return SgdState(count_zero(), velocity, rate_at(self.learning_rate, count_zero()))
 
     def update(self, grads: T, state: SgdState[T], params: T, value: ArrayLike | None = None) -> tuple[T, SgdState[T]]:
@@ -62,7 +62,7 @@ class Sgd:
 
     def step(self, params: T, grads: T, state: SgdState[T], *, value: ArrayLike | None = None) -> tuple[T, SgdState[T]]:
         """Return the next parameters and state; ``value`` is not needed."""
-        return take_step(self.update, params, grads, state, value)
+        return apply_rule(self.update, params, grads, state, value)
 
 
 def sgd(learning_rate: LearningRate, *, momentum: float = 0.0, nesterov: bool = False) -> Sgd:

@@ -49,10 +49,10 @@ class _Stateless:
     """Rules without state: they say only how gradients change.
 
     Attributes:
-        uphill: whether what they give still points uphill, as gradients do.
+        is_gradient_transform: whether updates still point uphill, as gradients do.
     """
 
-    uphill: ClassVar[bool] = False
+    is_gradient_transform: ClassVar[bool] = False
 
     def init(self, params: object) -> EmptyState:
         """Return the state, which holds nothing."""
@@ -70,7 +70,7 @@ class _Stateless:
 
 @attrs.frozen
 class _ClipByGlobalNorm(_Stateless):
-    uphill = True
+    is_gradient_transform = True
     limit: float
 
     def change(self, grads: T, params: T) -> T:
@@ -103,7 +103,7 @@ def clip_by_global_norm(limit: float) -> Rule[EmptyState]:
 
 @attrs.frozen
 class _ClipByValue(_Stateless):
-    uphill = True
+    is_gradient_transform = True
     limit: float
 
     def change(self, grads: T, params: T) -> T:
@@ -154,7 +154,7 @@ def scale(factor: float) -> Rule[EmptyState]:
 
 @attrs.frozen
 class _AddDecayedWeights(_Stateless):
-    uphill = True
+    is_gradient_transform = True
     strength: float
 
     def change(self, grads: T, params: T) -> T:

@@ -27,7 +27,7 @@ __all__ = [
     "require_positive",
     "require_probability",
     "require_scale",
-    "settle",
+    "resolve_arguments",
 ]
 
 ShapeLike = int | Sequence[int] | None
@@ -53,7 +53,7 @@ def floating(dtype: DTypeLike | None, who: str, *params: ArrayLike) -> DType:
     return found
 
 
-def settle(
+def resolve_arguments(
     who: str, key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None, *params: Any
 ) -> tuple[Shape, DType, list[Any]]:
     """Return a draw's shape, its floating dtype, and its parameters in that dtype; Python numbers stay as they are.

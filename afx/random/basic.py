@@ -22,7 +22,7 @@ from afx.random._arguments import (
     require_order,
     require_probability,
     require_scale,
-    settle,
+    resolve_arguments,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def uniform(
     >>> uniform(afx.random.key(0), 2)
     Array([0.39904642, 0.88052016], dtype=float32)
     """
-    lengths, found, (a, b) = settle("uniform", key, shape, dtype, low, high)
+    lengths, found, (a, b) = resolve_arguments("uniform", key, shape, dtype, low, high)
     require_order("uniform", a, b)
     z = random_draw(key, "uniform", lengths, found)
     if is_number(a, 0):
@@ -122,12 +122,12 @@ def normal(
     >>> normal(afx.random.key(0), 2)
     Array([ 1.27613..., -0.30411...], dtype=float32)
     """
-    return located("normal", "normal", key, shape, loc, scale, dtype)
+    return loc_scale_sample("normal", "normal", key, shape, loc, scale, dtype)
 
 
-def located(who: str, law: str, key: ArrayLike, shape: ShapeLike, loc: Any, scale: Any, dtype: Any) -> Array:
+def loc_scale_sample(who: str, law: str, key: ArrayLike, shape: ShapeLike, loc: Any, scale: Any, dtype: Any) -> Array:
     """Return ``loc + scale · z`` for draws z from a standard law."""
-    lengths, found, (centre, width) = settle(who, key, shape, dtype, loc, scale)
+    lengths, found, (centre, width) = resolve_arguments(who, key, shape, dtype, loc, scale)
     require_scale(who, width)
     z = random_draw(key, law, lengths, found)
     if not is_number(width, 1):
@@ -178,7 +178,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike, shape: ShapeLike = None) -> Array:
     >>> bernoulli(afx.random.key(0), 0.5, 3)
     Array([False, False,  True], dtype=bool)
     """
-    lengths, _, _ = settle("bernoulli", key, shape, None, p)
+    lengths, _, _ = resolve_arguments("bernoulli", key, shape, None, p)
     require_probability("bernoulli", p)
     return less(random_draw(key, "uniform", lengths, float64), p)
 
@@ -190,7 +190,7 @@ def rademacher(key: ArrayLike, shape: ShapeLike = None, *, dtype: DTypeLike | No
     Array([-1, -1,  1], dtype=int64)
     """
     checked_key(key, "rademacher")
-    found = settle("rademacher", key, (), None)[1] if dtype is None else check_dtype(dtype, "rademacher")
+    found = resolve_arguments("rademacher", key, (), None)[1] if dtype is None else check_dtype(dtype, "rademacher")
     if found.kind not in "ifc":
         raise DtypeError(f"rademacher: draws 1 and -1: got {found}; use a signed dtype")
     signs = random_bits(key, checked_shape(() if shape is None else shape, "rademacher"), uint32)

@@ -10,8 +10,8 @@ from afx.ops.elementwise.exponential import exp, log
 from afx.ops.elementwise.where import clip
 from afx.ops.random.truncated_normal import random_between
 from afx.ops.random.uniform_family import random_draw
-from afx.random._arguments import ShapeLike, require_order, require_positive, require_scale, settle
-from afx.random.basic import is_number, located, normal
+from afx.random._arguments import ShapeLike, require_order, require_positive, require_scale, resolve_arguments
+from afx.random.basic import is_number, loc_scale_sample, normal
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -49,7 +49,7 @@ def exponential(
     >>> exponential(afx.random.key(0), 3).shape
     (3,)
     """
-    return located("exponential", "exponential", key, shape, 0.0, scale, dtype)
+    return loc_scale_sample("exponential", "exponential", key, shape, 0.0, scale, dtype)
 
 
 def laplace(
@@ -65,7 +65,7 @@ def laplace(
     >>> laplace(afx.random.key(0), 3).shape
     (3,)
     """
-    return located("laplace", "laplace", key, shape, loc, scale, dtype)
+    return loc_scale_sample("laplace", "laplace", key, shape, loc, scale, dtype)
 
 
 def logistic(
@@ -83,7 +83,7 @@ def logistic(
     >>> logistic(afx.random.key(0), 3).shape
     (3,)
     """
-    return located("logistic", "logistic", key, shape, loc, scale, dtype)
+    return loc_scale_sample("logistic", "logistic", key, shape, loc, scale, dtype)
 
 
 def cauchy(
@@ -101,7 +101,7 @@ def cauchy(
     >>> cauchy(afx.random.key(0), 3).shape
     (3,)
     """
-    return located("cauchy", "cauchy", key, shape, loc, scale, dtype)
+    return loc_scale_sample("cauchy", "cauchy", key, shape, loc, scale, dtype)
 
 
 def gumbel(
@@ -119,7 +119,7 @@ def gumbel(
     >>> gumbel(afx.random.key(0), 3).shape
     (3,)
     """
-    lengths, found, (centre, width) = settle("gumbel", key, shape, dtype, loc, scale)
+    lengths, found, (centre, width) = resolve_arguments("gumbel", key, shape, dtype, loc, scale)
     require_scale("gumbel", width)
     z = -log(random_draw(key, "exponential", lengths, found))
     if not is_number(width, 1):
@@ -155,7 +155,7 @@ def rayleigh(
     >>> rayleigh(afx.random.key(0), 3).shape
     (3,)
     """
-    lengths, found, (width,) = settle("rayleigh", key, shape, dtype, scale)
+    lengths, found, (width,) = resolve_arguments("rayleigh", key, shape, dtype, scale)
     require_scale("rayleigh", width)
     z = sqrt(2 * random_draw(key, "exponential", lengths, found))
     return z if is_number(width, 1) else z * width
@@ -186,7 +186,7 @@ def weibull(
     >>> weibull(afx.random.key(0), 1.5, 3).shape
     (3,)
     """
-    lengths, found, (power, width) = settle("weibull", key, shape, dtype, concentration, scale)
+    lengths, found, (power, width) = resolve_arguments("weibull", key, shape, dtype, concentration, scale)
     require_positive("weibull", "a concentration", power)
     require_scale("weibull", width)
     z: Array = random_draw(key, "exponential", lengths, found) ** (1 / power)
@@ -208,7 +208,7 @@ def pareto(
     >>> pareto(afx.random.key(0), 3.0, 3).shape
     (3,)
     """
-    lengths, found, (power, width) = settle("pareto", key, shape, dtype, concentration, scale)
+    lengths, found, (power, width) = resolve_arguments("pareto", key, shape, dtype, concentration, scale)
     require_positive("pareto", "a concentration", power)
     require_scale("pareto", width)
     z = exp(random_draw(key, "exponential", lengths, found) / power)
@@ -247,7 +247,9 @@ def truncated_normal(
     >>> bool(afx.min(x) >= -1 and afx.max(x) <= 2)
     True
     """
-    lengths, found, (a, b, centre, width) = settle("truncated_normal", key, shape, dtype, low, high, loc, scale)
+    lengths, found, (a, b, centre, width) = resolve_arguments(
+        "truncated_normal", key, shape, dtype, low, high, loc, scale
+    )
     require_positive("truncated_normal", "a scale", width)
     require_order("truncated_normal", a, b)
     z = random_between(key, (a - centre) / width, (b - centre) / width, lengths, found)

@@ -21,7 +21,7 @@ from afx.random._arguments import (
     require_positive,
     require_probability,
     require_scale,
-    settle,
+    resolve_arguments,
 )
 from afx.random.keys import split
 
@@ -47,7 +47,7 @@ def poisson(key: ArrayLike, rate: ArrayLike, shape: ShapeLike = None) -> Array:
     >>> poisson(afx.random.key(0), 3.0, 4).dtype
     dtype('int64')
     """
-    lengths, _, (mean,) = settle("poisson", key, shape, None, rate)
+    lengths, _, (mean,) = resolve_arguments("poisson", key, shape, None, rate)
     require_scale("poisson", mean, "a rate")
     return random_poisson(key, mean, lengths)
 
@@ -68,7 +68,7 @@ def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLike = None
     >>> binomial(afx.random.key(0), 10, 0.3, 4).dtype
     dtype('int64')
     """
-    lengths, _, (tries, chance) = settle("binomial", key, shape, float64, n, p)
+    lengths, _, (tries, chance) = resolve_arguments("binomial", key, shape, float64, n, p)
     require_probability("binomial", chance)
     return random_binomial(key, tries, chance, lengths)
 
@@ -88,7 +88,7 @@ def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike = None) -> Array:
     >>> geometric(afx.random.key(0), 0.3, 4).dtype
     dtype('int64')
     """
-    lengths, _, (chance,) = settle("geometric", key, shape, float64, p)
+    lengths, _, (chance,) = resolve_arguments("geometric", key, shape, float64, p)
     require_probability("geometric", chance)
     require_positive("geometric", "a probability", chance)
     below = astype(where(chance < 1, chance, 0.5), float64)
@@ -104,7 +104,7 @@ def negative_binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLi
     >>> negative_binomial(afx.random.key(0), 2, 0.3, 4).dtype
     dtype('int64')
     """
-    lengths, _, (tries, chance) = settle("negative_binomial", key, shape, float64, n, p)
+    lengths, _, (tries, chance) = resolve_arguments("negative_binomial", key, shape, float64, n, p)
     require_probability("negative_binomial", chance)
     require_positive("negative_binomial", "a number of successes or a probability", tries)
     require_positive("negative_binomial", "a number of successes or a probability", chance)
@@ -134,7 +134,7 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLike = N
     aval = aval_of(p, "multinomial")
     if not aval.ndim or not aval.shape[-1]:
         raise ShapeError(f"multinomial: a probability for each category: got {aval}; give a vector")
-    settle("multinomial", key, (), float64)
+    resolve_arguments("multinomial", key, (), float64)
     require_scale("multinomial", p, "a probability")
     weights = astype(p, float64)
     lengths = drawn_shape("multinomial", shape, weights[..., 0], n)

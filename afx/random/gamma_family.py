@@ -15,7 +15,7 @@ from afx.ops.elementwise.exponential import exp, log, sigmoid
 from afx.ops.nn.softmax import softmax
 from afx.ops.random.gamma import random_gamma
 from afx.ops.random.uniform_family import random_draw
-from afx.random._arguments import ShapeLike, require_positive, require_scale, settle
+from afx.random._arguments import ShapeLike, require_positive, require_scale, resolve_arguments
 from afx.random.basic import is_number
 from afx.random.keys import split
 
@@ -47,7 +47,7 @@ def gamma(
     >>> gamma(afx.random.key(0), 2.0, 3).shape
     (3,)
     """
-    lengths, found, (power, width) = settle("gamma", key, shape, dtype, a, scale)
+    lengths, found, (power, width) = resolve_arguments("gamma", key, shape, dtype, a, scale)
     require_positive("gamma", "a shape parameter", power)
     require_scale("gamma", width)
     z = random_gamma(key, power, lengths, found)
@@ -62,7 +62,7 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike = None, *, dtype: DT
     >>> bool(afx.all(afx.isfinite(loggamma(afx.random.key(0), 1e-6, 3))))
     True
     """
-    lengths, found, (power,) = settle("loggamma", key, shape, dtype, a)
+    lengths, found, (power,) = resolve_arguments("loggamma", key, shape, dtype, a)
     require_positive("loggamma", "a shape parameter", power)
     return random_gamma(key, power, lengths, found, logarithm=True)
 
@@ -73,7 +73,7 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike = None, *, dtype: 
     >>> chisquare(afx.random.key(0), 3, 2).shape
     (2,)
     """
-    lengths, found, (freedom,) = settle("chisquare", key, shape, dtype, df)
+    lengths, found, (freedom,) = resolve_arguments("chisquare", key, shape, dtype, df)
     require_positive("chisquare", "a number of degrees of freedom", freedom)
     return 2 * random_gamma(key, freedom / 2, lengths, found)
 
@@ -94,7 +94,7 @@ def t(
     >>> t(afx.random.key(0), 5.0, 3).shape
     (3,)
     """
-    lengths, found, (freedom, centre, width) = settle("t", key, shape, dtype, df, loc, scale)
+    lengths, found, (freedom, centre, width) = resolve_arguments("t", key, shape, dtype, df, loc, scale)
     require_positive("t", "a number of degrees of freedom", freedom)
     require_scale("t", width)
     first, second = split(key)
@@ -120,7 +120,7 @@ def f(
     >>> f(afx.random.key(0), 5.0, 7.0, 3).shape
     (3,)
     """
-    lengths, found, (above, below) = settle("f", key, shape, dtype, dfnum, dfden)
+    lengths, found, (above, below) = resolve_arguments("f", key, shape, dtype, dfnum, dfden)
     require_positive("f", "a number of degrees of freedom", above)
     require_positive("f", "a number of degrees of freedom", below)
     return exp(_log_ratio(key, above / 2, below / 2, lengths, found) + log(below) - log(above))
@@ -142,7 +142,7 @@ def beta(
     >>> beta(afx.random.key(0), 2.0, 3.0, 4).shape
     (4,)
     """
-    lengths, found, (first, second) = settle("beta", key, shape, dtype, a, b)
+    lengths, found, (first, second) = resolve_arguments("beta", key, shape, dtype, a, b)
     require_positive("beta", "a shape parameter", first)
     require_positive("beta", "a shape parameter", second)
     return sigmoid(_log_ratio(key, first, second, lengths, found))
@@ -169,6 +169,6 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike = None, *, dtyp
     if not aval.ndim:
         raise ShapeError(f"dirichlet: one alpha for each share: got {aval}; give a vector")
     full = None if shape is None else (*checked_shape(shape, "dirichlet"), aval.shape[-1])
-    lengths, found, (powers,) = settle("dirichlet", key, full, dtype, alpha)
+    lengths, found, (powers,) = resolve_arguments("dirichlet", key, full, dtype, alpha)
     require_positive("dirichlet", "an alpha", powers)
     return softmax(random_gamma(key, powers, lengths, found, logarithm=True), -1)

@@ -12,18 +12,18 @@ from afx import pytree
 from afx.core.array.array import snapshot, wrap
 from afx.core.aval import aval_of
 from afx.core.primitive import Value
-from afx.core.tracing.tracer import Tracer, raised
+from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 
 __all__ = [
     "check_callable",
     "check_holomorphic",
+    "describe",
     "moving_leaves",
     "name_of",
     "pair_of",
     "result_tree",
     "scalar_output",
-    "shown",
     "untraced",
 ]
 
@@ -39,10 +39,12 @@ def name_of(fn: Callable[..., Any]) -> str:
 def check_callable(fn: object, who: str) -> None:
     """Raise where what should be a function is something else, such as a function's result."""
     if not callable(fn):
-        raise ArgumentError(f"{who}: needs a function: got {shown(fn)}; pass the function itself, not what it returns")
+        raise ArgumentError(
+            f"{who}: needs a function: got {describe(fn)}; pass the function itself, not what it returns"
+        )
 
 
-def shown(x: Any) -> str:
+def describe(x: Any) -> str:
     """Return what a value is, for messages: shape and dtype of an array, the type and text of anything else."""
     if hasattr(x, "aval"):
         return str(x.aval)
@@ -56,7 +58,7 @@ def pair_of(out: Any, what: str, names: str, who: str) -> tuple[Any, Any]:
     """Return what a user's function returns as the pair that it should be, or raise."""
     if isinstance(out, tuple) and len(out) == 2:  # pyright: ignore[reportUnknownArgumentType]  # a user's value
         return out  # pyright: ignore[reportUnknownVariableType]  # a user's value
-    raise OperandError(f"{who}: {what} must return {names}: got {shown(out)}; return a pair")
+    raise OperandError(f"{who}: {what} must return {names}: got {describe(out)}; return a pair")
 
 
 def named(path: str, labels: Sequence[str]) -> str:
@@ -184,7 +186,7 @@ def zero_like(leaf: Any) -> Value:
 def result_tree(treedef: Any, cts: Sequence[Value], leaves: Sequence[Any]) -> Any:
     """Return cotangents as a tree of the arguments' type; zeros for leaves that nothing depends on."""
     return pytree.unflatten(
-        treedef, [wrap(zero_like(x)) if ct is None else raised(ct) for ct, x in zip(cts, leaves, strict=True)]
+        treedef, [wrap(zero_like(x)) if ct is None else to_array(ct) for ct, x in zip(cts, leaves, strict=True)]
     )
 
 

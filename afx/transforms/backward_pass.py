@@ -18,7 +18,7 @@ from afx.core.aval import Aval, Shape
 from afx.core.primitive import Primitive, Pullback, Value
 from afx.core.tracing.debug_nans import LocatedTape, has_nan
 from afx.core.tracing.tape import Entry, Tape
-from afx.core.tracing.tracer import lowered, raised
+from afx.core.tracing.tracer import to_array, to_lower_level
 from afx.errors import NanError
 from afx.ops.elementwise.comparison import logical_or, not_equal
 from afx.ops.elementwise.where import where
@@ -48,7 +48,7 @@ class Mask:
         """Return the places as a boolean value of the next lower level."""
         if self._make is not None:
             found = self._make()
-            self._value, self._make = found if isinstance(found, (list, tuple)) else lowered(found), None
+            self._value, self._make = found if isinstance(found, (list, tuple)) else to_lower_level(found), None
         return self._value
 
 
@@ -67,23 +67,27 @@ class Masks(dict[int, Mask]):
 FAILED = "_afx_failed_entry"  # the attribute under which an exception carries the index of the entry that raised it
 
 
-def backward(tape: Tape, seeds: Mapping[int, Value], *, careful: bool = True) -> list[Value]:  # noqa: C901, PLR0912  # hot: calls cost
+def backward(tape: Tape, seeds: Mapping[int, Value], *, use_masks: bool = True) -> list[Value]:  # noqa: C901, PLR0912  # hot: calls cost
     """Return the cotangent of every entry that has no primitive, given those of some outputs.
 
     Args:
         tape: the record of the function.
         seeds: the cotangent of each output, by index of its entry; of that entry's shape and dtype.
-        careful: whether selections make masks as choices do, so that what was not selected gives 0 and never nan.
+        use_masks: whether selections make masks as choices do, so that what was not selected gives 0 and never nan.
 
     Returns:
         A list as long as the tape that holds a lower-level value for each input that the outputs depend on.
     """
     entries = tape.entries
     cts: list[Value] = [None] * len(entries)
-    masks = Masks(_safe(entries) if careful and tape.sparse and not tape.ground else frozenset())
+    masks = Masks(
+        _entries_with_finite_partials(entries)
+        if use_masks and tape.has_selections and not tape.is_ground
+        else frozenset()
+    )
     for index, ct in seeds.items():
         cts[index] = ct
-    prepare = None if tape.ground else _raised_entry
+    prepare = None if tape.is_ground else _entry_of_arrays
     k, checks = -1, isinstance(tape, LocatedTape) and tape.checks
     try:
         for k in range(max(seeds, default=-1), -1, -1):
@@ -97,9 +101,9 @@ def backward(tape: Tape, seeds: Mapping[int, Value], *, careful: bool = True) ->
             cts[k] = None
             vjps, masking = p.derivative.vjps, p.masking
             if vjps is None:
-                _joint(entries, entry, k, ct, cts, masks, careful)
-            elif masking.mask is not None or (careful and masking.selects) or (masks and k in masks):
-                _masked(entries, entry, k, ct, cts, masks)
+                _pull_all(entries, entry, k, ct, cts, masks, use_masks)
+            elif masking.mask is not None or (use_masks and masking.selects) or (masks and k in masks):
+                _pull_masked(entries, entry, k, ct, cts, masks)
             else:
                 _, ins, z, xs, params, _, _, _, _ = entry
                 for j, pull in zip(ins, vjps):  # noqa: B905  # one per operand by construction; strict= costs
@@ -109,7 +113,7 @@ def backward(tape: Tape, seeds: Mapping[int, Value], *, careful: bool = True) ->
                     shape, dtype = target[5], target[6]
                     g = pull(ct, z, xs, params, shape, dtype)
                     if g.shape != shape or g.dtype is not dtype:
-                        g = _fitted(g, shape, dtype)
+                        g = _fit(g, shape, dtype)
                     have = cts[j]
                     if have is None:
                         cts[j] = g
@@ -123,17 +127,17 @@ def backward(tape: Tape, seeds: Mapping[int, Value], *, careful: bool = True) ->
     return cts
 
 
-def _raised_entry(entry: Entry) -> Entry:
+def _entry_of_arrays(entry: Entry) -> Entry:
     """Let rules of a nested tape see Arrays, so that nothing of theirs is copied again on an outer tape."""
     z, xs = entry.z, tuple([_operand(x) for x in entry.xs])
     return entry._replace(z=tuple([_operand(v) for v in z]) if isinstance(z, tuple) else _operand(z), xs=xs)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # values of unknown level
 
 
 def _operand(x: Value) -> Value:
-    return raised(x) if isinstance(x, (np.ndarray, np.generic)) else x
+    return to_array(x) if isinstance(x, (np.ndarray, np.generic)) else x
 
 
-def _fitted(g: Value, shape: Shape, dtype: Any) -> Value:
+def _fit(g: Value, shape: Shape, dtype: Any) -> Value:
     """Return a cotangent in its operand's shape and dtype."""
     return _cast(g if g.shape == shape else unbroadcast(g, shape), dtype)
 
@@ -144,14 +148,14 @@ def unbroadcast(ct: Value, shape: Shape) -> Value:
     axes = tuple(range(lead)) + tuple([a for a, n in enumerate(shape, lead) if n == 1 and ct.shape[a] != 1])
     if axes:
         ct = ct.sum(axis=axes)
-    return lowered(ct if ct.shape == shape else ct.reshape(shape))
+    return to_lower_level(ct if ct.shape == shape else ct.reshape(shape))
 
 
 def _cast(ct: Value, dtype: Any) -> Value:
     """Give a cotangent its operand's dtype: of a complex one for a real operand, the real part."""
     if ct.dtype.kind == "c" and dtype.kind != "c":
         ct = ct.real
-    return ct if ct.dtype == dtype else lowered(ct.astype(dtype))
+    return ct if ct.dtype == dtype else to_lower_level(ct.astype(dtype))
 
 
 def _check_nan(tape: Tape, entry: Entry, ct: Value, cts: Sequence[Value]) -> None:
@@ -161,7 +165,7 @@ def _check_nan(tape: Tape, entry: Entry, ct: Value, cts: Sequence[Value]) -> Non
         raise NanError(f"{tape.name}: the backward pass of {name} gives nan; guard its operand with afx.where")
 
 
-def _joint(
+def _pull_all(
     entries: Sequence[Entry], entry: Entry, k: int, first: Value, cts: list[Value], masks: Masks, careful: bool
 ) -> None:
     """Pull back an op whose cotangents are computed together."""
@@ -186,7 +190,7 @@ def _joint(
             mask = None
             if marks is not None and entries[j].primitive is not None:
                 mask = Mask(functools.partial(_marked, marks, i), marks)
-            _add(cts, j, _fitted(lowered(g), entries[j].shape, entries[j].dtype), mask, masks)
+            _add(cts, j, _fit(to_lower_level(g), entries[j].shape, entries[j].dtype), mask, masks)
 
 
 def _marked(marks: Mask, i: int) -> Value:
@@ -196,7 +200,9 @@ def _marked(marks: Mask, i: int) -> Value:
 def _marks(p: Primitive, outputs: Sequence[Entry], cts: Sequence[Value], masks: Sequence[Mask | None]) -> Value:
     """Return 1 where the cotangents of a positive op's outputs are alive, 0 elsewhere."""
     marks = [
-        np.full(out.shape, ct is not None, np.float32) if mask is None else lowered(mask.get().astype(np.float32))
+        np.full(out.shape, ct is not None, np.float32)
+        if mask is None
+        else to_lower_level(mask.get().astype(np.float32))
         for out, ct, mask in zip(outputs, cts, masks, strict=True)
     ]
     return tuple(marks) if p.multiple_results else marks[0]
@@ -225,7 +231,7 @@ def _add(cts: list[Value], j: int, g: Value, mask: Mask | None, masks: Masks) ->
         masks[j] = Mask(lambda: logical_or(other.get(), mask.get()), other, mask)
 
 
-def _safe(entries: Sequence[Entry]) -> frozenset[int]:
+def _entries_with_finite_partials(entries: Sequence[Entry]) -> frozenset[int]:
     """Return the entries of bounded ops on values that are finite where the inputs are, as far as ops tell."""
     safe: set[int] = set()
     risky: set[int] = set()
@@ -240,7 +246,7 @@ def _safe(entries: Sequence[Entry]) -> frozenset[int]:
     return frozenset(safe)
 
 
-def _masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts: list[Value], masks: Masks) -> None:
+def _pull_masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts: list[Value], masks: Masks) -> None:
     """Pull back an op that makes a mask, or whose cotangent may carry one."""
     p, ins, z, xs, params, _, _, _, _ = entry
     mask = masks.pop(k, None)
@@ -252,7 +258,7 @@ def _masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts: list
         shape, dtype = entries[j].shape, entries[j].dtype
         alive: Mask | None = None
         if p.is_elementwise:
-            alive = _made(entry, i, mask, shape)
+            alive = _compose_mask(entry, i, mask, shape)
             clean = p.masking.mask is None and (
                 not p.derivative.reads[i] or (k in masks.safe and mask is not None and mask.soft)
             )
@@ -271,12 +277,12 @@ def _masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts: list
         else:
             g = pull(ct, z, xs, params, shape, dtype)
             if p.masking.selects or (p.masking.nonnegative_linear and mask is not None):
-                alive = Mask(functools.partial(_through, pull, ct.shape, mask, entry, shape), mask)
+                alive = Mask(functools.partial(_mask_of_operand, pull, ct.shape, mask, entry, shape), mask)
         keep = alive is not None and entries[j].primitive is not None  # an input needs no mask
-        _add(cts, j, _fitted(g, shape, dtype), alive if keep else None, masks)
+        _add(cts, j, _fit(g, shape, dtype), alive if keep else None, masks)
 
 
-def _made(entry: Entry, i: int, mask: Mask | None, shape: Shape) -> Mask | None:
+def _compose_mask(entry: Entry, i: int, mask: Mask | None, shape: Shape) -> Mask | None:
     """Return where an elementwise op's operand is alive, given where its output is."""
     p, _, z, xs, params, _, _, _, _ = entry
     assert p is not None
@@ -288,9 +294,9 @@ def _made(entry: Entry, i: int, mask: Mask | None, shape: Shape) -> Mask | None:
         found = rule(i, z, xs, params, shape)
         if isinstance(found, bool):
             found = np.bool_(found)  # of a condition that is a Python number
-        return found if found.shape == entry.shape else lowered(broadcast_to(found, entry.shape))
+        return found if found.shape == entry.shape else to_lower_level(broadcast_to(found, entry.shape))
 
-    return Mask(made if mask is None else lambda: lowered(made()) & mask.get(), mask, soft=False)
+    return Mask(made if mask is None else lambda: to_lower_level(made()) & mask.get(), mask, soft=False)
 
 
 def _cleaned(mask: Mask, g: Value) -> tuple[Mask | None, Value]:
@@ -298,18 +304,18 @@ def _cleaned(mask: Mask, g: Value) -> tuple[Mask | None, Value]:
     alive = mask.get()
     if isinstance(alive, BARE) and bool(np.all(alive)):
         return None, g
-    return mask, lowered(where(alive, g, 0))
+    return mask, to_lower_level(where(alive, g, 0))
 
 
 def _unbroadcast_mask(mask: Mask, whole: Shape, shape: Shape) -> Value:
     """Return where an operand of this shape is alive: where the result is at any place it was broadcast to."""
     alive = mask.get()
     if alive.shape != whole:
-        alive = lowered(broadcast_to(alive, whole))
+        alive = to_lower_level(broadcast_to(alive, whole))
     return alive if whole == shape else unbroadcast(alive.astype(np.float32), shape) != 0
 
 
-def _through(pull: Pullback, whole: Shape, mask: Mask | None, entry: Entry, shape: Shape) -> Value:
+def _mask_of_operand(pull: Pullback, whole: Shape, mask: Mask | None, entry: Entry, shape: Shape) -> Value:
     """Return where the operand of a positive op is alive, given where its output of shape ``whole`` is."""
     marks = broadcast_to(np.float32(1), whole) if mask is None else mask.get().astype(np.float32)
-    return not_equal(pull(lowered(marks), entry.z, entry.xs, entry.params, shape, np.dtype(np.float32)), 0)
+    return not_equal(pull(to_lower_level(marks), entry.z, entry.xs, entry.params, shape, np.dtype(np.float32)), 0)

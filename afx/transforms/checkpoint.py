@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from afx import pytree
 from afx.transforms._arguments import check_callable, name_of
 from afx.transforms.custom_call import Flattened
-from afx.transforms.remat import replayed
+from afx.transforms.remat import rematerialize
 
 __all__ = ["checkpoint"]
 
@@ -37,7 +37,7 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves, treedef = pytree.flatten((args, kwargs))
         plain: Any = Flattened(fn, treedef)
-        outs = replayed(name, plain, leaves)
+        outs = rematerialize(name, plain, leaves)
         result: R = pytree.unflatten(plain.out_tree, outs)
         return result
 

@@ -15,15 +15,15 @@ from afx.core.aval import Aval
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
 from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
-from afx.core.tracing.batch_trace import Batch, BatchTracer, Same
-from afx.core.tracing.graph_trace import Abstract, AbstractTracer
-from afx.core.tracing.jvp_trace import Forward, ForwardTracer
+from afx.core.tracing.batch_trace import BatchTrace, BatchTracer, Unbatched
+from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
+from afx.core.tracing.jvp_trace import JVPTrace, JVPTracer
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
-from afx.core.tracing.tracer import bind, raised
+from afx.core.tracing.tracer import bind, to_array
 from afx.ops.manipulation.shape import broadcast_to
 from afx.transforms.backward_pass import backward
 
-__all__ = ["Compiled", "call"]
+__all__ = ["CompiledGraph", "call"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -31,7 +31,7 @@ V = TypeVar("V")
 DERIVED = 64  # programs of one kind that are kept with a graph
 
 
-class Compiled:
+class CompiledGraph:
     """A graph, its plan, and the graphs derived from it, each made when first needed."""
 
     __slots__ = ("_batches", "_donated", "_pairs", "_plan", "_pushes", "_spreads", "graph")
@@ -40,13 +40,13 @@ class Compiled:
         self.graph = graph
         self._donated = donated
         self._plan: Plan | None = None
-        self._pairs: dict[tuple[bool, ...], Pair] = {}
-        self._pushes: dict[tuple[bool, ...], Pushed] = {}
-        self._batches: dict[tuple[int, tuple[bool, ...]], Compiled] = {}
-        self._spreads: dict[tuple[int, tuple[bool, ...]], tuple[Compiled, list[bool]]] = {}
+        self._pairs: dict[tuple[bool, ...], VjpGraphs] = {}
+        self._pushes: dict[tuple[bool, ...], JvpGraph] = {}
+        self._batches: dict[tuple[int, tuple[bool, ...]], CompiledGraph] = {}
+        self._spreads: dict[tuple[int, tuple[bool, ...]], tuple[CompiledGraph, list[bool]]] = {}
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Compiled) and self.graph == other.graph)
+        return self is other or (isinstance(other, CompiledGraph) and self.graph == other.graph)
 
     def __hash__(self) -> int:
         return hash((self.graph.inputs, len(self.graph), self.graph.outputs))  # cheap: constants may be large
@@ -54,8 +54,8 @@ class Compiled:
     def __repr__(self) -> str:
         return f"<graph {self.graph.digest[:16]} of {len(self.graph)} equations>"
 
-    def __reduce__(self) -> tuple[type[Compiled], tuple[Graph, tuple[int, ...]]]:
-        return Compiled, (self.graph, tuple(self._donated))  # all else is made again
+    def __reduce__(self) -> tuple[type[CompiledGraph], tuple[Graph, tuple[int, ...]]]:
+        return CompiledGraph, (self.graph, tuple(self._donated))  # all else is made again
 
     @property
     def plan(self) -> Plan:
@@ -64,25 +64,25 @@ class Compiled:
             self._plan = make_plan(simplify(self.graph, expanding=True), self._donated)
         return self._plan
 
-    def pair(self, wanted: tuple[bool, ...]) -> Pair:
+    def vjp_graphs(self, wanted: tuple[bool, ...]) -> VjpGraphs:
         """Return the forward and backward programs for derivatives by these inputs."""
-        return _remembered(self._pairs, wanted, lambda: _split(self.graph, wanted))
+        return _memoize(self._pairs, wanted, lambda: _split(self.graph, wanted))
 
-    def batched(self, size: int, flags: tuple[bool, ...]) -> Compiled:
+    def batched(self, size: int, flags: tuple[bool, ...]) -> CompiledGraph:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""
         key = (size, flags)
-        return _remembered(self._batches, key, lambda: _batched(self.graph, size, flags, whole=True)[0])
+        return _memoize(self._batches, key, lambda: _batched(self.graph, size, flags, whole=True)[0])
 
-    def spread(self, size: int, flags: tuple[bool, ...]) -> tuple[Compiled, list[bool]]:
+    def batched_where_needed(self, size: int, flags: tuple[bool, ...]) -> tuple[CompiledGraph, list[bool]]:
         """Return the program mapped over a batch axis in front of these inputs, and which outputs have one then."""
-        return _remembered(self._spreads, (size, flags), lambda: _batched(self.graph, size, flags, whole=False))
+        return _memoize(self._spreads, (size, flags), lambda: _batched(self.graph, size, flags, whole=False))
 
-    def pushed(self, moving: tuple[bool, ...]) -> Pushed:
+    def jvp_graph(self, moving: tuple[bool, ...]) -> JvpGraph:
         """Return the program of outputs and tangents, where these inputs have tangents."""
-        return _remembered(self._pushes, moving, lambda: _push(self.graph, moving))
+        return _memoize(self._pushes, moving, lambda: _push(self.graph, moving))
 
 
-def _remembered(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
+def _memoize(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
     """Return what was made for a key, or make it; the oldest are forgotten."""
     found = known.get(key)
     if found is None:
@@ -93,39 +93,41 @@ def _remembered(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
     return found
 
 
-class Pair:
+class VjpGraphs:
     """A forward program (outputs, then residuals) and a backward one (residuals and cotangents to cotangents)."""
 
     __slots__ = ("back", "forward", "needed", "owned")
 
-    def __init__(self, forward: Compiled, back: Compiled, needed: list[bool], owned: list[bool]) -> None:
+    def __init__(
+        self, forward: CompiledGraph, back: CompiledGraph, needed: list[bool], differentiable_outputs: list[bool]
+    ) -> None:
         self.forward = forward
         self.back = back
         self.needed = needed
-        self.owned = owned
+        self.owned = differentiable_outputs
 
 
-class Pushed:
+class JvpGraph:
     """A program of outputs and of the tangents of those that move."""
 
     __slots__ = ("moves", "program")
 
-    def __init__(self, program: Compiled, moves: list[bool]) -> None:
+    def __init__(self, program: CompiledGraph, moves: list[bool]) -> None:
         self.program = program
         self.moves = moves
 
 
-def call(program: Compiled, *xs: Any) -> tuple[Any, ...]:
+def call(program: CompiledGraph, *xs: Any) -> tuple[Any, ...]:
     """Run a program on Arrays, traced or not."""
     outs: tuple[Any, ...] = bind(call_p, *xs, program=program)
     return outs
 
 
-def _run(*xs: Any, program: Compiled) -> tuple[Any, ...]:
+def _run(*xs: Any, program: CompiledGraph) -> tuple[Any, ...]:
     return tuple(program.plan(*xs))
 
 
-def _abstract(*avals: Aval, program: Compiled) -> tuple[Aval, ...]:
+def _abstract(*avals: Aval, program: CompiledGraph) -> tuple[Aval, ...]:
     return tuple([a.aval for a in program.graph.outputs])
 
 
@@ -136,8 +138,8 @@ def _inline(xs: tuple[Value, ...], params: Params) -> tuple[Value, ...]:
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
-    program: Compiled = params["program"]
-    pair = program.pair(wanted)
+    program: CompiledGraph = params["program"]
+    pair = program.vjp_graphs(wanted)
     found = call(pair.forward, *xs)
     count = len(program.graph.outputs)
 
@@ -145,15 +147,15 @@ def _record(
         cts = [c for c, o in zip(ct, pair.owned, strict=True) if o]
         if not cts:
             return [None] * len(wanted)
-        results = iter(call(pair.back, *[raised(v) for v in (*kept, *cts)]))
+        results = iter(call(pair.back, *[to_array(v) for v in (*kept, *cts)]))
         return [next(results) if n else None for n in pair.needed]
 
     return found[:count], found[count:], joint
 
 
-def _split(graph: Graph, wanted: tuple[bool, ...]) -> Pair:
+def _split(graph: Graph, wanted: tuple[bool, ...]) -> VjpGraphs:
     """Trace a graph's forward run with a tape above, then the walk back over that tape as a graph of its own."""
-    front = Abstract("forward pass")
+    front = GraphTrace("forward pass")
     inputs = [front.input(v.aval) for v in graph.inputs]
     tape = Tape("jit")
     entered = [tape.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
@@ -162,12 +164,12 @@ def _split(graph: Graph, wanted: tuple[bool, ...]) -> Pair:
     owned = [isinstance(x, TapeTracer) and x._trace is tape for x in outs]
     plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]
     residuals = _residuals(tape.entries)
-    forward = Compiled(front.finish([*plain, *residuals.values()]))
+    forward = CompiledGraph(front.finish([*plain, *residuals.values()]))
 
-    behind = Abstract("backward pass")
+    behind = GraphTrace("backward pass")
     stand_in = {k: behind.input(r.aval) for k, r in residuals.items()}
     tape.entries = [_moved(e, stand_in) for e in tape.entries]
-    tape.ground = False
+    tape.is_ground = False
     seeds: dict[int, Value] = {}
     for x, o in zip(outs, owned, strict=True):
         if o:
@@ -176,16 +178,16 @@ def _split(graph: Graph, wanted: tuple[bool, ...]) -> Pair:
             seeds[index] = seeds[index] + ct if index in seeds else ct
     found = backward(tape, seeds)
     cts = [found[t._index] if isinstance(t, TapeTracer) else None for t in entered]
-    back = Compiled(behind.finish([c for c in cts if c is not None]))
-    return Pair(forward, back, [c is not None for c in cts], owned)
+    back = CompiledGraph(behind.finish([c for c in cts if c is not None]))
+    return VjpGraphs(forward, back, [c is not None for c in cts], owned)
 
 
-def _residuals(entries: Sequence[Entry]) -> dict[int, AbstractTracer]:
+def _residuals(entries: Sequence[Entry]) -> dict[int, GraphTracer]:
     """Return the traced values that pullbacks will read, by variable."""
-    found: dict[int, AbstractTracer] = {}
+    found: dict[int, GraphTracer] = {}
     for e in entries:
         for v in (*_several(e), *e.xs):
-            if isinstance(v, AbstractTracer):
+            if isinstance(v, GraphTracer):
                 found[v._var.index] = v
     return found
 
@@ -196,45 +198,45 @@ def _several(entry: Entry) -> tuple[Any, ...]:
     return z if z.__class__ is tuple else (z,)
 
 
-def _moved(entry: Entry, stand_in: dict[int, AbstractTracer]) -> Entry:
+def _moved(entry: Entry, stand_in: dict[int, GraphTracer]) -> Entry:
     """Return a tape entry whose traced values are inputs of the backward graph."""
 
     def move(v: Any) -> Any:
-        return stand_in[v._var.index] if isinstance(v, AbstractTracer) else v
+        return stand_in[v._var.index] if isinstance(v, GraphTracer) else v
 
     zs = tuple([move(v) for v in _several(entry)])
     z = zs if entry.primitive is not None and entry.primitive.multiple_results else zs[0]
     return entry._replace(z=z, xs=tuple([move(v) for v in entry.xs]))
 
 
-def _push(graph: Graph, moving: tuple[bool, ...]) -> Pushed:
-    front = Abstract("forward mode")
+def _push(graph: Graph, moving: tuple[bool, ...]) -> JvpGraph:
+    front = GraphTrace("forward mode")
     xs = [front.input(v.aval) for v in graph.inputs]
-    forward = Forward("jit")
+    forward = JVPTrace("jit")
     inputs = [
         forward.input(x, front.input(Aval(x.shape, x.dtype))) if m else x for x, m in zip(xs, moving, strict=True)
     ]
     outs: list[Any] = [*evaluate(graph, *inputs)]
-    moves = [isinstance(x, ForwardTracer) and x._trace is forward for x in outs]
-    values = [raised(x._value) if m else x for x, m in zip(outs, moves, strict=True)]
-    tangents = [raised(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
+    moves = [isinstance(x, JVPTracer) and x._trace is forward for x in outs]
+    values = [to_array(x._value) if m else x for x, m in zip(outs, moves, strict=True)]
+    tangents = [to_array(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
     forward.alive = False
-    return Pushed(Compiled(front.finish([*values, *tangents])), moves)
+    return JvpGraph(CompiledGraph(front.finish([*values, *tangents])), moves)
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    program: Compiled = params["program"]
-    pushed = program.pushed(tuple([t is not None for t in ts]))
-    found = call(pushed.program, *xs, *[raised(t) for t in ts if t is not None])
+    program: CompiledGraph = params["program"]
+    pushed = program.jvp_graph(tuple([t is not None for t in ts]))
+    found = call(pushed.program, *xs, *[to_array(t) for t in ts if t is not None])
     count = len(program.graph.outputs)
     tangents = iter(found[count:])
     return found[:count], [next(tangents) if m else None for m in pushed.moves]
 
 
-def _batched(graph: Graph, size: int, flags: tuple[bool, ...], whole: bool) -> tuple[Compiled, list[bool]]:
+def _batched(graph: Graph, size: int, flags: tuple[bool, ...], whole: bool) -> tuple[CompiledGraph, list[bool]]:
     """Trace a graph with a batch axis in front of some inputs; tell which outputs have one (all, where ``whole``)."""
-    front = Abstract("vmap")
-    batch = Batch("jit", size)
+    front = GraphTrace("vmap")
+    batch = BatchTrace("jit", size)
     shapes = [(size, *v.aval.shape) for v in graph.inputs]
     avals = [Aval(s, v.aval.dtype) if f else v.aval for s, v, f in zip(shapes, graph.inputs, flags, strict=True)]
     xs = [front.input(aval) for aval in avals]
@@ -244,13 +246,13 @@ def _batched(graph: Graph, size: int, flags: tuple[bool, ...], whole: bool) -> t
     values = [
         x._value if o else broadcast_to(x, (size, *x.shape)) if whole else x for x, o in zip(outs, own, strict=True)
     ]
-    return Compiled(front.finish(values)), own
+    return CompiledGraph(front.finish(values)), own
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    program: Compiled = params["program"]
-    spread, own = program.spread(size, batched)
-    return tuple([z if o else Same(z) for z, o in zip(call(spread, *xs), own, strict=True)])
+    program: CompiledGraph = params["program"]
+    spread, own = program.batched_where_needed(size, batched)
+    return tuple([z if o else Unbatched(z) for z, o in zip(call(spread, *xs), own, strict=True)])
 
 
 call_p = register(

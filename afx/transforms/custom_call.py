@@ -20,8 +20,8 @@ from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
 from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
-from afx.core.tracing.graph_trace import Abstract
-from afx.core.tracing.tracer import ClosureError, Tracer, bind, raised
+from afx.core.tracing.graph_trace import GraphTrace
+from afx.core.tracing.tracer import ClosureError, Tracer, bind, to_array
 from afx.errors import GraphError, TracerError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
@@ -30,13 +30,13 @@ from afx.transforms.jvp import jvp
 from afx.transforms.vjp import vjp
 from afx.transforms.vmap import vmap
 
-__all__ = ["Rules", "hold"]
+__all__ = ["CustomRules", "custom_call"]
 
 Flat = Callable[..., Sequence[Any]]
 
 
 @attrs.frozen(eq=False, repr=False)
-class Rules:
+class CustomRules:
     """A function of flat leaves, with the rules that replace its derivatives.
 
     Attributes:
@@ -45,7 +45,7 @@ class Rules:
         forward: leaves to (output leaves, residual leaves), for reverse mode.
         backward: (residual leaves, output cotangents) to one cotangent (or None) per leaf.
         push: (leaves, tangents) to (output leaves, output tangents), for forward mode; None where it has none.
-        closed: how many of the last leaves are values that the user's functions close over, which have no rule.
+        num_closed_over: how many of the last leaves are values that the user's functions close over, which have no rule.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Rules:
     forward: Callable[[Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
     backward: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
     push: Callable[[Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]] | None
-    closed: int = 0
+    num_closed_over: int = 0
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Rules:
+    def __deepcopy__(self, memo: dict[int, Any]) -> CustomRules:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -68,7 +68,7 @@ class Rules:
 
     def abstract(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         """Return the Avals of the results for operands of these Avals."""
-        trace = Abstract(self.name)
+        trace = GraphTrace(self.name)
         try:
             outs = [aval_of(z) for z in self.fn(*[trace.input(a) for a in avals])]
         finally:
@@ -80,7 +80,7 @@ class Rules:
             )
         return tuple([Aval(a.shape, a.dtype) for a in outs])
 
-    def batched(self, size: int, flags: tuple[bool, ...]) -> Rules:
+    def batched(self, size: int, flags: tuple[bool, ...]) -> CustomRules:
         """Return the rules of the function mapped over a batch axis in front of the flagged leaves."""
         axes = tuple([0 if f else None for f in flags])
 
@@ -106,10 +106,12 @@ class Rules:
 
             return vmap(one, (list(axes), list(axes)), axis_size=size)(list(xs), list(ts))
 
-        return Rules(self.name, fn, forward, backward, push if self.push is not None else None, self.closed)
+        return CustomRules(
+            self.name, fn, forward, backward, push if self.push is not None else None, self.num_closed_over
+        )
 
 
-def hold(rules: Rules, leaves: Sequence[Any]) -> list[Any]:
+def custom_call(rules: CustomRules, leaves: Sequence[Any]) -> list[Any]:
     """Run a held function; without traced leaves it is simply called. The caller's memory is copied."""
     leaves = [asarray(x) if issubclass(x.__class__, np.ndarray) else x for x in leaves]
     if not any(isinstance(x, Tracer) for x in leaves):
@@ -123,7 +125,7 @@ def hold(rules: Rules, leaves: Sequence[Any]) -> list[Any]:
     return list(bind(hold_p, *leaves, *lifted, rules=own))
 
 
-def _closed(rules: Rules, leaves: Sequence[Any]) -> tuple[list[Any], Rules]:
+def _closed(rules: CustomRules, leaves: Sequence[Any]) -> tuple[list[Any], CustomRules]:
     """Return the traced values that rules close over, and rules that take them as leaves behind the others."""
     avals = [aval_of(x) for x in leaves]
     n = len(avals)
@@ -154,12 +156,12 @@ def _closed(rules: Rules, leaves: Sequence[Any]) -> tuple[list[Any], Rules]:
         return [*[next(found) if need else None for need in needed], *[None] * len(own)]
 
     push = None if rules.push is None else _closed_push(rules, avals, lifted)
-    return lifted, Rules(
+    return lifted, CustomRules(
         rules.name, lambda *v: evaluate(fn, *v[:n], *pick(v[n:], of_fn)), ahead, behind, push, len(lifted)
     )
 
 
-def _closed_push(rules: Rules, avals: Sequence[Aval], lifted: list[Any]) -> Any:
+def _closed_push(rules: CustomRules, avals: Sequence[Aval], lifted: list[Any]) -> Any:
     """Return the forward-mode rule as a graph; values that only it closes over become known with the others."""
     n = len(avals)
     rule = rules.push
@@ -178,7 +180,7 @@ def _closed_push(rules: Rules, avals: Sequence[Aval], lifted: list[Any]) -> Any:
 
 def _lifting(name: str, fn: Callable[..., Any], avals: Sequence[Aval]) -> tuple[Graph, list[Any]]:
     """Trace a function of leaves; return its graph and the tracers that it closes over, its further inputs."""
-    trace = Abstract(name)
+    trace = GraphTrace(name)
     try:
         graph = trace.finish([asarray(z) for z in fn(*[trace.input(a) for a in avals])])
     finally:
@@ -186,17 +188,17 @@ def _lifting(name: str, fn: Callable[..., Any], avals: Sequence[Aval]) -> tuple[
     return graph, trace.lifted
 
 
-def _check_closed(rules: Rules, moving: Sequence[bool]) -> None:
+def _check_closed(rules: CustomRules, moving: Sequence[bool]) -> None:
     """Raise where a derivative by a value is wanted that the user's functions close over."""
-    if rules.closed and any(moving[-rules.closed :]):
+    if rules.num_closed_over and any(moving[-rules.num_closed_over :]):
         raise TracerError(
             f"{rules.name}: the function closes over a traced array, by which its rule gives no derivative; "
             "pass it to the function as an argument"
         )
 
 
-def _run(*xs: Any, rules: Rules) -> tuple[Any, ...]:
-    outs = [asarray(z) for z in rules.fn(*[raised(x) for x in xs])]
+def _run(*xs: Any, rules: CustomRules) -> tuple[Any, ...]:
+    outs = [asarray(z) for z in rules.fn(*[to_array(x) for x in xs])]
     if any(isinstance(z, Tracer) for z in outs):
         raise ClosureError(
             f"{rules.name}: the function closes over a traced array; pass it to the function as an argument"
@@ -204,7 +206,7 @@ def _run(*xs: Any, rules: Rules) -> tuple[Any, ...]:
     return tuple([z.numpy() for z in outs])
 
 
-def _abstract(*avals: Aval, rules: Rules) -> tuple[Aval, ...]:
+def _abstract(*avals: Aval, rules: CustomRules) -> tuple[Aval, ...]:
     return rules.abstract(avals)
 
 
@@ -215,12 +217,12 @@ def _inline(xs: tuple[Value, ...], params: Params) -> tuple[Value, ...]:
 def _record(
     xs: tuple[Value, ...], params: Params, wanted: tuple[bool, ...]
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
-    rules: Rules = params["rules"]
+    rules: CustomRules = params["rules"]
     _check_closed(rules, wanted)
     outs, residuals = rules.forward(xs)
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        return list(rules.backward([raised(v) for v in kept], [raised(c) for c in ct]))
+        return list(rules.backward([to_array(v) for v in kept], [to_array(c) for c in ct]))
 
     found = [asarray(z) for z in outs]
     return found, [asarray(r) for r in _strong(residuals, found)], joint
@@ -242,19 +244,19 @@ def _as_strong(x: Any, dtype: DType) -> Any:
 
 
 def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    rules: Rules = params["rules"]
+    rules: CustomRules = params["rules"]
     if rules.push is None:
         raise TracerError(
             f"{rules.name}: has no forward-mode derivative: it was made with custom_vjp; "
             "use reverse mode (grad, vjp, jacrev), or custom_jvp, which serves both"
         )
     _check_closed(rules, [t is not None for t in ts])
-    full = [raised(zero_like(x)) if t is None else raised(t) for t, x in zip(ts, xs, strict=True)]
+    full = [to_array(zero_like(x)) if t is None else to_array(t) for t, x in zip(ts, xs, strict=True)]
     return rules.push(_strong(xs, xs), full)
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return hold(params["rules"].batched(size, batched), xs)
+    return custom_call(params["rules"].batched(size, batched), xs)
 
 
 hold_p = register(
@@ -313,6 +315,6 @@ def push_through(fn: Flat, xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequen
 
     if not any(moving):
         outs = of_moving()
-        return outs, [raised(zero_like(z)) for z in outs]
+        return outs, [to_array(zero_like(z)) for z in outs]
     chosen = [(x, t) for x, t, m in zip(xs, ts, moving, strict=True) if m]
     return jvp(of_moving, tuple([x for x, _ in chosen]), tuple([t for _, t in chosen]))

@@ -10,12 +10,12 @@ from typing import Any, ParamSpec, TypeVar
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
-from afx.core.tracing.tracer import Tracer, raised
+from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import TreeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import check_callable, name_of, pair_of, zero_like
-from afx.transforms.custom_call import Flattened, Rules, hold, pull_through
+from afx.transforms.custom_call import CustomRules, Flattened, custom_call, pull_through
 
 __all__ = ["custom_jvp", "custom_vjp"]
 
@@ -72,7 +72,7 @@ def custom_vjp(
             found = backward(residuals, pytree.unflatten(plain.out_tree, list(cts)))
             return _aligned(found, kinds, count, name)
 
-        outs = hold(Rules(name, plain, forward_flat, backward_flat, None), leaves)
+        outs = custom_call(CustomRules(name, plain, forward_flat, backward_flat, None), leaves)
         result: R = pytree.unflatten(plain.out_tree, outs)
         return result
 
@@ -189,12 +189,12 @@ def custom_jvp(
 
         def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
             # the rule is linear in the tangents: its transpose is its own pullback
-            zeros = [raised(zero_like(x)) for x in xs]
+            zeros = [to_array(zero_like(x)) for x in xs]
             return pull_through(
                 lambda *ts: [_alike(t, c) for t, c in zip(push(xs, ts)[1], cts, strict=True)], zeros, cts
             )
 
-        outs = hold(Rules(name, plain, forward, backward, push), leaves)
+        outs = custom_call(CustomRules(name, plain, forward, backward, push), leaves)
         result: R = pytree.unflatten(plain.out_tree, outs)
         return result
 

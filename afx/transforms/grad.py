@@ -25,7 +25,7 @@ from afx.transforms._arguments import (
     result_tree,
     scalar_output,
 )
-from afx.transforms.vjp import Recorded
+from afx.transforms.vjp import Linearization
 
 __all__ = ["grad", "value_and_grad"]
 
@@ -111,7 +111,7 @@ def value_and_grad(
     """
     check_callable(fn, "grad")
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
-    chosen = _Chosen(fn, argnums, names)
+    chosen = _DiffArguments(fn, argnums, names)
     name = f"grad of {name_of(fn)}"
 
     @functools.wraps(fn)
@@ -121,7 +121,7 @@ def value_and_grad(
         moving = moving_leaves(leaves, treedef, "grad", chosen.label, arguments=chosen.count > 1)
         if holomorphic:
             check_holomorphic(leaves, treedef, "grad", chosen.label, moving=moving)
-        record = Recorded(name)
+        record = Linearization(name)
         record.again = lambda tape: call(pytree.unflatten(treedef, record.entered(tape, leaves)))
         try:
             out = call(pytree.unflatten(treedef, record.enter(leaves, moving)))
@@ -135,7 +135,7 @@ def value_and_grad(
         gradient = chosen.arrange(result_tree(treedef, cts, leaves))
         plain = record.plain(value)
         plain = plain if isinstance(plain, Array) else asarray(plain)
-        return ((plain, pytree_plain(record, aux)) if has_aux else plain), gradient
+        return ((plain, strip_tracers(record, aux)) if has_aux else plain), gradient
 
     return run
 
@@ -211,7 +211,7 @@ def grad(
     return run
 
 
-class _Chosen:
+class _DiffArguments:
     """Which arguments are differentiated: takes them out of a call, and puts traced ones in their places."""
 
     def __init__(self, fn: Callable[..., Any], argnums: int | Sequence[int] | None, names: tuple[str, ...]) -> None:
@@ -289,7 +289,7 @@ def _with_aux(out: Any, fn: Callable[..., Any]) -> tuple[Any, Any]:
     return pair_of(out, name_of(fn), "(scalar, aux)", "grad with has_aux=True")
 
 
-def pytree_plain(record: Recorded, aux: Any) -> Any:
+def strip_tracers(record: Linearization, aux: Any) -> Any:
     """Return aux with the tracers of this call replaced by their values."""
     leaves, treedef = pytree.flatten(aux)
     return pytree.unflatten(treedef, [record.plain(x) for x in leaves])

@@ -14,11 +14,11 @@ import numpy as np
 from afx import pytree
 from afx.compiler.cost import bytes_moved, flops
 from afx.compiler.executable import Plan
-from afx.core.array.array import GONE, Array, bare, wrap
+from afx.core.array.array import DONATED, Array, to_numpy_value, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Graph
-from afx.core.tracing.graph_trace import AbstractTracer
+from afx.core.tracing.graph_trace import GraphTracer
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
@@ -26,7 +26,7 @@ from afx.pytree.treedef import orders
 from afx.runtime.output_pool import unwatched
 from afx.transforms._arguments import name_of
 from afx.transforms._positions import as_positions, check_positions, static_options
-from afx.transforms.compiled_call import Compiled, call
+from afx.transforms.compiled_call import CompiledGraph, call
 from afx.transforms.make_graph import Traced, to_graph
 
 __all__ = ["JitFunction", "Lowered", "jit"]
@@ -66,13 +66,13 @@ class Lowered:
         )
 
 
-class _Entry:
+class _CacheEntry:
     """A compiled trace of the function for one kind of arguments."""
 
     __slots__ = ("donated", "lifted", "out_tree", "program", "single")
 
     def __init__(self, traced: Traced, donated: Sequence[int]) -> None:
-        self.program = Compiled(traced.graph, () if traced.lifted else donated)
+        self.program = CompiledGraph(traced.graph, () if traced.lifted else donated)
         self.out_tree = traced.out_tree
         self.lifted = traced.lifted
         self.donated = donated
@@ -102,8 +102,8 @@ class JitFunction(Generic[P, R]):
         functools.update_wrapper(self, fn)
         self._fn = fn
         self._name = f"jit of {name_of(fn)}"
-        self._cache: OrderedDict[Any, _Entry] = OrderedDict()
-        self._quick: dict[Any, _Entry] = {}  # for calls with Arrays alone, which need no flattening
+        self._cache: OrderedDict[Any, _CacheEntry] = OrderedDict()
+        self._quick: dict[Any, _CacheEntry] = {}  # for calls with Arrays alone, which need no flattening
         self._static_nums = options.static_nums
         self._static_names = options.static_names
         self._donate = options.donated
@@ -188,7 +188,7 @@ class JitFunction(Generic[P, R]):
             elif isinstance(x, Tracer):
                 return self._traced(fn, fixed, args, kwargs)
             else:
-                values.append(bare(x, self._name))  # a Python number keeps all its digits
+                values.append(to_numpy_value(x, self._name))  # a Python number keeps all its digits
                 kinds += _kind(x)
         key = tuple(kinds)
         entry = self._cache.get(key) or self._entry(fn, key, leaves, treedef, args, given)
@@ -196,7 +196,7 @@ class JitFunction(Generic[P, R]):
             return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
         if entry.donated:
             value = None  # one reference less to the last of them
-            _give_away(leaves, values, entry.donated)
+            _donate(leaves, values, entry.donated)
         elif self._plain and not kwargs and len(leaves) == len(args) and all(x.__class__ is Array for x in args):
             if len(self._quick) >= CACHE_SIZE:
                 self._quick.clear()
@@ -206,7 +206,7 @@ class JitFunction(Generic[P, R]):
     def _traced(self, fn: Callable[..., Any], fixed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run on traced arrays: as part of an abstract trace, as one op of any other."""
         leaves, treedef = pytree.flatten((args, kwargs))
-        if any(isinstance(x, AbstractTracer) for x in leaves):
+        if any(isinstance(x, GraphTracer) for x in leaves):
             return fn(*args, **kwargs)
         entry = self._entry(fn, self._key(fixed, leaves, treedef), leaves, treedef)
         return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
@@ -250,11 +250,11 @@ class JitFunction(Generic[P, R]):
         treedef: Any,
         args: tuple[Any, ...] = (),
         given: tuple[int, ...] = (),
-    ) -> _Entry:
+    ) -> _CacheEntry:
         entry = self._cache.get(key)
         if entry is None:
             avals = [aval_of(x, self._name) for x in leaves]
-            entry = _Entry(to_graph(fn, treedef, avals, self._name), _leaves_of(args, given))
+            entry = _CacheEntry(to_graph(fn, treedef, avals, self._name), _leaves_of(args, given))
             if not entry.lifted:
                 while len(self._cache) >= CACHE_SIZE:
                     self._cache.popitem(last=False)
@@ -291,7 +291,7 @@ def _references() -> int:
 OURS = unwatched(_references)
 
 
-def _give_away(leaves: Sequence[Any], values: list[Any], given: Sequence[int]) -> None:
+def _donate(leaves: Sequence[Any], values: list[Any], given: Sequence[int]) -> None:
     """Take the memory out of Arrays; what others still see, or never was an Array's, is protected from writing."""
     alone = list[Any]()
     for k in given:
@@ -304,7 +304,7 @@ def _give_away(leaves: Sequence[Any], values: list[Any], given: Sequence[int]) -
             values[k].flags.writeable = False
     for k in given:
         if leaves[k].__class__ is Array:
-            leaves[k]._value = GONE
+            leaves[k]._value = DONATED
     for value in alone:
         value.flags.writeable = True
 

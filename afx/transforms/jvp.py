@@ -1,4 +1,4 @@
-"""Forward mode: `jvp`."""
+"""JVPTrace mode: `jvp`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 from afx import pytree
 from afx.core.array.array import wrap
 from afx.core.aval import aval_of
-from afx.core.tracing.jvp_trace import Forward, ForwardTracer
-from afx.core.tracing.tracer import raised
+from afx.core.tracing.jvp_trace import JVPTrace, JVPTracer
+from afx.core.tracing.tracer import to_array
 from afx.errors import DtypeError, OperandError, ShapeError, TreeError
 from afx.ops.manipulation.shape import astype
-from afx.transforms._arguments import check_callable, moving_leaves, name_of, shown, untraced, zero_like
+from afx.transforms._arguments import check_callable, describe, moving_leaves, name_of, untraced, zero_like
 
 __all__ = ["jvp"]
 
@@ -43,7 +43,7 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     for given, what in ((primals, "primals"), (tangents, "tangents")):
         if not isinstance(given, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
             raise OperandError(
-                f"jvp: {what} are a tuple with one entry for each argument: got {shown(given)}; "
+                f"jvp: {what} are a tuple with one entry for each argument: got {describe(given)}; "
                 "write jvp(fn, (x,), (t,))"
             )
     leaves, treedef = pytree.flatten(tuple(primals))
@@ -52,7 +52,7 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
         raise TreeError(f"jvp: tangents have another structure: got {direction_tree}; the primals are {treedef}")
     moving = moving_leaves(leaves, treedef, "jvp", _argument, arguments=True) or [True] * len(leaves)
     check_tangents(leaves, directions, treedef, "jvp")
-    trace = Forward(f"jvp of {name_of(fn)}")
+    trace = JVPTrace(f"jvp of {name_of(fn)}")
     try:
         inputs = [
             trace.input(x, _typed(t, x)) if m else untraced(x)
@@ -62,9 +62,9 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     finally:
         trace.alive = False
     outputs, out_tree = pytree.flatten(out)
-    own = [isinstance(x, ForwardTracer) and x._trace is trace for x in outputs]
-    values = [raised(x._value) if o else x for x, o in zip(outputs, own, strict=True)]
-    slopes = [raised(x._tangent) if o else wrap(zero_like(x)) for x, o in zip(outputs, own, strict=True)]
+    own = [isinstance(x, JVPTracer) and x._trace is trace for x in outputs]
+    values = [to_array(x._value) if o else x for x, o in zip(outputs, own, strict=True)]
+    slopes = [to_array(x._tangent) if o else wrap(zero_like(x)) for x, o in zip(outputs, own, strict=True)]
     return pytree.unflatten(out_tree, values), pytree.unflatten(out_tree, slopes)
 
 

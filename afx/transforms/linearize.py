@@ -9,7 +9,7 @@ from afx import pytree
 from afx.core.array.array import wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import is_inexact
-from afx.core.tracing.tracer import raised
+from afx.core.tracing.tracer import to_array
 from afx.errors import TreeError
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, zero_like
@@ -59,7 +59,7 @@ def linearize(fn: Callable[..., R], *primals: Tree) -> tuple[R, Callable[..., R]
             raise TreeError(f"linearize: tangents have another structure: got {tree}; the primals are {in_tree}")
         check_tangents(inputs, directions, in_tree, "linearize")
         slopes: Any = iter(transpose(tangents)[0] if transpose else ())
-        found = [raised(next(slopes)) if s else wrap(zero_like(x)) for s, x in zip(smooth, outputs, strict=True)]
+        found = [to_array(next(slopes)) if s else wrap(zero_like(x)) for s, x in zip(smooth, outputs, strict=True)]
         result: R = pytree.unflatten(out_tree, found)
         return result
 

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec
 from afx import pytree
 from afx.core.aval import Aval, aval_of
 from afx.core.graph import Graph
-from afx.core.tracing.graph_trace import Abstract
+from afx.core.tracing.graph_trace import GraphTrace
 from afx.errors import TracerError
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of
@@ -32,7 +32,7 @@ class Traced:
 
 def to_graph(fn: Callable[..., Any], treedef: Any, avals: list[Aval], name: str) -> Traced:
     """Trace ``fn(*args, **kwargs)``, where the tree of ``(args, kwargs)`` has leaves of these Avals."""
-    trace_ = Abstract(name)
+    trace_ = GraphTrace(name)
     try:
         args, kwargs = pytree.unflatten(treedef, [trace_.input(a) for a in avals])
         leaves, out_tree = pytree.flatten(fn(*args, **kwargs))

@@ -16,18 +16,18 @@ from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
-from afx.core.tracing.graph_trace import Abstract
-from afx.core.tracing.recording_trace import Recorder, UnknownValueError, is_known
-from afx.core.tracing.tracer import Tracer, bind, lowered
+from afx.core.tracing.graph_trace import GraphTrace
+from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError, is_known
+from afx.core.tracing.tracer import Tracer, bind, to_lower_level
 from afx.ops.creation.creation import asarray
-from afx.transforms.compiled_call import Compiled
+from afx.transforms.compiled_call import CompiledGraph
 from afx.transforms.custom_call import hold_p, pull_through, push_through
 
-__all__ = ["replayed"]
+__all__ = ["rematerialize"]
 
 
 class Replay:
-    """The rules of a recorded function, in the form of `afx.transforms.custom_call.Rules`.
+    """The rules of a recorded function, in the form of `afx.transforms.custom_call.CustomRules`.
 
     Attributes:
         name: of the transformation and function, for messages.
@@ -35,7 +35,7 @@ class Replay:
     """
 
     __slots__ = ("_found", "graph", "name")
-    closed = 0
+    num_closed_over = 0
 
     def __init__(self, name: str, graph: Graph, found: tuple[Sequence[Any], Sequence[Any]] | None = None) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class Replay:
     def fn(self, *xs: Any) -> Sequence[Any]:
         """Run the graph; where it has just been recorded on these very values, its results are known."""
         found, self._found = self._found, None
-        if found is not None and all(lowered(x) is y for x, y in zip(xs, found[0], strict=True)):
+        if found is not None and all(to_lower_level(x) is y for x, y in zip(xs, found[0], strict=True)):
             return found[1]
         return evaluate(self.graph, *xs)
 
@@ -70,7 +70,7 @@ class Replay:
 
     def batched(self, size: int, flags: tuple[bool, ...]) -> Replay:
         """Return the rules of the function mapped over a batch axis in front of the flagged operands."""
-        return Replay(self.name, Compiled(self.graph).batched(size, flags).graph)
+        return Replay(self.name, CompiledGraph(self.graph).batched(size, flags).graph)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Replay) and self.graph == other.graph)
@@ -85,7 +85,7 @@ class Replay:
         return (Replay, (self.name, self.graph))
 
 
-def replayed(name: str, fn: Callable[..., Sequence[Any]], leaves: Sequence[Any]) -> list[Any]:
+def rematerialize(name: str, fn: Callable[..., Sequence[Any]], leaves: Sequence[Any]) -> list[Any]:
     """Run a function of flat leaves as one op; without traced leaves it is simply called."""
     leaves = [asarray(x) if issubclass(x.__class__, np.ndarray) else x for x in leaves]
     traced = [x for x in leaves if isinstance(x, Tracer)]
@@ -93,23 +93,23 @@ def replayed(name: str, fn: Callable[..., Sequence[Any]], leaves: Sequence[Any])
         return list(fn(*leaves))
     if all(map(is_known, traced)):
         try:
-            trace = Recorder(name)
+            trace = RecordingTrace(name)
             inputs = [trace.enter(x) for x in traced]
             plain = [x._value for x in inputs]
             graph, outs = _recorded(trace, fn, leaves, inputs)
         except UnknownValueError:  # of a value that the function closes over
             pass
         else:
-            plain += [lowered(_ground(x)) for x in trace.lifted]
+            plain += [to_lower_level(_ground(x)) for x in trace.lifted]
             rules = Replay(name, graph, (plain, [_ground(z) for z in outs]))
             return list(bind(hold_p, *traced, *trace.lifted, rules=rules))
-    front = Abstract(name)
+    front = GraphTrace(name)
     graph, _ = _recorded(front, fn, leaves, [front.input(x.aval) for x in traced])
     return list(bind(hold_p, *traced, *front.lifted, rules=Replay(name, graph)))
 
 
 def _recorded(
-    trace: Abstract, fn: Callable[..., Sequence[Any]], leaves: Sequence[Any], inputs: Sequence[Any]
+    trace: GraphTrace, fn: Callable[..., Sequence[Any]], leaves: Sequence[Any], inputs: Sequence[Any]
 ) -> tuple[Graph, list[Array]]:
     """Run a function with these inputs in the places of traced leaves; return its graph and its results."""
     entered = iter(inputs)

@@ -15,7 +15,7 @@ from afx.core.primitive import Value
 from afx.core.tracing.debug_nans import LocatedTape, at, debugging
 from afx.core.tracing.recording_trace import is_known
 from afx.core.tracing.tape import Tape, TapeTracer
-from afx.core.tracing.tracer import Tracer, lowered, raised
+from afx.core.tracing.tracer import Tracer, to_array, to_lower_level
 from afx.errors import DtypeError, ShapeError, TreeError
 from afx.transforms._arguments import check_callable, moving_leaves, name_of, result_tree, untraced
 from afx.transforms.backward_pass import FAILED, backward
@@ -26,7 +26,7 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 
-class Recorded:
+class Linearization:
     """A function's run on a tape: its outputs, and what pulls cotangents back through it."""
 
     __slots__ = ("again", "inputs", "moving", "tape")
@@ -56,7 +56,7 @@ class Recorded:
 
     def plain(self, x: Any) -> Any:
         """Return an output for the caller: the value of a tracer of this tape, everything else as it is."""
-        return raised(x._value) if self.owns(x) else x
+        return to_array(x._value) if self.owns(x) else x
 
     def pull(self, outputs: list[Any], cts: list[Value]) -> list[Value]:
         """Return the cotangents of all leaves (None for zero) from those of the outputs."""
@@ -70,10 +70,10 @@ class Recorded:
         seeds: dict[int, Value] = {}
         for out, ct in zip(outputs, cts, strict=True):
             if isinstance(ct, Tracer):
-                self.tape.ground = False
+                self.tape.is_ground = False
             index = out._index
             seeds[index] = seeds[index] + ct if index in seeds else ct
-        found = self._hopeful(seeds)
+        found = self._pull_without_masks(seeds)
         if found is not None:
             return found
         try:
@@ -83,18 +83,18 @@ class Recorded:
             raise
         return [cts[t._index] for t in self.inputs]
 
-    def _hopeful(self, seeds: dict[int, Value]) -> list[Value] | None:
+    def _pull_without_masks(self, seeds: dict[int, Value]) -> list[Value] | None:
         """Return the cotangents of the inputs without masks of selections, which cost; None where one could be nan.
 
         Only 0·inf and 0·nan need masks, and both show in the result: so the walk is repeated with them if they do, and
         where NumPy would warn, which the masks may forbid.
         """
         tape = self.tape
-        if not tape.sparse or isinstance(tape, LocatedTape) or not all(is_known(t._value) for t in self.inputs):
+        if not tape.has_selections or isinstance(tape, LocatedTape) or not all(is_known(t._value) for t in self.inputs):
             return None
         try:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
-                cts = backward(tape, seeds, careful=False)
+                cts = backward(tape, seeds, use_masks=False)
         except Exception:  # raised again by the walk that follows
             return None
         found = [cts[t._index] for t in self.inputs]
@@ -138,7 +138,7 @@ def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*
     check_callable(fn, "vjp")
     leaves, treedef = pytree.flatten(primals)
     moving = moving_leaves(leaves, treedef, "vjp", _argument, arguments=True)
-    record = Recorded(f"vjp of {name_of(fn)}")
+    record = Linearization(f"vjp of {name_of(fn)}")
     record.again = lambda tape: fn(*pytree.unflatten(treedef, record.entered(tape, leaves)))
     try:
         out = fn(*pytree.unflatten(treedef, record.enter(leaves, moving)))
@@ -171,7 +171,7 @@ def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
                 f"vjp: the cotangent{path} has another dtype: got {have}; the result is {want}; use astype"
             )
         checked.append(
-            lowered(Array.astype(c, want.dtype))
+            to_lower_level(Array.astype(c, want.dtype))
             if isinstance(c, Array)
             else want.dtype.type(c)
             if have.weak

@@ -11,13 +11,13 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import aval_of, normalize_axis
-from afx.core.tracing.batch_trace import Batch, BatchTracer
+from afx.core.tracing.batch_trace import BatchTrace, BatchTracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
 from afx.pytree import Tree
 from afx.pytree.nodes import sorted_keys
-from afx.transforms._arguments import check_callable, name_of, shown
+from afx.transforms._arguments import check_callable, describe, name_of
 
 __all__ = ["vmap"]
 
@@ -52,7 +52,7 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
         paths = pytree.paths(treedef)
         fronts = [x if a is None else _to_front(x, a, path) for x, a, path in zip(leaves, axes, paths, strict=True)]
         size = _size(fronts, axes, paths, axis_size, name_of(fn))
-        batch = Batch(f"vmap of {name_of(fn)}", size)
+        batch = BatchTrace(f"vmap of {name_of(fn)}", size)
         try:
             traced = [x if a is None else batch.input(x) for x, a in zip(fronts, axes, strict=True)]
             new_args, new_kwargs = pytree.unflatten(treedef, traced)
@@ -123,7 +123,7 @@ def _spread_one(axes: Any, tree: Any) -> list[int | None]:
     keys = [x.keys() if isinstance(x, dict) else None for x in (axes, tree)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # a user's tree
     if parts is None or len(children) != len(parts) or keys[0] != keys[1]:
         raise ArgumentError(
-            f"vmap: axes {axes} do not match what they are for: got {shown(tree)}; give one axis or a tree like it"
+            f"vmap: axes {axes} do not match what they are for: got {describe(tree)}; give one axis or a tree like it"
         )
     for a, t in zip(children, parts, strict=True):
         spread += _spread_one(a, t)
@@ -134,7 +134,7 @@ def _children(axes: Any) -> list[Any]:
     parts = _parts(axes)
     if parts is None:
         raise ArgumentError(
-            f"vmap: axes are ints, None, or tuples, lists and dicts of them: got {shown(axes)}; give one"
+            f"vmap: axes are ints, None, or tuples, lists and dicts of them: got {describe(axes)}; give one"
         )
     return parts
 
@@ -148,7 +148,7 @@ def _parts(tree: Any) -> list[Any] | None:
     return None
 
 
-def _placed(batch: Batch, x: Any, axis: int | None) -> Array:
+def _placed(batch: BatchTrace, x: Any, axis: int | None) -> Array:
     """Return an output with its batch axis in its place; one that does not depend on the batch is repeated."""
     own = isinstance(x, BatchTracer) and x._trace is batch
     if axis is None:

@@ -76,7 +76,12 @@ def model() -> Model:
         functools.partial(double),
         Mode.SLOW,
         None,
-        {"a/b ü\n": [afx.asarray(1 + 2j), 1.5, float("nan")], "n": np.arange(3, dtype=">i2"), "": np.float16(2.5), "e": []},
+        {
+            "a/b ü\n": [afx.asarray(1 + 2j), 1.5, float("nan")],
+            "n": np.arange(3, dtype=">i2"),
+            "": np.float16(2.5),
+            "e": [],
+        },
         Pair(afx.zeros((0, 2)), afx.asarray(True)),
     )
 
@@ -207,7 +212,9 @@ def test_classes_of_other_modules_must_be_allowed(tmp_path: Path) -> None:
         io.load(path, Part)
 
 
-@pytest.mark.parametrize("name", ["os:system", "builtins:eval", "afx.io.naming:importlib.import_module", "numpy:load", "x"])
+@pytest.mark.parametrize(
+    "name", ["os:system", "builtins:eval", "afx.io.naming:importlib.import_module", "numpy:load", "x"]
+)
 def test_forged_functions_are_refused(tmp_path: Path, name: str) -> None:
     """A header made by hand names a function that runs commands: it is not even looked at."""
     archive.write_archive(tmp_path / "a.npz", {"tree": [["list", 1], ["static", {"function": name}]]}, {})
@@ -355,7 +362,9 @@ def test_forged_archives_are_refused_by_name(tmp_path: Path, header: Any, member
 def test_zip_bombs_are_refused(tmp_path: Path) -> None:
     """A compressed member is refused before it is unpacked."""
     zeros = np.zeros(1 << 20)
-    forge(tmp_path / "a.npz", header_of(["x", "<f8", [1 << 20], "0" * 32]), [("x.npy", npy(zeros))], zipfile.ZIP_DEFLATED)
+    forge(
+        tmp_path / "a.npz", header_of(["x", "<f8", [1 << 20], "0" * 32]), [("x.npy", npy(zeros))], zipfile.ZIP_DEFLATED
+    )
     with pytest.raises(FileFormatError, match="is compressed or encrypted"):
         io.load(tmp_path / "a.npz")
 
@@ -408,7 +417,9 @@ def test_a_kill_leaves_the_old_file_whole(tmp_path: Path) -> None:
     io.save(path, {"x": np.full(1000, 1.0)})
     counts = [0, *random.Random(2).sample(range(9000), 4)]
     for count in counts:
-        process = subprocess.run([sys.executable, "-c", KILLED, str(path), str(count)], check=False, capture_output=True)
+        process = subprocess.run(
+            [sys.executable, "-c", KILLED, str(path), str(count)], check=False, capture_output=True
+        )
         assert process.returncode == -signal.SIGKILL, process.stderr
         assert io.load(path)["x"].tolist() == [1.0] * 1000
 

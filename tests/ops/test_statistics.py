@@ -8,7 +8,7 @@ import pytest
 
 import afx
 from afx import errors
-from afx.ops.reductions.quantiles import PLACES
+from afx.ops.reductions.quantiles import METHODS
 from tests.ops.agreement import compiled_agrees, derivatives_agree, flat, same, values_agree
 
 RNG = np.random.default_rng(11)
@@ -151,7 +151,7 @@ def test_float32_stays(name: str) -> None:
         assert all(z.dtype == np.float32 for z in flat(call(afx.asarray((9 * X).astype(np.int64)))))
 
 
-@pytest.mark.parametrize("method", PLACES)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("axis", [None, 1, (0, 2)])
 def test_every_method_of_quantiles(method: str, axis: Any) -> None:
     """Each method gives NumPy's quantiles, with and without nan, of integers too."""

@@ -251,7 +251,7 @@ def test_colourings_are_valid() -> None:
     """On random matrices no row has two entries of a colour, and colours are few."""
     for density in (0.01, 0.05, 0.3):
         rows, columns = np.nonzero(RNG.uniform(size=(60, 40)) < density)
-        colours = colouring.coloured(rows, columns, (60, 40))
+        colours = colouring.color(rows, columns, (60, 40))
         pairs = list(zip(rows.tolist(), colours[columns].tolist(), strict=True))
         assert len(set(pairs)) == len(pairs)
         assert (colours[np.setdiff1d(np.arange(40), columns)] == -1).all()

@@ -23,7 +23,7 @@ def silence_of(eq: Equation) -> Silence:
     p = eq.primitive
     if p.lowering.may_alias or p.algebra.canonical in MOVES or all(v.aval.dtype.kind == "b" for v in eq.outputs):
         return None
-    return eq.quiet
+    return eq.ignored_fp_errors
 
 
 def common(equations: Sequence[Equation]) -> tuple[Silence, bool]:

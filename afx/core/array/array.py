@@ -29,7 +29,7 @@ class Owned(np.ndarray[Any, np.dtype[Any]]):
     """Marks memory that afx allocated, on the base of the views it hands out: such a view is taken back uncopied."""
 
 
-class Gone:
+class DonatedBuffer:
     """Stands in an Array for memory that was given to a compiled function: whatever is asked of it raises."""
 
     __slots__ = ()
@@ -48,7 +48,7 @@ class Gone:
     __array__ = __array_ufunc__ = __array_function__ = __len__ = __float__ = __int__ = __index__ = __bool__ = _refuse
 
 
-GONE = Gone()
+DONATED = DonatedBuffer()
 
 
 class Array(Operators, Methods):
@@ -134,7 +134,7 @@ class Array(Operators, Methods):
     # -- plain Python values ------------------------------------------------------------------------------------------
     def numpy(self, who: str = "np.asarray") -> Ndarray:
         """Return a read-only NumPy view of the elements, without copying."""
-        return exported(self.concrete(who))
+        return read_only_view(self.concrete(who))
 
     def concrete(self, who: str) -> Any:
         """Return the bare NumPy value for ``who``; traced arrays raise, naming it."""
@@ -267,7 +267,7 @@ ArrayLike: TypeAlias = Array | np.ndarray[Any, np.dtype[Any]] | np.generic | boo
 
 
 def _repr(value: Any) -> str:
-    if value is GONE:
+    if value is DONATED:
         return "Array(its memory was given away)"
     body = np.array2string(np.asarray(value), separator=", ", prefix="Array(", suffix=")")
     shape = f", shape={value.shape}" if value.size == 0 and value.shape != (0,) else ""
@@ -293,7 +293,7 @@ def wrap(value: Any) -> Array:
     return x
 
 
-def exported(value: Any) -> Ndarray:
+def read_only_view(value: Any) -> Ndarray:
     """Return a read-only view of owned memory, marked so that afx takes it back without copying."""
     array: Ndarray = np.asarray(value)
     base: Any = array
@@ -320,7 +320,7 @@ def _type(x: object) -> Any:
     return kind
 
 
-def bare(x: Any, who: str) -> Any:
+def to_numpy_value(x: Any, who: str) -> Any:
     """Return the bare NumPy value or Python number behind an untraced operand, or raise `OperandError`.
 
     Memory of the caller is not copied: what keeps it beyond the call must.
@@ -340,11 +340,11 @@ def bare(x: Any, who: str) -> Any:
     if issubclass(kind, np.ma.MaskedArray):
         raise OperandError(f"{who}: a masked array would lose its mask: got {aval}; call .filled() first")
     if issubclass(kind, np.ndarray):
-        return bare(np.asarray(x), who)
+        return to_numpy_value(np.asarray(x), who)
     return {"b": bool, "i": int, "f": float, "c": complex}[aval.dtype.kind](x)
 
 
 def snapshot(x: Any, who: str) -> Any:
     """Return a bare value that nobody else can change: the caller's memory is copied unless afx owns it."""
-    value = bare(x, who)
+    value = to_numpy_value(x, who)
     return value.copy() if type(value) is np.ndarray and type(x) is not Array and not is_owned(value) else value

@@ -29,7 +29,7 @@ from afx.core.dispatch.numpy_names import (
     WRITING,
 )
 from afx.core.dispatch.numpy_names import FUNCTIONS as NAMES
-from afx.core.registry import FUNCTIONS, known
+from afx.core.registry import FUNCTIONS, is_registered
 from afx.errors import ImmutableError, OperandError
 
 __all__ = ["array_function", "array_ufunc"]
@@ -60,7 +60,11 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Map
 
 def _numbers(x: Any, others: Iterable[Any]) -> Any:
     """Return nested Python numbers as an array, in the dtype of the others where these have one."""
-    return FUNCTIONS.together(x, *[v for v in others if hasattr(v, "dtype")])[0] if isinstance(x, (list, tuple)) else x
+    return (
+        FUNCTIONS.promote_operands(x, *[v for v in others if hasattr(v, "dtype")])[0]
+        if isinstance(x, (list, tuple))
+        else x
+    )
 
 
 def _elementwise(name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
@@ -256,7 +260,7 @@ def _found(name: str, module: str, shown: str) -> Function:
         return family
     name = NAMES.get(name, name)
     # the package knows second names, such as concatenate
-    fn: Function | None = getattr(FUNCTIONS if known(name) else sys.modules["afx"], name, None)
+    fn: Function | None = getattr(FUNCTIONS if is_registered(name) else sys.modules["afx"], name, None)
     if fn is None or not fn.__module__.startswith(("afx.core", "afx.ops")):
         raise _missing(shown)
     return fn

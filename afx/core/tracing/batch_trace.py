@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from afx.core.array.array import Array, bare
+from afx.core.array.array import Array, to_numpy_value
 from afx.core.aval import Aval, Shape
 from afx.core.primitive import Primitive
-from afx.core.tracing.tape import kept_operand, raised_operand
-from afx.core.tracing.tracer import Trace, Tracer, raised
+from afx.core.tracing.tape import snapshot_operand, to_operand
+from afx.core.tracing.tracer import Trace, Tracer, to_array
 from afx.errors import ConcreteValueError, OperandError
 
-__all__ = ["Batch", "BatchTracer", "Same"]
+__all__ = ["BatchTrace", "BatchTracer", "Unbatched"]
 
 _new = object.__new__
 
@@ -33,17 +33,17 @@ class BatchTracer(Tracer):
         return Aval(self.shape, self.dtype)
 
 
-class Same(NamedTuple):
+class Unbatched(NamedTuple):
     """An output of a batching rule that is the same for the whole batch, and has no batch axis."""
 
     value: Any
 
 
 def _plain_operand(x: Any, who: str) -> Any:
-    return raised_operand(bare(x, who))
+    return to_operand(to_numpy_value(x, who))
 
 
-class Batch(Trace):
+class BatchTrace(Trace):
     """The trace of `afx.vmap`.
 
     Attributes:
@@ -70,17 +70,17 @@ class Batch(Trace):
             raise OperandError(f"vmap: {p.name} has no batching rule: got {xs}; call it outside vmap, in a loop")
         batched = tuple([isinstance(x, BatchTracer) and x._trace is self for x in xs])
         inner = [x._value if b else x for x, b in zip(xs, batched, strict=True)]
-        operand = kept_operand if any(isinstance(x, Tracer) for x in inner) else _plain_operand
+        operand = snapshot_operand if any(isinstance(x, Tracer) for x in inner) else _plain_operand
         values = tuple([x if isinstance(x, Array) else operand(x, p.name) for x in inner])
         z = p.batch(self.size, values, batched, params)
         if p.derivative.concrete_vjp is not None:
-            self.check_closure(params, p.name, *[v.value if isinstance(v, Same) else v for v in z])
+            self.check_closure(params, p.name, *[v.value if isinstance(v, Unbatched) else v for v in z])
         return tuple([self._output(v) for v in z]) if p.multiple_results else self._output(z)
 
     def _output(self, v: Any) -> Any:
-        return v.value if isinstance(v, Same) else self.input(raised(v))
+        return v.value if isinstance(v, Unbatched) else self.input(to_array(v))
 
-    def reveal(self, x: Any, who: str) -> Any:
+    def concrete_value(self, x: Any, who: str) -> Any:
         """Return the bare value where reading it loses nothing, or raise."""
         if who == "bool":
             raise ConcreteValueError(

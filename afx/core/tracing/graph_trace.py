@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, bare, snapshot
+from afx.core.array.array import Array, snapshot, to_numpy_value
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, promote
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
@@ -18,12 +18,12 @@ from afx.core.tracing.source_info import caller
 from afx.core.tracing.tracer import Trace, Tracer, bind
 from afx.errors import ConcreteValueError, OperandError
 
-__all__ = ["Abstract", "AbstractTracer"]
+__all__ = ["GraphTrace", "GraphTracer"]
 
 _new = object.__new__
 
 
-class AbstractTracer(Tracer):
+class GraphTracer(Tracer):
     """A variable of the graph that is being built."""
 
     __slots__ = ("_var",)
@@ -45,7 +45,7 @@ class AbstractTracer(Tracer):
         return self._var.aval
 
 
-class Abstract(Trace):
+class GraphTrace(Trace):
     """The trace of `afx.trace` and `afx.jit`; it sees shapes and dtypes only.
 
     Attributes:
@@ -77,7 +77,7 @@ class Abstract(Trace):
         self._lifted_vars: list[Var] = []
         self.lifted: list[Any] = []
 
-    def input(self, aval: Aval) -> AbstractTracer:
+    def input(self, aval: Aval) -> GraphTracer:
         """Enter an input of the function."""
         var = self._var(aval)
         self._inputs.append(var)
@@ -88,25 +88,25 @@ class Abstract(Trace):
         self._count += 1
         return var
 
-    def _tracer(self, var: Var) -> AbstractTracer:
-        t = _new(AbstractTracer)
+    def _tracer(self, var: Var) -> GraphTracer:
+        t = _new(GraphTracer)
         t._trace = self
         t._var = var
         t._value = None
         return t
 
-    def own(self, x: Any) -> Var | None:
+    def var_of(self, x: Any) -> Var | None:
         """Return the variable of a tracer of this trace, None for everything else."""
-        return x._var if x.__class__ is AbstractTracer and x._trace is self else None
+        return x._var if x.__class__ is GraphTracer and x._trace is self else None
 
     def atom(self, x: Any) -> Atom:
         """Return the variable or literal that stands for an operand."""
-        own = self.own(x)
+        own = self.var_of(x)
         if own is not None:
             return own
         aval = aval_of(x, self.name)
         if aval.weak and not isinstance(x, Tracer):
-            return Literal(bare(x, self.name), aval)
+            return Literal(to_numpy_value(x, self.name), aval)
         if not isinstance(x, Array) and aval.shape == ():
             return Literal(x.item(), aval)
         if id(x) in self._known:
@@ -139,10 +139,12 @@ class Abstract(Trace):
             atoms = self._same_dtype(p, xs, atoms)
         found = p.abstract_eval(*[a.aval for a in atoms], **params)
         outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
-        self._equations.append(Equation(p, atoms, outputs, tuple(sorted(params.items())), caller(), self._quiet()))
+        self._equations.append(
+            Equation(p, atoms, outputs, tuple(sorted(params.items())), caller(), self._ignored_fp_errors())
+        )
         return outputs
 
-    def _quiet(self) -> tuple[str, ...]:
+    def _ignored_fp_errors(self) -> tuple[str, ...]:
         """Return the warnings that are ignored here, and were not where the trace began."""
         now: dict[str, Any] = {**np.geterr()}
         if now == self._errors:
@@ -188,7 +190,7 @@ class Abstract(Trace):
         assert isinstance(atom, Var)
         return self._tracer(atom)
 
-    def reveal(self, x: Any, who: str) -> Any:
+    def concrete_value(self, x: Any, who: str) -> Any:
         """Return the bare value where reading it loses nothing, or raise."""
         source = caller()
         where = "" if source is None else f" at {source}"
@@ -206,7 +208,7 @@ class Abstract(Trace):
         """End the trace and return its graph; variables are numbered in order of definition."""
         atoms = tuple([self.atom(x) for x in outputs])
         self.alive = False
-        return renumbered((*self._inputs, *self._lifted_vars), self._constants, self._equations, atoms)
+        return renumber((*self._inputs, *self._lifted_vars), self._constants, self._equations, atoms)
 
 
 LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
@@ -239,7 +241,7 @@ def _holds(dtype: DType, number: Any) -> bool:
     return bool(info.min <= number <= info.max)
 
 
-def renumbered(
+def renumber(
     inputs: Sequence[Var],
     constants: Sequence[tuple[Var, Constant]],
     equations: Sequence[Equation],
@@ -265,7 +267,7 @@ def renumbered(
                 tuple([define(v) for v in e.outputs]),
                 e.params,
                 e.source,
-                e.quiet,
+                e.ignored_fp_errors,
             )
             for e in equations
         ]

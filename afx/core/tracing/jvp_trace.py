@@ -4,47 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
-from afx.core.array.array import Array, bare, snapshot
+from afx.core.array.array import Array, snapshot, to_numpy_value
 from afx.core.aval import SCALARS
 from afx.core.dtypes import weak_dtype
 from afx.core.primitive import Primitive
-from afx.core.tracing.tape import kept_operand, plain_value, raised_operand
-from afx.core.tracing.tracer import Trace, Tracer, bind, lowered, raised
+from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
+from afx.core.tracing.tracer import Trace, Tracer, bind, to_array, to_lower_level
 
-__all__ = ["Forward", "ForwardTracer"]
+__all__ = ["JVPTrace", "JVPTracer"]
 
 _new = object.__new__
 
 
-class ForwardTracer(Tracer):
+class JVPTracer(Tracer):
     """A value and its tangent, both of the next lower level."""
 
     __slots__ = ("_tangent",)
     _tangent: Any
 
 
-class Forward(Trace):
+class JVPTrace(Trace):
     """The trace of `afx.jvp`: concrete, so that Python control flow works; memory does not grow with its length."""
 
-    __slots__ = ("ground",)
+    __slots__ = ("is_ground",)
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.ground = True
+        self.is_ground = True
 
-    def input(self, x: Any, tangent: Any) -> ForwardTracer:
+    def input(self, x: Any, tangent: Any) -> JVPTracer:
         """Enter an input of the function with its tangent."""
         return self._make(self._lift(x), self._lift(tangent))
 
     def _lift(self, x: Any) -> Any:
         if isinstance(x, Tracer):
-            self.ground = False
+            self.is_ground = False
             return x
         value = snapshot(x, self.name)
         return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
 
-    def _make(self, value: Any, tangent: Any) -> ForwardTracer:
-        t = _new(ForwardTracer)
+    def _make(self, value: Any, tangent: Any) -> JVPTracer:
+        t = _new(JVPTracer)
         t._trace = self
         t._value = value
         t._tangent = tangent
@@ -63,9 +63,13 @@ class Forward(Trace):
             self.check_closure(params, p.name, *zs, *ts)
             return tuple([self._pair(z, t) for z, t in zip(zs, ts, strict=True)])
         z = bind(p, *values, **params)
-        if self.ground:
-            values = tuple([lowered(v) for v in values])
-        plain = (tuple([lowered(v) for v in z]) if p.multiple_results else lowered(z)) if self.ground else z
+        if self.is_ground:
+            values = tuple([to_lower_level(v) for v in values])
+        plain = (
+            (tuple([to_lower_level(v) for v in z]) if p.multiple_results else to_lower_level(z))
+            if self.is_ground
+            else z
+        )
         t = p.derivative.jvp(tangents, plain, values, params)
         if p.multiple_results:
             return tuple([self._pair(v, w) for v, w in zip(z, t, strict=True)])
@@ -76,28 +80,28 @@ class Forward(Trace):
         if t is None or z.dtype.kind not in "fc":
             return z
         if t.dtype != z.dtype:
-            t = raised(t) if not self.ground else lowered(t)
+            t = to_array(t) if not self.is_ground else to_lower_level(t)
             t = (t.real if t.dtype.kind == "c" and z.dtype.kind == "f" else t).astype(z.dtype)
-        return self._make(lowered(z), lowered(t))
+        return self._make(to_lower_level(z), to_lower_level(t))
 
     def _split(self, p: Primitive, xs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         values: list[Any] = []
         tangents: list[Any] = []
         for x in xs:
-            if isinstance(x, ForwardTracer) and x._trace is self:
+            if isinstance(x, JVPTracer) and x._trace is self:
                 values.append(x._value)
                 tangents.append(x._tangent)
                 continue
             if isinstance(x, Tracer):
-                self.ground = False
-            values.append(x if isinstance(x, Array) else bare(x, p.name))
+                self.is_ground = False
+            values.append(x if isinstance(x, Array) else to_numpy_value(x, p.name))
             tangents.append(None)
-        values = [raised_operand(v) if self.ground else kept_operand(v, p.name) for v in values]
-        if not self.ground:
-            tangents = [None if t is None else raised_operand(t) for t in tangents]
+        values = [to_operand(v) if self.is_ground else snapshot_operand(v, p.name) for v in values]
+        if not self.is_ground:
+            tangents = [None if t is None else to_operand(t) for t in tangents]
         return tuple(values), tuple(tangents)
 
-    def reveal(self, x: Any, who: str) -> Any:
+    def concrete_value(self, x: Any, who: str) -> Any:
         """Return the bare value where reading it loses nothing, or raise."""
         return plain_value(x, who, self.name)
 

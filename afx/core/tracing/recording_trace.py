@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from afx.core.array.array import bare
+from afx.core.array.array import to_numpy_value
 from afx.core.graph import Atom, Var
 from afx.core.primitive import Primitive
 from afx.core.tracing.batch_trace import BatchTracer
-from afx.core.tracing.graph_trace import Abstract, AbstractTracer
-from afx.core.tracing.tape import plain_value, raised_operand
-from afx.core.tracing.tracer import Tracer, bind, lowered
+from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
+from afx.core.tracing.tape import plain_value, to_operand
+from afx.core.tracing.tracer import Tracer, bind, to_lower_level
 
-__all__ = ["Recorder", "UnknownValueError", "is_known"]
+__all__ = ["RecordingTrace", "UnknownValueError", "is_known"]
 
 _new = object.__new__
 
@@ -25,7 +25,7 @@ class UnknownValueError(BaseException):
     """A value is abstract or differs along a batch, so that nothing can be computed; its recorder's caller catches it."""
 
 
-class RecorderTracer(Tracer):
+class RecordingTracer(Tracer):
     """A plain value, the variable that stands for it, and whether no derivative flows through it."""
 
     __slots__ = ("_plain", "_var")
@@ -36,13 +36,13 @@ class RecorderTracer(Tracer):
 def is_known(x: Any) -> bool:
     """Tell whether the transformations that trace an operand all know its value."""
     while isinstance(x, Tracer):
-        if isinstance(x, (AbstractTracer, BatchTracer)):
+        if isinstance(x, (GraphTracer, BatchTracer)):
             return False
         x = x._value
     return True
 
 
-def ground(x: Any) -> Any:
+def to_concrete(x: Any) -> Any:
     """Return the plain operand behind the tracers of any number of transformations, others as they are."""
     if not isinstance(x, Tracer):
         return x
@@ -51,38 +51,38 @@ def ground(x: Any) -> Any:
     while isinstance(x, Tracer):
         x._trace.check()
         x = x._value
-    return raised_operand(x)
+    return to_operand(x)
 
 
-class Recorder(Abstract):
+class RecordingTrace(GraphTrace):
     """An abstract trace that knows the values too."""
 
     __slots__ = ()
 
-    def enter(self, x: Tracer) -> RecorderTracer:
+    def enter(self, x: Tracer) -> RecordingTracer:
         """Enter an input, traced by an outer transformation."""
         var = self._var(x.aval)
         self._inputs.append(var)
-        return self._known_as(var, ground(x), plain=False)
+        return self._known_as(var, to_concrete(x), plain=False)
 
-    def _known_as(self, var: Var, value: Any, *, plain: bool) -> RecorderTracer:
-        t = _new(RecorderTracer)
+    def _known_as(self, var: Var, value: Any, *, plain: bool) -> RecordingTracer:
+        t = _new(RecordingTracer)
         t._trace = self
         t._var = var
-        t._value = lowered(value)
+        t._value = to_lower_level(value)
         t._plain = plain
         return t
 
-    def own(self, x: Any) -> Var | None:
+    def var_of(self, x: Any) -> Var | None:
         """Return the variable of a tracer of this trace, None for everything else."""
-        return x._var if x.__class__ is RecorderTracer and x._trace is self else None
+        return x._var if x.__class__ is RecordingTracer and x._trace is self else None
 
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Carry out an op, and make an equation of it."""
         self.check()
-        z = bind(p, *[ground(x) for x in xs], **params)
+        z = bind(p, *[to_concrete(x) for x in xs], **params)
         outputs = self.equation(p, xs, params)
-        plain = not p.is_differentiable or all(x._plain for x in xs if x.__class__ is RecorderTracer)
+        plain = not p.is_differentiable or all(x._plain for x in xs if x.__class__ is RecordingTracer)
         found = [
             self._known_as(v, w, plain=plain) for v, w in zip(outputs, z if p.multiple_results else (z,), strict=True)
         ]
@@ -90,9 +90,9 @@ class Recorder(Abstract):
 
     def _stand_in(self, atom: Atom, x: Any) -> Any:
         assert isinstance(atom, Var)
-        return self._known_as(atom, bare(x, self.name), plain=True)
+        return self._known_as(atom, to_numpy_value(x, self.name), plain=True)
 
-    def reveal(self, x: Any, who: str) -> Any:
+    def concrete_value(self, x: Any, who: str) -> Any:
         """Return the bare value where reading it loses nothing, or raise."""
         return x._value if x._plain else plain_value(x, who, self.name)
 

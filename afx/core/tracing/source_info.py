@@ -6,12 +6,12 @@ import sys
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-__all__ = ["Place", "Source", "caller"]
+__all__ = ["Source", "SourceLocation", "caller"]
 
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """A place in a user's code as text, which other processes understand."""
 
     file: str
@@ -29,17 +29,17 @@ class Source(NamedTuple):
     offset: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceLocation:
         """The file, line and function."""
         code = self.code
         line = next((n for a, b, n in code.co_lines() if a <= self.offset < b and n), code.co_firstlineno)
-        return Place(code.co_filename, line, code.co_qualname)
+        return SourceLocation(code.co_filename, line, code.co_qualname)
 
     def __str__(self) -> str:
         return str(self.place)
 
-    def __reduce__(self) -> tuple[type[Place], Place]:
-        return (Place, self.place)
+    def __reduce__(self) -> tuple[type[SourceLocation], SourceLocation]:
+        return (SourceLocation, self.place)
 
 
 _own: set[int] = set()  # the identities of the namespaces of afx's modules, as they are met

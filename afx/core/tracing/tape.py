@@ -10,11 +10,22 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from afx.core.array.array import Array, bare, snapshot, wrap
+from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
 from afx.core.aval import SCALARS, Aval, Shape
 from afx.core.dtypes import DType, weak_dtype
 from afx.core.primitive import JointPullback, Params, Primitive, Value
-from afx.core.tracing.tracer import NUMPY_ERRORS, Trace, Tracer, bind, bind1, bind2, compute, explain, lowered, raised
+from afx.core.tracing.tracer import (
+    NUMPY_ERRORS,
+    Trace,
+    Tracer,
+    bind,
+    bind1,
+    bind2,
+    raise_op_error,
+    run_impl,
+    to_array,
+    to_lower_level,
+)
 from afx.errors import ConcreteValueError
 
 __all__ = ["Entry", "Tape", "TapeTracer"]
@@ -63,17 +74,17 @@ class Tape(Trace):
 
     Attributes:
         entries: what was computed, in order.
-        ground: whether all values are bare NumPy values, as they are when no outer trace is involved.
-        sparse: whether an op selected some of its operand's elements.
+        is_ground: whether all values are bare NumPy values, as they are when no outer trace is involved.
+        has_selections: whether an op selected some of its operand's elements.
     """
 
-    __slots__ = ("entries", "ground", "sparse")
+    __slots__ = ("entries", "has_selections", "is_ground")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.entries: list[Entry] = []
-        self.ground = True
-        self.sparse = False
+        self.is_ground = True
+        self.has_selections = False
 
     def input(self, x: Any) -> TapeTracer:
         """Enter an input of the function; a Python number becomes an array of the default dtype."""
@@ -82,7 +93,7 @@ class Tape(Trace):
 
     def _lift(self, x: Any) -> Any:
         if isinstance(x, Tracer):
-            self.ground = False
+            self.is_ground = False
             return x
         value = snapshot(x, self.name)
         return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
@@ -103,16 +114,16 @@ class Tape(Trace):
         if not self.alive:
             self.check()
         value = x._value
-        if self.ground:
+        if self.is_ground:
             try:
                 z = p.impl(value)
             except NUMPY_ERRORS as error:
-                explain(p, (value,), NO_PARAMS, error)
+                raise_op_error(p, (value,), NO_PARAMS, error)
         else:
-            z = lowered(bind1(p, raised(value)))
+            z = to_lower_level(bind1(p, to_array(value)))
         rules = p.derivative
         if rules.vjps is None:
-            return raised(z)
+            return to_array(z)
         reads = rules.reads[0]
         entries = self.entries
         t = _new(TapeTracer)
@@ -149,16 +160,16 @@ class Tape(Trace):
             j, yv = y._index, y._value
         else:
             j, yv = -1, y._value if y.__class__ is Array else self._operand(p, y)
-        if self.ground:
+        if self.is_ground:
             try:
                 z = p.impl(xv, yv)
             except NUMPY_ERRORS as error:
-                explain(p, (xv, yv), NO_PARAMS, error)
+                raise_op_error(p, (xv, yv), NO_PARAMS, error)
         else:
-            z = lowered(bind2(p, kept_operand(xv, p.name), kept_operand(yv, p.name)))
+            z = to_lower_level(bind2(p, snapshot_operand(xv, p.name), snapshot_operand(yv, p.name)))
         rules = p.derivative
         if rules.vjps is None:
-            return raised(z)
+            return to_array(z)
         reads = (rules.reads[0] if i >= 0 else 0) | (rules.reads[1] if j >= 0 else 0)
         if reads & 2:
             if isinstance(x, np.ndarray):
@@ -183,9 +194,9 @@ class Tape(Trace):
     def _operand(self, p: Primitive, x: Any) -> Any:
         """Return the value of an operand that is not on this tape."""
         if isinstance(x, Tracer):
-            self.ground = False
+            self.is_ground = False
             return x
-        return bare(x, p.name)
+        return to_numpy_value(x, p.name)
 
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Carry out an op and record it."""
@@ -197,22 +208,22 @@ class Tape(Trace):
         )
         rules = p.derivative
         if rules.concrete_vjp is not None:
-            return self._record(p, ins, values, params)
-        if self.ground:
-            z = compute(p, values, params)
+            return self._apply_concrete_vjp(p, ins, values, params)
+        if self.is_ground:
+            z = run_impl(p, values, params)
         else:
-            z = bind(p, *[kept_operand(v, p.name) for v in values], **params)
-            z = tuple([lowered(v) for v in z]) if p.multiple_results else lowered(z)
+            z = bind(p, *[snapshot_operand(v, p.name) for v in values], **params)
+            z = tuple([to_lower_level(v) for v in z]) if p.multiple_results else to_lower_level(z)
         if rules.vjps is None and rules.vjp_all is None:
-            return tuple([raised(v) for v in z]) if p.multiple_results else raised(z)
-        return self._remember(p, ins, xs, values, params, z)
+            return tuple([to_array(v) for v in z]) if p.multiple_results else to_array(z)
+        return self._append_entry(p, ins, xs, values, params, z)
 
-    def _remember(
+    def _append_entry(
         self, p: Primitive, ins: tuple[int, ...], xs: tuple[Any, ...], values: tuple[Any, ...], params: Params, z: Value
     ) -> Any:
         """Enter an op with those of its values that its pullbacks read; the caller's memory is copied."""
         if p.masking.selects:
-            self.sparse = True
+            self.has_selections = True
         reads = self._reads(p, ins)
         kept = tuple(
             [
@@ -236,15 +247,15 @@ class Tape(Trace):
                 reads |= mask
         return reads
 
-    def _record(self, p: Primitive, ins: tuple[int, ...], values: tuple[Any, ...], params: Params) -> Any:
+    def _apply_concrete_vjp(self, p: Primitive, ins: tuple[int, ...], values: tuple[Any, ...], params: Params) -> Any:
         """Let an op that holds functions run as one entry with a pullback of its own."""
         assert p.derivative.concrete_vjp is not None
         outs, kept, joint = p.derivative.concrete_vjp(
-            tuple([kept_operand(v, p.name) for v in values]), params, tuple([i >= 0 for i in ins])
+            tuple([snapshot_operand(v, p.name) for v in values]), params, tuple([i >= 0 for i in ins])
         )
         self.check_closure(params, p.name, *outs, *kept)
-        residuals = tuple([lowered(v) for v in kept])
-        return self._emit_many(p, ins, None, residuals, params, tuple([lowered(z) for z in outs]), joint)
+        residuals = tuple([to_lower_level(v) for v in kept])
+        return self._emit_many(p, ins, None, residuals, params, tuple([to_lower_level(z) for z in outs]), joint)
 
     def _emit_many(
         self,
@@ -263,10 +274,10 @@ class Tape(Trace):
             if k == 0:
                 first = Entry(p, ins, z, xs, params, value.shape, value.dtype, len(values), joint)
                 self.entries[t._index] = first
-            outs.append(t if value.dtype.kind in "fc" else raised(value))
+            outs.append(t if value.dtype.kind in "fc" else to_array(value))
         return tuple(outs)
 
-    def reveal(self, x: Any, who: str) -> Any:
+    def concrete_value(self, x: Any, who: str) -> Any:
         """Return the bare value where reading it loses nothing, or raise."""
         return plain_value(x, who, self.name)
 
@@ -292,11 +303,11 @@ def plain_value(x: Any, who: str, name: str) -> Any:
     return value.concrete(who) if isinstance(value, Array) else value
 
 
-def kept_operand(v: Any, who: str) -> Any:
+def snapshot_operand(v: Any, who: str) -> Any:
     """Return a value as an operand that an outer trace may keep: the caller's memory is copied."""
-    return raised_operand(v if isinstance(v, Array) else snapshot(v, who))
+    return to_operand(v if isinstance(v, Array) else snapshot(v, who))
 
 
-def raised_operand(v: Any) -> Any:
+def to_operand(v: Any) -> Any:
     """Return a lower-level value as an operand: Python numbers stay weak, memory that the tape holds is afx's."""
     return v if isinstance(v, Array) or not isinstance(v, (np.ndarray, np.generic)) else wrap(v)

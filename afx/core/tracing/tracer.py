@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from afx.core.array.array import Array, bare, snapshot, wrap
+from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
 from afx.core.aval import aval_of
 from afx.core.primitive import Params, Primitive
 from afx.errors import AfxError, EscapedTracerError, OperandError, TracerError
 
-__all__ = ["Trace", "Tracer", "bind", "bind1", "bind2", "compute", "lowered", "raised", "single"]
+__all__ = ["Trace", "Tracer", "bind", "bind1", "bind2", "bind_single", "run_impl", "to_array", "to_lower_level"]
 
 _levels = itertools.count(1)
 NUMPY_ERRORS = (TypeError, ValueError, OverflowError, IndexError)
@@ -38,7 +38,7 @@ class Tracer(Array):
     def concrete(self, who: str) -> Any:
         """Return the bare value where reading it loses no derivative: integers, booleans, and truth values."""
         self._trace.check()
-        return self._trace.reveal(self, who)
+        return self._trace.concrete_value(self, who)
 
     def __repr__(self) -> str:
         return self._trace.show(self)
@@ -74,7 +74,7 @@ class Trace:
         """Carry out an op: lower the operands, bind it again, raise the result."""
         raise AssertionError("each kind of trace defines it")
 
-    def reveal(self, x: Any, who: str) -> Any:
+    def concrete_value(self, x: Any, who: str) -> Any:
         """Return the bare value of a tracer for ``who``, or raise `ConcreteValueError`."""
         raise AssertionError("each kind of trace defines it")
 
@@ -100,7 +100,7 @@ class Trace:
             )
 
 
-def explain(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exception) -> NoReturn:
+def raise_op_error(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exception) -> NoReturn:
     """Raise the op's own error for operands that its implementation refused."""
     if isinstance(error, (AfxError, np.linalg.LinAlgError)):
         raise error
@@ -110,12 +110,12 @@ def explain(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exception)
     raise OperandError(f"{p.name}: NumPy cannot compute it ({error}): got {got}; convert the operands") from error
 
 
-def compute(p: Primitive, xs: tuple[Any, ...], params: Params) -> Any:
+def run_impl(p: Primitive, xs: tuple[Any, ...], params: Params) -> Any:
     """Run a primitive on bare values; NumPy's complaint becomes the op's own error."""
     try:
         return p.impl(*xs, **params)
     except NUMPY_ERRORS as error:
-        explain(p, xs, params, error)
+        raise_op_error(p, xs, params, error)
 
 
 def bind1(p: Primitive, x: Any) -> Array:
@@ -127,11 +127,11 @@ def bind1(p: Primitive, x: Any) -> Array:
         if isinstance(x, Tracer):
             z: Array = x._trace.apply1(p, x)
             return z
-        x = bare(x, p.name)
+        x = to_numpy_value(x, p.name)
     try:
         return wrap(p.impl(x))
     except NUMPY_ERRORS as error:
-        explain(p, (x,), {}, error)
+        raise_op_error(p, (x,), {}, error)
 
 
 def bind2(p: Primitive, x: Any, y: Any) -> Array:
@@ -144,12 +144,12 @@ def bind2(p: Primitive, x: Any, y: Any) -> Array:
     if top is not None:
         z: Array = top.apply2(p, x, y)
         return z
-    x = x._value if x.__class__ is Array else bare(x, p.name)
-    y = y._value if y.__class__ is Array else bare(y, p.name)
+    x = x._value if x.__class__ is Array else to_numpy_value(x, p.name)
+    y = y._value if y.__class__ is Array else to_numpy_value(y, p.name)
     try:
         return wrap(p.impl(x, y))
     except NUMPY_ERRORS as error:
-        explain(p, (x, y), {}, error)
+        raise_op_error(p, (x, y), {}, error)
 
 
 def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
@@ -160,19 +160,21 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
             top = x._trace
     if top is not None:
         return top.apply(p, xs, params)
-    lower = snapshot if p.lowering.may_alias else bare  # the caller could change memory that the result shares
-    z = compute(p, tuple([x._value if x.__class__ is Array else lower(x, p.name) for x in xs]), params)
+    lower = (
+        snapshot if p.lowering.may_alias else to_numpy_value
+    )  # the caller could change memory that the result shares
+    z = run_impl(p, tuple([x._value if x.__class__ is Array else lower(x, p.name) for x in xs]), params)
     return tuple([wrap(v) for v in z]) if p.multiple_results else wrap(z)
 
 
-single: Callable[..., Array] = bind  # `bind` for ops of one output, typed so
+bind_single: Callable[..., Array] = bind  # `bind` for ops of one output, typed so
 
 
-def lowered(z: Any) -> Any:
+def to_lower_level(z: Any) -> Any:
     """Return the bare value of an untraced Array, and traced ones as they are."""
     return z._value if z.__class__ is Array else z
 
 
-def raised(v: Any) -> Any:
+def to_array(v: Any) -> Any:
     """Return a bare value that afx owns as an Array, and Arrays as they are."""
     return v if isinstance(v, Array) else wrap(v)

@@ -27,7 +27,7 @@ from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
 from afx.core.dtypes import DType, promote, real_dtype
 from afx.core.primitive import Params, Primitive, Pullback, Value, define, lookup
 from afx.core.registry import FUNCTIONS
-from afx.core.tracing.tracer import bind, lowered
+from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError
 from afx.ops._kinds.partials import Partial, elementwise_jvp, elementwise_pullback, reads_of
 
@@ -43,7 +43,9 @@ OutDtype: TypeAlias = Callable[[DType], DType]
 
 
 # -- elementwise ------------------------------------------------------------------------------------------------------
-def _runner(name: str, ufunc: Callable[..., Any], floating: bool, arity: int, kinds: str) -> Callable[..., Any]:
+def elementwise_impl(
+    name: str, ufunc: Callable[..., Any], floating: bool, arity: int, kinds: str
+) -> Callable[..., Any]:
     """Return the ufunc with afx's dtype convention: NumPy's result stands where it has an operand's dtype."""
     real = "c" not in kinds
 
@@ -52,10 +54,10 @@ def _runner(name: str, ufunc: Callable[..., Any], floating: bool, arity: int, ki
         want = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
         if want.kind == "b" and "b" not in kinds:
             raise DtypeError(f"{name}: not defined for bool: got {', '.join(map(str, avals))}; convert with astype")
-        if _stands(z.dtype, want):
+        if _keeps_dtype(z.dtype, want):
             return z
         z = ufunc(*[np.asarray(x).astype(want) for x in xs])
-        return z if _stands(z.dtype, want) else z.astype(want)
+        return z if _keeps_dtype(z.dtype, want) else z.astype(want)
 
     def run1(x: Any) -> Any:
         z = ufunc(x if x.__class__ is not int else _whole(x))
@@ -91,14 +93,14 @@ def _whole(number: int) -> Any:
     return np.asarray(number, np.int64)
 
 
-def _stands(found: DType, want: DType) -> bool:
+def _keeps_dtype(found: DType, want: DType) -> bool:
     """Tell whether NumPy's result has the dtype wanted, or one of its own: a condition, the abs of a complex number."""
     if found.kind in "iu" and want.kind in "iu":
         return found == want
     return found == (real_dtype(want) if found.kind == "f" else want) or found.kind not in "fc"
 
 
-def _shape_rule(name: str, kinds: str, floating: bool, result: OutDtype | None) -> Shaper:
+def elementwise_shape_rule(name: str, kinds: str, floating: bool, result: OutDtype | None) -> Shaper:
     def abstract(*avals: Aval) -> Aval:
         shape = broadcast_avals(name, avals)
         dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
@@ -151,8 +153,8 @@ def elementwise(
     return define(
         name=name,
         kind="elementwise",
-        impl=impl or _runner(name, compute, promotes_to_float, arity, kinds),
-        abstract_eval=_shape_rule(name, kinds, promotes_to_float, result),
+        impl=impl or elementwise_impl(name, compute, promotes_to_float, arity, kinds),
+        abstract_eval=elementwise_shape_rule(name, kinds, promotes_to_float, result),
         vjps=tuple([elementwise_pullback(p, arity, exact) for p in partials]),
         reads=reads,
         jvp=elementwise_jvp(partials, masks_cotangent, exact),
@@ -222,8 +224,10 @@ def nondifferentiable(
     return define(
         name=name,
         kind="elementwise" if plain else "nondifferentiable",
-        impl=_runner(name, impl, promotes_to_float, operands, kinds) if plain else impl,
-        abstract_eval=_shape_rule(name, kinds, promotes_to_float, result) if abstract_eval is None else abstract_eval,
+        impl=elementwise_impl(name, impl, promotes_to_float, operands, kinds) if plain else impl,
+        abstract_eval=elementwise_shape_rule(name, kinds, promotes_to_float, result)
+        if abstract_eval is None
+        else abstract_eval,
         batch=batch_elementwise(name) if plain else batch,
         ufunc=ufunc,
         promotes_to_float=promotes_to_float,
@@ -238,10 +242,10 @@ def linear(
     """Make an op that is linear in its one operand from ``transpose(ct, aval, **params)``."""
 
     def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-        return lowered(transpose(ct, Aval(shape, dtype), **params))
+        return to_lower_level(transpose(ct, Aval(shape, dtype), **params))
 
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-        return lowered(bind(lookup(name), ts[0], **params))
+        return to_lower_level(bind(lookup(name), ts[0], **params))
 
     return define(
         name=name,
@@ -269,7 +273,7 @@ def bilinear(
 
     def pullback(k: int) -> Pullback:
         def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-            return lowered(transposes[k](ct, xs[1 - k], Aval(shape, dtype), **params))
+            return to_lower_level(transposes[k](ct, xs[1 - k], Aval(shape, dtype), **params))
 
         return pull
 
@@ -277,7 +281,9 @@ def bilinear(
         p = lookup(name)
         x, y = xs
         parts = [
-            lowered(bind(p, *pair, **params)) for t, pair in ((ts[0], (ts[0], y)), (ts[1], (x, ts[1]))) if t is not None
+            to_lower_level(bind(p, *pair, **params))
+            for t, pair in ((ts[0], (ts[0], y)), (ts[1], (x, ts[1])))
+            if t is not None
         ]
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
@@ -314,15 +320,15 @@ def reduction(
     def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
         axis = params["axis"]
         d = partial(kept(z, axis, len(shape)) if reads & 1 else z, xs[0], **params)
-        return lowered(kept(ct, axis, len(shape)) * lowered(d))
+        return to_lower_level(kept(ct, axis, len(shape)) * to_lower_level(d))
 
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         axis, x, t = params["axis"], xs[0], ts[0]
         assert t is not None
-        d = lowered(partial(kept(z, axis, x.ndim), x, **params))
+        d = to_lower_level(partial(kept(z, axis, x.ndim), x, **params))
         if tags.get("selects"):  # what is not chosen has no share, whatever its tangent is
-            t = lowered(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype)))
-        return lowered(FUNCTIONS.sum(t * d, axis=axis))
+            t = to_lower_level(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype)))
+        return to_lower_level(FUNCTIONS.sum(t * d, axis=axis))
 
     return define(
         name=name,

@@ -11,7 +11,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.dtypes import DType, promote
 from afx.core.primitive import Derivative, Params, Primitive, Value, define, register
-from afx.core.tracing.tracer import bind, lowered
+from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, tril
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -34,7 +34,7 @@ def floating(x: ArrayLike, who: str) -> Array:
     return astype(y, dtype)
 
 
-def alike(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Array, Array]:
+def promote_pair(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Array, Array]:
     """Return two operands in their common floating dtype."""
     a, b = floating(x, who), floating(y, who)
     dtype = promote((a.dtype, b.dtype), (False, False))
@@ -74,7 +74,7 @@ def _checked(abstract: Rule, compute: Rule) -> Rule:
 
 
 def _down(v: Any) -> Any:
-    return tuple([lowered(x) for x in v]) if isinstance(v, tuple) else lowered(v)  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
+    return tuple([to_lower_level(x) for x in v]) if isinstance(v, tuple) else to_lower_level(v)  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
 
 
 def matrix_op(
@@ -212,7 +212,7 @@ def hermitian(x: Array) -> Array:
     return (x + adjoint(x)) / 2
 
 
-def completed(x: Array) -> Array:
+def symmetrize_lower(x: Array) -> Array:
     """Return the Hermitian matrix whose lower triangle is that of x."""
     return tril(x) + adjoint(tril(x, k=-1))
 
@@ -227,7 +227,7 @@ def column(w: Array) -> Array:
     return w.reshape((*w.shape, 1))
 
 
-def spread(w: Array) -> Array:
+def diag_embed(w: Array) -> Array:
     """Return diagonal matrices."""
     return column(w) * np.eye(w.shape[-1], dtype=w.dtype)
 
@@ -237,7 +237,7 @@ def inverse_or_zero(x: Array) -> Array:
     return where(x == 0, 0.0, 1 / where(x == 0, 1.0, x))
 
 
-def gaps(w: Array, size: Array) -> Array:
+def inverse_eigenvalue_gaps(w: Array, size: Array) -> Array:
     """Return the matrix of 1 / (w_j - w_i), 0 where they are equal: up to rounding of numbers of this size.
 
     LAPACK's rounding sets equal values apart; their vectors are any of the space that they span, and 1 / (w_j - w_i)

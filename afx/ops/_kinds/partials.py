@@ -12,7 +12,7 @@ from afx.core.aval import SCALARS, Shape
 from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.primitive import Params, Pullback, Pushforward, Value
 from afx.core.registry import FUNCTIONS
-from afx.core.tracing.tracer import lowered
+from afx.core.tracing.tracer import to_lower_level
 
 __all__ = ["Partial", "elementwise_jvp", "elementwise_pullback", "reads_of", "typed"]
 
@@ -47,7 +47,7 @@ def _in_dtype(x: Value, dtype: DType) -> Value:
     if x.__class__ in SCALARS:
         return strengthen(x, dtype)
     want = dtype if x.dtype.kind == "c" else real_dtype(dtype)
-    return x if x.dtype == want or dtype.kind not in "fc" else lowered(x.astype(want))
+    return x if x.dtype == want or dtype.kind not in "fc" else to_lower_level(x.astype(want))
 
 
 def elementwise_pullback(partial: Partial, arity: int, exact: bool) -> Pullback:
@@ -83,8 +83,10 @@ def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pu
             if t is None:
                 continue
             if callable(partial):
-                d = lowered(partial(z, *xs))
-                term = lowered((lowered(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype))) if masks else t) * d)
+                d = to_lower_level(partial(z, *xs))
+                term = to_lower_level(
+                    (to_lower_level(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype))) if masks else t) * d
+                )
             else:
                 term = t if partial == 1.0 else t * partial
             total = term if total is None else total + term

@@ -15,12 +15,12 @@ from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.registry import FUNCTIONS
-from afx.core.tracing.tracer import lowered
+from afx.core.tracing.tracer import to_lower_level
 from afx.errors import ArgumentError, MissingExtraError
-from afx.ops._kinds.elementwise import _runner, _shape_rule, batch_elementwise
+from afx.ops._kinds.elementwise import batch_elementwise, elementwise_impl, elementwise_shape_rule
 from afx.ops._kinds.partials import reads_of, typed
 
-__all__ = ["family", "quiet", "scipy", "whole"]
+__all__ = ["check_order", "ignore_fp_errors", "parametric", "scipy"]
 
 Partial = Callable[..., Array]
 
@@ -53,7 +53,7 @@ def _found(name: str, message: str) -> Callable[..., Any]:
     return found
 
 
-def whole(n: Any, who: str, least: int = 0) -> int:
+def check_order(n: Any, who: str, least: int = 0) -> int:
     """Return a static order as an int, or raise `ArgumentError` where it is none or less than ``least``."""
     try:
         found = operator.index(n)
@@ -64,7 +64,7 @@ def whole(n: Any, who: str, least: int = 0) -> int:
     return found
 
 
-def family(
+def parametric(
     name: str, compute: Callable[..., Any], partials: Sequence[Partial], defaults: Params, **tags: Any
 ) -> Primitive:
     """Make an elementwise op of a family of real functions.
@@ -77,26 +77,28 @@ def family(
         **tags: other options of `define`.
     """
     arity = len(partials)
-    shape_rule = _shape_rule(name, "f", True, None)
+    shape_rule = elementwise_shape_rule(name, "f", True, None)
     rules = [typed(d, arity) for d in partials]
 
     def run(*xs: Any, **params: Any) -> Any:
         given = {**defaults, **params}
-        return _runner(name, lambda *ys: compute(*ys, **given), True, arity, "f")(*xs)
+        return elementwise_impl(name, lambda *ys: compute(*ys, **given), True, arity, "f")(*xs)
 
     def abstract(*avals: Aval, **_params: Any) -> Aval:
         return shape_rule(*avals)
 
     def pullback(k: int) -> Any:
         def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-            return lowered(ct * lowered(rules[k](ct.dtype, z, *xs, **{**defaults, **params})))
+            return to_lower_level(ct * to_lower_level(rules[k](ct.dtype, z, *xs, **{**defaults, **params})))
 
         return pull
 
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         given = {**defaults, **params}
-        terms = [t * lowered(d(z.dtype, z, *xs, **given)) for t, d in zip(ts, rules, strict=True) if t is not None]
-        total = lowered(functools.reduce(operator.add, terms))
+        terms = [
+            t * to_lower_level(d(z.dtype, z, *xs, **given)) for t, d in zip(ts, rules, strict=True) if t is not None
+        ]
+        total = to_lower_level(functools.reduce(operator.add, terms))
         return total if total.shape == z.shape else FUNCTIONS.broadcast_to(total, z.shape)
 
     return define(
@@ -113,7 +115,7 @@ def family(
     )
 
 
-def quiet(fn: Callable[..., Any]) -> Callable[..., Any]:
+def ignore_fp_errors(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of bare values that computes without warnings: its limits are meant."""
 
     def compute(*xs: Any) -> Any:

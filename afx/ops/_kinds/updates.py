@@ -19,19 +19,19 @@ from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.elementwise.where import where
-from afx.ops.indexing.gather import aligned, gathered_shape, moved, native_place, range_error
-from afx.ops.indexing.getitem import located
+from afx.ops.indexing.gather import aligned, gathered_shape, move_axis, native_place, range_error
+from afx.ops.indexing.getitem import resolve_index
 from afx.ops.indexing.index import basic, is_array, is_basic, is_sequence, selected_shape
 from afx.ops.indexing.slice import slice_, slice_set, stretched
 from afx.ops.manipulation.shape import astype, broadcast_to, fit_p, permute_dims, reshape
 
-__all__ = ["updated", "updating"]
+__all__ = ["apply_index_update", "scatter_op"]
 
 INDICES = ~7  # the bit mask of rules that read neither the output, nor x, nor the values
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
-def updated(
+def apply_index_update(
     who: str,
     x: ArrayLike,
     index: Any,
@@ -56,7 +56,7 @@ def updated(
         chosen = _chosen(who, x, aval, index, values, op)
         if chosen is not None:
             return chosen
-        found = located(x, index, who)
+        found = resolve_index(x, index, who)
         if found.arrays:
             return _scattered(who, x, found, values, p)
         places = found.basic
@@ -169,13 +169,13 @@ def _batch(name: str) -> Any:
             return bind(p, x, values, *indices, axis=axis + 1)
         count = len(indices)
         rank, places = aligned(size, indices, batched[2:])
-        z = bind(p, moved(x, axis + 1, count, 1), moved(values, axis + 1, rank, 1), *places, axis=0)
-        return moved(z, 1, count, axis + 1)
+        z = bind(p, move_axis(x, axis + 1, count, 1), move_axis(values, axis + 1, rank, 1), *places, axis=0)
+        return move_axis(z, 1, count, axis + 1)
 
     return batch
 
 
-def updating(
+def scatter_op(
     name: str,
     write: Callable[[Any, Any, Any], None],
     pullbacks: tuple[Pullback, Pullback],

@@ -15,7 +15,7 @@ from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
 from afx.core.aval import Shape, aval_of, checked_shape, integer
 from afx.core.devices import check_device
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
-from afx.core.registry import FUNCTIONS, public
+from afx.core.registry import FUNCTIONS, register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import CopyError, OperandError, ShapeError
 
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-@public
+@register_function
 def asarray(
     obj: Nested | Buffer,
     dtype: DTypeLike | None = None,
@@ -131,7 +131,7 @@ def _holds_numpy(obj: Any) -> bool:
     return hasattr(obj, "dtype") or isinstance(obj, (bytearray, memoryview, PythonArray))
 
 
-@public
+@register_function
 def array(obj: Nested | Buffer, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
     """Return an Array of the elements; `asarray` under NumPy's other name.
 
@@ -141,7 +141,7 @@ def array(obj: Nested | Buffer, dtype: DTypeLike | None = None, *, copy: bool | 
     return asarray(obj, dtype, copy=copy)
 
 
-@public
+@register_function
 def copy(x: Nested) -> Array:
     """Return an Array of the elements: an Array itself, which is immutable, and a copy of anything else.
 
@@ -155,7 +155,7 @@ def _from_dlpack(x: Any) -> Any:
     return np.from_dlpack(x)
 
 
-@public
+@register_function
 def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = None) -> Array:
     """Return a copy of an array of another library that speaks DLPack, and an Array as it is.
 
@@ -190,7 +190,7 @@ def _filled(shape: int | Sequence[int], value: Any, dtype: DTypeLike | None, dev
     return wrap(np.full(checked_shape(shape, who), value, target))
 
 
-@public
+@register_function
 def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return an array of zeros, of the default dtype unless one is given.
 
@@ -203,7 +203,7 @@ def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device:
     return _filled(shape, 0, dtype, device, "zeros")
 
 
-@public
+@register_function
 def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return an array of ones, of the default dtype unless one is given.
 
@@ -213,7 +213,7 @@ def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: 
     return _filled(shape, 1, dtype, device, "ones")
 
 
-@public
+@register_function
 def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return an array of zeros: an immutable array could never be filled in later.
 
@@ -223,7 +223,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device:
     return _filled(shape, 0, dtype, device, "empty")
 
 
-@public
+@register_function
 def full(
     shape: int | Sequence[int],
     fill_value: ArrayLike,
@@ -251,7 +251,7 @@ def _like(x: ArrayLike, dtype: DTypeLike | None, who: str) -> tuple[Shape, Any]:
     return aval.shape, aval.dtype if dtype is None else dtype
 
 
-@public
+@register_function
 def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return zeros of the shape and dtype of x.
 
@@ -261,7 +261,7 @@ def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | No
     return zeros(*_like(x, dtype, "zeros_like"), device=device)
 
 
-@public
+@register_function
 def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return ones of the shape and dtype of x.
 
@@ -271,7 +271,7 @@ def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | Non
     return ones(*_like(x, dtype, "ones_like"), device=device)
 
 
-@public
+@register_function
 def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Return zeros of the shape and dtype of x.
 
@@ -281,7 +281,7 @@ def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | No
     return zeros(*_like(x, dtype, "empty_like"), device=device)
 
 
-@public
+@register_function
 def full_like(
     x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
 ) -> Array:
@@ -294,7 +294,7 @@ def full_like(
     return full(shape, fill_value, target, device=device)
 
 
-@public
+@register_function
 def eye(
     n: int, m: int | None = None, *, k: int = 0, dtype: DTypeLike | None = None, device: str | None = None
 ) -> Array:
@@ -313,7 +313,7 @@ def eye(
     )
 
 
-@public
+@register_function
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     """Return the n × n identity matrix.
 
@@ -323,7 +323,7 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     return eye(n, dtype=dtype)
 
 
-@public
+@register_function
 def tri(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Return ones on and below the k-th diagonal of an n × m matrix of zeros.
 
@@ -349,7 +349,7 @@ def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:
     return FUNCTIONS.where(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
 
 
-@public
+@register_function
 def tril(x: ArrayLike, /, *, k: int = 0) -> Array:
     """Return matrices with zeros above the k-th diagonal.
 
@@ -360,7 +360,7 @@ def tril(x: ArrayLike, /, *, k: int = 0) -> Array:
     return _triangle(x, k, "tril", upper=False)
 
 
-@public
+@register_function
 def triu(x: ArrayLike, /, *, k: int = 0) -> Array:
     """Return matrices with zeros below the k-th diagonal.
 

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.index import is_sequence
 
-__all__ = ["together"]
+__all__ = ["promote_operands"]
 
 
-@public
-def together(*operands: Any) -> list[Array]:
+@register_function
+def promote_operands(*operands: Any) -> list[Array]:
     """Return operands as arrays; Python's floats, nested in lists too, take the floating dtype of those that have one.
 
     By themselves they would take the default dtype, and lose digits where they meet float64.
 
-    >>> together(np.array([1.0]), [0.1, 0.2])[1]
+    >>> promote_operands(np.array([1.0]), [0.1, 0.2])[1]
     Array([0.1, 0.2], dtype=float64)
     """
     found = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc"]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike, bare, wrap
+from afx.core.array.array import Array, ArrayLike, to_numpy_value, wrap
 from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
 from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
-from afx.core.registry import FUNCTIONS, public
+from afx.core.registry import FUNCTIONS, register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation.creation import asarray
@@ -27,7 +27,7 @@ def _as(numbers: Any, dtype: DType) -> Any:
     return numbers.astype(dtype)
 
 
-@public
+@register_function
 def arange(
     start: ArrayLike,
     stop: ArrayLike | None = None,
@@ -63,7 +63,7 @@ def arange(
     return wrap(_as(np.arange(*bounds), target))
 
 
-@public
+@register_function
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -98,7 +98,7 @@ def linspace(
     found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
     target = found if dtype is None else check_dtype(dtype, "linspace")
     if not isinstance(start, Tracer) and not isinstance(stop, Tracer):
-        first, last = (bare(x, "linspace") for x in (start, stop))
+        first, last = (to_numpy_value(x, "linspace") for x in (start, stop))
         return wrap(np.linspace(first, last, num, endpoint=endpoint, axis=axis, dtype=target))
     fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
     steps = asarray(fraction.reshape((-1,) + (1,) * rank))
@@ -111,7 +111,7 @@ def _along(z: Array, axis: int) -> Array:
     return z if axis == 0 else FUNCTIONS.moveaxis(z, 0, axis)
 
 
-@public
+@register_function
 def logspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -133,7 +133,7 @@ def logspace(
     return z if dtype is None else z.astype(check_dtype(dtype, "logspace"))
 
 
-@public
+@register_function
 def geomspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -167,7 +167,7 @@ def geomspace(
     return z if dtype is None else z.astype(check_dtype(dtype, "geomspace"))
 
 
-@public
+@register_function
 def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Array]:
     """Return the coordinates of a grid: each 1-d array repeated along the axes of the others.
 

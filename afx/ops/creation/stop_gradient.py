@@ -9,7 +9,7 @@ import numpy as np
 from afx import pytree
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Params, Value
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.elementwise import nondifferentiable
 
@@ -18,7 +18,7 @@ __all__ = ["stop_gradient"]
 T = TypeVar("T")
 
 
-@public
+@register_function
 def stop_gradient(x: T) -> T:
     """Return a tree of arrays with the same values, whose derivative is 0.
 

@@ -11,8 +11,8 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import real_dtype
 from afx.core.primitive import Value
-from afx.core.registry import FUNCTIONS, public
-from afx.core.tracing.tracer import bind1, bind2, lowered
+from afx.core.registry import FUNCTIONS, register_function
+from afx.core.tracing.tracer import bind1, bind2, to_lower_level
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
 from afx.ops.elementwise.where import clip, minimum, where
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-@public
+@register_function
 def add(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the elementwise sum ``x + y``.
 
@@ -54,7 +54,7 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
 add_p = binary("add", np.add, (1.0, 1.0), kinds="biufc", finite_partials=True, commutative=True, identity=0.0)
 
 
-@public
+@register_function
 def subtract(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the elementwise difference ``x - y``.
 
@@ -67,7 +67,7 @@ def subtract(x: ArrayLike, y: ArrayLike) -> Array:
 subtract_p = binary("subtract", np.subtract, (1.0, -1.0), finite_partials=True)
 
 
-@public
+@register_function
 def multiply(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the elementwise product ``x * y``.
 
@@ -89,7 +89,7 @@ multiply_p = binary(
 )
 
 
-@public
+@register_function
 def divide(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the elementwise quotient ``x / y``; integers divide in the default dtype (NumPy: float64).
 
@@ -111,7 +111,7 @@ divide_p = binary(
 true_divide = divide
 
 
-@public
+@register_function
 def negative(x: ArrayLike) -> Array:
     """Return ``-x``.
 
@@ -124,7 +124,7 @@ def negative(x: ArrayLike) -> Array:
 negative_p = unary("negative", np.negative, -1.0, finite_partials=True, involution=True)
 
 
-@public
+@register_function
 def positive(x: ArrayLike) -> Array:
     """Return ``+x``.
 
@@ -137,7 +137,7 @@ def positive(x: ArrayLike) -> Array:
 positive_p = unary("positive", np.positive, 1.0, finite_partials=True)
 
 
-@public
+@register_function
 def reciprocal(x: ArrayLike) -> Array:
     """Return ``1 / x``; integers in the default dtype (NumPy: integer division).
 
@@ -156,7 +156,7 @@ reciprocal_p = unary(
 )
 
 
-@public
+@register_function
 def square(x: ArrayLike) -> Array:
     """Return ``x * x``.
 
@@ -169,7 +169,7 @@ def square(x: ArrayLike) -> Array:
 square_p = unary("square", np.square, lambda _z, x: 2 * x, finite_partials=True)
 
 
-@public
+@register_function
 def sqrt(x: ArrayLike) -> Array:
     """Return the square root; its derivative at 0 is inf.
 
@@ -182,7 +182,7 @@ def sqrt(x: ArrayLike) -> Array:
 sqrt_p = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
-@public
+@register_function
 def cbrt(x: ArrayLike) -> Array:
     """Return the real cube root; its derivative at 0 is inf.
 
@@ -195,7 +195,7 @@ def cbrt(x: ArrayLike) -> Array:
 cbrt_p = unary("cbrt", np.cbrt, lambda z, _x: 1 / (3 * z * z), kinds="f", promotes_to_float=True, domain=(0.1, 4.0))
 
 
-@public
+@register_function
 def pow(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``x ** y``.
 
@@ -211,7 +211,7 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _pow_by_base(_z: Array, x: Array, y: Array) -> Array:
-    if isinstance(lowered(y), (float, np.floating)) and y != 0:
+    if isinstance(to_lower_level(y), (float, np.floating)) and y != 0:
         exponent = float(y) - 1
         return y * x ** (2 if exponent == 2 else exponent)  # NumPy has a quick way for the integer 2 alone
     zeros = (abs(x) < np.finfo(x.dtype).tiny) & (y == 0)  # of which the inverse is infinite
@@ -227,7 +227,7 @@ pow_p = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2
 power = pow
 
 
-@public
+@register_function
 def abs(x: ArrayLike) -> Array:
     """Return the absolute value; its derivative at 0 is 0, for complex numbers along the direction of x.
 
@@ -250,7 +250,7 @@ abs_p = unary(
 absolute = abs
 
 
-@public
+@register_function
 def sign(x: ArrayLike) -> Array:
     """Return -1, 0 or 1 after the sign of x, with derivative 0; ``x / |x|`` for complex numbers, with its derivative.
 
@@ -271,7 +271,7 @@ def sign(x: ArrayLike) -> Array:
 sign_p = nondifferentiable("sign", np.sign, kinds="iufc")
 
 
-@public
+@register_function
 def hypot(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``sqrt(x**2 + y**2)`` without overflow; its derivatives at the origin are 0, those of every order.
 
@@ -297,7 +297,7 @@ hypot_p = binary(
 )
 
 
-@public
+@register_function
 def floor_divide(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the quotient rounded down; its derivative is 0.
 
@@ -326,7 +326,7 @@ def _reaches_infinity(x: Any) -> bool:
 floor_divide_p = nondifferentiable("floor_divide", _floor_divide_run, kinds="iuf", arity=2, domain=(0.5, 2.0))
 
 
-@public
+@register_function
 def remainder(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the remainder of `floor_divide`, with the sign of the divisor.
 
@@ -348,7 +348,7 @@ remainder_p = binary(
 mod = remainder
 
 
-@public
+@register_function
 def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     """Return `floor_divide` and `remainder`.
 

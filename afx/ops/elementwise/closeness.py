@@ -8,10 +8,10 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import broadcast_shapes
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import DtypeError
 from afx.ops.creation.creation import Nested, asarray
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.comparison import equal, isfinite, isnan
 from afx.ops.reductions.boolean import all
@@ -19,7 +19,7 @@ from afx.ops.reductions.boolean import all
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose", "isneginf", "isposinf"]
 
 
-@public
+@register_function
 def isclose(x: Nested, y: Nested, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False) -> Array:
     """Tell, elementwise, whether ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves.
 
@@ -33,7 +33,7 @@ def isclose(x: Nested, y: Nested, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8
     >>> isclose(np.array([1.0, 2.0]), 1.0)
     Array([ True, False], dtype=bool)
     """
-    a, b = together(x, y)
+    a, b = promote_operands(x, y)
     if b.dtype.kind in "biu":  # differences of unsigned and of the smallest integers are wrong
         b = b.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -42,7 +42,7 @@ def isclose(x: Nested, y: Nested, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8
     return close | (isnan(a) & isnan(b)) if equal_nan else close
 
 
-@public
+@register_function
 def allclose(x: Nested, y: Nested, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False) -> Array:
     """Tell whether all elements of two arrays, which broadcast, are close; see `isclose`.
 
@@ -52,28 +52,28 @@ def allclose(x: Nested, y: Nested, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-
     return all(isclose(x, y, rtol, atol, equal_nan))
 
 
-@public
+@register_function
 def array_equal(x: Nested, y: Nested, equal_nan: bool = False) -> Array:
     """Tell whether two arrays have the same shape and elements.
 
     >>> array_equal(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
     Array(True, dtype=bool)
     """
-    a, b = together(x, y)
+    a, b = promote_operands(x, y)
     if a.shape != b.shape:
         return asarray(False)
     same = equal(a, b)
     return all(same | (isnan(a) & isnan(b)) if equal_nan else same)
 
 
-@public
+@register_function
 def array_equiv(x: Nested, y: Nested) -> Array:
     """Tell whether two arrays broadcast to the same elements.
 
     >>> array_equiv(np.array([1.0, 1.0]), 1.0)
     Array(True, dtype=bool)
     """
-    a, b = together(x, y)
+    a, b = promote_operands(x, y)
     if broadcast_shapes([a.shape, b.shape]) is None:
         return asarray(False)
     return all(equal(a, b))
@@ -86,7 +86,7 @@ def _infinite(x: ArrayLike, value: float, who: str) -> Array:
     return equal(y, value)
 
 
-@public
+@register_function
 def isposinf(x: ArrayLike) -> Array:
     """Tell, elementwise, whether x is infinity.
 
@@ -96,7 +96,7 @@ def isposinf(x: ArrayLike) -> Array:
     return _infinite(x, math.inf, "isposinf")
 
 
-@public
+@register_function
 def isneginf(x: ArrayLike) -> Array:
     """Tell, elementwise, whether x is -infinity.
 

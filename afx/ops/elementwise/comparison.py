@@ -7,7 +7,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import DType, bool_
 from afx.core.primitive import Primitive
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import nondifferentiable
 
@@ -47,7 +47,7 @@ def _comparison(name: str, ufunc: np.ufunc, kinds: str = "biufc") -> Primitive:
     return nondifferentiable(name, ufunc, kinds=kinds, result=_boolean)
 
 
-@public
+@register_function
 def equal(x: ArrayLike, y: ArrayLike) -> Array:
     """Tell, elementwise, whether x equals y.
 
@@ -60,7 +60,7 @@ def equal(x: ArrayLike, y: ArrayLike) -> Array:
 equal_p = _comparison("equal", np.equal)
 
 
-@public
+@register_function
 def not_equal(x: ArrayLike, y: ArrayLike) -> Array:
     """Tell, elementwise, whether x differs from y.
 
@@ -73,7 +73,7 @@ def not_equal(x: ArrayLike, y: ArrayLike) -> Array:
 not_equal_p = _comparison("not_equal", np.not_equal)
 
 
-@public
+@register_function
 def less(x: ArrayLike, y: ArrayLike) -> Array:
     """Tell, elementwise, whether x is smaller than y.
 
@@ -86,7 +86,7 @@ def less(x: ArrayLike, y: ArrayLike) -> Array:
 less_p = _comparison("less", np.less)
 
 
-@public
+@register_function
 def less_equal(x: ArrayLike, y: ArrayLike) -> Array:
     """Tell, elementwise, whether x is smaller than or equal to y.
 
@@ -99,7 +99,7 @@ def less_equal(x: ArrayLike, y: ArrayLike) -> Array:
 less_equal_p = _comparison("less_equal", np.less_equal)
 
 
-@public
+@register_function
 def greater(x: ArrayLike, y: ArrayLike) -> Array:
     """Tell, elementwise, whether x is larger than y.
 
@@ -112,7 +112,7 @@ def greater(x: ArrayLike, y: ArrayLike) -> Array:
 greater_p = _comparison("greater", np.greater)
 
 
-@public
+@register_function
 def greater_equal(x: ArrayLike, y: ArrayLike) -> Array:
     """Tell, elementwise, whether x is larger than or equal to y.
 
@@ -125,7 +125,7 @@ def greater_equal(x: ArrayLike, y: ArrayLike) -> Array:
 greater_equal_p = _comparison("greater_equal", np.greater_equal)
 
 
-@public
+@register_function
 def logical_and(x: ArrayLike, y: ArrayLike) -> Array:
     """Tell, elementwise, whether both are true (not zero).
 
@@ -138,7 +138,7 @@ def logical_and(x: ArrayLike, y: ArrayLike) -> Array:
 logical_and_p = _comparison("logical_and", np.logical_and)
 
 
-@public
+@register_function
 def logical_or(x: ArrayLike, y: ArrayLike) -> Array:
     """Tell, elementwise, whether either is true (not zero).
 
@@ -151,7 +151,7 @@ def logical_or(x: ArrayLike, y: ArrayLike) -> Array:
 logical_or_p = _comparison("logical_or", np.logical_or)
 
 
-@public
+@register_function
 def logical_xor(x: ArrayLike, y: ArrayLike) -> Array:
     """Tell, elementwise, whether exactly one is true (not zero).
 
@@ -164,7 +164,7 @@ def logical_xor(x: ArrayLike, y: ArrayLike) -> Array:
 logical_xor_p = _comparison("logical_xor", np.logical_xor)
 
 
-@public
+@register_function
 def logical_not(x: ArrayLike) -> Array:
     """Tell, elementwise, whether x is false (zero).
 
@@ -177,7 +177,7 @@ def logical_not(x: ArrayLike) -> Array:
 logical_not_p = _comparison("logical_not", np.logical_not)
 
 
-@public
+@register_function
 def isnan(x: ArrayLike) -> Array:
     """Tell, elementwise, whether x is not a number.
 
@@ -190,7 +190,7 @@ def isnan(x: ArrayLike) -> Array:
 isnan_p = _comparison("isnan", np.isnan)
 
 
-@public
+@register_function
 def isinf(x: ArrayLike) -> Array:
     """Tell, elementwise, whether x is infinite.
 
@@ -203,7 +203,7 @@ def isinf(x: ArrayLike) -> Array:
 isinf_p = _comparison("isinf", np.isinf)
 
 
-@public
+@register_function
 def isfinite(x: ArrayLike) -> Array:
     """Tell, elementwise, whether x is neither infinite nor nan.
 
@@ -216,7 +216,7 @@ def isfinite(x: ArrayLike) -> Array:
 isfinite_p = _comparison("isfinite", np.isfinite)
 
 
-@public
+@register_function
 def signbit(x: ArrayLike) -> Array:
     """Tell, elementwise, whether the sign bit of x is set, as it is for -0.0.
 
@@ -229,7 +229,7 @@ def signbit(x: ArrayLike) -> Array:
 signbit_p = _comparison("signbit", np.signbit, "biuf")
 
 
-@public
+@register_function
 def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the bitwise and of integers or booleans.
 
@@ -242,7 +242,7 @@ def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
 bitwise_and_p = nondifferentiable("bitwise_and", np.bitwise_and, kinds="biu")
 
 
-@public
+@register_function
 def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the bitwise or of integers or booleans.
 
@@ -255,7 +255,7 @@ def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
 bitwise_or_p = nondifferentiable("bitwise_or", np.bitwise_or, kinds="biu")
 
 
-@public
+@register_function
 def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the bitwise exclusive or of integers or booleans.
 
@@ -268,7 +268,7 @@ def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
 bitwise_xor_p = nondifferentiable("bitwise_xor", np.bitwise_xor, kinds="biu")
 
 
-@public
+@register_function
 def bitwise_left_shift(x: ArrayLike, y: ArrayLike) -> Array:
     """Return integers with their bits moved to the left by y places.
 
@@ -281,7 +281,7 @@ def bitwise_left_shift(x: ArrayLike, y: ArrayLike) -> Array:
 bitwise_left_shift_p = nondifferentiable("bitwise_left_shift", np.left_shift, kinds="iu")
 
 
-@public
+@register_function
 def bitwise_right_shift(x: ArrayLike, y: ArrayLike) -> Array:
     """Return integers with their bits moved to the right by y places.
 
@@ -294,7 +294,7 @@ def bitwise_right_shift(x: ArrayLike, y: ArrayLike) -> Array:
 bitwise_right_shift_p = nondifferentiable("bitwise_right_shift", np.right_shift, kinds="iu")
 
 
-@public
+@register_function
 def bitwise_invert(x: ArrayLike) -> Array:
     """Return integers or booleans with every bit inverted.
 

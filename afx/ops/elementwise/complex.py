@@ -14,7 +14,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
 from afx.core.primitive import Params, Value
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.elementwise import linear
 from afx.ops.creation.creation import asarray, zeros_like
@@ -46,7 +46,7 @@ def _batch(fn: Any) -> Any:
     return batch
 
 
-@public
+@register_function
 def real(x: ArrayLike) -> Array:
     """Return the real part.
 
@@ -68,7 +68,7 @@ def _real_transpose(ct: Array, x: Aval) -> Array:
 real_p = linear("real", _real_run, _part, _real_transpose, batch=_batch(real), may_alias=True)
 
 
-@public
+@register_function
 def imag(x: ArrayLike) -> Array:
     """Return the imaginary part, 0 for real numbers.
 
@@ -90,7 +90,7 @@ def _imag_transpose(ct: Array, x: Aval) -> Array:
 imag_p = linear("imag", _imag_run, _part, _imag_transpose, batch=_batch(imag), may_alias=True)
 
 
-@public
+@register_function
 def conj(x: ArrayLike) -> Array:
     """Return the complex conjugate; real numbers as they are.
 
@@ -126,7 +126,7 @@ conj_p = linear(
 conjugate = conj
 
 
-@public
+@register_function
 def angle(x: ArrayLike, deg: bool = False) -> Array:
     """Return the argument of complex numbers in radians, from -π to π; its derivative at 0 is 0.
 
@@ -141,7 +141,7 @@ def angle(x: ArrayLike, deg: bool = False) -> Array:
     return rad2deg(z) if deg else z
 
 
-@public
+@register_function
 def isreal(x: ArrayLike) -> Array:
     """Tell for each element whether its imaginary part is 0.
 
@@ -151,7 +151,7 @@ def isreal(x: ArrayLike) -> Array:
     return equal(imag(x), 0)
 
 
-@public
+@register_function
 def iscomplex(x: ArrayLike) -> Array:
     """Tell for each element whether its imaginary part is not 0.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.registry import FUNCTIONS, public
+from afx.core.registry import FUNCTIONS, register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops.elementwise.comparison import isinf
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-@public
+@register_function
 def exp(x: ArrayLike) -> Array:
     """Return the exponential function.
 
@@ -46,7 +46,7 @@ def exp(x: ArrayLike) -> Array:
 exp_p = unary("exp", np.exp, lambda z, _x: z, kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
-@public
+@register_function
 def exp2(x: ArrayLike) -> Array:
     """Return 2 to the power x.
 
@@ -59,7 +59,7 @@ def exp2(x: ArrayLike) -> Array:
 exp2_p = unary("exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", promotes_to_float=True, finite_partials=True)
 
 
-@public
+@register_function
 def expm1(x: ArrayLike) -> Array:
     """Return ``exp(x) - 1``, exact near 0.
 
@@ -90,7 +90,7 @@ expm1_p = unary(
 )  # z + 1 loses the tail
 
 
-@public
+@register_function
 def log(x: ArrayLike) -> Array:
     """Return the natural logarithm; its derivative at 0 is inf.
 
@@ -103,7 +103,7 @@ def log(x: ArrayLike) -> Array:
 log_p = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
-@public
+@register_function
 def log1p(x: ArrayLike) -> Array:
     """Return ``log(1 + x)``, exact near 0.
 
@@ -116,7 +116,7 @@ def log1p(x: ArrayLike) -> Array:
 log1p_p = unary("log1p", np.log1p, lambda _z, x: 1 / (1 + x), kinds="fc", promotes_to_float=True, domain=(-0.5, 4.0))
 
 
-@public
+@register_function
 def log2(x: ArrayLike) -> Array:
     """Return the logarithm to the base 2.
 
@@ -129,7 +129,7 @@ def log2(x: ArrayLike) -> Array:
 log2_p = unary("log2", np.log2, lambda _z, x: 1 / (x * LOG2), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
-@public
+@register_function
 def log10(x: ArrayLike) -> Array:
     """Return the logarithm to the base 10.
 
@@ -142,7 +142,7 @@ def log10(x: ArrayLike) -> Array:
 log10_p = unary("log10", np.log10, lambda _z, x: 1 / (x * LOG10), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
-@public
+@register_function
 def logaddexp(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``log(exp(x) + exp(y))`` without overflow; its derivatives at (inf, 0) are 1 and 0, at equal values ½ each.
 
@@ -169,7 +169,7 @@ logaddexp_p = binary(
 )
 
 
-@public
+@register_function
 def logaddexp2(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``log2(2**x + 2**y)`` without overflow; its derivatives are those of `logaddexp`.
 
@@ -190,7 +190,7 @@ logaddexp2_p = binary(
 )
 
 
-@public
+@register_function
 def sigmoid(x: ArrayLike) -> Array:
     """Return the logistic function ``1 / (1 + exp(-x))``, accurate in both tails.
 
@@ -216,7 +216,7 @@ sigmoid_p = unary(
 )
 
 
-@public
+@register_function
 def softplus(x: ArrayLike) -> Array:
     """Return ``log(1 + exp(x))`` without overflow.
 
@@ -242,7 +242,7 @@ softplus_p = unary(
 )
 
 
-@public
+@register_function
 def log_sigmoid(x: ArrayLike) -> Array:
     """Return ``log(sigmoid(x))``, which is ``-softplus(-x)``, without overflow.
 

@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType, float64, promote, real_dtype
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.errors import DtypeError
 from afx.ops._kinds.elementwise import nondifferentiable
@@ -49,7 +49,7 @@ def _floating(x: ArrayLike, who: str) -> Array:
 
 
 # -- mantissas and exponents ------------------------------------------------------------------------------------------
-@public
+@register_function
 def frexp(x: ArrayLike) -> tuple[Array, Array]:
     """Return mantissas, from 0.5 to 1 in size, and integers with ``x = mantissa * 2**integer``.
 
@@ -77,7 +77,7 @@ def _int32(_: DType) -> DType:
 exponent_p = nondifferentiable("exponent", _exponent, kinds="f", result=_int32)
 
 
-@public
+@register_function
 def ldexp(x: ArrayLike, power: ArrayLike) -> Array:
     """Return ``x * 2**power``.
 
@@ -106,7 +106,7 @@ def ldexp(x: ArrayLike, power: ArrayLike) -> Array:
     return y
 
 
-@public
+@register_function
 def modf(x: ArrayLike) -> tuple[Array, Array]:
     """Return the fractions, which have derivative 1, and the whole parts of numbers, both with their sign.
 
@@ -119,7 +119,7 @@ def modf(x: ArrayLike) -> tuple[Array, Array]:
     return side * (side * where(isinf(y), 0, y) - side * where(isinf(y), 0, whole)), whole
 
 
-@public
+@register_function
 def spacing(x: ArrayLike) -> Array:
     """Return the distance from x to the next number away from 0, in its dtype; its derivative is 0.
 
@@ -133,7 +133,7 @@ spacing_p = nondifferentiable("spacing", np.spacing, kinds="f", promotes_to_floa
 
 
 # -- other forms of known functions -----------------------------------------------------------------------------------
-@public
+@register_function
 def heaviside(x: ArrayLike, middle: ArrayLike) -> Array:
     """Return 0 where x is negative, 1 where it is positive, ``middle`` where it is 0; differentiable in ``middle``.
 
@@ -147,7 +147,7 @@ def heaviside(x: ArrayLike, middle: ArrayLike) -> Array:
     return where(y == 0, half, where(isnan(y), math.nan, step))
 
 
-@public
+@register_function
 def float_power(x: ArrayLike, y: ArrayLike) -> Array:
     """Return x to the power y, computed in a floating dtype also where both are integers.
 
@@ -159,7 +159,7 @@ def float_power(x: ArrayLike, y: ArrayLike) -> Array:
     return pow_(astype(x, dtype), y if b.weak else astype(y, dtype))
 
 
-@public
+@register_function
 def fabs(x: ArrayLike) -> Array:
     """Return the absolute values of real numbers in a floating dtype; the derivative at 0 is 0.
 
@@ -169,7 +169,7 @@ def fabs(x: ArrayLike) -> Array:
     return abs_(_floating(x, "fabs"))
 
 
-@public
+@register_function
 def real_if_close(x: ArrayLike, tol: float = 100) -> Array:
     """Return the real parts where all imaginary ones are close to 0, else x; values must be known.
 
@@ -192,7 +192,7 @@ def real_if_close(x: ArrayLike, tol: float = 100) -> Array:
 
 
 # -- integers -----------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def gcd(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the greatest common divisors of integers.
 
@@ -205,7 +205,7 @@ def gcd(x: ArrayLike, y: ArrayLike) -> Array:
 gcd_p = nondifferentiable("gcd", np.gcd, kinds="iu")
 
 
-@public
+@register_function
 def lcm(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the least common multiples of integers.
 
@@ -218,7 +218,7 @@ def lcm(x: ArrayLike, y: ArrayLike) -> Array:
 lcm_p = nondifferentiable("lcm", np.lcm, kinds="iu")
 
 
-@public
+@register_function
 def bitwise_count(x: ArrayLike) -> Array:
     """Return how many bits of the size of integers are set.
 

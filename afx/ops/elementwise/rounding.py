@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, nondifferentiable
 from afx.ops.elementwise.arithmetic import divide, multiply, remainder, subtract
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-@public
+@register_function
 def floor(x: ArrayLike) -> Array:
     """Return the largest integer that is not above x, in x's dtype; its derivative is 0.
 
@@ -43,7 +43,7 @@ def floor(x: ArrayLike) -> Array:
 floor_p = nondifferentiable("floor", np.floor, kinds="biuf")
 
 
-@public
+@register_function
 def ceil(x: ArrayLike) -> Array:
     """Return the smallest integer that is not below x, in x's dtype; its derivative is 0.
 
@@ -56,7 +56,7 @@ def ceil(x: ArrayLike) -> Array:
 ceil_p = nondifferentiable("ceil", np.ceil, kinds="biuf")
 
 
-@public
+@register_function
 def trunc(x: ArrayLike) -> Array:
     """Return x without its fraction, in x's dtype; its derivative is 0.
 
@@ -71,7 +71,7 @@ trunc_p = nondifferentiable("trunc", np.trunc, kinds="biuf")
 fix = trunc
 
 
-@public
+@register_function
 def round(x: ArrayLike, decimals: int = 0) -> Array:
     """Return x rounded to the nearest integer, halves to the even one; its derivative is 0.
 
@@ -98,7 +98,7 @@ def round(x: ArrayLike, decimals: int = 0) -> Array:
 around = round
 
 
-@public
+@register_function
 def rint(x: ArrayLike) -> Array:
     """Return x rounded to the nearest integer, halves to the even one: `round` under NumPy's other name.
 
@@ -124,7 +124,7 @@ def _rint(x: Any) -> Any:
 round_p = nondifferentiable("round", _rint, kinds="biufc", may_alias=True)
 
 
-@public
+@register_function
 def copysign(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the magnitude of x with the sign of y; differentiable in x.
 
@@ -144,7 +144,7 @@ copysign_p = binary(
 )
 
 
-@public
+@register_function
 def fmod(x: ArrayLike, y: ArrayLike) -> Array:
     """Return what is left of x after taking away whole multiples of y, with the sign of x; see also `remainder`.
 
@@ -164,7 +164,7 @@ fmod_p = binary(
 )
 
 
-@public
+@register_function
 def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the number next to x in the direction of y, in their dtype; its derivative by x is 1, by y 0.
 

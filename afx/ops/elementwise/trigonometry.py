@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-@public
+@register_function
 def sin(x: ArrayLike) -> Array:
     """Return the sine of an angle in radians.
 
@@ -57,7 +57,7 @@ def sin(x: ArrayLike) -> Array:
 sin_p = unary("sin", np.sin, lambda _z, x: cos(x), kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
-@public
+@register_function
 def cos(x: ArrayLike) -> Array:
     """Return the cosine of an angle in radians.
 
@@ -70,7 +70,7 @@ def cos(x: ArrayLike) -> Array:
 cos_p = unary("cos", np.cos, lambda _z, x: -sin(x), kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
-@public
+@register_function
 def tan(x: ArrayLike) -> Array:
     """Return the tangent of an angle in radians.
 
@@ -83,7 +83,7 @@ def tan(x: ArrayLike) -> Array:
 tan_p = unary("tan", np.tan, lambda z, _x: 1 + z * z, kinds="fc", promotes_to_float=True, domain=(-1.0, 1.0))
 
 
-@public
+@register_function
 def asin(x: ArrayLike) -> Array:
     """Return the angle in radians whose sine is x; its derivative at -1 and 1 is inf.
 
@@ -100,7 +100,7 @@ asin_p = unary(
 arcsin = asin
 
 
-@public
+@register_function
 def acos(x: ArrayLike) -> Array:
     """Return the angle in radians whose cosine is x; its derivative at -1 and 1 is -inf.
 
@@ -122,7 +122,7 @@ acos_p = unary(
 arccos = acos
 
 
-@public
+@register_function
 def atan(x: ArrayLike) -> Array:
     """Return the angle in radians, from -π/2 to π/2, whose tangent is x.
 
@@ -139,7 +139,7 @@ atan_p = unary(
 arctan = atan
 
 
-@public
+@register_function
 def atan2(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the angle in radians, from -π to π, of the point whose ordinate is x and abscissa y, as NumPy's order is.
 
@@ -171,7 +171,7 @@ atan2_p = binary(
 arctan2 = atan2
 
 
-@public
+@register_function
 def sinh(x: ArrayLike) -> Array:
     """Return the hyperbolic sine.
 
@@ -184,7 +184,7 @@ def sinh(x: ArrayLike) -> Array:
 sinh_p = unary("sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", promotes_to_float=True)
 
 
-@public
+@register_function
 def cosh(x: ArrayLike) -> Array:
     """Return the hyperbolic cosine.
 
@@ -197,7 +197,7 @@ def cosh(x: ArrayLike) -> Array:
 cosh_p = unary("cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", promotes_to_float=True)
 
 
-@public
+@register_function
 def tanh(x: ArrayLike) -> Array:
     """Return the hyperbolic tangent.
 
@@ -210,7 +210,7 @@ def tanh(x: ArrayLike) -> Array:
 tanh_p = unary("tanh", np.tanh, lambda z, _x: 1 - z * z, kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
-@public
+@register_function
 def asinh(x: ArrayLike) -> Array:
     """Return the number whose hyperbolic sine is x.
 
@@ -229,7 +229,7 @@ asinh_p = unary("asinh", np.arcsinh, _asinh_slope, kinds="fc", promotes_to_float
 arcsinh = asinh
 
 
-@public
+@register_function
 def acosh(x: ArrayLike) -> Array:
     """Return the number, 0 or more, whose hyperbolic cosine is x; its derivative at 1 is inf.
 
@@ -251,7 +251,7 @@ acosh_p = unary(
 arccosh = acosh
 
 
-@public
+@register_function
 def atanh(x: ArrayLike) -> Array:
     """Return the number whose hyperbolic tangent is x; its derivative at -1 and 1 is inf.
 
@@ -269,7 +269,7 @@ arctanh = atanh
 
 
 # -- angles -----------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def deg2rad(x: ArrayLike) -> Array:
     """Return angles given in degrees in radians.
 
@@ -284,7 +284,7 @@ deg2rad_p = unary("deg2rad", np.deg2rad, math.pi / 180, kinds="f", promotes_to_f
 radians = deg2rad
 
 
-@public
+@register_function
 def rad2deg(x: ArrayLike) -> Array:
     """Return angles given in radians in degrees.
 
@@ -300,7 +300,7 @@ degrees = rad2deg
 
 
 # -- sinc -------------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def sinc(x: ArrayLike) -> Array:
     """Return ``sin(πx) / (πx)``, 1 at 0; its derivatives of every order are right at 0 and near it.
 

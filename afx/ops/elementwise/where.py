@@ -10,8 +10,8 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
 from afx.core.dtypes import DType, bool_, promote
 from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, register
-from afx.core.registry import FUNCTIONS, public
-from afx.core.tracing.tracer import bind2, lowered, single
+from afx.core.registry import FUNCTIONS, register_function
+from afx.core.tracing.tracer import bind2, bind_single, to_lower_level
 from afx.ops._kinds.elementwise import batch_elementwise, binary, elementwise
 from afx.ops.elementwise.comparison import logical_not, not_equal
 
@@ -28,7 +28,7 @@ def _ties(x: Array, y: Array, chosen: Array) -> Array:
     return where(x == y, 0.5, chosen)
 
 
-@public
+@register_function
 def maximum(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the larger of x and y, nan where either is; at a tie each has half of the derivative.
 
@@ -50,7 +50,7 @@ maximum_p = binary(
 )
 
 
-@public
+@register_function
 def minimum(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the smaller of x and y, nan where either is; at a tie each has half of the derivative.
 
@@ -72,7 +72,7 @@ minimum_p = binary(
 )
 
 
-@public
+@register_function
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """Return x limited to the interval from ``min`` to ``max``.
 
@@ -87,7 +87,7 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
         return FUNCTIONS.positive(x)
     if aval_of(x, "clip").dtype.kind in "biu" and (min is None or max is None):
         return minimum(x, upper) if min is None else maximum(x, lower)
-    return single(clip_p, x, lower, upper)
+    return bind_single(clip_p, x, lower, upper)
 
 
 def _inside(_z: Array, x: Array, lower: Array, upper: Array) -> Array:
@@ -121,7 +121,7 @@ clip_p = elementwise(
 )
 
 
-@public
+@register_function
 def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     """Return x where the condition holds, y elsewhere.
 
@@ -138,7 +138,7 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     """
     if aval_of(condition, "where").dtype != bool_:
         condition = not_equal(condition, 0)
-    return single(where_p, condition, x, y)
+    return bind_single(where_p, condition, x, y)
 
 
 def _cast(z: Any, dtype: DType) -> Any:
@@ -182,15 +182,15 @@ def _where_abstract(condition: Aval, x: Aval, y: Aval) -> Aval:
 def _where_pull(k: int) -> Any:
     def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
         zero = np.zeros((), ct.dtype)  # keeps the cotangent's dtype, as a weak 0 would under the raw NumPy
-        return lowered(where(xs[0], ct, zero) if k == 1 else where(xs[0], zero, ct))
+        return to_lower_level(where(xs[0], ct, zero) if k == 1 else where(xs[0], zero, ct))
 
     return pull
 
 
 def _where_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     zero = np.zeros((), z.dtype)
-    found = lowered(where(xs[0], *[zero if t is None else t for t in ts[1:]]))
-    return found if found.shape == z.shape else lowered(FUNCTIONS.broadcast_to(found, z.shape))
+    found = to_lower_level(where(xs[0], *[zero if t is None else t for t in ts[1:]]))
+    return found if found.shape == z.shape else to_lower_level(FUNCTIONS.broadcast_to(found, z.shape))
 
 
 def _where_mask(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:

@@ -18,7 +18,7 @@ from afx.core.aval import Aval, aval_of, integer, normalize_axes, normalize_axis
 from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, promote, real_dtype
 from afx.core.primitive import Params, Primitive, Value, lookup
-from afx.core.tracing.tracer import single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.elementwise import linear
 from afx.ops.elementwise.complex import conj
@@ -64,7 +64,7 @@ def _transformed(p: Primitive, x: ArrayLike, n: int | None, axis: int, norm: Nor
     """Return a transform along an axis that is cut or padded to n elements."""
     ndim = aval_of(x, p.name).ndim
     place = normalize_axis(axis, ndim, p.name)
-    return single(p, resized(x, n, place, p.name), axis=place - ndim, norm=normed(norm, p.name))
+    return bind_single(p, resized(x, n, place, p.name), axis=place - ndim, norm=normed(norm, p.name))
 
 
 def real_length(x: ArrayLike, n: int | None, axis: int, who: str) -> int:
@@ -91,7 +91,7 @@ def _points(who: str, x: Aval, axis: int) -> int:
 
 def _batch(name: str) -> Any:
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        return single(lookup(name), xs[0], **params)  # axes are negative: those in front are batches
+        return bind_single(lookup(name), xs[0], **params)  # axes are negative: those in front are batches
 
     return batch
 
@@ -149,7 +149,7 @@ def _symmetric(name: str, numpys: Any) -> Primitive:
         return Aval(x.shape, _complex(x.dtype))
 
     def transpose(ct: Array, x: Aval, **params: Any) -> Array:
-        return single(lookup(name), ct, **params)
+        return bind_single(lookup(name), ct, **params)
 
     return _transform(name, numpys, abstract, transpose, _computed)
 
@@ -195,7 +195,7 @@ def _counts(n: int, axis: int, dtype: DType, inner: float) -> np.ndarray[Any, DT
 
 def _rfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str) -> Array:
     n = x.shape[axis]
-    return single(irfft_p, conj(ct) * _counts(n, axis, ct.dtype, 0.5), axis=axis, norm=INVERSE[norm], n=n)
+    return bind_single(irfft_p, conj(ct) * _counts(n, axis, ct.dtype, 0.5), axis=axis, norm=INVERSE[norm], n=n)
 
 
 rfft_p = _transform("rfft", np.fft.rfft, _rfft_abstract, _rfft_transpose, _computed)
@@ -227,7 +227,7 @@ def _to_real(x: ArrayLike, n: int | None, axis: int, norm: str, who: str) -> Arr
     if n < 1:
         raise ArgumentError(f"{who}: a transform has one point or more: got n={n} for {aval}; give n >= 1")
     half = resized(x, n // 2 + 1, place, who)
-    return single(irfft_p, half, axis=place - aval.ndim, norm=norm, n=n)
+    return bind_single(irfft_p, half, axis=place - aval.ndim, norm=norm, n=n)
 
 
 def _irfft_abstract(x: Aval, *, axis: int, norm: str, n: int) -> Aval:
@@ -237,7 +237,7 @@ def _irfft_abstract(x: Aval, *, axis: int, norm: str, n: int) -> Aval:
 
 
 def _irfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str, n: int) -> Array:
-    z = single(rfft_p, ct, axis=axis, norm=INVERSE[norm])
+    z = bind_single(rfft_p, ct, axis=axis, norm=INVERSE[norm])
     return conj(z) * _counts(n, axis, ct.dtype, 2)
 
 

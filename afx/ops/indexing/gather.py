@@ -15,7 +15,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.primitive import Derivative, Masking, Params, Primitive, Value, lookup, register
-from afx.core.tracing.tracer import bind, lowered
+from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, IndexRangeError, ShapeError
 from afx.ops.indexing.index import out_of_range, rank_of, shape_of
 from afx.ops.manipulation.shape import broadcast_to, permute_dims, reshape
@@ -141,16 +141,16 @@ def _flat(shape: Shape, indices: tuple[Any, ...], axis: int) -> Any:
 
 # -- derivatives and batches ------------------------------------------------------------------------------------------
 def _gather_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
-    return lowered(scatter(ct, *xs[1:], shape=shape, axis=params["axis"]))
+    return to_lower_level(scatter(ct, *xs[1:], shape=shape, axis=params["axis"]))
 
 
 def _scatter_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
-    return lowered(gather(ct, *xs[1:], axis=params["axis"]))
+    return to_lower_level(gather(ct, *xs[1:], axis=params["axis"]))
 
 
 def _push(name: str) -> Any:
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-        return lowered(bind(lookup(name), ts[0], *xs[1:], **params))
+        return to_lower_level(bind(lookup(name), ts[0], *xs[1:], **params))
 
     return push
 
@@ -165,7 +165,7 @@ def aligned(size: int, indices: tuple[Value, ...], batched: tuple[bool, ...]) ->
     return rank, (np.arange(size).reshape((size, *(1,) * rank)), *ys)
 
 
-def moved(x: Value, source: int, count: int, target: int) -> Value:
+def move_axis(x: Value, source: int, count: int, target: int) -> Value:
     """Return x with ``count`` axes from ``source`` on moved so that they start at ``target``."""
     if source == target:
         return x
@@ -183,9 +183,9 @@ def _gather_batch(name: str) -> Any:
             return bind(p, x, *indices, axis=axis + 1)
         rank, places = aligned(size, indices, batched[1:])
         if not batched[0]:
-            return moved(bind(p, x, *places[1:], axis=axis), axis, 1, 0)
-        z = bind(p, moved(x, axis + 1, len(indices), 1), *places, axis=0)
-        return moved(z, 1, rank, axis + 1)
+            return move_axis(bind(p, x, *places[1:], axis=axis), axis, 1, 0)
+        z = bind(p, move_axis(x, axis + 1, len(indices), 1), *places, axis=0)
+        return move_axis(z, 1, rank, axis + 1)
 
     return batch
 
@@ -199,8 +199,8 @@ def _scatter_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
     count = len(indices)
     rank, places = aligned(size, indices, batched[1:])
     front = (size, *shape[axis : axis + count], *shape[:axis], *shape[axis + count :])
-    z = scatter(moved(x, axis + 1, rank, 1), *places, shape=front, axis=0)
-    return moved(z, 1, count, axis + 1)
+    z = scatter(move_axis(x, axis + 1, rank, 1), *places, shape=front, axis=0)
+    return move_axis(z, 1, count, axis + 1)
 
 
 def _gathering(name: str) -> Primitive:

@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
-from afx.core.registry import FUNCTIONS, public
+from afx.core.registry import FUNCTIONS, register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops.indexing.gather import gather, selection
@@ -25,7 +25,7 @@ Item: TypeAlias = SupportsIndex | slice | EllipsisType | ArrayLike | Sequence[An
 Index: TypeAlias = Item | tuple[Item, ...]
 
 
-@public
+@register_function
 def getitem(x: ArrayLike, index: Index) -> Array:
     """Return ``x[index]`` for every index that NumPy takes.
 
@@ -52,7 +52,7 @@ def getitem(x: ArrayLike, index: Index) -> Array:
             pass
     if basics:
         return slice_(x, basic(index, aval_of(x, "getitem"), "getitem"))
-    places = located(x, index, "getitem")
+    places = resolve_index(x, index, "getitem")
     if not places.arrays:
         return slice_(x, places.basic)
     part = slice_(x, places.basic) if places.basic else x
@@ -85,7 +85,7 @@ class Places(NamedTuple):
     masked: bool
 
 
-def located(x: Any, index: Any, who: str) -> Places:
+def resolve_index(x: Any, index: Any, who: str) -> Places:
     """Take an index apart for an array of x's shape."""
     aval = aval_of(x, who)
     items = [_item(i, who) for i in (index if index.__class__ is tuple else (index,))]
@@ -183,7 +183,7 @@ def _along(i: Any, axis: int, aval: Aval, who: str) -> list[Any]:
     return list(i.nonzero())
 
 
-@public
+@register_function
 def take(
     x: ArrayLike,
     indices: ArrayLike | Sequence[Any],
@@ -232,7 +232,7 @@ def _integers(indices: Any, who: str) -> Any:
     return indices
 
 
-@public
+@register_function
 def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> Array:
     """Return, for each place of ``indices``, the element of x at that index along the axis: what `argsort` asks for.
 

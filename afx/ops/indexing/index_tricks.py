@@ -11,7 +11,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Shape, aval_of, checked_shape, integer
 from afx.core.dtypes import check_dtype
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import Nested, asarray
 from afx.ops.elementwise.arithmetic import floor_divide, remainder
@@ -56,7 +56,7 @@ def _checked(index: Array, n: int, who: str) -> Array:
     return index
 
 
-@public
+@register_function
 def unravel_index(indices: Nested, shape: Lengths) -> tuple[Array, ...]:
     """Return the indices along each axis of elements that are numbered in row-major order.
 
@@ -80,7 +80,7 @@ def unravel_index(indices: Nested, shape: Lengths) -> tuple[Array, ...]:
     return tuple(reversed(found))
 
 
-@public
+@register_function
 def ravel_multi_index(
     multi_index: Sequence[Nested] | ArrayLike, dims: Lengths, *, mode: Mode | Sequence[Mode] = "raise"
 ) -> Array:
@@ -126,7 +126,7 @@ def _listed(arrays: Any) -> list[Any]:
     return list(arrays if is_sequence(arrays) else asarray(arrays))
 
 
-@public
+@register_function
 def ix_(*arrays: Nested) -> tuple[Array, ...]:
     """Return index vectors laid along axes of their own, so that ``x[ix_(rows, columns)]`` is the grid of them.
 
@@ -151,7 +151,7 @@ def ix_(*arrays: Nested) -> tuple[Array, ...]:
     return tuple(found)
 
 
-@public
+@register_function
 def indices(dimensions: Lengths, dtype: DTypeLike = int, sparse: bool = False) -> Array | tuple[Array, ...]:
     """Return the indices of a grid, one array an axis, stacked along a new first axis.
 
@@ -182,7 +182,7 @@ def _matrix(x: ArrayLike, who: str) -> Shape:
     return aval.shape
 
 
-@public
+@register_function
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """Return the indices of the main diagonal of an array of ``ndim`` axes of length n.
 
@@ -193,7 +193,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     return _pair(np.diag_indices(size, integer(ndim, "diag_indices", "ndim")))
 
 
-@public
+@register_function
 def diag_indices_from(x: ArrayLike) -> tuple[Array, ...]:
     """Return the indices of the main diagonal of x, whose axes all have one length.
 
@@ -209,7 +209,7 @@ def diag_indices_from(x: ArrayLike) -> tuple[Array, ...]:
     return diag_indices(aval.shape[0], aval.ndim)
 
 
-@public
+@register_function
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """Return the indices of the elements on and below the k-th diagonal of an n × m matrix.
 
@@ -220,7 +220,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     return _pair(np.tril_indices(rows, integer(k, "tril_indices", "k"), columns))
 
 
-@public
+@register_function
 def tril_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     """Return the indices of the elements on and below the k-th diagonal of a matrix.
 
@@ -234,7 +234,7 @@ def tril_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     return tril_indices(n, k, m)
 
 
-@public
+@register_function
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """Return the indices of the elements on and above the k-th diagonal of an n × m matrix.
 
@@ -245,7 +245,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     return _pair(np.triu_indices(rows, integer(k, "triu_indices", "k"), columns))
 
 
-@public
+@register_function
 def triu_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     """Return the indices of the elements on and above the k-th diagonal of a matrix.
 

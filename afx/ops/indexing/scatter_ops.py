@@ -13,9 +13,9 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Params, Value
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind, lowered
-from afx.ops._kinds.updates import updated, updating
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind, to_lower_level
+from afx.ops._kinds.updates import apply_index_update, scatter_op
 from afx.ops.elementwise.arithmetic import add
 from afx.ops.elementwise.comparison import equal
 from afx.ops.elementwise.where import maximum, minimum, where
@@ -27,7 +27,7 @@ from afx.ops.manipulation.shape import broadcast_to
 __all__: list[str] = []
 
 
-@public
+@register_function
 def index_set(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     """Return a copy of x with ``values`` at the index; where indices repeat, the last value stays.
 
@@ -44,7 +44,7 @@ def index_set(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     >>> index_set(afx.zeros(3), 1, 5.0)
     Array([0., 5., 0.], dtype=float32)
     """
-    return updated("index_set", x, index, values, index_set_p, _second, slice_set)
+    return apply_index_update("index_set", x, index, values, index_set_p, _second, slice_set)
 
 
 def _second(_x: Any, values: Any) -> Any:
@@ -60,22 +60,22 @@ def _winners(shape: Any, axis: int, indices: tuple[Value, ...], ct: Value) -> Va
     places = aval_of(gather(ct, *indices, axis=axis)).shape
     order = np.arange(math.prod(places)).reshape(places)
     last = bind(index_set_p, np.zeros(shape, np.int64), order, *indices, axis=axis)
-    return lowered(equal(gather(last, *indices, axis=axis), order))
+    return to_lower_level(equal(gather(last, *indices, axis=axis), order))
 
 
 def _set_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
     axis = params["axis"]
     places = gathered_shape("index_set", Aval(shape, dtype), tuple([aval_of(i) for i in xs[2:]]), axis)
-    return lowered(bind(index_set_p, ct, broadcast_to(ct.dtype.type(0), places), *xs[2:], axis=axis))
+    return to_lower_level(bind(index_set_p, ct, broadcast_to(ct.dtype.type(0), places), *xs[2:], axis=axis))
 
 
 def _set_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
     axis = params["axis"]
     won = _winners(ct.shape, axis, xs[2:], ct)
-    return lowered(where(won, gather(ct, *xs[2:], axis=axis), ct.dtype.type(0)))
+    return to_lower_level(where(won, gather(ct, *xs[2:], axis=axis), ct.dtype.type(0)))
 
 
-index_set_p = updating(
+index_set_p = scatter_op(
     "index_set",
     _write,
     (_set_pull_x, _set_pull_values),
@@ -85,14 +85,14 @@ index_set_p = updating(
 )
 
 
-@public
+@register_function
 def index_add(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     """Return a copy of x with ``values`` added at the index, once per occurrence; see `index_set`.
 
     >>> index_add(afx.zeros(3), [1, 1], 5.0)
     Array([ 0., 10.,  0.], dtype=float32)
     """
-    return updated("index_add", x, index, values, index_add_p, add, slice_add)
+    return apply_index_update("index_add", x, index, values, index_add_p, add, slice_add)
 
 
 def _add_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
@@ -100,7 +100,7 @@ def _add_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shap
 
 
 def _add_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
-    return lowered(gather(ct, *xs[2:], axis=params["axis"]))
+    return to_lower_level(gather(ct, *xs[2:], axis=params["axis"]))
 
 
 def _add_write(z: Any, place: Any, values: Any) -> None:
@@ -108,7 +108,7 @@ def _add_write(z: Any, place: Any, values: Any) -> None:
     add_at(z, indices, len(place) - len(indices), values)
 
 
-index_add_p = updating(
+index_add_p = scatter_op(
     "index_add",
     _add_write,
     (_add_pull_x, _add_pull_values),
@@ -117,33 +117,33 @@ index_add_p = updating(
 )
 
 
-@public
+@register_function
 def index_min(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     """Return a copy of x with the smaller of x and ``values`` at the index; ties share the derivative evenly.
 
     >>> index_min(afx.ones(3), [1, 1], 0.5)
     Array([1. , 0.5, 1. ], dtype=float32)
     """
-    return updated("index_min", x, index, values, index_min_p, minimum)
+    return apply_index_update("index_min", x, index, values, index_min_p, minimum)
 
 
-@public
+@register_function
 def index_max(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     """Return a copy of x with the larger of x and ``values`` at the index; ties share the derivative evenly.
 
     >>> index_max(afx.zeros(3), [1, 1], 0.5)
     Array([0. , 0.5, 0. ], dtype=float32)
     """
-    return updated("index_max", x, index, values, index_max_p, maximum)
+    return apply_index_update("index_max", x, index, values, index_max_p, maximum)
 
 
 def _shares(z: Value, xs: tuple[Value, ...], axis: int) -> tuple[Value, Value, Value]:
     """Return which elements of x and which values are the result, and the inverse of how many share each place."""
     dtype = z.dtype
-    own = lowered(equal(xs[0], z)).astype(dtype)
-    theirs = lowered(lowered(equal(xs[1], gather(z, *xs[2:], axis=axis))).astype(dtype))
-    count = own + lowered(scatter(theirs, *xs[2:], shape=z.shape, axis=axis))
-    return own, theirs, lowered(1 / lowered(maximum(count, dtype.type(1))))
+    own = to_lower_level(equal(xs[0], z)).astype(dtype)
+    theirs = to_lower_level(to_lower_level(equal(xs[1], gather(z, *xs[2:], axis=axis))).astype(dtype))
+    count = own + to_lower_level(scatter(theirs, *xs[2:], shape=z.shape, axis=axis))
+    return own, theirs, to_lower_level(1 / to_lower_level(maximum(count, dtype.type(1))))
 
 
 def _extreme_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
@@ -153,7 +153,7 @@ def _extreme_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, 
 
 def _extreme_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
     _, theirs, share = _shares(z, xs, params["axis"])
-    return lowered(gather(ct * share, *xs[2:], axis=params["axis"])) * theirs
+    return to_lower_level(gather(ct * share, *xs[2:], axis=params["axis"])) * theirs
 
 
 def _extreme_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
@@ -163,11 +163,11 @@ def _extreme_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], 
     if ts[0] is not None:
         total = ts[0] * own
     if ts[1] is not None:
-        part = lowered(scatter(ts[1] * theirs, *xs[2:], shape=z.shape, axis=axis))
+        part = to_lower_level(scatter(ts[1] * theirs, *xs[2:], shape=z.shape, axis=axis))
         total = part if total is None else total + part
     return total * share
 
 
 _extreme_pulls = (_extreme_pull_x, _extreme_pull_values)
-index_min_p = updating("index_min", np.minimum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)
-index_max_p = updating("index_max", np.maximum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)
+index_min_p = scatter_op("index_min", np.minimum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)
+index_max_p = scatter_op("index_max", np.maximum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)

@@ -9,14 +9,14 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Shape, aval_of
 from afx.core.primitive import Params, Value
-from afx.core.registry import FUNCTIONS, public
-from afx.core.tracing.tracer import bind, lowered
+from afx.core.registry import FUNCTIONS, register_function
+from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError
-from afx.ops._kinds.updates import updated, updating
+from afx.ops._kinds.updates import apply_index_update, scatter_op
 from afx.ops.elementwise.arithmetic import divide, multiply
 from afx.ops.elementwise.comparison import equal
 from afx.ops.elementwise.where import where
-from afx.ops.indexing.gather import gather, moved, scatter
+from afx.ops.indexing.gather import gather, move_axis, scatter
 from afx.ops.indexing.getitem import Index
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.pad import flip
@@ -25,20 +25,20 @@ from afx.ops.manipulation.shape import broadcast_to, reshape
 __all__: list[str] = []
 
 
-@public
+@register_function
 def index_multiply(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     """Return a copy of x multiplied by ``values`` at the index, once per occurrence; see `index_set`.
 
     >>> index_multiply(afx.ones(3), [1, 1], 5.0)
     Array([ 1., 25.,  1.], dtype=float32)
     """
-    return updated("index_multiply", x, index, values, index_multiply_p, multiply)
+    return apply_index_update("index_multiply", x, index, values, index_multiply_p, multiply)
 
 
 def _product(x: Value, values: Value, indices: tuple[Value, ...], axis: int) -> Value:
     """Return for each element of x the product of the values for its place, 1 where there are none."""
     one = broadcast_to(values.dtype.type(1), x.shape)
-    return lowered(bind(index_multiply_p, one, values, *indices, axis=axis))
+    return to_lower_level(bind(index_multiply_p, one, values, *indices, axis=axis))
 
 
 def _multiply_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
@@ -47,9 +47,9 @@ def _multiply_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params,
 
 def _multiply_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
     axis = params["axis"]
-    g = lowered(gather(ct * xs[0], *xs[2:], axis=axis))
+    g = to_lower_level(gather(ct * xs[0], *xs[2:], axis=axis))
     others = _others(xs[1], xs[2:], xs[0].shape, axis)
-    return g if others is None else g * lowered(others)
+    return g if others is None else g * to_lower_level(others)
 
 
 def _multiply_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
@@ -59,8 +59,8 @@ def _multiply_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...],
         total = ts[0] * _product(x, values, indices, axis)
     if ts[1] is not None:
         others = _others(values, indices, x.shape, axis)
-        part = ts[1] if others is None else ts[1] * lowered(others)
-        spread = x * lowered(scatter(part, *indices, shape=x.shape, axis=axis))
+        part = ts[1] if others is None else ts[1] * to_lower_level(others)
+        spread = x * to_lower_level(scatter(part, *indices, shape=x.shape, axis=axis))
         total = spread if total is None else total + spread
     return total
 
@@ -76,21 +76,21 @@ def _others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) 
         return None
     count, rank = numbers.size, aval_of(values).ndim - (len(shape) - len(indices))
     order = FUNCTIONS.argsort(numbers)
-    front = moved(values, axis, rank, 0)
+    front = move_axis(values, axis, rank, 0)
     flat = reshape(front, (count, *front.shape[rank:]))
     places, ordered = gather(numbers, order), gather(flat, order)
     before = _exclusive(ordered, places)
     behind = flip(_exclusive(flip(ordered, 0), flip(places, 0)), 0)
     found = gather(before * behind, FUNCTIONS.argsort(order))
-    return lowered(moved(reshape(found, front.shape), 0, rank, axis))
+    return to_lower_level(move_axis(reshape(found, front.shape), 0, rank, axis))
 
 
 def _numbered(indices: tuple[Value, ...], shape: Shape, axis: int) -> Value:
     """Return one number for each place that index arrays name, as one axis."""
     total: Value = 0
     for i, n in zip(indices, shape[axis:], strict=False):
-        total = total * n + lowered(where(i < 0, i + n, i)).astype(np.int64)
-    return lowered(reshape(total, (-1,)))
+        total = total * n + to_lower_level(where(i < 0, i + n, i)).astype(np.int64)
+    return to_lower_level(reshape(total, (-1,)))
 
 
 def _exclusive(values: Array, places: Array) -> Array:
@@ -109,12 +109,12 @@ def _exclusive(values: Array, places: Array) -> Array:
     return before(product, 1) if count > 1 else ones
 
 
-index_multiply_p = updating(
+index_multiply_p = scatter_op(
     "index_multiply", np.multiply.at, (_multiply_pull_x, _multiply_pull_values), _multiply_jvp, reads=~1
 )
 
 
-@public
+@register_function
 def index_divide(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     """Return a copy of x divided by ``values`` at the index, once per occurrence; see `index_set`.
 
@@ -128,4 +128,4 @@ def index_divide(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
     if aval.dtype.kind not in "fc":
         raise DtypeError(f"index_divide: a quotient of integers is none: got {aval}; convert x with astype")
     ones = broadcast_to(aval.dtype.type(1), aval.shape)
-    return divide(x, updated("index_divide", ones, index, values, index_multiply_p, multiply))
+    return divide(x, apply_index_update("index_divide", ones, index, values, index_multiply_p, multiply))

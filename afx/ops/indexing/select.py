@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import promote
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, zeros
 from afx.ops.elementwise.arithmetic import remainder
@@ -24,7 +24,7 @@ from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 __all__ = ["choose", "compress", "extract", "piecewise", "select"]
 
 
-@public
+@register_function
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
     """Return, elementwise, the choice whose condition is the first to hold; what is not chosen has derivative 0.
 
@@ -61,7 +61,7 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     return broadcast_to(z, shape)
 
 
-@public
+@register_function
 def choose(
     x: ArrayLike | Sequence[int],
     choices: Sequence[ArrayLike] | ArrayLike,
@@ -119,7 +119,7 @@ def _only(index: Array, choice: ArrayLike) -> Array:
     return broadcast_to(choice, broadcast_avals("choose", [index.aval, aval_of(choice)]))
 
 
-@public
+@register_function
 def piecewise(
     x: ArrayLike,
     condlist: Sequence[ArrayLike] | ArrayLike,
@@ -178,7 +178,7 @@ def _piece(piece: Any, x: Array, args: tuple[object, ...], kw: dict[str, object]
         return astype(value, x.dtype)
 
 
-@public
+@register_function
 def compress(condition: ArrayLike | Sequence[bool], x: ArrayLike, axis: int | None = None) -> Array:
     """Return the slices of x along an axis for which a condition holds.
 
@@ -211,7 +211,7 @@ def _truth(condition: Nested) -> Array:
     return held if held.dtype.kind == "b" else not_equal(held, 0)
 
 
-@public
+@register_function
 def extract(condition: ArrayLike | Sequence[bool], x: ArrayLike) -> Array:
     """Return the elements of x where a condition of as many elements holds; errors are those of `compress`.
 

@@ -14,7 +14,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, lookup, register
-from afx.core.tracing.tracer import bind, lowered
+from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import IndexRangeError, ShapeError
 from afx.ops._kinds.elementwise import linear
 from afx.ops.indexing.index import Basic, Entry, fits, native, selected_shape, shape_of
@@ -210,7 +210,7 @@ def _update_abstract(name: str) -> Any:
 
 def _set_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
     index = params["index"]
-    return lowered(slice_set(ct, broadcast_to(ct.dtype.type(0), selected_shape(shape, index)), index))
+    return to_lower_level(slice_set(ct, broadcast_to(ct.dtype.type(0), selected_shape(shape, index)), index))
 
 
 def _add_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
@@ -218,12 +218,12 @@ def _add_pull_x(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shap
 
 
 def _pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
-    return lowered(slice_(ct, params["index"]))
+    return to_lower_level(slice_(ct, params["index"]))
 
 
 def zero_like(x: Value) -> Value:
     """Return zeros of the shape and dtype of a value, without memory of their own."""
-    return lowered(broadcast_to(x.dtype.type(0), x.shape))
+    return to_lower_level(broadcast_to(x.dtype.type(0), x.shape))
 
 
 def joint_linear(name: str) -> Any:
@@ -231,8 +231,8 @@ def joint_linear(name: str) -> Any:
 
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         pairs = zip(ts[:2], xs[:2], strict=True)
-        filled = [lowered(broadcast_to(z.dtype.type(0), x.shape)) if t is None else t for t, x in pairs]
-        return lowered(bind(lookup(name), *filled, *xs[2:], **params))
+        filled = [to_lower_level(broadcast_to(z.dtype.type(0), x.shape)) if t is None else t for t, x in pairs]
+        return to_lower_level(bind(lookup(name), *filled, *xs[2:], **params))
 
     return push
 

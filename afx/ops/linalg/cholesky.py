@@ -14,9 +14,9 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import DType, real_dtype
-from afx.core.tracing.tracer import single
+from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.matrix import adjoint, conjugate, floating, hermitian, matrix_op, square
-from afx.ops.linalg.triangular import divided, substituted
+from afx.ops.linalg.triangular import right_solve_triangular, substituted
 
 __all__ = ["cholesky"]
 
@@ -40,7 +40,7 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Array:
     """
     x = floating(a, "cholesky")
     square(x.aval, "cholesky")
-    z = single(cholesky_p, adjoint(x) if upper else x)
+    z = bind_single(cholesky_p, adjoint(x) if upper else x)
     return adjoint(z) if upper else z
 
 
@@ -61,13 +61,15 @@ def _weights(n: int, dtype: DType) -> Any:
 
 
 def _push(t: Array, z: Array, a: Any) -> Array:
-    inner = divided(substituted(z, hermitian(t), lower=True), adjoint(z), lower=False)
+    inner = right_solve_triangular(substituted(z, hermitian(t), lower=True), adjoint(z), lower=False)
     return z @ _half(inner)
 
 
 def _pull(ct: Array, z: Array, a: Any) -> Array:
     inner = _half(adjoint(z) @ conjugate(ct))
-    found: Array = conjugate(hermitian(divided(substituted(adjoint(z), inner, lower=False), z, lower=True)))
+    found: Array = conjugate(
+        hermitian(right_solve_triangular(substituted(adjoint(z), inner, lower=False), z, lower=True))
+    )
     return found
 
 

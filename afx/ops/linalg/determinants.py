@@ -15,7 +15,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
 from afx.core.primitive import Derivative, Params, Primitive, Value, register
-from afx.core.tracing.tracer import bind, lowered, raised, single
+from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ShapeError
 from afx.ops._kinds.matrix import arrays, column, floating, matrix_op, plain, square, transposed
 from afx.ops.elementwise.complex import imag, real
@@ -45,7 +45,7 @@ def det(a: ArrayLike) -> Array:
     >>> det(afx.asarray([[2.0, 0.0], [0.0, 4.0]]))
     Array(8., dtype=float32)
     """
-    return single(det_p, floating(a, "det"))
+    return bind_single(det_p, floating(a, "det"))
 
 
 def _det_abstract(a: Aval) -> Aval:
@@ -58,11 +58,11 @@ def _det_run(a: Any) -> Any:
 
 
 def _det_push(t: Array, z: Any, a: Array) -> Array:
-    return sum_(single(cofactors_p, a) * t, axis=(-2, -1))
+    return sum_(bind_single(cofactors_p, a) * t, axis=(-2, -1))
 
 
 def _det_pull(ct: Array, z: Any, a: Array) -> Array:
-    return column(column(ct)) * single(cofactors_p, a)
+    return column(column(ct)) * bind_single(cofactors_p, a)
 
 
 det_p = matrix_op("det", _det_run, _det_abstract, _det_push, _det_pull, reads=2)
@@ -136,30 +136,30 @@ def _interpolated(a: Any, *ts: Any) -> Any:
 
 
 def _cofactors_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    a, *rest = (raised(x) for x in xs)
+    a, *rest = (to_array(x) for x in xs)
     total: Any = None
     for k, t in enumerate(ts):
         if t is not None:
-            new = [*rest[: k - 1], raised(t), *rest[k:]] if k else [*rest, raised(t)]
-            term = single(cofactors_p, a, *new)
+            new = [*rest[: k - 1], to_array(t), *rest[k:]] if k else [*rest, to_array(t)]
+            term = bind_single(cofactors_p, a, *new)
             total = term if total is None else total + term
-    return lowered(total)
+    return to_lower_level(total)
 
 
 def _cofactors_joint(
     ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
 ) -> list[Value]:
-    a, *rest = (raised(x) for x in xs)
+    a, *rest = (to_array(x) for x in xs)
     found: list[Value] = []
     for k, aval in enumerate(avals):
-        new = [*rest[: k - 1], raised(ct), *rest[k:]] if k else [*rest, raised(ct)]
-        found.append(None if aval is None else lowered(single(cofactors_p, a, *new)))
+        new = [*rest[: k - 1], to_array(ct), *rest[k:]] if k else [*rest, to_array(ct)]
+        found.append(None if aval is None else to_lower_level(bind_single(cofactors_p, a, *new)))
     return found
 
 
 def _cofactors_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     full = [x if f else broadcast_to(x, (size, *x.shape)) for x, f in zip(xs, batched, strict=True)]
-    return single(cofactors_p, *full)
+    return bind_single(cofactors_p, *full)
 
 
 cofactors_p = register(
@@ -204,13 +204,13 @@ def _slogdet_run(a: Any) -> Any:
 
 def _slogdet_push(t: Array, z: tuple[Array, Array], a: Array) -> tuple[Any, Array]:
     # d log det a = trace(a⁻¹ da); the sign of a real matrix does not move
-    slope = sum_(transposed(single(inv_p, a)) * t, axis=(-2, -1))
+    slope = sum_(transposed(bind_single(inv_p, a)) * t, axis=(-2, -1))
     return (1j * z[0] * imag(slope), real(slope)) if slope.dtype.kind == "c" else (None, slope)
 
 
 def _slogdet_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Array) -> Array:
     slope = ct[1] + 1j * imag(ct[0] * z[0]) if a.dtype.kind == "c" else ct[1]
-    return column(column(slope)) * transposed(single(inv_p, a))
+    return column(column(slope)) * transposed(bind_single(inv_p, a))
 
 
 slogdet_p = matrix_op(

@@ -13,20 +13,20 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import DType, real_dtype
-from afx.core.tracing.tracer import bind, single
+from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.matrix import (
     adjoint,
     arrays,
     choice,
     conjugate,
+    diag_embed,
     floating,
-    gaps,
     hermitian,
+    inverse_eigenvalue_gaps,
     largest,
     matrix_op,
     plain,
     row,
-    spread,
     square,
     transposed,
 )
@@ -83,7 +83,7 @@ def eigvalsh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> Array:
     >>> eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]]))
     Array([1., 2.], dtype=float64)
     """
-    return single(eigvalsh_p, _lower(a, UPLO, "eigvalsh"))
+    return bind_single(eigvalsh_p, _lower(a, UPLO, "eigvalsh"))
 
 
 def _lower(a: ArrayLike, triangle: str, who: str) -> Array:
@@ -106,12 +106,12 @@ def _eigh_run(a: Any) -> Any:
 def _eigh_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
     w, v = z
     inner = adjoint(v) @ hermitian(t) @ v
-    return real(diagonal(inner)), v @ (gaps(w, largest(w)) * inner)
+    return real(diagonal(inner)), v @ (inverse_eigenvalue_gaps(w, largest(w)) * inner)
 
 
 def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     w, v = z
-    inner = spread(ct[0]) + gaps(w, largest(w)) * (adjoint(v) @ conjugate(ct[1]))
+    inner = diag_embed(ct[0]) + inverse_eigenvalue_gaps(w, largest(w)) * (adjoint(v) @ conjugate(ct[1]))
     found: Array = conjugate(hermitian(v @ inner @ adjoint(v)))
     return found
 
@@ -165,7 +165,7 @@ def eigvals(a: ArrayLike) -> Array:
     >>> eigvals(np.array([[2.0, 1.0], [0.0, 1.0]])).real
     Array([2., 1.], dtype=float64)
     """
-    return single(eigvals_p, floating(a, "eigvals"))
+    return bind_single(eigvals_p, floating(a, "eigvals"))
 
 
 def _complex(dtype: DType) -> DType:
@@ -191,13 +191,13 @@ def _apart(x: Array, v: Array) -> Array:
 def _eig_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
     w, v = z
     inner = solve(v, t @ v)
-    return diagonal(inner), _apart(v @ (gaps(w, largest(w)) * inner), v)
+    return diagonal(inner), _apart(v @ (inverse_eigenvalue_gaps(w, largest(w)) * inner), v)
 
 
 def _eig_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     w, v = z
     gw, gv = conjugate(ct[0]), conjugate(ct[1])
-    inner = spread(gw) + conjugate(gaps(w, largest(w))) * (adjoint(v) @ _apart(gv, v))
+    inner = diag_embed(gw) + conjugate(inverse_eigenvalue_gaps(w, largest(w))) * (adjoint(v) @ _apart(gv, v))
     return conjugate(solve(adjoint(v), inner @ adjoint(v)))
 
 

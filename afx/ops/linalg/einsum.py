@@ -15,7 +15,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import multiply
@@ -29,7 +29,7 @@ __all__ = ["einsum"]
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@public
+@register_function
 def einsum(subscripts: str, /, *operands: ArrayLike, optimize: bool = True) -> Array:
     """Return the sum of products that ``subscripts`` names: a letter for each axis, summed where it is not in the result.
 

@@ -13,9 +13,19 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_shapes
 from afx.core.dtypes import real_dtype
-from afx.core.tracing.tracer import single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._kinds.matrix import adjoint, alike, completed, conjugate, floating, matrices, matrix_op, plain, square
+from afx.ops._kinds.matrix import (
+    adjoint,
+    conjugate,
+    floating,
+    matrices,
+    matrix_op,
+    plain,
+    promote_pair,
+    square,
+    symmetrize_lower,
+)
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.complex import real
 from afx.ops.linalg.norms import matrix_rank
@@ -67,10 +77,10 @@ def pinv(
     if rcond is not None and rtol is not None:
         raise ArgumentError("pinv: takes one tolerance: got rcond and rtol; leave one out")
     given = rtol if rcond is None else rcond
-    full = completed(x) if hermitian else x
+    full = symmetrize_lower(x) if hermitian else x
     if given is not None and aval_of(given, "pinv").ndim:
         return _one_by_one(full, asarray(given))
-    return single(pinv_p, full, rcond=_cutoff(x.aval, given, "pinv"))
+    return bind_single(pinv_p, full, rcond=_cutoff(x.aval, given, "pinv"))
 
 
 def _one_by_one(x: Array, rcond: Array) -> Array:
@@ -82,11 +92,11 @@ def _one_by_one(x: Array, rcond: Array) -> Array:
         )
     cutoffs: Any = np.broadcast_to(rcond.concrete("pinv"), batch).ravel()
     if not cutoffs.size:
-        return single(pinv_p, x, rcond=0.0)
+        return bind_single(pinv_p, x, rcond=0.0)
     flat = reshape(x, (cutoffs.size, m, n))
     shared: tuple[Any, Any] = np.unique(cutoffs, return_inverse=True)
     places = [np.flatnonzero(shared[1] == k) for k in range(shared[0].size)]
-    found = concat([single(pinv_p, flat[at], rcond=float(cutoffs[at[0]])) for at in places])
+    found = concat([bind_single(pinv_p, flat[at], rcond=float(cutoffs[at[0]])) for at in places])
     return reshape(found[np.argsort(np.concatenate(places))], (*batch, n, m))
 
 
@@ -147,15 +157,15 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
     >>> lstsq(afx.asarray([[1.0], [1.0]]), afx.asarray([1.0, 3.0])).x.round(3)
     Array([2.], dtype=float32)
     """
-    x, y = alike(a, b, "lstsq")
+    x, y = promote_pair(a, b, "lstsq")
     matrices(x.aval, "lstsq")
     vector = y.ndim == 1
     if y.ndim < 1 or y.shape[0 if vector else -2] != x.shape[-2]:
         raise ShapeError(f"lstsq: rows of b are as many as those of a: got a {x.aval} and b {y.aval}; reshape b")
     cutoff = _cutoff(x.aval, rcond, "lstsq")
     right = reshape(y, (-1, 1)) if vector else y
-    found = single(pinv_p, x, rcond=cutoff) @ right
-    rank, s = matrix_rank(x, rtol=cutoff), single(svdvals_p, x)
+    found = bind_single(pinv_p, x, rcond=cutoff) @ right
+    rank, s = matrix_rank(x, rtol=cutoff), bind_single(svdvals_p, x)
     if x.shape[-2] > x.shape[-1]:
         off = right - x @ found
         residuals = sum_(real(off * conjugate(off)), axis=-2)

@@ -18,7 +18,7 @@ from afx.ops._kinds.matrix import floating, matrices, matrix_op, plain, transpos
 from afx.ops.creation.creation import eye, tril, triu
 from afx.ops.elementwise.comparison import equal
 from afx.ops.indexing.getitem import take_along_axis
-from afx.ops.linalg.triangular import divided, solved, substituted
+from afx.ops.linalg.triangular import right_solve_triangular, solved, substituted
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.sorting.sort import argsort
@@ -134,7 +134,7 @@ def _squares(packed: Array) -> tuple[Array, Array]:
 def _push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[None, Array]:
     order, packed = z
     lower, upper = _squares(packed)
-    inner = divided(substituted(lower, _rows(t, order), lower=True, unit=True), upper, lower=False)
+    inner = right_solve_triangular(substituted(lower, _rows(t, order), lower=True, unit=True), upper, lower=False)
     return None, lower @ tril(inner, k=-1) + triu(inner) @ upper
 
 
@@ -142,7 +142,9 @@ def _pull(ct: tuple[Any, Array], z: tuple[Array, Array], a: Any) -> Array:
     order, packed = z
     lower, upper = _squares(packed)
     inner = tril(transposed(lower) @ ct[1], k=-1) + triu(ct[1] @ transposed(upper))
-    back = substituted(transposed(lower), divided(inner, transposed(upper), lower=True), lower=False, unit=True)
+    back = substituted(
+        transposed(lower), right_solve_triangular(inner, transposed(upper), lower=True), lower=False, unit=True
+    )
     return _rows(back, argsort(order, axis=-1))
 
 

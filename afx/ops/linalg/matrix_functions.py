@@ -13,7 +13,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
-from afx.core.tracing.tracer import single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import floating, matrix_op, plain, square, transposed
 from afx.ops.creation.creation import asarray, eye
@@ -126,7 +126,7 @@ def expm(a: ArrayLike) -> Array:
     Array([[1., 1.],
            [0., 1.]], dtype=float32)
     """
-    return single(expm_p, floating(a, "expm"))
+    return bind_single(expm_p, floating(a, "expm"))
 
 
 def _expm_abstract(a: Aval) -> Aval:
@@ -224,7 +224,7 @@ def _frechet(a: Array, t: Array) -> Array:
     scale = where(top == 0, 1, top)  # so that a large direction asks for no more halvings
     upper = concat([a, t / scale], axis=-1)
     lower = concat([a * 0, a], axis=-1)
-    return single(expm_p, concat([upper, lower], axis=-2))[..., :n, n:] * scale
+    return bind_single(expm_p, concat([upper, lower], axis=-2))[..., :n, n:] * scale
 
 
 def _expm_push(t: Array, z: Any, a: Array) -> Array:

@@ -9,9 +9,9 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import normalize_axes
 from afx.core.dtypes import real_dtype
-from afx.core.tracing.tracer import single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._kinds.matrix import choice, completed, floating, matrices, square
+from afx.ops._kinds.matrix import choice, floating, matrices, square, symmetrize_lower
 from afx.ops.creation.creation import asarray, eye, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where
@@ -55,7 +55,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
     if ord == "fro":
         return vector_norm(y, (-2, -1), keepdims=keepdims)
     if ord in ("nuc", 2, -2):
-        s = single(svdvals_p, y)
+        s = bind_single(svdvals_p, y)
         summed = ord == "nuc" or (ord == 2 and not s.shape[-1])  # of no singular values the largest is 0
         z = sum_(abs_(s), -1) if summed else (max_ if ord == 2 else min_)(s, axis=-1)
         return reshape(z, (*z.shape, 1, 1)) if keepdims else z
@@ -120,7 +120,7 @@ def cond(x: ArrayLike, p: MatrixOrd | None = None) -> Array:
     if 0 in y.shape[-2:]:
         raise np.linalg.LinAlgError(f"cond: empty matrices have none: got {y.aval}; give at least one row and column")
     if p in (None, 2, -2):
-        s = single(svdvals_p, y)
+        s = bind_single(svdvals_p, y)
         large, small = (s[..., -1], s[..., 0]) if p == -2 else (s[..., 0], s[..., -1])
         return where(small == 0, np.inf, large / where(small == 0, 1, small))
     assert p is not None
@@ -154,7 +154,7 @@ def matrix_rank(
         return astype(count_nonzero(x) > 0, np.int64)
     if 0 in x.shape[-2:]:
         return zeros(x.shape[:-2], dtype=np.int64)
-    s = single(svdvals_p, completed(x) if hermitian else x)
+    s = bind_single(svdvals_p, symmetrize_lower(x) if hermitian else x)
     relative = max(x.shape[-2:]) * float(np.finfo(real_dtype(x.dtype)).eps) if rtol is None else rtol
     bound: Any = max_(s, axis=-1) * asarray(relative, dtype=s.dtype) if tol is None else asarray(tol)
     return count_nonzero(s > reshape(bound, (*bound.shape, 1)), axis=-1)

@@ -13,8 +13,8 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.primitive import Params, Value
-from afx.core.registry import public
-from afx.core.tracing.tracer import single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.elementwise import bilinear
 from afx.ops.creation.creation import asarray
@@ -37,7 +37,7 @@ def same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any]:
     return astype(x, dtype), astype(y, dtype)
 
 
-@public
+@register_function
 def matmul(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the matrix product over the last axis of x and the last but one of y; leading axes broadcast.
 
@@ -54,7 +54,7 @@ def matmul(x: ArrayLike, y: ArrayLike) -> Array:
     >>> matmul(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
     Array([11.], dtype=float32)
     """
-    return single(matmul_p, *same_dtype(x, y, "matmul"))
+    return bind_single(matmul_p, *same_dtype(x, y, "matmul"))
 
 
 def _check_product(x: Aval, y: Aval) -> None:
@@ -105,7 +105,7 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
         reshape(v, (size,) + (1,) * (rank - v.ndim + 1) + v.shape[1:]) if b else v
         for v, b in zip((x, y), batched, strict=True)
     ]
-    z = single(matmul_p, *ups)
+    z = bind_single(matmul_p, *ups)
     z = z[..., 0] if ranks[1] == 1 else z
     return z if ranks[0] > 1 else z[..., 0, :] if ranks[1] > 1 else z[..., 0]
 
@@ -119,7 +119,7 @@ def _run(x: Any, y: Any) -> Any:
 matmul_p = bilinear("matmul", _run, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul)
 
 
-@public
+@register_function
 def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any] = 2) -> Array:
     """Return the sum of products over pairs of axes.
 
@@ -182,7 +182,7 @@ def _size(x: Aval, axes: Sequence[int]) -> int:
     return math.prod([x.shape[n] for n in axes])
 
 
-@public
+@register_function
 def dot(x: ArrayLike, y: ArrayLike) -> Array:
     """Return NumPy's dot product.
 
@@ -203,7 +203,7 @@ def dot(x: ArrayLike, y: ArrayLike) -> Array:
     return _contracted("dot", x, y, ([-1], [-2 if b.ndim > 1 else -1]))
 
 
-@public
+@register_function
 def vdot(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the dot product of all elements, the conjugate of x taken.
 
@@ -219,7 +219,7 @@ def vdot(x: ArrayLike, y: ArrayLike) -> Array:
     return matmul(reshape(conj(x), (a.size,)), reshape(y, (a.size,)))
 
 
-@public
+@register_function
 def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     """Return the dot product of vectors along an axis, the conjugate of x taken; other axes broadcast.
 
@@ -239,7 +239,7 @@ def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     return sum(products, axis=axis, dtype=products.dtype)
 
 
-@public
+@register_function
 def matvec(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the products of matrices with vectors, float[…, m, n] with float[…, n]; other axes broadcast.
 
@@ -257,7 +257,7 @@ def matvec(x: ArrayLike, y: ArrayLike) -> Array:
     return reshape(z, z.shape[:-1])
 
 
-@public
+@register_function
 def vecmat(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the products of vectors, conjugated, with matrices, float[…, m] with float[…, m, n]; other axes broadcast.
 
@@ -275,7 +275,7 @@ def vecmat(x: ArrayLike, y: ArrayLike) -> Array:
     return reshape(z, (*z.shape[:-2], z.shape[-1]))
 
 
-@public
+@register_function
 def inner(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the sum of products over the last axes, for every pair of the others.
 
@@ -290,7 +290,7 @@ def inner(x: ArrayLike, y: ArrayLike) -> Array:
     return _contracted("inner", x, y, ([-1], [-1]))
 
 
-@public
+@register_function
 def outer(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the products of every element of x (rows) with every element of y (columns).
 
@@ -301,7 +301,7 @@ def outer(x: ArrayLike, y: ArrayLike) -> Array:
     return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
 
-@public
+@register_function
 def kron(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the Kronecker product: y scaled by each element of x, laid out as blocks.
 
@@ -318,7 +318,7 @@ def kron(x: ArrayLike, y: ArrayLike) -> Array:
     )
 
 
-@public
+@register_function
 def cross(
     x: ArrayLike,
     y: ArrayLike,

@@ -16,7 +16,7 @@ from afx.core.tracing.tracer import bind
 from afx.ops._kinds.matrix import adjoint, arrays, choice, conjugate, floating, matrices, matrix_op, transposed
 from afx.ops.creation.creation import eye, triu, zeros
 from afx.ops.elementwise.complex import real
-from afx.ops.linalg.triangular import divided
+from afx.ops.linalg.triangular import right_solve_triangular
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to
 
@@ -92,7 +92,7 @@ def _mirrored(x: Array) -> Array:
 def _push(t: Array, z: tuple[Array, Array], a: Array, *, full: bool) -> tuple[Array, Array]:
     n = t.shape[-1]
     q, r = z[0][..., :n], z[1][..., :n, :]
-    c = divided(t, r, lower=False)
+    c = right_solve_triangular(t, r, lower=False)
     inner = adjoint(q) @ c
     below = inner - triu(inner)
     # dR R⁻¹: upper triangular with a real diagonal; what is left of inner is skew-Hermitian
@@ -112,7 +112,7 @@ def _pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, full: bool
     if full:
         others = z[0][..., n:]
         c = c - conjugate(others) @ (adjoint(ct[0][..., n:]) @ conjugate(q))
-    return divided(c, transposed(r), lower=True)
+    return right_solve_triangular(c, transposed(r), lower=True)
 
 
 qr_p = matrix_op("qr", _run, _abstract, _push, _pull, reads=1, multiple_results=True)

@@ -14,13 +14,13 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, integer, normalize_axes
-from afx.core.tracing.tracer import single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import (
-    alike,
     floating,
     matrix_op,
     matrix_pair_op,
+    promote_pair,
     right_sides,
     solution_aval,
     square,
@@ -47,8 +47,8 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     >>> solve(afx.asarray([[2.0, 0.0], [0.0, 4.0]]), afx.asarray([1.0, 1.0]))
     Array([0.5 , 0.25], dtype=float32)
     """
-    x, y = alike(a, b, "solve")
-    z = single(solve_p, x, right_sides(x, y, "solve"))
+    x, y = promote_pair(a, b, "solve")
+    z = bind_single(solve_p, x, right_sides(x, y, "solve"))
     return z[..., 0] if y.ndim == 1 else z
 
 
@@ -58,11 +58,11 @@ def _solve_abstract(a: Aval, b: Aval) -> Aval:
 
 def _solve_push(ta: Any, tb: Any, z: Array, a: Array, b: Array) -> Array:
     right = -(ta @ z) if tb is None else tb if ta is None else tb - ta @ z
-    return single(solve_p, a, right)
+    return bind_single(solve_p, a, right)
 
 
 def _solve_pull(ct: Array, z: Any, a: Array, wanted: bool) -> tuple[Any, Array]:
-    back = single(solve_p, transposed(a), ct)
+    back = bind_single(solve_p, transposed(a), ct)
     return -(back @ transposed(z)) if wanted else None, back
 
 
@@ -80,7 +80,7 @@ def inv(a: ArrayLike) -> Array:
     >>> inv(afx.asarray([[2.0]]))
     Array([[0.5]], dtype=float32)
     """
-    return single(inv_p, floating(a, "inv"))
+    return bind_single(inv_p, floating(a, "inv"))
 
 
 def _inv_abstract(a: Aval) -> Aval:
@@ -143,7 +143,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | None = N
     >>> tensorsolve(2 * afx.asarray(np.eye(4)).reshape((2, 2, 4)), afx.asarray(np.ones((2, 2))))
     Array([0.5, 0.5, 0.5, 0.5], dtype=float64)
     """
-    x, y = alike(a, b, "tensorsolve")
+    x, y = promote_pair(a, b, "tensorsolve")
     if axes is not None:
         moved = normalize_axes(tuple(axes) if isinstance(axes, Sequence) else axes, x.ndim, "tensorsolve")
         x = moveaxis(x, moved, tuple(range(x.ndim - len(moved), x.ndim)))

@@ -14,21 +14,21 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import real_dtype
-from afx.core.tracing.tracer import bind, single
+from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.matrix import (
     adjoint,
     arrays,
     column,
-    completed,
     conjugate,
+    diag_embed,
     floating,
-    gaps,
+    inverse_eigenvalue_gaps,
     inverse_or_zero,
     matrices,
     matrix_op,
     row,
-    spread,
     square,
+    symmetrize_lower,
 )
 from afx.ops.elementwise.complex import real
 from afx.ops.manipulation.diagonals import diagonal
@@ -86,7 +86,7 @@ def svd(
     Array([4., 3.], dtype=float32)
     """
     x = _operand(a, hermitian, "svd")
-    return SVDResult(*bind(svd_p, x, full=full_matrices)) if compute_uv else single(svdvals_p, x)
+    return SVDResult(*bind(svd_p, x, full=full_matrices)) if compute_uv else bind_single(svdvals_p, x)
 
 
 def svdvals(x: ArrayLike, /) -> Array:
@@ -102,7 +102,7 @@ def svdvals(x: ArrayLike, /) -> Array:
     >>> svdvals(afx.asarray([[3.0, 0.0], [0.0, 4.0]]))
     Array([4., 3.], dtype=float32)
     """
-    return single(svdvals_p, _operand(x, False, "svdvals"))
+    return bind_single(svdvals_p, _operand(x, False, "svdvals"))
 
 
 def _operand(a: ArrayLike, hermitian: bool, who: str) -> Array:
@@ -110,7 +110,7 @@ def _operand(a: ArrayLike, hermitian: bool, who: str) -> Array:
     matrices(x.aval, who)
     if hermitian:
         square(x.aval, who)
-    return completed(x) if hermitian else x
+    return symmetrize_lower(x) if hermitian else x
 
 
 def _abstract(a: Aval, *, full: bool) -> tuple[Aval, Aval, Aval]:
@@ -160,7 +160,10 @@ def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> t
     k = s.shape[-1]
     left, right = u[..., :k], adjoint(vh[..., :k, :])
     inner = adjoint(left) @ t @ right
-    even, odd = gaps(s, row(s) + column(s)) * (inner + adjoint(inner)), _sums(s) * (inner - adjoint(inner))
+    even, odd = (
+        inverse_eigenvalue_gaps(s, row(s) + column(s)) * (inner + adjoint(inner)),
+        _sums(s) * (inner - adjoint(inner)),
+    )
     scale = row(inverse_or_zero(s))
     du = _moved(u, (even + odd) / 2, t @ right * scale)
     dv = _moved(adjoint(vh), (even - odd) / 2, adjoint(t) @ left * scale)
@@ -173,8 +176,8 @@ def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any,
     gu, gv = conjugate(ct[0]), conjugate(adjoint(ct[2]))  # adjoint rules in the inner product Re tr(gᴴ dz)
     left, right = u[..., :k], v[..., :k]
     x, y = adjoint(left) @ gu[..., :k], adjoint(right) @ gv[..., :k]
-    even, odd = gaps(s, row(s) + column(s)) * (x + y), _sums(s) * (x - y)
-    inner = (even + adjoint(even) + odd - adjoint(odd)) / 2 + spread(ct[1])
+    even, odd = inverse_eigenvalue_gaps(s, row(s) + column(s)) * (x + y), _sums(s) * (x - y)
+    inner = (even + adjoint(even) + odd - adjoint(odd)) / 2 + diag_embed(ct[1])
     found = left @ inner @ adjoint(right)
     scale = row(inverse_or_zero(s))
     if u.shape[-2] > k:

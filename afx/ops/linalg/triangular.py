@@ -12,8 +12,8 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
-from afx.core.tracing.tracer import single
-from afx.ops._kinds.matrix import alike, choice, matrix_pair_op, plain, right_sides, solution_aval, transposed
+from afx.core.tracing.tracer import bind_single
+from afx.ops._kinds.matrix import choice, matrix_pair_op, plain, promote_pair, right_sides, solution_aval, transposed
 from afx.ops.creation.creation import tril, triu
 from afx.ops.elementwise.complex import conj
 
@@ -48,7 +48,7 @@ def solve_triangular(
     Array([1., 2.], dtype=float32)
     """
     choice("solve_triangular", "trans", trans, (0, 1, 2, "N", "T", "C"))
-    x, y = alike(a, b, "solve_triangular")
+    x, y = promote_pair(a, b, "solve_triangular")
     if trans in (1, 2, "T", "C") and x.ndim > 1:
         x, lower = transposed(conj(x) if trans in (2, "C") else x), not lower
     z = substituted(x, right_sides(x, y, "solve_triangular"), lower, unit_diagonal)
@@ -57,10 +57,10 @@ def solve_triangular(
 
 def substituted(a: Any, b: Any, lower: bool, unit: bool = False) -> Array:
     """Return the solution of triangular systems whose right-hand sides are matrices."""
-    return single(solve_triangular_p, a, b, lower=lower, unit=unit)
+    return bind_single(solve_triangular_p, a, b, lower=lower, unit=unit)
 
 
-def divided(b: Any, a: Any, lower: bool) -> Array:
+def right_solve_triangular(b: Any, a: Any, lower: bool) -> Array:
     """Return ``b @ a⁻¹`` for triangular matrices."""
     found: Array = transposed(substituted(transposed(a), transposed(b), not lower))
     return found

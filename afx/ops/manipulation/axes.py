@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, normalize_axis
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ShapeError
 from afx.ops.indexing.index import ints
 from afx.ops.manipulation.shape import permute_dims, reshape
@@ -14,7 +14,7 @@ from afx.ops.manipulation.shape import permute_dims, reshape
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "matrix_transpose", "moveaxis", "swapaxes"]
 
 
-@public
+@register_function
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Return x with its last two axes exchanged.
 
@@ -30,7 +30,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return swapaxes(x, -1, -2)
 
 
-@public
+@register_function
 def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
     """Return x with two axes exchanged.
 
@@ -47,7 +47,7 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
     return permute_dims(x, order)
 
 
-@public
+@register_function
 def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int], /) -> Array:
     """Return x with axes moved to other places; the other axes keep their order.
 
@@ -73,7 +73,7 @@ def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return permute_dims(x, [start[end.index(place)] if place in end else next(rest) for place in range(ndim)])
 
 
-@public
+@register_function
 def atleast_1d(x: ArrayLike, /) -> Array:
     """Return x with one axis where it had none.
 
@@ -83,7 +83,7 @@ def atleast_1d(x: ArrayLike, /) -> Array:
     return reshape(x, aval_of(x, "atleast_1d").shape or (1,))
 
 
-@public
+@register_function
 def atleast_2d(x: ArrayLike, /) -> Array:
     """Return x with new axes in front up to two.
 
@@ -94,7 +94,7 @@ def atleast_2d(x: ArrayLike, /) -> Array:
     return reshape(x, (1,) * (2 - len(shape)) + shape)
 
 
-@public
+@register_function
 def atleast_3d(x: ArrayLike, /) -> Array:
     """Return x with new axes up to three: of shape ``(1, n, 1)`` from n elements, ``(m, n, 1)`` from a matrix.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer, normalize_axis
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ShapeError
 from afx.ops.indexing.index import Entry, whole
 from afx.ops.indexing.slice import embed, slice_
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["diag", "diagonal"]
 
 
-@public
+@register_function
 def diagonal(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
     """Return the diagonals of the matrices in the last two axes, or in two others, as a new last axis.
 
@@ -58,7 +58,7 @@ def _steps(m: int, n: int, offset: int) -> Entry:
     return (start, start + (count - 1) * (n + 1) + 1, n + 1 if count > 1 else 1)
 
 
-@public
+@register_function
 def diag(x: ArrayLike, k: int = 0) -> Array:
     """Return the square matrix with x on its diagonal, or the diagonal of the matrix x.
 
@@ -84,7 +84,7 @@ def diag(x: ArrayLike, k: int = 0) -> Array:
     return reshape(embed(astype(x, aval.dtype), (n * n,), index), (n, n))
 
 
-@public
+@register_function
 def matrix_trace(
     x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1, dtype: DTypeLike | None = None
 ) -> Array:

@@ -10,10 +10,10 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer, normalize_axes, normalize_axis
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, zeros
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.indexing.gather import gather
 from afx.ops.indexing.index import ints, is_sequence
@@ -25,7 +25,7 @@ from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 __all__ = ["append", "block", "delete", "diagflat", "insert", "resize", "rollaxis", "trim_zeros"]
 
 
-@public
+@register_function
 def append(x: Nested, values: Nested, axis: int | None = None) -> Array:
     """Return x with values behind it along an axis; without one both are read as if they were flat.
 
@@ -35,10 +35,10 @@ def append(x: Nested, values: Nested, axis: int | None = None) -> Array:
     >>> append(np.array([1.0, 2.0]), 3.0)
     Array([1., 2., 3.], dtype=float64)
     """
-    return concat(together(x, values), axis=axis)
+    return concat(promote_operands(x, values), axis=axis)
 
 
-@public
+@register_function
 def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nested, axis: int | None = None) -> Array:
     """Return x with values put in front of places along an axis.
 
@@ -61,7 +61,7 @@ def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nest
     place = normalize_axis(axis, y.ndim, "insert")
     n = y.shape[place]
     where = _places(obj)
-    new = astype(together(values, y)[0], y.dtype)
+    new = astype(promote_operands(values, y)[0], y.dtype)
     new = reshape(new, (1,) * (y.ndim - new.ndim) + new.shape) if new.ndim < y.ndim else new
     single = where.__class__ is not slice and where.dtype.kind != "b" and where.size == 1
     if single and not where.ndim:
@@ -89,7 +89,7 @@ def _places(obj: Any) -> Any:
     return found.astype(np.intp) if not found.size else found
 
 
-@public
+@register_function
 def delete(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, axis: int | None = None) -> Array:
     """Return x without the slices at these places along an axis; arguments and errors are those of `insert`.
 
@@ -109,7 +109,7 @@ def delete(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, axis: int | 
     return gather(y, kept, axis=place)
 
 
-@public
+@register_function
 def resize(x: Nested, new_shape: int | Sequence[int]) -> Array:
     """Return the elements of x, in row-major order and from the start again where they are used up, in a new shape.
 
@@ -127,7 +127,7 @@ def resize(x: Nested, new_shape: int | Sequence[int]) -> Array:
     return reshape(gather(reshape(y, (-1,)), np.arange(math.prod(shape)) % y.size), shape)
 
 
-@public
+@register_function
 def trim_zeros(x: Nested, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
     """Return x without the slices of zeros at its ends.
 
@@ -160,7 +160,7 @@ def trim_zeros(x: Nested, trim: str = "fb", axis: int | Sequence[int] | None = N
     return y[tuple(index)]
 
 
-@public
+@register_function
 def block(arrays: Nested) -> Array:
     """Return an array put together from nested lists of blocks: the innermost stand side by side, along the last axis.
 
@@ -198,7 +198,7 @@ def _joined(arrays: Any, depth: int, rank: int) -> Array:
     return concat([_joined(part, depth - 1, rank) for part in arrays], axis=-depth)
 
 
-@public
+@register_function
 def diagflat(x: Nested, k: int = 0) -> Array:
     """Return the square matrix with all elements of x, in row-major order, on its k-th diagonal.
 
@@ -209,7 +209,7 @@ def diagflat(x: Nested, k: int = 0) -> Array:
     return diag(reshape(asarray(x), (-1,)), k)
 
 
-@public
+@register_function
 def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
     """Return x with an axis moved in front of another; `moveaxis` says more clearly where it goes.
 

@@ -11,10 +11,10 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind, lowered
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, OperandError, ShapeError
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.gather import gather
 from afx.ops.indexing.index import ints, is_sequence, shape_of, whole
 from afx.ops.indexing.slice import slice_, stretched
@@ -49,12 +49,12 @@ def _listed(arrays: Any, who: str) -> list[Any]:
         raise ArgumentError(f"{who}: takes at least one array: got an empty sequence; give one")
     if not isinstance(arrays, Array) and any(is_sequence(x) for x in found):  # lists of numbers among arrays
         others = [x for x in found if hasattr(x, "dtype")]
-        return [together(x, *others)[0] if is_sequence(x) else x for x in found]
+        return [promote_operands(x, *others)[0] if is_sequence(x) else x for x in found]
     return found
 
 
 # -- concat -----------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def concat(arrays: Arrays, /, *, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays one after another along an axis that they have.
 
@@ -114,7 +114,7 @@ def _parts(x: Value, axis: int, sizes: tuple[int, ...], wanted: Sequence[bool]) 
     lead = tuple([whole(n) for n in x.shape[:axis]])
     for size, want in zip(sizes, wanted, strict=True):
         entry = (start, start + size, 1) if size else (0, 0, 1)
-        pieces.append(lowered(slice_(x, (*lead, entry))) if want else None)
+        pieces.append(to_lower_level(slice_(x, (*lead, entry))) if want else None)
         start += size
     return pieces
 
@@ -127,7 +127,7 @@ def _concat_joint(
 
 def _concat_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     zero = z.dtype.type(0)
-    return lowered(
+    return to_lower_level(
         bind(
             concat_p,
             *[broadcast_to(zero, shape_of(x)) if t is None else t for t, x in zip(ts, xs, strict=True)],
@@ -156,7 +156,7 @@ concat_p = register(
 
 
 # -- stack ------------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def stack(arrays: Arrays, /, *, axis: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays side by side along a new axis.
 
@@ -207,13 +207,13 @@ def _stack_joint(
 ) -> list[Value]:
     axis = params["axis"]
     lead = tuple([whole(n) for n in ct.shape[:axis]])
-    return [None if a is None else lowered(slice_(ct, (*lead, k))) for k, a in enumerate(avals)]
+    return [None if a is None else to_lower_level(slice_(ct, (*lead, k))) for k, a in enumerate(avals)]
 
 
 def _stack_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     zero = z.dtype.type(0)
     filled = [broadcast_to(zero, shape_of(x)) if t is None else t for t, x in zip(ts, xs, strict=True)]
-    return lowered(bind(stack_p, *filled, **params))
+    return to_lower_level(bind(stack_p, *filled, **params))
 
 
 def _stack_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
@@ -235,50 +235,50 @@ stack_p = register(
 )
 
 
-@public
+@register_function
 def hstack(arrays: Arrays, /, *, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays joined along their second axis, 1-d ones along their only axis.
 
     >>> hstack([1.0, afx.zeros(2)])
     Array([1., 0., 0.], dtype=float32)
     """
-    xs = [atleast_1d(x) for x in together(*_listed(arrays, "hstack"))]
+    xs = [atleast_1d(x) for x in promote_operands(*_listed(arrays, "hstack"))]
     return concat(xs, axis=0 if xs[0].ndim == 1 else 1, dtype=dtype)
 
 
-@public
+@register_function
 def vstack(arrays: Arrays, /, *, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays joined along their first axis, 1-d ones as rows.
 
     >>> vstack([afx.ones(2), afx.zeros(2)]).shape
     (2, 2)
     """
-    return concat([atleast_2d(x) for x in together(*_listed(arrays, "vstack"))], axis=0, dtype=dtype)
+    return concat([atleast_2d(x) for x in promote_operands(*_listed(arrays, "vstack"))], axis=0, dtype=dtype)
 
 
-@public
+@register_function
 def dstack(arrays: Arrays, /) -> Array:
     """Return the arrays joined along their third axis.
 
     >>> dstack([afx.ones(2), afx.zeros(2)]).shape
     (1, 2, 2)
     """
-    return concat([atleast_3d(x) for x in together(*_listed(arrays, "dstack"))], axis=2)
+    return concat([atleast_3d(x) for x in promote_operands(*_listed(arrays, "dstack"))], axis=2)
 
 
-@public
+@register_function
 def column_stack(arrays: Arrays, /) -> Array:
     """Return the arrays joined along their second axis, 1-d ones as columns.
 
     >>> column_stack([afx.ones(3), afx.zeros(3)]).shape
     (3, 2)
     """
-    xs = [atleast_1d(x) for x in together(*_listed(arrays, "column_stack"))]
+    xs = [atleast_1d(x) for x in promote_operands(*_listed(arrays, "column_stack"))]
     return concat([expand_dims(x, 1) if x.ndim == 1 else x for x in xs], axis=1)
 
 
 # -- repetition -------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Array:
     """Return x laid side by side, as often along each axis as ``repetitions`` says.
 
@@ -306,7 +306,7 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Array:
     return reshape(spread, tuple([c * n for c, n in zip(counts, shape, strict=True)]))
 
 
-@public
+@register_function
 def repeat(x: ArrayLike, repeats: int | Sequence[int] | Array, /, *, axis: int | None = None) -> Array:
     """Return each element of x several times in a row.
 

@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes, normalize_axis
 from afx.core.primitive import Params, Value
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.elementwise import linear
@@ -39,7 +39,7 @@ Mode = Literal[
 MODES = get_args(Mode)
 
 
-@public
+@register_function
 def pad(
     x: ArrayLike,
     pad_width: Widths | dict[int, int | tuple[int, int]],
@@ -169,7 +169,7 @@ def _values(values: Any, ndim: int) -> list[tuple[Any, Any]]:
 
 
 # -- flips ------------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def flip(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     """Return x with the order of its elements reversed along axes, along all of them where none is named.
 
@@ -187,7 +187,7 @@ def flip(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     return slice_(x, tuple(index))
 
 
-@public
+@register_function
 def fliplr(x: ArrayLike) -> Array:
     """Return x reversed along its second axis.
 
@@ -200,7 +200,7 @@ def fliplr(x: ArrayLike) -> Array:
     return flip(x, 1)
 
 
-@public
+@register_function
 def flipud(x: ArrayLike) -> Array:
     """Return x reversed along its first axis.
 
@@ -213,7 +213,7 @@ def flipud(x: ArrayLike) -> Array:
     return flip(x, 0)
 
 
-@public
+@register_function
 def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """Return x turned by k quarters of a circle in the plane of two axes, from the first towards the second.
 
@@ -239,7 +239,7 @@ def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
 
 
 # -- roll -------------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
     """Return x with its elements shifted along axes; those that leave at one end enter at the other.
 

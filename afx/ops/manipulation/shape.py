@@ -13,8 +13,8 @@ from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shape
 from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, is_inexact
 from afx.core.primitive import Params, Value, lookup
-from afx.core.registry import FUNCTIONS, public
-from afx.core.tracing.tracer import bind, single
+from afx.core.registry import FUNCTIONS, register_function
+from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ShapeError
 from afx.ops._kinds.elementwise import linear, nondifferentiable
 from afx.ops.indexing.index import ints
@@ -45,7 +45,7 @@ def _same_batch(name: str) -> Any:
     return batch
 
 
-@public
+@register_function
 def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True, device: str | None = None) -> Array:
     """Return x in another dtype.
 
@@ -125,7 +125,7 @@ def _fit_run(x: Any, *, dtype: DType) -> Any:
 fit_p = nondifferentiable("fit", _fit_run, _cast_abstract, batch=_same_batch("fit"), canonical="fit")
 
 
-@public
+@register_function
 def reshape(x: ArrayLike, shape: int | Sequence[int], *, copy: bool | None = None) -> Array:
     """Return the elements of x, in row-major order, in another shape.
 
@@ -143,7 +143,7 @@ def reshape(x: ArrayLike, shape: int | Sequence[int], *, copy: bool | None = Non
     """
     have = shape_of(x, "reshape")
     wanted = _resolved(x, have, ints(shape, "reshape", "the shape"))
-    return x if wanted == have and isinstance(x, Array) else single(reshape_p, x, shape=wanted)
+    return x if wanted == have and isinstance(x, Array) else bind_single(reshape_p, x, shape=wanted)
 
 
 def _resolved(x: Any, have: Shape, shape: Shape) -> Shape:
@@ -201,7 +201,7 @@ reshape_p = linear(
 )
 
 
-@public
+@register_function
 def broadcast_to(x: ArrayLike, shape: Sequence[int]) -> Array:
     """Return x repeated along new axes in front and along its axes of length 1, without copying.
 
@@ -251,7 +251,7 @@ broadcast_to_p = linear(
 )
 
 
-@public
+@register_function
 def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     """Return x with new axes of length 1 at these places of the result.
 
@@ -271,7 +271,7 @@ def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     return reshape(x, tuple([1 if a in places else next(lengths) for a in range(ndim)]))
 
 
-@public
+@register_function
 def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     """Return x without these axes of length 1, without all of them where none is named.
 
@@ -290,7 +290,7 @@ def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     return reshape(x, tuple([n for a, n in enumerate(aval.shape) if a not in places]))
 
 
-@public
+@register_function
 def permute_dims(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Return x with its axes in another order, reversed where none is given.
 
@@ -349,7 +349,7 @@ permute_dims_p = linear(
 transpose = permute_dims
 
 
-@public
+@register_function
 def ravel(x: ArrayLike) -> Array:
     """Return the elements of x, in row-major order, as one axis.
 
@@ -359,7 +359,7 @@ def ravel(x: ArrayLike) -> Array:
     return reshape(x, (-1,))
 
 
-@public
+@register_function
 def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
     """Return the arrays broadcast to their common shape.
 
@@ -373,7 +373,7 @@ def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
     return [broadcast_to(x, shape) for x in arrays]
 
 
-@public
+@register_function
 def to_device(x: ArrayLike, device: str, /, *, stream: object = None) -> Array:
     """Return x itself; the only device is ``"cpu"``.
 

@@ -11,8 +11,8 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, integer, normalize_axis
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind, lowered
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.indexing.index import ints, whole
 from afx.ops.indexing.slice import slice_
@@ -21,7 +21,7 @@ from afx.ops.manipulation.join import concat, stack
 __all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
 
 
-@public
+@register_function
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Return the slices of x along an axis, which they no longer have.
 
@@ -48,12 +48,12 @@ def _unstack_abstract(x: Aval, *, axis: int) -> tuple[Aval, ...]:
 def _unstack_joint(
     ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
 ) -> list[Value]:
-    return [lowered(stack(ct, axis=params["axis"]))]
+    return [to_lower_level(stack(ct, axis=params["axis"]))]
 
 
 def _unstack_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     assert ts[0] is not None
-    return tuple([lowered(t) for t in unstack(ts[0], axis=params["axis"])])
+    return tuple([to_lower_level(t) for t in unstack(ts[0], axis=params["axis"])])
 
 
 def _unstack_inline(xs: tuple[Value, ...], params: Params) -> Value:
@@ -84,7 +84,7 @@ unstack_p = register(
 )
 
 
-@public
+@register_function
 def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Array, ...]:
     """Return x cut into parts along an axis.
 
@@ -112,7 +112,7 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, *, axis: in
     return array_split(x, indices_or_sections, axis=axis)
 
 
-@public
+@register_function
 def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Array, ...]:
     """Return x cut into parts along an axis, the first of them longer by one where the length asks for it.
 
@@ -157,11 +157,11 @@ def _split_abstract(x: Aval, *, axis: int, sizes: tuple[int, ...]) -> tuple[Aval
 def _split_joint(
     ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
 ) -> list[Value]:
-    return [lowered(concat(ct, axis=params["axis"]))]
+    return [to_lower_level(concat(ct, axis=params["axis"]))]
 
 
 def _split_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    return tuple([lowered(t) for t in bind(split_p, ts[0], **params)])
+    return tuple([to_lower_level(t) for t in bind(split_p, ts[0], **params)])
 
 
 def _split_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
@@ -183,7 +183,7 @@ split_p = register(
 )
 
 
-@public
+@register_function
 def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[Array, ...]:
     """Return x cut along its second axis, a 1-d one along its only axis; see `split`.
 
@@ -193,7 +193,7 @@ def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[A
     return split(x, indices_or_sections, axis=0 if aval_of(x, "hsplit").ndim == 1 else 1)
 
 
-@public
+@register_function
 def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[Array, ...]:
     """Return x, of two axes or more, cut along its first axis; see `split`.
 
@@ -205,7 +205,7 @@ def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[A
     return split(x, indices_or_sections, axis=0)
 
 
-@public
+@register_function
 def dsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[Array, ...]:
     """Return x, of three axes or more, cut along its third axis; see `split`.
 

@@ -20,7 +20,17 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape
 
-__all__ = ["Into", "Pairs", "convolving", "padded", "places", "spread", "summing_input", "summing_kernel", "windows"]
+__all__ = [
+    "Into",
+    "Pairs",
+    "col2im",
+    "convolving",
+    "padded",
+    "summing_input",
+    "summing_kernel",
+    "window_offsets",
+    "windows",
+]
 
 Pairs = tuple[tuple[int, int], ...]
 Into = Callable[..., None]
@@ -63,7 +73,9 @@ def windows(x: Any, window: Shape, stride: Shape, dilation: Shape) -> Any:
     )
 
 
-def places(window: Shape, out: Shape, stride: Shape, dilation: Shape) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
+def window_offsets(
+    window: Shape, out: Shape, stride: Shape, dilation: Shape
+) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
     """Yield each place in a window, with the index of the elements that stand there, position by position."""
     for place in np.ndindex(*window):
         spans = [
@@ -123,7 +135,7 @@ def _sum_kernel(z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) -> None
 
 def _sum_input(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
     window, channels, out = kernel.shape[:-2], kernel.shape[-2], kernel.shape[-1]
-    at = list(places(window, ct.shape[1:-1], stride, dilation))
+    at = list(window_offsets(window, ct.shape[1:-1], stride, dilation))
     positions = math.prod(ct.shape[1:-1])
     few = channels < MANY_CHANNELS
     weights = (
@@ -214,7 +226,7 @@ def _convolve_each(z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) 
     wide, weights = _by_groups(z, x.shape[-1]), _by_groups(kernel, x.shape[-1])
     z[...] = 0
     for block in _blocks(z.shape[0], 4 * z[:1].nbytes):
-        for place, spans in places(kernel.shape[:-2], z.shape[1:-1], stride, dilation):
+        for place, spans in window_offsets(kernel.shape[:-2], z.shape[1:-1], stride, dilation):
             wide[block] += x[block][spans][..., None] * weights[place][0]
 
 
@@ -223,14 +235,14 @@ def _sum_kernel_each(z: Any, x: Any, ct: Any, stride: Shape, dilation: Shape) ->
     z[...] = 0
     axes = tuple(range(ct.ndim - 1))
     for block in _blocks(ct.shape[0], 4 * ct[:1].nbytes):
-        for place, spans in places(z.shape[:-2], ct.shape[1:-1], stride, dilation):
+        for place, spans in window_offsets(z.shape[:-2], ct.shape[1:-1], stride, dilation):
             total[place][0] += (x[block][spans][..., None] * wide[block]).sum(axis=axes, dtype=z.dtype)
 
 
 def _sum_input_each(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
     wide, weights = _by_groups(ct, room.shape[-1]), _by_groups(kernel, room.shape[-1])
     for block in _blocks(ct.shape[0], 4 * ct[:1].nbytes):
-        for place, spans in places(kernel.shape[:-2], ct.shape[1:-1], stride, dilation):
+        for place, spans in window_offsets(kernel.shape[:-2], ct.shape[1:-1], stride, dilation):
             room[block][spans] += (wide[block] * weights[place][0]).sum(axis=-1, dtype=ct.dtype)
 
 
@@ -367,12 +379,12 @@ def _summing_input_by_band(
     return by_band
 
 
-def spread(x: Any, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
+def col2im(x: Any, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
     """Return float[batch, *spatial, channels] with each of float[batch, *positions, window · channels] in its place."""
     out = x.shape[1:-1]
     room = np.zeros(_roomy(shape, padding), x.dtype)
     parts = x.reshape(shape[0], *out, *window, shape[-1])
     lead = (slice(None),) * (1 + len(out))
-    for place, spans in places(window, out, stride, dilation):
+    for place, spans in window_offsets(window, out, stride, dilation):
         room[spans] += parts[(*lead, *place)]
     return room[_within(shape, padding)]

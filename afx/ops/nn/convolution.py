@@ -14,8 +14,8 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.primitive import Params, Primitive, Value
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind, single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.elementwise import bilinear
 from afx.ops.creation.creation import zeros
@@ -77,7 +77,7 @@ def conv(
     stride, dilation = each_axis(stride, rank, "stride", "conv"), each_axis(dilation, rank, "dilation", "conv")
     pads = padded_by(padding, a.shape[1:-1], k.shape[:rank], stride, dilation, "conv")
     x, kernel = same_dtype(x, kernel, "conv")
-    return single(conv_p, x, kernel, stride=stride, padding=pads, dilation=dilation, groups=groups)
+    return bind_single(conv_p, x, kernel, stride=stride, padding=pads, dilation=dilation, groups=groups)
 
 
 def _abstract(x: Aval, kernel: Aval, **params: Any) -> Aval:
@@ -102,11 +102,11 @@ def _runner(abstract: Callable[..., Aval], prepare: Callable[..., Into]) -> Call
 
 
 def _by_input(ct: Array, kernel: Array, x: Aval, **params: Any) -> Array:
-    return single(conv_input_p, ct, kernel, shape=x.shape, **params)
+    return bind_single(conv_input_p, ct, kernel, shape=x.shape, **params)
 
 
 def _by_kernel(ct: Array, x: Array, kernel: Aval, **params: Any) -> Array:
-    return single(conv_kernel_p, x, ct, window=kernel.shape[:-2], **params)
+    return bind_single(conv_kernel_p, x, ct, window=kernel.shape[:-2], **params)
 
 
 # Batches of examples are one long batch. Kernels that differ from one to the next become groups of channels, beside
@@ -182,11 +182,11 @@ def _input_into(out: Any, ct: Any, kernel: Any, *, shape: Shape, **params: Any) 
 
 
 def _input_by_ct(u: Array, kernel: Array, ct: Aval, *, shape: Shape, **params: Any) -> Array:
-    return single(conv_p, u, kernel, **params)
+    return bind_single(conv_p, u, kernel, **params)
 
 
 def _input_by_kernel(u: Array, ct: Array, kernel: Aval, *, shape: Shape, **params: Any) -> Array:
-    return single(conv_kernel_p, u, ct, window=kernel.shape[:-2], **params)
+    return bind_single(conv_kernel_p, u, ct, window=kernel.shape[:-2], **params)
 
 
 def _input_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
@@ -223,11 +223,11 @@ def _kernel_into(out: Any, x: Any, ct: Any, *, window: Shape, **params: Any) -> 
 
 
 def _kernel_by_x(g: Array, ct: Array, x: Aval, *, window: Shape, **params: Any) -> Array:
-    return single(conv_input_p, ct, g, shape=x.shape, **params)
+    return bind_single(conv_input_p, ct, g, shape=x.shape, **params)
 
 
 def _kernel_by_ct(g: Array, x: Array, ct: Aval, *, window: Shape, **params: Any) -> Array:
-    return single(conv_p, x, g, **params)
+    return bind_single(conv_p, x, g, **params)
 
 
 def _kernel_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
@@ -249,7 +249,7 @@ conv_kernel_p = bilinear(
 
 
 # -- vectors ----------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def correlate(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "valid") -> Array:
     """Return the cross-correlation of two vectors: the kernel, not flipped, moved along the signal.
 
@@ -282,7 +282,7 @@ def correlate(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "valid") -> Arr
     return z if mode != "same" else z[start : start + max(n, m)]
 
 
-@public
+@register_function
 def convolve(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "full") -> Array:
     """Return the convolution of two vectors: element i is Σⱼ signal[i - j]·kernel[j].
 
@@ -318,7 +318,7 @@ def _vectors(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> tupl
 
 def _slid(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> Array:
     x, y = same_dtype(signal, kernel, who)
-    return single(correlate_p, x, y, full=mode != "valid")
+    return bind_single(correlate_p, x, y, full=mode != "valid")
 
 
 def _correlate_run(x: Any, y: Any, *, full: bool) -> Any:
@@ -331,11 +331,11 @@ def _correlate_abstract(x: Aval, y: Aval, *, full: bool) -> Aval:
 
 # With the kernel reversed, "full" undoes "valid", and the other way round.
 def _correlate_by_x(ct: Array, y: Array, x: Aval, *, full: bool) -> Array:
-    return single(correlate_p, ct, y[::-1], full=not full)
+    return bind_single(correlate_p, ct, y[::-1], full=not full)
 
 
 def _correlate_by_y(ct: Array, x: Array, y: Aval, *, full: bool) -> Array:
-    return single(correlate_p, ct, x, full=False)[::-1] if full else single(correlate_p, x, ct, full=False)
+    return bind_single(correlate_p, ct, x, full=False)[::-1] if full else bind_single(correlate_p, x, ct, full=False)
 
 
 def _correlate_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:

@@ -12,7 +12,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, float16, float32, promote
 from afx.core.primitive import Derivative, Params, Primitive, Value, register
-from afx.core.tracing.tracer import bind, lowered, single
+from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.manipulation.shape import astype
@@ -44,7 +44,7 @@ def standardize(x: ArrayLike, axis: int | tuple[int, ...] = -1, *, eps: float = 
         raise ArgumentError(f"standardize: eps is a number of 0 or more: got {eps!r}; give one such as 1e-5")
     dtype = promote((a.dtype,), (a.weak,), True)
     y = astype(x, float32 if dtype == float16 else dtype)  # sums and squares of float16 would overflow
-    z = single(standardize_p, y, axis=normalize_axes(axis, a.ndim, "standardize"), eps=float(eps))
+    z = bind_single(standardize_p, y, axis=normalize_axes(axis, a.ndim, "standardize"), eps=float(eps))
     return astype(z, dtype)
 
 
@@ -70,7 +70,7 @@ def _parts(x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
     """Return the differences from the mean, and what they are divided by."""
     n = _count(x.shape, axis)
     centred = x - x.sum(axis=axis, keepdims=True) / n
-    return centred, lowered(sqrt((centred * centred).sum(axis=axis, keepdims=True) / n + eps))
+    return centred, to_lower_level(sqrt((centred * centred).sum(axis=axis, keepdims=True) / n + eps))
 
 
 def _inline(xs: tuple[Value, ...], params: Params) -> Value:
@@ -82,7 +82,7 @@ def _derivative(t: Any, z: Any, x: Any, *, axis: Shape, eps: float) -> Value:
     """Return what goes either way, since the matrix of partials ``(1 - 1/n - z zᵀ/n) / size`` is symmetric."""
     n = _count(x.shape, axis)
     along = (t * z).sum(axis=axis, keepdims=True) / n
-    return lowered((t - t.sum(axis=axis, keepdims=True) / n - z * along) / _parts(x, axis, eps)[1])
+    return to_lower_level((t - t.sum(axis=axis, keepdims=True) / n - z * along) / _parts(x, axis, eps)[1])
 
 
 def _pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:

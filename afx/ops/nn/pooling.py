@@ -24,7 +24,7 @@ from afx.core.primitive import (
     lookup,
     register,
 )
-from afx.core.tracing.tracer import bind, lowered
+from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, ShapeError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.creation.creation import asarray, ones
@@ -32,7 +32,7 @@ from afx.ops.elementwise.arithmetic import divide
 from afx.ops.manipulation.pad import pad
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
 from afx.ops.nn.windows import Padding, each_axis, padded_by, patches, positions
-from afx.ops.reductions._numpy import averaging
+from afx.ops.reductions._numpy import accumulation_dtype
 from afx.ops.reductions.sums import batch_reduction, reduce_over, reduced, sum
 
 __all__ = ["avg_pool", "max_pool"]
@@ -68,7 +68,7 @@ def max_pool(
     >>> max_pool(afx.asarray([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
     Array([3., 2.], dtype=float32)
     """
-    cells, axis, _ = _cells(x, window, stride, padding, "max_pool", -math.inf)
+    cells, axis, _ = _pooling_windows(x, window, stride, padding, "max_pool", -math.inf)
     return reduce_over(max_first_p, cells, axis, keepdims=False, who="max_pool")
 
 
@@ -85,12 +85,12 @@ def avg_pool(
     >>> avg_pool(afx.asarray([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
     Array([2., 1.], dtype=float32)
     """
-    wide, natural = averaging(x, "avg_pool")
-    cells, axis, counts = _cells(astype(x, wide), window, stride, padding, "avg_pool", 0.0)
+    wide, natural = accumulation_dtype(x, "avg_pool")
+    cells, axis, counts = _pooling_windows(astype(x, wide), window, stride, padding, "avg_pool", 0.0)
     return astype(divide(sum(cells, axis=axis), counts), natural)
 
 
-def _cells(
+def _pooling_windows(
     x: ArrayLike, window: Any, stride: Any, padding: Padding, who: str, fill: float
 ) -> tuple[Array, tuple[int, ...], Any]:
     """Return the windows' elements with the axes to reduce, and how many of them are not padded."""
@@ -172,11 +172,11 @@ def _max_abstract(x: Aval, *, axis: Shape) -> Aval:
 
 def _max_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
-    return lowered(bind(put_p, ct, bind(first_p, xs[0], z, axis=axis), axis=axis, window=_window(shape, axis)))
+    return to_lower_level(bind(put_p, ct, bind(first_p, xs[0], z, axis=axis), axis=axis, window=_window(shape, axis)))
 
 
 def _max_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    return lowered(bind(pick_p, ts[0], bind(first_p, *xs, z, **params), **params))
+    return to_lower_level(bind(pick_p, ts[0], bind(first_p, *xs, z, **params), **params))
 
 
 def _max_batch(x: Any, *, axis: Shape) -> Array:
@@ -307,7 +307,7 @@ def _put_abstract(ct: Aval, k: Aval, *, axis: Shape, window: Shape) -> Aval:
 
 
 def _put_pull(u: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-    return lowered(bind(pick_p, u, xs[1], axis=params["axis"]))
+    return to_lower_level(bind(pick_p, u, xs[1], axis=params["axis"]))
 
 
 def _put_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
@@ -316,7 +316,7 @@ def _put_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], para
 
 def _push(name: str) -> Pushforward:
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-        return lowered(bind(lookup(name), ts[0], xs[1], **params))
+        return to_lower_level(bind(lookup(name), ts[0], xs[1], **params))
 
     return push
 
@@ -348,7 +348,7 @@ def _pick_abstract(x: Aval, k: Aval, *, axis: Shape) -> Aval:
 
 def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
     axis = params["axis"]
-    return lowered(bind(put_p, ct, xs[1], axis=axis, window=_window(shape, axis)))
+    return to_lower_level(bind(put_p, ct, xs[1], axis=axis, window=_window(shape, axis)))
 
 
 def _pick_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:

@@ -11,12 +11,12 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import promote
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
-from afx.core.tracing.tracer import bind, bind2, lowered, single
+from afx.core.tracing.tracer import bind, bind2, bind_single, to_lower_level
 from afx.errors import DtypeError
 from afx.ops._kinds.elementwise import binary
 from afx.ops.elementwise.exponential import exp, sigmoid
 from afx.ops.manipulation.shape import astype
-from afx.ops.reductions._numpy import largest, totals
+from afx.ops.reductions._numpy import largest, sum_keepdims
 
 __all__ = ["log_softmax", "sigmoid_binary_cross_entropy", "softmax"]
 
@@ -54,7 +54,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1) -> Array:
 
 def _along(p: Primitive, x: ArrayLike, axis: Axis, who: str) -> Array:
     a = aval_of(x, who)
-    return single(p, astype(x, promote((a.dtype,), (a.weak,), True)), axis=normalize_axes(axis, a.ndim, who))
+    return bind_single(p, astype(x, promote((a.dtype,), (a.weak,), True)), axis=normalize_axes(axis, a.ndim, who))
 
 
 def _abstract(x: Aval, *, axis: Shape) -> Aval:
@@ -83,11 +83,11 @@ def _softmax_into(out: Any, x: Any, *, axis: Shape) -> None:
     if _is_close(x):
         np.subtract(x, np.maximum.reduce(x, None), out=out)
         np.exp(out, out=out)
-        total = totals(out, axis)
+        total = sum_keepdims(out, axis)
     else:
         _below_top(out, x, axis)
         np.exp(out, out=out)
-        total = _above_zero(totals(out, axis))
+        total = _above_zero(sum_keepdims(out, axis))
     np.divide(out, total, out=out)
 
 
@@ -104,7 +104,7 @@ def _above_zero(total: Any) -> Any:
 
 def _log_softmax_into(out: Any, x: Any, *, axis: Shape) -> None:
     _below_top(out, x, axis)
-    np.subtract(out, np.log(_above_zero(totals(np.exp(out), axis))), out=out)
+    np.subtract(out, np.log(_above_zero(sum_keepdims(np.exp(out), axis))), out=out)
 
 
 def _runner(into: Callable[..., None]) -> Callable[..., Any]:
@@ -121,7 +121,7 @@ def _runner(into: Callable[..., None]) -> Callable[..., Any]:
 
 
 def _softmax_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
-    return lowered(z * (ct - (ct * z).sum(axis=params["axis"], keepdims=True)))
+    return to_lower_level(z * (ct - (ct * z).sum(axis=params["axis"], keepdims=True)))
 
 
 def _softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
@@ -129,12 +129,12 @@ def _softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], 
 
 
 def _log_softmax_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Any, dtype: Any) -> Value:
-    return lowered(ct - lowered(exp(z)) * ct.sum(axis=params["axis"], keepdims=True))
+    return to_lower_level(ct - to_lower_level(exp(z)) * ct.sum(axis=params["axis"], keepdims=True))
 
 
 def _log_softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     t: Any = ts[0]
-    return lowered(t - (t * lowered(exp(z))).sum(axis=params["axis"], keepdims=True))
+    return to_lower_level(t - (t * to_lower_level(exp(z))).sum(axis=params["axis"], keepdims=True))
 
 
 def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitive:

@@ -12,11 +12,11 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.primitive import Params, Value
-from afx.core.tracing.tracer import bind, single
+from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.elementwise import linear
 from afx.ops.manipulation.shape import reshape
-from afx.ops.nn._convolution import Pairs, padded, spread, windows
+from afx.ops.nn._convolution import Pairs, col2im, padded, windows
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -93,7 +93,7 @@ def positions(x: Aval, window: Shape, stride: Shape, dilation: Shape, padding: P
 
 def patches(x: ArrayLike, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Array:
     """Return float[batch, *positions, product of window · channels] from float[batch, *spatial, channels]."""
-    return single(patches_p, x, window=window, stride=stride, dilation=dilation, padding=padding)
+    return bind_single(patches_p, x, window=window, stride=stride, dilation=dilation, padding=padding)
 
 
 def _patches_abstract(x: Aval, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Aval:
@@ -108,7 +108,7 @@ def _patches_run(x: Any, *, window: Shape, stride: Shape, dilation: Shape, paddi
 
 
 def _patches_transpose(ct: Array, x: Aval, **params: Any) -> Array:
-    return single(unpatches_p, ct, shape=x.shape, **params)
+    return bind_single(unpatches_p, ct, shape=x.shape, **params)
 
 
 def _merged(size: int, x: Value) -> Value:
@@ -132,7 +132,7 @@ def _unpatches_abstract(
 
 
 def _unpatches_run(x: Any, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
-    return spread(x, shape, window, stride, dilation, padding)
+    return col2im(x, shape, window, stride, dilation, padding)
 
 
 def _unpatches_transpose(ct: Array, x: Aval, *, shape: Shape, **params: Any) -> Array:

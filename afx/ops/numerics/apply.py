@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import normalize_axis
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ShapeError
 from afx.ops.creation.creation import Nested, asarray
 from afx.ops.indexing.index import ints
@@ -19,7 +19,7 @@ from afx.ops.manipulation.split import unstack
 __all__ = ["apply_along_axis", "apply_over_axes"]
 
 
-@public
+@register_function
 def apply_along_axis(func: Callable[..., ArrayLike], axis: int, x: Nested, /, *args: object, **kwargs: object) -> Array:
     """Return a function of vectors, applied to each vector of x along an axis; `vmap` does this without a loop.
 
@@ -50,7 +50,7 @@ def apply_along_axis(func: Callable[..., ArrayLike], axis: int, x: Nested, /, *a
     return moveaxis(spread, tuple(last), tuple(first))
 
 
-@public
+@register_function
 def apply_over_axes(func: Callable[[Array, int], ArrayLike], x: Nested, axes: int | Sequence[int], /) -> Array:
     """Return a function such as `sum`, applied to x along one axis after the other; axes stay, with length 1.
 

@@ -11,10 +11,10 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer
 from afx.core.dtypes import float64, promote
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, ones
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.ranges import linspace
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.comparison import isfinite
@@ -35,7 +35,7 @@ Bins: TypeAlias = "int | str | ArrayLike | Sequence[float]"
 Ends: TypeAlias = "tuple[ArrayLike, ArrayLike] | None"
 
 
-@public
+@register_function
 def bincount(x: Nested, /, weights: Nested | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
     """Return how often each number from 0 on occurs, or the sums of the weights of its occurrences.
 
@@ -70,7 +70,7 @@ def bincount(x: Nested, /, weights: Nested | None = None, minlength: int = 0, *,
     return scatter(w, index, shape=(length,))
 
 
-@public
+@register_function
 def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
     """Return the number of the bin that each element lies in: i where ``bins[i - 1] <= x < bins[i]``.
 
@@ -86,7 +86,7 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
     >>> digitize(np.array([0.5, 2.0]), np.array([0.0, 1.0, 2.0]))
     Array([1, 3], dtype=int64)
     """
-    y, edges = together(x, bins)
+    y, edges = promote_operands(x, bins)
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins are a vector: got {edges.aval}; reshape it")
     try:
@@ -103,7 +103,7 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
 
 
 # -- edges ------------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def histogram_bin_edges(x: Nested, bins: Bins = 10, range: Ends = None, weights: Nested | None = None) -> Array:
     """Return the edges of the bins of a histogram.
 
@@ -134,7 +134,7 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
             raise ArgumentError(f"{who}: NumPy has no such rule ({error}): got {bins!r}; give a number") from error
     if not is_sequence(bins) and aval_of(bins, who).ndim == 0:
         return _even_edges(x, bins, ends, who)
-    edges = together(bins, x)[0]
+    edges = promote_operands(bins, x)[0]
     if edges.ndim != 1 or edges.size < 2:
         raise ShapeError(f"{who}: edges are a vector of two or more: got {edges.aval}; reshape it, or give a number")
     try:
@@ -178,7 +178,7 @@ def _bin(x: Array, edges: Array) -> tuple[Array, Array]:
 
 
 # -- histograms -------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def histogram(
     x: Nested, bins: Bins = 10, range: Ends = None, density: bool | None = None, weights: Nested | None = None
 ) -> tuple[Array, Array]:
@@ -214,7 +214,7 @@ def histogram(
 def _weights(weights: Nested | None, x: Array, who: str) -> Array:
     if weights is None:
         return ones((x.size,), np.int64)
-    w = together(weights, x)[0]
+    w = promote_operands(weights, x)[0]
     if w.shape != x.shape:
         raise ShapeError(f"{who}: weights have the shape of x: got {w.aval} for {x.aval}; give one each")
     return reshape(w, (-1,))
@@ -232,7 +232,7 @@ def _counted(columns: Sequence[Array], edges: Sequence[Array], w: Array) -> Arra
     return reshape(total, shape)
 
 
-@public
+@register_function
 def histogramdd(
     sample: Nested,
     bins: int | Sequence[Bins] = 10,
@@ -288,7 +288,7 @@ def _grid(
     return counts, edges
 
 
-@public
+@register_function
 def histogram2d(
     x: Nested,
     y: Nested,

@@ -11,10 +11,10 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import float64, promote, real_dtype
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import divide, floor_divide, remainder
 from afx.ops.elementwise.comparison import isfinite, isnan
@@ -33,7 +33,7 @@ Numbers: TypeAlias = ArrayLike | Sequence[float]
 
 
 # -- interpolation ----------------------------------------------------------------------------------------------------
-@public
+@register_function
 def interp(
     x: Numbers,
     xp: Numbers,
@@ -60,7 +60,7 @@ def interp(
     >>> interp(2.5, np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 0.0]))
     Array(1., dtype=float64)
     """
-    at, points, values = together(x, xp, fp)
+    at, points, values = promote_operands(x, xp, fp)
     if points.ndim != 1 or points.shape != values.shape or not points.size:
         raise ShapeError(
             f"interp: points and values are vectors of one length: got {points.aval} and {values.aval}; reshape them"
@@ -109,7 +109,7 @@ def _through(x: Array, xp: Array, fp: Array) -> Array:
 
 
 # -- integrals and slopes ---------------------------------------------------------------------------------------------
-@public
+@register_function
 def trapezoid(y: Numbers, x: Numbers | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """Return the integral along an axis of the piecewise linear function through samples.
 
@@ -125,7 +125,7 @@ def trapezoid(y: Numbers, x: Numbers | None = None, dx: ArrayLike = 1.0, axis: i
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
     Array(4., dtype=float64)
     """
-    samples, points = together(y, 0 if x is None else x)
+    samples, points = promote_operands(y, 0 if x is None else x)
     if points.ndim > 1:
         shape = broadcast_avals("trapezoid", [samples.aval, points.aval])
         samples, points = broadcast_to(samples, shape), broadcast_to(points, shape)
@@ -149,7 +149,7 @@ def _ends(x: Array, axis: int) -> tuple[Array, Array]:
     return x[(*lead, slice(0, -1))], x[(*lead, slice(1, None))]
 
 
-@public
+@register_function
 def gradient(
     x: Numbers, *spacing: Numbers, axis: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> Array | tuple[Array, ...]:
@@ -190,7 +190,7 @@ def gradient(
 
 def _spacings(spacing: Sequence[Any], axes: Sequence[int], like: Array) -> list[Array]:
     """Return a spacing for each axis."""
-    given = [together(s, like)[0] if is_sequence(s) else s for s in spacing] or [1.0]
+    given = [promote_operands(s, like)[0] if is_sequence(s) else s for s in spacing] or [1.0]
     if len(given) == 1 and aval_of(given[0], "gradient").ndim == 0:
         given *= len(axes)
     if len(given) != len(axes):
@@ -233,7 +233,7 @@ def _part(x: Array, axis: int, k: int) -> Array:
     return x[(*(slice(None),) * axis, slice(k, k + 1 or None))]
 
 
-@public
+@register_function
 def ediff1d(x: Numbers, to_end: Numbers | None = None, to_begin: Numbers | None = None) -> Array:
     """Return the differences of neighbours among all elements, with others in front and behind where they are given.
 
@@ -246,7 +246,7 @@ def ediff1d(x: Numbers, to_end: Numbers | None = None, to_begin: Numbers | None 
 
 
 # -- phases -----------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def unwrap(x: Numbers, discont: ArrayLike | None = None, axis: int = -1, *, period: ArrayLike = 2 * math.pi) -> Array:
     """Return phases with whole periods added, so that no step along the axis is larger than half of one.
 

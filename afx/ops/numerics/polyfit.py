@@ -9,10 +9,10 @@ import numpy as np
 from afx.core.array.array import Array
 from afx.core.aval import integer
 from afx.core.dtypes import promote
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, ones, zeros
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.elementwise.complex import real
@@ -27,7 +27,7 @@ from afx.ops.reductions.sums import sum
 __all__ = ["poly", "polyfit", "roots"]
 
 
-@public
+@register_function
 def poly(roots: Nested) -> Array:
     """Return the coefficients of the polynomial with these zeros and first coefficient 1.
 
@@ -53,7 +53,7 @@ def poly(roots: Nested) -> Array:
     return z
 
 
-@public
+@register_function
 def roots(p: Nested) -> Array:
     """Return the zeros of a polynomial, always as complex numbers; differentiable where they are apart.
 
@@ -100,7 +100,7 @@ def polyfit(
     w: Nested | None = None,
     cov: bool | Literal["unscaled"] = False,
 ) -> Array | tuple[Array, ...]: ...
-@public
+@register_function
 def polyfit(
     x: Nested,
     y: Nested,
@@ -157,7 +157,7 @@ def polyfit(
 
 def _points(x: Nested, y: Nested, w: Nested | None) -> tuple[Array, Array, Array | None]:
     """Return places, values and weights in one floating dtype."""
-    given = together(x, y) if w is None else together(x, y, w)
+    given = promote_operands(x, y) if w is None else promote_operands(x, y, w)
     dtype = promote(tuple([v.dtype for v in given]), (False,) * len(given), floating=True)
     places, values = given[0], given[1]
     fits = places.ndim == 1 and values.ndim in (1, 2) and values.shape[0] == places.shape[0]

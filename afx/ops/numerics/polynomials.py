@@ -9,10 +9,10 @@ import numpy as np
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of, broadcast_avals, integer
 from afx.core.dtypes import promote
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, ones_like, zeros
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
@@ -29,7 +29,7 @@ def coefficients_of(p: Nested, who: str) -> Array:
     return reshape(given, (-1,))
 
 
-@public
+@register_function
 def polyval(p: Nested, x: Nested) -> Array:
     """Return the values of a polynomial at x by Horner's rule; differentiable in both.
 
@@ -40,8 +40,8 @@ def polyval(p: Nested, x: Nested) -> Array:
     >>> polyval(np.array([1.0, 0.0, 2.0]), 3.0)
     Array(11., dtype=float64)
     """
-    coefficients = together(p, x)[0]
-    at: Any = together(x, p)[0] if is_sequence(x) else x  # a number takes the dtype of what it meets
+    coefficients = promote_operands(p, x)[0]
+    at: Any = promote_operands(x, p)[0] if is_sequence(x) else x  # a number takes the dtype of what it meets
     coefficients = coefficients if coefficients.ndim else reshape(coefficients, (1,))
     shape = broadcast_avals("polyval", [aval_of(at, "polyval"), Aval(coefficients.shape[1:], coefficients.dtype)])
     if not coefficients.shape[0]:
@@ -54,13 +54,13 @@ def polyval(p: Nested, x: Nested) -> Array:
 
 def _aligned(p: Nested, q: Nested, who: str) -> tuple[Array, Array]:
     """Return coefficients with zeros in front, so that both are of one length."""
-    a, b = (coefficients_of(v, who) for v in together(p, q))
+    a, b = (coefficients_of(v, who) for v in promote_operands(p, q))
     n = max(a.shape[0], b.shape[0])
     parts = [concat([zeros(n - v.shape[0], v.dtype), v]) if v.shape[0] < n else v for v in (a, b)]
     return parts[0], parts[1]
 
 
-@public
+@register_function
 def polyadd(p: Nested, q: Nested) -> Array:
     """Return the sum of two polynomials.
 
@@ -71,7 +71,7 @@ def polyadd(p: Nested, q: Nested) -> Array:
     return a + b
 
 
-@public
+@register_function
 def polysub(p: Nested, q: Nested) -> Array:
     """Return the difference of two polynomials.
 
@@ -82,18 +82,18 @@ def polysub(p: Nested, q: Nested) -> Array:
     return a - b
 
 
-@public
+@register_function
 def polymul(p: Nested, q: Nested) -> Array:
     """Return the product of two polynomials.
 
     >>> polymul(np.array([1.0, 2.0]), np.array([1.0, -2.0]))
     Array([ 1.,  0., -4.], dtype=float64)
     """
-    a, b = (coefficients_of(v, "polymul") for v in together(p, q))
+    a, b = (coefficients_of(v, "polymul") for v in promote_operands(p, q))
     return convolve(a, b)
 
 
-@public
+@register_function
 def polydiv(u: Nested, v: Nested) -> tuple[Array, Array]:
     """Return quotient and remainder of two polynomials.
 
@@ -106,7 +106,7 @@ def polydiv(u: Nested, v: Nested) -> tuple[Array, Array]:
     >>> polydiv(np.array([1.0, 0.0, -4.0]), np.array([1.0, -2.0]))
     (Array([1., 2.], dtype=float64), Array([0.], dtype=float64))
     """
-    a, b = (coefficients_of(w, "polydiv") for w in together(u, v))
+    a, b = (coefficients_of(w, "polydiv") for w in promote_operands(u, v))
     dtype = promote((a.dtype, b.dtype), (False, False), floating=True)
     rest, b = astype(a, dtype), astype(b, dtype)
     n = b.shape[0]
@@ -121,7 +121,7 @@ def polydiv(u: Nested, v: Nested) -> tuple[Array, Array]:
     return stack(found), rest if n > 1 else zeros(1, dtype)
 
 
-@public
+@register_function
 def polyder(p: Nested, m: int = 1) -> Array:
     """Return the m-th derivative of a polynomial.
 
@@ -140,7 +140,7 @@ def polyder(p: Nested, m: int = 1) -> Array:
     return z
 
 
-@public
+@register_function
 def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
     """Return the m-th antiderivative of a polynomial.
 
@@ -172,7 +172,7 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
     return z
 
 
-@public
+@register_function
 def vander(x: Nested, n: int | None = None, increasing: bool = False) -> Array:
     """Return the matrix of powers of the elements of a vector, the highest first.
 

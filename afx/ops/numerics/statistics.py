@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import promote, real_dtype
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ShapeError
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.complex import conj
 from afx.ops.elementwise.where import clip
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["corrcoef", "cov"]
 
 
-@public
+@register_function
 def cov(
     x: ArrayLike,
     y: ArrayLike | None = None,
@@ -97,13 +97,13 @@ def _deviations(rows: Array, fweights: Any, aweights: Any, bias: bool, ddof: flo
 def _weights(given: Any, rows: Array, name: str) -> Array | None:
     if given is None:
         return None
-    w = together(given, rows)[0]
+    w = promote_operands(given, rows)[0]
     if w.shape != rows.shape[1:]:
         raise ShapeError(f"cov: {name} hold one number an observation: got {w.aval} for {rows.aval}; give a vector")
     return astype(w, real_dtype(rows.dtype))
 
 
-@public
+@register_function
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None) -> Array:
     """Return the matrix of correlation coefficients of variables that were observed together, all from -1 to 1.
 

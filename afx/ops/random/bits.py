@@ -17,7 +17,7 @@ from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, uint32, uint64
 from afx.core.primitive import Params, Value, lookup
 from afx.core.registry import FUNCTIONS
-from afx.core.tracing.tracer import bind, lowered, single
+from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.random.philox import BLOCKS, DRAW, FEW, FOLD, as_words, block_words, philox, philox_block
@@ -34,7 +34,7 @@ def random_bits(key: ArrayLike, shape: Shape, dtype: DType, purpose: int = DRAW)
 
     Integers of less than 32 bits are the lower bits of one word each.
     """
-    return single(random_bits_p, key, shape=shape, dtype=dtype, purpose=purpose)
+    return bind_single(random_bits_p, key, shape=shape, dtype=dtype, purpose=purpose)
 
 
 def _bits_run(key: Any, *, shape: Shape, dtype: DType, purpose: int) -> Any:
@@ -56,7 +56,7 @@ def batch_draw(name: str) -> Any:
     """Return the batching rule of a draw: keys come with axes of their own in front, and parameters broadcast to them."""
 
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        key = xs[0] if batched[0] else lowered(FUNCTIONS.broadcast_to(xs[0], (size, *xs[0].shape)))
+        key = xs[0] if batched[0] else to_lower_level(FUNCTIONS.broadcast_to(xs[0], (size, *xs[0].shape)))
         rank = key.ndim - 1 + len(params["shape"])
         rest = [
             x.reshape((size,) + (1,) * (rank - x.ndim) + x.shape[1:]) if b else x
@@ -87,7 +87,7 @@ def check_real(who: str, *xs: Any) -> None:
 
 def random_fold(key: ArrayLike, data: ArrayLike) -> Array:
     """Return uint32[*shape, 2], the keys that uint32[*keys, 2] and integers make; leading axes broadcast."""
-    return single(random_fold_p, key, data)
+    return bind_single(random_fold_p, key, data)
 
 
 def _fold_run(key: Any, data: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import int64
-from afx.core.tracing.tracer import single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.random.bits import Stream, batch_draw, check_key, check_real, draw_each
@@ -29,7 +29,7 @@ def random_poisson(key: ArrayLike, rate: ArrayLike, shape: Shape) -> Array:
     Raises:
         ArgumentError: a rate is negative, or 2⁵³ and more.
     """
-    return single(random_poisson_p, key, rate, shape=shape)
+    return bind_single(random_poisson_p, key, rate, shape=shape)
 
 
 def _poisson_run(key: Any, rate: Any, *, shape: Shape) -> Any:
@@ -107,7 +107,7 @@ def random_binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Shape) ->
     Raises:
         ArgumentError: n is no whole number from 0 to 2⁵³, or a probability does not lie from 0 to 1.
     """
-    return single(random_binomial_p, key, n, p, shape=shape)
+    return bind_single(random_binomial_p, key, n, p, shape=shape)
 
 
 def _binomial_run(key: Any, n: Any, p: Any, *, shape: Shape) -> Any:

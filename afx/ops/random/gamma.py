@@ -10,9 +10,9 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, register
-from afx.core.tracing.tracer import lowered, single
+from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError
-from afx.ops._kinds.special import family
+from afx.ops._kinds.special import parametric
 from afx.ops.elementwise.exponential import exp, log
 from afx.ops.elementwise.where import where
 from afx.ops.random.bits import Stream, batch_draw, check_key, check_real, draw_each
@@ -33,7 +33,7 @@ def random_gamma(key: ArrayLike, a: ArrayLike, shape: Shape, dtype: DType, logar
     Raises:
         ArgumentError: a shape is 0 or less.
     """
-    return single(random_gamma_p, key, a, shape=shape, dtype=dtype, logarithm=logarithm)
+    return bind_single(random_gamma_p, key, a, shape=shape, dtype=dtype, logarithm=logarithm)
 
 
 def _gamma_run(key: Any, a: Any, *, shape: Shape, dtype: DType, logarithm: bool) -> Any:
@@ -84,17 +84,17 @@ def _gamma_abstract(key: Aval, a: Aval, *, shape: Shape, dtype: DType, logarithm
 
 def _slope(z: Value, a: Value, logarithm: bool) -> Value:
     if logarithm:
-        return lowered(gamma_flow(a, z))
+        return to_lower_level(gamma_flow(a, z))
     some = z > 0  # a number that underflows stays where it is
-    return lowered(z * gamma_flow(a, where(some, log(where(some, z, 1.0)), 0.0)))
+    return to_lower_level(z * gamma_flow(a, where(some, log(where(some, z, 1.0)), 0.0)))
 
 
 def _gamma_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-    return lowered(ct * _slope(z, xs[1], params["logarithm"]))
+    return to_lower_level(ct * _slope(z, xs[1], params["logarithm"]))
 
 
 def _gamma_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    return lowered(ts[1] * _slope(z, xs[1], params["logarithm"]))
+    return to_lower_level(ts[1] * _slope(z, xs[1], params["logarithm"]))
 
 
 random_gamma_p = register(
@@ -118,7 +118,7 @@ def gamma_flow(a: ArrayLike, y: ArrayLike, order: int = 0) -> Array:
         y: logarithms.
         order: how many more derivatives by a are taken of that, where y stays.
     """
-    return single(gamma_flow_p, a, y, order=order)
+    return bind_single(gamma_flow_p, a, y, order=order)
 
 
 def _vectors(fn: Any) -> Any:
@@ -135,23 +135,25 @@ def _by_shape(_z: Array, a: Array, y: Array, *, order: int) -> Array:
 
 
 def _by_logarithm(_z: Array, a: Array, y: Array, *, order: int) -> Array:
-    return single(gamma_flow_by_logarithm_p, a, y, order=order)
+    return bind_single(gamma_flow_by_logarithm_p, a, y, order=order)
 
 
-gamma_flow_p = family("gamma_flow", _vectors(_gamma.flow), (_by_shape, _by_logarithm), {"order": 0}, domain=(0.5, 3.0))
+gamma_flow_p = parametric(
+    "gamma_flow", _vectors(_gamma.flow), (_by_shape, _by_logarithm), {"order": 0}, domain=(0.5, 3.0)
+)
 
 
 def _then_by_shape(_z: Array, a: Array, y: Array, *, order: int) -> Array:
-    return single(gamma_flow_by_logarithm_p, a, y, order=order + 1)
+    return bind_single(gamma_flow_by_logarithm_p, a, y, order=order + 1)
 
 
 def _then_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
     x = exp(y)
     slope: Array = x * gamma_flow(a, y, order) - (a - x) * z
-    return slope - order * single(gamma_flow_by_logarithm_p, a, y, order=order - 1) if order else slope - 1
+    return slope - order * bind_single(gamma_flow_by_logarithm_p, a, y, order=order - 1) if order else slope - 1
 
 
-gamma_flow_by_logarithm_p = family(
+gamma_flow_by_logarithm_p = parametric(
     "gamma_flow_by_logarithm",
     _vectors(_gamma.flow_by_logarithm),
     (_then_by_shape, _then_by_logarithm),

@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, int64, uint32, uint64
-from afx.core.tracing.tracer import single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.random.bits import batch_draw, check_key, copied, generate, words_of
@@ -28,7 +28,7 @@ def random_integers(key: ArrayLike, low: ArrayLike, high: ArrayLike, shape: Shap
     Raises:
         ArgumentError: there is no integer between the bounds, or the dtype does not hold them.
     """
-    return single(random_integers_p, key, low, high, shape=shape, dtype=dtype)
+    return bind_single(random_integers_p, key, low, high, shape=shape, dtype=dtype)
 
 
 def _integers_run(key: Any, low: Any, high: Any, *, shape: Shape, dtype: DType) -> Any:
@@ -111,7 +111,7 @@ random_integers_p = nondifferentiable(
 
 def random_order(key: ArrayLike, n: int) -> Array:
     """Return the integers below n in an order, each order as likely as the others: int64[*keys, n]."""
-    return single(random_order_p, key, shape=(n,))
+    return bind_single(random_order_p, key, shape=(n,))
 
 
 def _order_run(key: Any, *, shape: Shape) -> Any:

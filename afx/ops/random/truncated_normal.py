@@ -11,14 +11,14 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, float64, uint64
 from afx.core.primitive import Derivative, Params, Primitive, Value, register
-from afx.core.tracing.tracer import lowered, single
+from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError
 from afx.ops.elementwise.comparison import isinf
 from afx.ops.elementwise.exponential import exp
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype
 from afx.ops.random.bits import batch_draw, check_key, check_real, generate
-from afx.ops.random.uniform_family import LAWS, random_draw
+from afx.ops.random.uniform_family import SAMPLERS, random_draw
 from afx.ops.special._normal import quantile
 
 __all__: list[str] = []
@@ -31,13 +31,13 @@ TERMS = 24  # of the continued fraction of a tail beyond `FAR`
 
 def random_between(key: ArrayLike, low: ArrayLike, high: ArrayLike, shape: Shape, dtype: DType) -> Array:
     """Return standard normal numbers from low to high: float[*keys, *shape]."""
-    return single(random_between_p, key, low, high, shape=shape, dtype=dtype)
+    return bind_single(random_between_p, key, low, high, shape=shape, dtype=dtype)
 
 
 def _between_run(key: Any, low: Any, high: Any, *, shape: Shape, dtype: DType) -> Any:
     check_key(key, WHO)
     check_real(WHO, low, high)
-    u = generate(key, shape, float64, uint64, LAWS["open"])
+    u = generate(key, shape, float64, uint64, SAMPLERS["open"])
     a, b = (np.broadcast_to(np.asarray(x, float64), u.shape).reshape(-1) for x in (low, high))
     if not np.all(a <= b):
         raise ArgumentError(f"{WHO}: low lies below high: got bounds in another order; exchange them")
@@ -113,13 +113,15 @@ def _slope(k: int, z: Value, xs: tuple[Value, ...], params: Params) -> Value:
 
 def _between_pull(k: int) -> Any:
     def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-        return lowered(ct * lowered(_slope(k, z, xs, params)))
+        return to_lower_level(ct * to_lower_level(_slope(k, z, xs, params)))
 
     return pull
 
 
 def _between_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    terms = [lowered(t * lowered(_slope(k, z, xs, params))) for k, t in enumerate(ts) if k and t is not None]
+    terms = [
+        to_lower_level(t * to_lower_level(_slope(k, z, xs, params))) for k, t in enumerate(ts) if k and t is not None
+    ]
     return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
 

@@ -15,21 +15,21 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, float32, float64, uint32, uint64
-from afx.core.tracing.tracer import single
+from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.random.bits import batch_draw, check_key, generate
 from afx.ops.special._normal import CENTRE, central, quantile_of_tail
 
 __all__: list[str] = []
 
-Law: TypeAlias = Callable[[Any, Any], None]
+Sampler: TypeAlias = Callable[[Any, Any], None]
 FRACTIONS = {"e": 11, "f": 24, "d": 53}  # bits of a fraction
 
 
 def drawn(law: str, words: Any) -> Any:
     """Return draws in float64, one for each of a vector of uint64 words, which are overwritten."""
     out = np.empty(words.shape)
-    LAWS[law](words, out)
+    SAMPLERS[law](words, out)
     return out
 
 
@@ -42,7 +42,7 @@ def random_draw(key: ArrayLike, law: str, shape: Shape, dtype: DType) -> Array:
         shape: the shape drawn from each key.
         dtype: of the result; float16 is rounded from float32.
     """
-    return single(random_draw_p, key, law=law, shape=shape, dtype=dtype)
+    return bind_single(random_draw_p, key, law=law, shape=shape, dtype=dtype)
 
 
 def _draw_run(key: Any, *, law: str, shape: Shape, dtype: DType) -> Any:
@@ -50,7 +50,7 @@ def _draw_run(key: Any, *, law: str, shape: Shape, dtype: DType) -> Any:
     if dtype.itemsize < 4 and law != "uniform":
         drawn: Any = _draw_run(key, law=law, shape=shape, dtype=float32)
         return drawn.astype(dtype)
-    return generate(key, shape, dtype, uint64 if dtype == float64 else uint32, LAWS[law])
+    return generate(key, shape, dtype, uint64 if dtype == float64 else uint32, SAMPLERS[law])
 
 
 def _draw_abstract(key: Aval, *, law: str, shape: Shape, dtype: DType) -> Aval:
@@ -164,7 +164,7 @@ def _cauchy(words: Any, out: Any) -> None:
     np.negative(out, out=out, where=k < 0)
 
 
-LAWS: dict[str, Law] = {
+SAMPLERS: dict[str, Sampler] = {
     "cauchy": _cauchy,
     "exponential": _exponential,
     "laplace": _laplace,

@@ -12,7 +12,7 @@ from afx.core.array.array import ArrayLike
 from afx.core.aval import Shape, aval_of
 from afx.core.dtypes import DType, float16, float32, float64, promote
 
-__all__ = ["averaging", "largest", "reduced_by", "totals"]
+__all__ = ["accumulation_dtype", "largest", "reduced_by", "sum_keepdims"]
 
 
 def reduced_by(ufunc: np.ufunc, x: Any, axis: Shape) -> Any:
@@ -29,7 +29,7 @@ def largest(x: Any, axis: Shape) -> Any:
     return reduced_by(np.maximum, x, axis).reshape(shape) if x.size else np.full(shape, -np.inf, x.dtype)
 
 
-def totals(x: Any, axis: Shape) -> Any:
+def sum_keepdims(x: Any, axis: Shape) -> Any:
     """Return the sums along axes, which stay: those of rows in BLAS, three times as fast; float16 gives float32."""
     if axis != (x.ndim - 1,) or x.shape[-1] not in ROWS or x.dtype.char not in "fd":
         wide = np.float32 if x.dtype == np.float16 else x.dtype  # which holds the sum of many
@@ -45,7 +45,7 @@ def _ones(size: int, dtype: DType) -> Any:
     return np.ones(size, dtype)
 
 
-def averaging(x: ArrayLike, who: str) -> tuple[DType, DType]:
+def accumulation_dtype(x: ArrayLike, who: str) -> tuple[DType, DType]:
     """Return the dtype in which numbers are added up for an average, which holds the sum, and that of the average."""
     aval = aval_of(x, who)
     natural = promote((aval.dtype,), (aval.weak,), floating=True)

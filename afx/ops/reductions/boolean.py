@@ -10,10 +10,10 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import bool_
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.manipulation.shape import astype
-from afx.ops.reductions.sums import Axis, among, batch_reduction, reduce_over, reduced, reducing
+from afx.ops.reductions.sums import Axis, batch_reduction, fill_where, reduce_over, reduced, reducing
 
 __all__ = ["all", "any"]
 
@@ -25,28 +25,28 @@ def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Any:
     return nondifferentiable(name, reducing(ufunc), abstract, batch=batch_reduction(fn))
 
 
-@public
+@register_function
 def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Tell whether all elements along axes are true (not zero), among those where ``where`` holds.
 
     >>> all(np.array([[True, True], [False, True]]), axis=1)
     Array([ True, False], dtype=bool)
     """
-    x = x if where is None else among(astype(x, bool_), where, True)
+    x = x if where is None else fill_where(astype(x, bool_), where, True)
     return reduce_over(all_p, x, axis, keepdims, "all")
 
 
 all_p = _truth("all", np.logical_and, all)
 
 
-@public
+@register_function
 def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Tell whether any element along axes is true (not zero), among those where ``where`` holds.
 
     >>> any(np.array([[False, True], [False, False]]), axis=1)
     Array([ True, False], dtype=bool)
     """
-    x = x if where is None else among(astype(x, bool_), where, False)
+    x = x if where is None else fill_where(astype(x, bool_), where, False)
     return reduce_over(any_p, x, axis, keepdims, "any")
 
 

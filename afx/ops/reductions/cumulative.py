@@ -11,8 +11,8 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis, shape_of
 from afx.core.dtypes import DType, promote
 from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, lookup, register
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind, lowered, raised, single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.elementwise import linear
 from afx.ops.creation.creation import asarray, ones, ones_like, zeros
@@ -39,7 +39,7 @@ def _axis(x: ArrayLike, axis: int | None, who: str) -> tuple[ArrayLike, int]:
     return x, normalize_axis(axis, aval.ndim, who)
 
 
-@public
+@register_function
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
@@ -59,7 +59,7 @@ def cumulative_sum(
     """
     _named(x, axis, "cumulative_sum")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_sum")
-    z = _of(single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
+    z = _of(bind_single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
     return _with_initial(zeros, z, place) if include_initial else z
 
 
@@ -89,11 +89,11 @@ def _sum_abstract(x: Aval, *, axis: int, reverse: bool) -> Aval:
 
 
 def _sum_transpose(ct: Array, x: Aval, *, axis: int, reverse: bool) -> Array:
-    return single(cumulative_sum_p, ct, axis=axis, reverse=not reverse)
+    return bind_single(cumulative_sum_p, ct, axis=axis, reverse=not reverse)
 
 
 def _sum_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return single(cumulative_sum_p, xs[0], axis=params["axis"] + 1, reverse=params["reverse"])
+    return bind_single(cumulative_sum_p, xs[0], axis=params["axis"] + 1, reverse=params["reverse"])
 
 
 cumulative_sum_p = linear(
@@ -101,7 +101,7 @@ cumulative_sum_p = linear(
 )
 
 
-@public
+@register_function
 def cumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Return the running sum along an axis, of all elements in row-major order where none is named.
 
@@ -109,10 +109,10 @@ def cumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     Array([ 1.,  3.,  6., 10.], dtype=float64)
     """
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumsum")
-    return _of(single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
+    return _of(bind_single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
 
 
-@public
+@register_function
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
@@ -150,7 +150,7 @@ def _parts(z: Array, axis: int, span: int) -> tuple[Array, Array, Array]:
     return z[(*lead, slice(0, span))], z[(*lead, slice(span, None))], z[(*lead, slice(0, -span))]
 
 
-@public
+@register_function
 def cumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Return the running product along an axis, of all elements in row-major order where none is named.
 
@@ -161,7 +161,7 @@ def cumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = Non
     return _of(_products(y, place), dtype)
 
 
-@public
+@register_function
 def cumlogsumexp(x: ArrayLike, axis: int | None = None) -> Array:
     """Return ``log(cumsum(exp(x)))`` along an axis without overflow, of all elements where none is named.
 
@@ -175,7 +175,7 @@ def cumlogsumexp(x: ArrayLike, axis: int | None = None) -> Array:
     return _doubled(logaddexp, asarray(y), place)
 
 
-@public
+@register_function
 def diff(
     x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
@@ -208,7 +208,7 @@ def diff(
 
 
 # -- extremes ---------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def cummax(x: ArrayLike, axis: int | None = None) -> Array:
     """Return the largest element so far along an axis, nan from the first nan on; of all elements where none is named.
 
@@ -218,7 +218,7 @@ def cummax(x: ArrayLike, axis: int | None = None) -> Array:
     Array([1., 3., 3.], dtype=float64)
     """
     y, place = _axis(x, axis, "cummax")
-    return single(cummax_p, y, axis=place)
+    return bind_single(cummax_p, y, axis=place)
 
 
 def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
@@ -255,17 +255,17 @@ def _extreme_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, sh
     # walked backwards, a group begins where the next one began forwards
     ends = concat([_parts(news, axis, 1)[1], ones_like(_parts(news, axis, 1)[0])], axis=axis)
     total = flip(_grouped_sum(flip(ct / count, axis=axis), flip(ends, axis=axis), axis), axis=axis)
-    return lowered(total * held)
+    return to_lower_level(total * held)
 
 
 def _extreme_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     held, news, count = _holders(z, xs[0], params["axis"])
-    return lowered(_grouped_sum(raised(ts[0]) * held, news, params["axis"]) / count)
+    return to_lower_level(_grouped_sum(to_array(ts[0]) * held, news, params["axis"]) / count)
 
 
 def _holders(z: Value, x: Value, axis: int) -> tuple[Array, Array, Array]:
     """Return where elements are the extreme so far, where the extreme changes, and how many have been it since."""
-    z, x = raised(z), raised(x)
+    z, x = to_array(z), to_array(x)
     first, later, earlier = _parts(z, axis, 1)
     news = concat([ones_like(first, bool), later != earlier], axis=axis)
     held = equal(x, z).astype(x.dtype)
@@ -287,7 +287,7 @@ def _grouped_sum(v: Array, news: Array, axis: int) -> Array:
 cummax_p = _extreme("cummax", np.maximum)
 
 
-@public
+@register_function
 def cummin(x: ArrayLike, axis: int | None = None) -> Array:
     """Return the smallest element so far along an axis; conventions are those of `cummax`.
 
@@ -295,7 +295,7 @@ def cummin(x: ArrayLike, axis: int | None = None) -> Array:
     Array([2., 2., 1.], dtype=float64)
     """
     y, place = _axis(x, axis, "cummin")
-    return single(cummin_p, y, axis=place)
+    return bind_single(cummin_p, y, axis=place)
 
 
 cummin_p = _extreme("cummin", np.minimum)

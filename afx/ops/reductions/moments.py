@@ -12,11 +12,11 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
-from afx.core.registry import FUNCTIONS, public
+from afx.core.registry import FUNCTIONS, register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.elementwise import reduction
 from afx.ops.creation.creation import Nested, asarray
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import divide, multiply, sqrt, subtract
@@ -24,20 +24,20 @@ from afx.ops.elementwise.comparison import isinf
 from afx.ops.elementwise.exponential import exp
 from afx.ops.elementwise.where import clip, maximum, minimum, where
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
-from afx.ops.reductions._numpy import averaging, largest, totals
+from afx.ops.reductions._numpy import accumulation_dtype, largest, sum_keepdims
 from afx.ops.reductions.sums import (
     Axis,
-    among,
     batch_reduction,
     count_nonzero,
+    fill_where,
     max,
     mean,
     min,
     numpy_of,
     reduce_over,
     reduced,
-    shared,
     sum,
+    tie_weights,
 )
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def _spread(
         rest: Any = math.prod([shape[a] for a in axes]) - correction
         return d, axes, maximum(rest, 0) if isinstance(rest, Array) else builtins.max(rest, 0)
     count = maximum(sum(broadcast_to(astype(where, bool), shape), axes, keepdims=True) - correction, 0)
-    return asarray(among(d, where, 0)), axes, astype(count, real_dtype(d.dtype))
+    return asarray(fill_where(d, where, 0)), axes, astype(count, real_dtype(d.dtype))
 
 
-def the_correction(correction: float, ddof: float, who: str) -> float:
+def resolve_ddof(correction: float, ddof: float, who: str) -> float:
     """Return the correction by either of its names, or raise."""
     for value in (correction, ddof):
         if aval_of(value, who).ndim:
@@ -85,7 +85,7 @@ def _counted(count: Any, axes: Shape, keepdims: bool) -> Any:
     return count if keepdims or not isinstance(count, Array) else reshape(count, reduced(count.shape, axes))
 
 
-@public
+@register_function
 def var(
     x: ArrayLike,
     axis: Axis = None,
@@ -112,18 +112,18 @@ def var(
     >>> var(np.array([1.0, 2.0, 3.0, 6.0]))
     Array(3.5, dtype=float64)
     """
-    wide, natural = averaging(x, "var")
+    wide, natural = accumulation_dtype(x, "var")
     if dtype is None and wide != natural:
         options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
         return astype(var(x, axis, dtype=wide, **options), natural)
     y = x if dtype is None else astype(x, dtype)
-    d, axes, count = _spread(y, axis, the_correction(correction, ddof, "var"), mean, where, "var")
+    d, axes, count = _spread(y, axis, resolve_ddof(correction, ddof, "var"), mean, where, "var")
     square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
     total = sum(square, axes, keepdims=keepdims)
     return divide(total, _counted(count, axes, keepdims))
 
 
-@public
+@register_function
 def std(
     x: ArrayLike,
     axis: Axis = None,
@@ -142,17 +142,17 @@ def std(
     >>> std(np.array([1.0, 2.0, 3.0, 6.0])).round(4)
     Array(1.8708, dtype=float64)
     """
-    wide, natural = averaging(x, "std")
+    wide, natural = accumulation_dtype(x, "std")
     if dtype is None and wide != natural:
         options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
         return astype(std(x, axis, dtype=wide, **options), natural)
     y = x if dtype is None else astype(x, dtype)
-    d, axes, count = _spread(y, axis, the_correction(correction, ddof, "std"), mean, where, "std")
+    d, axes, count = _spread(y, axis, resolve_ddof(correction, ddof, "std"), mean, where, "std")
     number = astype(_counted(count, axes, keepdims), real_dtype(d.dtype))
     return vector_norm(d, axes, keepdims=keepdims) / sqrt(number)
 
 
-@public
+@register_function
 def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord: float = 2) -> Array:
     """Return the norm of the elements along axes as one vector; the 2-norm does not overflow and has derivative 0 at 0.
 
@@ -245,7 +245,7 @@ def average(
 def average(
     x: ArrayLike, axis: Axis = None, weights: Nested | None = None, *, returned: Literal[True], keepdims: bool = False
 ) -> tuple[Array, Array]: ...
-@public
+@register_function
 def average(
     x: ArrayLike,
     axis: Axis = None,
@@ -272,7 +272,7 @@ def average(
     shape = shape_of(x, "average")
     axes = normalize_axes(axis, len(shape), "average")
     if weights is not None:
-        weights = together(weights, x)[0]
+        weights = promote_operands(weights, x)[0]
         avals = [aval_of(x, "average"), weights.aval]
         natural = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
         if (
@@ -300,7 +300,7 @@ def _spread_weights(w: Array | int, shape: Shape, axes: Shape, given: Axis) -> A
     return broadcast_to(w, shape)
 
 
-@public
+@register_function
 def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Return ``log(sum(exp(x)))`` along axes without overflow; -inf of nothing.
 
@@ -320,7 +320,7 @@ def _logsumexp_run(x: Any, *, axis: Shape) -> Any:
     top = largest(x, axis)
     shift = np.where(np.isfinite(top), top, np.zeros((), x.dtype))
     with np.errstate(divide="ignore"):
-        found = np.log(totals(np.exp(x - shift), axis)) + shift
+        found = np.log(sum_keepdims(np.exp(x - shift), axis)) + shift
     return found.astype(x.dtype).reshape(reduced(x.shape, axis))
 
 
@@ -333,7 +333,7 @@ def _logsumexp_abstract(x: Aval, *, axis: Shape) -> Aval:
 def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
     shift = where(isinf(z), 0, z)
     share = exp(where(x == math.inf, 0, x - shift))
-    return where(isinf(z), shared(z, x, axis=axis), where(x == -math.inf, 0, share))
+    return where(isinf(z), tie_weights(z, x, axis=axis), where(x == -math.inf, 0, share))
 
 
 logsumexp_p = reduction(

@@ -10,16 +10,16 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, normalize_axes
 from afx.core.dtypes import promote, real_dtype
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isnan
 from afx.ops.elementwise.complex import imag, real
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype
-from afx.ops.reductions._numpy import averaging
+from afx.ops.reductions._numpy import accumulation_dtype
 from afx.ops.reductions.cumulative import cumprod, cumsum
-from afx.ops.reductions.moments import the_correction, vector_norm
+from afx.ops.reductions.moments import resolve_ddof, vector_norm
 from afx.ops.reductions.sums import Axis, prod, sum
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _filled(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str, among
 
 
 # -- sums and products ------------------------------------------------------------------------------------------------
-@public
+@register_function
 def nansum(
     x: ArrayLike,
     axis: Axis = None,
@@ -64,7 +64,7 @@ def nansum(
     return sum(_filled(x, 0, dtype, "nansum", where), axis, dtype=dtype, keepdims=keepdims, initial=initial)
 
 
-@public
+@register_function
 def nanprod(
     x: ArrayLike,
     axis: Axis = None,
@@ -82,7 +82,7 @@ def nanprod(
     return prod(_filled(x, 1, dtype, "nanprod", where), axis, dtype=dtype, keepdims=keepdims, initial=initial)
 
 
-@public
+@register_function
 def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Return the running sum along an axis with nan as 0; arguments are those of `cumsum`.
 
@@ -92,7 +92,7 @@ def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     return cumsum(_filled(x, 0, dtype, "nancumsum"), axis, dtype)
 
 
-@public
+@register_function
 def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Return the running product along an axis with nan as 1; arguments are those of `cumprod`.
 
@@ -103,7 +103,7 @@ def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
 
 
 # -- moments ----------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def nanmean(
     x: ArrayLike,
     axis: Axis = None,
@@ -124,7 +124,7 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float64)
     """
-    wide, natural = averaging(x, "nanmean")
+    wide, natural = accumulation_dtype(x, "nanmean")
     if dtype is None and wide != natural:
         return astype(nanmean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
     y = _floating(x, dtype, "nanmean", where)
@@ -167,7 +167,7 @@ def _deviations(
     return where(holes, 0, y - middle), count, axes
 
 
-@public
+@register_function
 def nanvar(
     x: ArrayLike,
     axis: Axis = None,
@@ -186,7 +186,7 @@ def nanvar(
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
-    wide, natural = averaging(x, "nanvar")
+    wide, natural = accumulation_dtype(x, "nanvar")
     if dtype is None and wide != natural:
         return astype(
             nanvar(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
@@ -195,7 +195,7 @@ def nanvar(
     d, count, axes = _deviations(x, axis, dtype, mean, where, "nanvar")
     square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
     return _divided(
-        sum(square, axes, keepdims=keepdims), _rest(count, axes, the_correction(correction, ddof, "nanvar"), keepdims)
+        sum(square, axes, keepdims=keepdims), _rest(count, axes, resolve_ddof(correction, ddof, "nanvar"), keepdims)
     )
 
 
@@ -204,7 +204,7 @@ def _rest(count: Array, axes: tuple[int, ...], correction: float, keepdims: bool
     return number if keepdims else number.reshape(tuple([n for a, n in enumerate(count.shape) if a not in axes]))
 
 
-@public
+@register_function
 def nanstd(
     x: ArrayLike,
     axis: Axis = None,
@@ -223,19 +223,19 @@ def nanstd(
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
-    wide, natural = averaging(x, "nanstd")
+    wide, natural = accumulation_dtype(x, "nanstd")
     if dtype is None and wide != natural:
         return astype(
             nanstd(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
             natural,
         )
     d, count, axes = _deviations(x, axis, dtype, mean, where, "nanstd")
-    number = _rest(count, axes, the_correction(correction, ddof, "nanstd"), keepdims)
+    number = _rest(count, axes, resolve_ddof(correction, ddof, "nanstd"), keepdims)
     return vector_norm(d, axes, keepdims=keepdims) / sqrt(_positive(number, d))
 
 
 # -- replacement ------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def nan_to_num(
     x: ArrayLike,
     *,

@@ -10,19 +10,27 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.primitive import Primitive
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._kinds.elementwise import binary, reduction
 from afx.ops.elementwise.comparison import isnan
 from afx.ops.elementwise.where import where
-from afx.ops.reductions.sums import Axis, batch_reduction, extreme_abstract, from_initial, numpy_of, reduce_over, shared
-from afx.ops.sorting.sort import extreme_place, place_op
+from afx.ops.reductions.sums import (
+    Axis,
+    batch_reduction,
+    extreme_abstract,
+    numpy_of,
+    reduce_over,
+    reduce_with_initial,
+    tie_weights,
+)
+from afx.ops.sorting.sort import arg_extremum, arg_reduction
 
 __all__ = ["fmax", "fmin", "nanargmax", "nanargmin", "nanmax", "nanmin"]
 
 
-@public
+@register_function
 def fmax(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the larger of x and y, the other one where either is nan; at a tie each has half of the derivative.
 
@@ -48,7 +56,7 @@ fmax_p = binary(
 )
 
 
-@public
+@register_function
 def fmin(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the smaller of x and y, the other one where either is nan; at a tie each has half of the derivative.
 
@@ -69,7 +77,7 @@ fmin_p = binary(
 )
 
 
-@public
+@register_function
 def nanmax(
     x: ArrayLike,
     axis: Axis = None,
@@ -90,7 +98,7 @@ def nanmax(
     Array(1., dtype=float64)
     """
     if where is not None or initial is not None:
-        return from_initial(nanmax, fmax, x, axis, keepdims, initial, where)
+        return reduce_with_initial(nanmax, fmax, x, axis, keepdims, initial, where)
     return reduce_over(nanmax_p, _cut(x), axis, keepdims, "nanmax")
 
 
@@ -107,14 +115,14 @@ def _reducing(name: str, ufunc: np.ufunc, fn: Any) -> Primitive:
         return ufunc.reduce(y, axis=axis)
 
     return reduction(
-        name, run, extreme_abstract(name), shared, batch=batch_reduction(fn), smooth=False, reduce_ufunc=ufunc
+        name, run, extreme_abstract(name), tie_weights, batch=batch_reduction(fn), smooth=False, reduce_ufunc=ufunc
     )
 
 
 nanmax_p = _reducing("nanmax", np.fmax, nanmax)
 
 
-@public
+@register_function
 def nanmin(
     x: ArrayLike,
     axis: Axis = None,
@@ -135,7 +143,7 @@ def nanmin(
     Array(1., dtype=float64)
     """
     if where is not None or initial is not None:
-        return from_initial(nanmin, fmin, x, axis, keepdims, initial, where)
+        return reduce_with_initial(nanmin, fmin, x, axis, keepdims, initial, where)
     return reduce_over(nanmin_p, _cut(x), axis, keepdims, "nanmin")
 
 
@@ -143,7 +151,7 @@ nanmin_p = _reducing("nanmin", np.fmin, nanmin)
 
 
 # -- places -----------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first largest element that is not nan along an axis, of all where none is named.
 
@@ -153,7 +161,7 @@ def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
     >>> nanargmax(np.array([1.0, np.nan, 3.0]))
     Array(2, dtype=int64)
     """
-    return extreme_place(nanargmax_p, x, axis, keepdims)
+    return arg_extremum(nanargmax_p, x, axis, keepdims)
 
 
 def _place(name: str, fn: Any, native: Any) -> Primitive:
@@ -164,13 +172,13 @@ def _place(name: str, fn: Any, native: Any) -> Primitive:
             )
         return native(x, axis=axis)
 
-    return place_op(name, run, fn)
+    return arg_reduction(name, run, fn)
 
 
 nanargmax_p = _place("nanargmax", nanargmax, np.nanargmax)
 
 
-@public
+@register_function
 def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first smallest element that is not nan along an axis, of all where none is named.
 
@@ -180,7 +188,7 @@ def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
     >>> nanargmin(np.array([1.0, np.nan, 3.0]))
     Array(0, dtype=int64)
     """
-    return extreme_place(nanargmin_p, x, axis, keepdims)
+    return arg_extremum(nanargmin_p, x, axis, keepdims)
 
 
 nanargmin_p = _place("nanargmin", nanargmin, np.nanargmin)

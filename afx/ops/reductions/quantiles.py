@@ -11,7 +11,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, get_default_dtype, promote
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray
@@ -32,7 +32,7 @@ Count = int | Array
 Place = Callable[[Count, Array], Array]
 
 
-@public
+@register_function
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Return the median along axes: the middle element, or the mean of the two in the middle; nan where one is.
 
@@ -49,7 +49,7 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return _quantile(x, 0.5, axis, "linear", keepdims, "median", skipping=False)
 
 
-@public
+@register_function
 def quantile(x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Array:
     """Return the values below which fractions ``q`` of the elements lie; nan where an element is.
 
@@ -75,7 +75,7 @@ def quantile(x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "li
     return _quantile(x, q, axis, method, keepdims, "quantile", skipping=False)
 
 
-@public
+@register_function
 def percentile(
     x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
@@ -87,7 +87,7 @@ def percentile(
     return _quantile(x, _hundredth(q, "percentile"), axis, method, keepdims, "percentile", skipping=False)
 
 
-@public
+@register_function
 def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Return the median of the elements that are not nan, nan where all are; arguments are those of `median`.
 
@@ -97,7 +97,7 @@ def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Arr
     return _quantile(x, 0.5, axis, "linear", keepdims, "nanmedian", skipping=True)
 
 
-@public
+@register_function
 def nanquantile(
     x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
@@ -109,7 +109,7 @@ def nanquantile(
     return _quantile(x, q, axis, method, keepdims, "nanquantile", skipping=True)
 
 
-@public
+@register_function
 def nanpercentile(
     x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
@@ -151,7 +151,7 @@ def _middle(n: Count, q: Array) -> Array:
     return (floor(place) + ceil(place)) / 2
 
 
-PLACES: dict[str, Place] = {
+METHODS: dict[str, Place] = {
     "linear": _spread,
     "lower": lambda n, q: floor((n - 1) * q),
     "higher": lambda n, q: ceil((n - 1) * q),
@@ -197,8 +197,8 @@ def _hundredth(q: Any, who: str) -> Any:
 # -- what stands there --------------------------------------------------------------------------------------------------
 def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str, *, skipping: bool) -> Array:
     aval = aval_of(x, who)
-    if method not in PLACES:
-        raise ArgumentError(f"{who}: no such method: got {method!r}; use one of {', '.join(PLACES)}")
+    if method not in METHODS:
+        raise ArgumentError(f"{who}: no such method: got {method!r}; use one of {', '.join(METHODS)}")
     if aval.dtype.kind == "c":
         raise DtypeError(f"{who}: complex numbers have no order: got {aval}; take the abs or a part")
     fractions, dtype = _fractions(q, aval, who)
@@ -210,7 +210,7 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
         if who in ("quantile", "percentile"):
             raise ShapeError(f"{who}: of no elements there is none: got {aval} along axis {axis}; check for empties")
         rows = broadcast_to(astype(math.nan, dtype), (*rows.shape[:-1], 1))
-    found = _found(rows, reshape(fractions, (-1,)), PLACES[method], dtype, skipping)
+    found = _found(rows, reshape(fractions, (-1,)), METHODS[method], dtype, skipping)
     rest = len(aval.shape) - len(axes)
     spread = reshape(found, (*found.shape[:-1], *fractions.shape))
     front = permute_dims(spread, (*range(rest, spread.ndim), *range(rest)))
@@ -243,7 +243,7 @@ def _found(rows: Array, q: Array, place: Place, dtype: DType, skipping: bool) ->
     return where(isnan(ordered[..., n - 1 :]), math.nan, z) if floats and not skipping else z
 
 
-PICKED = frozenset({PLACES[name] for name in PICKING})
+PICKED = frozenset({METHODS[name] for name in PICKING})
 
 
 def _neighbours(at: Array) -> tuple[Array, Array]:

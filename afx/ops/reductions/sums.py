@@ -12,13 +12,13 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import DType, bool_, int64, uint64
 from afx.core.primitive import Params, Primitive, Value
-from afx.core.registry import FUNCTIONS, public
-from afx.core.tracing.tracer import bind, single
+from afx.core.registry import FUNCTIONS, register_function
+from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.elementwise import linear, reduction
 from afx.ops.elementwise.where import maximum, minimum
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
-from afx.ops.reductions._numpy import averaging, reduced_by
+from afx.ops.reductions._numpy import accumulation_dtype, reduced_by
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -62,12 +62,12 @@ def batch_reduction(fn: Any) -> Any:
     return batch
 
 
-def among(x: ArrayLike, where: ArrayLike | None, other: ArrayLike) -> ArrayLike:
+def fill_where(x: ArrayLike, where: ArrayLike | None, other: ArrayLike) -> ArrayLike:
     """Return x with another number in the places that a reduction leaves out."""
     return x if where is None else FUNCTIONS.where(where, x, other)
 
 
-@public
+@register_function
 def sum(
     x: ArrayLike,
     axis: Axis = None,
@@ -93,7 +93,7 @@ def sum(
     if dtype is not None:
         return astype(sum(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:
-        z = sum(among(x, where, 0), axis, keepdims=keepdims)
+        z = sum(fill_where(x, where, 0), axis, keepdims=keepdims)
         return z if initial is None else z + initial
     shape = shape_of(x, "sum")
     axes = normalize_axes(axis, len(shape), "sum")
@@ -132,7 +132,7 @@ sum_p = linear(
 )
 
 
-@public
+@register_function
 def mean(
     x: ArrayLike,
     axis: Axis = None,
@@ -157,7 +157,7 @@ def mean(
     if dtype is not None:
         x = astype(x, dtype)
     else:
-        wide, natural = averaging(x, "mean")
+        wide, natural = accumulation_dtype(x, "mean")
         if wide != natural:
             return astype(mean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
     shape = shape_of(x, "mean")
@@ -172,7 +172,7 @@ def mean(
 def reduce_over(p: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, who: str) -> Array:
     shape = shape_of(x, who)
     axes = normalize_axes(axis, len(shape), who)
-    return with_axes(single(p, x, axis=axes), shape, axes, keepdims)
+    return with_axes(bind_single(p, x, axis=axes), shape, axes, keepdims)
 
 
 def reducing(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
@@ -202,13 +202,13 @@ def extreme_abstract(name: str) -> Callable[..., Aval]:
     return abstract
 
 
-def shared(z: Array, x: Array, *, axis: Shape) -> Array:
+def tie_weights(z: Array, x: Array, *, axis: Shape) -> Array:
     """Return 1 over the number of elements that are the extreme where x is it, 0 elsewhere."""
     tied = x == z
     return tied / maximum(tied.astype(x.dtype).sum(axis=axis, keepdims=True), 1)  # none is tied with a nan
 
 
-def from_initial(
+def reduce_with_initial(
     reduce: Callable[..., Array],
     choose: Callable[[ArrayLike, ArrayLike], Array],
     x: ArrayLike,
@@ -226,10 +226,10 @@ def from_initial(
     if 0 in shape:
         start = astype(initial, aval_of(x).dtype)
         return with_axes(broadcast_to(start, reduced(shape, axes)), shape, axes, keepdims)
-    return choose(reduce(among(x, where, initial), axes, keepdims=keepdims), initial)
+    return choose(reduce(fill_where(x, where, initial), axes, keepdims=keepdims), initial)
 
 
-@public
+@register_function
 def max(
     x: ArrayLike,
     axis: Axis = None,
@@ -255,7 +255,7 @@ def max(
     Array(2., dtype=float32)
     """
     if where is not None or initial is not None:
-        return from_initial(max, maximum, x, axis, keepdims, initial, where)
+        return reduce_with_initial(max, maximum, x, axis, keepdims, initial, where)
     return reduce_over(max_p, x, axis, keepdims, "max")
 
 
@@ -263,7 +263,7 @@ max_p = reduction(
     "max",
     reducing(np.maximum, ordered=True),
     extreme_abstract("max"),
-    shared,
+    tie_weights,
     batch=batch_reduction(max),
     smooth=False,
     reduce_ufunc=np.maximum,
@@ -271,7 +271,7 @@ max_p = reduction(
 )
 
 
-@public
+@register_function
 def min(
     x: ArrayLike,
     axis: Axis = None,
@@ -297,7 +297,7 @@ def min(
     Array(2., dtype=float32)
     """
     if where is not None or initial is not None:
-        return from_initial(min, minimum, x, axis, keepdims, initial, where)
+        return reduce_with_initial(min, minimum, x, axis, keepdims, initial, where)
     return reduce_over(min_p, x, axis, keepdims, "min")
 
 
@@ -305,7 +305,7 @@ min_p = reduction(
     "min",
     reducing(np.minimum, ordered=True),
     extreme_abstract("min"),
-    shared,
+    tie_weights,
     batch=batch_reduction(min),
     smooth=False,
     reduce_ufunc=np.minimum,
@@ -316,7 +316,7 @@ amax = max
 amin = min
 
 
-@public
+@register_function
 def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Return the largest minus the smallest element along axes.
 
@@ -327,7 +327,7 @@ def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 # -- products ---------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def prod(
     x: ArrayLike,
     axis: Axis = None,
@@ -347,7 +347,7 @@ def prod(
     if dtype is not None:
         return astype(prod(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:
-        z = prod(among(x, where, 1), axis, keepdims=keepdims)
+        z = prod(fill_where(x, where, 1), axis, keepdims=keepdims)
         return z if initial is None else z * initial
     return reduce_over(prod_p, x, axis, keepdims, "prod")
 
@@ -387,7 +387,7 @@ prod_p = reduction(
 )
 
 
-@public
+@register_function
 def count_nonzero(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Return the number of elements along axes that are not zero.
 

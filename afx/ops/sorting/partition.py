@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer, normalize_axis
 from afx.core.dtypes import promote
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.getitem import take_along_axis
@@ -29,7 +29,7 @@ class TopK(NamedTuple):
     indices: Array
 
 
-@public
+@register_function
 def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
     """Return the k largest elements along an axis, the largest first, and their indices.
 
@@ -66,7 +66,7 @@ def _check_places(x: ArrayLike, kth: int | Sequence[int], axis: int | None, who:
             raise ArgumentError(f"{who}: a place outside the axis: got kth={kth} for {aval}; use places below {n}")
 
 
-@public
+@register_function
 def partition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:
     """Return x with the element that sorting would put at a place there, smaller ones before it, larger ones behind.
 
@@ -87,7 +87,7 @@ def partition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> 
     return sort(x, axis)
 
 
-@public
+@register_function
 def argpartition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:
     """Return the indices that partition x; arguments and errors are those of `partition`.
 
@@ -98,7 +98,7 @@ def argpartition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) 
     return argsort(x, axis)
 
 
-@public
+@register_function
 def lexsort(keys: ArrayLike | Sequence[ArrayLike], axis: int = -1) -> Array:
     """Return the indices that sort by several keys: the last is the first to count, each before it decides ties.
 
@@ -130,7 +130,7 @@ def _keys(keys: Any) -> list[Array]:
     return [asarray(k) for k in (keys if is_sequence(keys) else unstack(asarray(keys)))]
 
 
-@public
+@register_function
 def sort_complex(x: ArrayLike) -> Array:
     """Return x as complex numbers, sorted along the last axis by their real parts, then by their imaginary parts.
 

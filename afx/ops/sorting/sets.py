@@ -13,9 +13,9 @@ import numpy as np
 from afx.core.array.array import Array, wrap
 from afx.core.aval import normalize_axis
 from afx.core.dtypes import promote
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.ops.creation.creation import Nested, asarray, zeros
-from afx.ops.creation.promotion import together
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.comparison import equal, isfinite, logical_not
 from afx.ops.elementwise.where import clip, where
@@ -71,7 +71,7 @@ def _slices(x: Array, axis: int, first: Any, inverse: Any, counts: Any) -> Array
     return where(isfinite(found), mean + stop_gradient(found - mean), found)
 
 
-@public
+@register_function
 def unique(
     x: Nested,
     return_index: bool = False,
@@ -108,7 +108,7 @@ def unique(
 
 
 # -- two arrays ---------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def isin(
     element: Nested,
     test_elements: Nested,
@@ -129,7 +129,7 @@ def isin(
     >>> isin(np.array([1.0, 2.0]), [2.0, 3.0])
     Array([False,  True], dtype=bool)
     """
-    x, others = together(element, test_elements)
+    x, others = promote_operands(element, test_elements)
     others = reshape(others, (-1,))
     dtype = promote((x.dtype, others.dtype), (False, False))
     x, others = (astype(v, np.int8 if dtype.kind == "b" else dtype) for v in (x, others))
@@ -147,12 +147,12 @@ def _distinct(x: Nested, assume_unique: bool, who: str) -> Array:
 
 def _merged(x: Nested, y: Nested, assume_unique: bool, who: str) -> tuple[Array, Any]:
     """Return the distinct elements of both, sorted together, and which of them equal the next."""
-    both = sort(concat([_distinct(v, assume_unique, who) for v in together(x, y)]))
+    both = sort(concat([_distinct(v, assume_unique, who) for v in promote_operands(x, y)]))
     known = _known(both, who)
     return both, known[1:] == known[:-1]
 
 
-@public
+@register_function
 def intersect1d(
     x: Nested, y: Nested, assume_unique: bool = False, return_indices: bool = False
 ) -> Array | tuple[Array, Array, Array]:
@@ -179,17 +179,17 @@ def intersect1d(
     return values, wrap(first), wrap(second)
 
 
-@public
+@register_function
 def union1d(x: Nested, y: Nested) -> Array:
     """Return the distinct elements that either array holds, in ascending order; see `unique`.
 
     >>> union1d(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
     Array([1., 2., 3.], dtype=float64)
     """
-    return _distinct(concat([_flat(v) for v in together(x, y)]), assume_unique=False, who="union1d")
+    return _distinct(concat([_flat(v) for v in promote_operands(x, y)]), assume_unique=False, who="union1d")
 
 
-@public
+@register_function
 def setdiff1d(x: Nested, y: Nested, assume_unique: bool = False) -> Array:
     """Return the distinct elements of x that y does not hold, in ascending order; see `unique`.
 
@@ -200,7 +200,7 @@ def setdiff1d(x: Nested, y: Nested, assume_unique: bool = False) -> Array:
     return gather(mine, np.flatnonzero(isin(mine, y, invert=True).concrete("setdiff1d")))
 
 
-@public
+@register_function
 def setxor1d(x: Nested, y: Nested, assume_unique: bool = False) -> Array:
     """Return the distinct elements that just one of two arrays holds, in ascending order; see `unique`.
 

@@ -11,8 +11,8 @@ from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.dtypes import DType, int64
 from afx.core.primitive import Derivative, Masking, Params, Primitive, Sampling, Value, register
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind, lowered, raised, single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.creation.creation import asarray, ones_like
@@ -40,7 +40,7 @@ def _batch_axis(fn: Any) -> Any:
     return batch
 
 
-def place_op(name: str, run: Any, fn: Any) -> Primitive:
+def arg_reduction(name: str, run: Any, fn: Any) -> Primitive:
     def abstract(x: Aval, *, axis: int) -> Aval:
         if not x.shape[axis]:
             raise ShapeError(f"{name}: of no elements there is none: got {x} along axis {axis}; give at least one")
@@ -62,7 +62,7 @@ def _without(shape: Shape, axis: int) -> Shape:
     return shape[:axis] + shape[axis + 1 :]
 
 
-def extreme_place(p: Primitive, x: ArrayLike, axis: int | None, keepdims: bool) -> Array:
+def arg_extremum(p: Primitive, x: ArrayLike, axis: int | None, keepdims: bool) -> Array:
     aval = aval_of(x, p.name)
     if axis is None:
         z: Array = bind(p, reshape(x, (-1,)), axis=-1)
@@ -72,33 +72,33 @@ def extreme_place(p: Primitive, x: ArrayLike, axis: int | None, keepdims: bool) 
     return reshape(z, (*aval.shape[:place], 1, *aval.shape[place + 1 :])) if keepdims else z
 
 
-@public
+@register_function
 def argmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first largest element along an axis, of all elements in row-major order without one.
 
     >>> argmax(np.array([1.0, 3.0, 3.0]))
     Array(1, dtype=int64)
     """
-    return extreme_place(argmax_p, x, axis, keepdims)
+    return arg_extremum(argmax_p, x, axis, keepdims)
 
 
-argmax_p = place_op("argmax", np.argmax, argmax)
+argmax_p = arg_reduction("argmax", np.argmax, argmax)
 
 
-@public
+@register_function
 def argmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first smallest element along an axis, of all elements in row-major order without one.
 
     >>> argmin(np.array([1.0, 0.0, 0.0]))
     Array(1, dtype=int64)
     """
-    return extreme_place(argmin_p, x, axis, keepdims)
+    return arg_extremum(argmin_p, x, axis, keepdims)
 
 
-argmin_p = place_op("argmin", np.argmin, argmin)
+argmin_p = arg_reduction("argmin", np.argmin, argmin)
 
 
-@public
+@register_function
 def argsort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """Return the indices that sort x along an axis; equal elements keep their order unless ``stable`` is false.
 
@@ -116,7 +116,7 @@ def argsort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, st
     aval = aval_of(x, "argsort")
     place = normalize_axis(axis, aval.ndim, "argsort") - aval.ndim
     if not descending:
-        return single(argsort_p, x, axis=place, stable=stable)
+        return bind_single(argsort_p, x, axis=place, stable=stable)
     # sorting the flipped array keeps equal elements in their order
     back = bind(argsort_p, flip(x, axis=place), axis=place, stable=stable)
     return flip(aval.shape[place] - 1 - back, axis=place)
@@ -137,7 +137,7 @@ def _argsort_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
 argsort_p = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=_argsort_batch)
 
 
-@public
+@register_function
 def sort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """Return x sorted along an axis; elements that are equal share their derivatives evenly.
 
@@ -164,16 +164,16 @@ def _sort_abstract(x: Aval, *, axis: int) -> Aval:
 
 def _shared(v: Value, z: Value, axis: int) -> Value:
     """Return values along sorted places with the mean of each group of equal elements in all its places."""
-    rows, values = (moveaxis(raised(u), axis, -1) for u in (z, v))
+    rows, values = (moveaxis(to_array(u), axis, -1) for u in (z, v))
     if not values.size:
         return v
     begins = concat([ones_like(rows[..., :1], bool), rows[..., 1:] != rows[..., :-1]], axis=-1)
     group = reshape(begins, (-1,)).astype(np.int64)
-    group = single(cumulative_sum_p, group, axis=0, reverse=False) - 1
+    group = bind_single(cumulative_sum_p, group, axis=0, reverse=False) - 1
     flat = reshape(values, (-1,))
     total, count = (scatter(u, group, shape=flat.shape) for u in (flat, ones_like(flat)))
     mean = gather(total / maximum(real(count), 1), group)
-    return lowered(moveaxis(reshape(mean, values.shape), -1, axis))
+    return to_lower_level(moveaxis(reshape(mean, values.shape), -1, axis))
 
 
 def _has_ties(z: Value, axis: int) -> bool:
@@ -189,12 +189,12 @@ def _sort_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape
     if _has_ties(z, axis):
         ct = _shared(ct, z, axis)
     # where elements tie, their cotangents are equal: any order of theirs brings them back
-    return lowered(scatter(ct, *along_axis(argsort(xs[0], axis, stable=False), shape, axis), shape=shape))
+    return to_lower_level(scatter(ct, *along_axis(argsort(xs[0], axis, stable=False), shape, axis), shape=shape))
 
 
 def _sort_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     axis = params["axis"]
-    t = lowered(take_along_axis(raised(ts[0]), argsort(xs[0], axis, stable=False), axis=axis))
+    t = to_lower_level(take_along_axis(to_array(ts[0]), argsort(xs[0], axis, stable=False), axis=axis))
     return _shared(t, z, axis) if _has_ties(z, axis) else t
 
 
@@ -212,7 +212,7 @@ sort_p = register(
 )
 
 
-@public
+@register_function
 def searchsorted(
     sorted_array: ArrayLike,
     values: ArrayLike | Sequence[float],
@@ -246,7 +246,7 @@ def searchsorted(
             )
         sorted_array = take(sorted_array, order, 0)
     places = values if not isinstance(values, Sequence) else asarray(values)
-    return single(searchsorted_p, sorted_array, places, side=side)
+    return bind_single(searchsorted_p, sorted_array, places, side=side)
 
 
 def _search_run(a: Any, v: Any, *, side: Any) -> Any:
@@ -274,7 +274,7 @@ searchsorted_p = nondifferentiable("searchsorted", _search_run, _search_abstract
 
 
 # -- elements that are not zero -----------------------------------------------------------------------------------------
-@public
+@register_function
 def nonzero(x: ArrayLike) -> tuple[Array, ...]:
     """Return the indices of the elements that are not zero, one vector an axis, in row-major order.
 
@@ -294,7 +294,7 @@ def nonzero(x: ArrayLike) -> tuple[Array, ...]:
     return tuple([wrap(i) for i in found])
 
 
-@public
+@register_function
 def flatnonzero(x: ArrayLike) -> Array:
     """Return the indices of the elements that are not zero, in x read as if it were flat; errors are `nonzero`'s.
 
@@ -304,7 +304,7 @@ def flatnonzero(x: ArrayLike) -> Array:
     return nonzero(reshape(x, (-1,)))[0]
 
 
-@public
+@register_function
 def argwhere(x: ArrayLike) -> Array:
     """Return the indices of the elements that are not zero, int[number, axes]; errors are `nonzero`'s.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Shape
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.indexing.getitem import take
@@ -73,7 +73,7 @@ def _unique(x: ArrayLike, who: str) -> UniqueAll:
     )
 
 
-@public
+@register_function
 def unique_all(x: ArrayLike, /) -> UniqueAll:
     """Return the elements that differ, in ascending order, and where and how often they occur.
 
@@ -93,7 +93,7 @@ def unique_all(x: ArrayLike, /) -> UniqueAll:
     return _unique(x, "unique_all")
 
 
-@public
+@register_function
 def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     """Return the elements that differ, in ascending order, and how often they occur; see `unique_all`.
 
@@ -104,7 +104,7 @@ def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     return UniqueCounts(found.values, found.counts)
 
 
-@public
+@register_function
 def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     """Return the elements that differ, in ascending order, and which of them each element is; see `unique_all`.
 
@@ -116,7 +116,7 @@ def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     return UniqueInverse(found.values, found.inverse_indices)
 
 
-@public
+@register_function
 def unique_values(x: ArrayLike, /) -> Array:
     """Return the elements that differ, in ascending order; equal elements share the derivative evenly.
 

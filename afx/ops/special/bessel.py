@@ -10,11 +10,11 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind1, single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind1, bind_single
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import unary
-from afx.ops._kinds.special import family, scipy, whole
+from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.elementwise.arithmetic import sign
 from afx.ops.elementwise.exponential import exp
 from afx.ops.special._quadrature import double, integral
@@ -47,7 +47,7 @@ def _bessel(name: str) -> Callable[..., Any]:
 
 
 # -- modified, of the first kind --------------------------------------------------------------------------------------
-@public
+@register_function
 def iv(v: float, x: ArrayLike) -> Array:
     """Return the modified Bessel function of the first kind of order v; needs the extra ``scipy``.
 
@@ -62,17 +62,17 @@ def iv(v: float, x: ArrayLike) -> Array:
     >>> iv(0, 1.0)
     Array(1.2660658, dtype=float32)
     """
-    return single(iv_p, x, v=_order(v, "iv", even=True))
+    return bind_single(iv_p, x, v=_order(v, "iv", even=True))
 
 
 def _iv_slope(_z: Array, x: Array, *, v: float) -> Array:
     return iv(1, x) if v == 0 else (iv(v - 1, x) + iv(v + 1, x)) * 0.5
 
 
-iv_p: Primitive = family("iv", _bessel("iv"), (_iv_slope,), {"v": 0.0})
+iv_p: Primitive = parametric("iv", _bessel("iv"), (_iv_slope,), {"v": 0.0})
 
 
-@public
+@register_function
 def i0(x: ArrayLike) -> Array:
     """Return the modified Bessel function of the first kind of order 0; needs the extra ``scipy``.
 
@@ -85,7 +85,7 @@ def i0(x: ArrayLike) -> Array:
     return iv(0, x)
 
 
-@public
+@register_function
 def i1(x: ArrayLike) -> Array:
     """Return the modified Bessel function of the first kind of order 1; needs the extra ``scipy``.
 
@@ -98,7 +98,7 @@ def i1(x: ArrayLike) -> Array:
     return iv(1, x)
 
 
-@public
+@register_function
 def ive(v: float, x: ArrayLike) -> Array:
     """Return ``exp(-|x|) iv(v, x)``, which does not overflow; its derivative at 0 is the mean of those on both sides.
 
@@ -115,16 +115,16 @@ def ive(v: float, x: ArrayLike) -> Array:
     >>> ive(2.0, 0.5).round(4)
     Array(0.0194, dtype=float32)
     """
-    return single(ive_p, x, v=_order(v, "ive", even=True))
+    return bind_single(ive_p, x, v=_order(v, "ive", even=True))
 
 
 def _ive_slope(z: Array, x: Array, *, v: float) -> Array:
     if v in (0.0, 1.0):
-        return single(ive_slope_p, x, v=int(v), order=1)
+        return bind_single(ive_slope_p, x, v=int(v), order=1)
     return (ive(v - 1, x) + ive(v + 1, x)) * 0.5 - sign(x) * z
 
 
-ive_p: Primitive = family("ive", _bessel("ive"), (_ive_slope,), {"v": 0.0})
+ive_p: Primitive = parametric("ive", _bessel("ive"), (_ive_slope,), {"v": 0.0})
 
 
 def _ive_slopes(x: Any, *, v: int, order: int) -> Any:
@@ -143,13 +143,13 @@ def _ive_slopes(x: Any, *, v: int, order: int) -> Any:
 
 
 def _ive_next(_z: Array, x: Array, *, v: int, order: int) -> Array:
-    return single(ive_slope_p, x, v=v, order=order + 1)
+    return bind_single(ive_slope_p, x, v=v, order=order + 1)
 
 
-ive_slope_p: Primitive = family("ive_slope", double(_ive_slopes), (_ive_next,), {"v": 1, "order": 1})
+ive_slope_p: Primitive = parametric("ive_slope", double(_ive_slopes), (_ive_next,), {"v": 1, "order": 1})
 
 
-@public
+@register_function
 def i0e(x: ArrayLike) -> Array:
     """Return ``exp(-|x|) i0(x)``, which does not overflow; its derivative at 0 is 0; needs the extra ``scipy``.
 
@@ -162,7 +162,7 @@ def i0e(x: ArrayLike) -> Array:
     return ive(0, x)
 
 
-@public
+@register_function
 def i1e(x: ArrayLike) -> Array:
     """Return ``exp(-|x|) i1(x)``, which does not overflow; needs the extra ``scipy``.
 
@@ -176,7 +176,7 @@ def i1e(x: ArrayLike) -> Array:
 
 
 # -- of the first kind, and modified of the second --------------------------------------------------------------------
-@public
+@register_function
 def jv(v: float, x: ArrayLike) -> Array:
     """Return the Bessel function of the first kind of order v; needs the extra ``scipy``.
 
@@ -191,17 +191,17 @@ def jv(v: float, x: ArrayLike) -> Array:
     >>> jv(2.0, 0.5).round(4)
     Array(0.0306, dtype=float32)
     """
-    return single(jv_p, x, v=_order(v, "jv", even=False))
+    return bind_single(jv_p, x, v=_order(v, "jv", even=False))
 
 
 def _jv_slope(_z: Array, x: Array, *, v: float) -> Array:
     return -jv(1, x) if v == 0 else (jv(v - 1, x) - jv(v + 1, x)) * 0.5
 
 
-jv_p: Primitive = family("jv", _bessel("jv"), (_jv_slope,), {"v": 0.0})
+jv_p: Primitive = parametric("jv", _bessel("jv"), (_jv_slope,), {"v": 0.0})
 
 
-@public
+@register_function
 def j0(x: ArrayLike) -> Array:
     """Return the Bessel function of the first kind of order 0; needs the extra ``scipy``.
 
@@ -214,7 +214,7 @@ def j0(x: ArrayLike) -> Array:
     return jv(0, x)
 
 
-@public
+@register_function
 def j1(x: ArrayLike) -> Array:
     """Return the Bessel function of the first kind of order 1; needs the extra ``scipy``.
 
@@ -227,7 +227,7 @@ def j1(x: ArrayLike) -> Array:
     return jv(1, x)
 
 
-@public
+@register_function
 def kv(v: float, x: ArrayLike) -> Array:
     """Return the modified Bessel function of the second kind of order v; needs the extra ``scipy``.
 
@@ -242,17 +242,17 @@ def kv(v: float, x: ArrayLike) -> Array:
     >>> kv(0, 1.0)
     Array(0.42102444, dtype=float32)
     """
-    return single(kv_p, x, v=abs(_order(v, "kv", even=True)))
+    return bind_single(kv_p, x, v=abs(_order(v, "kv", even=True)))
 
 
 def _kv_slope(_z: Array, x: Array, *, v: float) -> Array:
     return (kv(v - 1, x) + kv(v + 1, x)) * -0.5
 
 
-kv_p: Primitive = family("kv", _bessel("kv"), (_kv_slope,), {"v": 0.0}, domain=(0.2, 4.0))
+kv_p: Primitive = parametric("kv", _bessel("kv"), (_kv_slope,), {"v": 0.0}, domain=(0.2, 4.0))
 
 
-@public
+@register_function
 def kve(v: float, x: ArrayLike) -> Array:
     """Return ``exp(x) kv(v, x)``, which does not vanish far out; needs the extra ``scipy``.
 
@@ -267,18 +267,18 @@ def kve(v: float, x: ArrayLike) -> Array:
     >>> kve(0, 1.0)
     Array(1.1444631, dtype=float32)
     """
-    return single(kve_p, x, v=abs(_order(v, "kve", even=True)))
+    return bind_single(kve_p, x, v=abs(_order(v, "kve", even=True)))
 
 
 def _kve_slope(z: Array, x: Array, *, v: float) -> Array:
     return z - (kve(v - 1, x) + kve(v + 1, x)) * 0.5
 
 
-kve_p: Primitive = family("kve", _bessel("kve"), (_kve_slope,), {"v": 0.0}, domain=(0.2, 4.0))
+kve_p: Primitive = parametric("kve", _bessel("kve"), (_kve_slope,), {"v": 0.0}, domain=(0.2, 4.0))
 
 
 # -- exponential integrals --------------------------------------------------------------------------------------------
-@public
+@register_function
 def expn(n: int, x: ArrayLike) -> Array:
     """Return the exponential integral ``∫ exp(-xt) / tⁿ dt`` from t = 1 to infinity; needs the extra ``scipy``.
 
@@ -293,7 +293,7 @@ def expn(n: int, x: ArrayLike) -> Array:
     >>> expn(2, 0.0)
     Array(1., dtype=float32)
     """
-    return single(expn_p, x, n=whole(n, "expn"))
+    return bind_single(expn_p, x, n=check_order(n, "expn"))
 
 
 def _expn(x: Any, *, n: int) -> Any:
@@ -305,10 +305,10 @@ def _expn_slope(_z: Array, x: Array, *, n: int) -> Array:
     return -expn(n - 1, x) if n else -exp(-x) / x * (1 + 1 / x)
 
 
-expn_p: Primitive = family("expn", _expn, (_expn_slope,), {"n": 2}, domain=(0.2, 4.0))
+expn_p: Primitive = parametric("expn", _expn, (_expn_slope,), {"n": 2}, domain=(0.2, 4.0))
 
 
-@public
+@register_function
 def exp1(x: ArrayLike) -> Array:
     """Return the exponential integral ``∫ exp(-t) / t dt`` from x to infinity; needs the extra ``scipy``.
 
@@ -324,7 +324,7 @@ def exp1(x: ArrayLike) -> Array:
 exp1_p = unary("exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0))
 
 
-@public
+@register_function
 def expi(x: ArrayLike) -> Array:
     """Return the exponential integral ``∫ exp(t) / t dt`` from -infinity to x, its principal value.
 

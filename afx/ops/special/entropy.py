@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.registry import public
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
-from afx.ops._kinds.special import quiet
+from afx.ops._kinds.special import ignore_fp_errors
 from afx.ops.elementwise.exponential import log, log1p
 from afx.ops.elementwise.where import where
 
@@ -20,7 +20,7 @@ _where: Any = np.where  # its result type is not known to checkers
 __all__ = ["entr", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
 
 
-@public
+@register_function
 def logit(p: ArrayLike) -> Array:
     """Return ``log(p / (1 - p))``, accurate at 0, ½ and 1; its derivative at 0 and 1 is inf.
 
@@ -37,11 +37,16 @@ def _logit(p: Any) -> Any:
 
 
 logit_p = unary(
-    "logit", quiet(_logit), lambda _z, p: 1 / (p * (1 - p)), kinds="f", promotes_to_float=True, domain=(0.1, 0.9)
+    "logit",
+    ignore_fp_errors(_logit),
+    lambda _z, p: 1 / (p * (1 - p)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.1, 0.9),
 )
 
 
-@public
+@register_function
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``x log(y)``, 0 where x is 0, even if y is; there both its derivatives are 0 unless y is positive.
 
@@ -66,11 +71,11 @@ def _xlogy_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 xlogy_p = binary(
-    "xlogy", quiet(_xlogy), (_xlogy_by_x, _xlogy_by_y), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+    "xlogy", ignore_fp_errors(_xlogy), (_xlogy_by_x, _xlogy_by_y), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
 )
 
 
-@public
+@register_function
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``x log(1 + y)``, 0 where x is 0, even if y is -1; both derivatives are 0 there, unless y is above -1.
 
@@ -95,12 +100,17 @@ def _xlog1py_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 xlog1py_p = binary(
-    "xlog1py", quiet(_xlog1py), (_xlog1py_by_x, _xlog1py_by_y), kinds="f", promotes_to_float=True, domain=(-0.5, 4.0)
+    "xlog1py",
+    ignore_fp_errors(_xlog1py),
+    (_xlog1py_by_x, _xlog1py_by_y),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(-0.5, 4.0),
 )
 
 
 # -- entropies --------------------------------------------------------------------------------------------------------
-@public
+@register_function
 def entr(x: ArrayLike) -> Array:
     """Return ``-x log(x)``, 0 at 0, where its derivative is inf, and -inf below.
 
@@ -119,10 +129,10 @@ def _entr_slope(_z: Array, x: Array) -> Array:
     return where(x < 0, 0, -log(where(x < 0, 1, x)) - 1)
 
 
-entr_p = unary("entr", quiet(_entr), _entr_slope, kinds="f", promotes_to_float=True, domain=(0.1, 4.0))
+entr_p = unary("entr", ignore_fp_errors(_entr), _entr_slope, kinds="f", promotes_to_float=True, domain=(0.1, 4.0))
 
 
-@public
+@register_function
 def rel_entr(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``x log(x / y)``, 0 where x is 0 and y is not negative, and inf where either is negative or y alone is 0.
 
@@ -161,11 +171,16 @@ def _rel_entr_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 rel_entr_p = binary(
-    "rel_entr", quiet(_rel_entr), (_rel_entr_by_x, _rel_entr_by_y), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+    "rel_entr",
+    ignore_fp_errors(_rel_entr),
+    (_rel_entr_by_x, _rel_entr_by_y),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.1, 4.0),
 )
 
 
-@public
+@register_function
 def kl_div(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``x log(x / y) - x + y``, y where x is 0 and y is not negative, and inf where `rel_entr` is.
 
@@ -193,5 +208,10 @@ def _kl_div_by_y(_z: Array, x: Array, y: Array) -> Array:
 
 
 kl_div_p = binary(
-    "kl_div", quiet(_kl_div), (_kl_div_by_x, _kl_div_by_y), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+    "kl_div",
+    ignore_fp_errors(_kl_div),
+    (_kl_div_by_x, _kl_div_by_y),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.1, 4.0),
 )

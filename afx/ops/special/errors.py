@@ -9,10 +9,10 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind1, single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind1, bind_single
 from afx.ops._kinds.elementwise import unary
-from afx.ops._kinds.special import family, scipy
+from afx.ops._kinds.special import parametric, scipy
 from afx.ops.elementwise.exponential import exp
 from afx.ops.elementwise.where import clip, where
 from afx.ops.special._quadrature import double, integral
@@ -30,7 +30,7 @@ def _gauss(x: Array) -> Array:
     return exp(-u * u)
 
 
-@public
+@register_function
 def erf(x: ArrayLike) -> Array:
     """Return the error function ``2/√π ∫₀ˣ exp(-t²) dt``; needs the extra ``scipy``.
 
@@ -48,7 +48,7 @@ erf_p = unary(
 )
 
 
-@public
+@register_function
 def erfc(x: ArrayLike) -> Array:
     """Return ``1 - erf(x)``, accurate where it is small; needs the extra ``scipy``.
 
@@ -71,7 +71,7 @@ erfc_p = unary(
 )
 
 
-@public
+@register_function
 def erfcx(x: ArrayLike) -> Array:
     """Return ``exp(x²) erfc(x)``, which does not vanish far out; needs the extra ``scipy``.
 
@@ -87,7 +87,7 @@ def erfcx(x: ArrayLike) -> Array:
 
 
 erfcx_p = unary(
-    "erfcx", scipy("erfcx"), lambda _z, x: single(erfcx_slope_p, x, order=1), kinds="f", promotes_to_float=True
+    "erfcx", scipy("erfcx"), lambda _z, x: bind_single(erfcx_slope_p, x, order=1), kinds="f", promotes_to_float=True
 )
 
 
@@ -113,10 +113,10 @@ def _erfcx_slope(x: Any, *, order: int) -> Any:
 
 
 def _erfcx_next(_z: Array, x: Array, *, order: int) -> Array:
-    return single(erfcx_slope_p, x, order=order + 1)
+    return bind_single(erfcx_slope_p, x, order=order + 1)
 
 
-erfcx_slope_p: Primitive = family(
+erfcx_slope_p: Primitive = parametric(
     "erfcx_slope",
     double(_erfcx_slope),
     (_erfcx_next,),
@@ -124,7 +124,7 @@ erfcx_slope_p: Primitive = family(
 )
 
 
-@public
+@register_function
 def erfinv(x: ArrayLike) -> Array:
     """Return the number whose error function is x; its derivative at -1 and 1 is inf; needs the extra ``scipy``.
 
@@ -147,7 +147,7 @@ erfinv_p = unary(
 )
 
 
-@public
+@register_function
 def erfcinv(x: ArrayLike) -> Array:
     """Return the number whose `erfc` is x; its derivative at 0 and 2 is -inf; needs the extra ``scipy``.
 
@@ -171,7 +171,7 @@ erfcinv_p = unary(
 
 
 # -- the normal distribution ------------------------------------------------------------------------------------------
-@public
+@register_function
 def ndtr(x: ArrayLike) -> Array:
     """Return the normal distribution function, ``½ erfc(-x/√2)``; needs the extra ``scipy``.
 
@@ -193,7 +193,7 @@ def density(x: Array) -> Array:
 ndtr_p = unary("ndtr", scipy("ndtr"), lambda _z, x: density(x), kinds="f", promotes_to_float=True, finite_partials=True)
 
 
-@public
+@register_function
 def ndtri(p: ArrayLike) -> Array:
     """Return the number whose normal distribution function is p; its derivative at 0 and 1 is inf.
 
@@ -218,7 +218,7 @@ ndtri_p = unary(
 )
 
 
-@public
+@register_function
 def log_ndtr(x: ArrayLike) -> Array:
     """Return ``log(ndtr(x))``, accurate in both tails, and so is its derivative; needs the extra ``scipy``.
 
@@ -240,7 +240,7 @@ def _log_ndtr_slope(_z: Array, x: Array) -> Array:
 log_ndtr_p = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", promotes_to_float=True)
 
 
-@public
+@register_function
 def ndtri_exp(y: ArrayLike) -> Array:
     """Return the number whose `log_ndtr` is y, accurate where y is far below 0; needs the extra ``scipy``.
 

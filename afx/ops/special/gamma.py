@@ -7,10 +7,10 @@ from typing import Any
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind1, bind2, single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
-from afx.ops._kinds.special import family, scipy, whole
+from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.elementwise.arithmetic import add, subtract
 from afx.ops.special import _polygamma
 from afx.ops.special._quadrature import double
@@ -18,7 +18,7 @@ from afx.ops.special._quadrature import double
 __all__ = ["beta", "betaln", "digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "polygamma", "psi"]
 
 
-@public
+@register_function
 def gammaln(x: ArrayLike) -> Array:
     """Return the logarithm of the absolute value of the gamma function; needs the extra ``scipy``.
 
@@ -36,7 +36,7 @@ gammaln_p = unary(
 )
 
 
-@public
+@register_function
 def gamma(x: ArrayLike) -> Array:
     """Return the gamma function; needs the extra ``scipy``.
 
@@ -54,7 +54,7 @@ gamma_p = unary(
 )
 
 
-@public
+@register_function
 def gammasgn(x: ArrayLike) -> Array:
     """Return the sign of the gamma function, which has derivative 0; needs the extra ``scipy``.
 
@@ -70,7 +70,7 @@ def gammasgn(x: ArrayLike) -> Array:
 gammasgn_p = nondifferentiable("gammasgn", scipy("gammasgn"), kinds="f", promotes_to_float=True)
 
 
-@public
+@register_function
 def digamma(x: ArrayLike) -> Array:
     """Return the derivative of `gammaln`, also called psi; needs the extra ``scipy``.
 
@@ -86,7 +86,7 @@ def digamma(x: ArrayLike) -> Array:
 digamma_p = unary(
     "digamma",
     scipy("digamma"),
-    lambda _z, x: single(polygamma_p, x, n=1),
+    lambda _z, x: bind_single(polygamma_p, x, n=1),
     kinds="f",
     promotes_to_float=True,
     domain=(0.2, 4.0),
@@ -95,7 +95,7 @@ digamma_p = unary(
 psi = digamma
 
 
-@public
+@register_function
 def polygamma(n: int, x: ArrayLike) -> Array:
     """Return the n-th derivative of `digamma`; needs the extra ``scipy``.
 
@@ -110,8 +110,8 @@ def polygamma(n: int, x: ArrayLike) -> Array:
     >>> polygamma(1, 1.0)
     Array(1.644934, dtype=float32)
     """
-    n = whole(n, "polygamma")
-    return digamma(x) if n == 0 else single(polygamma_p, x, n=n)
+    n = check_order(n, "polygamma")
+    return digamma(x) if n == 0 else bind_single(polygamma_p, x, n=n)
 
 
 def _run(x: Any, *, n: int) -> Any:
@@ -119,10 +119,10 @@ def _run(x: Any, *, n: int) -> Any:
 
 
 def _next(_z: Array, x: Array, *, n: int) -> Array:
-    return single(polygamma_p, x, n=n + 1)
+    return bind_single(polygamma_p, x, n=n + 1)
 
 
-polygamma_p: Primitive = family(
+polygamma_p: Primitive = parametric(
     "polygamma",
     double(_run),
     (_next,),
@@ -134,7 +134,7 @@ polygamma_p: Primitive = family(
 # -- beta -------------------------------------------------------------------------------------------------------------
 def digamma_gap(x: Array, d: Array, n: int = 0) -> Array:
     """Return ``polygamma(n, x + d) - polygamma(n, x)``, accurate for small d beside a large x."""
-    return single(digamma_gap_p, x, d, n=n)
+    return bind_single(digamma_gap_p, x, d, n=n)
 
 
 def _gap_by_x(_z: Array, x: Array, d: Array, *, n: int) -> Array:
@@ -149,12 +149,12 @@ def _digamma_gap(x: Any, d: Any, *, n: int) -> Any:
     return _polygamma.psi_gap(n, x, d)
 
 
-digamma_gap_p: Primitive = family(
+digamma_gap_p: Primitive = parametric(
     "digamma_gap", double(_digamma_gap), (_gap_by_x, _gap_by_d), {"n": 0}, domain=(0.2, 4.0)
 )
 
 
-@public
+@register_function
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """Return the logarithm of the absolute value of the beta function; needs the extra ``scipy``.
 
@@ -177,7 +177,7 @@ betaln_p = binary(
 )
 
 
-@public
+@register_function
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """Return the beta function ``gamma(a) gamma(b) / gamma(a + b)``; needs the extra ``scipy``.
 
@@ -201,7 +201,7 @@ beta_p = binary(
 
 
 # -- of integers and matrices -----------------------------------------------------------------------------------------
-@public
+@register_function
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """Return the logarithm of the multivariate gamma function of dimension d; needs the extra ``scipy``.
 
@@ -216,14 +216,14 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     >>> multigammaln(1.5, 2)
     Array(0.45158267, dtype=float32)
     """
-    d = whole(d, "multigammaln", 1)
+    d = check_order(d, "multigammaln", 1)
     z = gammaln(a) + d * (d - 1) / 4 * math.log(math.pi)
     for k in range(1, d):
         z = z + gammaln(subtract(a, k / 2))
     return z
 
 
-@public
+@register_function
 def factorial(x: ArrayLike) -> Array:
     """Return ``gamma(x + 1)``; needs the extra ``scipy``.
 

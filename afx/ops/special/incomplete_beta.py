@@ -10,10 +10,10 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
-from afx.core.registry import public
-from afx.core.tracing.tracer import single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.elementwise import elementwise
-from afx.ops._kinds.special import family, scipy
+from afx.ops._kinds.special import parametric, scipy
 from afx.ops.elementwise.exponential import log, log1p
 from afx.ops.elementwise.where import where
 from afx.ops.special._incomplete import TINY, bell, beta_by_parameters, beta_front
@@ -36,7 +36,7 @@ def _ternary(
 # -- the density ------------------------------------------------------------------------------------------------------
 def density(a: Array, b: Array, x: Array) -> Array:
     """Return ``x**(a - 1) (1 - x)**(b - 1) / B(a, b)``, the density of the beta distribution."""
-    return single(beta_density_p, a, b, x)
+    return bind_single(beta_density_p, a, b, x)
 
 
 def _density(a: Any, b: Any, x: Any) -> Any:
@@ -86,7 +86,7 @@ beta_density_p = _ternary(
 
 # -- the integral -----------------------------------------------------------------------------------------------------
 def _slope(a: Array, b: Array, x: Array, m: int, n: int) -> Array:
-    return single(betainc_slope_p, a, b, x, m=m, n=n)
+    return bind_single(betainc_slope_p, a, b, x, m=m, n=n)
 
 
 def _slope_by_a(_z: Array, a: Array, b: Array, x: Array, *, m: int, n: int) -> Array:
@@ -111,7 +111,7 @@ def _slope_by_x(_z: Array, a: Array, b: Array, x: Array, *, m: int, n: int) -> A
     return where((d == 0) | (h == 0), 0, d * h)  # an infinite density where nothing depends on the parameters
 
 
-betainc_slope_p: Primitive = family(
+betainc_slope_p: Primitive = parametric(
     "betainc_slope",
     double(beta_by_parameters),
     (_slope_by_a, _slope_by_b, _slope_by_x),
@@ -120,7 +120,7 @@ betainc_slope_p: Primitive = family(
 )
 
 
-@public
+@register_function
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Return the regularised incomplete beta function ``∫₀ˣ tᵃ⁻¹ (1 - t)ᵇ⁻¹ dt / B(a, b)``.
 
@@ -139,7 +139,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> betainc(2.0, 3.0, 0.5)
     Array(0.6875, dtype=float32)
     """
-    return single(betainc_p, a, b, x)
+    return bind_single(betainc_p, a, b, x)
 
 
 betainc_p = _ternary(
@@ -154,7 +154,7 @@ betainc_p = _ternary(
 )
 
 
-@public
+@register_function
 def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Return ``1 - betainc(a, b, x)``, accurate where it is small; needs the extra ``scipy``.
 
@@ -170,7 +170,7 @@ def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> betaincc(2.0, 3.0, 0.5)
     Array(0.3125, dtype=float32)
     """
-    return single(betaincc_p, a, b, x)
+    return bind_single(betaincc_p, a, b, x)
 
 
 betaincc_p = _ternary(
@@ -193,7 +193,7 @@ def _moved(z: Array, a: Array, b: Array, m: int, n: int) -> Array:
     return where(still, 0, -slope / where(still, 1, density(a, b, z)))
 
 
-@public
+@register_function
 def betaincinv(a: ArrayLike, b: ArrayLike, p: ArrayLike) -> Array:
     """Return the x at which ``betainc(a, b, x)`` is p: the quantile of the beta distribution.
 
@@ -211,7 +211,7 @@ def betaincinv(a: ArrayLike, b: ArrayLike, p: ArrayLike) -> Array:
     >>> betaincinv(2.0, 2.0, 0.5)
     Array(0.5, dtype=float32)
     """
-    return single(betaincinv_p, a, b, p)
+    return bind_single(betaincinv_p, a, b, p)
 
 
 betaincinv_p = _ternary(
@@ -226,7 +226,7 @@ betaincinv_p = _ternary(
 )
 
 
-@public
+@register_function
 def betainccinv(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Array:
     """Return the x at which ``betaincc(a, b, x)`` is q; needs the extra ``scipy``.
 
@@ -242,7 +242,7 @@ def betainccinv(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Array:
     >>> betainccinv(2.0, 2.0, 0.5)
     Array(0.5, dtype=float32)
     """
-    return single(betainccinv_p, a, b, q)
+    return bind_single(betainccinv_p, a, b, q)
 
 
 betainccinv_p = _ternary(

@@ -10,10 +10,10 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind2, single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._kinds.elementwise import binary
-from afx.ops._kinds.special import family, scipy
+from afx.ops._kinds.special import parametric, scipy
 from afx.ops.elementwise.exponential import log
 from afx.ops.elementwise.where import where
 from afx.ops.special._incomplete import TINY, bell, gamma_by_parameter, gamma_front
@@ -62,7 +62,7 @@ gamma_density_p = binary(
 
 # -- the integral -----------------------------------------------------------------------------------------------------
 def _slope(a: Array, x: Array, order: int = 1) -> Array:
-    return single(gammainc_slope_p, a, x, order=order)
+    return bind_single(gammainc_slope_p, a, x, order=order)
 
 
 def _slope_by_a(_z: Array, a: Array, x: Array, *, order: int) -> Array:
@@ -77,12 +77,12 @@ def _slope_by_x(_z: Array, a: Array, x: Array, *, order: int) -> Array:
     return where(d == 0, 0, d * bell(order, 0, g))
 
 
-gammainc_slope_p: Primitive = family(
+gammainc_slope_p: Primitive = parametric(
     "gammainc_slope", double(gamma_by_parameter), (_slope_by_a, _slope_by_x), {"order": 1}, domain=(0.5, 3.0)
 )
 
 
-@public
+@register_function
 def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     """Return the regularised lower incomplete gamma function ``∫₀ˣ tᵃ⁻¹ exp(-t) dt / Γ(a)``.
 
@@ -113,7 +113,7 @@ gammainc_p = binary(
 )
 
 
-@public
+@register_function
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     """Return the regularised upper incomplete gamma function, ``1 - gammainc(a, x)``, accurate where it is small.
 
@@ -160,7 +160,7 @@ def _inside(name: str) -> Callable[..., Any]:
     return compute
 
 
-@public
+@register_function
 def gammaincinv(a: ArrayLike, p: ArrayLike) -> Array:
     """Return the x at which ``gammainc(a, x)`` is p: the quantile of the gamma distribution.
 
@@ -190,7 +190,7 @@ gammaincinv_p = binary(
 )
 
 
-@public
+@register_function
 def gammainccinv(a: ArrayLike, q: ArrayLike) -> Array:
     """Return the x at which ``gammaincc(a, x)`` is q; needs the extra ``scipy``.
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
-from afx.core.registry import public
-from afx.core.tracing.tracer import bind2, single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._kinds.elementwise import binary
-from afx.ops._kinds.special import family, scipy
+from afx.ops._kinds.special import parametric, scipy
 from afx.ops.special._incomplete import bell
 from afx.ops.special._quadrature import double
 
@@ -22,7 +22,7 @@ TERMS = 12  # summed one by one; the rest is Euler and Maclaurin's formula, at 1
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
 
 
-@public
+@register_function
 def zeta(x: ArrayLike, q: ArrayLike = 1.0) -> Array:
     """Return Hurwitz's zeta function, the sum of ``(k + q)**-x`` over k = 0, 1, 2 …, Riemann's where q is 1.
 
@@ -70,7 +70,7 @@ def _term(order: int, x: Any, w: Any, factor: Any, logs: dict[tuple[int, int], A
 
 
 def _slope(x: Array, q: Array, order: int) -> Array:
-    return single(zeta_slope_p, x, q, order=order) if order else zeta(x, q)
+    return bind_single(zeta_slope_p, x, q, order=order) if order else zeta(x, q)
 
 
 def _slope_by_x(_z: Array, x: Array, q: Array, *, order: int) -> Array:
@@ -81,7 +81,7 @@ def _slope_by_q(_z: Array, x: Array, q: Array, *, order: int) -> Array:
     return -(x * _slope(x + 1, q, order) + order * _slope(x + 1, q, order - 1))
 
 
-zeta_slope_p: Primitive = family(
+zeta_slope_p: Primitive = parametric(
     "zeta_slope", double(_slopes), (_slope_by_x, _slope_by_q), {"order": 1}, domain=(1.5, 4.0)
 )
 

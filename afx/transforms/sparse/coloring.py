@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["coloured", "dense_rows"]
+__all__ = ["color", "dense_rows"]
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -25,7 +25,7 @@ def dense_rows(counts: Ints) -> Ints:
     return np.sort(order[: int(np.argmin(sums))])
 
 
-def coloured(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Ints:
+def color(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Ints:
     """Return a colour for each column, so that no row has two entries of one colour; -1 for empty columns.
 
     Greedy, once in the columns' own order, which suits bands, and once from the fullest column on; the one with fewer
@@ -36,7 +36,7 @@ def coloured(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Ints:
         columns: its column.
         shape: of the matrix.
 
-    >>> coloured(np.array([0, 0, 1, 1, 2]), np.array([0, 1, 1, 2, 2]), (3, 3))
+    >>> color(np.array([0, 0, 1, 1, 2]), np.array([0, 1, 1, 2, 2]), (3, 3))
     array([0, 1, 0])
     """
     order = np.argsort(columns, kind="stable")

@@ -15,12 +15,12 @@ import numpy as np
 
 from afx.core.aval import Aval
 from afx.core.graph import Equation, Graph, Literal
-from afx.core.tracing.graph_trace import Abstract
-from afx.core.tracing.tracer import raised
+from afx.core.tracing.graph_trace import GraphTrace
+from afx.core.tracing.tracer import to_array
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import zero_like
 from afx.transforms.sparse.pattern import Part, Pattern, joined
-from afx.transforms.sparse.probing import Edges, added, by_kernel, by_matrix, moved, noise
+from afx.transforms.sparse.probing import Edges, by_kernel, by_matrix, noise, probe_permutation, probe_transpose
 
 __all__ = ["dependence"]
 
@@ -39,7 +39,7 @@ def dependence(graph: Graph, known: Mapping[int, Pattern]) -> list[Found]:
         if not any(not isinstance(a, Literal) and a.index in patterns for a in eq.inputs):
             _fold(eq, values)
             continue
-        for var, found in zip(eq.outputs, _through(eq, patterns, values), strict=True):
+        for var, found in zip(eq.outputs, _propagate(eq, patterns, values), strict=True):
             if found is not None and var.aval.dtype.kind in "fc":
                 patterns[var.index] = found
     return [None if isinstance(a, Literal) else patterns.get(a.index) for a in graph.outputs]
@@ -87,7 +87,7 @@ class _Call:
         return Part(self.pattern(k), *edges)
 
 
-def _through(eq: Equation, patterns: Mapping[int, Pattern], values: Mapping[int, Any]) -> list[Found]:
+def _propagate(eq: Equation, patterns: Mapping[int, Pattern], values: Mapping[int, Any]) -> list[Found]:
     """Return the patterns of an equation's outputs."""
     call = _Call(eq, patterns, values)
     p = call.p
@@ -100,7 +100,7 @@ def _through(eq: Equation, patterns: Mapping[int, Pattern], values: Mapping[int,
             return rule(call)
     linear = p.kind in ("linear", "bilinear") or p.masking.nonnegative_linear
     if not linear:
-        return _mixed(call)
+        return _dense_along_axis(call)
     found = [_linear(call, k) for k in call.moving]
     return [_together(found, n) for n in range(len(call.outs))]
 
@@ -157,11 +157,11 @@ def _linear(call: _Call, k: int) -> list[Found]:
         return [joined(call.outs[0].size, [call.part(k, e) for e in kernel])]
     others = _others(call, k)
     if others is None:
-        return _everything(call)
-    places = moved(call.p, k, others, call.ins[k], call.params)
+        return _dense(call)
+    places = probe_permutation(call.p, k, others, call.ins[k], call.params)
     if places is not None:
         return [joined(a.size, [call.part(k, e)]) for a, e in zip(call.outs, places, strict=True)]
-    sums = None if call.p.multiple_results else added(call.p, k, others, call.ins[k], call.params)
+    sums = None if call.p.multiple_results else probe_transpose(call.p, k, others, call.ins[k], call.params)
     if sums is not None:
         return [joined(call.outs[0].size, [call.part(k, sums)])]
     return _small_or_mixed(call, k)
@@ -185,7 +185,7 @@ def _small_or_mixed(call: _Call, k: int) -> list[Found]:
     others = _others(call, k)
     small = call.ins[k].size * call.outs[0].size <= SMALL
     if others is None or call.p.multiple_results or len(call.moving) > 1 or not small:
-        return _mixed(call)
+        return _dense_along_axis(call)
     if call.p.kind == "bilinear":
         other, aval = call.values[1 - k], call.ins[1 - k]
         others[1 - k] = noise(aval.size).reshape(aval.shape) if other is None else other
@@ -227,7 +227,7 @@ def _contracted(call: _Call, k: int, mine: Ints, out: Ints) -> Found:
 
 
 # -- everything else --------------------------------------------------------------------------------------------------
-def _mixed(call: _Call) -> list[Found]:
+def _dense_along_axis(call: _Call) -> list[Found]:
     """Return the patterns of an op that mixes along its axes, if it says which."""
     if len(call.ins) == 1 and len(call.outs) == 1 and isinstance(call.params.get("axis"), (int, tuple)):
         shape, out = call.ins[0].shape, call.outs[0].shape
@@ -241,14 +241,14 @@ def _mixed(call: _Call) -> list[Found]:
             goal = np.broadcast_to(lines, out) if stays else lines
             size = call.outs[0].size
             return [None if lined is None else joined(size, [Part(lined, np.arange(size), goal.reshape(-1))])]
-    return _everything(call)
+    return _dense(call)
 
 
 def _axes(axis: int | tuple[int, ...], ndim: int) -> set[int]:
     return {a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))}
 
 
-def _everything(call: _Call) -> list[Found]:
+def _dense(call: _Call) -> list[Found]:
     """Return the patterns of an op of which nothing is known."""
     parts = list[Part]()
     for k in call.moving:
@@ -263,12 +263,12 @@ def _by_rule(call: _Call) -> list[Found]:
     """Return the patterns of a function with a derivative of its own: those of the tangents that its rule gives."""
     rules = call.params["rules"]
     if rules.push is None:
-        return _everything(call)
-    trace = Abstract(rules.name)
+        return _dense(call)
+    trace = GraphTrace(rules.name)
     try:
         xs = [trace.input(Aval(a.shape, a.dtype)) for a in call.ins]
         ts = [
-            raised(zero_like(x)) if p is None else trace.input(x.aval) for x, p in zip(xs, call.patterns, strict=True)
+            to_array(zero_like(x)) if p is None else trace.input(x.aval) for x, p in zip(xs, call.patterns, strict=True)
         ]
         graph = trace.finish([asarray(t) for t in rules.push(xs, ts)[1]])
     finally:
@@ -293,7 +293,7 @@ def _of_steps(call: _Call) -> list[Found]:
     params = call.params
     graph, length = params["body"].graph, params.get("length", LONG)
     if length * (len(graph) + 1) > LONG:
-        return _everything(call)
+        return _dense(call)
     first, count = params["counts"]
     consts, carry, xs = call.patterns[:first], call.patterns[first : first + count], call.patterns[first + count :]
     steps: list[list[Found]] = []

@@ -19,7 +19,7 @@ from afx.core.tracing.tracer import bind
 from afx.transforms.vjp import vjp
 from afx.transforms.vmap import vmap
 
-__all__ = ["Edges", "added", "by_kernel", "by_matrix", "moved"]
+__all__ = ["Edges", "by_kernel", "by_matrix", "probe_permutation", "probe_transpose"]
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Edges = tuple[Ints, Ints]  # elements of the result, and the elements of the operand that they read
@@ -60,7 +60,9 @@ def _sources(numbers: Any, noisy: Any, size: int) -> Ints | None:
     return places - 1 if (np.append(0.0, noise(size))[places] == noisy).all() else None
 
 
-def moved(p: Primitive, k: int, operands: Sequence[Any], aval: Aval, params: Mapping[str, Any]) -> list[Edges] | None:
+def probe_permutation(
+    p: Primitive, k: int, operands: Sequence[Any], aval: Aval, params: Mapping[str, Any]
+) -> list[Edges] | None:
     """Return what each output reads, if an op does nothing but move elements of operand k; ``operands`` are the others."""
     first, second = (_run(p, [*operands[:k], trial, *operands[k + 1 :]], params) for trial in _trials(aval))
     edges: list[Edges] = []
@@ -73,7 +75,9 @@ def moved(p: Primitive, k: int, operands: Sequence[Any], aval: Aval, params: Map
     return edges
 
 
-def added(p: Primitive, k: int, operands: Sequence[Any], aval: Aval, params: Mapping[str, Any]) -> Edges | None:
+def probe_transpose(
+    p: Primitive, k: int, operands: Sequence[Any], aval: Aval, params: Mapping[str, Any]
+) -> Edges | None:
     """Return what the output reads, if each element of operand k goes to one place at most."""
 
     def fn(x: Any) -> Any:
@@ -106,7 +110,7 @@ def by_kernel(p: Primitive, k: int, other: Any, avals: Sequence[Aval], params: M
     for place in places:
         kernel = np.zeros(aval.size)
         kernel[place] = 1
-        edges = moved(p, k, [kernel.reshape(aval.shape)] * 2, avals[k], params)
+        edges = probe_permutation(p, k, [kernel.reshape(aval.shape)] * 2, avals[k], params)
         if edges is None:
             return None
         found += edges

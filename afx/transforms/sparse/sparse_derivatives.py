@@ -32,7 +32,7 @@ from afx.transforms.grad import grad
 from afx.transforms.jacobian import function_of
 from afx.transforms.jvp import jvp
 from afx.transforms.make_graph import to_graph
-from afx.transforms.sparse.coloring import coloured, dense_rows
+from afx.transforms.sparse.coloring import color, dense_rows
 from afx.transforms.sparse.dependency import dependence
 from afx.transforms.sparse.pattern import distinct, identity
 from afx.transforms.vjp import vjp
@@ -298,7 +298,7 @@ def _split(rows: Ints, columns: Ints, shape: tuple[int, int], both: bool) -> tup
         full = dense_rows(np.bincount(rows, minlength=shape[0]))
         alone[full] = np.arange(len(full))
     rest = alone[rows] < 0
-    return coloured(rows[rest], columns[rest], shape), alone
+    return color(rows[rest], columns[rest], shape), alone
 
 
 def _hessian_layout(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Layout:
@@ -310,7 +310,7 @@ def _hessian_layout(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Layout
     alone = np.zeros(n, bool)
     alone[full] = True
     rest = ~alone[rows] & ~alone[columns]
-    seeds = coloured(rows[rest], columns[rest], shape)
+    seeds = color(rows[rest], columns[rest], shape)
     seeds[full] = _count(seeds) + np.arange(len(full))
     turned = alone[rows] & ~alone[columns]
     i, j = np.where(turned, columns, rows), np.where(turned, rows, columns)
