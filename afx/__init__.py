@@ -30,7 +30,7 @@ from afx.transforms.grad import *
 from afx.transforms.vjp import *
 
 if TYPE_CHECKING:
-    from afx import fft, io, linalg, nn, optim, random, special, testing
+    from afx import data, fft, io, linalg, nn, optim, random, special, testing, train
     from afx.control.associative_scan import *
     from afx.control.cond import *
     from afx.control.scan import *
@@ -189,6 +189,7 @@ __all__ = [
     "cumulative_sum",
     "custom_jvp",
     "custom_vjp",
+    "data",
     "debug_nans",
     "default_dtype",
     "deg2rad",
@@ -442,6 +443,7 @@ __all__ = [
     "to_device",
     "top_k",
     "trace",
+    "train",
     "transpose",
     "trapezoid",
     "tri",
@@ -580,7 +582,7 @@ LAZY.update({name: module for module, names in _LAZY.items() for name in names.s
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("fft", "io", "linalg", "nn", "optim", "random", "special", "testing"):
+    if name in ("fft", "data", "io", "linalg", "nn", "optim", "random", "special", "testing", "train"):
         found: Any = importlib.import_module(f"afx.{name}")
     elif name in LAZY and name in __all__:
         found = getattr(importlib.import_module(LAZY[name]), name)

@@ -27,7 +27,7 @@ LAYERS = (
     ("transforms",),
     ("control", "random"),
     ("nn", "optim", "linalg", "fft", "special"),
-    ("train", "io", "export", "distributed", "testing"),
+    ("data", "distributed", "export", "io", "testing", "train"),
     ("__init__",),
 )
 REQUIRED = {"attrs", "numpy"}

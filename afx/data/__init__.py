@@ -1,0 +1,26 @@
+"""Data: batches, splits and prefetching of pytrees of arrays, as pure functions of a key.
+
+>>> import afx
+>>> from afx import data
+>>> x, y = afx.arange(10.0), afx.arange(10)
+>>> batches = data.batches((x, y), 4, key=afx.random.key(0))
+>>> len(batches), [len(part) for part, _ in batches.epoch(0)]
+(2, [4, 4])
+"""
+
+from afx.data.batching import Batches, batches, padded_batches
+from afx.data.loading import load_csv, load_npz, load_sklearn
+from afx.data.prefetching import prefetch
+from afx.data.splitting import folds, split
+
+__all__ = [
+    "Batches",
+    "batches",
+    "folds",
+    "load_csv",
+    "load_npz",
+    "load_sklearn",
+    "padded_batches",
+    "prefetch",
+    "split",
+]

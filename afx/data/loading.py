@@ -1,0 +1,130 @@
+"""Loading: data sets from files and packages, as dicts and pairs of arrays."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afx.core.array.array import Array
+from afx.core.dtypes import get_default_dtype
+from afx.errors import ArgumentError, FileFormatError, MissingExtraError
+from afx.ops.creation.creation import asarray
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["load_csv", "load_npz", "load_sklearn"]
+
+
+def load_npz(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """Return the arrays of a ``.npz`` file by name; objects (pickles) are refused.
+
+    Raises:
+        FileFormatError: no such archive, or one with objects.
+        OSError: there is no such file.
+
+    >>> import afx, numpy, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "set.npz"
+    ...     numpy.savez(path, x=[1.0, 2.0])
+    ...     afx.data.load_npz(path)
+    {'x': Array([1., 2.], dtype=float64)}
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {str(name): asarray(file[name]) for name in file.files}
+    except (ValueError, EOFError, AttributeError, TypeError) as error:
+        raise FileFormatError(
+            f"load_npz: no archive of arrays ({error}): got {os.fspath(path)!r}; save it by np.savez"
+        ) from error
+
+
+def load_csv(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    dtype: DTypeLike | None = None,
+) -> dict[str, Array]:
+    r"""Return the columns of a text file of numbers by the names in its first line.
+
+    Args:
+        path: a text file: a line of names, then one line an example.
+        columns: the names wanted; None for all.
+        delimiter: what stands between two columns.
+        dtype: of the numbers; None for the default dtype. An empty cell is nan.
+
+    Raises:
+        FileFormatError: lines of different lengths, or a cell that is no number; the message has its line.
+        ArgumentError: a column that the file does not have.
+
+    >>> import afx, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "set.csv"
+    ...     _ = path.write_text("age,height\n3,0.9\n7,1.2\n")
+    ...     afx.data.load_csv(path)["height"]
+    Array([0.9, 1.2], dtype=float32)
+    """
+    with open(path, encoding="utf-8-sig", newline="") as file:  # noqa: PTH123 - a path of any kind
+        reader = csv.reader(file, delimiter=delimiter)
+        rows = [(reader.line_num, cells) for cells in reader if cells]
+    if not rows:
+        raise FileFormatError(f"load_csv: an empty file: got {os.fspath(path)!r}; the first line holds the names")
+    names = [name.strip() for name in rows[0][1]]
+    wanted = list(names if columns is None else columns)
+    if missing := [name for name in wanted if name not in names]:
+        raise ArgumentError(f"load_csv: columns that the file does not have: got {missing}; it has {names}")
+    for number, cells in rows[1:]:
+        if len(cells) != len(names):
+            raise FileFormatError(
+                f"load_csv: line {number} has {len(cells)} cells: got {len(names)} names; mend the line"
+            )
+    kind = get_default_dtype() if dtype is None else np.dtype(dtype)
+    found: dict[str, Array] = {}
+    for name in wanted:
+        place = names.index(name)
+        values = [_number(cells[place], number, name) for number, cells in rows[1:]]
+        found[name] = asarray(np.asarray(values, np.float64).astype(kind))
+    return found
+
+
+def _number(cell: str, line: int, name: str) -> float:
+    text = cell.strip()
+    try:
+        return float(text) if text else float("nan")
+    except ValueError:
+        raise FileFormatError(
+            f"load_csv: a cell that is no number, in line {line}, column {name!r}: got {cell!r}; leave the column out"
+        ) from None
+
+
+def load_sklearn(name: str, *, dtype: DTypeLike | None = None) -> tuple[Array, Array]:
+    """Return one of the data sets that scikit-learn carries: features and targets.
+
+    Args:
+        name: ``"iris"``, ``"digits"``, ``"wine"``, ``"breast_cancer"``, ``"diabetes"`` or ``"linnerud"``.
+        dtype: of features and of targets that are no classes; None for the default dtype.
+
+    Returns:
+        float[examples, features], and the targets: int64[examples] of classes, else floats.
+
+    Raises:
+        MissingExtraError: scikit-learn is not installed.
+        ArgumentError: no such data set.
+    """
+    try:
+        sets: Any = importlib.import_module("sklearn.datasets")
+    except ImportError as error:
+        raise MissingExtraError("load_sklearn: needs scikit-learn: got none; pip install scikit-learn") from error
+    load = getattr(sets, f"load_{name}", None)
+    if name not in ("iris", "digits", "wine", "breast_cancer", "diabetes", "linnerud") or load is None:
+        raise ArgumentError(f"load_sklearn: no data set that scikit-learn carries: got {name!r}; such as 'digits'")
+    x, y = load(return_X_y=True)
+    kind = get_default_dtype() if dtype is None else np.dtype(dtype)
+    target = y.astype(np.int64) if np.issubdtype(y.dtype, np.integer) else y.astype(kind)
+    return asarray(x.astype(kind)), asarray(target)
