@@ -1,47 +1,133 @@
 """Neural networks: activations, losses, layers as frozen classes, initialisers, convolution and pooling.
 
-Layouts: batches are float[batch, *spatial, channels]; kernels float[*window, channels/groups, out]; weights of `Linear`
-float[inputs, outputs].
+Layouts: batches are float[batch, *spatial, channels], sequences float[..., time, features]; kernels
+float[*window, channels/groups, out]; weights of `Linear` float[inputs, outputs].
 """
 
-from afx.nn.activations import elu, gelu, leaky_relu, log_softmax, relu, silu, softmax
-from afx.nn.initializers import glorot_uniform, he_normal, lecun_normal, normal, uniform
-from afx.nn.layers import MLP, Conv, Embedding, LayerNorm, Linear
+from afx.nn import initializers
+from afx.nn.activations import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hard_sigmoid,
+    hard_silu,
+    hard_tanh,
+    leaky_relu,
+    log_softmax,
+    mish,
+    relu,
+    relu6,
+    selu,
+    silu,
+    soft_sign,
+    softmax,
+)
+from afx.nn.attention import MultiHeadAttention, dot_product_attention, rotary
+from afx.nn.convolution import Conv, ConvTranspose
+from afx.nn.dropout import Dropout
+from afx.nn.initializers import (
+    delta_orthogonal,
+    glorot_normal,
+    glorot_uniform,
+    he_normal,
+    he_uniform,
+    kaiming_normal,
+    kaiming_uniform,
+    lecun_normal,
+    lecun_uniform,
+    normal,
+    orthogonal,
+    truncated_normal,
+    uniform,
+    variance_scaling,
+)
+from afx.nn.layer import count_parameters, describe, layer
+from afx.nn.linear import Embedding, Linear, one_hot
 from afx.nn.losses import huber, mse, sigmoid_binary_cross_entropy, softmax_cross_entropy
+from afx.nn.normalization import BatchNorm, GroupNorm, LayerNorm, RMSNorm
+from afx.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMState, RNNCell
+from afx.nn.sequential import MLP, Sequential
+from afx.nn.transformer import TransformerBlock
 from afx.ops.elementwise.exponential import log_sigmoid, sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh
+from afx.ops.nn.adaptive_pooling import adaptive_avg_pool, adaptive_max_pool
 from afx.ops.nn.convolution import conv
 from afx.ops.nn.normalization import standardize
 from afx.ops.nn.pooling import avg_pool, max_pool
+from afx.ops.nn.transposed_convolution import conv_transpose
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "MLP",
+    "RNN",
+    "BatchNorm",
     "Conv",
+    "ConvTranspose",
+    "Dropout",
     "Embedding",
+    "GRUCell",
+    "GroupNorm",
+    "LSTMCell",
+    "LSTMState",
     "LayerNorm",
     "Linear",
+    "MultiHeadAttention",
+    "RMSNorm",
+    "RNNCell",
+    "Sequential",
+    "TransformerBlock",
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
     "avg_pool",
+    "celu",
     "conv",
+    "conv_transpose",
+    "count_parameters",
+    "delta_orthogonal",
+    "describe",
+    "dot_product_attention",
     "elu",
     "gelu",
+    "glorot_normal",
     "glorot_uniform",
+    "glu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
     "he_normal",
+    "he_uniform",
     "huber",
+    "initializers",
+    "kaiming_normal",
+    "kaiming_uniform",
+    "layer",
     "leaky_relu",
     "lecun_normal",
+    "lecun_uniform",
     "log_sigmoid",
     "log_softmax",
     "max_pool",
+    "mish",
     "mse",
     "normal",
+    "one_hot",
+    "orthogonal",
     "relu",
+    "relu6",
+    "rotary",
+    "selu",
     "sigmoid",
     "sigmoid_binary_cross_entropy",
     "silu",
+    "soft_sign",
     "softmax",
     "softmax_cross_entropy",
     "softplus",
     "standardize",
     "tanh",
+    "truncated_normal",
     "uniform",
+    "variance_scaling",
 ]

@@ -1,22 +1,48 @@
-"""Activations."""
+"""Activations: elementwise functions between layers, and shares of an axis."""
 
 from __future__ import annotations
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of, normalize_axis
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.arithmetic import multiply
-from afx.ops.elementwise.where import where
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import multiply, sign
+from afx.ops.elementwise.exponential import sigmoid, softplus
+from afx.ops.elementwise.trigonometry import tanh
+from afx.ops.elementwise.where import clip, maximum, where
+from afx.ops.manipulation.split import split
 from afx.ops.nn import activations as gates
 from afx.ops.nn.activations import gelu_exact, gelu_tanh, relu, silu
 from afx.ops.nn.softmax import log_softmax, softmax
 
-__all__ = ["elu", "gelu", "leaky_relu", "log_softmax", "relu", "silu", "softmax"]
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
+    "leaky_relu",
+    "log_softmax",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "silu",
+    "soft_sign",
+    "softmax",
+]
 
 
-def leaky_relu(x: ArrayLike, slope: float = 0.01) -> Array:
+def leaky_relu(x: ArrayLike, slope: ArrayLike = 0.01) -> Array:
     """Return x where it is positive, ``slope · x`` elsewhere; the derivative at 0 is ``slope``.
 
-    >>> leaky_relu(asarray([-1.0, 1.0]))
+    A slope that is an array is learned with the rest (PReLU, He et al. 2015).
+
+    >>> leaky_relu(afx.asarray([-1.0, 1.0]))
     Array([-0.01,  1.  ], dtype=float32)
     """
     return where(asarray(x) > 0, x, multiply(x, slope))
@@ -25,11 +51,37 @@ def leaky_relu(x: ArrayLike, slope: float = 0.01) -> Array:
 def elu(x: ArrayLike, alpha: float = 1.0) -> Array:
     """Return x where it is positive, ``alpha · (exp(x) - 1)`` elsewhere (Clevert et al. 2016); the slope at 0 is alpha.
 
-    >>> elu(asarray([0.0, 1.0]))
+    >>> elu(afx.asarray([0.0, 1.0]))
     Array([0., 1.], dtype=float32)
     """
     z = gates.elu(x)
     return z if alpha == 1.0 else where(z > 0, z, alpha * z)
+
+
+def celu(x: ArrayLike, alpha: float = 1.0) -> Array:
+    """Return x where it is positive, ``alpha · (exp(x / alpha) - 1)`` elsewhere (Barron 2017): slope 1 at 0.
+
+    >>> celu(afx.asarray([0.0, 1.0]), 2.0)
+    Array([0., 1.], dtype=float32)
+    """
+    if not isinstance(alpha, Tracer) and not alpha > 0:
+        raise ArgumentError(f"celu: alpha is positive: got {alpha}; use relu for the limit at 0")
+    y = asarray(x)
+    return where(y > 0, y, alpha * gates.elu(where(y > 0, 0, y) / alpha))
+
+
+# Klambauer et al. 2017, equation 14: means and variances of normal numbers stay 0 and 1.
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def selu(x: ArrayLike) -> Array:
+    """Return ``scale · elu(x, alpha)`` with the constants that keep mean 0 and variance 1 (Klambauer et al. 2017).
+
+    >>> selu(1.0)
+    Array(1.050701, dtype=float32)
+    """
+    return SELU_SCALE * elu(x, SELU_ALPHA)
 
 
 def gelu(x: ArrayLike, *, approximate: bool = True) -> Array:
@@ -43,3 +95,77 @@ def gelu(x: ArrayLike, *, approximate: bool = True) -> Array:
     Array(0.8412, dtype=float32)
     """
     return gelu_tanh(x) if approximate else gelu_exact(x)
+
+
+def mish(x: ArrayLike) -> Array:
+    """Return ``x · tanh(softplus(x))`` (Misra 2019).
+
+    >>> mish(1.0).round(4)
+    Array(0.8651, dtype=float32)
+    """
+    return maximum(x, -gates.SILU_BOUND) * tanh(softplus(x))
+
+
+def relu6(x: ArrayLike) -> Array:
+    """Return x within 0 and 6 (Howard et al. 2017); the derivative is 0 at 0 and beyond 6, as that of `relu`.
+
+    >>> relu6(afx.asarray([-1.0, 3.0, 8.0]))
+    Array([0., 3., 6.], dtype=float32)
+    """
+    return where(asarray(x) >= 6, 6, relu(x))
+
+
+def hard_tanh(x: ArrayLike) -> Array:
+    """Return x within -1 and 1.
+
+    >>> hard_tanh(afx.asarray([-3.0, 0.5]))
+    Array([-1. ,  0.5], dtype=float32)
+    """
+    return clip(x, -1, 1)
+
+
+def hard_sigmoid(x: ArrayLike) -> Array:
+    """Return ``x / 6 + ½`` within 0 and 1 (Howard et al. 2019).
+
+    >>> hard_sigmoid(afx.asarray([-3.0, 0.0, 9.0]))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    return clip(asarray(x) / 6 + 0.5, 0, 1)
+
+
+def hard_silu(x: ArrayLike) -> Array:
+    """Return ``x · hard_sigmoid(x)``, also called hard swish (Howard et al. 2019).
+
+    >>> hard_silu(afx.asarray([-3.0, 3.0]))
+    Array([-0.,  3.], dtype=float32)
+    """
+    return maximum(x, -3) * hard_sigmoid(x)
+
+
+def soft_sign(x: ArrayLike) -> Array:
+    """Return ``x / (1 + |x|)`` (Bergstra et al. 2009).
+
+    >>> soft_sign(1.0)
+    Array(0.5, dtype=float32)
+    """
+    y = asarray(x)
+    is_small = abs_(y) <= 1
+    small, large = where(is_small, y, 0), where(is_small, 1, y)
+    return where(is_small, small / (1 + abs_(small)), sign(large) / (1 + 1 / abs_(large)))
+
+
+def glu(x: ArrayLike, axis: int = -1) -> Array:
+    """Return the first half of an axis times the sigmoid of the second (Dauphin et al. 2017).
+
+    Raises:
+        ShapeError: the axis has no halves.
+
+    >>> glu(afx.asarray([2.0, 0.0]))
+    Array([1.], dtype=float32)
+    """
+    a = aval_of(x, "glu")
+    axis = normalize_axis(axis, a.ndim, "glu")
+    if a.shape[axis] % 2:
+        raise ShapeError(f"glu: the axis has two halves: got {a} and {axis=}; give an even length")
+    first, second = split(x, 2, axis=axis)
+    return first * sigmoid(second)

@@ -1,0 +1,343 @@
+"""Attention: averages of values by the likeness of queries and keys, rotary positions, many heads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import attrs
+
+from afx.control.scan import scan
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, aval_of, broadcast_shapes, integer
+from afx.core.dtypes import float16, float32
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.nn.dropout import Dropout
+from afx.nn.initializers import Initializer, Seed, glorot_uniform, key_of
+from afx.nn.layer import layer
+from afx.nn.linear import Linear
+from afx.ops.creation.creation import asarray
+from afx.ops.creation.ranges import arange
+from afx.ops.elementwise.trigonometry import cos, sin
+from afx.ops.elementwise.where import where
+from afx.ops.linalg.products import matmul
+from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.pad import pad
+from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
+from afx.ops.nn.softmax import softmax
+from afx.pytree import static
+from afx.random import fold_in, split
+from afx.transforms.checkpoint import checkpoint
+from afx.transforms.jit import jit
+
+__all__ = ["MultiHeadAttention", "dot_product_attention", "rotary"]
+
+BLOCK_SCORES = 1 << 20  # scores of one example and head, beyond which queries are taken in blocks: 4 MB of float32
+
+
+def dot_product_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    dropout_key: Array | None = None,
+    block: int | None = None,
+) -> Array:
+    """Return ``softmax(scale · query @ keyᵀ + bias) @ value`` (Vaswani et al. 2017, equation 1).
+
+    Long sequences are computed in blocks of queries, and once more in the backward pass, so that neither ever holds
+    the whole matrix of scores. A query that may see no key at all gets zeros.
+
+    Args:
+        query: float[..., queries, features].
+        key: float[..., keys, features].
+        value: float[..., keys, outputs].
+        mask: bool[..., queries, keys], True where a query may see a key; it broadcasts.
+        bias: float[..., queries, keys], added to the scores.
+        causal: lets query i see the keys 0 to i alone.
+        scale: of the scores; 1/√features without one.
+        dropout: the probability with which a weight is dropped.
+        dropout_key: the random key to drop by; None in evaluation, which drops nothing.
+        block: the number of queries computed together; without one all up to 2²⁰ scores, and blocks of so many beyond.
+
+    Returns:
+        float[..., queries, outputs].
+
+    Raises:
+        ShapeError: the axes do not fit.
+        DtypeError: the mask is not boolean (numbers that are added are a bias).
+        ArgumentError: dropout or block out of its range.
+
+    >>> x = afx.ones((2, 5, 4))
+    >>> dot_product_attention(x, x, x, causal=True).shape
+    (2, 5, 4)
+    """
+    q, k, v = _operands(query, key, value)
+    allowed, added = (None if m is None else asarray(m) for m in (mask, bias))
+    _check_masks(allowed, added, q.aval, k.aval)
+    factor = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
+    size = _block_size(block, q.shape[-2], k.shape[-2])
+    rate = Dropout(dropout)
+    if size >= q.shape[-2]:
+        z = _attend(q * factor, k, v, allowed, added, dropout_key, 0, causal=causal, rate=rate)
+    else:
+        z = _compiled(causal, rate, size)(q * factor, k, v, allowed, added, dropout_key)
+    return astype(z, float16) if aval_of(query).dtype == float16 else z
+
+
+def _attend(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    bias: Array | None,
+    key: Array | None,
+    start: ArrayLike,
+    *,
+    causal: bool,
+    rate: Dropout,
+) -> Array:
+    """Return the outputs of some queries, of which the first is query ``start``."""
+    scores = matmul(q, k.mT)
+    if bias is not None:
+        scores = scores + bias
+    if causal:
+        seen = arange(k.shape[-2]) <= expand_dims(arange(q.shape[-2]) + start, -1)
+        mask = seen if mask is None else seen & mask
+    if mask is not None:
+        scores = where(mask, scores, -math.inf)
+    return matmul(rate(softmax(scores), key), v)
+
+
+def _operands(query: ArrayLike, key: ArrayLike, value: ArrayLike) -> list[Array]:
+    """Return arrays whose axes fit, float16 as float32: sums of products would lose digits."""
+    q, k, v = avals = [aval_of(x, "dot_product_attention") for x in (query, key, value)]
+    if min(a.ndim for a in avals) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ShapeError(
+            "dot_product_attention: axes do not fit [..., queries, features], [..., keys, features] and "
+            f"[..., keys, outputs]: got {q}, {k} and {v}; move the axes"
+        )
+    if broadcast_shapes([a.shape[:-2] for a in avals]) is None:
+        raise ShapeError(f"dot_product_attention: leading axes do not broadcast: got {q}, {k} and {v}; insert axes")
+    return [
+        astype(x, float32) if a.dtype == float16 else asarray(x)
+        for x, a in zip((query, key, value), avals, strict=True)
+    ]
+
+
+def _check_masks(mask: Array | None, bias: Array | None, q: Aval, k: Aval) -> None:
+    if mask is not None and mask.dtype.kind != "b":
+        raise DtypeError(
+            f"dot_product_attention: a mask is True where a query may see a key: got {mask.aval}; use astype(bool), or "
+            "bias= for numbers to add"
+        )
+    scores = (q.shape[-2], k.shape[-2])
+    for name, given in (("mask", mask), ("bias", bias)):
+        if given is not None and broadcast_shapes([given.shape[-2:], scores]) != scores:
+            raise ShapeError(
+                f"dot_product_attention: {name} is [..., queries, keys]: got {given.aval} for {scores[0]} queries and "
+                f"{scores[1]} keys; insert axes of length 1 to broadcast"
+            )
+
+
+def _block_size(block: int | None, queries: int, keys: int) -> int:
+    if block is None:
+        return queries if queries * keys <= BLOCK_SCORES else max(BLOCK_SCORES // keys, 16)
+    if integer(block, "dot_product_attention", "block") < 1:
+        raise ArgumentError(f"dot_product_attention: block is a number of queries: got {block}; give 1 or more")
+    return block
+
+
+@lru_cache(maxsize=64)
+def _compiled(causal: bool, rate: Dropout, size: int) -> Callable[..., Array]:
+    """Return the function that attends with some queries at a time; reverse mode computes each block again.
+
+    It is compiled: a tape would keep every block's mask.
+    """
+    return jit(partial(_in_blocks, partial(_attend, causal=causal, rate=rate), size))
+
+
+def _in_blocks(
+    attend: Callable[..., Array],
+    size: int,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    bias: Array | None,
+    key: Array | None,
+) -> Array:
+    length = q.shape[-2]
+    count = -(-length // size)
+
+    def blocks(x: Array | None) -> Array | None:
+        """Return [blocks, ..., size, last axis]; what has one row for all queries broadcasts."""
+        if x is None:
+            return None
+        if x.ndim < 2 or x.shape[-2] == 1:
+            return broadcast_to(expand_dims(x, 0), (count, *x.shape))
+        padded = pad(x, [*([(0, 0)] * (x.ndim - 2)), (0, count * size - length), (0, 0)])
+        return moveaxis(reshape(padded, (*x.shape[:-2], count, size, x.shape[-1])), -3, 0)
+
+    @checkpoint
+    def block(rows: Array, allowed: Array | None, added: Array | None, number: Array) -> Array:
+        own = None if key is None else fold_in(key, number)
+        return attend(rows, k, v, allowed, added, own, number * size)
+
+    def step(carry: None, xs: Any) -> tuple[None, Array]:
+        return carry, block(*xs)
+
+    _, z = scan(step, None, (blocks(q), blocks(mask), blocks(bias), arange(count)))
+    rows = moveaxis(z, 0, -3)
+    return reshape(rows, (*rows.shape[:-3], count * size, rows.shape[-1]))[..., :length, :]
+
+
+def rotary(
+    x: ArrayLike, positions: ArrayLike | None = None, *, base: float = 10_000.0, interleaved: bool = False
+) -> Array:
+    """Return pairs of features turned by angles that grow with the position (Su et al. 2021, equation 34).
+
+    Products of turned queries and keys depend on the distance of their positions alone.
+
+    Args:
+        x: float[..., length, features], an even number of features.
+        positions: float[length]; 0, 1, … without them.
+        base: pair j of p turns by ``position · base^(-j/p)``.
+        interleaved: pairs neighbours, as the paper does; otherwise feature j and feature j + p, as most models do.
+
+    Raises:
+        ShapeError: the features are no pairs, or positions do not fit.
+
+    >>> rotary(afx.ones((3, 2)))[0]
+    Array([1., 1.], dtype=float32)
+    """
+    a = aval_of(x, "rotary")
+    if a.ndim < 2 or a.shape[-1] % 2:
+        raise ShapeError(f"rotary: x is [..., length, features] with an even number of features: got {a}; pad it")
+    y, pairs = asarray(x), a.shape[-1] // 2
+    places = arange(a.shape[-2]) if positions is None else asarray(positions)
+    if places.shape[-1:] != a.shape[-2:-1]:
+        raise ShapeError(f"rotary: a position for each step: got {places.aval} for {a}; give float[length]")
+    speed = base ** (arange(pairs, dtype=y.dtype) / -max(pairs, 1))
+    angle = expand_dims(astype(places, y.dtype), -1) * speed
+    c, s = cos(angle), sin(angle)
+    first, second = (y[..., 0::2], y[..., 1::2]) if interleaved else (y[..., :pairs], y[..., pairs:])
+    parts = (first * c - second * s, first * s + second * c)
+    return reshape(stack(parts, axis=-1), a.shape) if interleaved else concat(parts, axis=-1)
+
+
+@layer
+@attrs.frozen
+class MultiHeadAttention:
+    """Attention of several heads side by side (Vaswani et al. 2017, section 3.2.2).
+
+    Attributes:
+        query: float[features] to the heads' queries.
+        key: to their keys.
+        value: to their values.
+        out: from all heads' outputs back to the features.
+        heads: how many heads the queries have.
+        shared: how many of these share keys and values (grouped queries, Ainslie et al. 2023); 1 for none.
+        causal: a step sees itself and those before it alone.
+        rotary: turns queries and keys by their positions.
+        dropout: the probability with which a weight is dropped in training.
+
+    >>> MultiHeadAttention.create(0, 8, 2)(afx.ones((3, 5, 8))).shape
+    (3, 5, 8)
+    """
+
+    query: Linear
+    key: Linear
+    value: Linear
+    out: Linear
+    heads: int
+    shared: int = 1
+    causal: bool = False
+    rotary: bool = False
+    dropout: float = static(default=0.0)
+
+    @classmethod
+    def create(
+        cls,
+        seed: Seed,
+        features: int,
+        heads: int,
+        *,
+        context: int | None = None,
+        shared: int = 1,
+        causal: bool = False,
+        rotary: bool = False,
+        dropout: float = 0.0,
+        bias: bool = True,
+        init: Initializer = glorot_uniform,
+    ) -> MultiHeadAttention:
+        """Return a layer with drawn weights; ``context`` is the number of features of another sequence to look at.
+
+        Raises:
+            ArgumentError: heads do not divide the features, or ``shared`` the heads.
+        """
+        if heads < 1 or features % heads or shared < 1 or heads % shared:
+            raise ArgumentError(
+                f"MultiHeadAttention: heads divide features, and shared divides heads: got {features=}, {heads=} and "
+                f"{shared=}; write nn.MultiHeadAttention.create(key, features, heads)"
+            )
+        if rotary and features // heads % 2:
+            raise ArgumentError(
+                f"MultiHeadAttention: rotary turns pairs: got {features // heads} features a head; pad them"
+            )
+        keys = split(key_of(seed), 4)
+        inputs = features if context is None else context
+        sizes = ((features, features), (inputs, features // shared), (inputs, features // shared), (features, features))
+        q, k, v, out = [Linear.create(key, *size, bias=bias, init=init) for key, size in zip(keys, sizes, strict=True)]
+        return cls(q, k, v, out, heads, shared, causal, rotary, Dropout(dropout).rate)
+
+    def __call__(
+        self,
+        x: ArrayLike,
+        context: ArrayLike | None = None,
+        *,
+        mask: ArrayLike | None = None,
+        key: Array | None = None,
+    ) -> Array:
+        """Return float[..., steps, features] for float[..., steps, features].
+
+        Args:
+            x: the sequence that asks.
+            context: float[..., keys, features], the sequence that answers; x without one.
+            mask: bool[steps, keys] or bool[..., steps, keys], True where a step may see a key.
+            key: a random key for dropout; None in evaluation.
+        """
+        y = asarray(x)
+        if y.ndim < 2:
+            raise ShapeError(f"MultiHeadAttention: x is [..., steps, features]: got {y.aval}; insert an axis")
+        source = y if context is None else asarray(context)
+        groups = self.heads // self.shared
+        q = self._split(self.query(y), (groups, self.shared))
+        k, v = (self._split(part(source), (groups, 1)) for part in (self.key, self.value))
+        if self.rotary:
+            q, k = rotary(q), rotary(k)
+        allowed = None if mask is None else asarray(mask)
+        if allowed is not None and allowed.ndim > 2:
+            allowed = expand_dims(expand_dims(allowed, -3), -3)
+        z = dot_product_attention(
+            q, k, v, mask=allowed, causal=self.causal, dropout=self.dropout, dropout_key=key
+        )  # float[..., groups, shared, steps, outputs]
+        merged = moveaxis(z, -2, -4)
+        return self.out(reshape(merged, (*merged.shape[:-3], self.out.weight.shape[0])))
+
+    def _split(self, x: Array, heads: tuple[int, int]) -> Array:
+        """Return float[..., groups, shared, steps, features a head] from the features of all heads side by side."""
+        parts = reshape(x, (*x.shape[:-1], *heads, x.shape[-1] // math.prod(heads)))
+        return moveaxis(parts, -4, -2)
+
+    def train(self, x: ArrayLike, key: Array | None = None) -> tuple[Array, MultiHeadAttention]:
+        """Return the output in training, and the layer, as every layer's ``train`` does."""
+        return self(x, key=key), self

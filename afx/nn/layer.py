@@ -1,0 +1,160 @@
+"""Layer classes: readable text and checked construction for frozen classes of parameters."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from afx import pytree
+from afx.errors import ArgumentError
+from afx.pytree.static import is_static
+
+__all__ = ["count_parameters", "describe", "layer"]
+
+T = TypeVar("T")
+SIZES = ("int", "bool", "float", "str")  # of fields that hold no arrays
+LINE = 100  # characters up to which a layer is written on one line
+
+
+def layer(cls: type[T]) -> type[T]:
+    """Give a frozen attrs class the text of `describe`, and an error with the right call where sizes come for arrays.
+
+    >>> import attrs
+    >>> @layer
+    ... @attrs.frozen
+    ... class Scale:
+    ...     factor: afx.Array
+    >>> Scale(afx.ones(3))
+    Scale(3 parameters: factor=float32[3])
+    """
+    methods: dict[str, Any] = {"__repr__": describe}
+    if not hasattr(cls, "__attrs_init__"):  # a constructor of its own has checks of its own
+        methods["__init__"] = _checked(cls, vars(cls)["__init__"])
+    for name, method in methods.items():
+        setattr(cls, name, method)
+    return cls
+
+
+def _checked(cls: type[Any], build: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that refuses sizes in the place of arrays and layers."""
+    fields = attrs.fields(cls)
+    parts = [(k, f.name) for k, f in enumerate(fields) if not is_static(f) and _word(f.type) not in SIZES]
+
+    @functools.wraps(build)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        if any(isinstance(args[k] if k < len(args) else kwargs.get(name), int | str) for k, name in parts):
+            raise _made_by_create(cls, args, kwargs)
+        try:
+            build(self, *args, **kwargs)
+        except TypeError:
+            try:
+                inspect.signature(build).bind(self, *args, **kwargs)
+            except TypeError:
+                raise _made_by_create(cls, args, kwargs) from None
+            raise
+
+    return checked
+
+
+def _word(annotation: object) -> str:
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+
+
+def _made_by_create(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ArgumentError:
+    """Return the error that shows the call of ``create`` that these arguments may have meant."""
+    given = ", ".join([*map(_text, args), *(f"{k}={_text(v)}" for k, v in kwargs.items())])
+    create = getattr(cls, "create", None)
+    if create is None:
+        names = ", ".join(f.name for f in attrs.fields(cls))
+        return ArgumentError(f"{cls.__name__}: takes its arrays: got {given}; write {cls.__name__}({names})")
+    needed = [p.name for p in inspect.signature(create).parameters.values() if p.default is p.empty]
+    sizes = needed[1:] if needed[:1] == ["seed"] else needed
+    in_order = len(args) == len(sizes) and sizes[:1] != ["window"] and all(isinstance(a, int) for a in args)
+    words = ["key"] * (len(needed) - len(sizes)) + ([str(a) for a in args] if in_order else sizes)
+    return ArgumentError(
+        f"{cls.__name__}: its constructor takes arrays, create makes them: got {cls.__name__}({given}); "
+        f"write nn.{cls.__name__}.create({', '.join(words)})"
+    )
+
+
+def count_parameters(tree: object) -> int:
+    """Return how many numbers the arrays of a tree hold.
+
+    >>> count_parameters({"weight": afx.ones((3, 2)), "bias": afx.ones(2)})
+    8
+    """
+    return sum(getattr(leaf, "size", 1) for leaf in pytree.leaves(tree))
+
+
+def describe(model: object) -> str:
+    """Return a model as text: its class, how many parameters it has, their shapes, and what differs from defaults.
+
+    >>> describe(afx.nn.Linear.create(0, 3, 2))
+    'Linear(8 parameters: weight=float32[3,2], bias=float32[2])'
+    """
+    fields = [f"{name}={_text(value)}" for name, value in _shown(model)]
+    count = _size(model)
+    head = f"{type(model).__name__}("
+    if count:
+        head += f"{count:,} parameter{'s' * (count != 1)}{': ' * bool(fields)}"
+    line = head + ", ".join(fields) + ")"
+    if len(line) <= LINE and "\n" not in line:
+        return line
+    return head.rstrip() + "\n" + _indented(fields) + "\n)"
+
+
+def _shown(model: object) -> Iterator[tuple[str, object]]:
+    for field in attrs.fields(type(model)):  # type: ignore[arg-type]  # a model is an attrs class
+        value = getattr(model, field.name, attrs.NOTHING)
+        if not (_is_plain(value) and value == field.default):
+            yield field.name, value
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, int | float | str | None) or (value.__class__ is tuple and all(map(_is_plain, value)))
+
+
+def _text(value: Any) -> str:
+    """Return the text of a field's value, arrays by dtype and shape."""
+    kind: type[Any] = value.__class__
+    if _is_array(value):
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    if kind in (tuple, list):
+        return _sequence(list(value))
+    if kind is dict:
+        return "{" + ", ".join([f"{k!r}: {_text(v)}" for k, v in value.items()]) + "}"
+    if callable(value) and not attrs.has(kind):
+        return str(getattr(value, "__name__", None) or repr(value))
+    return repr(value)
+
+
+def _sequence(items: list[Any]) -> str:
+    words = [_text(item) for item in items]
+    line = "(" + ", ".join(words) + ("," if len(words) == 1 else "") + ")"
+    if any(attrs.has(item.__class__) for item in items) and (len(items) > 1 or "\n" in line):
+        return "(\n" + _indented(words) + "\n)"
+    return line
+
+
+def _indented(words: list[str]) -> str:
+    return "\n".join("  " + word.replace("\n", "\n  ") + "," for word in words)
+
+
+def _size(value: Any) -> int:
+    """Return how many numbers the arrays in a value hold; of what is no tree, none."""
+    kind: type[Any] = value.__class__
+    if _is_array(value):
+        return int(value.size)
+    if attrs.has(kind):
+        return sum([_size(getattr(value, f.name, None)) for f in attrs.fields(kind)])
+    if kind is dict:
+        return sum(map(_size, value.values()))
+    return sum(map(_size, value)) if kind in (tuple, list) else 0
+
+
+def _is_array(value: object) -> bool:
+    return all(hasattr(value, name) for name in ("dtype", "shape", "size"))

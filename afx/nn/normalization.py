@@ -1,0 +1,209 @@
+"""Normalisation layers: by the statistics of features, of groups of channels, or of a batch."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval
+from afx.core.dtypes import float16, float32
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.nn.layer import layer
+from afx.ops.creation.creation import asarray, ones, zeros
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.manipulation.shape import astype, reshape
+from afx.ops.nn.normalization import standardize
+from afx.ops.reductions.sums import mean
+from afx.pytree import static
+
+__all__ = ["BatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"]
+
+
+def _checked(who: str, x: ArrayLike, scale: Array, rank: int = 1) -> Array:
+    """Return x as an array, whose last axis has as many elements as the scale."""
+    y = asarray(x)
+    if y.ndim < rank or y.shape[-1:] != scale.shape:
+        raise ShapeError(
+            f"{who}: the last axis has as many features as the scale: got {y.aval} and {scale.aval}; "
+            "make the layer for that number"
+        )
+    if y.dtype.kind == "c":
+        raise DtypeError(f"{who}: needs real numbers: got {y.aval}; take the abs or a part")
+    return y
+
+
+@layer
+@attrs.frozen
+class LayerNorm:
+    """Normalisation over the last axis, with a learned scale and shift (Ba et al. 2016).
+
+    Attributes:
+        scale: float[features].
+        shift: float[features].
+        eps: added to the variance.
+
+    >>> LayerNorm.create(3)(afx.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    scale: Array
+    shift: Array
+    eps: float = static(default=1e-5)
+
+    @classmethod
+    def create(cls, features: int, *, eps: float = 1e-5) -> LayerNorm:
+        """Return a layer that scales by 1 and shifts by 0."""
+        return cls(ones(features), zeros(features), eps)
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return float[..., features], normalised."""
+        return standardize(_checked("LayerNorm", x, self.scale), eps=self.eps) * self.scale + self.shift
+
+
+@layer
+@attrs.frozen
+class RMSNorm:
+    """Division by the root of the mean square over the last axis, with a learned scale (Zhang & Sennrich 2019).
+
+    Attributes:
+        scale: float[features].
+        eps: added to the mean square.
+
+    >>> RMSNorm.create(3)(afx.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    scale: Array
+    eps: float = static(default=1e-6)
+
+    @classmethod
+    def create(cls, features: int, *, eps: float = 1e-6) -> RMSNorm:
+        """Return a layer that scales by 1."""
+        return cls(ones(features), eps)
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return float[..., features], normalised."""
+        y = _checked("RMSNorm", x, self.scale)
+        wide = _wide(y)
+        z = wide / sqrt(mean(wide * wide, axis=-1, keepdims=True) + self.eps)
+        return astype(z, y.dtype) * self.scale if y.dtype == float16 else z * self.scale
+
+
+def _wide(x: Array) -> Array:
+    """Return float16 as float32, in which squares do not overflow, and integers in the default dtype."""
+    return astype(x, float32) if x.dtype == float16 else x if x.dtype.kind == "f" else x * 1.0
+
+
+@layer
+@attrs.frozen
+class GroupNorm:
+    """Normalisation of each example's groups of channels over all positions (Wu & He 2018).
+
+    One group normalises over everything, as many groups as channels over positions alone (instance normalisation).
+
+    Attributes:
+        scale: float[channels].
+        shift: float[channels].
+        groups: into how many the channels are split.
+        eps: added to the variance.
+
+    >>> GroupNorm.create(4, 2)(afx.ones((2, 8, 8, 4))).shape
+    (2, 8, 8, 4)
+    """
+
+    scale: Array
+    shift: Array
+    groups: int
+    eps: float = static(default=1e-5)
+
+    @classmethod
+    def create(cls, channels: int, groups: int, *, eps: float = 1e-5) -> GroupNorm:
+        """Return a layer that scales by 1 and shifts by 0."""
+        if groups < 1 or channels % groups:
+            raise ArgumentError(f"GroupNorm: groups divide channels: got {channels} and {groups=}; take a divisor")
+        return cls(ones(channels), zeros(channels), groups, eps)
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return float[batch, *spatial, channels], normalised."""
+        y = _checked("GroupNorm", x, self.scale, rank=2)
+        batch, *spatial, channels = y.shape
+        parts = reshape(y, (batch, math.prod(spatial), self.groups, channels // self.groups))
+        return reshape(standardize(parts, (1, 3), eps=self.eps), y.shape) * self.scale + self.shift
+
+
+@layer
+@attrs.frozen
+class BatchNorm:
+    """Normalisation of each channel over a batch, with running statistics for evaluation (Ioffe & Szegedy 2015).
+
+    A layer never changes: in training `train` returns the output and the layer with new statistics, which takes the
+    place of the old one in the model.
+
+    >>> norm = BatchNorm.create(3)
+    >>> y, norm = norm.train(afx.ones((8, 3)))
+    >>> norm.mean
+    Array([0.1, 0.1, 0.1], dtype=float32)
+    >>> norm(afx.ones((8, 3))).shape
+    (8, 3)
+
+    Attributes:
+        scale: float[channels].
+        shift: float[channels].
+        mean: float[channels], the running mean; not trained.
+        variance: float[channels], the running variance (of samples: with n - 1, as torch keeps it); not trained.
+        decay: the share of the old statistics that a call in training keeps (torch's momentum is 1 - decay).
+        eps: added to the variance.
+    """
+
+    scale: Array
+    shift: Array
+    mean: Array
+    variance: Array
+    decay: float = static(default=0.9)
+    eps: float = static(default=1e-5)
+
+    @classmethod
+    def create(cls, channels: int, *, decay: float = 0.9, eps: float = 1e-5) -> BatchNorm:
+        """Return a layer that scales by 1 and shifts by 0, with the statistics mean 0 and variance 1."""
+        if not 0 <= decay <= 1:
+            raise ArgumentError(f"BatchNorm: decay is between 0 and 1: got {decay}; torch's momentum m is decay=1 - m")
+        return cls(ones(channels), zeros(channels), zeros(channels), ones(channels), decay, eps)
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return float[batch, *spatial, channels], normalised by the running statistics."""
+        y = _checked("BatchNorm", x, self.scale)
+        factor = self.scale / sqrt(self.variance + self.eps)
+        return (y - self.mean) * factor + self.shift
+
+    def train(self, x: ArrayLike, key: object = None) -> tuple[Array, BatchNorm]:
+        """Return x normalised by its own statistics, and the layer with these mixed into the running ones.
+
+        Args:
+            x: float[batch, *spatial, channels].
+            key: not used; every layer's ``train`` takes one.
+
+        Raises:
+            ShapeError: a channel has fewer than two elements, which have no variance.
+        """
+        y = _checked("BatchNorm", x, self.scale, rank=2)
+        axes = tuple(range(y.ndim - 1))
+        z = standardize(y, axes, eps=self.eps) * self.scale + self.shift
+        found, spread = _statistics(stop_gradient(_wide(y)), axes, y.aval)
+        return z, attrs.evolve(self, mean=self._mixed(self.mean, found), variance=self._mixed(self.variance, spread))
+
+    def _mixed(self, old: Array, new: Array) -> Array:
+        return astype(self.decay * old + (1 - self.decay) * new, old.dtype)
+
+
+def _statistics(x: Array, axes: tuple[int, ...], given: Aval) -> tuple[Array, Array]:
+    """Return the mean and the variance of samples of each channel."""
+    count = math.prod(x.shape[:-1])
+    if count < 2:
+        raise ShapeError(
+            f"BatchNorm: a channel needs two elements or more to train: got {given}; use larger batches, or GroupNorm"
+        )
+    center = mean(x, axis=axes)
+    return center, mean((x - center) ** 2, axis=axes) * (count / (count - 1))
