@@ -30,7 +30,7 @@ from afx.transforms.grad import *
 from afx.transforms.vjp import *
 
 if TYPE_CHECKING:
-    from afx import data, fft, io, linalg, nn, optim, random, special, testing, train
+    from afx import data, fft, io, linalg, nn, optim, random, special, stats, testing, train
     from afx.control.associative_scan import *
     from afx.control.cond import *
     from afx.control.scan import *
@@ -427,6 +427,7 @@ __all__ = [
     "squeeze",
     "stack",
     "static",
+    "stats",
     "std",
     "stop_gradient",
     "subtract",
@@ -560,6 +561,10 @@ _LAZY = {
     "afx.ops.special.incomplete_beta": "betainc betaincc betainccinv betaincinv",
     "afx.ops.special.incomplete_gamma": "gammainc gammaincc gammainccinv gammaincinv",
     "afx.ops.special.entropy": "entr kl_div logit rel_entr xlog1py xlogy",
+    "afx.ops.special.log_incomplete_beta": "log_betainc log_betaincc",
+    "afx.ops.special.log_incomplete_gamma": "log_gammainc log_gammaincc",
+    "afx.ops.special.student": "stdtr stdtrit",
+    "afx.ops.special.whole_quantiles": "",
     "afx.ops.special.zeta": "zeta",
     "afx.ops.manipulation.split": "array_split dsplit hsplit split unstack vsplit",
     "afx.ops.numerics.statistics": "corrcoef cov",
@@ -582,7 +587,7 @@ LAZY.update({name: module for module, names in _LAZY.items() for name in names.s
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("fft", "data", "io", "linalg", "nn", "optim", "random", "special", "testing", "train"):
+    if name in ("fft", "data", "io", "linalg", "nn", "optim", "random", "special", "stats", "testing", "train"):
         found: Any = importlib.import_module(f"afx.{name}")
     elif name in LAZY and name in __all__:
         found = getattr(importlib.import_module(LAZY[name]), name)

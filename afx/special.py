@@ -26,6 +26,9 @@ from afx.ops.special.gamma import (
 )
 from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv
 from afx.ops.special.incomplete_gamma import gammainc, gammaincc, gammainccinv, gammaincinv
+from afx.ops.special.log_incomplete_beta import log_betainc, log_betaincc
+from afx.ops.special.log_incomplete_gamma import log_gammainc, log_gammaincc
+from afx.ops.special.student import stdtr, stdtrit
 from afx.ops.special.zeta import zeta
 
 __all__ = [
@@ -66,7 +69,11 @@ __all__ = [
     "kl_div",
     "kv",
     "kve",
+    "log_betainc",
+    "log_betaincc",
     "log_expit",
+    "log_gammainc",
+    "log_gammaincc",
     "log_ndtr",
     "log_softmax",
     "logit",
@@ -79,6 +86,8 @@ __all__ = [
     "psi",
     "rel_entr",
     "softmax",
+    "stdtr",
+    "stdtrit",
     "xlog1py",
     "xlogy",
     "zeta",

@@ -25,7 +25,7 @@ LAYERS = (
     ("compiler", "runtime"),
     ("ops",),
     ("transforms",),
-    ("control", "random"),
+    ("control", "random", "stats"),
     ("nn", "optim", "linalg", "fft", "special"),
     ("data", "distributed", "export", "io", "testing", "train"),
     ("__init__",),

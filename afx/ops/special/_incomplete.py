@@ -20,14 +20,23 @@ import numpy as np
 from afx.ops._kinds.special import scipy
 from afx.ops.special._polygamma import psi, psi_gap
 from afx.ops.special._quadrature import integral
+from afx.ops.special._stirling import HALF_LOG_2PI, stirling
 
-__all__ = ["TINY", "bell", "beta_by_parameters", "beta_front", "gamma_by_parameter", "gamma_front"]
+__all__ = [
+    "TINY",
+    "bell",
+    "beta_by_parameters",
+    "beta_front",
+    "beta_logs",
+    "beta_width",
+    "gamma_by_parameter",
+    "gamma_front",
+    "gamma_width",
+]
 
 TINY = 1e-30  # what a parameter of 0 stands for: near enough to the limit, and its reciprocal is finite in float32 too
 DEPTH = 45.0  # what is exp(-45) times the largest is left out
 STEPS = 60
-STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _where: Any = np.where  # its result type is not known to checkers
 
 
@@ -64,17 +73,6 @@ def _log_less(ratio: Any, off: Any) -> Any:
     return _where(near, total * u * u, np.log(ratio) - off)
 
 
-def _stirling(a: Any) -> Any:
-    """Return the logarithm of the gamma function less ``(a - ½) log a - a + ½ log 2π``."""
-    far = a > 12
-    inverse = 1 / _where(far, a, math.inf)
-    total = np.zeros_like(inverse)
-    for coefficient in reversed(STIRLING):
-        total = total * inverse * inverse + coefficient
-    near = _where(far, 1.0, a)
-    return _where(far, total * inverse, scipy("gammaln")(near) + near - (near - 0.5) * np.log(near) - HALF_LOG_2PI)
-
-
 def _width(fall: Callable[[Any], Any], slope: Callable[[Any], Any], start: Any) -> Any:
     """Return where a convex function, which is more than `DEPTH` at the start, is that, by Newton's method from there."""
     width = start
@@ -91,7 +89,7 @@ def _width(fall: Callable[[Any], Any], slope: Callable[[Any], Any], start: Any) 
 def gamma_front(a: Any, x: Any) -> Any:
     """Return ``a log x - x - log Γ(a)``, accurate for large a."""
     large = _where(a < 1, 1.0, a)
-    peak = 0.5 * np.log(large) - HALF_LOG_2PI - _stirling(large) + large * _log_less(x / large, (x - large) / large)
+    peak = 0.5 * np.log(large) - HALF_LOG_2PI - stirling(large) + large * _log_less(x / large, (x - large) / large)
     small = _where(a < 1, a, 1.0)
     return _where(a < 1, small * np.log(x) - x - scipy("gammaln")(small), peak)
 
@@ -101,15 +99,20 @@ def _gamma_terms(order: int, log_t: Any, a: Any) -> list[Any]:
     return [(log_t if k == 0 else 0.0) - psi(k, a) for k in range(order)]
 
 
-def _gamma_tail(a: Any, x: Any, order: int) -> Any:
-    """Return the derivative of the regularised function by a, which is large or has x far from 0."""
-    sign = _where(np.log(x) <= psi(0, a), -1.0, 1.0)  # towards 0, or towards infinity
+def gamma_width(a: Any, x: Any, sign: Any) -> Any:
+    """Return how far from log x the integrand has become negligible, on the way of this sign."""
     lowest = (DEPTH + np.sqrt(DEPTH * DEPTH + 8 * a * DEPTH)) / (2 * a)
-    width = _width(
+    return _width(
         lambda v: x * np.expm1(sign * v) - a * sign * v,
         lambda v: sign * (x * np.exp(sign * v) - a),
         _where(sign < 0, lowest, np.sqrt((2 * DEPTH + 12) / x)),
     )
+
+
+def _gamma_tail(a: Any, x: Any, order: int) -> Any:
+    """Return the derivative of the regularised function by a, which is large or has x far from 0."""
+    sign = _where(np.log(x) <= psi(0, a), -1.0, 1.0)  # towards 0, or towards infinity
+    width = gamma_width(a, x, sign)
 
     def integrand(u: Any, a: Any, x: Any, end: Any, *terms: Any) -> Any:
         v = u * end
@@ -140,7 +143,7 @@ def beta_front(a: Any, b: Any, x: Any) -> Any:
     small = (a < 1) | (b < 1)
     c, d = _where(small, 1.0, a), _where(small, 1.0, b)
     off = x * d - c * (1 - x)  # from the mean
-    peak = 0.5 * np.log(c / (c + d) * d) - HALF_LOG_2PI + _stirling(c + d) - _stirling(c) - _stirling(d)
+    peak = 0.5 * np.log(c / (c + d) * d) - HALF_LOG_2PI + stirling(c + d) - stirling(c) - stirling(d)
     peak = peak + c * _log_less(x * (c + d) / c, off / c) + d * _log_less((1 - x) * (c + d) / d, -off / d)
     c, d = _where(small, a, 1.0), _where(small, b, 1.0)
     return _where(small, c * np.log(x) + d * np.log1p(-x) - scipy("betaln")(c, d), peak)
@@ -163,7 +166,7 @@ def _moved(g: Mapping[tuple[int, int], Any], first: Any, second: Any) -> dict[tu
     return {key: value + change[key] if key in change else value for key, value in g.items()}
 
 
-def _beta_logs(x: Any, low: Any, v: Any) -> tuple[Any, Any]:
+def beta_logs(x: Any, low: Any, v: Any) -> tuple[Any, Any]:
     """Return how log t and log(1 - t) change from t = x on where the log-odds fall (``low``) or rise by v."""
     small = x <= 0.5  # the share that is exactly known
     c = np.minimum(x, 1 - x)
@@ -180,24 +183,29 @@ def _beta_at(x: Any, low: Any, v: Any) -> Any:
 
 def _beta_change(a: Any, b: Any, x: Any, low: Any, v: Any) -> Any:
     """Return how the logarithm of the integrand changes there."""
-    first, second = _beta_logs(x, low, v)
+    first, second = beta_logs(x, low, v)
     return a * first + b * second
+
+
+def beta_width(a: Any, b: Any, x: Any, low: Any) -> Any:
+    """Return how far from the log-odds of x the integrand has become negligible, towards 0 (``low``) or towards 1."""
+    near, over = _where(low, a, b), _where(low, 1 - x, x)  # the parameter of the end that the integral goes to
+    return _width(
+        lambda v: -_beta_change(a, b, x, low, v),
+        lambda v: _where(low, 1.0, -1.0) * (a - (a + b) * _beta_at(x, low, v)),
+        (DEPTH - (a + b) * np.log(over)) / near,
+    )
 
 
 def _beta_tail(a: Any, b: Any, x: Any, m: int, n: int) -> Any:
     """Return the derivative of the regularised function by a and b, which are large or have x far from their end."""
     g = _beta_terms(m, n, a, b, x)
     low = g[1, 0] <= 0 if m >= n else g[0, 1] >= 0
-    near, over = _where(low, a, b), _where(low, 1 - x, x)  # the parameter of the end that the integral goes to
-    width = _width(
-        lambda v: -_beta_change(a, b, x, low, v),
-        lambda v: _where(low, 1.0, -1.0) * (a - (a + b) * _beta_at(x, low, v)),
-        (DEPTH - (a + b) * np.log(over)) / near,
-    )
+    width = beta_width(a, b, x, low)
     keys = list(g)
 
     def integrand(u: Any, a: Any, b: Any, x: Any, low: Any, width: Any, *terms: Any) -> Any:
-        first, second = _beta_logs(x, low, u * width)
+        first, second = beta_logs(x, low, u * width)
         h = _moved(dict(zip(keys, terms, strict=True)), first, second)
         return np.exp(a * first + b * second) * bell(m, n, h)
 

@@ -14,6 +14,7 @@ from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.elementwise.arithmetic import add, subtract
 from afx.ops.special import _polygamma
 from afx.ops.special._quadrature import double
+from afx.ops.special._stirling import log_beta
 
 __all__ = ["beta", "betaln", "digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "polygamma", "psi"]
 
@@ -169,7 +170,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
 
 betaln_p = binary(
     "betaln",
-    scipy("betaln"),
+    double(log_beta),
     (lambda _z, a, b: -digamma_gap(a, b), lambda _z, a, b: -digamma_gap(b, a)),
     kinds="f",
     promotes_to_float=True,

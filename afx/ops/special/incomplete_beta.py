@@ -20,13 +20,13 @@ from afx.ops.special._incomplete import TINY, bell, beta_by_parameters, beta_fro
 from afx.ops.special._quadrature import double
 from afx.ops.special.gamma import digamma_gap, polygamma
 
-__all__ = ["betainc", "betaincc", "betainccinv", "betaincinv"]
+__all__ = ["betainc", "betaincc", "betainccinv", "betaincinv", "density", "ternary"]
 
 Partial3 = Callable[[Array, Array, Array, Array], Array]
 _where: Any = np.where  # its result type is not known to checkers
 
 
-def _ternary(
+def ternary(
     name: str, compute: Callable[..., Any], partials: tuple[Partial3, Partial3, Partial3], domain: tuple[float, float]
 ) -> Primitive:
     """Make an elementwise op of three real operands from ``(z, a, b, x)`` to its derivative by each."""
@@ -76,7 +76,7 @@ def _density_by_x(z: Array, a: Array, b: Array, x: Array) -> Array:
     return where(inside, z * ((a - 1) / y - (b - 1) / (1 - y)), border)
 
 
-beta_density_p = _ternary(
+beta_density_p = ternary(
     "beta_density",
     double(_density),
     (_density_by_a, _density_by_b, _density_by_x),
@@ -142,7 +142,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind_single(betainc_p, a, b, x)
 
 
-betainc_p = _ternary(
+betainc_p = ternary(
     "betainc",
     scipy("betainc"),
     (
@@ -173,7 +173,7 @@ def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind_single(betaincc_p, a, b, x)
 
 
-betaincc_p = _ternary(
+betaincc_p = ternary(
     "betaincc",
     scipy("betaincc"),
     (
@@ -191,6 +191,15 @@ def _moved(z: Array, a: Array, b: Array, m: int, n: int) -> Array:
     slope = _slope(a, b, z, m, n)
     still = (slope == 0) | (z == 0) | (z == 1)
     return where(still, 0, -slope / where(still, 1, density(a, b, z)))
+
+
+def _betaincinv(a: Any, b: Any, p: Any) -> Any:
+    """Return SciPy's quantile, and the first term of its series for small probabilities, where SciPy's is nan."""
+    z = scipy("betaincinv")(a, b, p)
+    lost = np.isnan(z) & (a > 0) & (b > 0) & (p > 0) & (p < 1e-30)
+    if np.any(lost):
+        z = _where(lost, np.exp((np.log(p) + np.log(a) + scipy("betaln")(a, b)) / a), z)
+    return z
 
 
 @register_function
@@ -214,9 +223,9 @@ def betaincinv(a: ArrayLike, b: ArrayLike, p: ArrayLike) -> Array:
     return bind_single(betaincinv_p, a, b, p)
 
 
-betaincinv_p = _ternary(
+betaincinv_p = ternary(
     "betaincinv",
-    scipy("betaincinv"),
+    _betaincinv,
     (
         lambda z, a, b, _p: _moved(z, a, b, 1, 0),
         lambda z, a, b, _p: _moved(z, a, b, 0, 1),
@@ -245,7 +254,7 @@ def betainccinv(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Array:
     return bind_single(betainccinv_p, a, b, q)
 
 
-betainccinv_p = _ternary(
+betainccinv_p = ternary(
     "betainccinv",
     scipy("betainccinv"),
     (

@@ -1,0 +1,99 @@
+"""Student's t distribution: its log density, distribution function and quantiles, differentiable by both arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind2, bind_single
+from afx.ops._kinds.elementwise import binary
+from afx.ops._kinds.special import scipy
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sign, sqrt
+from afx.ops.elementwise.exponential import exp, log, log1p
+from afx.ops.elementwise.where import minimum, where
+from afx.ops.special.gamma import betaln
+from afx.ops.special.incomplete_beta import betainc_slope_p
+
+__all__ = ["log_density", "log_square_plus_one", "stdtr", "stdtrit"]
+
+
+def log_square_plus_one(u: Array) -> Array:
+    """Return ``log(1 + u²)``, without overflow."""
+    far = abs_(u) > 1
+    large = where(far, u, 1)
+    return where(far, 2 * log(abs_(large)) + log1p((1 / large) ** 2), log1p(where(far, 0, u) ** 2))
+
+
+def log_density(df: Array, t: Array) -> Array:
+    """Return the logarithm of the density, the normal one for an infinite number of degrees of freedom."""
+    n = minimum(df, float(np.finfo(df.dtype).max))
+    return -0.5 * log(n) - betaln(n / 2, 0.5) - (n + 1) / 2 * log_square_plus_one(t / sqrt(n))
+
+
+def _density(df: Array, t: Array) -> Array:
+    return exp(log_density(df, t))
+
+
+@register_function
+def stdtr(df: ArrayLike, t: ArrayLike) -> Array:
+    """Return Student's t distribution function; needs the extra ``scipy``.
+
+    Args:
+        df: degrees of freedom, positive, any shape.
+        t: a shape that broadcasts.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+        MissingExtraError: SciPy is not installed.
+
+    >>> stdtr(3.0, 0.0)
+    Array(0.5, dtype=float32)
+    """
+    return bind2(stdtr_p, df, t)
+
+
+def _by_df(_z: Array, df: Array, t: Array) -> Array:
+    n = minimum(df, float(np.finfo(df.dtype).max))
+    share = exp(-log_square_plus_one(t / sqrt(n)))  # n / (n + t²)
+    far = bind_single(betainc_slope_p, n / 2, 0.5, share, m=1, n=0)
+    return -sign(t) * far / 4 - _density(n, t) * t / (2 * n)
+
+
+stdtr_p = binary(
+    "stdtr",
+    scipy("stdtr"),
+    (_by_df, lambda _z, df, t: _density(df, t)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.5, 3.0),
+)
+
+
+@register_function
+def stdtrit(df: ArrayLike, p: ArrayLike) -> Array:
+    """Return the t at which ``stdtr(df, t)`` is p, the quantile of Student's t distribution; needs the extra ``scipy``.
+
+    Args:
+        df: degrees of freedom, positive, any shape.
+        p: from 0 to 1, a shape that broadcasts.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+        MissingExtraError: SciPy is not installed.
+
+    >>> stdtrit(3.0, 0.5)
+    Array(0., dtype=float32)
+    """
+    return bind2(stdtrit_p, df, p)
+
+
+stdtrit_p = binary(
+    "stdtrit",
+    scipy("stdtrit"),
+    (lambda z, df, _p: -_by_df(z, df, z) / _density(df, z), lambda z, df, _p: 1 / _density(df, z)),
+    kinds="f",
+    promotes_to_float=True,
+    domain=(0.55, 0.9),
+)

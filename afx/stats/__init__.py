@@ -1,0 +1,42 @@
+"""Distributions, named and parametrised as in ``scipy.stats``, with derivatives by every real parameter.
+
+Each has ``pdf`` and ``logpdf`` (``pmf`` and ``logpmf``, of whole numbers), ``cdf``, ``logcdf``, ``sf``, ``logsf`` and
+``ppf``: functions of an argument and the parameters, which broadcast. Logarithms stay finite in the tails as far as
+floating-point numbers reach, and so do their derivatives. Parameters that are not allowed give nan. Most need the extra
+``scipy``.
+
+>>> from afx.stats import norm
+>>> norm.logpdf(np.array([0.0, 40.0]), scale=2.0).round(4)
+Array([  -1.6121, -201.6121], dtype=float64)
+>>> bool(afx.grad(norm.logsf)(np.float64(1e5)) < -99999)
+True
+"""
+
+from afx.stats.beta_family import beta, f, t
+from afx.stats.elementary import cauchy, expon, laplace, logistic, uniform, weibull_min
+from afx.stats.gamma_family import chi2, gamma
+from afx.stats.multivariate import dirichlet, multivariate_normal
+from afx.stats.normal import lognorm, norm
+from afx.stats.whole_numbers import binom, geom, nbinom, poisson
+
+__all__ = [
+    "beta",
+    "binom",
+    "cauchy",
+    "chi2",
+    "dirichlet",
+    "expon",
+    "f",
+    "gamma",
+    "geom",
+    "laplace",
+    "logistic",
+    "lognorm",
+    "multivariate_normal",
+    "nbinom",
+    "norm",
+    "poisson",
+    "t",
+    "uniform",
+    "weibull_min",
+]

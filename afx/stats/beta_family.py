@@ -1,0 +1,114 @@
+"""The beta distribution, and F and Student's t, whose odds follow it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from afx.core.array.array import Array, ArrayLike
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.exponential import log, log1p
+from afx.ops.elementwise.where import where
+from afx.ops.special import student
+from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv, density
+from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
+from afx.stats._distribution import ContinuousLaw, continuous
+
+__all__ = ["beta", "f", "t"]
+
+Fn: TypeAlias = Callable[[Array, Array, Array], Array]
+
+
+@continuous
+def beta(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+    """Beta distribution: density ``xᵃ⁻¹ (1 - x)ᵇ⁻¹ / B(a, b)`` for x from 0 to 1."""
+    c, d = asarray(a), asarray(b)
+    return ContinuousLaw(
+        logpdf=lambda y: log_beta_density(c, d, y),
+        pdf=lambda y: density(c, d, y),
+        cdf=lambda y: betainc(c, d, y),
+        sf=lambda y: betaincc(c, d, y),
+        logcdf=lambda y: log_betainc(c, d, y),
+        logsf=lambda y: log_betaincc(c, d, y),
+        ppf=lambda q: betaincinv(c, d, q),
+        low=0.0,
+        high=1.0,
+        allowed=(c > 0) & (d > 0),
+        loc=loc,
+        scale=scale,
+    )
+
+
+# -- odds -------------------------------------------------------------------------------------------------------------
+def _shares(odds: Array) -> tuple[Array, Array]:
+    """Return ``odds / (1 + odds)`` and its complement, both to the last digit."""
+    large = odds > 1
+    u = where(large, 1 / (1 + 1 / where(large, odds, 1)), where(large, 1, odds) / (1 + where(large, 1, odds)))
+    return u, 1 / (1 + odds)
+
+
+def _sided(low: Fn, high: Fn, a: Array, b: Array, odds: Array) -> Array:
+    """Return ``low(a, b, u)``, which is ``high(b, a, 1 - u)``, for the share u of odds, by the smaller of the two."""
+    u, v = _shares(odds)
+    small = odds < 1
+    return where(small, low(a, b, where(small, u, 0.5)), high(b, a, where(small, 0.5, v)))
+
+
+def _odds(a: Array, b: Array, q: Array) -> Array:
+    """Return the odds at which the beta distribution function is q."""
+    u = betaincinv(a, b, q)
+    large = u > 0.5
+    v = betainccinv(b, a, where(large, q, 0.5))
+    low = where(large, 0.5, u)
+    return where(large, (1 - v) / v, low / (1 - low))
+
+
+@continuous
+def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+    """F distribution: of the ratio of two chi-squared numbers, each over its degrees of freedom."""
+    m, n = asarray(dfn), asarray(dfd)
+    a, b, ratio = m / 2, n / 2, m / n
+
+    def logpdf(y: Array) -> Array:
+        odds = ratio * y
+        return _sided(log_beta_density, log_beta_density, a, b, odds) + log(ratio) - 2 * log1p(odds)
+
+    return ContinuousLaw(
+        logpdf=logpdf,
+        cdf=lambda y: _sided(betainc, betaincc, a, b, ratio * y),
+        sf=lambda y: _sided(betaincc, betainc, a, b, ratio * y),
+        logcdf=lambda y: _sided(log_betainc, log_betaincc, a, b, ratio * y),
+        logsf=lambda y: _sided(log_betaincc, log_betainc, a, b, ratio * y),
+        ppf=lambda q: _odds(a, b, q) / ratio,
+        low=0.0,
+        allowed=(m > 0) & (n > 0),
+        loc=loc,
+        scale=scale,
+    )
+
+
+# -- Student's t ------------------------------------------------------------------------------------------------------
+@continuous
+def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+    """Student's t distribution of ``df`` degrees of freedom."""
+    n = asarray(df)
+    half = asarray(0.5, n.dtype)
+
+    def logcdf(y: Array) -> Array:
+        far = y < -1
+        tail = _sided(log_betaincc, log_betainc, half, n / 2, (where(far, y, -1) / sqrt(n)) ** 2) - math.log(2)
+        return where(far, tail, log1p(-student.stdtr(n, -where(far, -1, y))))
+
+    return ContinuousLaw(
+        logpdf=lambda y: student.log_density(n, y),
+        cdf=lambda y: student.stdtr(n, y),
+        sf=lambda y: student.stdtr(n, -y),
+        logcdf=logcdf,
+        logsf=lambda y: logcdf(-y),
+        ppf=lambda q: student.stdtrit(n, q),
+        allowed=n > 0,
+        loc=loc,
+        scale=scale,
+    )

@@ -1,0 +1,142 @@
+"""Distributions whose functions are elementary: exponential, Weibull, Laplace, logistic, Cauchy, uniform."""
+
+from __future__ import annotations
+
+import math
+
+from afx.core.array.array import Array, ArrayLike
+from afx.ops.creation.creation import asarray, zeros_like
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import negative
+from afx.ops.elementwise.exponential import exp, expm1, log, log1p, log_sigmoid, sigmoid
+from afx.ops.elementwise.trigonometry import arctan2, tan
+from afx.ops.elementwise.where import where
+from afx.ops.special.entropy import logit, xlogy
+from afx.ops.special.student import log_square_plus_one
+from afx.stats._distribution import ContinuousLaw, continuous, log1mexp
+
+__all__ = ["cauchy", "expon", "laplace", "logistic", "uniform", "weibull_min"]
+
+
+@continuous
+def expon(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+    """Exponential distribution: density ``exp(-x)`` for x of 0 or more."""
+    return ContinuousLaw(
+        logpdf=negative,
+        cdf=lambda y: -expm1(-y),
+        logcdf=log1mexp,
+        logsf=negative,
+        ppf=lambda q: -log1p(-q),
+        low=0.0,
+        loc=loc,
+        scale=scale,
+    )
+
+
+@continuous
+def weibull_min(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+    """Weibull distribution: the survival function is ``exp(-xᶜ)`` for x of 0 or more."""
+    k = asarray(c)
+    return ContinuousLaw(
+        logpdf=lambda y: log(k) + xlogy(k - 1, y) - y**k,
+        cdf=lambda y: -expm1(-(y**k)),
+        logcdf=lambda y: log1mexp(y**k),
+        logsf=lambda y: -(y**k),
+        ppf=lambda q: (-log1p(-q)) ** (1 / k),
+        low=0.0,
+        allowed=k > 0,
+        loc=loc,
+        scale=scale,
+    )
+
+
+@continuous
+def uniform(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+    """Uniform distribution from ``loc`` to ``loc + scale``."""
+    return ContinuousLaw(
+        logpdf=lambda y: 0 * y,
+        cdf=lambda y: y,
+        sf=lambda y: 1 - y,
+        logcdf=log,
+        logsf=lambda y: log1p(-y),
+        ppf=lambda q: q,
+        low=0.0,
+        high=1.0,
+        loc=loc,
+        scale=scale,
+    )
+
+
+# -- of two sides -----------------------------------------------------------------------------------------------------
+@continuous
+def logistic(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+    """Logistic distribution: the distribution function is the sigmoid."""
+    return ContinuousLaw(
+        logpdf=lambda y: log_sigmoid(y) + log_sigmoid(-y),
+        cdf=sigmoid,
+        sf=lambda y: sigmoid(-y),
+        logcdf=log_sigmoid,
+        logsf=lambda y: log_sigmoid(-y),
+        ppf=logit,
+        loc=loc,
+        scale=scale,
+    )
+
+
+def _laplace_cdf(y: Array) -> Array:
+    tail = 0.5 * exp(-abs_(y))
+    return where(y < 0, tail, 1 - tail)
+
+
+def _laplace_logcdf(y: Array) -> Array:
+    low = y < 0
+    return where(low, y - math.log(2), log1p(-0.5 * exp(-where(low, 0, y))))
+
+
+def _laplace_quantile(q: Array) -> Array:
+    return where(q < 0.5, log(2 * where(q < 0.5, q, 0.5)), -log(2 * where(q < 0.5, 0.5, 1 - q)))
+
+
+@continuous
+def laplace(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+    """Laplace distribution: density ``½ exp(-|x|)``, whose derivative at 0 is 0."""
+    return ContinuousLaw(
+        logpdf=lambda y: -abs_(y) - math.log(2),
+        cdf=_laplace_cdf,
+        sf=lambda y: _laplace_cdf(-y),
+        logcdf=_laplace_logcdf,
+        logsf=lambda y: _laplace_logcdf(-y),
+        ppf=_laplace_quantile,
+        loc=loc,
+        scale=scale,
+    )
+
+
+def _cauchy_cdf(y: Array) -> Array:
+    return arctan2(zeros_like(y) + 1, -y) / math.pi
+
+
+def _cauchy_logcdf(y: Array) -> Array:
+    low = y < 0
+    return where(low, log(_cauchy_cdf(where(low, y, -1))), log1p(-_cauchy_cdf(-where(low, 1, y))))
+
+
+def _cauchy_quantile(q: Array) -> Array:
+    far = abs_(q - 0.5) > 0.25
+    tail = where(q < 0.5, -q, 1 - q)
+    return where(far, 1 / tan(math.pi * where(far, tail, 0.25)), tan(math.pi * where(far, 0, q - 0.5)))
+
+
+@continuous
+def cauchy(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+    """Cauchy distribution: density ``1 / (π (1 + x²))``."""
+    return ContinuousLaw(
+        logpdf=lambda y: -math.log(math.pi) - log_square_plus_one(y),
+        cdf=_cauchy_cdf,
+        sf=lambda y: _cauchy_cdf(-y),
+        logcdf=_cauchy_logcdf,
+        logsf=lambda y: _cauchy_logcdf(-y),
+        ppf=_cauchy_quantile,
+        loc=loc,
+        scale=scale,
+    )

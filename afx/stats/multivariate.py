@@ -1,0 +1,121 @@
+"""Distributions of vectors: Dirichlet and multivariate normal."""
+
+from __future__ import annotations
+
+import math
+
+from afx.core.array.array import Array, ArrayLike
+from afx.errors import ShapeError
+from afx.ops.creation.creation import eye
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.comparison import isnan
+from afx.ops.elementwise.exponential import exp, log
+from afx.ops.elementwise.where import where
+from afx.ops.linalg.cholesky import cholesky
+from afx.ops.linalg.triangular import solve_triangular
+from afx.ops.manipulation.diagonals import diagonal
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import reshape
+from afx.ops.reductions.boolean import all as all_
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.special.entropy import xlogy
+from afx.ops.special.gamma import gammaln
+from afx.stats._distribution import floating, quiet
+
+__all__ = ["dirichlet", "multivariate_normal"]
+
+
+class _Dirichlet:
+    """Dirichlet distribution: density of shares, proportional to the product of ``x_i`` to the power ``alpha_i - 1``.
+
+    As in SciPy, x is float[k] or float[k, n] for n points (the components are its first axis), or has k - 1 components,
+    of which the last share is what is left. ``alpha`` is float[k], positive. Points that are no shares have density 0.
+
+    >>> afx.stats.dirichlet.pdf(np.array([0.2, 0.3, 0.5]), np.ones(3)).round(4)
+    Array(2., dtype=float64)
+    """
+
+    def __repr__(self) -> str:
+        return "<distribution dirichlet(alpha)>"
+
+    def __reduce__(self) -> str:
+        return "dirichlet"
+
+    def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> Array:
+        """Return the logarithm of the density.
+
+        Raises:
+            ShapeError: the components are not as many as those of alpha, or one fewer.
+        """
+        y, a = floating("dirichlet", x, alpha)
+        if a.ndim != 1 or not y.ndim or a.shape[0] - y.shape[0] not in (0, 1):
+            raise ShapeError(
+                f"dirichlet: the first axis of x is as long as alpha: got x {y.aval} and alpha {a.aval}; transpose x"
+            )
+        if y.shape[0] < a.shape[0]:
+            y = concat([y, 1 - sum_(y, axis=0, keepdims=True)], axis=0)
+        powers = reshape(a, (-1,) + (1,) * (y.ndim - 1))
+        inside = all_((y >= 0) & (y <= 1) | isnan(y), axis=0) & ~(abs_(sum_(y, axis=0) - 1) > 1e-9)
+        with quiet():
+            z = sum_(xlogy(powers - 1, where(inside, y, 0.5)), axis=0) + gammaln(sum_(a)) - sum_(gammaln(a))
+            return where(all_(a > 0), where(inside, z, -math.inf), math.nan)
+
+    def pdf(self, x: ArrayLike, alpha: ArrayLike) -> Array:
+        """Return the density."""
+        return exp(self.logpdf(x, alpha))
+
+
+class _MultivariateNormal:
+    """Multivariate normal distribution of mean float[..., n] and covariance float[..., n, n], positive definite.
+
+    As in SciPy, x is float[..., n], the mean is 0 and the covariance the identity where they are not given; a number
+    or a vector stands for a diagonal covariance. Leading axes broadcast.
+
+    >>> afx.stats.multivariate_normal.logpdf(np.zeros(2), cov=np.eye(2)).round(4)
+    Array(-1.8379, dtype=float64)
+    """
+
+    def __repr__(self) -> str:
+        return "<distribution multivariate_normal(mean, cov)>"
+
+    def __reduce__(self) -> str:
+        return "multivariate_normal"
+
+    def logpdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
+        """Return the logarithm of the density.
+
+        Raises:
+            ShapeError: the covariance does not fit the mean, or x does not.
+            numpy.linalg.LinAlgError: the covariance is not positive definite.
+        """
+        y, m, c = floating("multivariate_normal", x, 0.0 if mean is None else mean, cov)
+        n = max([v.shape[-1] if v.ndim else 1 for v in (m, c)])
+        if mean is None and c.ndim == 0:
+            n = y.shape[-1] if y.ndim else 1
+        y = reshape(y, (*y.shape, 1)) if n == 1 and (not y.ndim or y.shape[-1] != 1) else y
+        c = eye(n, dtype=c.dtype) * c if c.ndim < 2 else c
+        if c.shape[-2:] != (n, n) or y.ndim == 0 or y.shape[-1] != n or (m.ndim and m.shape[-1] != n):
+            raise ShapeError(
+                f"multivariate_normal: x and mean are vectors of the covariance's length: got x {y.aval}, mean {m.aval} "
+                f"and cov {c.aval}; reshape them"
+            )
+        factor = cholesky(c)
+        z = _whitened(factor, y - m)
+        heights = sum_(log(diagonal(factor)), axis=-1)
+        return -0.5 * sum_(z * z, axis=-1) - heights - 0.5 * n * math.log(2 * math.pi)
+
+    def pdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
+        """Return the density."""
+        return exp(self.logpdf(x, mean, cov))
+
+
+def _whitened(factor: Array, y: Array) -> Array:
+    """Return the solutions of triangular systems for vectors along the last axis; one factor serves them all at once."""
+    if factor.ndim == 2:
+        flat = reshape(y, (-1, y.shape[-1]))
+        return reshape(solve_triangular(factor, flat.T, lower=True).T, y.shape)
+    return solve_triangular(factor, reshape(y, (*y.shape, 1)), lower=True)[..., 0]
+
+
+dirichlet = _Dirichlet()
+multivariate_normal = _MultivariateNormal()

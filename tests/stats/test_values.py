@@ -1,0 +1,156 @@
+"""Distributions against SciPy: values on both sides of the support, at its ends, at nan and for wrong parameters."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import afx
+from afx import stats
+from afx.errors import ShapeError
+
+CONTINUOUS: dict[str, list[tuple[float, ...]]] = {
+    "beta": [(0.5, 0.5), (1.0, 3.0), (2.5, 7.0), (60.0, 40.0)],
+    "cauchy": [()],
+    "chi2": [(0.5,), (3.0,), (50.0,)],
+    "expon": [()],
+    "f": [(1.0, 4.0), (5.0, 2.0), (30.0, 40.0)],
+    "gamma": [(0.4,), (1.0,), (2.5,), (60.0,)],
+    "laplace": [()],
+    "logistic": [()],
+    "lognorm": [(0.5,), (2.0,)],
+    "norm": [()],
+    "t": [(0.7,), (3.0,), (40.0,)],
+    "uniform": [()],
+    "weibull_min": [(0.7,), (1.0,), (3.0,)],
+}
+DISCRETE: dict[str, list[tuple[float, ...]]] = {
+    "binom": [(1, 0.3), (10, 0.2), (200, 0.7)],
+    "geom": [(0.01,), (0.4,)],
+    "nbinom": [(0.7, 0.3), (5, 0.5), (40, 0.2)],
+    "poisson": [(0.3,), (4.0,), (80.0,)],
+}
+SHARES = np.array([1e-12, 1e-3, 0.1, 0.3, 0.5, 0.6, 0.9, 0.999])
+EDGES = np.array([-np.inf, -3.0, 0.0, 0.5, 1.0, 2.5, 30.0, np.nan])
+RNG = np.random.default_rng(8)
+
+
+def cases(table: dict[str, list[tuple[float, ...]]]) -> list[Any]:
+    """Return each distribution with each of its parameters."""
+    return [pytest.param(name, ps, id=f"{name}{ps}") for name, rows in table.items() for ps in rows]
+
+
+def compare(found: Any, expected: Any) -> None:
+    """Check that values are the same to twelve digits."""
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("place", [{}, {"loc": 0.5, "scale": 2.0}], ids=["standard", "moved"])
+@pytest.mark.parametrize(("name", "parameters"), cases(CONTINUOUS))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's own at the ends of a support
+def test_continuous_values(name: str, parameters: tuple[float, ...], place: dict[str, float]) -> None:
+    """Densities, distribution functions and quantiles are SciPy's to twelve digits, in float64."""
+    law, peer = getattr(stats, name), getattr(scipy.stats, name)
+    x = np.concatenate([peer.ppf(SHARES, *parameters, **place), EDGES])
+    for method in ("pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"):
+        found = getattr(law, method)(x, *parameters, **place)
+        assert found.dtype == np.float64
+        compare(found, getattr(peer, method)(x, *parameters, **place))
+    q = np.concatenate([SHARES, [0.0, 1.0, -0.1, 1.1, np.nan]])
+    compare(law.ppf(q, *parameters, **place), peer.ppf(q, *parameters, **place))
+
+
+@pytest.mark.parametrize("place", [{}, {"loc": 2}], ids=["standard", "moved"])
+@pytest.mark.parametrize(("name", "parameters"), cases(DISCRETE))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's own at the ends of a support
+def test_discrete_values(name: str, parameters: tuple[float, ...], place: dict[str, float]) -> None:
+    """Probabilities, distribution functions and quantiles are SciPy's; numbers that are not whole have probability 0."""
+    law, peer = getattr(stats, name), getattr(scipy.stats, name)
+    k = np.concatenate([np.arange(-1, 15.0), [100, 201, 0.5, 2.5, -np.inf, np.nan]])
+    for method in ("pmf", "logpmf", "cdf", "sf"):
+        compare(getattr(law, method)(k, *parameters, **place), getattr(peer, method)(k, *parameters, **place))
+    for method, rest in (("logcdf", "sf"), ("logsf", "cdf")):  # SciPy's logarithm of what is nearly 1 has few digits
+        other = getattr(peer, rest)(k, *parameters, **place)
+        expected = np.where(other < 0.5, np.log1p(-other), getattr(peer, method)(k, *parameters, **place))
+        finite = np.isfinite(expected) | (other != 1)
+        compare(np.asarray(getattr(law, method)(k, *parameters, **place))[finite], expected[finite])
+    q = np.concatenate([SHARES, [0.0, -0.1, 1.1, np.nan]])
+    compare(law.ppf(q, *parameters, **place), peer.ppf(q, *parameters, **place))
+    whole = np.arange(1.0, 6.0)
+    q = np.asarray(law.cdf(whole, *parameters))
+    np.testing.assert_array_equal(law.ppf(q[q < 1], *parameters), whole[q < 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("norm", {"scale": 0.0}),
+        ("norm", {"scale": -1.0}),
+        ("gamma", {"a": 0.0}),
+        ("gamma", {"a": np.nan}),
+        ("beta", {"a": 1.0, "b": -1.0}),
+        ("t", {"df": -2.0}),
+        ("f", {"dfn": 2.0, "dfd": 0.0}),
+        ("lognorm", {"s": -1.0}),
+        ("weibull_min", {"c": 0.0}),
+        ("poisson", {"mu": -1.0}),
+        ("binom", {"n": 2.5, "p": 0.5}),
+        ("binom", {"n": 2, "p": 1.5}),
+        ("nbinom", {"n": 0.0, "p": 0.5}),
+        ("geom", {"p": 0.0}),
+    ],
+)
+def test_parameters_that_are_not_allowed(name: str, wrong: dict[str, float]) -> None:
+    """Where a parameter is not allowed every function is nan, as SciPy's is."""
+    law = getattr(stats, name)
+    kinds = ("pmf", "logpmf") if name in DISCRETE else ("pdf", "logpdf")
+    for method in (*kinds, "cdf", "sf", "logcdf", "logsf", "ppf"):
+        assert np.isnan(getattr(law, method)(np.float64(0.5), **wrong))
+
+
+def test_large_parameters_keep_digits() -> None:
+    """Densities at parameters of a million and more have the digits of the closed forms (mpmath, 40 digits)."""
+    compare(stats.gamma.logpdf(np.float64(1.001e12), 1e12), -499681.6519154246927)
+    compare(stats.t.logpdf(np.float64(2.0), 1e10), -2.918938533029672742)
+    compare(stats.binom.logpmf(500_300, 1_000_000, np.float64(0.5)), -7.313546712426953640)
+
+
+def test_wrong_calls_name_the_distribution() -> None:
+    """A missing, unknown or doubled parameter is a TypeError that names the distribution and its parameters."""
+    gamma: Any = stats.gamma
+    for args, kwargs in (((1.0,), {}), ((1.0, 2.0), {"a": 2.0}), ((1.0, 2.0), {"shape": 1.0}), ((1.0, 2, 3, 4, 5), {})):
+        with pytest.raises(TypeError, match=r"gamma: .*; its parameters, behind the argument, are a, loc, scale"):
+            gamma.logpdf(*args, **kwargs)
+    with pytest.raises(afx.errors.DtypeError, match="norm: not defined for complex128"):
+        stats.norm.pdf(1j * np.ones(2))
+
+
+# -- vectors ----------------------------------------------------------------------------------------------------------
+def test_dirichlet() -> None:
+    """Densities are SciPy's, of many points, and of all shares but the last."""
+    alpha = np.array([0.5, 2.0, 3.5])
+    x = RNG.dirichlet(alpha, 5).T
+    for points in (x, x[:-1], x[:, 0]):
+        compare(stats.dirichlet.logpdf(points, alpha), scipy.stats.dirichlet.logpdf(points, alpha))
+        compare(stats.dirichlet.pdf(points, alpha), scipy.stats.dirichlet.pdf(points, alpha))
+    assert stats.dirichlet.logpdf(np.array([0.5, 0.6, 0.5]), alpha) == -np.inf
+    assert np.isnan(stats.dirichlet.logpdf(x, -alpha)).all()
+    with pytest.raises(ShapeError, match="first axis of x is as long as alpha"):
+        stats.dirichlet.logpdf(x.T, alpha)
+
+
+def test_multivariate_normal() -> None:
+    """Densities are SciPy's, for every form of the covariance, and leading axes broadcast."""
+    n = 3
+    root = RNG.normal(size=(n, n))
+    cov, mean, x = root @ root.T + np.eye(n), RNG.normal(size=n), RNG.normal(size=(4, n))
+    peer = scipy.stats.multivariate_normal
+    for m, c in ((mean, cov), (None, cov), (mean, np.array([1.0, 2.0, 3.0])), (mean, 2.0)):
+        compare(stats.multivariate_normal.logpdf(x, m, c), peer.logpdf(x, m, c))
+        compare(stats.multivariate_normal.pdf(x[0], m, c), peer.pdf(x[0], m, c))
+    compare(stats.multivariate_normal.logpdf(np.array([1.0, 2.0])), peer.logpdf(np.array([1.0, 2.0]), [0.0, 0.0]))
+    many = stats.multivariate_normal.logpdf(x, mean, np.stack([cov, 2 * cov])[:, None])
+    compare(many, [peer.logpdf(x, mean, cov), peer.logpdf(x, mean, 2 * cov)])
+    with pytest.raises(ShapeError, match="vectors of the covariance's length"):
+        stats.multivariate_normal.logpdf(x[:, :2], mean, cov)
