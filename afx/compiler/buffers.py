@@ -1,191 +1,293 @@
-"""Which memory each value of a graph takes: a place in the arena, fresh memory, or a view of another value's."""
+"""Buffer assignment: which memory each value of a grouped graph takes.
+
+Four functions over one list of intervals: alias analysis finds the memory that values share, liveness tells from when to
+when each piece is needed, donation lets results take the memory of operands that end there, and offsets place the rest
+in one block, the arena.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import attrs
 import numpy as np
 
 from afx.compiler.arena import Arena
-from afx.compiler.fusion import Node, nodes_of
-from afx.compiler.lowering import by_ufunc, writes_into
-from afx.core.graph import Graph, Var
+from afx.compiler.fusion import Group, Groups
+from afx.compiler.lowering_rules import by_ufunc, writes_into
+from afx.core.graph import Equation, Var
 
-__all__ = ["Places"]
+__all__ = ["BufferAssignment", "Interval", "Value", "assign", "assign_offsets", "donate", "find_aliases", "find_lifetimes"]
 
-INPUT, CONSTANT, BUFFER, FRESH, VIEW = "input", "constant", "buffer", "fresh", "view"
+Kind: TypeAlias = Literal["input", "constant", "written", "made", "view"]
 
 
-class Places:
-    """The place of every variable.
+class Value(NamedTuple):
+    """How a variable lies in memory.
 
     Attributes:
-        graph: the graph.
-        nodes: its equations, those that run in blocks together.
-        donated: the arguments that are given away.
-        kind: of each variable: ``input``, ``constant``, ``buffer`` (in the arena), ``fresh`` (memory of its own, made
-            in the run), or ``view`` (of its root).
-        root: the variable whose memory a view shares; of all others, themselves.
-        template: while places are found, an array of the strides that a value in the arena will have.
-        offset: of each buffer in the arena.
-        dying: fresh values after whose last use the name can go, by equation.
-        taken: of results that are written into the memory of an argument, that argument.
-        arena: the block in which buffers lie.
+        kind: an argument, a constant, written into memory that it is given, made by an implementation in new memory, or
+            a view of its root.
+        root: the variable that owns the memory: itself, but for views.
+        nbytes: bytes of its elements.
+        strides: in bytes, None where only a run tells them.
+        offset: bytes from the start of the root's memory; None where strides are.
+        is_all: whether it is all of its root's memory, each element once.
+        is_row_major: whether it is that in row-major order.
     """
 
-    def __init__(self, graph: Graph, donated: Collection[int] = ()) -> None:
-        self.graph = graph
-        self.donated = {graph.inputs[k].index for k in donated}
-        self.taken: dict[int, int] = {}
-        self.kind: dict[int, str] = {}
-        self.root: dict[int, int] = {}
-        self.template: dict[int, Any] = {}
-        self.offset: dict[int, int] = {}
-        self.dying: dict[int, list[int]] = {}
-        self.arena = Arena()
-        for var in graph.inputs:
-            self._own(var, INPUT, None)
-        for var, constant in graph.constants:
-            self._own(var, CONSTANT, constant.value)
-        self.nodes = nodes_of(graph)
-        for node in self.nodes:
-            self._place(node)
-        self._release()
-        self.template.clear()  # they hold address space, if no memory
+    kind: Kind
+    root: int
+    nbytes: int
+    strides: tuple[int, ...] | None
+    offset: int | None
+    is_all: bool
+    is_row_major: bool
 
-    def _own(self, var: Var, kind: str, template: Any) -> None:
-        self.kind[var.index] = kind
-        self.root[var.index] = var.index
-        self.template[var.index] = template
 
-    def _place(self, node: Node) -> None:
-        if node.key is not None:
-            for var in node.outputs:
-                self._own(var, BUFFER, np.empty(var.aval.shape, var.aval.dtype))
-            return
-        eq = node.equations[0]
-        p = eq.primitive
-        if p.lowering.may_alias and not p.multiple_results and isinstance(eq.inputs[0], Var):
-            out, source = eq.outputs[0], eq.inputs[0].index
-            template = self.template[source]
-            made = None if template is None else p.impl(template, **eq.keywords)
-            if made is None or made is template or _is_view(made, template):
-                self.kind[out.index] = VIEW
-                self.root[out.index] = self.root[source]
-                self.template[out.index] = made
-                return
-        writes = writes_into(eq)
-        for var in eq.outputs:
-            template = np.empty(var.aval.shape, var.aval.dtype) if writes else None
-            self._own(var, BUFFER if writes else FRESH, template)
+class Interval(NamedTuple):
+    """From when to when the memory of a root is needed.
 
-    def covers(self, atom: Var) -> bool:
-        """Tell whether a value is all of its root's memory, each element once."""
-        own, root = self.template[atom.index], self.root[atom.index]
-        return (
-            own is not None
-            and own.nbytes == self.template[root].nbytes
-            and (0 not in own.strides or root == atom.index)
-        )
+    Attributes:
+        root: the variable that owns it.
+        nbytes: its size.
+        start: number of the group that makes it, -1 for arguments.
+        end: number of the last group that reads it or a view of it; that of all groups for what is returned.
+        is_result: whether it is all of a result, which lives on after the run.
+        in_arena: whether it lies in the arena.
+    """
 
-    def whole(self, atom: Var) -> bool:
-        """Tell whether a value is all of its root's memory in row-major order."""
-        return self.covers(atom) and self.template[atom.index].flags.c_contiguous
+    root: int
+    nbytes: int
+    start: int
+    end: int
+    is_result: bool
+    in_arena: bool
 
-    def _release(self) -> None:
-        """Let the graph's results have memory of their own, and give the others offsets by their lifetimes."""
-        for atom in self.graph.outputs:
-            if isinstance(atom, Var) and self.covers(atom) and self.kind[self.root[atom.index]] == BUFFER:
-                self.kind[self.root[atom.index]] = FRESH
-        last: dict[int, int] = {}
-        for k, node in enumerate(self.nodes):
-            for var in node.inputs:
-                last[self.root[var.index]] = k
-        for atom in self.graph.outputs:
-            if isinstance(atom, Var):
-                last[self.root[atom.index]] = len(self.nodes)
-        for k, node in enumerate(self.nodes):
-            self._settle(k, node, last)
 
-    def _settle(self, k: int, node: Node, last: dict[int, int]) -> None:
-        ending = {self.root[v.index] for v in node.inputs}
-        ending = {r for r in ending if last[r] == k}
-        reused: set[int] = set()
-        for var in node.outputs:
-            if self.kind[var.index] == BUFFER:
-                root = self._in_place(node, var, ending - reused - self.donated)
-                if root >= 0:
-                    self.offset[var.index] = self.offset[root]
-                    reused.add(root)
-                else:
-                    self.offset[var.index] = self.arena.take(var.aval.nbytes)
-            elif self.donated and self.kind[var.index] == FRESH and self.template[var.index] is not None:
-                root = self._in_place(node, var, ending & self.donated - reused)
-                if root >= 0:
-                    self.taken[var.index] = root
-                    reused.add(root)
-        for r in ending - reused:
-            if self.kind[r] == BUFFER:
-                self.arena.give(self.offset[r], self.template[r].nbytes)
-            elif self.kind[r] == FRESH:
-                self.dying.setdefault(k, []).append(r)
-        for var in node.outputs:
-            if var.index not in last and self.kind[var.index] == BUFFER:
-                self.arena.give(self.offset[var.index], var.aval.nbytes)
+@attrs.frozen
+class BufferAssignment:
+    """The memory of every variable.
 
-    def _in_place(self, node: Node, out: Var, ending: set[int]) -> int:
-        """Return the buffer of an operand that ends here and that the op may overwrite, or -1.
+    Attributes:
+        values: of each variable, how it lies in memory.
+        intervals: of each root but constants, in the order in which they start.
+        donated_to: of roots that take the memory of another one, that one: in place, or of an argument.
+        offsets: of each root in the arena.
+        size: bytes of the arena.
+        widest: bytes that are alive together at the widest point.
+    """
 
-        A single number never is: NumPy takes four times as long where operand and result are one (2.0 to 2.5).
-        """
-        if out.aval.size == 1:
-            return -1
-        if node.key is not None:
-            return self._in_place_of_region(node, out, ending)
-        eq = node.equations[0]
-        if (
-            eq.primitive.lowering.updates_first_operand
-            and isinstance(eq.inputs[0], Var)
-            and eq.inputs[0] not in eq.inputs[1:]
-        ):
-            atoms: Sequence[Var] = [eq.inputs[0]]
-        elif eq.primitive.is_elementwise and by_ufunc(eq):
-            atoms = node.inputs
-        else:
-            return -1
-        for atom in atoms:
-            if self.root[atom.index] in ending and self._fits(atom, out):
-                return self.root[atom.index]
-        return -1
+    values: Mapping[int, Value]
+    intervals: tuple[Interval, ...]
+    donated_to: Mapping[int, int]
+    offsets: Mapping[int, int]
+    size: int
+    widest: int
 
-    def _fits(self, operand: Var, out: Var) -> bool:
-        """Tell whether an operand is a whole buffer that the output could take."""
-        root = self.root[operand.index]
-        if root in self.donated:
-            return operand.index == root and operand.aval == out.aval
-        return (
-            self.kind[root] == BUFFER
-            and self.whole(operand)
-            and operand.aval.nbytes == out.aval.nbytes
-            and operand.aval.shape == out.aval.shape
-        )
+    def __str__(self) -> str:
+        lines = [f"{self.size} bytes of arena, {self.widest} at the widest point"]
+        for index, value in self.values.items():
+            place = f" @{self.offsets[index]}" if index in self.offsets else ""
+            over = f" over {self.donated_to[index]}" if index in self.donated_to else ""
+            of = f" of {value.root}" if value.root != index else ""
+            lines.append(f"{index}: {value.kind}{of}, {value.nbytes} bytes{place}{over}")
+        return "\n".join(lines)
 
-    def _in_place_of_region(self, node: Node, out: Var, ending: set[int]) -> int:
-        """Return such a buffer that the region reads for the last time before, or as, it writes the output."""
-        at = node.first_write(out)
-        rest = node.equations[at + 1 :] if by_ufunc(node.equations[at]) else node.equations[at:]
-        views = [eq for eq in node.equations if eq.primitive.lowering.may_alias]
-        later = {a.index for eq in (*rest, *views) for a in eq.inputs if isinstance(a, Var)}
-        later |= {v.index for v in node.whole}
-        roots = [self.root[v.index] for v in node.inputs]
-        for var in node.inputs:
-            root = self.root[var.index]
-            if root in ending and roots.count(root) == 1 and var.index not in later and self._fits(var, out):
-                return root
-        return -1
+
+def assign(groups: Groups, donated: Collection[int] = ()) -> BufferAssignment:
+    """Assign memory to every value of a grouped graph.
+
+    Args:
+        groups: the graph, grouped.
+        donated: positions of arguments whose memory results may take.
+
+    >>> import afx
+    >>> from afx.compiler.fusion import fuse
+    >>> from afx.compiler.target import Target
+    >>> graph = afx.trace(lambda x: afx.sin(afx.cos(x)) @ x)(afx.ones((8, 8)))
+    >>> assign(fuse(graph, Target())).size
+    256
+    """
+    graph = groups.graph
+    values = find_aliases(groups)
+    intervals = find_lifetimes(groups, values)
+    given = frozenset([graph.inputs[k].index for k in donated])
+    donated_to = donate(groups, values, intervals, given)
+    offsets, arena = assign_offsets(intervals, donated_to)
+    return BufferAssignment(values, tuple(intervals), donated_to, offsets, arena.size, arena.widest)
+
+
+# -- alias analysis ---------------------------------------------------------------------------------------------------
+def find_aliases(groups: Groups) -> dict[int, Value]:
+    """Return how each variable lies in memory: views of known strides are tried on memory that nobody touches."""
+    values: dict[int, Value] = {}
+    samples: dict[int, Any] = {}
+    graph = groups.graph
+    for var in graph.inputs:
+        values[var.index] = Value("input", var.index, var.aval.nbytes, None, None, False, False)
+    for var, constant in graph.constants:
+        samples[var.index] = x = constant.value
+        values[var.index] = Value("constant", var.index, x.nbytes, x.strides, 0, True, x.flags.c_contiguous)
+    for group in groups:
+        eq = group.equations[0]
+        if group.key is None and _try_view(eq, values, samples):
+            continue
+        written = group.key is not None or writes_into(eq)
+        for var in group.outputs:
+            values[var.index] = _own(var, written)
+    return values
+
+
+def _own(var: Var, written: bool) -> Value:
+    if not written:
+        return Value("made", var.index, var.aval.nbytes, None, None, False, False)
+    return Value("written", var.index, var.aval.nbytes, _row_major(var), 0, True, True)
+
+
+def _row_major(var: Var) -> tuple[int, ...]:
+    """Return the strides that NumPy gives a new array."""
+    strides, step = list[int](), var.aval.dtype.itemsize
+    for length in reversed(var.aval.shape):
+        strides.append(step)
+        step *= max(length, 1)
+    return tuple(strides[::-1])
+
+
+def _try_view(eq: Equation, values: dict[int, Value], samples: dict[int, Any]) -> bool:
+    """Enter the output of an equation if it is a view of its operand."""
+    p, source = eq.primitive, eq.inputs[0] if eq.inputs else None
+    if not p.lowering.may_alias or p.multiple_results or not isinstance(source, Var):
+        return False
+    out, of = eq.outputs[0], values[source.index]
+    if of.strides is None:
+        values[out.index] = Value("view", of.root, out.aval.nbytes, None, None, False, False)
+        return True
+    sample = samples.get(source.index)
+    if sample is None:
+        sample = samples[source.index] = np.empty(source.aval.shape, source.aval.dtype)
+    made = p.impl(sample, **eq.keywords)
+    if made is not sample and not _is_view(made, sample):
+        return False
+    samples[out.index] = made
+    assert of.offset is not None
+    offset = of.offset + (made.ctypes.data - sample.ctypes.data if made.size else 0)
+    is_all = made.nbytes == values[of.root].nbytes and 0 not in made.strides
+    values[out.index] = Value(
+        "view", of.root, made.nbytes, made.strides, offset, is_all, is_all and made.flags.c_contiguous
+    )
+    return True
 
 
 def _is_view(x: Any, of: Any) -> bool:
     """Tell whether an array looks into the memory of another one; without elements, whether it looks into any."""
     return x.base is not None and (not x.size or np.may_share_memory(x, of))
+
+
+# -- liveness ---------------------------------------------------------------------------------------------------------
+def find_lifetimes(groups: Groups, values: Mapping[int, Value]) -> list[Interval]:
+    """Return the interval of each root, in the order in which they start."""
+    last: dict[int, int] = {}
+    for k, group in enumerate(groups):
+        for var in group.inputs:
+            last[values[var.index].root] = k
+    results = set[int]()
+    for atom in groups.graph.outputs:
+        if isinstance(atom, Var):
+            value = values[atom.index]
+            last[value.root] = len(groups)
+            if value.is_all and values[value.root].kind == "written":
+                results.add(value.root)
+    starts = [(var, -1) for var in groups.graph.inputs]
+    starts += [(var, k) for k, group in enumerate(groups) for var in group.outputs]
+    found: list[Interval] = []
+    for var, start in starts:
+        value = values[var.index]
+        if value.root == var.index:
+            is_result = var.index in results
+            in_arena = value.kind == "written" and not is_result
+            found.append(Interval(var.index, value.nbytes, start, last.get(var.index, start), is_result, in_arena))
+    return found
+
+
+# -- donation ---------------------------------------------------------------------------------------------------------
+def donate(
+    groups: Groups, values: Mapping[int, Value], intervals: Sequence[Interval], donated: Collection[int]
+) -> dict[int, int]:
+    """Return which roots are written into the memory of an operand that ends there: a buffer's, or an argument's."""
+    of = {interval.root: interval for interval in intervals}
+    found: dict[int, int] = {}
+    for k, group in enumerate(groups):
+        ending = {r for v in group.inputs if (r := values[v.index].root) in of and of[r].end == k}
+        for var in group.outputs:
+            if not ending or values[var.index].kind != "written":
+                continue
+            in_arena = of[var.index].in_arena
+            free = {r for r in ending if (of[r].in_arena if in_arena else r in donated)}
+            root = _operand_to_overwrite(group, var, free, values)
+            if root >= 0:
+                found[var.index] = root
+                ending.discard(root)
+    return found
+
+
+def _operand_to_overwrite(group: Group, out: Var, free: Collection[int], values: Mapping[int, Value]) -> int:
+    """Return the root of an operand that the group may overwrite with an output, or -1.
+
+    A single number never is: NumPy takes four times as long where operand and result are one (2.0 to 2.5).
+    """
+    if not free or out.aval.size == 1:
+        return -1
+    if group.key is not None:
+        return _of_group(group, out, free, values)
+    eq = group.equations[0]
+    first = eq.inputs[0]
+    if eq.primitive.lowering.updates_first_operand and isinstance(first, Var) and first not in eq.inputs[1:]:
+        operands: Sequence[Var] = [first]
+    elif eq.primitive.is_elementwise and by_ufunc(eq):
+        operands = group.inputs
+    else:
+        return -1
+    return next((values[v.index].root for v in operands if values[v.index].root in free and _fits(v, out, values)), -1)
+
+
+def _fits(operand: Var, out: Var, values: Mapping[int, Value]) -> bool:
+    """Tell whether an operand is a whole piece of memory that the output could take."""
+    value = values[operand.index]
+    if values[value.root].kind == "input":
+        return operand.index == value.root and operand.aval == out.aval
+    return value.is_row_major and value.nbytes == out.aval.nbytes and operand.aval.shape == out.aval.shape
+
+
+def _of_group(group: Group, out: Var, free: Collection[int], values: Mapping[int, Value]) -> int:
+    """Return such a root that the group reads for the last time before, or as, it writes the output."""
+    at = group.first_write(out)
+    rest = group.equations[at + 1 :] if by_ufunc(group.equations[at]) else group.equations[at:]
+    views = [eq for eq in group.equations if eq.primitive.lowering.may_alias]
+    later = {a.index for eq in (*rest, *views) for a in eq.inputs if isinstance(a, Var)}
+    later |= {v.index for v in group.whole}
+    roots = [values[v.index].root for v in group.inputs]
+    for var, root in zip(group.inputs, roots, strict=True):
+        if root in free and roots.count(root) == 1 and var.index not in later and _fits(var, out, values):
+            return root
+    return -1
+
+
+# -- offsets ----------------------------------------------------------------------------------------------------------
+def assign_offsets(intervals: Sequence[Interval], donated_to: Mapping[int, int]) -> tuple[dict[int, int], Arena]:
+    """Return the place in the arena of each root that lies there, and the arena."""
+    arena, offsets = Arena(), dict[int, int]()
+    taken = set(donated_to.values())
+    starting = [interval for interval in intervals if interval.in_arena]
+    ending = sorted([i for i in starting if i.root not in taken], key=lambda i: (i.end, i.root))
+    k = 0
+    for interval in starting:
+        while k < len(ending) and ending[k].end < interval.start:
+            arena.give(offsets[ending[k].root], ending[k].nbytes)
+            k += 1
+        if interval.root in donated_to:
+            offsets[interval.root] = offsets[donated_to[interval.root]]
+        else:
+            offsets[interval.root] = arena.take(interval.nbytes)
+    return offsets, arena

@@ -1,37 +1,38 @@
-"""Plans: a graph as straight-line NumPy on memory that is used again."""
+"""Plan: a graph compiled to straight-line NumPy on memory that is used again."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
 
 import attrs
 import numpy as np
 
-from afx.compiler.buffers import Places
-from afx.compiler.numpy_backend.emit import Program
-from afx.compiler.numpy_backend.exec import Bind
-from afx.compiler.numpy_backend.listing import listing
+from afx.compiler.buffers import BufferAssignment, assign
+from afx.compiler.fusion import Groups, fuse
+from afx.compiler.lowering import lower
+from afx.compiler.lowering_rules import calls_blas
+from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, Run
+from afx.compiler.schedule import Branch, Call, Fused, Loop, Schedule
+from afx.compiler.target import Target, current
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
 from afx.core.tracing.tracer import NUMPY_ERRORS
 from afx.errors import AfxError, OperandError
-from afx.runtime.autotune import Gauge
-from afx.runtime.blas import blas, heavy
-from afx.runtime.output_pool import Recycler
-from afx.runtime.thread_pool import alone, get_threads
+from afx.runtime.autotune import Autotuner
+from afx.runtime.blas import blas
+from afx.runtime.thread_pool import get_threads, single_threaded
 
 __all__ = ["Plan", "make_plan"]
 
-KEPT = 8  # sets of buffers that a plan keeps: more calls than that seldom run at once
-
-Held: TypeAlias = "tuple[AbstractContextManager[None], ...]"  # the threads that are held back while a plan runs
+ThreadPolicy: TypeAlias = "tuple[AbstractContextManager[None], ...]"  # what holds threads back while a plan runs
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Plan:
     """A graph made ready to run: ``plan(*values)`` gives the outputs as fresh bare NumPy values.
 
@@ -40,18 +41,20 @@ class Plan:
 
     Attributes:
         graph: what it computes.
-        memory: bytes of the block in which intermediate values live.
-        widest: bytes of the intermediate values that are alive together at the widest point.
+        target: what it was compiled for.
+        donated: positions of inputs whose memory results may take.
+        schedule: its instructions.
     """
 
     graph: Graph
-    memory: int
-    widest: int
-    _program: Program = attrs.field(repr=False)
-    _bind: Bind = attrs.field(repr=False)
-    _ways: Sequence[Held] = attrs.field(repr=False)
-    _gauge: Gauge | None = attrs.field(repr=False)
-    _free: list[Any] = attrs.field(factory=list, repr=False)
+    target: Target
+    donated: tuple[int, ...]
+    schedule: Schedule
+    _executable: Executable = attrs.field(repr=False)
+    _policies: Sequence[ThreadPolicy] = attrs.field(repr=False)
+    _tuner: Autotuner | None = attrs.field(repr=False)
+    _max_free: int = attrs.field(repr=False)
+    _free: list[Run] = attrs.field(factory=list, repr=False)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Run it on bare values of the graph's input shapes and dtypes."""
@@ -59,20 +62,20 @@ class Plan:
         try:
             run = free.pop()
         except IndexError:
-            run = self._bound()
+            run = self._executable.bind()
         try:
-            gauge = self._gauge
-            if gauge is None:
-                return _within(self._ways[0], run, inputs)
-            way = gauge.choice()
+            tuner = self._tuner
+            if tuner is None:
+                return _within(self._policies[0], run, inputs)
+            policy = tuner.pick()
             start = time.perf_counter()
-            found = _within(self._ways[way], run, inputs)
-            gauge.note(way, time.perf_counter() - start)
+            found = _within(self._policies[policy], run, inputs)
+            tuner.observe(policy, time.perf_counter() - start)
             return found
         except NUMPY_ERRORS as error:
             self._explain(inputs, error)
         finally:
-            if len(free) < KEPT:
+            if len(free) < self._max_free:
                 free.append(run)
 
     def _explain(self, inputs: Sequence[Any], error: Exception) -> NoReturn:
@@ -84,67 +87,90 @@ class Plan:
         raise OperandError(f"jit: NumPy cannot compute it ({error}): got {got}; convert the arguments") from error
 
     @property
+    def memory(self) -> int:
+        """Bytes of the block in which intermediate values live."""
+        return self.schedule.arena_bytes
+
+    @property
+    def widest(self) -> int:
+        """Bytes of the intermediate values that are alive together at the widest point."""
+        return self.schedule.widest_bytes
+
+    @property
     def scratch(self) -> int:
         """Bytes of the intermediate values of blocks, which stay in the processor's cache: so many for each thread."""
-        return sum([n * math.prod(tail) * t.itemsize for _, slots, n in self._program.scratch for t, tail in slots])
+        fused = [i for i in self.schedule.instructions if isinstance(i, Fused)]
+        return sum([f.space.block * math.prod(tail) * t.itemsize for f in fused for t, tail in f.scratch])
 
     @property
     def source(self) -> str:
-        """The plan as readable Python that calls NumPy."""
-        return listing(self._program)
+        """The plan as readable Python that calls NumPy: what it shows is what runs."""
+        return self._executable.source
 
-    def _bound(self) -> Any:
-        """Return the function that runs on buffers of its own."""
-        program = self._program
-        space = dict(program.shared)
-        block = np.empty(self.memory + 64, np.uint8)
-        start = -block.ctypes.data % 64
-        for name, offset, aval in program.buffers:
-            space[name] = np.ndarray(aval.shape, aval.dtype, block, start + offset)  # pyright: ignore[reportUnknownMemberType]  # NumPy's stub
-        for name, slots, length in program.scratch:
-            space[name] = [tuple([np.empty((length, *tail), t) for t, tail in slots]) for _ in range(get_threads())]
-        for name, aval in program.recycled:
-            space[name] = Recycler(aval)
-        for name, eq in program.prepared:
-            assert eq.primitive.lowering.make_kernel is not None
-            space[name] = eq.primitive.lowering.make_kernel(*[a.aval for a in eq.inputs], **eq.keywords)
-        for name, source, eq in program.views:
-            space[name] = eq.primitive.impl(space[source], **eq.keywords)
-        return self._bind([space[name] for name in program.names])
+    @cached_property
+    def groups(self) -> Groups:
+        """The equations that run together."""
+        return fuse(self.graph, self.target)
+
+    @cached_property
+    def buffers(self) -> BufferAssignment:
+        """The memory of each value."""
+        return assign(self.groups, self.donated)
 
 
-def make_plan(graph: Graph, donated: Collection[int] = ()) -> Plan:
+def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None = None) -> Plan:
     """Return the plan of a graph, which should be simplified before.
 
     Args:
         graph: what it computes.
         donated: positions of inputs into whose memory it may write results, where that is writeable.
+        target: what it is compiled for; None for the target that is set.
 
     >>> import afx
     >>> plan = make_plan(afx.trace(lambda x: afx.sin(x) + 1.0)(afx.ones(2)))
     >>> plan(np.zeros(2, np.float32))
     [array([1., 1.], dtype=float32)]
     """
-    places = Places(graph, donated)
-    program = Program(places)
-    ways = _ways(program, any(map(heavy, graph.equations)))
-    gauge = Gauge(len(ways)) if len(ways) > 1 else None
-    return Plan(graph, places.arena.size, places.arena.widest, program, program.compiled(), ways, gauge)
+    target = current.target if target is None else target
+    groups = fuse(graph, target)
+    schedule = lower(groups, assign(groups, donated), target)
+    policies = _thread_policies(schedule, graph, target)
+    tuner = Autotuner(len(policies), target) if len(policies) > 1 else None
+    executable = NumpyBackend.compile(schedule, target)
+    return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, target.bindings_max_sets)
 
 
-def _ways(program: Program, products: bool) -> Sequence[Held]:
-    """Return how a plan could run: with BLAS's threads, its own, both or none."""
-    if program.products:
-        return [(blas,)]
-    own = program.in_blocks and get_threads() > 1
-    if products and blas.choosing():
-        return [(), (blas,), (blas, alone), (alone,)] if own else [(), (blas,)]
-    return [(), (alone,)] if own else [()]
+def _thread_policies(schedule: Schedule, graph: Graph, target: Target) -> Sequence[ThreadPolicy]:
+    """Return how a plan could run: BLAS on one thread where it is called, the plan's own threads used or not."""
+    held: ThreadPolicy = (blas,) if target.pins_blas and _pins(schedule, graph, target) else ()
+    if get_threads() > 1 and _has_pieces(schedule):
+        return [held, (*held, single_threaded)]
+    return [held]
 
 
-def _within(held: Held, run: Callable[..., list[Any]], inputs: tuple[Any, ...]) -> list[Any]:
+def _pins(schedule: Schedule, graph: Graph, target: Target) -> bool:
+    """Tell whether BLAS might use several threads for an equation, or for one of a body."""
+    return any([calls_blas(eq, target) for eq in graph.equations]) or any(map(_has_bodies, schedule.instructions))
+
+
+def _has_bodies(instruction: Any) -> bool:
+    return isinstance(instruction, (Loop, Branch))
+
+
+def _has_pieces(schedule: Schedule) -> bool:
+    """Tell whether threads could share out work: blocks of fused loops, or pieces of products."""
+    for i in schedule.instructions:
+        if (isinstance(i, Fused) and i.space.blocks > 1) or (isinstance(i, Call) and i.method == "pieces"):
+            return True
+        bodies = i.bodies if isinstance(i, Branch) else (i.body,) if isinstance(i, Loop) else ()
+        if any(map(_has_pieces, bodies)):
+            return True
+    return False
+
+
+def _within(policy: ThreadPolicy, run: Run, inputs: tuple[Any, ...]) -> list[Any]:
     """Run while these threads are held back."""
-    if not held:
+    if not policy:
         return run(*inputs)
-    with held[0]:
-        return _within(held[1:], run, inputs)
+    with policy[0]:
+        return _within(policy[1:], run, inputs)

@@ -1,170 +1,211 @@
-"""Regions: equations on large arrays that run together, block by block, so that values stay in the cache.
+"""Fusion: equations on large arrays that run together, block by block, so that values stay in the cache.
 
-Blocks are of elements, where all values of a region have one shape, or of rows: everything that works on each row, or
+Blocks are of elements, where all values of a group have one shape, or of rows: everything that works on each row, or
 on each example, apart from the others, such as a sum along the last axis, can then run in them too.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
-from afx.compiler.lowering import by_function, by_reduction, by_ufunc
+import attrs
+
+from afx.compiler.lowering_rules import by_function, by_reduction, by_ufunc
+from afx.compiler.target import Target
 from afx.core.aval import Aval, Shape
 from afx.core.graph import Equation, Graph, Var
-from afx.runtime.blas import blas
 
-__all__ = ["Domain", "Key", "Node", "domain", "in_rows", "nodes_of"]
-
-SMALLEST = 1 << 15  # elements from which on blocks pay
-FEWEST = 8  # rows from which on blocks are of rows
-WIDEST = 1 << 16  # elements of a row up to which they are
+__all__ = ["Group", "Groups", "IterationSpace", "Key", "fuse", "iteration_space"]
 
 Key: TypeAlias = "tuple[str, Shape]"  # ("elements", the shape) or ("rows", (their number,))
 
 
-class Domain(NamedTuple):
+class IterationSpace(NamedTuple):
     """Over what an equation could run in blocks.
 
     Attributes:
         key: equations of one key can run together.
-        taken: for each operand, whether a block reads its own part of it (and not all of it).
-        whole: whether the output is only there when all blocks are done, as a sum over the rows is.
-        follows: whether it is small, and runs in blocks only beside the equation that makes an operand.
+        sliced: for each operand, whether a block reads its own part of it (and not all of it).
+        is_reduction: whether the output is only there when all blocks are done, as a sum over the rows is.
+        fuse_only_with_producer: whether it is small, and runs in blocks only beside the equation that makes an operand.
     """
 
     key: Key
-    taken: tuple[bool, ...]
-    whole: bool
-    follows: bool
+    sliced: tuple[bool, ...]
+    is_reduction: bool
+    fuse_only_with_producer: bool
 
 
-class Node:
-    """What runs at once: one equation, or the equations of a region in order.
+class Group:
+    """Equations that run at once: a single one, or those of a fused loop in order.
 
     Attributes:
+        numbers: of the equations, in the graph.
         equations: the equations.
-        key: of a region, None for a single equation.
+        spaces: of each equation of a fused loop, its iteration space; empty for a single one.
+        key: of a fused loop, None for a single equation.
         inputs: variables from elsewhere, each once.
-        taken: those of them of which a block reads its own part.
+        sliced: those of them of which a block reads its own part.
         whole: those of them that each block reads as a whole.
         outputs: variables that others read.
         reshaped: reshapes by the value they make: those whose operand is computed in the memory of their result.
     """
 
-    __slots__ = ("equations", "inputs", "key", "outputs", "reshaped", "taken", "whole")
+    __slots__ = ("equations", "inputs", "key", "numbers", "outputs", "reshaped", "sliced", "spaces", "whole")
 
-    def __init__(self, equations: list[Equation], key: Key | None, outputs: list[Var]) -> None:
-        self.equations = equations
-        self.key = key
+    def __init__(
+        self, numbers: Sequence[int], graph: Graph, spaces: Sequence[IterationSpace], outputs: Sequence[Var]
+    ) -> None:
+        self.numbers = tuple(numbers)
+        self.equations = equations = [graph.equations[k] for k in numbers]
+        self.spaces = spaces
+        self.key = spaces[0].key if spaces else None
         self.outputs = outputs
         own = {v.index for eq in equations for v in eq.outputs}
         reads = {a.index: a for eq in equations for a in eq.inputs if isinstance(a, Var) and a.index not in own}
         self.inputs = list(reads.values())
-        parts = dict[int, Var]()
-        wholes = dict[int, Var]()
-        for eq in equations if key is not None else ():
-            found = domain(eq)
-            assert found is not None
-            for atom, part in zip(eq.inputs, found.taken, strict=True):
+        parts, wholes = dict[int, Var](), dict[int, Var]()
+        for eq, space in zip(equations, spaces, strict=False):
+            for atom, part in zip(eq.inputs, space.sliced, strict=True):
                 if isinstance(atom, Var) and atom.index in reads:
                     (parts if part else wholes)[atom.index] = atom
-        self.taken, self.whole = list(parts.values()), list(wholes.values())
-        self.reshaped = dict[int, Equation]()
-        given = {v.index for v in outputs}
-        for eq in reversed(equations) if key is not None else ():
-            source = eq.inputs[0]
-            if not isinstance(source, Var) or source.index not in own or source.index in given:
-                continue
-            if eq.primitive.lowering.may_alias and eq.outputs[0].index in given:
-                given.add(source.index)
-                self.reshaped[eq.outputs[0].index] = eq
+        self.sliced, self.whole = list(parts.values()), list(wholes.values())
+        self.reshaped = _reshaped(equations, own, {v.index for v in outputs}) if spaces else {}
 
     def first_write(self, out: Var) -> int:
-        """Return the equation of a region with which its writing to the memory of an output begins."""
+        """Return the index of the first equation that writes into the buffer of ``out``."""
         index = out.index
         while (eq := self.reshaped.get(index)) is not None and isinstance(eq.inputs[0], Var):
             index = eq.inputs[0].index
         return next(k for k, eq in enumerate(self.equations) for v in eq.outputs if v.index == index)
 
+    def __str__(self) -> str:
+        if self.key is None:
+            return str(self.equations[0])
+        head = f"fused over {self.key[1]} {self.key[0]} -> {', '.join(map(str, self.outputs))}:"
+        return "\n".join([head, *[f"  {eq}" for eq in self.equations]])
 
-def nodes_of(graph: Graph) -> list[Node]:
-    """Return the nodes of a graph in an order in which they can run."""
-    domains = [domain(eq) for eq in graph.equations]
-    if all(d is None or d.follows for d in domains):
-        return [Node([eq], None, list(eq.outputs)) for eq in graph.equations]
-    clusters = _Clusters()
-    for k, (eq, found) in enumerate(zip(graph.equations, domains, strict=True)):
-        if found is None or not clusters.join(k, eq, found):
+
+def _reshaped(equations: Sequence[Equation], own: set[int], given: set[int]) -> dict[int, Equation]:
+    """Return the reshapes into outputs whose operands nothing else needs in memory of their own."""
+    found: dict[int, Equation] = {}
+    for eq in reversed(equations):
+        source = eq.inputs[0]
+        if not isinstance(source, Var) or source.index not in own or source.index in given:
+            continue
+        if eq.primitive.lowering.may_alias and eq.outputs[0].index in given:
+            given.add(source.index)
+            found[eq.outputs[0].index] = eq
+    return found
+
+
+@attrs.frozen
+class Groups:
+    """A graph whose equations are grouped, in an order in which the groups can run."""
+
+    graph: Graph
+    groups: tuple[Group, ...]
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.groups))
+
+
+def fuse(graph: Graph, target: Target) -> Groups:
+    """Group the equations of a graph that run over one space, block by block.
+
+    >>> import afx
+    >>> from afx.compiler.target import Target
+    >>> graph = afx.trace(lambda x: afx.sin(x) * 2.0)(afx.ones(40000))
+    >>> len(fuse(graph, Target())), len(fuse(graph, Target(fuse_min_elements=1 << 20)))
+    (1, 2)
+    """
+    spaces = [iteration_space(eq, target) for eq in graph.equations]
+    if all([s is None or s.fuse_only_with_producer for s in spaces]):
+        return Groups(graph, tuple([Group((k,), graph, (), eq.outputs) for k, eq in enumerate(graph.equations)]))
+    clusters = _FusionGroups()
+    for k, (eq, space) in enumerate(zip(graph.equations, spaces, strict=True)):
+        if space is None or not clusters.join(k, eq, space):
             clusters.single(k, eq)
-    groups = [part for c in clusters.groups for part in (_connected(c, graph) if len(c) > 1 else [c])]
-    return _ordered(graph, groups)
+    numbers = [part for c in clusters.groups for part in (_connected(c, graph) if len(c) > 1 else [c])]
+    return Groups(graph, tuple(_ordered(graph, numbers, spaces)))
 
 
-def domain(eq: Equation) -> Domain | None:
+def iteration_space(eq: Equation, target: Target) -> IterationSpace | None:
     """Return over what an equation could run in blocks, None where it could not."""
     p = eq.primitive
     if p.multiple_results or not eq.inputs:
         return None
+    x, out = eq.inputs[0].aval, eq.outputs[0].aval
+    if x.size < target.fuse_min_rows and out.size < target.fuse_min_rows:
+        return None  # nothing of it could be cut
     if (p.is_elementwise or p.algebra.canonical == "cast") and (by_ufunc(eq) or by_function(eq)):
-        return _elementwise(eq, eq.outputs[0].aval)
+        return _elementwise(eq, out, target)
     if p.lowering.batch_operands and by_function(eq):
-        return _in_examples(eq)
-    x = eq.inputs[0].aval
-    if by_reduction(eq) or (p.lowering.slicewise_over_axis and by_function(eq) and 0 not in eq.keywords["axis"]):
-        return _along(x, eq.keywords["axis"], eq.outputs[0].aval)
-    if p.algebra.canonical == "reshape" and x.shape[:1] == eq.outputs[0].aval.shape[:1] and x.size:
-        return Domain(("rows", x.shape[:1]), (True,), False, True)
+        return _in_examples(eq, target)
+    if by_reduction(eq) or (
+        p.lowering.slicewise_over_axis and by_function(eq) and 0 not in eq.keywords["axis"]
+    ):
+        return _along(x, eq.keywords["axis"], out, target)
+    if p.algebra.canonical == "reshape" and x.shape[:1] == out.shape[:1] and x.size:
+        return IterationSpace(("rows", x.shape[:1]), (True,), False, True)
     return None
 
 
-def _in_examples(eq: Equation) -> Domain | None:
-    """Return the domain of an op that works on each row of some operands: a convolution, pooling."""
+def _in_examples(eq: Equation, target: Target) -> IterationSpace | None:
+    """Return the space of an op that works on each row of some operands: a convolution, pooling."""
     p = eq.primitive
-    values = [eq.inputs[k].aval for k in p.lowering.batch_operands]
+    rows = p.lowering.batch_operands
+    values = [eq.inputs[k].aval for k in rows]
     length = values[0].shape[:1]
-    if not all(in_rows(x) and x.shape[:1] == length for x in values) or 0 in eq.keywords.get("axis", ()):
+    if not all(_in_rows(x, target) and x.shape[:1] == length for x in values) or 0 in eq.keywords.get("axis", ()):
         return None
-    if max(x.size for x in (*values, eq.outputs[0].aval)) < SMALLEST or (p.kind == "bilinear" and not blas.choosing()):
+    if max(x.size for x in (*values, eq.outputs[0].aval)) < target.fuse_min_elements:
         return None
-    return Domain(
-        ("rows", length),
-        tuple([k in p.lowering.batch_operands for k in range(len(eq.inputs))]),
-        p.lowering.sums_over_batch,
-        False,
-    )
+    if p.kind == "bilinear" and not target.pins_blas:  # BLAS's threads and ours would wait for each other
+        return None
+    sliced = tuple([k in rows for k in range(len(eq.inputs))])
+    return IterationSpace(("rows", length), sliced, p.lowering.sums_over_batch, False)
 
 
-def in_rows(x: Aval) -> bool:
+def _in_rows(x: Aval, target: Target) -> bool:
     """Tell whether blocks of a value would be of its rows."""
-    return len(x.shape) > 1 and x.shape[0] >= FEWEST and math.prod(x.shape[1:]) <= WIDEST
+    return target.cuts_rows(x.shape)
 
 
-def _elementwise(eq: Equation, out: Aval) -> Domain | None:
+def _elementwise(eq: Equation, out: Aval, target: Target) -> IterationSpace | None:
     shapes = [a.aval.shape for a in eq.inputs]
-    large = out.size >= SMALLEST
-    if large and not in_rows(out):
+    large = out.size >= target.fuse_min_elements
+    if large and not _in_rows(out, target):
         same = tuple([s == out.shape for s in shapes])
         plain = all(s in (out.shape, ()) for s in shapes)
-        return Domain(("elements", out.shape), same, False, False) if plain else None
+        return IterationSpace(("elements", out.shape), same, False, False) if plain else None
     rows = out.shape[:1]
-    if not rows or rows[0] < FEWEST:
+    if not rows or rows[0] < target.fuse_min_rows:
         return None
-    return Domain(("rows", rows), tuple([len(s) == len(out.shape) and s[:1] == rows for s in shapes]), False, not large)
+    sliced = tuple([len(s) == len(out.shape) and s[:1] == rows for s in shapes])
+    return IterationSpace(("rows", rows), sliced, False, not large)
 
 
-def _along(x: Aval, axis: Shape, out: Aval) -> Domain | None:
-    """Return the domain of what works along axes: a reduction, or an op such as softmax."""
-    large = x.size >= SMALLEST
-    if in_rows(x) and (large or 0 not in axis):
-        return Domain(("rows", x.shape[:1]), (True,), 0 in axis, not large)
-    return Domain(("elements", x.shape), (True,), True, False) if large and out.shape == () else None
+def _along(x: Aval, axis: Shape, out: Aval, target: Target) -> IterationSpace | None:
+    """Return the space of an op along axes: a reduction, or one such as softmax."""
+    large = x.size >= target.fuse_min_elements
+    if _in_rows(x, target) and (large or 0 not in axis):
+        return IterationSpace(("rows", x.shape[:1]), (True,), 0 in axis, not large)
+    if large and out.shape == ():
+        return IterationSpace(("elements", x.shape), (True,), True, False)
+    return None
 
 
-class _Clusters:
+class _FusionGroups:
     """Groups of equations of one key, such that no path leaves a group and comes back to it.
 
     Only the last group of each key is open: it may grow, so that what depends on it must be known. What depends on
@@ -186,19 +227,19 @@ class _Clusters:
                 self._depends[v.index] = found
         self._new([k])
 
-    def join(self, k: int, eq: Equation, found: Domain) -> bool:
+    def join(self, k: int, eq: Equation, found: IterationSpace) -> bool:
         """Enter an equation into the open group of its key, or a new one; tell whether it was entered."""
         c = self._open.get(found.key, -1)
         inside, operands = False, list[int]()
-        for atom, taken in zip(eq.inputs, found.taken, strict=True):
+        for atom, part in zip(eq.inputs, found.sliced, strict=True):
             if isinstance(atom, Var):
-                if c >= 0 and taken and self._member.get(atom.index) == c:
+                if c >= 0 and part and self._member.get(atom.index) == c:
                     inside = True
                 else:
                     operands.append(atom.index)
         outside = self._open_before(operands)
         apart = c < 0 or c in outside
-        if found.follows and (apart or not inside):
+        if found.fuse_only_with_producer and (apart or not inside):
             return False
         if apart:
             outside = self._open_before([a.index for a in eq.inputs if isinstance(a, Var)])
@@ -207,7 +248,7 @@ class _Clusters:
         self._upstream[c] = self._upstream[c] | outside
         out = eq.outputs[0]
         self._depends[out.index] = frozenset((c,))
-        if not found.whole:
+        if not found.is_reduction:
             self._member[out.index] = c
         return True
 
@@ -262,8 +303,10 @@ def _connected(group: list[int], graph: Graph) -> list[list[int]]:
     return list(parts.values())
 
 
-def _ordered(graph: Graph, groups: Sequence[list[int]]) -> list[Node]:
-    """Return the groups as nodes, each after those that it depends on, otherwise in the graph's order."""
+def _ordered(
+    graph: Graph, groups: Sequence[list[int]], spaces: Sequence[IterationSpace | None]
+) -> list[Group]:
+    """Return the groups, each after those that it depends on, otherwise in the graph's order."""
     owner: dict[int, int] = {}
     for g, group in enumerate(groups):
         for k in group:
@@ -282,17 +325,23 @@ def _ordered(graph: Graph, groups: Sequence[list[int]]) -> list[Node]:
                         unlocks[owner[a.index]].append(g)
     ready = [(group[0], g) for g, group in enumerate(groups) if not waits[g]]
     heapq.heapify(ready)
-    found: list[Node] = []
+    found: list[Group] = []
     while ready:
         _, g = heapq.heappop(ready)
-        equations = [graph.equations[k] for k in groups[g]]
-        of_first = domain(equations[0]) if len(equations) > 1 else None
-        key = None if of_first is None else of_first.key
-        outputs = [v for eq in equations for v in eq.outputs if key is None or v.index in read_elsewhere]
-        found.append(Node(equations, key, outputs))
+        found.append(_group(graph, groups[g], spaces, read_elsewhere))
         for h in unlocks[g]:
             waits[h].discard(g)
             if not waits[h]:
                 heapq.heappush(ready, (groups[h][0], h))
     assert len(found) == len(groups)
     return found
+
+
+def _group(
+    graph: Graph, numbers: Sequence[int], spaces: Sequence[IterationSpace | None], read_elsewhere: set[int]
+) -> Group:
+    if len(numbers) == 1:
+        return Group(numbers, graph, (), graph.equations[numbers[0]].outputs)
+    own = [space for k in numbers if (space := spaces[k]) is not None]
+    outputs = [v for k in numbers for v in graph.equations[k].outputs if v.index in read_elsewhere]
+    return Group(numbers, graph, own, outputs)

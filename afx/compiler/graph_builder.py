@@ -1,4 +1,4 @@
-"""Building a graph equation by equation: rules are tried, equal equations become one, held functions are unfolded."""
+"""Graph builder: makes a graph equation by equation: rules are tried, equal equations become one, held functions are unfolded."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from afx.compiler.target import Target
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
 from afx.core.interpreter import silent
 from afx.core.primitive import Primitive, primitive_for_role
 from afx.core.tracing.graph_trace import GraphTrace
 
-__all__ = ["Builder", "Params", "Rule"]
+__all__ = ["GraphBuilder", "Params", "Rule"]
 
 Params: TypeAlias = "tuple[tuple[str, Any], ...]"
-Rule: TypeAlias = "Callable[[Builder, Primitive, tuple[Atom, ...], Params, Aval], Atom | None]"
-
-DEPTH = 30  # a rule's result is simplified again, so deep at most
+Rule: TypeAlias = "Callable[[GraphBuilder, Primitive, tuple[Atom, ...], Params, Aval], Atom | None]"
 
 
-class Builder:
+class GraphBuilder:
     """The new graph so far.
 
     Attributes:
         equations: in order.
         constants: captured arrays and their variables.
+        target: what is compiled for.
         expanding: whether functions held by one op are replaced by their own equations, as plans want them.
     """
 
-    def __init__(self, table: Mapping[str, Sequence[Rule]], *, expanding: bool) -> None:
+    def __init__(self, table: Mapping[str, Sequence[Rule]], target: Target, *, expanding: bool) -> None:
+        self.target = target
         self.equations: list[Equation] = []
         self.constants: list[tuple[Var, Constant]] = []
         self.expanding = expanding
@@ -46,13 +47,13 @@ class Builder:
         self._quiet_at: dict[int, int] = {}
 
     # -- what rules ask -----------------------------------------------------------------------------------------------
-    def maker(self, x: Atom) -> Equation | None:
+    def defining_equation(self, x: Atom) -> Equation | None:
         """Return the equation that defines a variable, if one does."""
         return None if isinstance(x, Literal) else self._maker.get(x.index)
 
     def made_by(self, x: Atom, role: str) -> Equation | None:
         """Return the equation that defines a variable where its op has this role."""
-        eq = self.maker(x)
+        eq = self.defining_equation(x)
         return eq if eq is not None and eq.primitive.algebra.canonical == role else None
 
     def known(self, x: Atom) -> Any:
@@ -93,7 +94,7 @@ class Builder:
             assert isinstance(found, Aval)
             aval = found
         rules = self._rules(p)
-        if rules and self._depth < DEPTH and not _converts(p, atoms, aval):
+        if rules and self._depth < self.target.rewrite_max_depth and not _converts(p, atoms, aval):
             self._depth += 1
             try:
                 for rule in rules:
@@ -114,7 +115,7 @@ class Builder:
             return self._emit(p, atoms, eq.params, tuple([v.aval for v in eq.outputs]))
         return (self.make(p, atoms, eq.params, eq.outputs[0].aval),)
 
-    def take(self, graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
+    def inline_graph(self, graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
         """Enter all equations of a graph; return its outputs."""
         names: dict[int, Atom] = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
         for var, constant in graph.constants:
@@ -132,7 +133,7 @@ class Builder:
         with silent(eq.ignored_fp_errors):
             found: Any = p.decompose(xs, eq.keywords)
         outs: Any = found if p.multiple_results else (found,)
-        return tuple(self.take(trace.finish(outs), [a for a in atoms if isinstance(a, Var)]))
+        return tuple(self.inline_graph(trace.finish(outs), [a for a in atoms if isinstance(a, Var)]))
 
     def _rules(self, p: Primitive) -> list[Rule]:
         rules = self._chosen.get(p)
@@ -165,10 +166,10 @@ class Builder:
                 self._maker[var.index] = eq
             found = self._known[key] = outs
         elif self._quiet_at and isinstance(found[0], Var) and found[0].index in self._quiet_at:
-            self._heard(self._quiet_at[found[0].index])
+            self._narrow_ignored_errors(self._quiet_at[found[0].index])
         return found
 
-    def _heard(self, k: int) -> None:
+    def _narrow_ignored_errors(self, k: int) -> None:
         """Let an equation that another one equals ignore no more warnings than both do."""
         eq = self.equations[k]
         self.equations[k] = attrs.evolve(

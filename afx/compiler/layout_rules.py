@@ -1,4 +1,4 @@
-"""Rules of simplification that join axes or reorder sums, so that NumPy's and BLAS's loops are few and long."""
+"""Layout rules: join axes or reorder sums, so that NumPy's and BLAS's loops are few and long."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import math
 
 import numpy as np
 
-from afx.compiler.fusion import in_rows
-from afx.compiler.graph_builder import Builder, Params
-from afx.compiler.lowering import ROWS
+from afx.compiler.graph_builder import GraphBuilder, Params
+from afx.compiler.target import Target
 from afx.core.aval import Aval
 from afx.core.graph import Atom
 from afx.core.primitive import Primitive, primitive_for_role
 
-__all__ = ["one_product", "side_by_side", "summed_rows"]
-
-SHORT = 32  # elements along the last axis
-MANY = 1 << 13  # elements of an array from which on short loops show
+__all__ = ["collapse_batched_matmul", "collapse_short_last_axis", "split_reduction"]
 
 
 # -- products ---------------------------------------------------------------------------------------------------------
-def one_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def collapse_batched_matmul(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Many matrices times one matrix are one tall matrix times it."""
     x, y = xs
     if x.aval.ndim < 3 or y.aval.ndim != 2 or not x.aval.size or x.aval.dtype != y.aval.dtype:
@@ -31,20 +27,21 @@ def one_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, 
 
 
 # -- few elements along the last axis ---------------------------------------------------------------------------------
-def _short_rows(x: Aval) -> bool:
+def _short_rows(x: Aval, target: Target) -> bool:
     """Tell whether loops over the last axis are short, and longer ones over the last two worth a reshape."""
-    return x.ndim > 2 and 0 < x.shape[-1] <= SHORT and x.shape[-2] > 1 and x.size >= MANY
+    short = x.ndim > 2 and 0 < x.shape[-1] <= target.collapse_max_axis_length and x.shape[-2] > 1
+    return short and x.size >= target.collapse_min_elements
 
 
-def _joined(b: Builder, x: Atom) -> Atom:
+def _joined(b: GraphBuilder, x: Atom) -> Atom:
     """Return x with its last two axes as one."""
     shape = (*x.aval.shape[:-2], x.aval.shape[-2] * x.aval.shape[-1])
     return b.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
 
 
-def side_by_side(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def collapse_short_last_axis(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A short vector that meets each row of an array is repeated along the axis before, so that loops are long."""
-    if len(xs) != 2 or not _short_rows(aval):
+    if len(xs) != 2 or not _short_rows(aval, b.target):
         return None
     for k, v in enumerate(xs):
         x = xs[1 - k]
@@ -59,16 +56,17 @@ def side_by_side(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params,
     return None
 
 
-def summed_rows(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def split_reduction(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A sum over all axes but a short last one sums longer rows first; one over all axes sums each row first."""
     x = xs[0]
     axis: tuple[int, ...] = dict(params)["axis"]
     if p.lowering.reduce_ufunc is not np.add or aval.dtype.kind not in "fc" or aval.dtype != x.aval.dtype:
         return None
-    if axis == tuple(range(x.aval.ndim)) and in_rows(x.aval) and x.aval.shape[-1] in ROWS and x.aval.size >= MANY:
+    everything = axis == tuple(range(x.aval.ndim)) and x.aval.size >= b.target.collapse_min_elements
+    if everything and b.target.cuts_rows(x.aval.shape) and b.target.sums_by_dot(x.aval.shape[-1]):
         sums = b.make(p, (x,), (("axis", axis[-1:]),))
         return b.make(p, (sums,), (("axis", axis[:-1]),), aval)
-    if axis != tuple(range(x.aval.ndim - 1)) or not _short_rows(x.aval):
+    if axis != tuple(range(x.aval.ndim - 1)) or not _short_rows(x.aval, b.target):
         return None
     row = b.make(p, (_joined(b, x),), (("axis", axis[:-1]),))
     return b.make(

@@ -1,138 +1,308 @@
-"""Which equations can compute into memory that they are given."""
+"""Lowering: a grouped graph with assigned buffers becomes a schedule."""
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
-from afx.core.aval import Shape
-from afx.core.dtypes import DType
-from afx.core.graph import Equation
-from afx.core.primitive import Primitive
+from afx.compiler.buffers import BufferAssignment, Value, assign
+from afx.compiler.control_flow import BranchSpec, ControlSpec, ScanSpec
+from afx.compiler.fusion import Group, Groups, fuse
+from afx.compiler.lower_fused import FusedLowering
+from afx.compiler.lowering_rules import (
+    by_reduction,
+    by_ufunc,
+    errstate_of,
+    lowers_to_dot,
+    materialize_scalars,
+    reduce_in_transpose,
+    sums_few,
+    sums_rows,
+    writes_into,
+)
+from afx.compiler.operands import Alias, Buffer, Number, Operand, Storage
+from afx.compiler.products import cut
+from afx.compiler.schedule import (
+    Alloc,
+    Branch,
+    Call,
+    ErrorState,
+    Free,
+    Instruction,
+    Loop,
+    Method,
+    Params,
+    Result,
+    Schedule,
+    View,
+)
+from afx.compiler.simplify import simplify
+from afx.compiler.target import Target
+from afx.core.aval import Aval, Shape
+from afx.core.graph import Atom, Equation, Graph, Literal, Var
 
-__all__ = [
-    "ROWS",
-    "by_function",
-    "by_reduction",
-    "by_ufunc",
-    "dots",
-    "reduced",
-    "sums_few",
-    "sums_rows",
-    "turns",
-    "wants_arrays",
-    "writes_into",
-]
-
-# with a single number these are up to five times slower than with an array of it (NumPy 2.0 to 2.4)
-SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
-FEW = 128  # elements up to which that does not show
-
-ROWS = range(8, 1025)  # lengths of rows whose sums are products with ones: in BLAS, and as exact as pairwise ones
-SERIAL = 9216  # elements of a matrix up to which BLAS multiplies it with a vector on one thread
-MANY, FEW_COLUMNS = 32, 64  # rows, and columns, of matrices whose extremes NumPy finds faster in the transpose
+__all__ = ["lower", "schedule_graph"]
 
 
-def dots(eq: Equation) -> bool:
-    """Tell whether a product of two matrices, or of a matrix and a vector, is one that ``ndarray.dot`` computes.
+def schedule_graph(graph: Graph, target: Target, donated: Collection[int] = ()) -> Schedule:
+    """Return the schedule of a graph, by all steps of the compiler."""
+    groups = fuse(simplify(graph, target, expanding=True), target)
+    return lower(groups, assign(groups, donated), target)
 
-    A call of it takes a third of the time that one of ``np.matmul`` takes. Lengths of 1 are left out: for them it
-    calls BLAS's axpy, where 0 times nan is 0.
+
+def lower(groups: Groups, buffers: BufferAssignment, target: Target) -> Schedule:
+    """Select the instructions of a grouped graph.
+
+    >>> import afx
+    >>> graph = afx.trace(lambda x: afx.sin(x) + 1.0)(afx.ones(2))
+    >>> print(schedule_graph(graph, Target()))
+    schedule(a:float32[2]#0) {  # 64 bytes of arena
+      b:float32[2]@0 = sin(a)
+      c:float32[2] := add(b, 1.0)
+      return c
+    }
     """
-    if eq.primitive.lowering.ufunc is not np.matmul:
-        return False
-    x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
-    alike = x.dtype == y.dtype == out.dtype and out.dtype.char in "fdFD"
-    return alike and x.ndim + y.ndim in (3, 4) and max(x.ndim, y.ndim) == 2 and min(*x.shape, *y.shape) > 1
+    return _Lowering(groups, buffers, target).schedule()
 
 
-def sums_rows(eq: Equation) -> bool:
-    """Tell whether an equation is the sum of each row of a matrix, better taken as a product with ones."""
-    x = eq.inputs[0].aval
-    return (
-        eq.primitive.lowering.reduce_ufunc is np.add
-        and x.dtype.char in "fd"
-        and len(x.shape) > 1
-        and (eq.keywords["axis"] == (len(x.shape) - 1,) and x.shape[-1] in ROWS)
-    )
+class _Lowering:
+    """The schedule so far."""
+
+    def __init__(self, groups: Groups, buffers: BufferAssignment, target: Target) -> None:
+        self.groups = groups
+        self.graph = groups.graph
+        self.assigned = buffers
+        self.target = target
+        self.instructions: list[Instruction] = []
+        self._buffers: dict[int, Buffer] = {}
+        self._made_by_impl: set[int] = set()
+        self._views: dict[int, list[Buffer]] = {}
+        self._inputs = {v.index: k for k, v in enumerate(self.graph.inputs)}
+        self._constants = {v.index: k for k, (v, _) in enumerate(self.graph.constants)}
+
+    def schedule(self) -> Schedule:
+        """Return the whole schedule."""
+        freed = self._freed()
+        for k, group in enumerate(self.groups):
+            if group.key is None:
+                self._equation(group.equations[0], group.numbers[0])
+            else:
+                self._fused(group)
+            if k in freed:
+                gone = [self.buffer(v) for v in freed[k]]
+                self.instructions.append(Free(tuple([b for g in gone for b in (g, *self._views.get(g.index, ()))])))
+        return Schedule(
+            tuple([self.buffer(v) for v in self.graph.inputs]),
+            tuple([(self.buffer(v), constant) for v, constant in self.graph.constants]),
+            tuple(self.instructions),
+            tuple([self._result(atom) for atom in self.graph.outputs]),
+            self.assigned.size,
+            self.assigned.widest,
+        )
+
+    # -- operands -----------------------------------------------------------------------------------------------------
+    def buffer(self, var: Var) -> Buffer:
+        """Return the buffer of a variable."""
+        found = self._buffers.get(var.index)
+        if found is None:
+            value, aval = self.assigned.values[var.index], var.aval
+            storage, place = self._place(var, value)
+            found = Buffer(var.index, aval.shape, aval.dtype, storage, place, value.strides, aval.weak)
+            self._buffers[var.index] = found
+        return found
+
+    def _place(self, var: Var, value: Value) -> tuple[Storage, int]:
+        index = var.index
+        if value.kind == "input":
+            return "input", self._inputs[index]
+        if value.kind == "constant":
+            return "constant", self._constants[index]
+        if value.kind == "view":
+            return "view", value.root
+        if index in self.assigned.offsets:
+            return "arena", self.assigned.offsets[index]
+        if index in self.assigned.donated_to:
+            return "donated", self._inputs[self.assigned.donated_to[index]]
+        pooled = value.kind == "written" and value.nbytes >= self.target.pool_min_bytes
+        return ("pooled" if pooled else "fresh"), 0
+
+    def read(self, atom: Atom, shape: Shape | None = None) -> Operand:
+        """Return an operand; a number is an array, of a shape where one is given."""
+        if isinstance(atom, Var):
+            return self.buffer(atom)
+        return Number(atom) if shape is None or atom.aval.shape else Number(atom, "filled", shape)
+
+    def scalars(self, atoms: Sequence[Atom]) -> tuple[Operand, ...]:
+        """Return operands of an implementation: numbers stay plain."""
+        return tuple([self.buffer(a) if isinstance(a, Var) else Number(a, "scalar") for a in atoms])
+
+    def alias(self, x: Atom | Operand, out: Var) -> Alias:
+        """Tell how an operand lies to the memory of an output."""
+        taken = self.assigned.donated_to.get(out.index)
+        if taken is None or not isinstance(x, (Var, Buffer)):
+            return "disjoint"
+        value = self.assigned.values[x.index]
+        if value.root != taken:
+            return "disjoint"
+        shape = x.aval.shape if isinstance(x, Var) else x.shape
+        same = value.root == x.index or value.is_row_major
+        return "same" if same and shape == out.aval.shape else "unknown"
+
+    def _freed(self) -> dict[int, list[Var]]:
+        """Return large values that implementations made, by the group after which nothing reads them."""
+        made = {v.index: v for group in self.groups for v in group.outputs}
+        found: dict[int, list[Var]] = {}
+        for interval in self.assigned.intervals:
+            if interval.start < 0 or interval.end >= len(self.groups) or interval.end == interval.start:
+                continue
+            if self.assigned.values[interval.root].kind == "made" and interval.nbytes >= self.target.free_min_bytes:
+                found.setdefault(interval.end, []).append(made[interval.root])
+        return found
+
+    # -- single equations ---------------------------------------------------------------------------------------------
+    def _equation(self, eq: Equation, number: int) -> None:
+        p = eq.primitive
+        out = eq.outputs[0] if eq.outputs else None
+        if p.lowering.control is not None:
+            self._control(eq, number, p.lowering.control(eq.keywords))
+        elif out is not None and self.assigned.values[out.index].kind == "view":
+            self._view(eq, out, number)
+        elif by_ufunc(eq):
+            self._ufunc(eq, number)
+        elif by_reduction(eq) and isinstance(eq.inputs[0], Var):
+            self._reduction(eq, eq.inputs[0], number)
+        elif writes_into(eq):
+            method: Method = "into" if p.lowering.make_kernel is None else "kernel"
+            self._write(eq, method, [self.read(a) for a in eq.inputs], number, params=eq.params)
+        else:
+            method = "copies" if p.multiple_results and p.lowering.may_alias else "apply"
+            xs, outs = self.scalars(eq.inputs), tuple([self.buffer(v) for v in eq.outputs])
+            state = errstate_of(eq)
+            self.instructions.append(
+                Call(p.name, method, xs, ("disjoint",) * len(xs), outs, "", eq.params, True, state, number)
+            )
+
+    def _view(self, eq: Equation, out: Var, number: int) -> None:
+        source = eq.inputs[0]
+        assert isinstance(source, Var)
+        value, view = self.assigned.values[out.index], self.buffer(out)
+        kind = self.assigned.values[value.root].kind
+        once = kind == "constant" or value.root in self.assigned.offsets
+        if not once:
+            self._views.setdefault(value.root, []).append(view)
+        self.instructions.append(
+            View(eq.primitive.name, self.buffer(source), view, eq.params, once, value.offset, number)
+        )
+
+    def _ufunc(self, eq: Equation, number: int) -> None:
+        p, out = eq.primitive, eq.outputs[0]
+        shape = out.aval.shape
+        full = materialize_scalars(eq, self.target) and out.aval.size <= self.target.fill_max_elements
+        xs = [self.read(a, shape if full else None) for a in eq.inputs]
+        if p.lowering.ufunc is np.matmul:
+            pieces = cut(eq.inputs[0].aval, eq.inputs[1].aval, out.aval, self.target)
+            if pieces is not None:
+                self._write(eq, "pieces", xs, number, "matmul", (("axis", pieces[0]), ("stops", pieces[1])))
+                return
+        method: Method = "dot" if lowers_to_dot(eq) else "ufunc"
+        self._call(eq, method, xs, number, p.lowering.ufunc.__name__ if p.lowering.ufunc else "")
+
+    def _reduction(self, eq: Equation, x: Var, number: int) -> None:
+        ufunc = eq.primitive.lowering.reduce_ufunc
+        assert ufunc is not None
+        axis, shape, operand = eq.keywords["axis"], x.aval.shape, self.buffer(x)
+        everything = len(axis) == len(shape)
+        if sums_few(eq, self.target):
+            ones = _ones(x.aval, x.aval.size if everything else shape[axis[0]])
+            xs: list[Operand] = [operand, ones] if everything or axis == (1,) else [ones, operand]
+            self._call(eq, "flat_dot" if everything and len(shape) > 1 else "dot", xs, number)
+        elif sums_rows(eq, self.target):
+            self._call(eq, "vecdot", [operand, _ones(x.aval, shape[-1])], number)
+        elif reduce_in_transpose(ufunc, shape, axis, self.target):
+            self._call(eq, "turned_reduce", [operand], number, ufunc.__name__, eq.params)
+        elif len(axis) == 1 and 0 < axis[0] < len(shape) - 1 and 1 < shape[axis[0]] <= self.target.unroll_max_length:
+            self._call(eq, "unrolled_reduce", [operand], number, ufunc.__name__, eq.params)
+        else:
+            self._call(eq, "reduce", [operand], number, ufunc.__name__, eq.params)
+
+    def _call(
+        self, eq: Equation, method: Method, xs: list[Operand], number: int, ufunc: str = "", params: Params = ()
+    ) -> None:
+        """Append a call of NumPy, which makes small results itself."""
+        out = eq.outputs[0]
+        if self.buffer(out).storage == "fresh" and out.aval.ndim:
+            self._append(eq, method, xs, number, ufunc, params, allocates=True)
+        else:
+            self._write(eq, method, xs, number, ufunc, params)
+
+    def _write(
+        self, eq: Equation, method: Method, xs: list[Operand], number: int, ufunc: str = "", params: Params = ()
+    ) -> None:
+        """Append a call that writes into memory."""
+        out = self.buffer(eq.outputs[0])
+        if out.storage in ("fresh", "pooled", "donated"):
+            self.instructions.append(Alloc(out))
+        self._append(eq, method, xs, number, ufunc, params, allocates=False)
+
+    def _append(
+        self, eq: Equation, method: Method, xs: list[Operand], number: int, ufunc: str, params: Params, allocates: bool
+    ) -> None:
+        out = eq.outputs[0]
+        aliases = tuple([self.alias(x, out) for x in xs])
+        state = errstate_of(eq)
+        self.instructions.append(
+            Call(
+                eq.primitive.name, method, tuple(xs), aliases, (self.buffer(out),), ufunc, params, allocates, state, number
+            )
+        )
+
+    # -- fused loops --------------------------------------------------------------------------------------------------
+    def _fused(self, group: Group) -> None:
+        for var in group.outputs:
+            if self.buffer(var).storage in ("fresh", "pooled", "donated"):
+                self.instructions.append(Alloc(self.buffer(var)))
+        self.instructions.append(FusedLowering(group, self.buffer, self.alias, self.target).fused())
+
+    # -- control flow -------------------------------------------------------------------------------------------------
+    def _control(self, eq: Equation, number: int, spec: ControlSpec) -> None:
+        xs, outs = self.scalars(eq.inputs), tuple([self.buffer(v) for v in eq.outputs])
+        name, state = eq.primitive.name, errstate_of(eq)
+        if isinstance(spec, BranchSpec):
+            bodies = tuple([self._body(graph) for graph in spec.bodies])
+            self.instructions.append(Branch(name, xs[0], xs[1:], outs, bodies, state, number))
+        else:
+            self.instructions.append(self._loop(name, xs, outs, spec, state, number))
+
+    def _loop(
+        self, name: str, xs: tuple[Operand, ...], outs: tuple[Buffer, ...], spec: Any, state: ErrorState, number: int
+    ) -> Loop:
+        if isinstance(spec, ScanSpec):
+            ends = spec.consts, spec.consts + spec.carry
+            parts = xs[: ends[0]], xs[ends[0] : ends[1]], xs[ends[1] :]
+            last, ys = outs[: spec.carry], outs[spec.carry :]
+            body = self._body(spec.body)
+            return Loop(name, spec.length, None, (), *parts, last, ys, body, spec.reverse, state, number)
+        ends = spec.tests, spec.tests + spec.consts
+        tests, consts, carry = xs[: ends[0]], xs[ends[0] : ends[1]], xs[ends[1] :]
+        condition, body = self._body(spec.condition), self._body(spec.body)
+        return Loop(name, None, condition, tests, consts, carry, (), outs, (), body, False, state, number)
+
+    def _body(self, graph: Graph) -> Schedule:
+        return schedule_graph(graph, self.target)
+
+    # -- results ------------------------------------------------------------------------------------------------------
+    def _result(self, atom: Atom) -> Result:
+        """Return a result that shares memory with no buffer, argument or constant."""
+        if isinstance(atom, Literal):
+            return Result(Number(atom), copies=True)
+        root = self.assigned.values[atom.index].root
+        value = self.assigned.values[root]
+        lives = value.kind in ("made", "written") and root not in self.assigned.offsets
+        whole = root == atom.index or atom.aval.nbytes == value.nbytes
+        return Result(self.buffer(atom), copies=not (lives and whole))
 
 
-def sums_few(eq: Equation) -> bool:
-    """Tell whether an equation sums few elements: all of an array, or the rows or columns of a matrix.
-
-    Most of the time goes into the call, of which a product with ones by ``ndarray.dot`` takes half, or less.
-    """
-    x = eq.inputs[0].aval
-    if eq.primitive.lowering.reduce_ufunc is not np.add or x.dtype.char not in "fd":
-        return False
-    if len(eq.keywords["axis"]) == x.ndim:
-        return 1 < x.size < ROWS.stop
-    return x.ndim == 2 and min(x.shape) > 1 and x.size <= SERIAL and x.shape[-1] < ROWS.stop
-
-
-def turns(ufunc: np.ufunc | None, shape: Shape, axis: Shape) -> bool:
-    """Tell whether an extreme of each row is found faster along the columns of the transpose."""
-    return (
-        ufunc in SLOW_WITH_NUMBERS
-        and len(shape) > 1
-        and axis == (len(shape) - 1,)
-        and 1 < shape[-1] <= FEW_COLUMNS
-        and math.prod(shape[:-1]) >= MANY
-    )
-
-
-def reduced(eq: Equation, ufunc: str, x: str) -> str:
-    """Return the beginning of the text that reduces by a ufunc."""
-    shape, axis = eq.inputs[0].aval.shape, eq.keywords["axis"]
-    if turns(eq.primitive.lowering.reduce_ufunc, shape, axis):
-        last = len(shape) - 1
-        turned = f"{x}.T" if last == 1 else f"{x}.transpose({(last, *range(last))})"
-        return f"{ufunc}.reduce({turned}.copy(), 0"
-    return f"{ufunc}.reduce({x}, {axis[0] if len(axis) == 1 else axis}"
-
-
-def wants_arrays(eq: Equation) -> bool:
-    """Tell whether numbers among the operands are better repeated to the output's shape."""
-    return eq.primitive.lowering.ufunc in SLOW_WITH_NUMBERS and eq.outputs[0].aval.size > FEW
-
-
-def writes_into(eq: Equation) -> bool:
-    """Tell whether an equation can compute into memory it is given."""
-    p = eq.primitive
-    if p.multiple_results:
-        return False
-    prepared = p.lowering.make_kernel is not None and not any(a.aval.weak for a in eq.inputs)
-    return prepared or by_function(eq) or by_ufunc(eq) or by_reduction(eq)
-
-
-def by_ufunc(eq: Equation) -> bool:
-    """Tell whether a ufunc computes an equation's dtype from its operands' dtypes."""
-    ufunc = eq.primitive.lowering.ufunc
-    if ufunc is None or eq.params:
-        return False
-    return natural(ufunc, tuple([a.aval.dtype for a in eq.inputs])) == eq.outputs[0].aval.dtype
-
-
-def by_function(eq: Equation) -> bool:
-    """Tell whether a function of the primitive computes an equation into an array that overlaps no operand."""
-    return eq.primitive.lowering.impl_into is not None and not any(a.aval.weak for a in eq.inputs)
-
-
-def by_reduction(eq: Equation) -> bool:
-    """Tell whether a ufunc's ``reduce`` computes an equation, in its operand's dtype."""
-    p: Primitive = eq.primitive
-    return p.lowering.reduce_ufunc is not None and eq.inputs[0].aval.dtype == eq.outputs[0].aval.dtype
-
-
-@lru_cache(maxsize=4096)
-def natural(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> DType | None:
-    """Return the dtype in which NumPy gives the result of a ufunc for operands of these dtypes."""
-    if ufunc.signature is None and (ufunc.nin != len(dtypes) or ufunc.nout != 1):
-        return None
-    try:
-        found: DType = ufunc.resolve_dtypes((*dtypes, None))[-1]
-    except TypeError:
-        return None
-    return found
+def _ones(x: Aval, length: int) -> Number:
+    return Number(Literal(1.0, Aval((), x.dtype)), "filled", (length,))

@@ -1,7 +1,7 @@
 """The rules of simplification, listed in one table by the kind, role or ufunc of the ops they look at.
 
 A rule sees an op and its new operands; it returns what stands for the result, or None where it does not apply. Values
-and dtypes stay, and the signs of zero, infinities and nan with them; sums of repeated numbers may differ in the last
+and dtypes stay, and the fold_negation of zero, infinities and nan with them; sums of repeated numbers may differ in the last
 places, and of zeros in their sign, and products near the ends of the range overflow in another order.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from afx.compiler.graph_builder import Builder, Params, Rule
-from afx.compiler.layout_rules import one_product, side_by_side, summed_rows
+from afx.compiler.graph_builder import GraphBuilder, Params, Rule
+from afx.compiler.layout_rules import collapse_batched_matmul, collapse_short_last_axis, split_reduction
 from afx.core.aval import Aval, broadcast_shapes
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Constant, Literal
@@ -22,25 +22,23 @@ from afx.core.primitive import Primitive, with_ufunc
 
 __all__ = ["RULES"]
 
-FOLDED = 4096  # elements of the largest constant that is computed while simplifying
 
-
-def _number(b: Builder, x: Atom) -> Any:
+def _number(b: GraphBuilder, x: Atom) -> Any:
     """Return the number that a literal, or a broadcast literal, holds."""
     eq = b.made_by(x, "broadcast")
     x = x if eq is None else eq.inputs[0]
     return x.value if isinstance(x, Literal) else None
 
 
-def _like(b: Builder, x: Atom, aval: Aval) -> Atom | None:
+def _like(b: GraphBuilder, x: Atom, aval: Aval) -> Atom | None:
     """Return x as the whole result, repeated where the result is larger."""
     return b.broadcast(x, aval.shape) if x.aval.dtype == aval.dtype and not x.aval.weak else None
 
 
 # -- any op -----------------------------------------------------------------------------------------------------------
-def fold(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """What depends on constants alone is a constant."""
-    if p.multiple_results or p.algebra.canonical == "broadcast" or p.kind == "custom" or not xs or aval.size > FOLDED:
+    if p.multiple_results or p.algebra.canonical == "broadcast" or p.kind == "custom" or not xs or aval.size > b.target.fold_max_elements:
         return None
     values = [b.known(x) for x in xs]
     if any(v is None for v in values):
@@ -56,7 +54,7 @@ def fold(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: A
 
 
 # -- elementwise ------------------------------------------------------------------------------------------------------
-def narrow(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def sink_broadcasts(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Broadcasts that the op does itself go; those of all operands move behind it."""
     found = list(xs)
     for k, x in enumerate(xs):
@@ -70,7 +68,7 @@ def narrow(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval:
     return b.broadcast(b.make(p, tuple(found), params, Aval(shape, aval.dtype, aval.weak)), aval.shape)
 
 
-def identity(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def identity(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """x·1 is x; x + 0 is x for integers, and for floats where the zero is -0.0."""
     if not p.algebra.commutative or p.algebra.identity is None or len(xs) != 2:
         return None
@@ -84,20 +82,20 @@ def identity(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, ava
     return None
 
 
-def involution(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def involution(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Twice negated, inverted or conjugated is x."""
-    eq = b.maker(xs[0])
+    eq = b.defining_equation(xs[0])
     return eq.inputs[0] if p.algebra.involution and eq is not None and eq.primitive is p else None
 
 
-def minus_zero(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def minus_zero(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A difference x - 0 is x (but x - -0.0 is not: for -0.0 it is 0.0)."""
     n = _number(b, xs[1])
     plain = n is not None and n == 0 and aval.dtype.kind in "iuf" and math.copysign(1, n) > 0
     return _like(b, xs[0], aval) if plain else None
 
 
-def over_one(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def divide_by_constant(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A quotient x / 1 is x, and division by a power of two is the product with its inverse."""
     n: Any = _number(b, xs[1])
     if not isinstance(n, float) or not math.isfinite(n) or n == 0.0:
@@ -110,22 +108,22 @@ def over_one(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, ava
     return b.make(with_ufunc(np.multiply), (xs[0], Literal(1 / n, Aval((), aval.dtype))), (), aval)
 
 
-def signs(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def fold_negation(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A sum x + -y is x - y, -x + y is y - x, x - -y is x + y."""
     x, y = xs
     add, subtract, negative = (with_ufunc(u) for u in (np.add, np.subtract, np.negative))
     if aval.dtype.kind not in "fc":
         return None
-    right = b.maker(y)
+    right = b.defining_equation(y)
     if right is not None and right.primitive is negative:
         return b.make(subtract if p is add else add, (x, right.inputs[0]), (), aval)
-    left = b.maker(x)
+    left = b.defining_equation(x)
     if p is add and left is not None and left.primitive is negative:
         return b.make(subtract, (y, left.inputs[0]), (), aval)
     return None
 
 
-def negative_one(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def negative_one(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A product x · -1 is -x, and a factor takes the sign of what it multiplies."""
     for x, y in (xs, xs[::-1]):
         n = _number(b, y)
@@ -134,13 +132,13 @@ def negative_one(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params,
         negative = with_ufunc(np.negative)
         if n == -1:
             return b.broadcast(b.make(negative, (x,), (), Aval(x.aval.shape, aval.dtype)), aval.shape)
-        eq = b.maker(x)
+        eq = b.defining_equation(x)
         if eq is not None and eq.primitive is negative and isinstance(y, Literal):
             return b.make(p, (eq.inputs[0], Literal(-n, y.aval)), (), aval)
     return None
 
 
-def powers_of_two(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def powers_of_two(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A product (x·m)·n is x·(m·n) where m or n is a power of two near 1, so that nothing is rounded differently.
 
     That is so between 1e4 times the smallest and 1e-4 times the largest normal number; half precision has too few.
@@ -148,7 +146,7 @@ def powers_of_two(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params
     if aval.dtype.char not in "fd" or len(aval.shape) == 0:
         return None
     for x, y in (xs, xs[::-1]):
-        eq = b.maker(x)
+        eq = b.defining_equation(x)
         if eq is None or eq.primitive is not p or not isinstance(y, Literal) or x.aval.shape != aval.shape:
             continue
         for inner, other in (eq.inputs, eq.inputs[::-1]):
@@ -164,9 +162,9 @@ def _small_power(*factors: Any) -> bool:
     return any(math.frexp(n)[0] in (0.5, -0.5) for n in factors)
 
 
-def negated_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def negated_product(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """-(n·x) is (-n)·x."""
-    eq = b.maker(xs[0])
+    eq = b.defining_equation(xs[0])
     if eq is None or eq.primitive is not with_ufunc(np.multiply) or aval.dtype.kind != "f":
         return None
     for x, y in (eq.inputs, eq.inputs[::-1]):
@@ -175,7 +173,7 @@ def negated_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Para
     return None
 
 
-def small_power(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def small_power(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Powers 1, 2, 3, 4 and -1 of floats are products and a quotient."""
     x, n = xs[0], _number(b, xs[1])
     if aval.dtype.kind != "f" or isinstance(n, complex) or n not in (1, 2, 3, 4, -1) or x.aval.shape != aval.shape:
@@ -190,7 +188,7 @@ def small_power(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, 
     return b.make(with_ufunc(np.multiply), (square, x if n == 3 else square), (), aval)
 
 
-def mask_again(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def cast_bool_compare(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A truth value made a number and compared with zero is that truth value."""
     eq = b.made_by(xs[0], "cast")
     n = _number(b, xs[1])
@@ -200,7 +198,7 @@ def mask_again(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, a
 
 
 # -- casts ------------------------------------------------------------------------------------------------------------
-def same_dtype(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def same_dtype(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A cast to the dtype it has is x; a cast of a repeated number is the cast number, repeated."""
     x = xs[0]
     if x.aval.dtype == aval.dtype and not x.aval.weak:
@@ -212,7 +210,7 @@ def same_dtype(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, a
     return None
 
 
-def cast_of_cast(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def cast_of_cast(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Of two casts the first one goes where it loses nothing."""
     eq = b.made_by(xs[0], "cast")
     if eq is None:
@@ -231,7 +229,7 @@ def _holds_all(source: DType, target: DType) -> bool:
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
-def chosen(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def chosen(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A choice under a known condition, or between equal things, is what it takes."""
     condition, x, y = xs
     known = _number(b, condition)
@@ -240,7 +238,7 @@ def chosen(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval:
     return _like(b, x, aval) if x == y else None
 
 
-def chosen_again(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def nested_select(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A choice under the same condition inside a branch is already decided."""
     condition, x, y = xs
     left, right = b.made_by(x, "select"), b.made_by(y, "select")
@@ -251,17 +249,17 @@ def chosen_again(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params,
     return None
 
 
-def _choice(b: Builder, p: Primitive, xs: tuple[Atom, ...], aval: Aval) -> Atom:
+def _choice(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], aval: Aval) -> Atom:
     """Return a choice in a shape that may be larger than those of its operands together."""
     shape = broadcast_shapes([x.aval.shape for x in xs])
     assert shape is not None
     return b.broadcast(b.make(p, xs, (), Aval(shape, aval.dtype, aval.weak)), aval.shape)
 
 
-def masked_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def masked_product(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Where a condition holds, a factor that is the condition as a number is 1."""
     condition, x, y = xs
-    eq = b.maker(x)
+    eq = b.defining_equation(x)
     if eq is None or eq.primitive is not with_ufunc(np.multiply) or aval.dtype.kind == "c":
         return None
     for factor, other in (eq.inputs, eq.inputs[::-1]):
@@ -272,7 +270,7 @@ def masked_product(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Param
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
-def reshaped(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def reshaped(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """To its own shape is x; of two reshapes the first one goes; a repeated number is repeated to the new shape.
 
     The first one stays where it may be a copy, of permuted axes, so that there are not two of them.
@@ -292,7 +290,7 @@ def reshaped(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, ava
     return None
 
 
-def permuted(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def permuted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Axes that keep their order stay, two permutations are one, a repeated number is repeated."""
     x, axes = xs[0], dict(params)["axes"]
     if axes == tuple(range(len(axes))) and not x.aval.weak:
@@ -307,7 +305,7 @@ def permuted(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, ava
     return None
 
 
-def broadcasted(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def broadcasted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """To its own shape is x; of two broadcasts the first one goes."""
     x = xs[0]
     if x.aval.shape == aval.shape and not x.aval.weak:
@@ -317,7 +315,7 @@ def broadcasted(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, 
 
 
 # -- reductions -------------------------------------------------------------------------------------------------------
-def reduced_repeats(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def reduced_repeats(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """The sum of a number repeated n times is n times it; the largest or smallest is the number."""
     eq = b.made_by(xs[0], "broadcast")
     if eq is None or p.lowering.reduce_ufunc not in (np.add, np.maximum, np.minimum):
@@ -344,27 +342,27 @@ def _counts_to(count: int, dtype: DType) -> bool:
     return dtype.char in "fd" and int(dtype.type(count)) == count
 
 
-def no_axes(b: Builder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def no_axes(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A reduction over no axes is x."""
     return xs[0] if not dict(params)["axis"] and xs[0].aval == aval else None
 
 
 RULES: Mapping[str, Sequence[Rule]] = {
     "any": (fold,),
-    "elementwise": (narrow, identity, involution),
+    "elementwise": (sink_broadcasts, identity, involution),
     "linear": (involution,),
-    "add": (signs, side_by_side),
-    "subtract": (minus_zero, signs, side_by_side),
-    "multiply": (negative_one, powers_of_two, side_by_side),
-    "divide": (over_one,),
+    "add": (fold_negation, collapse_short_last_axis),
+    "subtract": (minus_zero, fold_negation, collapse_short_last_axis),
+    "multiply": (negative_one, powers_of_two, collapse_short_last_axis),
+    "divide": (divide_by_constant,),
     "power": (small_power,),
     "negative": (negated_product,),
-    "matmul": (one_product,),
-    "not_equal": (mask_again,),
+    "matmul": (collapse_batched_matmul,),
+    "not_equal": (cast_bool_compare,),
     "cast": (same_dtype, cast_of_cast),
-    "select": (chosen, chosen_again, masked_product),
+    "select": (chosen, nested_select, masked_product),
     "reshape": (reshaped,),
     "permute": (permuted,),
     "broadcast": (broadcasted,),
-    "reduces": (no_axes, reduced_repeats, summed_rows),
+    "reduces": (no_axes, reduced_repeats, split_reduction),
 }

@@ -65,7 +65,8 @@ Method: TypeAlias = Literal[
 - ``turned_reduce``: the same over the last axis alone, as ``f.reduce(moved, 0, None, out)`` of a row-major copy with
   the last axis in front.
 - ``unrolled_reduce``: over one axis of few elements: f of the first two slices, then of that and the next one.
-- ``pieces``: a product of two matrices, cut as `afx.runtime.blas.cut` says, each piece by one ``matmul``.
+- ``pieces``: a product of two matrices, each piece by one ``matmul`` on one BLAS thread, in any order: parameters
+  ``axis``, that of out along which it is cut (rows of x, or columns of y), and ``stops``, the ends of the pieces.
 - ``into``: the primitive's ``impl_into(out, x, y …, **params)``; ``out`` overlaps no operand.
 - ``kernel``: the primitive's ``make_kernel(*avals, **params)``, made once, as ``kernel(out, x, y …)``. Where the first
   operand's alias is ``same``, x is out.
@@ -90,6 +91,7 @@ class Call:
         allocates: whether it makes the memory of its outputs itself; else it writes into theirs.
         error_state: floating-point errors that are ignored.
         equation: number of the graph's equation, where its source line is found; -1 for none.
+        sliced: in a `Fused`, of each operand whether a block reads its own part of it, not all; ``()`` elsewhere.
     """
 
     op: str
@@ -102,6 +104,7 @@ class Call:
     allocates: bool = False
     error_state: ErrorState = ()
     equation: int = -1
+    sliced: tuple[bool, ...] = ()
 
     def __str__(self) -> str:
         name = self.op if self.method in ("ufunc", "into", "apply") else f"{self.op}.{self.method}"

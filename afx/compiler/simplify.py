@@ -1,16 +1,17 @@
-"""Graph to graph: what need not be computed goes."""
+"""Simplification: graph to graph, without what need not be computed."""
 
 from __future__ import annotations
 
-from afx.compiler.graph_builder import Builder
+from afx.compiler.graph_builder import GraphBuilder
 from afx.compiler.rewrite_rules import RULES
+from afx.compiler.target import DEFAULT, Target
 from afx.core.graph import Equation, Graph, Var
 from afx.core.tracing.graph_trace import renumber
 
 __all__ = ["simplify"]
 
 
-def simplify(graph: Graph, *, expanding: bool = False) -> Graph:
+def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False) -> Graph:
     """Return a graph of the same outputs with fewer equations.
 
     Equal equations become one, constants are computed, `afx.compiler.rewrite_rules.RULES` are applied, and what no output
@@ -18,6 +19,7 @@ def simplify(graph: Graph, *, expanding: bool = False) -> Graph:
 
     Args:
         graph: any graph.
+        target: what is compiled for.
         expanding: whether functions held by one op are replaced by their own equations, as plans want them.
 
     >>> import afx
@@ -28,10 +30,10 @@ def simplify(graph: Graph, *, expanding: bool = False) -> Graph:
       return c
     }
     """
-    builder = Builder(RULES, expanding=expanding)
+    builder = GraphBuilder(RULES, target, expanding=expanding)
     inputs = [builder.var(v.aval) for v in graph.inputs]
     outputs = [
-        builder.broadcast(x, v.aval.shape) for x, v in zip(builder.take(graph, inputs), graph.outputs, strict=True)
+        builder.broadcast(x, v.aval.shape) for x, v in zip(builder.inline_graph(graph, inputs), graph.outputs, strict=True)
     ]
     needed = {a.index for a in outputs if isinstance(a, Var)}
     kept: list[Equation] = []

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 from collections.abc import Generator
 
 import attrs
 
-__all__ = ["Target", "current", "use_target"]
+__all__ = ["DEFAULT", "Target", "current", "use_target"]
 
 
 def _can_pin_blas() -> bool:
@@ -53,7 +54,8 @@ class Target:
 
     # -- products -------------------------------------------------------------------------------------------------
     pins_blas: bool = attrs.field(factory=_can_pin_blas)  # BLAS can be held to one thread: threadpoolctl is installed
-    blas_threads_min_products: int = 1 << 15  # multiplications from which on OpenBLAS may use several threads
+    blas_threads_min_products: int = 8192  # multiplications from which on OpenBLAS may use several threads: gemv's bound
+    lapack_threads_min_elements: int = 1024  # matrix from which on a factorization may: getrf and potrf are blocked
     cut_min_products: int = 1 << 22  # multiplications of a product that is cut: 0.02 ms a piece: measured
     cut_pieces: int = 2  # pieces of a product: as many as two threads need; more lose 5-10 %: measured
     cut_multiple: int = 16  # rows or columns of a piece are a multiple of it: those that BLAS computes together
@@ -78,6 +80,15 @@ class Target:
     tune_outlier_ratio: float = 3.0  # times the mean as which a longer call counts: two in a row change something
     tune_changed_ratio: float = 1.5  # growth of the mean at which the others are tried at once
 
+    def sums_by_dot(self, length: int) -> bool:
+        """Tell whether sums over a contiguous axis of this length are products with ones."""
+        return self.dot_sum_min_length <= length <= self.dot_sum_max_length
+
+    def cuts_rows(self, shape: tuple[int, ...]) -> bool:
+        """Tell whether blocks of a value of this shape would be of its rows."""
+        rows = len(shape) > 1 and shape[0] >= self.fuse_min_rows
+        return rows and math.prod(shape[1:]) <= self.fuse_max_row_elements
+
 
 class Current:
     """The target of what is compiled from now on.
@@ -98,7 +109,8 @@ class Current:
         self.key = repr(target)
 
 
-current = Current(Target())
+DEFAULT = Target()
+current = Current(DEFAULT)
 
 
 @contextlib.contextmanager

@@ -96,6 +96,7 @@ class Lowering:
         batch_operands: operands of which each row (of their first axis) goes into the same row of the output and no
             other; ``impl_into`` then takes any number of rows. Where ``axis`` is a parameter, this holds for other axes.
         sums_over_batch: whether the results of those rows are summed instead (a convolution's kernel).
+        control: of ops that hold graphs, the parameters to their `afx.compiler.control_flow.ControlSpec`.
     """
 
     ufunc: np.ufunc | None = None
@@ -109,6 +110,7 @@ class Lowering:
     updates_first_operand: bool = False
     batch_operands: tuple[int, ...] = ()
     sums_over_batch: bool = False
+    control: Callable[[Params], Any] | None = None
 
 
 @attrs.frozen(eq=False, repr=False)

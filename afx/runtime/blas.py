@@ -1,8 +1,9 @@
-"""Large products of matrices, and whose threads compute them.
+"""BLAS: products in pieces, and libraries that are held to one thread while plans run.
 
-BLAS libraries keep threads of their own, which spin while they wait: on an idle machine that is fastest, beside other
-busy threads products become many times slower. Where threadpoolctl is installed, plans can hold BLAS to one thread
-while they run; it is set back at the end of each call, so that the caller's own NumPy stays as it was.
+BLAS libraries keep threads of their own, which cut a product as they find processors, so that its last digits depend on
+their number, and which spin while they wait: beside other busy threads products become many times slower. Where
+threadpoolctl is installed, plans hold BLAS to one thread while they run, and compute the pieces of large products on
+their own threads; BLAS is set back at the end of each call, so that the caller's own NumPy stays as it was.
 """
 
 from __future__ import annotations
@@ -10,42 +11,29 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-import math
 import os
 import threading
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
+import attrs
 import numpy as np
 
-from afx.core.aval import Aval
-from afx.core.graph import Equation
+from afx.compiler.target import current
 from afx.errors import ArgumentError, MissingExtraError
-from afx.runtime.thread_pool import get_threads, run_blocks
+from afx.runtime.thread_pool import run_blocks
 
-__all__ = ["blas", "heavy", "product", "set_products", "shared_out"]
+__all__ = ["blas", "product", "set_products"]
 
 Who: TypeAlias = Literal["auto", "blas", "plan"]
-
-THREADED = 1 << 15  # multiplications from which on BLAS uses more than one thread
-LARGE = 1 << 22  # multiplications from which on a product is shared out
-PARTS = 2
-WHOLE = 16  # rows or columns that BLAS computes together
-
-
-def shared_out(x: Aval, y: Aval, out: Aval) -> bool:
-    """Tell whether a product is worth sharing out: of two matrices of real floats, with rows or columns enough."""
-    plain = x.ndim == y.ndim == 2 and x.dtype == y.dtype == out.dtype and out.dtype.char in "fd"
-    return plain and max(out.shape) >= PARTS * WHOLE and out.size * x.shape[1] >= LARGE
-
 
 def set_products(who: Who) -> None:
     """Set whose threads compute the large products of plans made from now on.
 
     Args:
-        who: ``"auto"``: BLAS's threads or one thread, whichever has lately been faster for the plan (BLAS's threads,
-            where threadpoolctl is not installed); ``"blas"``: BLAS's threads; ``"plan"``: the plan's own threads, each
-            with its share of the rows or columns.
+        who: ``"auto"``: the plan's own threads, each product in pieces of one BLAS thread, where threadpoolctl is
+            installed, else BLAS's threads; ``"plan"``: the same, but threadpoolctl must be there; ``"blas"``: BLAS's
+            threads, whose number then decides about last digits.
 
     Raises:
         ArgumentError: another word.
@@ -55,29 +43,13 @@ def set_products(who: Who) -> None:
         raise ArgumentError(f"set_threads: products is 'auto', 'blas' or 'plan': got {who!r}; take one of them")
     if who == "plan" and not _installed():
         raise MissingExtraError("set_threads: products='plan' needs threadpoolctl: pip install 'afx[threads]'")
-    blas.who = who
+    current.set(attrs.evolve(current.target, pins_blas=who != "blas" and _installed()))
 
 
-def heavy(eq: Equation) -> bool:
-    """Tell whether BLAS would call its threads for an equation."""
-    p = eq.primitive
-    if p.is_elementwise or p.kind != "bilinear":
-        return False
-    x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
-    return math.sqrt(x.size * y.size * out.size) >= THREADED  # m·k, k·n and m·n: their product's root is m·k·n
-
-
-def product(x: Any, y: Any, out: Any) -> None:
-    """Compute ``x @ y`` into ``out``, its longer side in as many parts whatever the number of threads."""
-    rows, columns = out.shape
-    if rows >= columns:
-        run_blocks(_rows, rows, _half(rows), [()] * PARTS, (x, y, out))
-    else:
-        run_blocks(_columns, columns, _half(columns), [()] * PARTS, (x, y, out))
-
-
-def _half(size: int) -> int:
-    return -(-size // (PARTS * WHOLE)) * WHOLE
+def product(x: Any, y: Any, out: Any, axis: int, stops: tuple[int, ...]) -> None:
+    """Compute ``x @ y`` into ``out`` in pieces along an axis that end at these rows or columns."""
+    piece = _rows if axis == 0 else _columns
+    run_blocks(piece, stops[-1], stops[0], [()] * len(stops), (x, y, out))
 
 
 def _rows(_k: int, start: int, stop: int, _own: tuple[Any, ...], x: Any, y: Any, out: Any) -> None:
@@ -94,28 +66,13 @@ def _installed() -> bool:
 
 
 class Blas:
-    """The process's BLAS libraries, held to one thread while plans run.
-
-    Attributes:
-        who: whose threads compute the products of new plans.
-    """
+    """The process's BLAS libraries, held to one thread while plans run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._depth = 0
         self._before: list[int] = []
         self._libraries: list[Any] | None = None
-        self.who: Who = "auto"
-
-    def sharing(self) -> bool:
-        """Tell whether new plans share out products among their own threads."""
-        return self.who == "plan" and get_threads() > 1 and bool(self._found())
-
-    def choosing(self) -> bool:
-        """Tell whether new plans find out by themselves whether BLAS's threads help."""
-        if self._libraries is not None:
-            return self.who == "auto" and bool(self._libraries)
-        return self.who == "auto" and _installed()  # loaded when first held
 
     def _found(self) -> list[Any]:
         if self._libraries is None:

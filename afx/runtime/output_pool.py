@@ -1,4 +1,4 @@
-"""Memory of results that nobody holds any longer is used for the next ones.
+"""Output pool: memory of results that nobody holds any longer is used for the next ones.
 
 New pages cost more than the arithmetic on them. A plan remembers the large arrays that it handed out; one that only the
 plan itself still refers to (views refer to the array they belong to) can be written again.
@@ -14,10 +14,7 @@ import numpy as np
 
 from afx.core.aval import Aval
 
-__all__ = ["Recycler", "given_memory", "recycled", "unwatched"]
-
-SMALLEST = 1 << 16  # bytes of a result from which on it pays
-KEPT = 2  # arrays remembered for each result: the last one is often an argument of the next call
+__all__ = ["OutputPool", "donated_or_empty", "unwatched"]
 
 
 def unwatched(count: Callable[[], int]) -> int:
@@ -42,18 +39,14 @@ def _alone() -> int:
 ALONE = unwatched(_alone)
 
 
-def recycled(aval: Aval) -> bool:
-    """Tell whether a result's memory is remembered."""
-    return aval.nbytes >= SMALLEST
-
-
-class Recycler:
+class OutputPool:
     """Gives memory for one result of a plan; each belongs to one set of buffers, so that no two calls meet in it."""
 
-    __slots__ = ("aval", "kept")
+    __slots__ = ("_count", "aval", "kept")
 
-    def __init__(self, aval: Aval) -> None:
+    def __init__(self, aval: Aval, count: int) -> None:
         self.aval = aval
+        self._count = count
         self.kept: list[np.ndarray[Any, np.dtype[Any]]] = []
 
     def __call__(self) -> np.ndarray[Any, np.dtype[Any]]:
@@ -64,10 +57,10 @@ class Recycler:
                 return array
         fresh = np.empty(self.aval.shape, self.aval.dtype)
         self.kept.append(fresh)
-        del self.kept[:-KEPT]
+        del self.kept[: -self._count]
         return fresh
 
 
-def given_memory(x: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+def donated_or_empty(x: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
     """Return an argument's own memory where the caller gave it away, which makes it writeable; else new memory."""
     return x if x.flags.writeable and x.flags.c_contiguous else np.empty(x.shape, x.dtype)

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["alone", "get_threads", "run_blocks", "set_threads"]
+__all__ = ["get_threads", "run_blocks", "set_threads", "single_threaded"]
 
 Block = Callable[..., None]
 
@@ -68,7 +68,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Alone(threading.local):
-    """Inside of ``with alone:`` a thread shares out nothing: it computes its blocks itself."""
+    """Inside of ``with single_threaded:`` a thread shares out nothing: it computes its blocks itself."""
 
     depth = 0
 
@@ -79,7 +79,7 @@ class _Alone(threading.local):
         self.depth -= 1
 
 
-alone = _Alone()
+single_threaded = _Alone()
 
 
 def get_threads() -> int:
@@ -130,7 +130,7 @@ def run_blocks(fn: Block, size: int, block: int, scratch: Sequence[tuple[Any, ..
 
     pool = _pool[0]
     extra = min(pool.threads, len(scratch), count) - 1
-    if extra < 1 or alone.depth or not pool.lock.acquire(blocking=False):
+    if extra < 1 or single_threaded.depth or not pool.lock.acquire(blocking=False):
         work(scratch[0])
         return
     try:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from afx.compiler.executable import Plan, make_plan
 from afx.compiler.simplify import simplify
+from afx.compiler.target import current
 from afx.core.aval import Aval
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
@@ -34,11 +35,12 @@ DERIVED = 64  # programs of one kind that are kept with a graph
 class CompiledGraph:
     """A graph, its plan, and the graphs derived from it, each made when first needed."""
 
-    __slots__ = ("_batches", "_donated", "_pairs", "_plan", "_pushes", "_spreads", "graph")
+    __slots__ = ("_batches", "_donated", "_pairs", "_plan", "_pushes", "_spreads", "_target", "graph")
 
     def __init__(self, graph: Graph, donated: Collection[int] = ()) -> None:
         self.graph = graph
         self._donated = donated
+        self._target = current.target
         self._plan: Plan | None = None
         self._pairs: dict[tuple[bool, ...], VjpGraphs] = {}
         self._pushes: dict[tuple[bool, ...], JvpGraph] = {}
@@ -61,7 +63,7 @@ class CompiledGraph:
     def plan(self) -> Plan:
         """The plan of the graph."""
         if self._plan is None:
-            self._plan = make_plan(simplify(self.graph, expanding=True), self._donated)
+            self._plan = make_plan(simplify(self.graph, self._target, expanding=True), self._donated, self._target)
         return self._plan
 
     def vjp_graphs(self, wanted: tuple[bool, ...]) -> VjpGraphs:

@@ -1,374 +1,346 @@
-"""A plan as Python: one line of NumPy for each equation."""
+"""Code generation: a schedule as Python that calls NumPy.
+
+The program is one function, or, since the time that Python takes to compile one grows faster than its length, several
+that hand values to each other. What a part reads from outside is bound to it once for each set of buffers, so that all
+names are local, or nearly so. What is shown is what runs.
+"""
 
 from __future__ import annotations
 
-import functools
-import keyword
-import math
-import re
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx.compiler.buffers import BUFFER, CONSTANT, FRESH, VIEW, Places
-from afx.compiler.fusion import Node
-from afx.compiler.lowering import by_reduction, by_ufunc, dots, reduced, sums_few, sums_rows, wants_arrays, writes_into
-from afx.compiler.numpy_backend.emit_fused import Blocks
-from afx.compiler.numpy_backend.errstate import Silence, common, silenced
-from afx.compiler.numpy_backend.exec import Bind, Code
-from afx.core.aval import Aval, Shape
+from afx.compiler.numpy_backend.calls import applied, call_lines, view_text
+from afx.compiler.numpy_backend.emit_fused import FusedEmitter
+from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
+from afx.compiler.numpy_backend.names import Names
+from afx.compiler.operands import Buffer, Operand
+from afx.compiler.schedule import Alloc, Branch, Call, ErrorState, Free, Fused, Loop, Result, Schedule, View
+from afx.compiler.target import Target
+from afx.core.aval import Aval
 from afx.core.dtypes import DType
-from afx.core.graph import Atom, Equation, Literal, Var
-from afx.runtime.blas import blas, product, shared_out
-from afx.runtime.output_pool import given_memory, recycled
-from afx.runtime.thread_pool import run_blocks
+from afx.core.primitive import lookup
+from afx.runtime.blas import product
+from afx.runtime.output_pool import OutputPool, donated_or_empty
+from afx.runtime.thread_pool import get_threads, run_blocks
 
-__all__ = ["Program"]
-
-MOST_REPEATED = 1 << 17  # elements up to which a number is repeated
-LARGE = 16384  # bytes of a value of its own from which on its name is deleted after its last use
+__all__ = ["Part", "Program", "emit"]
 
 
-class Program:
-    """The text of a plan and what its names stand for.
+class Part(NamedTuple):
+    """One function of a program.
 
     Attributes:
-        places: where its values lie.
-        inputs: the names of the arguments.
-        lines: the body of the function.
-        shared: values that all calls share: NumPy's functions, constants, numbers.
-        buffers: in the arena: name, offset, shape and dtype.
-        views: of buffers: name, viewed name, equation.
-        products: how many the plan's own threads share out.
-        in_blocks: whether there are regions of more than one block.
-        functions: the lines of the regions' functions.
-        recycled: results whose memory is used again: the name of what gives it, and their kind.
-        prepared: implementations that are prepared once a set of buffers: name, equation.
-        scratch: of regions: name, the dtype and shape of a row of each intermediate array, rows of a block.
-        names: what the compiled function binds, in the order of its parameters.
-        result: the expressions that are returned.
+        bound: names that it reads from outside, bound once.
+        functions: lines of the functions inside of it.
+        arguments: names of values that earlier parts made.
+        lines: its body.
+        makes: names of values that it makes and does not delete.
     """
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
-        self.lines: list[str] = []
-        self.shared: dict[str, Any] = {}
-        self.buffers: list[tuple[str, int, Any]] = []
-        self.views: list[tuple[str, str, Equation]] = []
-        self.products = 0
-        self.in_blocks = False
-        self.functions: list[str] = []
-        self.names: list[str] = []
-        self.recycled: list[tuple[str, Aval]] = []
-        self.prepared: list[tuple[str, Equation]] = []
-        self.scratch: list[tuple[str, list[tuple[DType, Shape]], int]] = []
-        self._numbers: dict[Any, str] = {}
-        self._aliases: dict[int, list[str]] = {}
-        self.inputs = [self.name(v) for v in places.graph.inputs]
-        self._given = {v.index: self.name(v) for v in places.graph.inputs}
-        for var, constant in places.graph.constants:
-            self.shared[self.name(var)] = constant.value
-        silences: list[Silence] = []
-        for k, node in enumerate(places.nodes):
-            if node.key is None:
-                self._equation(node.equations[0])
-            else:
-                self._region(node)
-            silences += [common(node.equations)[0]] * (len(self.lines) - len(silences))
-            self._forget(places.dying.get(k, ()))
-            silences += [None] * (len(self.lines) - len(silences))
-        self.lines = silenced(self.lines, silences)
-        self.result = [self._output(a) for a in places.graph.outputs]
+    bound: tuple[str, ...]
+    functions: tuple[str, ...]
+    arguments: tuple[str, ...]
+    lines: tuple[str, ...]
+    makes: tuple[str, ...]
 
-    @staticmethod
-    def name(var: Var) -> str:
-        """Return the name of a variable, which no function or keyword of Python bears."""
-        name = var.name
-        return name + "_" if keyword.iskeyword(name) or name in ("arena", "np", "run") else name
 
-    # -- operands -----------------------------------------------------------------------------------------------------
-    def read(self, atom: Atom, *, plain: bool = False) -> str:
-        """Return the text of an operand; numbers are arrays made once, or plain where an implementation wants them."""
-        if isinstance(atom, Var):
-            return self.name(atom)
-        return self._number(atom, plain)
+class Program(NamedTuple):
+    """A schedule as Python.
 
-    def repeated(self, atom: Atom, shape: Shape) -> str:
-        """Return the text of an operand; a number is an array of this shape."""
-        if isinstance(atom, Var) or atom.aval.shape:
-            return self.read(atom)
-        key = (shape, atom)
-        if key not in self._numbers:
-            number = "ones" if atom.value == 1 else _name_of(atom)
-            name = self._numbers[key] = self._free(f"{number}_{'x'.join(map(str, shape))}")
-            self.shared[name] = np.full(shape, atom.value, atom.aval.dtype)
-        return self._numbers[key]
+    Attributes:
+        schedule: the schedule.
+        names: what names stand for.
+        inputs: names of the arguments.
+        parts: the functions, in the order in which they run; the last one gives the results.
+        results: the expressions that are returned.
+        bodies: schedules of loops and branches by the names of their functions.
+    """
 
-    def ones(self, rows: Aval) -> str:
-        """Return the text of a row of ones."""
-        return self.repeated(Literal(1.0, Aval((), rows.dtype)), rows.shape[-1:])
+    schedule: Schedule
+    names: Names
+    inputs: tuple[str, ...]
+    parts: tuple[Part, ...]
+    results: tuple[str, ...]
+    bodies: dict[str, Schedule]
 
-    def _number(self, literal: Literal, plain: bool) -> str:
-        aval = literal.aval
-        if plain:
-            return self._share(literal.value if aval.weak else aval.dtype.type(literal.value), literal)
-        return self._share(np.array(literal.value, aval.dtype), literal)
 
-    def _share(self, value: Any, literal: Literal) -> str:
-        key = (isinstance(value, np.ndarray), literal)
-        name = self._numbers.get(key)
-        if name is None:
-            name = self._numbers[key] = self._free(_name_of(literal))
-            self.shared[name] = value
-        return name
+def emit(schedule: Schedule, target: Target) -> Program:
+    """Write a schedule down as Python."""
+    return _Emitter(schedule, target).program()
 
-    def _free(self, wish: str) -> str:
-        name, k = wish, 2
-        while name in self.shared:
-            name, k = f"{wish}_{k}", k + 1
-        return name
 
-    # -- equations ----------------------------------------------------------------------------------------------------
-    def _equation(self, eq: Equation) -> None:
-        out = eq.outputs[0]
-        kind = self.places.kind[out.index]
-        if kind == VIEW:
-            self._view(eq, out)
-        elif eq.primitive.lowering.ufunc is np.matmul and self._shares_out(eq):
-            self._product(eq, out, kind)
-        elif by_ufunc(eq):
-            shape = eq.outputs[0].aval.shape
-            full = wants_arrays(eq) and math.prod(shape) <= MOST_REPEATED
-            xs = ", ".join([self.repeated(a, shape) if full else self.read(a) for a in eq.inputs])
-            assert eq.primitive.lowering.ufunc is not None
-            head = f"{self.ufunc_name(eq.primitive.lowering.ufunc)}({xs}" if not dots(eq) else xs.replace(", ", ".dot(")
-            self._call(eq, head, out, kind)
-        elif by_reduction(eq) and isinstance(eq.inputs[0], Var):
-            self._reduction(eq, eq.inputs[0], out, kind)
-        elif writes_into(eq):
-            self._into(eq, out, kind)
-        else:
-            values = [self.read(a, plain=True) for a in eq.inputs]
-            targets = ", ".join([self.name(v) for v in eq.outputs]) + ("," if eq.primitive.multiple_results else "")
-            call = self.applied(eq, values)
-            if (
-                eq.primitive.multiple_results and eq.primitive.lowering.may_alias
-            ):  # several views of memory that may be given to others
-                call = f"{self.function_name('copies', copies)}({call})"
-            self.lines.append(f"{targets} = {call}")
+class _Emitter:
+    """The program so far, and the part that is being written."""
 
-    def _reduction(self, eq: Equation, x: Var, out: Var, kind: str) -> None:
-        assert eq.primitive.lowering.reduce_ufunc is not None
-        name, axis = self.name(x), eq.keywords["axis"]
-        if sums_few(eq):
-            self._call(eq, self._summed(x, axis), out, kind)
-        elif sums_rows(eq):
-            self._call(eq, f"np.vecdot({name}, {self.ones(x.aval)}", out, kind)
-        elif len(axis) == 1 and 0 < axis[0] < x.aval.ndim - 1 and x.aval.shape[axis[0]] in (2, 3, 4):
-            self._by_parts(eq, x, axis[0], out, kind)
-        else:
-            self._call(eq, reduced(eq, self.ufunc_name(eq.primitive.lowering.reduce_ufunc), name), out, kind)
+    def __init__(self, schedule: Schedule, target: Target) -> None:
+        self.schedule = schedule
+        self.target = target
+        self.names = Names()
+        self.bodies: dict[str, Schedule] = {}
+        self._bound: set[int] = set()  # buffers that are made once
+        self._loops = 0
+        self._begin()
 
-    def _summed(self, x: Var, axis: tuple[int, ...]) -> str:
-        """Return the beginning of a product with ones."""
-        name, everything = self.name(x), len(axis) == x.aval.ndim
-        ones = self.ones(Aval((x.aval.size if everything else x.aval.shape[axis[0]],), x.aval.dtype))
-        if everything and x.aval.ndim > 1:
-            return f"{name}.reshape(-1).dot({ones}"
-        return f"{name}.dot({ones}" if everything or axis == (1,) else f"{ones}.dot({name}"
+    def _begin(self) -> None:
+        self.names.used = {}
+        self._functions: list[str] = []
+        self._lines: list[str] = []
+        self._states: list[ErrorState] = []
+        self._reads: dict[str, None] = {}
+        self._makes: dict[str, None] = {}
 
-    def _by_parts(self, eq: Equation, x: Var, axis: int, out: Var, kind: str) -> None:
-        assert eq.primitive.lowering.reduce_ufunc is not None
-        ufunc, lead = self.ufunc_name(eq.primitive.lowering.reduce_ufunc), ":, " * axis
-        parts = [f"{self.name(x)}[{lead}{k}]" for k in range(x.aval.shape[axis])]
-        self._call(eq, f"{ufunc}({parts[0]}, {parts[1]}", out, kind)
-        for part in parts[2:]:
-            self.lines.append(f"{ufunc}({self.name(out)}, {part}, out={self.name(out)})")
+    def program(self) -> Program:
+        """Return the whole program."""
+        schedule, names = self.schedule, self.names
+        for buffer, constant in schedule.constants:
+            name = names.of(buffer)
+            names.shared[name] = constant.value
+            names.shown[name] = f"...  # a constant, {buffer.aval}"
+            self._bound.add(buffer.index)
+        parts, is_waiting = list[Part](), False
+        for instruction in schedule.instructions:
+            if len(self._lines) >= self.target.function_max_lines and not is_waiting:
+                parts.append(self._end())
+            self._instruction(instruction)
+            is_waiting = isinstance(instruction, Alloc)  # for the instruction that fills it
+        results = tuple([self._result(r) for r in schedule.results])
+        parts.append(self._end())
+        return Program(schedule, names, tuple(map(names.of, schedule.inputs)), tuple(parts), results, self.bodies)
 
-    def _shares_out(self, eq: Equation) -> bool:
-        """Tell whether the plan's own threads compute a product."""
-        x, y = eq.inputs
-        large = isinstance(x, Var) and isinstance(y, Var) and shared_out(x.aval, y.aval, eq.outputs[0].aval)
-        return large and blas.sharing()
-
-    def _product(self, eq: Equation, out: Var, kind: str) -> None:
-        self.products += 1
-        if kind == BUFFER:
-            self.buffer(out)
-        else:
-            self._empty(out)
-        x, y = [self.read(a, plain=False) for a in eq.inputs]
-        self.lines.append(f"{self.function_name('product', product)}({x}, {y}, {self.name(out)})")
-
-    def _region(self, node: Node) -> None:
-        """Emit a region: its function, memory for its results, and the call that shares out its blocks."""
-        k = len(self.scratch) + 1
-        blocks = Blocks(node, f"region_{k}", self)
-        self.functions += blocks.lines
-        self.in_blocks |= blocks.size > blocks.block
-        self.scratch.append((f"scratch_{k}", blocks.slots, blocks.block))
-        for var in node.outputs:
-            if self.places.kind[var.index] == BUFFER:
-                self.buffer(var)
-            else:
-                self._empty(var)
-        parts: list[str] = []
-        for var, _ in blocks.partials:
-            parts.append(f"part_{self.name(var)}")
-            dtype = self.function_name(var.aval.dtype.name, var.aval.dtype)
-            shape = (-(-blocks.size // blocks.block), *var.aval.shape)
-            self.lines.append(f"{parts[-1]} = np.empty({shape}, {dtype})")
-        flat = "" if blocks.rows else ".reshape(-1)"
-        taken = [self.name(v) + (flat if v.aval.ndim > 1 else "") for v in blocks.taken]
-        arguments = ", ".join([*taken, *[self.name(v) for v in blocks.whole], *parts])
-        function = self.function_name("run_blocks", run_blocks)
-        self.lines.append(f"{function}({blocks.name}, {blocks.size}, {blocks.block}, scratch_{k}, ({arguments},))")
-        for var, reduce in blocks.partials:
-            self.lines.append(f"{reduce}(part_{self.name(var)}, 0, None, {self.name(var)})")
-
-    def ufunc_name(self, ufunc: np.ufunc) -> str:
-        """Return the text of a ufunc."""
-        return (
-            f"np.{ufunc.__name__}"
-            if getattr(np, ufunc.__name__, None) is ufunc
-            else self.function_name(ufunc.__name__, ufunc)
+    def _end(self) -> Part:
+        if any(self._states):
+            self.names.numpy("errstate")
+        lines = [line for text in wrap_errstate(self._lines, self._states) for line in text.split("\n")]
+        part = Part(
+            tuple(self.names.used), tuple(self._functions), tuple(self._reads), tuple(lines), tuple(self._makes)
         )
+        self._begin()
+        return part
 
-    def function_name(self, name: str, function: Any) -> str:
-        """Return the text of a function, which the plan will know by it."""
-        wish = f"{name}_"
-        while self.shared.get(wish, function) is not function:
-            wish += "_"
-        self.shared[wish] = function
-        return wish
-
-    def _call(self, eq: Equation, head: str, out: Var, kind: str) -> None:
-        """Emit a call of a ufunc that writes into a buffer, or into memory of its own."""
-        name = self.name(out)
-        if kind == BUFFER:
-            self.buffer(out)
-            self.lines.append(f"{head}, out={name})")
-        elif out.aval.ndim and not recycled(out.aval) and out.index not in self.places.taken:
-            self.lines.append(f"{name} = {head})")
-        else:
-            self._empty(out)
-            self.lines.append(f"{head}, out={name})")
-
-    def _empty(self, out: Var) -> None:
-        if out.index in self.places.taken:
-            given = self._given[self.places.taken[out.index]]
-            self.lines.append(f"{self.name(out)} = {self.function_name('given', given_memory)}({given})")
-            return
-        if recycled(out.aval):
-            self.recycled.append((f"memory_of_{self.name(out)}", out.aval))
-            self.lines.append(f"{self.name(out)} = memory_of_{self.name(out)}()")
-            return
-        dtype = self.function_name(out.aval.dtype.name, out.aval.dtype)
-        self.lines.append(f"{self.name(out)} = np.empty({out.aval.shape}, {dtype})")
-
-    def _into(self, eq: Equation, out: Var, kind: str) -> None:
-        if kind == BUFFER:
-            self.buffer(out)
-        else:
-            self._empty(out)
-        xs = [self.name(out), *[self.read(a, plain=False) for a in eq.inputs]]
-        if (
-            eq.primitive.lowering.updates_first_operand
-            and isinstance(eq.inputs[0], Var)
-            and self._same_memory(out, eq.inputs[0])
-        ):
-            xs[1] = xs[0]
-        if eq.primitive.lowering.make_kernel is None:
-            function = self.function_name(eq.primitive.name, eq.primitive.lowering.impl_into)
-            xs += self.keywords(eq)
-        else:
-            function = f"{eq.primitive.name}_{self.name(out)}"
-            self.prepared.append((function, eq))
-        self.lines.append(f"{function}({', '.join(xs)})")
-
-    def _same_memory(self, out: Var, x: Var) -> bool:
-        """Tell whether an output takes the memory of the operand that it updates."""
-        root, offset = self.places.root[x.index], self.places.offset
-        if out.index in self.places.taken:
-            return False  # who gave it away may not have owned it: that is found out in the call
-        return root in offset and out.index in offset and offset[root] == offset[out.index]
-
-    def buffer(self, out: Var) -> None:
-        """Enter a buffer of the arena."""
-        self.buffers.append((self.name(out), self.places.offset[out.index], out.aval))
-
-    def _view(self, eq: Equation, out: Var) -> None:
-        source = eq.inputs[0]
-        assert isinstance(source, Var)
-        root = self.places.root[out.index]
-        if self.places.kind[root] in (BUFFER, CONSTANT):
-            self.views.append((self.name(out), self.name(source), eq))
-            return
-        self._aliases.setdefault(root, []).append(self.name(out))
-        self.lines.append(f"{self.name(out)} = {self.applied(eq, [self.name(source)])}")
-
-    def applied(self, eq: Equation, values: list[str]) -> str:
-        """Return an implementation's call, or the expression of a view."""
-        p = eq.primitive
-        if p.lowering.emit_view is not None and not eq.inputs[0].aval.weak and isinstance(eq.inputs[0], Var):
-            return p.lowering.emit_view(values[0], **eq.keywords)
-        return f"{self.function_name(p.name, p.impl)}({', '.join([*values, *self.keywords(eq)])})"
-
-    def keywords(self, eq: Equation) -> list[str]:
-        """Return the text of an equation's parameters."""
-        return [f"{k}={self._literal(k, v)}" for k, v in eq.params]
-
-    def _literal(self, key: str, value: Any) -> str:
-        if _is_plain(value):
-            return repr(value)
-        name = self._free(f"{key}_1") if not isinstance(value, np.dtype) else f"{value.name}_"
-        self.shared[name] = value
+    # -- names --------------------------------------------------------------------------------------------------------
+    def read(self, x: Operand) -> str:
+        """Return the text of an operand."""
+        if not isinstance(x, Buffer):
+            return self.names.number(x)
+        name = self.names.of(x)
+        if x.storage == "arena" or x.index in self._bound:
+            return self.names.use(name)
+        if name not in self._makes:
+            self._reads[name] = None
         return name
 
-    def _forget(self, roots: Any) -> None:
-        names: list[str] = []
-        for root in roots:
-            var = self._made[root]
-            if var.aval.nbytes >= LARGE:
-                names += [self.name(var), *self._aliases.get(root, ())]
-        if names:
-            self.lines.append(f"del {', '.join(names)}")
+    def write(self, x: Buffer) -> str:
+        """Return the name of an output: of a buffer in the arena, or a new value."""
+        name = self.names.of(x)
+        if x.storage != "arena":
+            self._makes[name] = None
+            return name
+        if name not in self.names.own:
+            make = partial(_in_arena, x.shape, x.dtype, x.place)
+            self.names.bind(name, make, f"np.ndarray({x.shape}, '{x.dtype}', arena, {x.place})")
+        return self.names.use(name)
 
-    @functools.cached_property
-    def _made(self) -> dict[int, Var]:
-        return {v.index: v for eq in self.places.graph.equations for v in eq.outputs}
+    def _add(self, lines: Sequence[str], state: ErrorState = None) -> None:
+        self._lines += lines
+        self._states += [state] * len(lines)
 
-    def _output(self, atom: Atom) -> str:
-        """Return the expression of a result that shares memory with no buffer, argument or constant."""
-        if isinstance(atom, Literal):
-            return f"np.array({self._number(atom, plain=False)})"
-        root = self.places.root[atom.index]
-        if self.places.kind[root] == FRESH and (root == atom.index or atom.aval.nbytes == self._made[root].aval.nbytes):
-            return self.name(atom)
-        if atom.aval.weak:
-            return f"np.array({self.name(atom)}, {self.function_name(atom.aval.dtype.name, atom.aval.dtype)})"
-        return f"np.array({self.name(atom)})"
+    # -- instructions -------------------------------------------------------------------------------------------------
+    def _instruction(self, instruction: Any) -> None:
+        emitters: dict[type, Callable[[Any], None]] = {
+            Call: self._call, View: self._view, Alloc: self._alloc, Free: self._free,
+            Fused: self._fused, Loop: self._loop, Branch: self._branch,
+        }  # fmt: skip
+        emitters[type(instruction)](instruction)
 
-    # -- text ---------------------------------------------------------------------------------------------------------
-    def compiled(self) -> Bind:
-        """Return the function that takes the values of one arena's names and gives the function that runs."""
-        code = Code(self.lines, self.functions, f"[{', '.join(self.result)}]", self.inputs)
-        self.shared.update(code.used)
-        own = (self.buffers, self.views, self.scratch, self.recycled, self.prepared)
-        self.names = [*self.shared, *[entry[0] for entries in own for entry in entries]]
-        return code.bind(self.names)
+    def _call(self, call: Call) -> None:
+        names = self.names
+        xs = [self.read(x) for x in call.operands]
+        if call.method in ("apply", "copies"):
+            self._apply(call, xs)
+            return
+        out = self.write(call.outputs[0])
+        if call.method == "pieces":
+            params = dict(call.params)
+            function = names.function("product", product)
+            self._add([f"{function}({', '.join(xs)}, {out}, {params['axis']}, {params['stops']})"], call.error_state)
+            return
+        if call.method == "kernel":
+            if call.aliases[0] == "same" and call.outputs[0].storage == "arena":
+                xs[0] = out  # an update in place: NumPy sees that nothing is to be copied
+            kernel = names.use(self._kernel(call))
+            self._add([f"{kernel}({', '.join([out, *xs])})"], call.error_state)
+            return
+        self._add(call_lines(call, xs, out, names), call.error_state)
+
+    def _apply(self, call: Call, xs: list[str]) -> None:
+        targets = ", ".join([self.write(b) for b in call.outputs])
+        first = call.operands[0] if call.operands else None
+        if call.method == "copies":
+            text = f"{self.names.function('copies', copies)}({applied(call.op, call.params, xs, self.names)})"
+        elif isinstance(first, Buffer) and not first.weak:
+            text = view_text(call.op, call.params, xs[0], self.names) if len(xs) == 1 else ""
+            text = text or applied(call.op, call.params, xs, self.names)
+        else:
+            text = applied(call.op, call.params, xs, self.names)
+        several = lookup(call.op).multiple_results
+        head = f"{targets}{',' if several else ''} = " if targets else ""
+        self._add([f"{head}{text}"], call.error_state)
+
+    def _kernel(self, call: Call) -> str:
+        """Enter an implementation that is prepared for each set of buffers."""
+        name = f"{call.op}_{self.names.of(call.outputs[0])}"
+        avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in call.operands]
+        make = lookup(call.op).lowering.make_kernel
+        assert make is not None
+        shown = [*[f"'{a}'" for a in avals], *[f"{k}={v!r}" for k, v in call.params]]
+        made = partial(_made_kernel, make, avals, dict(call.params))
+        return self.names.bind(name, made, f"{call.op}.make_kernel({', '.join(shown)})")
+
+    def _view(self, view: View) -> None:
+        name = self.names.of(view.out)
+        is_array = not view.source.weak
+        if not view.once:
+            text = view_text(view.op, view.params, self.read(view.source), self.names, is_array)
+            self._add([f"{self.write(view.out)} = {text}"])
+            return
+        self._bound.add(view.out.index)
+        source, used = self.names.of(view.source), dict(self.names.used)
+        text = view_text(view.op, view.params, source, self.names, is_array)
+        self.names.used = used  # what makes it is no part of the program
+        impl = lookup(view.op).impl
+        self.names.bind(name, partial(_made_view, impl, source, dict(view.params)), text)
+
+    def _alloc(self, alloc: Alloc) -> None:
+        buffer, names = alloc.buffer, self.names
+        name = self.write(buffer)
+        if buffer.storage == "donated":
+            given = self.read(self.schedule.inputs[buffer.place])
+            text = f"{names.function('donated_or_empty', donated_or_empty)}({given})"
+        elif buffer.storage == "pooled":
+            pool = f"pool_{name}"
+            make = partial(_made_pool, buffer.aval, self.target.pool_max_arrays)
+            names.bind(pool, make, f"OutputPool('{buffer.aval}')")
+            text = f"{names.use(pool)}()"
+        else:
+            text = f"{names.numpy('empty')}({buffer.shape}, {self._dtype(buffer.dtype)})"
+        self._add([f"{name} = {text}"])
+
+    def _dtype(self, dtype: DType) -> str:
+        return self.names.share(f"{dtype.name}_", dtype, f"np.dtype('{dtype.name}')")
+
+    def _free(self, free: Free) -> None:
+        gone = [self.read(b) for b in free.buffers]
+        for name in gone:
+            self._makes.pop(name, None)
+        self._add([f"del {', '.join(gone)}"])
+
+    def _fused(self, fused: Fused) -> None:
+        self._loops += 1
+        names, space = self.names, fused.space
+        for b in (*fused.sliced, *fused.whole):
+            self.read(b)
+        for b in fused.outputs:
+            self.write(b)
+        block = FusedEmitter(fused, f"fused_{self._loops}", names)
+        self._functions += block.lines
+        scratch = f"scratch_{self._loops}"
+        arrays = ", ".join([f"np.empty({(space.block, *tail)}, '{dtype}')" for dtype, tail in fused.scratch])
+        text = f"[({arrays}{',' if fused.scratch else ''}) for _ in range(threads)]"
+        names.bind(scratch, partial(_made_scratch, space.block, fused.scratch), text)
+        state = common_errstate([step.error_state for step in fused.body if isinstance(step, Call)])[0]
+        lines: list[str] = []
+        for part in fused.partials:
+            shape = (space.blocks, *part.out.shape)
+            lines.append(
+                f"part_{names.of(part.out)} = {names.numpy('empty')}({shape}, {self._dtype(part.out.dtype)})"
+            )
+        function = names.function("run_blocks", run_blocks)
+        lines.append(
+            f"{function}({block.name}, {space.size}, {space.block}, {names.use(scratch)}, ({block.arguments()},))"
+        )
+        for part in fused.partials:
+            reduce = names.numpy(f"{part.ufunc}.reduce")
+            lines.append(f"{reduce}(part_{names.of(part.out)}, 0, None, {names.of(part.out)})")
+        self._add(lines, state)
+
+    # -- control flow -------------------------------------------------------------------------------------------------
+    def _body(self, kind: str, body: Schedule) -> str:
+        """Enter the function of a body, with buffers of its own for each set."""
+        name = f"{kind}_{len(self.bodies) + 1}"
+        self.bodies[name] = body
+        return self.names.use(name)
+
+    def _loop(self, loop: Loop) -> None:
+        consts, xs, tests = ([self.read(x) for x in part] for part in (loop.consts, loop.xs, loop.tests))
+        carry = [self.read(x) for x in loop.carry]
+        last, ys = [self.write(b) for b in loop.outputs], [self.write(b) for b in loop.ys]
+        body = self._body("body", loop.body)
+        lines = [f"{', '.join(last)}, = {', '.join(carry)},"] if last else []
+        for b, y in zip(loop.ys, ys, strict=True):
+            lines.append(f"{y} = {self.names.numpy('empty')}({b.shape}, {self._dtype(b.dtype)})")
+        rows = [f"row_{y}" for y in ys]
+        if loop.condition is None:
+            lines.append(f"for t_ in range({loop.length}){'[::-1]' if loop.reverse else ''}:")
+        else:
+            test = self._body("condition", loop.condition)
+            lines.append(f"while {test}({', '.join([*tests, *last])})[0]:")
+        given = ", ".join([*consts, *last, *[f"{x}[t_]" for x in xs]])
+        made = ", ".join([*last, *rows])
+        lines.append(f"    {f'{made}, = ' if made else ''}{body}({given})")
+        lines += [f"    {y}[t_] = {row}" for y, row in zip(ys, rows, strict=True)]
+        lines += [f"{name} = {self.names.numpy('array')}({name})" for name in last]
+        self._whole(lines, loop.error_state)
+
+    def _whole(self, lines: list[str], state: ErrorState) -> None:
+        """Add lines of which some stand inside of others."""
+        if state:
+            ignored = ", ".join([f"{name}='ignore'" for name in state])
+            lines = [f"with {self.names.numpy('errstate')}({ignored}):", *[f"    {line}" for line in lines]]
+        self._add(["\n".join(lines)], ())
+
+    def _branch(self, branch: Branch) -> None:
+        index, xs = self.read(branch.index), [self.read(x) for x in branch.operands]
+        outs = [self.write(b) for b in branch.outputs]
+        bodies = [self._body("branch", body) for body in branch.bodies]
+        call = f"({', '.join(bodies)},)[int({index})]({', '.join(xs)})"
+        self._whole([f"{', '.join(outs)}, = {call}" if outs else call], branch.error_state)
+
+    # -- results ------------------------------------------------------------------------------------------------------
+    def _result(self, result: Result) -> str:
+        text = self.read(result.operand)
+        if not result.copies:
+            return text
+        operand, array = result.operand, self.names.numpy("array")
+        if isinstance(operand, Buffer) and operand.weak:
+            return f"{array}({text}, {self._dtype(operand.dtype)})"
+        return f"{array}({text})"
 
 
-def _name_of(literal: Literal) -> str:
-    return "n_" + re.sub(r"\W", "_", str(literal.value).replace("-", "minus_").replace(".", "_"))
+def _in_arena(shape: tuple[int, ...], dtype: DType, offset: int, space: dict[str, Any]) -> Any:
+    block, start = space["arena"]
+    return np.ndarray(shape, dtype, block, start + offset)  # pyright: ignore[reportUnknownVariableType]  # NumPy's stub
+
+
+def _made_kernel(make: Any, avals: Sequence[Aval], params: dict[str, Any], _: dict[str, Any]) -> Any:
+    return make(*avals, **params)
+
+
+def _made_view(impl: Any, source: str, params: dict[str, Any], space: dict[str, Any]) -> Any:
+    return impl(space[source], **params)
+
+
+def _made_pool(aval: Aval, count: int, _: dict[str, Any]) -> Any:
+    return OutputPool(aval, count)
+
+
+def _made_scratch(block: int, slots: Sequence[tuple[DType, tuple[int, ...]]], _: dict[str, Any]) -> Any:
+    return [tuple([np.empty((block, *tail), dtype) for dtype, tail in slots]) for _ in range(get_threads())]
 
 
 def copies(values: Any) -> list[Any]:
     """Return arrays with memory of their own."""
     return [np.array(v) for v in values]
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_plain, value))  # pyright: ignore[reportUnknownArgumentType]  # parameters of any type
-    return value is None or type(value) in (bool, int, str)

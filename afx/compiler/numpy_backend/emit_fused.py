@@ -1,223 +1,100 @@
-"""Regions as Python: a function of one block, whose intermediate values stay in the cache."""
+"""Fused loops as Python: a function of one block, whose intermediate values stay in the cache."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any, Protocol
+from afx.compiler.numpy_backend.calls import call_lines
+from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
+from afx.compiler.numpy_backend.names import Names
+from afx.compiler.operands import Buffer, Number, Operand
+from afx.compiler.schedule import Call, ErrorState, Fused, View
+from afx.core.aval import Shape
 
-from afx.compiler.fusion import Node, domain
-from afx.compiler.lowering import by_ufunc, reduced, sums_rows, wants_arrays
-from afx.compiler.numpy_backend.errstate import common, silence_of, silenced
-from afx.core.aval import Aval, Shape
-from afx.core.dtypes import DType
-from afx.core.graph import Atom, Equation, Literal, Var
-
-__all__ = ["Blocks"]
-
-LARGEST = 3 << 17  # bytes of one value in a block: few calls, so that two threads seldom wait for the interpreter
-SMALLEST = 1 << 14  # elements of a block
+__all__ = ["FusedEmitter"]
 
 
-class Writer(Protocol):
-    """What a region asks of the program around it."""
-
-    def read(self, atom: Atom, *, plain: bool = False) -> str:
-        """Return the text of an operand."""
-        ...
-
-    def repeated(self, atom: Atom, shape: Shape) -> str:
-        """Return the text of an operand; a number is an array of this shape."""
-        ...
-
-    def ones(self, rows: Aval) -> str:
-        """Return the text of a row of ones."""
-        ...
-
-    def ufunc_name(self, ufunc: Any) -> str:
-        """Return the text of a ufunc."""
-        ...
-
-    def function_name(self, name: str, function: Any) -> str:
-        """Return the text of a function."""
-        ...
-
-    def keywords(self, eq: Equation) -> list[str]:
-        """Return the text of an equation's parameters."""
-        ...
-
-
-class Blocks:
-    """The text of one region.
+class FusedEmitter:
+    """The text of one fused loop.
 
     Attributes:
         name: of its function.
         lines: the function.
-        size: elements, or rows, of the region.
-        block: those of one block.
-        slots: the dtype and the shape of a row (``()`` where blocks are of elements) of each intermediate array.
-        taken: the values that each block takes its part of: operands, and outputs that others read.
-        whole: those that each block reads as a whole.
-        partials: for each sum over the blocks the output, and the reduction's text.
+        arguments: what it is called with, behind a block's number, its bounds and its scratch arrays.
     """
 
-    def __init__(self, node: Node, name: str, writer: Writer) -> None:
-        assert node.key is not None
-        self.node = node
+    def __init__(self, fused: Fused, name: str, names: Names) -> None:
+        self.fused = fused
         self.name = name
-        self.slots: list[tuple[DType, Shape]] = []
-        self.partials: list[tuple[Var, str]] = []
-        self.rows = node.key[0] == "rows"
-        self.size = node.key[1][0] if self.rows else math.prod(node.key[1])
-        self._writer = writer
-        self._place: dict[int, str] = {}
-        self._free: list[int] = []
-        self._slot_of: dict[int, int] = {}
-        lasting = {eq.outputs[0].index for eq in node.equations if self._sums(eq)}
-        self.taken = [*node.taken, *[v for v in node.outputs if v.index not in lasting]]
-        self.whole = node.whole
-        for v in self.taken:
-            self._place[v.index] = writer.read(v)
-        self._views = [self._backwards(eq) for eq in node.reshaped.values()]
-        self.block = self._block()
-        body = self._body()
-        self.lines = [*self._head(), *body]
-
-    def _sums(self, eq: Equation) -> bool:
-        found = domain(eq)
-        return found is not None and found.whole
-
-    def _block(self) -> int:
-        """Return the size of a block: an even number of equal ones, so that two threads end together."""
-        values = [v.aval for eq in self.node.equations for v in eq.outputs] + [v.aval for v in self.node.taken]
-        widest = max([v.nbytes // self.size for v in values], default=4)
-        dearest = max([v.size // self.size for v in values], default=1)
-        pairs = -(-self.size // (2 * max(LARGEST // max(widest, 1), 1)))
-        even = -(-self.size // (2 * pairs))
-        if not self.rows:
-            even = -(-even // 64) * 64
-        return max(even, min(self.size, -(-SMALLEST // max(dearest, 1))), 1)
+        self._names = names
+        self._rows = fused.space.kind == "rows"
+        self._parts = {partial.out.index: f"part_{names.of(partial.out)}" for partial in fused.partials}
+        self._ufuncs = {partial.out.index: partial.ufunc for partial in fused.partials}
+        self._sliced = [*fused.sliced, *[b for b in fused.outputs if b.index not in self._parts]]
+        self._also_sliced = {b.index for b in self._sliced}
+        self.lines = [*self._head(), *self._body()]
 
     def _head(self) -> list[str]:
-        names = [*[self._writer.read(v) for v in self.taken], *[self._all(v) for v in self.whole]]
-        parts = [f"part_{self._writer.read(v)}" for v, _ in self.partials]
-        lines = [f"def {self.name}(block_, start_, stop_, own_, {', '.join([*names, *parts])}):"]
-        if self.slots:
-            slots = [f"t{n}" for n in range(len(self.slots))]
-            lines.append(f"    {', '.join(slots)}, = own_")
-            lines.append(f"    if stop_ - start_ < {self.block}:")
-            lines.append(f"        {', '.join(slots)}, = [t[: stop_ - start_] for t in own_]")
-        lines += [f"    {self._writer.read(v)} = {self._writer.read(v)}[start_:stop_]" for v in self.taken]
-        return lines + self._views
+        fused, names = self.fused, self._names
+        parameters = [*map(names.of, self._sliced), *map(self._all, fused.whole), *self._parts.values()]
+        lines = [f"def {self.name}(block_, start_, stop_, own_, {', '.join(parameters)}):"]
+        if fused.scratch:
+            slots = ", ".join([f"t{k}" for k in range(len(fused.scratch))])
+            lines.append(f"    {slots}, = own_")
+            lines.append(f"    if stop_ - start_ < {fused.space.block}:")
+            lines.append(f"        {slots}, = [t[: stop_ - start_] for t in own_]")
+        lines += [f"    {names.of(b)} = {names.of(b)}[start_:stop_]" for b in self._sliced]
+        lines += [f"    {self._view(view)}" for view in fused.backward]
+        return lines
 
-    def _all(self, v: Var) -> str:
+    def arguments(self) -> str:
+        """Return what the function is called with; arrays of several axes are flat where blocks are of elements."""
+        flat = "" if self._rows else ".reshape(-1)"
+        sliced = [self._names.of(b) + (flat if len(b.shape) > 1 else "") for b in self._sliced]
+        return ", ".join([*sliced, *map(self._names.of, self.fused.whole), *self._parts.values()])
+
+    def _all(self, b: Buffer) -> str:
         """Return the name of a value that each block reads as a whole."""
-        return f"{self._writer.read(v)}_all" if v in self.taken else self._writer.read(v)
+        return f"{self._names.of(b)}_all" if b.index in self._also_sliced else self._names.of(b)
+
+    def _place(self, b: Buffer) -> str:
+        if b.storage == "scratch":
+            return f"t{b.place}"
+        return f"v{b.index}" if b.storage == "view" and b.index not in self._also_sliced else self._names.of(b)
+
+    def _view(self, view: View) -> str:
+        shape = ", ".join(["-1", *map(str, view.out.shape[1:])])  # any number of such rows
+        return f"v{view.out.index} = {self._place(view.source)}.reshape({shape})"
 
     def _body(self) -> list[str]:
-        equations = self.node.equations
-        ends = self._ends()
-        lines: list[str] = []
-        for k, eq in enumerate(equations):
-            in_place = by_ufunc(eq)
-            ending = ends.get(k, [])
-            xs = self._operands(eq)
-            if in_place:
-                self._end(ending)
-            if eq.outputs[0].index not in self.node.reshaped:
-                lines.append(f"    {self._line(eq, xs)}")
-            if not in_place:
-                self._end(ending)
-        if common(equations)[1]:
-            return lines
-        kept = [eq for eq in equations if eq.outputs[0].index not in self.node.reshaped]
-        return silenced(lines, [silence_of(eq) for eq in kept], "    ")
+        lines, states = list[str](), list[ErrorState]()
+        for step in self.fused.body:
+            found = [self._view(step)] if isinstance(step, View) else self._step(step)
+            lines += [f"    {line}" for line in found]
+            states += [None if isinstance(step, View) else step.error_state] * len(found)
+        if common_errstate(states)[1]:
+            return lines  # the whole loop is called within it
+        self._names.numpy("errstate")
+        return wrap_errstate(lines, states, "    ")
 
-    def _ends(self) -> dict[int, list[int]]:
-        """Return the values that each equation is the last one to read, themselves or in another shape."""
-        last: dict[int, int] = {}
-        for k, eq in reversed(list(enumerate(self.node.equations))):
-            for a in eq.inputs:
-                if isinstance(a, Var):
-                    reshaped = last.get(eq.outputs[0].index, k) if eq.primitive.lowering.may_alias else k
-                    last[a.index] = max(last.get(a.index, k), reshaped)
-        ends: dict[int, list[int]] = {}
-        for index, k in last.items():
-            ends.setdefault(k, []).append(index)
-        return ends
+    def _step(self, call: Call) -> list[str]:
+        names, out = self._names, call.outputs[0]
+        xs = [self._operand(x, part) for x, part in zip(call.operands, call.sliced, strict=True)]
+        part = self._parts.get(out.index)
+        if part is None:
+            if call.method == "copy":
+                tail = ", ".join(["-1", *map(str, out.shape[1:])])
+                xs = [f"{xs[0]}.reshape({tail})"]
+            return call_lines(call, xs, self._place(out), names)
+        if call.method == "into":
+            return call_lines(call, xs, f"{part}[block_]", names)
+        reduce, _ = names.ufunc(call.op, "reduce")
+        return [f"{part}[block_] = {reduce}({xs[0]}, {dict(call.params)['axis'] if self._rows else 0})"]
 
-    def _end(self, ending: Sequence[int]) -> None:
-        self._free += [self._slot_of[index] for index in ending if index in self._slot_of]
+    def _operand(self, x: Operand, is_sliced: bool) -> str:
+        if isinstance(x, Buffer):
+            return self._place(x) if is_sliced else self._all(x)
+        if x.form != "filled" or not is_sliced:
+            return self._names.number(x)
+        return f"{self._names.number(x, self._block_shape(x))}[: stop_ - start_]"
 
-    def _operands(self, eq: Equation) -> list[str]:
-        found = domain(eq)
-        assert found is not None
-        return [
-            (self._place[a.index] if taken else self._all(a)) if isinstance(a, Var) else self._number(eq, a)
-            for a, taken in zip(eq.inputs, found.taken, strict=True)
-        ]
-
-    def _number(self, eq: Equation, number: Literal) -> str:
-        if not wants_arrays(eq):
-            return self._writer.read(number)
-        tail = eq.outputs[0].aval.shape[1:] if self.rows else ()
-        return f"{self._writer.repeated(number, (self.block, *tail))}[: stop_ - start_]"
-
-    def _line(self, eq: Equation, xs: list[str]) -> str:
-        p, out = eq.primitive, eq.outputs[0]
-        if self._sums(eq):
-            if p.lowering.reduce_ufunc is None:
-                self.partials.append((out, "np.add.reduce"))
-                function = self._writer.function_name(p.name, p.lowering.impl_into)
-                part = f"part_{self._writer.read(out)}[block_]"
-                return f"{function}({', '.join([part, *xs, *self._writer.keywords(eq)])})"
-            reduce = f"{self._writer.ufunc_name(p.lowering.reduce_ufunc)}.reduce"
-            self.partials.append((out, reduce))
-            part = f"part_{self._writer.read(out)}"
-            return f"{part}[block_] = {reduce}({xs[0]}, {eq.keywords['axis'] if self.rows else 0})"
-        if p.lowering.may_alias:
-            return self._reshaped(eq, xs[0])
-        place = self._target(out)
-        if by_ufunc(eq):
-            return f"{self._writer.ufunc_name(p.lowering.ufunc)}({', '.join(xs)}, out={place})"
-        if sums_rows(eq):
-            return f"np.vecdot({xs[0]}, {self._writer.ones(eq.inputs[0].aval)}, {place})"
-        if p.lowering.reduce_ufunc is not None:
-            return f"{reduced(eq, self._writer.ufunc_name(p.lowering.reduce_ufunc), xs[0])}, out={place})"
-        function = self._writer.function_name(p.name, p.lowering.impl_into)
-        return f"{function}({', '.join([place, *xs, *self._writer.keywords(eq)])})"
-
-    def _backwards(self, eq: Equation) -> str:
-        """Place what is reshaped into an output in that output's memory; return the text of that view."""
-        source, out = eq.inputs[0], eq.outputs[0]
-        assert isinstance(source, Var)
-        place = self._place[source.index] = f"v{source.index}"
-        return f"    {place} = {self._place[out.index]}.reshape({_whole_rows(source.aval.shape)})"
-
-    def _reshaped(self, eq: Equation, x: str) -> str:
-        out = eq.outputs[0]
-        view = f"{x}.reshape({_whole_rows(out.aval.shape)})"
-        if out.index in self._place:
-            return f"{self._place[out.index]}[...] = {view}"
-        place = self._place[out.index] = f"v{out.index}"
-        return f"{place} = {view}"
-
-    def _target(self, out: Var) -> str:
-        """Return where an output goes: to its own memory where others read it, else to a free intermediate array."""
-        if out.index not in self._place:
-            self._slot_of[out.index] = slot = self._slot(out.aval.dtype, out.aval.shape[1:] if self.rows else ())
-            self._place[out.index] = f"t{slot}"
-        return self._place[out.index]
-
-    def _slot(self, dtype: DType, tail: Shape) -> int:
-        for slot in reversed(self._free):
-            if self.slots[slot] == (dtype, tail):
-                self._free.remove(slot)
-                return slot
-        self.slots.append((dtype, tail))
-        return len(self.slots) - 1
-
-
-def _whole_rows(shape: Shape) -> str:
-    """Return the text of a shape of any number of such rows."""
-    return ", ".join(["-1", *map(str, shape[1:])])
+    def _block_shape(self, x: Number) -> Shape:
+        return (self.fused.space.block, *(x.shape[1:] if self._rows else ()))

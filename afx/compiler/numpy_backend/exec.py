@@ -1,132 +1,160 @@
-"""From the text of a plan to the function that runs it.
-
-Up to about a thousand lines that is one function whose names are all local. The time that Python takes to compile a
-function grows faster than its length, so that longer plans become several functions that share their names.
-"""
+"""Execution: Python source becomes functions, and these are bound to sets of buffers."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Bind", "Code"]
+from afx.compiler.numpy_backend.emit import Part, Program, emit
+from afx.compiler.schedule import Schedule
+from afx.compiler.target import Target
 
-Bind: TypeAlias = "Callable[[Sequence[Any]], Callable[..., list[Any]]]"
+__all__ = ["Executable", "NumpyBackend", "Run"]
 
-LONGEST = 1000  # lines of one function
-DOTTED = re.compile(r"\bnp(?:\.\w+)+")
-BY_NAME = (np.maximum, np.minimum)  # NumPy 2.5 warns of an operand after their two
-WRITES = re.compile(r"^( *)(.+\.dot|\w+)\((.*), out=(\w+)\)$")
-ASSIGNED = re.compile(r"^ *(\w+(?:, *\w+)*),? = ", re.MULTILINE)
+Run: TypeAlias = "Callable[..., list[Any]]"
 
 
-class Code:
-    """The text of a plan, with NumPy's functions as names of their own.
+class NumpyBackend:
+    """The back end that is always there: each instruction is one or a few calls of NumPy."""
 
-    What ufuncs write into becomes a positional argument, which spares a fifth of the time of a small call.
+    @staticmethod
+    def compile(schedule: Schedule, target: Target) -> Executable:
+        """Return a schedule as a program that can be bound to buffers.
+
+        >>> import afx
+        >>> from afx.compiler.lowering import schedule_graph
+        >>> schedule = schedule_graph(afx.trace(lambda x: x + 1.0)(afx.ones(2)), Target())
+        >>> NumpyBackend.compile(schedule, Target()).bind()(np.ones(2, np.float32))
+        [array([2., 2.], dtype=float32)]
+        """
+        return Executable(emit(schedule, target), target)
+
+
+class Executable:
+    """A compiled schedule.
 
     Attributes:
-        used: NumPy's functions by these names.
+        program: its Python.
     """
 
-    def __init__(self, lines: Sequence[str], functions: Sequence[str], result: str, inputs: Sequence[str]) -> None:
-        self.used: dict[str, Any] = {}
-        self._lines = [self._spelled(line) for line in lines]
-        self._functions = [self._spelled(line) for line in functions]
-        self._result = DOTTED.sub(self._local, result)
-        self._inputs = inputs
+    __slots__ = ("_alignment", "_binds", "_bodies", "_driver", "program")
 
-    def _spelled(self, line: str) -> str:
-        line = DOTTED.sub(self._local, line)
-        found = WRITES.match(line)
-        if found is None:
-            return line
-        indent, function, operands, out = found.groups()
-        value = self.used.get(function)
-        if function.endswith(".dot") or (isinstance(value, np.ufunc) and value not in BY_NAME):
-            return f"{indent}{function}({operands}, {out})"
-        if isinstance(getattr(value, "__self__", None), np.ufunc):  # its ``reduce``, which takes a dtype before
-            return f"{indent}{function}({operands}, None, {out})"
-        return line
+    def __init__(self, program: Program, target: Target) -> None:
+        self.program = program
+        self._alignment = target.arena_alignment_bytes
+        self._bodies = {name: NumpyBackend.compile(body, target) for name, body in program.bodies.items()}
+        last = len(program.parts) - 1
+        self._binds = [
+            _compiled(_part_text(program, k, part, is_last=k == last)) for k, part in enumerate(program.parts)
+        ]
+        self._driver = _compiled(_driver_text(program)) if last else None
 
-    def _local(self, found: re.Match[str]) -> str:
-        name = found.group().replace(".", "_")
-        if name not in self.used:
-            value: Any = np
-            for part in found.group().split(".")[1:]:
-                value = getattr(value, part)
-            self.used[name] = value
-        return name
+    def bind(self) -> Run:
+        """Return the function that runs on buffers of its own: bare values in, fresh bare values out."""
+        program = self.program
+        space: dict[str, Any] = dict(program.names.shared)
+        for name, body in self._bodies.items():
+            space[name] = body.bind()
+        block = np.empty(program.schedule.arena_bytes + self._alignment, np.uint8)
+        space["arena"] = (block, -block.ctypes.data % self._alignment)
+        for name, binding in program.names.own.items():
+            space[name] = binding.make(space)
+        steps = [
+            bind(*[space[name] for name in part.bound]) for bind, part in zip(self._binds, program.parts, strict=True)
+        ]
+        run: Run = steps[0] if self._driver is None else self._driver(*steps)
+        return run
 
-    def bind(self, names: Sequence[str]) -> Bind:
-        """Return the function that takes the values of these names and gives the function that runs."""
-        return self._as_one(names) if len(self._lines) <= LONGEST else self._as_several(names)
+    @property
+    def source(self) -> str:
+        """The program as readable Python: what is made once, then what each call runs."""
+        return "\n".join([*self._setup(), "", self._functions(), ""])
 
-    def _as_one(self, names: Sequence[str]) -> Bind:
-        blocks = "".join([f"\n {line}" for line in self._functions])
-        body = "\n  ".join([*self._lines, f"return {self._result}"])
-        text = f"def bind({', '.join(names)}):{blocks}\n def run({', '.join(self._inputs)}):\n  {body}\n return run"
-        space: dict[str, Any] = {}
-        exec(compile(text, "<plan>", "exec"), space)
-        bind = space.pop("bind")  # or the function and its globals would hold each other
-        return lambda values: bind(*values)
+    def _setup(self) -> Iterator[str]:
+        program = self.program
+        for name, text in program.names.shown.items():
+            yield f"{name} = {text}"
+        if program.schedule.arena_bytes:
+            yield f"arena = np.empty({program.schedule.arena_bytes}, np.uint8)"
+        for name, binding in program.names.own.items():
+            yield f"{name} = {binding.text}"
+        for name, body in self._bodies.items():
+            yield f"\ndef {name}(*values):\n    " + body.source.replace("\n", "\n    ").rstrip()
+            yield "    return run(*values)"
 
-    def _as_several(self, names: Sequence[str]) -> Bind:
-        blocks = compile("\n".join(self._functions), "<plan>", "exec")
-        parts = [*self._parts(), f"def part():\n return {self._result}"]
-        codes = [_code(text) for text in parts]
-        made = {name for text in parts for found in ASSIGNED.findall(text) for name in re.findall(r"\w+", found)}
-        temporary = [*self._inputs, *sorted(made)]
-
-        def bind(values: Sequence[Any]) -> Callable[..., list[Any]]:
-            space = dict(zip(names, values, strict=True))
-            space |= _functions(blocks, space)
-            steps = [FunctionType(code, space) for code in codes]  # the names do not hold these: no cycle
-
-            def run(*inputs: Any) -> list[Any]:
-                space.update(zip(self._inputs, inputs, strict=True))
-                try:
-                    for step in steps[:-1]:
-                        step()
-                    found: list[Any] = steps[-1]()
-                finally:
-                    for name in temporary:
-                        space.pop(name, None)
-                return found
-
-            return run
-
-        return bind
-
-    def _parts(self) -> Iterator[str]:
-        """Yield functions of about so many lines; what stands inside of a ``with`` stays together."""
-        part: list[str] = []
-        for line in self._lines:
-            if len(part) >= LONGEST and not line.startswith(" "):
-                yield _function(part)
-                part = []
-            part.append(line)
-        yield _function(part)
+    def _functions(self) -> str:
+        program = self.program
+        if self._driver is None:
+            return _function("run", program.parts[0], program.inputs, _returns(program))
+        last = len(program.parts) - 1
+        texts = [
+            _function(f"part_{k + 1}", part, part.arguments, _hands_on(program, k, is_last=k == last))
+            for k, part in enumerate(program.parts)
+        ]
+        return "\n\n".join([*texts, _driver(program)])
 
 
-def _function(lines: Sequence[str]) -> str:
-    text = "\n ".join(lines)
-    made = {name for found in ASSIGNED.findall("\n".join(lines)) for name in re.findall(r"\w+", found)}
-    gone = {name for line in lines if line.startswith("del ") for name in re.findall(r"\w+", line[4:])}
-    shared = f" global {', '.join(sorted(made | gone))}\n" if made | gone else ""
-    return f"def part():\n{shared} {text}"
+def _compiled(text: str) -> Callable[..., Any]:
+    """Return the function ``bind`` of a text."""
+    space: dict[str, Any] = {}
+    exec(compile(text, "<plan>", "exec"), space)
+    found: Callable[..., Any] = space.pop("bind")  # or the function and its globals would hold each other
+    return found
 
 
-def _code(text: str) -> CodeType:
-    return next(c for c in compile(text, "<plan>", "exec").co_consts if isinstance(c, CodeType))
+def _function(name: str, part: Part, arguments: Sequence[str], returns: str) -> str:
+    body = "\n    ".join([*part.lines, f"return {returns}"])
+    inner = "\n".join([*part.functions, ""]) if part.functions else ""
+    return f"{inner}def {name}({', '.join(arguments)}):\n    {body}"
 
 
-def _functions(blocks: CodeType, space: dict[str, Any]) -> dict[str, Any]:
-    """Return the functions of regions, in names of their own."""
-    own = dict(space)
-    exec(blocks, own)
-    return {name: own.pop(name) for name in [*own] if name not in space and name != "__builtins__"}
+def _part_text(program: Program, k: int, part: Part, is_last: bool) -> str:
+    single = len(program.parts) == 1
+    arguments = program.inputs if single else part.arguments
+    function = _function("part", part, arguments, _returns(program) if single else _hands_on(program, k, is_last))
+    return f"def bind({', '.join(part.bound)}):\n " + function.replace("\n", "\n ") + "\n return part"
+
+
+def _returns(program: Program) -> str:
+    return f"[{', '.join(program.results)}]"
+
+
+def _hands_on(program: Program, k: int, is_last: bool) -> str:
+    """Return what a part returns: values that later parts read, or the results."""
+    if is_last:
+        return _returns(program)
+    return f"({', '.join(_made_for_later(program)[k])},)" if _made_for_later(program)[k] else "()"
+
+
+def _made_for_later(program: Program) -> list[list[str]]:
+    """Return which values each part makes for later ones."""
+    wanted: set[str] = set()
+    found: list[list[str]] = []
+    for part in reversed(program.parts):
+        found.append([name for name in part.makes if name in wanted])
+        wanted |= set(part.arguments)
+    return found[::-1]
+
+
+def _driver(program: Program) -> str:
+    """Return the function that runs the parts, and lets go of values after their last use."""
+    makes = _made_for_later(program)
+    last = {name: k for k, part in enumerate(program.parts) for name in part.arguments}
+    lines: list[str] = []
+    for k, part in enumerate(program.parts[:-1]):
+        targets = f"{', '.join(makes[k])}, = " if makes[k] else ""
+        lines.append(f"{targets}part_{k + 1}({', '.join(part.arguments)})")
+        gone = [name for name in part.arguments if last[name] == k]
+        if gone:
+            lines.append(f"del {', '.join(gone)}")
+    end = len(program.parts)
+    lines.append(f"return part_{end}({', '.join(program.parts[-1].arguments)})")
+    body = "\n    ".join(lines)
+    return f"def run({', '.join(program.inputs)}):\n    {body}"
+
+
+def _driver_text(program: Program) -> str:
+    parts = ", ".join([f"part_{k + 1}" for k in range(len(program.parts))])
+    return f"def bind({parts}):\n " + _driver(program).replace("\n", "\n ") + "\n return run"

@@ -1,0 +1,154 @@
+"""Instruction selection: predicates on equations that tell which call of NumPy computes one best."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from afx.compiler.schedule import ErrorState
+from afx.compiler.target import Target
+from afx.core.aval import Aval, Shape
+from afx.core.dtypes import DType
+from afx.core.graph import Equation
+
+__all__ = [
+    "by_function",
+    "by_reduction",
+    "by_ufunc",
+    "calls_blas",
+    "errstate_of",
+    "lowers_to_dot",
+    "materialize_scalars",
+    "reduce_in_transpose",
+    "sums_few",
+    "sums_rows",
+    "writes_into",
+]
+
+# with a single number these are up to five times slower than with an array of it (NumPy 2.0 to 2.4)
+SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
+MOVES = frozenset({"select", "reshape", "permute", "broadcast"})
+
+
+def lowers_to_dot(eq: Equation) -> bool:
+    """Tell whether a product of two matrices, or of a matrix and a vector, is one that ``ndarray.dot`` computes.
+
+    A call of it takes a third of the time that one of ``np.matmul`` takes. Lengths of 1 are left out: for them it
+    calls BLAS's axpy, where 0 times nan is 0.
+    """
+    if eq.primitive.lowering.ufunc is not np.matmul:
+        return False
+    x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
+    alike = x.dtype == y.dtype == out.dtype and out.dtype.char in "fdFD"
+    return alike and x.ndim + y.ndim in (3, 4) and max(x.ndim, y.ndim) == 2 and min(*x.shape, *y.shape) > 1
+
+
+def _sums_reals(eq: Equation) -> bool:
+    return eq.primitive.lowering.reduce_ufunc is np.add and eq.inputs[0].aval.dtype.char in "fd"
+
+
+def sums_rows(eq: Equation, target: Target) -> bool:
+    """Tell whether an equation is the sum of each row of a matrix, better taken as a product with ones."""
+    x = eq.inputs[0].aval
+    return (
+        _sums_reals(eq)
+        and x.ndim > 1
+        and eq.keywords["axis"] == (x.ndim - 1,)
+        and target.sums_by_dot(x.shape[-1])
+    )
+
+
+def sums_few(eq: Equation, target: Target) -> bool:
+    """Tell whether an equation sums few elements: all of an array, or the rows or columns of a matrix.
+
+    Most of the time goes into the call, of which a product with ones by ``ndarray.dot`` takes half, or less.
+    """
+    x = eq.inputs[0].aval
+    if not _sums_reals(eq):
+        return False
+    if len(eq.keywords["axis"]) == x.ndim:
+        return 1 < x.size <= target.dot_sum_max_length
+    few = x.size <= target.dot_sum_max_elements and x.shape[-1] <= target.dot_sum_max_length
+    return x.ndim == 2 and min(x.shape) > 1 and few
+
+
+def reduce_in_transpose(ufunc: np.ufunc | None, shape: Shape, axis: Shape, target: Target) -> bool:
+    """Tell whether an extreme of each row is found faster along the columns of the transpose."""
+    return (
+        ufunc in SLOW_WITH_NUMBERS
+        and len(shape) > 1
+        and axis == (len(shape) - 1,)
+        and 1 < shape[-1] <= target.turn_max_columns
+        and math.prod(shape[:-1]) >= target.turn_min_rows
+    )
+
+
+def materialize_scalars(eq: Equation, target: Target) -> bool:
+    """Tell whether numbers among the operands are better repeated to the output's shape."""
+    return eq.primitive.lowering.ufunc in SLOW_WITH_NUMBERS and eq.outputs[0].aval.size >= target.fill_min_elements
+
+
+def calls_blas(eq: Equation, target: Target) -> bool:
+    """Tell whether BLAS or LAPACK might use several threads for an equation."""
+    p = eq.primitive
+    if p.kind == "bilinear" and len(eq.inputs) == 2:
+        x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
+        # m·k, k·n and m·n: their product's root is m·k·n
+        return math.sqrt(x.size * y.size * out.size) >= target.blas_threads_min_products
+    if p.kind != "custom" or p.lowering.may_alias:
+        return False
+    return any(_is_matrix(a.aval) and a.aval.size >= target.lapack_threads_min_elements for a in eq.inputs)
+
+
+def _is_matrix(x: Aval) -> bool:
+    return x.ndim > 1 and x.dtype.kind in "fc"
+
+
+def writes_into(eq: Equation) -> bool:
+    """Tell whether an equation can compute into memory it is given."""
+    p = eq.primitive
+    if p.multiple_results:
+        return False
+    has_kernel = p.lowering.make_kernel is not None and not any(a.aval.weak for a in eq.inputs)
+    return has_kernel or by_function(eq) or by_ufunc(eq) or by_reduction(eq)
+
+
+def by_ufunc(eq: Equation) -> bool:
+    """Tell whether a ufunc computes an equation's dtype from its operands' dtypes."""
+    ufunc = eq.primitive.lowering.ufunc
+    if ufunc is None or eq.params:
+        return False
+    return ufunc_result_dtype(ufunc, tuple([a.aval.dtype for a in eq.inputs])) == eq.outputs[0].aval.dtype
+
+
+def by_function(eq: Equation) -> bool:
+    """Tell whether a function of the primitive computes an equation into an array that overlaps no operand."""
+    return eq.primitive.lowering.impl_into is not None and not any(a.aval.weak for a in eq.inputs)
+
+
+def by_reduction(eq: Equation) -> bool:
+    """Tell whether a ufunc's ``reduce`` computes an equation, in its operand's dtype."""
+    reduces = eq.primitive.lowering.reduce_ufunc is not None
+    return reduces and eq.inputs[0].aval.dtype == eq.outputs[0].aval.dtype
+
+
+def errstate_of(eq: Equation) -> ErrorState:
+    """Return the errors that an equation ignores; None for one that moves or compares values, which never warns."""
+    p = eq.primitive
+    if p.lowering.may_alias or p.algebra.canonical in MOVES or all(v.aval.dtype.kind == "b" for v in eq.outputs):
+        return None
+    return eq.quiet
+
+
+@lru_cache(maxsize=4096)
+def ufunc_result_dtype(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> DType | None:
+    """Return the dtype in which NumPy gives the result of a ufunc for operands of these dtypes."""
+    if ufunc.signature is None and (ufunc.nin != len(dtypes) or ufunc.nout != 1):
+        return None
+    try:
+        found: DType = ufunc.resolve_dtypes((*dtypes, None))[-1]
+    except TypeError:
+        return None
+    return found
