@@ -18,7 +18,16 @@ from afx.compiler.fusion import Group, Groups
 from afx.compiler.lowering_rules import by_ufunc, writes_into
 from afx.core.graph import Equation, Var
 
-__all__ = ["BufferAssignment", "Interval", "Value", "assign", "assign_offsets", "donate", "find_aliases", "find_lifetimes"]
+__all__ = [
+    "BufferAssignment",
+    "Interval",
+    "Value",
+    "assign",
+    "assign_offsets",
+    "donate",
+    "find_aliases",
+    "find_lifetimes",
+]
 
 Kind: TypeAlias = Literal["input", "constant", "written", "made", "view"]
 

@@ -150,7 +150,7 @@ def _thread_policies(schedule: Schedule, graph: Graph, target: Target) -> Sequen
 
 def _pins(schedule: Schedule, graph: Graph, target: Target) -> bool:
     """Tell whether BLAS might use several threads for an equation, or for one of a body."""
-    return any([calls_blas(eq, target) for eq in graph.equations]) or any(map(_has_bodies, schedule.instructions))
+    return any(calls_blas(eq, target) for eq in graph.equations) or any(map(_has_bodies, schedule.instructions))
 
 
 def _has_bodies(instruction: Any) -> bool:

@@ -129,7 +129,7 @@ def fuse(graph: Graph, target: Target) -> Groups:
     (1, 2)
     """
     spaces = [iteration_space(eq, target) for eq in graph.equations]
-    if all([s is None or s.fuse_only_with_producer for s in spaces]):
+    if all(s is None or s.fuse_only_with_producer for s in spaces):
         return Groups(graph, tuple([Group((k,), graph, (), eq.outputs) for k, eq in enumerate(graph.equations)]))
     clusters = _FusionGroups()
     for k, (eq, space) in enumerate(zip(graph.equations, spaces, strict=True)):
@@ -151,9 +151,7 @@ def iteration_space(eq: Equation, target: Target) -> IterationSpace | None:
         return _elementwise(eq, out, target)
     if p.lowering.batch_operands and by_function(eq):
         return _in_examples(eq, target)
-    if by_reduction(eq) or (
-        p.lowering.slicewise_over_axis and by_function(eq) and 0 not in eq.keywords["axis"]
-    ):
+    if by_reduction(eq) or (p.lowering.slicewise_over_axis and by_function(eq) and 0 not in eq.keywords["axis"]):
         return _along(x, eq.keywords["axis"], out, target)
     if p.algebra.canonical == "reshape" and x.shape[:1] == out.shape[:1] and x.size:
         return IterationSpace(("rows", x.shape[:1]), (True,), False, True)
@@ -303,9 +301,7 @@ def _connected(group: list[int], graph: Graph) -> list[list[int]]:
     return list(parts.values())
 
 
-def _ordered(
-    graph: Graph, groups: Sequence[list[int]], spaces: Sequence[IterationSpace | None]
-) -> list[Group]:
+def _ordered(graph: Graph, groups: Sequence[list[int]], spaces: Sequence[IterationSpace | None]) -> list[Group]:
     """Return the groups, each after those that it depends on, otherwise in the graph's order."""
     owner: dict[int, int] = {}
     for g, group in enumerate(groups):

@@ -16,7 +16,9 @@ __all__ = ["collapse_batched_matmul", "collapse_short_last_axis", "split_reducti
 
 
 # -- products ---------------------------------------------------------------------------------------------------------
-def collapse_batched_matmul(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def collapse_batched_matmul(
+    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
+) -> Atom | None:
     """Many matrices times one matrix are one tall matrix times it."""
     x, y = xs
     if x.aval.ndim < 3 or y.aval.ndim != 2 or not x.aval.size or x.aval.dtype != y.aval.dtype:
@@ -39,7 +41,9 @@ def _joined(b: GraphBuilder, x: Atom) -> Atom:
     return b.make(primitive_for_role("reshape"), (x,), (("shape", shape),), Aval(shape, x.aval.dtype))
 
 
-def collapse_short_last_axis(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+def collapse_short_last_axis(
+    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
+) -> Atom | None:
     """A short vector that meets each row of an array is repeated along the axis before, so that loops are long."""
     if len(xs) != 2 or not _short_rows(aval, b.target):
         return None

@@ -43,6 +43,7 @@ class FusedLowering:
         self._free: list[int] = []
         self._slot_of: dict[int, int] = {}
         self._partials: list[Partial] = []
+        self._base: dict[int, Buffer] = {}  # of each view within the loop, the buffer that it looks into
         self._buffer = buffer
         self._reductions = {
             eq.outputs[0].index for eq, s in zip(group.equations, group.spaces, strict=True) if s.is_reduction
@@ -90,9 +91,7 @@ class FusedLowering:
         body: list[Call | View] = []
         for k, (eq, space, number) in enumerate(zip(group.equations, group.spaces, group.numbers, strict=True)):
             in_place, ending = by_ufunc(eq), ends.get(k, [])
-            operands = [
-                self._operand(eq, a, part) for a, part in zip(eq.inputs, space.sliced, strict=True)
-            ]
+            operands = [self._operand(eq, a, part) for a, part in zip(eq.inputs, space.sliced, strict=True)]
             if in_place:
                 self._end(ending)
             if eq.outputs[0].index not in group.reshaped:
@@ -133,7 +132,9 @@ class FusedLowering:
         if by_ufunc(eq):
             assert p.lowering.ufunc is not None
             method, ufunc = "ufunc", p.lowering.ufunc.__name__
-            sliced = tuple([s or (isinstance(x, Number) and x.form == "filled") for s, x in zip(sliced, xs, strict=True)])
+            sliced = tuple(
+                [s or (isinstance(x, Number) and x.form == "filled") for s, x in zip(sliced, xs, strict=True)]
+            )
         elif p.lowering.reduce_ufunc is not None:
             ufunc = p.lowering.reduce_ufunc.__name__
             method = "reduce"
@@ -160,7 +161,7 @@ class FusedLowering:
     ) -> Call:
         out = eq.outputs[0]
         target = self._buffer(out) if out.index in self._reductions else self._target(out)
-        aliases = tuple([self._between(x, target, out) for x in xs])
+        aliases: tuple[Alias, ...] = tuple([self._between(x, target, out) for x in xs])
         state = errstate_of(eq)
         return Call(
             eq.primitive.name, method, tuple(xs), aliases, (target,), ufunc, params, False, state, number, sliced
@@ -169,15 +170,19 @@ class FusedLowering:
     def _between(self, x: Operand, target: Buffer, out: Var) -> Alias:
         if isinstance(x, Number):
             return "disjoint"
-        if x.storage == target.storage == "scratch":
-            return "same" if x.place == target.place else "disjoint"
-        return "disjoint" if "scratch" in (x.storage, target.storage) else self._alias(x, out)
+        base, written = self._base.get(x.index, x), self._base.get(target.index, target)
+        if "scratch" not in (base.storage, written.storage):
+            found = self._alias(base, out) if base.index != written.index else "same"
+        else:
+            found = "same" if (base.storage, base.place) == (written.storage, written.place) else "disjoint"
+        return "unknown" if found == "same" and base is not x else found
 
     def _view_of_output(self, eq: Equation) -> View:
         """Place a value that is reshaped into an output in that output's memory."""
         source, out = eq.inputs[0], self._place[eq.outputs[0].index]
         assert isinstance(source, Var)
         view = Buffer(source.index, source.aval.shape, source.aval.dtype, "view", out.index)
+        self._base[view.index] = self._base.get(out.index, out)
         self._place[source.index] = view
         return View(eq.primitive.name, out, view, (("shape", source.aval.shape),))
 
@@ -190,6 +195,7 @@ class FusedLowering:
             return Call(eq.primitive.name, "copy", (source,), (alias,), (found,), "", (), False, None, number, (True,))
         view = Buffer(out.index, out.aval.shape, out.aval.dtype, "view", source.index)
         self._place[out.index] = view
+        self._base[view.index] = self._base.get(source.index, source)
         return View(eq.primitive.name, source, view, eq.params, equation=number)
 
     def _target(self, out: Var) -> Buffer:

@@ -180,9 +180,8 @@ class _Lowering:
             method = "copies" if p.multiple_results and p.lowering.may_alias else "apply"
             xs, outs = self.scalars(eq.inputs), tuple([self.buffer(v) for v in eq.outputs])
             state = errstate_of(eq)
-            self.instructions.append(
-                Call(p.name, method, xs, ("disjoint",) * len(xs), outs, "", eq.params, True, state, number)
-            )
+            aliases: tuple[Alias, ...] = tuple(["disjoint" for _ in xs])
+            self.instructions.append(Call(p.name, method, xs, aliases, outs, "", eq.params, True, state, number))
 
     def _view(self, eq: Equation, out: Var, number: int) -> None:
         source = eq.inputs[0]
@@ -212,7 +211,8 @@ class _Lowering:
     def _reduction(self, eq: Equation, x: Var, number: int) -> None:
         ufunc = eq.primitive.lowering.reduce_ufunc
         assert ufunc is not None
-        axis, shape, operand = eq.keywords["axis"], x.aval.shape, self.buffer(x)
+        axis: Shape = eq.keywords["axis"]
+        shape, operand = x.aval.shape, self.buffer(x)
         everything = len(axis) == len(shape)
         if sums_few(eq, self.target):
             ones = _ones(x.aval, x.aval.size if everything else shape[axis[0]])
@@ -250,11 +250,20 @@ class _Lowering:
         self, eq: Equation, method: Method, xs: list[Operand], number: int, ufunc: str, params: Params, allocates: bool
     ) -> None:
         out = eq.outputs[0]
-        aliases = tuple([self.alias(x, out) for x in xs])
+        aliases: tuple[Alias, ...] = tuple([self.alias(x, out) for x in xs])
         state = errstate_of(eq)
         self.instructions.append(
             Call(
-                eq.primitive.name, method, tuple(xs), aliases, (self.buffer(out),), ufunc, params, allocates, state, number
+                eq.primitive.name,
+                method,
+                tuple(xs),
+                aliases,
+                (self.buffer(out),),
+                ufunc,
+                params,
+                allocates,
+                state,
+                number,
             )
         )
 

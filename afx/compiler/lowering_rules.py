@@ -52,12 +52,7 @@ def _sums_reals(eq: Equation) -> bool:
 def sums_rows(eq: Equation, target: Target) -> bool:
     """Tell whether an equation is the sum of each row of a matrix, better taken as a product with ones."""
     x = eq.inputs[0].aval
-    return (
-        _sums_reals(eq)
-        and x.ndim > 1
-        and eq.keywords["axis"] == (x.ndim - 1,)
-        and target.sums_by_dot(x.shape[-1])
-    )
+    return _sums_reals(eq) and x.ndim > 1 and eq.keywords["axis"] == (x.ndim - 1,) and target.sums_by_dot(x.shape[-1])
 
 
 def sums_few(eq: Equation, target: Target) -> bool:
@@ -139,7 +134,7 @@ def errstate_of(eq: Equation) -> ErrorState:
     p = eq.primitive
     if p.lowering.may_alias or p.algebra.canonical in MOVES or all(v.aval.dtype.kind == "b" for v in eq.outputs):
         return None
-    return eq.quiet
+    return eq.ignored_fp_errors
 
 
 @lru_cache(maxsize=4096)

@@ -38,7 +38,13 @@ def _like(b: GraphBuilder, x: Atom, aval: Aval) -> Atom | None:
 # -- any op -----------------------------------------------------------------------------------------------------------
 def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """What depends on constants alone is a constant."""
-    if p.multiple_results or p.algebra.canonical == "broadcast" or p.kind == "custom" or not xs or aval.size > b.target.fold_max_elements:
+    if (
+        p.multiple_results
+        or p.algebra.canonical == "broadcast"
+        or p.kind == "custom"
+        or not xs
+        or aval.size > b.target.fold_max_elements
+    ):
         return None
     values = [b.known(x) for x in xs]
     if any(v is None for v in values):

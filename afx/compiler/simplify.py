@@ -33,7 +33,8 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
     builder = GraphBuilder(RULES, target, expanding=expanding)
     inputs = [builder.var(v.aval) for v in graph.inputs]
     outputs = [
-        builder.broadcast(x, v.aval.shape) for x, v in zip(builder.inline_graph(graph, inputs), graph.outputs, strict=True)
+        builder.broadcast(x, v.aval.shape)
+        for x, v in zip(builder.inline_graph(graph, inputs), graph.outputs, strict=True)
     ]
     needed = {a.index for a in outputs if isinstance(a, Var)}
     kept: list[Equation] = []

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from afx import pytree
+from afx.compiler.control_flow import BranchSpec
 from afx.compiler.cost import flops
 from afx.control._subgraphs import Body, as_strong_arrays, body_of, build, check_same, inexact, is_abstract, zeros_of
 from afx.core.array.array import ArrayLike
@@ -232,6 +233,9 @@ switch_p = register(
         batch=_batch,
         multiple_results=True,
         derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
-        lowering=Lowering(flops=lambda _, params: max([flops(branch.graph) for branch in params["branches"]])),
+        lowering=Lowering(
+            flops=lambda _, params: max([flops(branch.graph) for branch in params["branches"]]),
+            control=lambda params: BranchSpec(tuple([branch.graph for branch in params["branches"]])),
+        ),
     )
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.control_flow import ScanSpec
 from afx.compiler.cost import flops
 from afx.control._subgraphs import Body, build, inexact, zeros_of
 from afx.core.aval import Aval
@@ -226,6 +227,11 @@ def _exchanged(x: Any) -> Any:
     return permute_dims(x, (1, 0, *range(2, x.ndim)))
 
 
+def _control(params: Params) -> ScanSpec:
+    consts, carry = params["counts"]
+    return ScanSpec(params["body"].graph, consts, carry, params["length"], params["reverse"])
+
+
 scan_p = register(
     Primitive(
         name="scan",
@@ -235,6 +241,9 @@ scan_p = register(
         batch=_batch,
         multiple_results=True,
         derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
-        lowering=Lowering(flops=lambda _, params: params["length"] * flops(params["body"].graph)),
+        lowering=Lowering(
+            flops=lambda _, params: params["length"] * flops(params["body"].graph),
+            control=_control,
+        ),
     )
 )

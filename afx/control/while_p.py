@@ -14,10 +14,11 @@ from typing import Any
 import attrs
 import numpy as np
 
+from afx.compiler.control_flow import WhileSpec
 from afx.control._subgraphs import build, inexact, zeros_of
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
-from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind, to_array
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import broadcast_to, reshape
@@ -190,6 +191,11 @@ def _spread(size: int, values: Sequence[Any], batched: Sequence[bool]) -> list[A
     return [x if b else broadcast_to(x, (size, *aval_of(x).shape)) for x, b in zip(values, batched, strict=True)]
 
 
+def _control(params: Params) -> WhileSpec:
+    loop: WhileLoop = params["loop"]
+    return WhileSpec(loop.test.graph, loop.body.graph, loop.a, loop.b)
+
+
 while_p = register(
     Primitive(
         name="while_loop",
@@ -199,6 +205,7 @@ while_p = register(
         batch=_batch,
         multiple_results=True,
         derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
+        lowering=Lowering(control=_control),
     )
 )
 

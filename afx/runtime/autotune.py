@@ -14,6 +14,7 @@ from afx.compiler.target import DEFAULT, Target
 
 __all__ = ["Autotuner"]
 
+
 class Autotuner:
     """The times of some ways, 0, 1 …, of which 0 comes first.
 
@@ -70,7 +71,9 @@ class Autotuner:
     def _follow(self, way: int, seconds: float) -> None:
         means = self._means
         if way == self._now:
-            means[way] = self._target.tune_memory_ratio * means[way] + (1 - self._target.tune_memory_ratio) * min(seconds, self._target.tune_outlier_ratio * means[way])
+            means[way] = self._target.tune_memory_ratio * means[way] + (1 - self._target.tune_memory_ratio) * min(
+                seconds, self._target.tune_outlier_ratio * means[way]
+            )
             self._spent += seconds
             if means[way] > self._target.tune_changed_ratio * self._compared:
                 self._prices = [0.0] * len(means)
@@ -81,7 +84,9 @@ class Autotuner:
         """Remember how long a call took another way than the present one."""
         self._means[way] = seconds
         self._spent = 0.0
-        self._prices[way] = min(max(2 * self._prices[way], self._target.tune_min_price_calls), self._target.tune_max_price_calls)
+        self._prices[way] = min(
+            max(2 * self._prices[way], self._target.tune_min_price_calls), self._target.tune_max_price_calls
+        )
         self._compared = self._means[self._now]
         if seconds < self._target.tune_better_ratio * self._compared:
             self._settle(way)

@@ -27,6 +27,7 @@ __all__ = ["blas", "product", "set_products"]
 
 Who: TypeAlias = Literal["auto", "blas", "plan"]
 
+
 def set_products(who: Who) -> None:
     """Set whose threads compute the large products of plans made from now on.
 

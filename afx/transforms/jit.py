@@ -14,6 +14,7 @@ import numpy as np
 from afx import pytree
 from afx.compiler.cost import bytes_moved, flops
 from afx.compiler.executable import Plan
+from afx.compiler.target import current
 from afx.core.array.array import DONATED, Array, to_numpy_value, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
@@ -114,7 +115,7 @@ class JitFunction(Generic[P, R]):
         result: R
         if self._plain:
             if not kwargs:
-                kinds: list[Any] = [get_default_dtype()]
+                kinds: list[Any] = [get_default_dtype(), current.key]
                 values: list[Any] = []
                 arrays: Any = args
                 for x in arrays:
@@ -179,7 +180,7 @@ class JitFunction(Generic[P, R]):
     ) -> Any:
         leaves, treedef = pytree.flatten((args, kwargs))
         values: list[Any] = []
-        kinds: list[Any] = [treedef, orders(treedef), fixed, given, get_default_dtype()]
+        kinds: list[Any] = [treedef, orders(treedef), fixed, given, get_default_dtype(), current.key]
         for x in leaves:
             if x.__class__ is Array:
                 value = x._value
@@ -200,7 +201,7 @@ class JitFunction(Generic[P, R]):
         elif self._plain and not kwargs and len(leaves) == len(args) and all(x.__class__ is Array for x in args):
             if len(self._quick) >= CACHE_SIZE:
                 self._quick.clear()
-            self._quick[get_default_dtype(), *[k for v in values for k in (v.shape, v.dtype)]] = entry
+            self._quick[get_default_dtype(), current.key, *[k for v in values for k in (v.shape, v.dtype)]] = entry
         return entry.results(entry.program.plan(*values))
 
     def _traced(self, fn: Callable[..., Any], fixed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -237,7 +238,7 @@ class JitFunction(Generic[P, R]):
         return fn, fixed, rest, {k: v for k, v in kwargs.items() if k not in self._static_names}
 
     def _key(self, fixed: Any, leaves: Sequence[Any], treedef: Any, given: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        kinds: list[Any] = [treedef, orders(treedef), fixed, given, get_default_dtype()]
+        kinds: list[Any] = [treedef, orders(treedef), fixed, given, get_default_dtype(), current.key]
         for x in leaves:
             kinds += _kind(x)
         return tuple(kinds)

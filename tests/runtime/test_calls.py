@@ -14,27 +14,27 @@ RNG = np.random.default_rng(0)
 
 # A function, its operands, and a line of its plan.
 CASES: dict[str, tuple[Callable[..., Array], list[Any], str]] = {
-    "matrices": (lambda x, y: afx.exp(x @ y), [(3, 4), (4, 5)], "a.dot(b, out=c)"),
+    "matrices": (lambda x, y: afx.exp(x @ y), [(3, 4), (4, 5)], "a.dot(b, c)"),
     "a matrix and a vector": (lambda x, y: x @ y, [(3, 4), (4,)], "c = a.dot(b)"),
     "a vector and a matrix": (lambda x, y: x @ y, [(3,), (3, 4)], "c = a.dot(b)"),
     "a transpose": (lambda x, y: x.T @ y, [(4, 3), (4, 5)], ".dot(b)"),
-    "one column": (lambda x, y: x @ y, [(3, 4), (4, 1)], "np.matmul(a, b)"),
-    "one row": (lambda x, y: x @ y, [(1, 4), (4, 3)], "np.matmul(a, b)"),
-    "stacks": (lambda x, y: x @ y, [(2, 3, 4), (2, 4, 3)], "np.matmul(a, b)"),
-    "no elements": (lambda x, y: x @ y, [(3, 0), (0, 2)], "np.matmul(a, b)"),
-    "the sum of a vector": (lambda x: afx.sum(x) * 2, [(5,)], "a.dot(ones_5, out=b)"),
-    "the sum of a matrix": (lambda x: afx.sum(x) * 2, [(5, 4)], "a.reshape(-1).dot(ones_20, out=b)"),
-    "sums of rows": (lambda x: afx.sum(x, 1) * 2, [(5, 4)], "a.dot(ones_4, out=b)"),
-    "sums of columns": (lambda x: afx.sum(x, 0) * 2, [(5, 4)], "ones_5.dot(a, out=b)"),
-    "the sum of one": (lambda x: afx.sum(x) * 2, [(1,)], "np.add.reduce(a, 0, out=b)"),
-    "the largest of short rows": (lambda x: afx.max(x, 1) * 2, [(50, 4)], "np.maximum.reduce(a.T.copy(), 0, out=b)"),
+    "one column": (lambda x, y: x @ y, [(3, 4), (4, 1)], "np_matmul(a, b)"),
+    "one row": (lambda x, y: x @ y, [(1, 4), (4, 3)], "np_matmul(a, b)"),
+    "stacks": (lambda x, y: x @ y, [(2, 3, 4), (2, 4, 3)], "np_matmul(a, b)"),
+    "no elements": (lambda x, y: x @ y, [(3, 0), (0, 2)], "np_matmul(a, b)"),
+    "the sum of a vector": (lambda x: afx.sum(x) * 2, [(5,)], "a.dot(ones_5, b)"),
+    "the sum of a matrix": (lambda x: afx.sum(x) * 2, [(5, 4)], "a.reshape(-1).dot(ones_20, b)"),
+    "sums of rows": (lambda x: afx.sum(x, 1) * 2, [(5, 4)], "a.dot(ones_4, b)"),
+    "sums of columns": (lambda x: afx.sum(x, 0) * 2, [(5, 4)], "ones_5.dot(a, b)"),
+    "the sum of one": (lambda x: afx.sum(x) * 2, [(1,)], "np_add_reduce(a, 0, None, b)"),
+    "the largest of short rows": (lambda x: afx.max(x, 1) * 2, [(50, 4)], "np_maximum_reduce(a.T.copy(), 0, None, b)"),
     "the least of stacked rows": (
         lambda x: afx.min(x, 2) * 2,
         [(5, 9, 4)],
-        "np.minimum.reduce(a.transpose((2, 0, 1)).copy(), 0, out=b)",
+        "np_minimum_reduce(a.transpose((2, 0, 1)).copy(), 0, None, b)",
     ),
-    "the largest of long rows": (lambda x: afx.max(x, 1) * 2, [(50, 80)], "np.maximum.reduce(a, 1, out=b)"),
-    "numbers": (lambda x: afx.exp(afx.sin(x[0]) * 2) + 1, [(3,)], "np.sin(b, out=c)"),
+    "the largest of long rows": (lambda x: afx.max(x, 1) * 2, [(50, 80)], "np_maximum_reduce(a, 1, None, b)"),
+    "numbers": (lambda x: afx.exp(afx.sin(x[0]) * 2) + 1, [(3,)], "np_sin(b, c)"),
 }
 
 

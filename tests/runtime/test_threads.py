@@ -13,7 +13,7 @@ import pytest
 
 import afx
 from afx.runtime import thread_pool as workers
-from afx.runtime.autotune import Gauge
+from afx.runtime.autotune import Autotuner
 from afx.runtime.blas import Blas, blas
 from afx.runtime.output_pool import unwatched
 from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
@@ -92,12 +92,12 @@ def test_every_way_is_tried_whoever_calls(ways: int, callers: int) -> None:
     """Calls that begin and end together do not skip a way, and the dearest one is not taken."""
     cost = [1.0] * ways
     cost[-2] = 50.0
-    gauge = Gauge(ways)
+    gauge = Autotuner(ways)
     used = [0] * ways
     for _ in range(2000):
-        chosen = [gauge.choice() for _ in range(callers)]
+        chosen = [gauge.pick() for _ in range(callers)]
         for way in chosen:
-            gauge.note(way, cost[way])
+            gauge.observe(way, cost[way])
             used[way] += 1
     assert min(used) > 0
     assert used[-2] < 0.02 * sum(used)

@@ -65,7 +65,7 @@ def _reduction(call: Call, x: str, into: str, names: Names) -> str:
 
 
 def _unrolled(call: Call, x: str, out: str, names: Names) -> list[str]:
-    (axis,) = dict(call.params)["axis"]
+    axis: int = dict(call.params)["axis"][0]
     parts = [f"{x}[{':, ' * axis}{k}]" for k in range(call.operands[0].shape[axis])]
     name, ufunc = names.ufunc(call.op)
     by = "out=" if ufunc in BY_NAME else ""

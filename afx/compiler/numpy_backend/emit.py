@@ -255,9 +255,7 @@ class _Emitter:
         lines: list[str] = []
         for part in fused.partials:
             shape = (space.blocks, *part.out.shape)
-            lines.append(
-                f"part_{names.of(part.out)} = {names.numpy('empty')}({shape}, {self._dtype(part.out.dtype)})"
-            )
+            lines.append(f"part_{names.of(part.out)} = {names.numpy('empty')}({shape}, {self._dtype(part.out.dtype)})")
         function = names.function("run_blocks", run_blocks)
         lines.append(
             f"{function}({block.name}, {space.size}, {space.block}, {names.use(scratch)}, ({block.arguments()},))"

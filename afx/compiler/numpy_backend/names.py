@@ -138,7 +138,8 @@ class Names:
         """Return the text of a parameter."""
         if _is_plain(value):
             return repr(value)
-        return self.share(f"{value.name}_" if isinstance(value, np.dtype) else f"{key}_1", value, repr(value))
+        name = f"{value.name}_" if isinstance(value, np.dtype) else f"{key}_1"
+        return self.share(name, value, repr(value))  # pyright: ignore[reportUnknownArgumentType]  # a dtype of any kind
 
 
 def _value(literal: Literal, form: str, shape: Shape) -> Any:
