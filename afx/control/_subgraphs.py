@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
@@ -14,7 +16,7 @@ from afx.errors import ShapeError, TreeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.transforms.compiled_call import CompiledGraph
 
-__all__ = ["Body", "as_strong_arrays", "body_of", "build", "inexact", "is_abstract", "zeros_of"]
+__all__ = ["Body", "as_strong_arrays", "body_of", "build", "full_mask", "inexact", "is_abstract", "zeros_of"]
 
 
 class Body:
@@ -50,6 +52,11 @@ def inexact(aval: Any) -> bool:
 def zeros_of(aval: Any) -> Array:
     """Return zeros of an Aval's or array's shape and dtype."""
     return zeros(aval.shape, aval.dtype)
+
+
+def full_mask(ct: Any, mask: Any, aval: Aval) -> Any:
+    """Return where an input is alive: nowhere without a cotangent, everywhere without a mask."""
+    return np.full(aval.shape, ct is not None) if ct is None or mask is None else mask
 
 
 def body_of(fn: Callable[..., Any], treedef: Any, avals: Sequence[Aval], name: str) -> Body:

@@ -10,7 +10,17 @@ import numpy as np
 from afx import pytree
 from afx.compiler.control_flow import BranchSpec
 from afx.compiler.cost import flops
-from afx.control._subgraphs import Body, as_strong_arrays, body_of, build, check_same, inexact, is_abstract, zeros_of
+from afx.control._subgraphs import (
+    Body,
+    as_strong_arrays,
+    body_of,
+    build,
+    check_same,
+    full_mask,
+    inexact,
+    is_abstract,
+    zeros_of,
+)
 from afx.core.array.array import ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
@@ -24,7 +34,8 @@ from afx.ops.elementwise.where import clip, where
 from afx.ops.manipulation.shape import astype
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, describe, name_of
-from afx.transforms.compiled_call import CompiledGraph, call
+from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, call, owned_only
+from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback
 
 __all__ = ["cond", "switch"]
 
@@ -186,26 +197,47 @@ def _record(
     slopes = [k for k, a in enumerate(outputs) if inexact(a)]
     avals = [v.aval for v in branches[0].graph.inputs]
 
-    def program(branch: CompiledGraph) -> CompiledGraph:
-        pair = branch.vjp_graphs(moving)
+    pairs = [branch.vjp_graphs(moving) for branch in branches]
+
+    def program(pair: VjpGraphs, kinds: Sequence[int], marked: bool) -> CompiledGraph:
+        given = [outputs[k] for k, kind in enumerate(kinds) if kind]
+        marks = [Aval(outputs[k].shape, np.dtype(bool)) for k, kind in enumerate(kinds) if kind >= MARKED]
 
         def run(*v: Any) -> list[Any]:
-            values, cts = v[: len(avals)], dict(zip(slopes, v[len(avals) :], strict=True))
+            values, rest = v[: len(avals)], v[len(avals) :]
             residuals = evaluate(pair.forward.graph, *values)[len(outputs) :]
-            found = iter(evaluate(pair.back.graph, *residuals, *[cts[k] for k, o in enumerate(pair.owned) if o]))
-            pulled = [next(found) if n else None for n in pair.needed]
-            return [zeros_of(a) if g is None else g for g, a, m in zip(pulled, avals, moving, strict=True) if m]
+            back = pair.masked(kinds) if marked else pair.whole
+            ends = owned_only(kinds, pair.owned, rest[: len(given)], rest[len(given) :])
+            pulled, seen = back.sort(evaluate(back.program.graph, *residuals, *ends))
+            each = [(g, s, a) for g, s, a, m in zip(pulled, seen, avals, moving, strict=True) if m]
+            cts = [zeros_of(a) if g is None else g for g, _, a in each]
+            return [*cts, *[full_mask(g, s, a) for g, s, a in each]] if marked else cts
 
-        return build("backward pass of a branch", [*avals, *[outputs[k] for k in slopes]], run)
+        return build("backward pass of a branch", [*avals, *given, *marks], run)
 
-    backward = tuple([program(b) for b in branches])
+    def masked(
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        return pulled(kinds, cts, masks, kept, marked=True)
+
+    def pulled(
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value], *, marked: bool
+    ) -> tuple[list[Value], list[Value]]:
+        results = iter(bind(switch_p, *kept, *cts, *masks, branches=tuple([program(p, kinds, marked) for p in pairs])))
+        first = [next(results) if m else None for m in moving]
+        return [None, *first], [None, *[next(results) if m and marked else None for m in moving]]
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, found: tuple[Aval | None, ...]) -> list[Value]:
-        cts = [to_array(ct[k]) for k in slopes]
-        results = iter(bind(switch_p, *[to_array(v) for v in kept], *cts, branches=backward))
-        return [None, *[next(results) if m else None for m in moving]]
+        kinds = [ALIVE if k in slopes else DEAD for k in range(len(outputs))]
+        return pulled(kinds, [to_array(ct[k]) for k in slopes], (), [to_array(v) for v in kept], marked=False)[0]
 
-    return bind(switch_p, *xs, branches=branches), list(xs), joint
+    pullback = GraphPullback(
+        joint,
+        masked,
+        makes_masks=any(pair.makes_masks for pair in pairs),
+        is_bounded=all(pair.is_bounded for pair in pairs),
+    )
+    return bind(switch_p, *xs, branches=branches), list(xs), pullback
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:

@@ -8,6 +8,7 @@ of the constants.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,14 +16,15 @@ import numpy as np
 
 from afx.compiler.control_flow import ScanSpec
 from afx.compiler.cost import flops
-from afx.control._subgraphs import Body, build, inexact, zeros_of
+from afx.control._subgraphs import Body, build, full_mask, inexact, zeros_of
 from afx.core.aval import Aval
 from afx.core.graph import Var
 from afx.core.interpreter import evaluate
 from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind, to_array
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
-from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.compiled_call import CompiledGraph, VjpGraphs
+from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback
 
 __all__ = ["bind_scan", "run_scan", "step_of"]
 
@@ -128,7 +130,7 @@ def _record(
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     body: CompiledGraph = params["body"]
     counts: tuple[int, int] = params["counts"]
-    nc, nk = counts
+    nc, _ = counts
     length, reverse = params["length"], params["reverse"]
     moving = _moving(body, counts, wanted)
     pair = body.vjp_graphs(moving)
@@ -144,70 +146,137 @@ def _record(
     )
     outs = list(bind_scan(stacked, consts, carry, rows, length, reverse))
     invariant = [consts[a.index] for a, f in zip(residuals, fixed, strict=True) if f and isinstance(a, Var)]
-    backward = _backward_body(body, counts, pair, moving, fixed)
+    back = _BackwardLoop(body, counts, pair, moving, fixed)
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        held = [to_array(v) for v in kept]
-        ct_carry = [
-            to_array(c) for c, v in zip(ct[:nk], body.graph.inputs[nc : nc + nk], strict=True) if inexact(v.aval)
-        ]
-        sums = [zeros_of(v.aval) for v, m in zip(body.graph.inputs[:nc], moving[:nc], strict=True) if m]
-        cts = [to_array(c) for c, o in zip(ct[nk:], pair.owned[nk:], strict=True) if o]
-        found = iter(
-            bind_scan(
-                backward,
-                held[: len(invariant)],
-                [*ct_carry, *sums],
-                [*held[len(invariant) :], *cts],
-                length,
-                not reverse,
-            )
-        )
-        carries = [next(found) if inexact(v.aval) else None for v in body.graph.inputs[nc : nc + nk]]
-        total = [next(found) if m else None for m in moving[:nc]]
-        elements = [next(found) if m else None for m in moving[nc + nk :]]
-        return [*total, *carries, *elements]
+        kinds = [ALIVE if inexact(a.aval) else DEAD for a in body.graph.outputs]
+        cts = [to_array(c) for c, kind in zip(ct, kinds, strict=True) if kind]
+        return back.pull([to_array(v) for v in kept], kinds, cts, None, (length, not reverse))[0]
 
-    return outs[:count], [*invariant, *outs[count:]], joint
+    def masked(
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        return back.pull(kept, kinds, cts, masks, (length, not reverse))
+
+    return (
+        outs[:count],
+        [*invariant, *outs[count:]],
+        GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_bounded=pair.is_bounded),
+    )
 
 
 def _unfixed(outs: Sequence[Any], count: int, fixed: Sequence[bool]) -> list[Any]:
     return [*outs[:count], *[z for z, f in zip(outs[count:], fixed, strict=True) if not f]]
 
 
-def _backward_body(
-    body: CompiledGraph, counts: tuple[int, int], pair: Any, moving: tuple[bool, ...], fixed: Sequence[bool]
-) -> CompiledGraph:
-    """Return one step back: (invariant residuals; cotangents of the carry, sums for constants; residuals, cotangents)."""
-    nc, nk = counts
-    inputs, outputs = body.graph.inputs, body.graph.outputs
-    count = len(outputs)
-    kept = [a.aval for a in pair.forward.graph.outputs[count:]]
-    invariant = [a for a, f in zip(kept, fixed, strict=True) if f]
-    stacked = [a for a, f in zip(kept, fixed, strict=True) if not f]
-    carry = [v.aval for v in inputs[nc : nc + nk] if inexact(v.aval)]
-    sums = [v.aval for v, m in zip(inputs[:nc], moving[:nc], strict=True) if m]
-    cts = [a.aval for a, o in zip(outputs[nk:], pair.owned[nk:], strict=True) if o]
+class _BackwardLoop:
+    """The loop that carries cotangents back, and where some of them are masked, where they are alive."""
 
-    def step(*v: Any) -> list[Any]:
-        it = iter(v)
-        same, ct_carry, acc, rows, ct_y = ([next(it) for _ in part] for part in (invariant, carry, sums, stacked, cts))
-        a, b = iter(same), iter(rows)
-        residuals = [next(a) if f else next(b) for f in fixed]
-        incoming = iter(ct_carry)
-        carried = [next(incoming) if inexact(x.aval) else None for x in inputs[nc : nc + nk]]
-        given = [c for c, o in zip(carried, pair.owned[:nk], strict=True) if o]
-        cts_in: list[Any] = [*given, *ct_y]
-        found = iter(evaluate(pair.back.graph, *residuals, *cts_in))
-        pulled = [next(found) if n else None for n in pair.needed]
-        zero = [zeros_of(x.aval) if g is None else g for g, x in zip(pulled, inputs, strict=True)]
-        out_carry = [g for g, x in zip(zero[nc : nc + nk], inputs[nc : nc + nk], strict=True) if inexact(x.aval)]
-        told = [g for g, m in zip(pulled[:nc], moving[:nc], strict=True) if m]
-        total = [s if g is None else s + g for s, g in zip(acc, told, strict=True)]
-        elements = [g for g, m in zip(zero[nc + nk :], moving[nc + nk :], strict=True) if m]
-        return [*out_carry, *total, *elements]
+    def __init__(
+        self,
+        body: CompiledGraph,
+        counts: tuple[int, int],
+        pair: VjpGraphs,
+        moving: tuple[bool, ...],
+        fixed: Sequence[bool],
+    ) -> None:
+        self.inputs, self.outputs = body.graph.inputs, body.graph.outputs
+        self.nc, self.nk = counts
+        self.pair, self.moving, self.fixed = pair, moving, fixed
+        carry = self.inputs[self.nc : self.nc + self.nk]
+        self.carried = [k for k, v in enumerate(carry) if inexact(v.aval)]
+        self.carry = [carry[k].aval for k in self.carried]
+        self.summed = [k for k in range(self.nc) if moving[k]]
+        self.sums = [self.inputs[k].aval for k in self.summed]
+        self.walked = [k for k in range(self.nc + self.nk, len(self.inputs)) if moving[k]]
 
-    return build("backward pass of scan", [*invariant, *carry, *sums, *stacked, *cts], step)
+    def pull(
+        self,
+        kept: Sequence[Any],
+        kinds: Sequence[int],
+        cts: Sequence[Any],
+        masks: Sequence[Any] | None,
+        steps: tuple[int, bool],
+    ) -> tuple[list[Any], list[Any]]:
+        """Run the loop; return a cotangent and a mask (or None) per operand of the forward loop."""
+        given, marks = iter(cts), iter(masks or ())
+        found = [next(given) if kind else None for kind in kinds]
+        alive = [next(marks) if kind >= MARKED else None for kind in kinds]
+        marked = masks is not None
+        n = self.fixed.count(True)
+        first = [zeros_of(a) if found[k] is None else found[k] for k, a in zip(self.carried, self.carry, strict=True)]
+        state = [*first, *map(zeros_of, self.sums)]
+        if marked:
+            state += [_first_mask(kinds[k], alive[k], a) for k, a in zip(self.carried, self.carry, strict=True)]
+            state += [np.zeros(a.shape, bool) for a in self.sums]
+        rows = [c for k, c in enumerate(found) if k >= self.nk and c is not None and self.pair.owned[k]]
+        rows += [m for k, m in enumerate(alive) if k >= self.nk and m is not None and self.pair.owned[k]]
+        program = self.step(
+            tuple([kind if own else DEAD for kind, own in zip(kinds, self.pair.owned, strict=True)]),
+            marked,
+        )
+        outs = iter(bind_scan(program, kept[:n], state, [*kept[n:], *rows], *steps))
+        groups = [
+            list(itertools.islice(outs, len(part))) for _ in range(1 + marked) for part in (self.carried, self.summed)
+        ]
+        groups += [list(itertools.islice(outs, len(self.walked))) for _ in range(1 + marked)]
+        carries, totals, *more = groups
+        ct = self._placed(carries, totals, more[2] if marked else more[0])
+        return ct, self._placed(more[0], more[1], more[3]) if marked else [None] * len(ct)
+
+    def _placed(self, carries: Sequence[Any], totals: Sequence[Any], elements: Sequence[Any]) -> list[Any]:
+        places = [*[self.nc + k for k in self.carried], *self.summed, *self.walked]
+        found = dict(zip(places, [*carries, *totals, *elements], strict=True))
+        return [found.get(k) for k in range(len(self.inputs))]
+
+    def step(self, kinds: tuple[int, ...], marked: bool) -> CompiledGraph:
+        """Return one step back.
+
+        Its inputs are residuals that do not change; cotangents of the carry, sums for constants, and where marked the
+        masks of both; the other residuals, cotangents and masks of the results.
+        """
+        kept = [a.aval for a in self.pair.forward.graph.outputs[len(self.outputs) :]]
+        invariant = [a for a, f in zip(kept, self.fixed, strict=True) if f]
+        stacked = [a for a, f in zip(kept, self.fixed, strict=True) if not f]
+        ends = [(a.aval, kind) for a, kind in zip(self.outputs[self.nk :], kinds[self.nk :], strict=True)]
+        cts = [a for a, kind in ends if kind]
+        marks = [_mask_of(a) for a, kind in ends if kind >= MARKED]
+        masks = [_mask_of(a) for a in (*self.carry, *self.sums)] if marked else []
+        owned = [k for k in self.carried if self.pair.owned[k]]
+        inner = [(MARKED if marked else ALIVE) if k in owned else DEAD for k in range(self.nk)]
+        back = self.pair.masked([*inner, *kinds[self.nk :]]) if marked else self.pair.whole
+
+        def run(*v: Any) -> list[Any]:
+            it = iter(v)
+            parts = (invariant, self.carry, self.sums, masks, stacked, cts, marks)
+            same, ct_carry, acc, own, rows, ct_y, mask_y = ([next(it) for _ in part] for part in parts)
+            a, b = iter(same), iter(rows)
+            residuals = [next(a) if f else next(b) for f in self.fixed]
+            given = [c for k, c in zip(self.carried, ct_carry, strict=True) if k in owned]
+            alive = [m for k, m in zip(self.carried, own, strict=False) if k in owned]
+            found = evaluate(back.program.graph, *residuals, *given, *ct_y, *alive, *mask_y)
+            pulled, seen = back.sort(found)
+            full = [zeros_of(x.aval) if g is None else g for g, x in zip(pulled, self.inputs, strict=True)]
+            total = [s if pulled[k] is None else s + pulled[k] for k, s in zip(self.summed, acc, strict=True)]
+            outs = [*[full[self.nc + k] for k in self.carried], *total]
+            if not marked:
+                return [*outs, *[full[k] for k in self.walked]]
+            each = [full_mask(g, m, x.aval) for g, m, x in zip(pulled, seen, self.inputs, strict=True)]
+            outs += [each[self.nc + k] for k in self.carried]
+            outs += [s | each[k] for k, s in zip(self.summed, own[len(self.carry) :], strict=True)]
+            return [*outs, *[full[k] for k in self.walked], *[each[k] for k in self.walked]]
+
+        return build(
+            "backward pass of scan", [*invariant, *self.carry, *self.sums, *masks, *stacked, *cts, *marks], run
+        )
+
+
+def _mask_of(aval: Aval) -> Aval:
+    return Aval(aval.shape, np.dtype(bool))
+
+
+def _first_mask(kind: int, mask: Any, aval: Aval) -> Any:
+    return np.full(aval.shape, kind == ALIVE) if mask is None else mask
 
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:

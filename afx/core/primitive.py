@@ -29,6 +29,7 @@ Pullback: TypeAlias = Callable[[Value, Value, tuple[Value, ...], Params, Shape, 
 JointPullback: TypeAlias = Callable[[Value, Value, tuple[Value, ...], Params, tuple[Aval | None, ...]], Sequence[Value]]
 Pushforward: TypeAlias = Callable[[tuple[Value | None, ...], Value, tuple[Value, ...], Params], Value]
 MaskRule: TypeAlias = Callable[[int, Value, tuple[Value, ...], Params, Shape], Value]
+LiveRule: TypeAlias = Callable[[int, Value, tuple[Aval, ...], Params], Value]
 BatchRule: TypeAlias = Callable[[int, tuple[Value, ...], tuple[bool, ...], Params], Value]
 ConcreteVjp: TypeAlias = Callable[
     [tuple[Value, ...], Params, tuple[bool, ...]], tuple[Sequence[Value], Sequence[Value], JointPullback]
@@ -66,7 +67,10 @@ class Masking:
         nonnegative_linear: whether it is linear with no negative coefficient, so that masks travel through it.
         selects: whether elements of its operands that no output reads get a zero cotangent, and the coefficients of the
             others are positive.
-        mask: ``(operand, ct, xs, params, shape)`` to the mask of an operand's cotangent (``where``, ``maximum`` …).
+        mask: ``(operand, z, xs, params, shape)`` to the mask of an operand's cotangent (``where``, ``maximum`` …).
+        alive: ``(operand, mask, avals, params)``: where living elements of the output read that operand, in a shape that
+            broadcasts with it or with its cotangent before unbroadcasting; of ops whose records do not tell otherwise.
+        core_axes: the number of last axes whose elements it mixes, where the others are independent (``solve``: 2).
         finite_partials: whether finite operands give finite values and partials, but for overflow, so that a masked zero
             stays zero.
     """
@@ -74,6 +78,8 @@ class Masking:
     nonnegative_linear: bool = False
     selects: bool = False
     mask: MaskRule | None = None
+    alive: LiveRule | None = None
+    core_axes: int = 0
     finite_partials: bool = False
 
 

@@ -1,55 +1,29 @@
-"""The backward walk over a tape: each entry is visited once, without recursion.
+"""Backward pass: walks a tape from its outputs, visiting each entry once, without recursion.
 
-A cotangent can carry a *mask*, the places where it is alive. Where a branch was not taken, or an element was not
-selected, the cotangent is zero, and zero times an infinite partial would be nan; elementwise rules apply the mask again
-after their product, linear rules with positive coefficients map it, all others receive the cleaned cotangent and drop
-it. A mask is computed when a rule asks for it: most selections never need theirs.
+A cotangent can carry a mask, which says where it is alive (`afx.transforms.cotangent_masks`): elementwise rules apply it
+again after their product, all others hand it on to their operands.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from afx.core.aval import Aval, Shape
-from afx.core.primitive import Primitive, Pullback, Value
+from afx.core.primitive import Primitive, Value
 from afx.core.tracing.debug_nans import LocatedTape, has_nan
 from afx.core.tracing.tape import Entry, Tape
 from afx.core.tracing.tracer import to_array, to_lower_level
 from afx.errors import NanError
-from afx.ops.elementwise.comparison import logical_or, not_equal
-from afx.ops.elementwise.where import where
-from afx.ops.manipulation.shape import broadcast_to
+from afx.ops.elementwise.comparison import not_equal
+from afx.transforms.cotangent_masks import BARE, GraphPullback, Mask, add_masks, clean, constant, through
+from afx.transforms.masked_pullbacks import pull_elements, pull_graphs, pull_product, pull_slice, pull_slices
 
-__all__ = ["backward", "unbroadcast"]
-
-DEEPEST = 64
-BARE: Any = (np.ndarray, np.generic)
-
-
-class Mask:
-    """Where a cotangent is alive, computed when it is first asked for: few rules do."""
-
-    __slots__ = ("_make", "_value", "depth", "soft")
-
-    def __init__(self, make: Callable[[], Value], *parents: Mask | None, soft: bool = True) -> None:
-        self.soft: bool = soft and all(parent is None or parent.soft for parent in parents)  # made by selections alone
-        self._make: Callable[[], Value] | None = make
-        self._value: Value = None
-        self.depth: int = 1 + max([parent.depth for parent in parents if parent is not None], default=0)
-        if self.depth > DEEPEST:  # masks ask each other: long chains are computed as they come
-            self.get()
-            self.depth = 0
-
-    def get(self) -> Value:
-        """Return the places as a boolean value of the next lower level."""
-        if self._make is not None:
-            found = self._make()
-            self._value, self._make = found if isinstance(found, (list, tuple)) else to_lower_level(found), None
-        return self._value
+__all__ = ["backward", "backward_with_masks", "entries_with_finite_partials", "makes_masks", "unbroadcast"]
 
 
 class Masks(dict[int, Mask]):
@@ -59,15 +33,26 @@ class Masks(dict[int, Mask]):
         safe: entries whose partials are finite, so that what was not selected stays 0 without a mask.
     """
 
-    def __init__(self, safe: frozenset[int]) -> None:
-        super().__init__()
+    def __init__(self, entries: Sequence[Entry], safe: frozenset[int], given: Mapping[int, Mask] | None = None) -> None:
+        super().__init__({} if given is None else given)
         self.safe = safe
+        self._entries = entries
+        self._inputs: int | None = 0 if given is not None else None
+
+    def needs(self, mask: Mask | None, j: int) -> Mask | None:
+        """Return the mask of an entry if someone will ask for it: that of an input only if it is wanted, or unclean."""
+        if mask is None or mask.is_dirty or self._entries[j].primitive is not None:
+            return mask
+        if self._inputs is None:  # which stand first; further entries without a primitive are outputs of the one before
+            firsts = (k for k, entry in enumerate(self._entries) if entry.primitive is not None)
+            self._inputs = next(firsts, len(self._entries))
+        return mask if j >= self._inputs else None
 
 
 FAILED = "_afx_failed_entry"  # the attribute under which an exception carries the index of the entry that raised it
 
 
-def backward(tape: Tape, seeds: Mapping[int, Value], *, use_masks: bool = True) -> list[Value]:  # noqa: C901, PLR0912  # hot: calls cost
+def backward(tape: Tape, seeds: Mapping[int, Value], *, use_masks: bool = True) -> list[Value]:  # hot: calls cost
     """Return the cotangent of every entry that has no primitive, given those of some outputs.
 
     Args:
@@ -78,13 +63,29 @@ def backward(tape: Tape, seeds: Mapping[int, Value], *, use_masks: bool = True) 
     Returns:
         A list as long as the tape that holds a lower-level value for each input that the outputs depend on.
     """
+    return _walk(tape, seeds, Masks(tape.entries, _safe_entries(tape, use_masks and tape.has_selections)), use_masks)
+
+
+def backward_with_masks(
+    tape: Tape, seeds: Mapping[int, Value], given: Mapping[int, Value], *, soft: bool = False
+) -> tuple[list[Value], Mapping[int, Mask]]:
+    """Return what `backward` does, and the masks of the inputs, given those of some outputs by index.
+
+    An input without a mask is alive everywhere, if it has a cotangent. ``soft`` tells that selections alone made them.
+    """
+    seeded = {index: Mask(functools.partial(constant, alive), soft=soft) for index, alive in given.items()}
+    masks = Masks(tape.entries, _safe_entries(tape, use_masks=True), seeded)
+    return _walk(tape, seeds, masks, use_masks=True), masks
+
+
+def _safe_entries(tape: Tape, use_masks: bool) -> frozenset[int]:
+    """Return the entries that need no soft masks: none where values are known, since those tell themselves."""
+    return entries_with_finite_partials(tape.entries) if use_masks and not tape.is_ground else frozenset()
+
+
+def _walk(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_masks: bool) -> list[Value]:  # noqa: C901, PLR0912  # hot: calls cost
     entries = tape.entries
     cts: list[Value] = [None] * len(entries)
-    masks = Masks(
-        _entries_with_finite_partials(entries)
-        if use_masks and tape.has_selections and not tape.is_ground
-        else frozenset()
-    )
     for index, ct in seeds.items():
         cts[index] = ct
     prepare = None if tape.is_ground else _entry_of_arrays
@@ -99,14 +100,13 @@ def backward(tape: Tape, seeds: Mapping[int, Value], *, use_masks: bool = True) 
             if prepare is not None:
                 entry = prepare(entry)
             cts[k] = None
-            vjps, masking = p.derivative.vjps, p.masking
-            if vjps is None:
+            if p.derivative.vjps is None:
                 _pull_all(entries, entry, k, ct, cts, masks, use_masks)
-            elif masking.mask is not None or (use_masks and masking.selects) or (masks and k in masks):
+            elif p.masking.mask is not None or (use_masks and p.masking.selects) or (masks and k in masks):
                 _pull_masked(entries, entry, k, ct, cts, masks)
             else:
                 _, ins, z, xs, params, _, _, _, _ = entry
-                for j, pull in zip(ins, vjps):  # noqa: B905  # one per operand by construction; strict= costs
+                for j, pull in zip(ins, p.derivative.vjps):  # noqa: B905  # one per operand by construction; strict= costs
                     if j < 0:
                         continue
                     target = entries[j]
@@ -165,8 +165,24 @@ def _check_nan(tape: Tape, entry: Entry, ct: Value, cts: Sequence[Value]) -> Non
         raise NanError(f"{tape.name}: the backward pass of {name} gives nan; guard its operand with afx.where")
 
 
+def _moves(entry: Entry, entries: Sequence[Entry]) -> bool:
+    """Tell whether the transpose of an op moves elements and adds none of them up."""
+    p = entry.primitive
+    return (
+        p is not None
+        and p.lowering.may_alias
+        and len(entry.ins) == 1
+        and math.prod(entries[entry.ins[0]].shape) >= math.prod(entry.shape)
+    )
+
+
+def _is_known(entry: Entry) -> bool:
+    """Tell whether what a selection leaves out is known before it runs: only then is its mask worth carrying far."""
+    return all(v is None or isinstance(v, BARE) for v in (entry.z, *entry.xs))
+
+
 def _pull_all(
-    entries: Sequence[Entry], entry: Entry, k: int, first: Value, cts: list[Value], masks: Masks, careful: bool
+    entries: Sequence[Entry], entry: Entry, k: int, first: Value, cts: list[Value], masks: Masks, use_masks: bool
 ) -> None:
     """Pull back an op whose cotangents are computed together."""
     p, ins, z, xs, params, _, _, count, joint = entry
@@ -174,23 +190,44 @@ def _pull_all(
     rule = joint or p.derivative.vjp_all
     assert rule is not None
     found = (first, *cts[k + 1 : k + count])
-    ct: Value = first if count == 1 and not p.multiple_results else _filled(entries, k, found)
     own = [masks.pop(i, None) for i in range(k, k + count)]
     cts[k : k + count] = [None] * count
-    if ct is None or (isinstance(ct, tuple) and all(c is None for c in ct)):  # pyright: ignore[reportUnknownVariableType]  # values of unknown level
+    if all(c is None for c in found):
         return
+    if any(m is not None and m.is_dirty for m in own):
+        found = tuple([clean(m, c) for m, c in zip(own, found, strict=True)])
+        first = found[0]
+    ct: Value = first if count == 1 and not p.multiple_results else _filled(entries, k, found)
     avals = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
-    masked = p.masking.nonnegative_linear and (
-        any(m is not None for m in own) or (careful and p.masking.selects and any(c is None for c in found))
-    )
-    outputs = entries[k : k + count]
-    marks = Mask(lambda: rule(_marks(p, outputs, found, own), z, xs, params, avals), *own) if masked else None
-    for i, (j, g) in enumerate(zip(ins, rule(ct, z, xs, params, avals), strict=True)):
+    alive: Sequence[Mask | None] = [None] * len(ins)
+    if p.masking.nonnegative_linear:
+        gs = rule(ct, z, xs, params, avals)
+        if any(m is not None for m in own) or (use_masks and p.masking.selects and any(c is None for c in found)):
+            outputs = entries[k : k + count]
+            marks = Mask(lambda: rule(_marks(p, outputs, found, own), z, xs, params, avals), *own)
+            alive = [Mask(functools.partial(_marked, marks, i), marks) for i in range(len(ins))]
+    elif isinstance(rule, GraphPullback) and (rule.makes_masks or _crosses(own)):
+        gs, alive = pull_graphs(rule, entry, ct, found, own, avals)
+    elif _crosses(own):
+        gs, alive = pull_slices(entries, entry, k, ct, own, avals)
+    else:
+        gs = rule(ct, z, xs, params, avals)
+    for j, g, mask in zip(ins, gs, alive, strict=True):
         if j >= 0 and g is not None:
-            mask = None
-            if marks is not None and entries[j].primitive is not None:
-                mask = Mask(functools.partial(_marked, marks, i), marks)
-            _add(cts, j, _fit(to_lower_level(g), entries[j].shape, entries[j].dtype), mask, masks)
+            _add(cts, j, _fit(to_lower_level(g), entries[j].shape, entries[j].dtype), masks.needs(mask, j), masks)
+
+
+def _crosses(masks: Sequence[Mask | None]) -> bool:
+    return any(m is not None and m.crosses for m in masks)
+
+
+def makes_masks(entries: Sequence[Entry]) -> bool:
+    """Tell whether choices, or ops whose graphs custom_call choices, may make masks on the way back."""
+    return any(
+        e.primitive is not None
+        and (e.primitive.algebra.canonical == "select" or (isinstance(e.joint, GraphPullback) and e.joint.makes_masks))
+        for e in entries
+    )
 
 
 def _marked(marks: Mask, i: int) -> Value:
@@ -225,13 +262,16 @@ def _add(cts: list[Value], j: int, g: Value, mask: Mask | None, masks: Masks) ->
         if mask is not None:
             masks[j] = mask
         return
-    cts[j] = have + g
     other = masks.pop(j, None)
-    if mask is not None and other is not None:
-        masks[j] = Mask(lambda: logical_or(other.get(), mask.get()), other, mask)
+    if mask is None or other is None or mask.root is not other.root:
+        have, g = clean(other, have), clean(mask, g)
+    cts[j] = have + g
+    joined = add_masks(mask, other)
+    if joined is not None:
+        masks[j] = joined
 
 
-def _entries_with_finite_partials(entries: Sequence[Entry]) -> frozenset[int]:
+def entries_with_finite_partials(entries: Sequence[Entry]) -> frozenset[int]:
     """Return the entries of bounded ops on values that are finite where the inputs are, as far as ops tell."""
     safe: set[int] = set()
     risky: set[int] = set()
@@ -248,74 +288,28 @@ def _entries_with_finite_partials(entries: Sequence[Entry]) -> frozenset[int]:
 
 def _pull_masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts: list[Value], masks: Masks) -> None:
     """Pull back an op that makes a mask, or whose cotangent may carry one."""
-    p, ins, z, xs, params, _, _, _, _ = entry
+    p, ins, _, _, _, _, _, _, _ = entry
     mask = masks.pop(k, None)
     assert p is not None
     assert p.derivative.vjps is not None
+    if mask is not None and mask.is_dirty and not p.is_elementwise and not _moves(entry, entries):
+        mask, ct = mask.root, clean(mask, ct)
     for i, (j, pull) in enumerate(zip(ins, p.derivative.vjps)):  # noqa: B905  # index operands have no pullback
         if j < 0:
             continue
         shape, dtype = entries[j].shape, entries[j].dtype
-        alive: Mask | None = None
         if p.is_elementwise:
-            alive = _compose_mask(entry, i, mask, shape)
-            clean = p.masking.mask is None and (
-                not p.derivative.reads[i] or (k in masks.safe and mask is not None and mask.soft)
-            )
-            if clean:
-                g = pull(ct, z, xs, params, shape, dtype)
-            else:
-                # what an elementwise rule makes where its cotangent is dead goes; nothing else is done on purpose
-                with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-                    g = pull(ct, z, xs, params, shape, dtype)
-                    clean = isinstance(g, BARE) and bool(np.isfinite(np.add.reduce(g, None)))
-            if alive is not None:
-                if not clean:
-                    alive, g = _cleaned(alive, g)
-                if alive is not None and g.shape != shape:
-                    alive = Mask(functools.partial(_unbroadcast_mask, alive, g.shape, shape), alive)
+            g, alive = pull_elements(entry, i, k, ct, mask, entries[j], masks.safe)
+        elif p.masking.selects or p.masking.nonnegative_linear:
+            g, alive = pull(ct, entry.z, entry.xs, entry.params, shape, dtype), None
+            if p.masking.selects or mask is not None:
+                alive = Mask(
+                    functools.partial(through, pull, ct.shape, mask, entry, shape), mask, crosses=_is_known(entry)
+                )
+        elif mask is None or not mask.crosses:
+            g, alive = pull(ct, entry.z, entry.xs, entry.params, shape, dtype), None
+        elif p.kind == "bilinear":
+            g, alive = pull_product(entries, entry, i, ct, mask)
         else:
-            g = pull(ct, z, xs, params, shape, dtype)
-            if p.masking.selects or (p.masking.nonnegative_linear and mask is not None):
-                alive = Mask(functools.partial(_mask_of_operand, pull, ct.shape, mask, entry, shape), mask)
-        keep = alive is not None and entries[j].primitive is not None  # an input needs no mask
-        _add(cts, j, _fit(g, shape, dtype), alive if keep else None, masks)
-
-
-def _compose_mask(entry: Entry, i: int, mask: Mask | None, shape: Shape) -> Mask | None:
-    """Return where an elementwise op's operand is alive, given where its output is."""
-    p, _, z, xs, params, _, _, _, _ = entry
-    assert p is not None
-    rule = p.masking.mask
-    if rule is None:
-        return mask
-
-    def made() -> Value:
-        found = rule(i, z, xs, params, shape)
-        if isinstance(found, bool):
-            found = np.bool_(found)  # of a condition that is a Python number
-        return found if found.shape == entry.shape else to_lower_level(broadcast_to(found, entry.shape))
-
-    return Mask(made if mask is None else lambda: to_lower_level(made()) & mask.get(), mask, soft=False)
-
-
-def _cleaned(mask: Mask, g: Value) -> tuple[Mask | None, Value]:
-    """Return a cotangent with zeros where it is dead; no mask where it is alive everywhere."""
-    alive = mask.get()
-    if isinstance(alive, BARE) and bool(np.all(alive)):
-        return None, g
-    return mask, to_lower_level(where(alive, g, 0))
-
-
-def _unbroadcast_mask(mask: Mask, whole: Shape, shape: Shape) -> Value:
-    """Return where an operand of this shape is alive: where the result is at any place it was broadcast to."""
-    alive = mask.get()
-    if alive.shape != whole:
-        alive = to_lower_level(broadcast_to(alive, whole))
-    return alive if whole == shape else unbroadcast(alive.astype(np.float32), shape) != 0
-
-
-def _mask_of_operand(pull: Pullback, whole: Shape, mask: Mask | None, entry: Entry, shape: Shape) -> Value:
-    """Return where the operand of a positive op is alive, given where its output of shape ``whole`` is."""
-    marks = broadcast_to(np.float32(1), whole) if mask is None else mask.get().astype(np.float32)
-    return not_equal(pull(to_lower_level(marks), entry.z, entry.xs, entry.params, shape, np.dtype(np.float32)), 0)
+            g, alive = pull_slice(entry, i, ct, mask, entries[j])
+        _add(cts, j, _fit(g, shape, dtype), masks.needs(alive, j), masks)

@@ -6,8 +6,10 @@ backward plan. Both are traced from the graph once and kept with it. An abstract
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
+
+import numpy as np
 
 from afx.compiler.executable import Plan, make_plan
 from afx.compiler.simplify import simplify
@@ -22,7 +24,8 @@ from afx.core.tracing.jvp_trace import JVPTrace, JVPTracer
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
 from afx.core.tracing.tracer import bind, to_array
 from afx.ops.manipulation.shape import broadcast_to
-from afx.transforms.backward_pass import backward
+from afx.transforms.backward_pass import backward, backward_with_masks, entries_with_finite_partials, makes_masks
+from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, Mask, clean
 
 __all__ = ["CompiledGraph", "call"]
 
@@ -95,18 +98,110 @@ def _memoize(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
     return found
 
 
+class Back:
+    """A backward program: residuals, cotangents of the living outputs and their masks, to cotangents and masks.
+
+    Attributes:
+        program: the compiled graph.
+        needed: which inputs of the function it gives cotangents of.
+        marked: of which inputs it gives masks, behind the cotangents; the others are alive everywhere.
+    """
+
+    __slots__ = ("marked", "needed", "program")
+
+    def __init__(self, program: CompiledGraph, needed: list[bool], marked: list[bool]) -> None:
+        self.program = program
+        self.needed = needed
+        self.marked = marked
+
+    def sort(self, found: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the results of the program as one cotangent and one mask (or None) per input of the function."""
+        values = iter(found)
+        cts = [next(values) if n else None for n in self.needed]
+        return cts, [next(values) if m else None for m in self.marked]
+
+
 class VjpGraphs:
     """A forward program (outputs, then residuals) and a backward one (residuals and cotangents to cotangents)."""
 
-    __slots__ = ("back", "forward", "needed", "owned")
+    __slots__ = (
+        "_backs",
+        "_entered",
+        "_entries",
+        "_outs",
+        "_residuals",
+        "back",
+        "forward",
+        "makes_masks",
+        "needed",
+        "owned",
+        "whole",
+    )
 
     def __init__(
-        self, forward: CompiledGraph, back: CompiledGraph, needed: list[bool], differentiable_outputs: list[bool]
+        self,
+        forward: CompiledGraph,
+        entries: list[Entry],
+        residuals: dict[int, GraphTracer],
+        ends: tuple[list[Any], ...],
     ) -> None:
         self.forward = forward
-        self.back = back
-        self.needed = needed
-        self.owned = differentiable_outputs
+        self._entries = entries
+        self._residuals = residuals
+        self._entered, self._outs, self.owned = ends
+        self.makes_masks = makes_masks(entries)
+        self._backs: dict[tuple[int, ...], Back] = {}
+        self.whole = self._walk_back([ALIVE if own else DEAD for own in self.owned], marking=False)
+        self.back = self.whole.program
+        self.needed = self.whole.needed
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether finite operands give finite partials throughout, but for overflow."""
+        safe = entries_with_finite_partials(self._entries)
+        known = ("linear", "bilinear")
+        return all(
+            k in safe
+            or e.primitive is None
+            or e.primitive.kind in known
+            or not any(e.primitive.derivative.reads or (1,))
+            for k, e in enumerate(self._entries)
+        )
+
+    def masked(self, kinds: Sequence[int]) -> Back:
+        """Return the backward program for outputs that are dead, alive or marked."""
+        key = tuple([kind if own else DEAD for kind, own in zip(kinds, self.owned, strict=True)])
+        return _memoize(self._backs, key, lambda: self._walk_back(key, marking=True))
+
+    def _walk_back(self, kinds: Sequence[int], *, marking: bool) -> Back:
+        behind = GraphTrace("backward pass")
+        stand_in = {k: behind.input(r.aval) for k, r in self._residuals.items()}
+        tape = Tape("jit")
+        tape.entries = [_moved(e, stand_in) for e in self._entries]
+        tape.is_ground = False
+        tape.has_selections = True
+        seeds: dict[int, Value] = {}
+        marks: dict[int, Value] = {}
+        living = [(x, kind) for x, kind in zip(self._outs, kinds, strict=True) if kind != DEAD]
+        for x, _ in living:
+            ct = behind.input(Aval(x.shape, x.dtype))
+            seeds[x._index] = seeds[x._index] + ct if x._index in seeds else ct
+        for x, _ in [pair for pair in living if pair[1] >= MARKED]:
+            mark = behind.input(Aval(x.shape, np.dtype(bool)))
+            marks[x._index] = marks[x._index] | mark if x._index in marks else mark
+        whole = {x._index for x, kind in living if kind == ALIVE}
+        given = {index: mark for index, mark in marks.items() if index not in whole}
+        masks: Mapping[int, Mask] = {}
+        if marking:
+            found, masks = backward_with_masks(tape, seeds, given, soft=MARKED not in kinds)
+        else:
+            found = backward(tape, seeds)
+        inputs = [t._index if isinstance(t, TapeTracer) else -1 for t in self._entered]
+        needed = [i >= 0 and found[i] is not None for i in inputs]
+        marked = [n and i in masks and not masks[i].is_whole() for i, n in zip(inputs, needed, strict=True)]
+        cts = [clean(masks.get(i), found[i]) for i, n in zip(inputs, needed, strict=True) if n]
+        alive = [to_array(masks[i].get()) for i, m in zip(inputs, marked, strict=True) if m]
+        return Back(CompiledGraph(behind.finish([*cts, *alive])), needed, marked)
 
 
 class JvpGraph:
@@ -146,17 +241,37 @@ def _record(
     count = len(program.graph.outputs)
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        cts = [c for c, o in zip(ct, pair.owned, strict=True) if o]
+        cts = [to_array(c) for c, o in zip(ct, pair.owned, strict=True) if o]
         if not cts:
             return [None] * len(wanted)
-        results = iter(call(pair.back, *[to_array(v) for v in (*kept, *cts)]))
+        results = iter(call(pair.back, *[to_array(v) for v in kept], *cts))
         return [next(results) if n else None for n in pair.needed]
 
-    return found[:count], found[count:], joint
+    def masked(
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        given = list(owned_only(kinds, pair.owned, cts, masks))
+        back = pair.masked(kinds)
+        return back.sort(call(back.program, *kept, *given))
+
+    return found[:count], found[count:], GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_inlined=True)
+
+
+def owned_only(
+    kinds: Sequence[int], owned: Sequence[bool], cts: Sequence[Value], masks: Sequence[Value]
+) -> list[Value]:
+    """Return the cotangents, then the masks, of those outputs that a backward program takes."""
+    values, marks = iter(cts), iter(masks)
+    each = [
+        (next(values), next(marks) if kind >= MARKED else None, own)
+        for kind, own in zip(kinds, owned, strict=True)
+        if kind != DEAD
+    ]
+    return [ct for ct, _, own in each if own] + [mark for _, mark, own in each if own and mark is not None]
 
 
 def _split(graph: Graph, wanted: tuple[bool, ...]) -> VjpGraphs:
-    """Trace a graph's forward run with a tape above, then the walk back over that tape as a graph of its own."""
+    """Trace a graph's forward run with a tape above; the walk back over that tape becomes graphs of their own."""
     front = GraphTrace("forward pass")
     inputs = [front.input(v.aval) for v in graph.inputs]
     tape = Tape("jit")
@@ -167,21 +282,7 @@ def _split(graph: Graph, wanted: tuple[bool, ...]) -> VjpGraphs:
     plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]
     residuals = _residuals(tape.entries)
     forward = CompiledGraph(front.finish([*plain, *residuals.values()]))
-
-    behind = GraphTrace("backward pass")
-    stand_in = {k: behind.input(r.aval) for k, r in residuals.items()}
-    tape.entries = [_moved(e, stand_in) for e in tape.entries]
-    tape.is_ground = False
-    seeds: dict[int, Value] = {}
-    for x, o in zip(outs, owned, strict=True):
-        if o:
-            index: int = x._index
-            ct = behind.input(Aval(x.shape, x.dtype))
-            seeds[index] = seeds[index] + ct if index in seeds else ct
-    found = backward(tape, seeds)
-    cts = [found[t._index] if isinstance(t, TapeTracer) else None for t in entered]
-    back = CompiledGraph(behind.finish([c for c in cts if c is not None]))
-    return VjpGraphs(forward, back, [c is not None for c in cts], owned)
+    return VjpGraphs(forward, tape.entries, residuals, (entered, outs, owned))
 
 
 def _residuals(entries: Sequence[Entry]) -> dict[int, GraphTracer]:

@@ -21,18 +21,20 @@ from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
 from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
 from afx.core.tracing.graph_trace import GraphTrace
-from afx.core.tracing.tracer import ClosureError, Tracer, bind, to_array
+from afx.core.tracing.tracer import ClosureError, Tracer, bind, to_array, to_lower_level
 from afx.errors import GraphError, TracerError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import zero_like
+from afx.transforms.cotangent_masks import ALIVE, MARKED, GraphPullback, live_inputs, select
 from afx.transforms.jvp import jvp
-from afx.transforms.vjp import vjp
+from afx.transforms.vjp import Linearization, vjp
 from afx.transforms.vmap import vmap
 
 __all__ = ["CustomRules", "custom_call"]
 
 Flat = Callable[..., Sequence[Any]]
+MaskedBackward = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -44,6 +46,8 @@ class CustomRules:
         fn: leaves to output leaves.
         forward: leaves to (output leaves, residual leaves), for reverse mode.
         backward: (residual leaves, output cotangents) to one cotangent (or None) per leaf.
+        masked: (residual leaves, output cotangents, their masks) to cotangents and masks, each None where there is none;
+            None where the backward rule is a function of which nothing is known.
         push: (leaves, tangents) to (output leaves, output tangents), for forward mode; None where it has none.
         num_closed_over: how many of the last leaves are values that the user's functions close over, which have no rule.
     """
@@ -54,6 +58,7 @@ class CustomRules:
     backward: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
     push: Callable[[Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]] | None
     num_closed_over: int = 0
+    masked: MaskedBackward | None = None
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -97,6 +102,17 @@ class CustomRules:
             found = vmap(one, axis_size=size)(list(residuals), list(cts))
             return [g if f or g is None else g.sum(axis=0) for g, f in zip(found, flags, strict=True)]
 
+        def masked(residuals: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            assert self.masked is not None
+            rule = self.masked
+
+            def one(rs: Any, cs: Any, ms: Any) -> Any:
+                return tuple(map(list, rule(rs, cs, ms)))
+
+            found, alive = vmap(one, axis_size=size)(list(residuals), list(cts), list(masks))
+            gs = [g if f or g is None else g.sum(axis=0) for g, f in zip(found, flags, strict=True)]
+            return gs, [m if f or m is None else m.any(axis=0) for m, f in zip(alive, flags, strict=True)]
+
         def push(xs: Sequence[Any], ts: Sequence[Any]) -> Any:
             assert self.push is not None
             rule = self.push
@@ -107,7 +123,13 @@ class CustomRules:
             return vmap(one, (list(axes), list(axes)), axis_size=size)(list(xs), list(ts))
 
         return CustomRules(
-            self.name, fn, forward, backward, push if self.push is not None else None, self.num_closed_over
+            self.name,
+            fn,
+            forward,
+            backward,
+            push if self.push is not None else None,
+            self.num_closed_over,
+            masked if self.masked is not None else None,
         )
 
 
@@ -224,8 +246,41 @@ def _record(
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         return list(rules.backward([to_array(v) for v in kept], [to_array(c) for c in ct]))
 
-    found = [asarray(z) for z in outs]
-    return found, [asarray(r) for r in _strong(residuals, found)], joint
+    results = [asarray(z) for z in outs]
+    ends = [aval_of(z) for z in results]
+    operands = [aval_of(x) for x in xs]
+
+    def masked(
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+    ) -> tuple[Sequence[Value], Sequence[Value]]:
+        given, marks = iter(cts), iter(masks)
+        full = [next(given) if kind else np.zeros(a.shape, a.dtype) for kind, a in zip(kinds, ends, strict=True)]
+        alive = [next(marks) if k >= MARKED else np.full(a.shape, k == ALIVE) for k, a in zip(kinds, ends, strict=True)]
+        full, alive = [to_array(c) for c in full], [to_array(m) for m in alive]
+        if rules.masked is not None:
+            return rules.masked(kept, full, alive)
+        found = rules.backward(kept, full)
+        return _cleaned_by_structure(rules, operands, found, [to_lower_level(m) for m in alive])
+
+    return (
+        results,
+        [asarray(r) for r in residuals],
+        GraphPullback(joint, masked, makes_masks=rules.masked is not None, is_inlined=True),
+    )
+
+
+def _cleaned_by_structure(
+    rules: Any, operands: Sequence[Aval], found: Sequence[Any], alive: Sequence[Value]
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return cotangents that a user's rule gave, with zeros where the results that are alive do not read the operand."""
+    graph, _ = _lifting(rules.name, rules.fn, [Aval(a.shape, a.dtype) for a in operands])
+    count = len(operands)
+    masks = [
+        np.zeros(a.shape, bool) if m is None else m
+        for m, a in zip(live_inputs(graph, alive)[:count], operands, strict=True)
+    ]
+    gs = [g if g is None else select(m, asarray(g)) for g, m in zip(found, masks, strict=True)]
+    return gs, [None if g is None else m for g, m in zip(gs, masks, strict=True)]
 
 
 def _strong(xs: Sequence[Any], beside: Sequence[Any]) -> list[Any]:
@@ -303,6 +358,21 @@ def pull_through(fn: Flat, xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
     _, pullback = vjp(of_moving, *[x for x, m in zip(xs, moving, strict=True) if m])
     found = iter(pullback(list(cts)))
     return [next(found) if m else None for m in moving]
+
+
+def pull_masked(fn: Flat, xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return what `pull_through` does for cotangents with masks, and the masks of the inexact ones of ``xs``."""
+    moving = [aval_of(x).dtype.kind in "fc" for x in xs]
+    record = Linearization("backward pass")
+    try:
+        entered = iter(record.enter([x for x, m in zip(xs, moving, strict=True) if m]))
+        outs = [asarray(z) for z in fn(*[next(entered) if m else x for x, m in zip(xs, moving, strict=True)])]
+    finally:
+        record.tape.finish()
+    own = [k for k, z in enumerate(outs) if record.owns(z)]
+    gs, alive = record.pull_masked(*[[part[k] for k in own] for part in (outs, cts, masks)])
+    found, marks = iter(gs), iter(alive)
+    return [next(found) if m else None for m in moving], [next(marks) if m else None for m in moving]
 
 
 def push_through(fn: Flat, xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

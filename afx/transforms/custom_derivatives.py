@@ -15,7 +15,7 @@ from afx.errors import TreeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import check_callable, name_of, pair_of, zero_like
-from afx.transforms.custom_call import CustomRules, Flattened, custom_call, pull_through
+from afx.transforms.custom_call import CustomRules, Flattened, custom_call, pull_masked, pull_through
 
 __all__ = ["custom_jvp", "custom_vjp"]
 
@@ -194,7 +194,13 @@ def custom_jvp(
                 lambda *ts: [_alike(t, c) for t, c in zip(push(xs, ts)[1], cts, strict=True)], zeros, cts
             )
 
-        outs = custom_call(CustomRules(name, plain, forward, backward, push), leaves)
+        def masked(xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+            zeros = [to_array(zero_like(x)) for x in xs]
+            return pull_masked(
+                lambda *ts: [_alike(t, c) for t, c in zip(push(xs, ts)[1], cts, strict=True)], zeros, cts, masks
+            )
+
+        outs = custom_call(CustomRules(name, plain, forward, backward, push, masked=masked), leaves)
         result: R = pytree.unflatten(plain.out_tree, outs)
         return result
 

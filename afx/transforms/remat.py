@@ -21,7 +21,7 @@ from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError, 
 from afx.core.tracing.tracer import Tracer, bind, to_lower_level
 from afx.ops.creation.creation import asarray
 from afx.transforms.compiled_call import CompiledGraph
-from afx.transforms.custom_call import hold_p, pull_through, push_through
+from afx.transforms.custom_call import hold_p, pull_masked, pull_through, push_through
 
 __all__ = ["rematerialize"]
 
@@ -56,6 +56,12 @@ class Replay:
     def backward(self, xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         """Run again, and pull cotangents back."""
         return pull_through(self._again, xs, cts)
+
+    def masked(
+        self, xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Run again, and pull cotangents with masks back."""
+        return pull_masked(self._again, xs, cts, masks)
 
     def push(self, xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return results and tangents."""

@@ -18,7 +18,7 @@ from afx.core.tracing.tape import Tape, TapeTracer
 from afx.core.tracing.tracer import Tracer, to_array, to_lower_level
 from afx.errors import DtypeError, ShapeError, TreeError
 from afx.transforms._arguments import check_callable, moving_leaves, name_of, result_tree, untraced
-from afx.transforms.backward_pass import FAILED, backward
+from afx.transforms.backward_pass import FAILED, backward, backward_with_masks
 
 __all__ = ["vjp"]
 
@@ -82,6 +82,21 @@ class Linearization:
             self._locate(error)
             raise
         return [cts[t._index] for t in self.inputs]
+
+    def pull_masked(self, outputs: list[Any], cts: list[Value], masks: list[Value]) -> tuple[list[Value], list[Value]]:
+        """Return the cotangents of the inputs, and where these are alive: None for everywhere, or without a cotangent."""
+        seeds: dict[int, Value] = {}
+        given: dict[int, Value] = {}
+        self.tape.is_ground = self.tape.is_ground and not any(isinstance(x, Tracer) for x in (*cts, *masks))
+        for out, ct, mask in zip(outputs, map(to_lower_level, cts), map(to_lower_level, masks), strict=True):
+            index = out._index
+            given[index] = given[index] | mask if index in seeds else mask
+            seeds[index] = seeds[index] + ct if index in seeds else ct
+        found, marks = backward_with_masks(self.tape, seeds, given)
+        indices = [t._index for t in self.inputs]
+        return [found[k] for k in indices], [
+            marks[k].get() if k in marks and not marks[k].is_whole() else None for k in indices
+        ]
 
     def _pull_without_masks(self, seeds: dict[int, Value]) -> list[Value] | None:
         """Return the cotangents of the inputs without masks of selections, which cost; None where one could be nan.

@@ -65,7 +65,11 @@ def _real_transpose(ct: Array, x: Aval) -> Array:
     return astype(ct, x.dtype)
 
 
-real_p = linear("real", _real_run, _part, _real_transpose, batch=_batch(real), may_alias=True)
+def _alive(k: int, mask: Any, avals: tuple[Aval, ...], params: Params) -> Any:
+    return mask
+
+
+real_p = linear("real", _real_run, _part, _real_transpose, alive=_alive, batch=_batch(real), may_alias=True)
 
 
 @register_function
@@ -87,7 +91,7 @@ def _imag_transpose(ct: Array, x: Aval) -> Array:
     return astype(ct, x.dtype) * -1j
 
 
-imag_p = linear("imag", _imag_run, _part, _imag_transpose, batch=_batch(imag), may_alias=True)
+imag_p = linear("imag", _imag_run, _part, _imag_transpose, alive=_alive, batch=_batch(imag), may_alias=True)
 
 
 @register_function
@@ -121,7 +125,14 @@ def _conj_into(z: Any, x: Any) -> None:
 
 
 conj_p = linear(
-    "conj", _conj_run, _conj_abstract, _conj_transpose, batch=_batch(conj), involution=True, impl_into=_conj_into
+    "conj",
+    _conj_run,
+    _conj_abstract,
+    _conj_transpose,
+    alive=_alive,
+    batch=_batch(conj),
+    involution=True,
+    impl_into=_conj_into,
 )
 conjugate = conj
 

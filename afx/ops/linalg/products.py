@@ -116,7 +116,15 @@ def _run(x: Any, y: Any) -> Any:
     return np.matmul(x, y)
 
 
-matmul_p = bilinear("matmul", _run, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul)
+def _alive(k: int, mask: Any, avals: tuple[Aval, ...], params: Params) -> Any:
+    """Return the rows of the first operand, or the columns of the second, that living elements read."""
+    x, y = avals
+    full = mask if y.ndim > 1 else mask.reshape((*mask.shape, 1))
+    full = full if x.ndim > 1 else full.reshape((*full.shape[:-1], 1, full.shape[-1]))
+    return full.any(axis=-1 - k, keepdims=True)
+
+
+matmul_p = bilinear("matmul", _run, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul, alive=_alive)
 
 
 @register_function

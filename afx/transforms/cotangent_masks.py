@@ -1,0 +1,287 @@
+"""Cotangent masks: the elements of a cotangent that an output depends on.
+
+Where a branch was not taken, or an element was not selected, a cotangent is zero, and zero times an infinite partial
+would be nan. A mask says where a cotangent is alive. It travels through every op: elementwise ops keep it, linear ones
+with positive coefficients map it, ops along axes or over matrices spread it over those, ops that custom_call graphs walk them
+with it, and what nothing is known of is alive as a whole if any of its results is. A mask is computed when a rule asks
+for it: most selections never need theirs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import Aval, Shape
+from afx.core.graph import Graph, Literal
+from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value
+from afx.core.tracing.tape import Entry
+from afx.core.tracing.tracer import to_lower_level
+from afx.ops.elementwise.comparison import logical_or, not_equal
+from afx.ops.elementwise.where import where
+from afx.ops.manipulation.shape import broadcast_to, reshape
+from afx.ops.reductions.boolean import any as any_
+
+__all__ = ["GraphPullback", "Mask", "live_inputs", "live_operand"]
+
+DEEPEST = 64
+BARE: Any = (np.ndarray, np.generic)
+DEAD, ALIVE, MARKED, SOFT = range(4)  # an output's cotangent is zero; has no mask; has one; has one of selections alone
+
+MaskedRule = Callable[..., tuple[Sequence[Value], Sequence[Value]]]
+
+
+class Mask:
+    """Where a cotangent is alive, computed when it is first asked for: few rules do.
+
+    Attributes:
+        soft: whether selections alone made it, so that finite partials need none.
+        crosses: whether it goes through ops that mix elements: kinks (``relu``, ``maximum``) are local.
+        twin: the entry of a choice, the operand, and the mask of its result: both operands together are alive as that is.
+        is_dirty: whether the cotangent may custom_call nan where it is dead: soft ones are cleaned only before elements mix.
+        root: the mask that this one was copied from, or itself.
+    """
+
+    __slots__ = ("_make", "_value", "crosses", "depth", "is_dirty", "root", "soft", "twin")
+
+    def __init__(
+        self, make: Callable[[], Value], *parents: Mask | None, soft: bool = True, crosses: bool = True
+    ) -> None:
+        known = [parent for parent in parents if parent is not None]
+        self.soft: bool = soft and all(parent.soft for parent in known)
+        self.crosses: bool = crosses or any(parent.crosses for parent in known)
+        self.twin: tuple[int, int, Mask | None] | None = None
+        self.is_dirty = False
+        self.root: Mask = self
+        self._make: Callable[[], Value] | None = make
+        self._value: Value = None
+        self.depth: int = 1 + max([parent.depth for parent in known], default=0)
+        if self.depth > DEEPEST:  # masks ask each other: long chains are computed as they come
+            self.get()
+            self.depth = 0
+
+    def get(self) -> Value:
+        """Return the mask as a boolean value of the next lower level."""
+        if self._make is not None:
+            found = self._make()
+            self._value, self._make = found if isinstance(found, (list, tuple)) else to_lower_level(found), None
+        return self._value
+
+    def dirty(self) -> Mask:
+        """Return this mask for a cotangent that was not cleaned."""
+        if self.is_dirty:
+            return self
+        copy = Mask(self.get, self.root)
+        copy.depth, copy.root, copy.is_dirty = self.depth, self.root, True
+        return copy
+
+    def is_whole(self) -> bool:
+        """Tell whether the mask is known to be true everywhere."""
+        alive = self.get()
+        return isinstance(alive, BARE) and bool(np.all(alive))
+
+
+class GraphPullback:
+    """The joint pullback of an op that holds graphs, with and without masks.
+
+    Attributes:
+        plain: the pullback without masks.
+        masked: ``(kinds, cts, masks, kept)`` to cotangents and masks of the operands. ``kinds`` tells of each output
+            that its cotangent is dead, alive, marked or softly so; ``cts`` are those that are not dead, ``masks`` those of the
+            marked ones. A mask of None is true everywhere.
+        is_bounded: whether finite operands give finite partials, so that soft masks are not needed.
+        makes_masks: whether choices inside may make masks of its operands.
+        is_inlined: whether graphs take its equations in, so that a mask which nobody asks for costs nothing there.
+    """
+
+    __slots__ = ("is_bounded", "is_inlined", "makes_masks", "masked", "plain")
+
+    def __init__(
+        self,
+        plain: JointPullback,
+        masked: MaskedRule,
+        *,
+        makes_masks: bool,
+        is_bounded: bool = False,
+        is_inlined: bool = False,
+    ) -> None:
+        self.plain = plain
+        self.masked = masked
+        self.is_bounded = is_bounded
+        self.makes_masks = makes_masks
+        self.is_inlined = is_inlined
+
+    def __call__(
+        self, ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+    ) -> Sequence[Value]:
+        """Return the cotangents of the operands."""
+        return self.plain(ct, z, xs, params, avals)
+
+
+def constant(alive: Value) -> Value:
+    """Return a mask that is known already: what makes it."""
+    return alive
+
+
+def add_masks(mask: Mask | None, other: Mask | None) -> Mask | None:
+    """Return the mask of a sum of cotangents: an element is alive if it is for either part."""
+    if mask is None or other is None:
+        return None
+    if mask.root is other.root:
+        return mask if mask.is_dirty else other
+    if mask.twin is not None and other.twin is not None and mask.twin[0] == other.twin[0]:
+        return mask.twin[2] if mask.twin[1] != other.twin[1] else mask
+    return Mask(lambda: logical_or(other.get(), mask.get()), other, mask, crosses=False)
+
+
+def is_finite(g: Value) -> bool:
+    """Tell whether a value is known and finite; that of a sum is enough."""
+    return isinstance(g, BARE) and bool(np.isfinite(np.add.reduce(g, None)))
+
+
+def cleaned(mask: Mask, g: Value) -> tuple[Mask | None, Value]:
+    """Return a cotangent with zeros where it is dead; no mask where it is alive everywhere."""
+    if mask.is_whole():
+        return None, g
+    return mask, select(mask.get(), g)
+
+
+def clean(mask: Mask | None, g: Value) -> Value:
+    """Return a cotangent that holds zeros where it is dead."""
+    return g if mask is None or not mask.is_dirty or g is None else cleaned(mask, g)[1]
+
+
+def select(alive: Value, x: Value) -> Value:
+    """Return a value with zeros where it is dead."""
+    return to_lower_level(where(alive, x, np.zeros((), x.dtype)))
+
+
+def fit_mask(alive: Value, shape: Shape) -> Value:
+    """Return a mask in an operand's shape: alive where it is at any position that the operand was broadcast to."""
+    if alive.shape == shape:
+        return alive
+    lead = max(len(alive.shape) - len(shape), 0)
+    own = (1,) * (len(shape) - len(alive.shape)) + tuple(alive.shape[lead:])
+    wide = [a + lead for a, n in enumerate(shape) if n == 1 and own[a] != 1]
+    axes = (*range(lead), *wide)
+    if axes:
+        alive = to_lower_level(any_(alive, axis=axes))
+    kept = tuple([1 if n == 1 else m for n, m in zip(shape, own, strict=True)])
+    return to_lower_level(broadcast_to(reshape(alive, kept), shape))
+
+
+# -- one op -----------------------------------------------------------------------------------------------------------
+def live_operand(
+    p: Primitive, k: int, alive: Sequence[Value], avals: Sequence[Aval], params: Params, outs: Sequence[Shape]
+) -> Value:
+    """Return where an operand of an op is alive.
+
+    Args:
+        p: the op.
+        k: the operand.
+        alive: the mask of each output, None where its cotangent is dead.
+        avals: of the operands.
+        params: of the op.
+        outs: the shapes of the outputs.
+    """
+    shape = avals[k].shape
+    if len(alive) == 1 and alive[0] is not None:
+        if p.masking.alive is not None:
+            return fit_mask(to_lower_level(p.masking.alive(k, alive[0], tuple(avals), params)), shape)
+        if p.is_elementwise:
+            return fit_mask(alive[0], shape)
+        if p.kind == "bilinear":
+            return _through_ones(p, k, alive[0], avals, params)
+        axes = mixed_axes(avals, outs, params)
+        if axes is not None:
+            return _along(alive[0], axes, shape)
+    lead = max([a.ndim for a in avals]) - p.masking.core_axes if p.masking.core_axes else 0
+    found = [to_lower_level(any_(m, axis=tuple(range(lead, len(m.shape))))) for m in alive if m is not None]
+    if not found:
+        return np.zeros(shape, bool)
+    total = functools.reduce(lambda a, b: to_lower_level(logical_or(a, b)), found)
+    return fit_mask(to_lower_level(reshape(total, (*total.shape, *[1] * p.masking.core_axes))), shape)
+
+
+def _through_ones(p: Primitive, k: int, alive: Value, avals: Sequence[Aval], params: Params) -> Value:
+    """Return where an operand of a bilinear op is alive: its pullback, with ones in the other operand."""
+    assert p.derivative.vjps is not None
+    ones = tuple([np.ones(a.shape, np.float32) for a in avals])
+    marks = to_lower_level(alive.astype(np.float32))
+    return to_lower_level(
+        not_equal(p.derivative.vjps[k](marks, None, ones, params, avals[k].shape, np.dtype(np.float32)), 0)
+    )
+
+
+def mixed_axes(avals: Sequence[Aval], outs: Sequence[Shape], params: Params) -> set[int] | None:
+    """Return the axes along which an op of one operand mixes, None where its record does not say."""
+    axis = params.get("axis")
+    if len(avals) != 1 or len(outs) != 1 or not isinstance(axis, (int, tuple)):
+        return None
+    shape, out = avals[0].shape, outs[0]
+    given: tuple[int, ...] = axis if isinstance(axis, tuple) else (axis,)  # pyright: ignore[reportUnknownVariableType]  # a parameter
+    axes = {a % len(shape) for a in given}
+    stays = len(out) == len(shape) and all(a in axes or n == m for a, (n, m) in enumerate(zip(shape, out, strict=True)))
+    return axes if stays or tuple([n for a, n in enumerate(shape) if a not in axes]) == tuple(out) else None
+
+
+def _along(alive: Value, axes: set[int], shape: Shape) -> Value:
+    """Return where the operand is alive of an op that mixes along these axes."""
+    if len(alive.shape) == len(shape):
+        alive = to_lower_level(any_(alive, axis=tuple(sorted(axes)), keepdims=True))
+    kept = tuple([1 if a in axes else n for a, n in enumerate(shape)])
+    return to_lower_level(broadcast_to(reshape(alive, kept), shape))
+
+
+def through(pull: Pullback, whole: Shape, mask: Mask | None, entry: Entry, shape: Shape) -> Value:
+    """Return where the operand of a positive op is alive, given where its output of shape ``whole`` is."""
+    marks = broadcast_to(np.float32(1), whole) if mask is None else mask.get().astype(np.float32)
+    return not_equal(pull(to_lower_level(marks), entry.z, entry.xs, entry.params, shape, np.dtype(np.float32)), 0)
+
+
+# -- graphs -----------------------------------------------------------------------------------------------------------
+def live_inputs(graph: Graph, alive: Sequence[Value]) -> list[Value]:
+    """Return where the inputs of a graph are alive, None where nowhere: by its structure alone, derivatives or not.
+
+    Args:
+        graph: the function.
+        alive: the mask of each output, None where it is dead.
+    """
+    masks: dict[int, Value] = {}
+
+    def note(index: int, alive: Value) -> None:
+        masks[index] = alive if index not in masks else to_lower_level(logical_or(masks[index], alive))
+
+    for atom, mask in zip(graph.outputs, alive, strict=True):
+        if not isinstance(atom, Literal) and mask is not None:
+            note(atom.index, mask)
+    for eq in reversed(graph.equations):
+        own = [masks.pop(v.index, None) for v in eq.outputs]
+        if all(m is None for m in own):
+            continue
+        avals, outs = [a.aval for a in eq.inputs], [v.aval.shape for v in eq.outputs]
+        for k, atom in enumerate(eq.inputs):
+            if not isinstance(atom, Literal):
+                note(atom.index, _live_of(eq.primitive, k, own, avals, eq.keywords, outs))
+    return [masks.get(v.index) for v in graph.inputs]
+
+
+def _live_of(
+    p: Primitive, k: int, alive: Sequence[Value], avals: Sequence[Aval], params: Params, outs: Sequence[Shape]
+) -> Value:
+    """Return where an operand is alive of an op whose values are unknown."""
+    plain = (
+        p.masking.nonnegative_linear
+        and p.derivative.vjps is not None
+        and len(p.derivative.vjps) == len(avals)
+        and not any(p.derivative.reads)
+    )
+    if not plain or alive[0] is None:
+        return live_operand(p, k, alive, avals, params, outs)
+    assert p.derivative.vjps is not None
+    marks = to_lower_level(alive[0].astype(np.float32))
+    found = p.derivative.vjps[k](marks, None, (None,) * len(avals), params, avals[k].shape, np.dtype(np.float32))
+    return to_lower_level(not_equal(found, 0))

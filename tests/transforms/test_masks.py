@@ -1,0 +1,194 @@
+"""What a mask leaves out has derivative 0 through every op: loops, branches, compiled and custom functions, products."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array, nn
+
+V = np.array([[4.0, 9.0, 16.0], [-1.0, 0.0, -2.0], [1.0, 2.0, 3.0]])  # the second row is padding
+ALIVE = np.array([True, False, True])
+W = np.arange(6.0).reshape(3, 2) - 2.2
+EYE = np.eye(3)
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the forward pass, at the padding
+
+
+def scanned(v: Array) -> Any:
+    """Return the last of three steps."""
+    return afx.scan(lambda c, _: (1.5 * afx.sqrt(c), None), v, None, length=3)[0]
+
+
+def held(v: Array) -> Any:
+    """Return whether a value that is unknown while compiling holds."""
+    return afx.sum(afx.nan_to_num(afx.stop_gradient(v))) > -1000.0
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "scan": scanned,
+    "fori_loop": lambda v: afx.fori_loop(0, 3, lambda _, c: 1.5 * afx.sqrt(c), v),
+    "cond": lambda v: afx.cond(held(v), afx.sqrt, afx.log, v),
+    "switch": lambda v: afx.switch(afx.astype(held(v), np.int64), [afx.sin, afx.log], v),
+    "custom_jvp": afx.custom_jvp(afx.sqrt, lambda x, t: (afx.sqrt(x[0]), t[0] / (2 * afx.sqrt(x[0])))),
+    "jit": afx.jit(lambda v: afx.log(v)),
+    "checkpoint": afx.checkpoint(lambda v: afx.log(v)),
+    "compiled loop": afx.jit(afx.checkpoint(scanned)),
+    "cumulative_sum": lambda v: afx.cumulative_sum(afx.log(v), axis=1),
+    "cumulative_prod": lambda v: afx.cumulative_prod(afx.sqrt(v), axis=1),
+    "fft": lambda v: afx.real(afx.fft.fft(afx.log(v), axis=1)),
+    "softmax": lambda v: nn.softmax(afx.log(v), axis=1),
+    "log_softmax": lambda v: nn.log_softmax(afx.log(v), axis=1),
+    "logsumexp": lambda v: afx.logsumexp(afx.log(v), axis=1)[:, None] + 0 * v,
+    "prod": lambda v: afx.prod(afx.sqrt(v), axis=1, keepdims=True) * v,
+    "norm": lambda v: afx.linalg.norm(afx.sqrt(v), axis=1, keepdims=True) * v,
+    "std": lambda v: afx.std(afx.sqrt(v), axis=1, keepdims=True) * v,
+    "sort": lambda v: afx.sort(afx.sqrt(v), axis=1),
+    "matmul": lambda v: afx.log(v) @ (W @ W.T),
+    "einsum": lambda v: afx.einsum("ij,jk->ik", afx.log(v), W @ W.T),
+    "conv": lambda v: nn.conv(afx.log(v)[:, :, None], W[:2].reshape(2, 1, 2), padding="same")[..., 0],
+    "inv": lambda v: afx.linalg.inv(EYE * afx.log(v)[:, :, None] + 1.0)[:, 0],
+    "solve": lambda v: afx.linalg.solve(EYE + 0.1 * afx.log(v)[:, :, None], v[:, :, None])[..., 0],
+    "vmap": lambda v: afx.vmap(lambda r: afx.log(r) / afx.sum(afx.sqrt(r)))(v),
+}
+SELECTIONS: dict[str, Callable[[Any], Any]] = {
+    "where": lambda z: afx.where(ALIVE[:, None], z, 0.0),
+    "slice": lambda z: z[::2],
+}
+
+
+def modes(loss: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
+    """Return the gradient in every mode."""
+    return {
+        "eager": afx.grad(loss),
+        "compiled": afx.jit(afx.grad(loss)),
+        "of compiled": afx.grad(afx.jit(loss)),
+        "mapped": lambda x: afx.vmap(afx.grad(loss))(x[None])[0],
+        "of checkpointed": afx.grad(afx.checkpoint(loss)),
+    }
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_padding_has_derivative_zero(function: str, selection: str) -> None:
+    """Where a mask or a slice leaves rows out, every mode gives what guarding the operand too gives."""
+    fn, choose = FUNCTIONS[function], SELECTIONS[selection]
+    loss = lambda v: afx.sum(choose(fn(v)) ** 2)  # noqa: E731  # a function to differentiate
+    guarded = lambda v: loss(afx.where(ALIVE[:, None], v, 2.5))  # noqa: E731  # a function to differentiate
+    want = np.asarray(afx.grad(guarded)(V))
+    assert np.isfinite(want).all()
+    for mode, gradient in modes(loss).items():
+        np.testing.assert_allclose(np.asarray(gradient(V)), want, rtol=1e-9, atol=1e-12, err_msg=mode)
+
+
+@pytest.mark.parametrize("function", ["scan", "cond", "custom_jvp", "jit", "checkpoint", "matmul", "softmax", "solve"])
+def test_second_derivatives(function: str) -> None:
+    """So are second derivatives, forward over reverse and reverse over reverse, plain and compiled."""
+    loss = lambda v: afx.sum(SELECTIONS["where"](FUNCTIONS[function](v)) ** 2)  # noqa: E731  # a function to differentiate
+    guarded = lambda v: loss(afx.where(ALIVE[:, None], v, 2.5))  # noqa: E731  # a function to differentiate
+    want = np.asarray(afx.hessian(guarded)(V))
+    reverse = afx.jacrev(afx.grad(loss))
+    for hessian in (afx.hessian(loss), afx.jit(afx.hessian(loss)), reverse, afx.jit(reverse)):
+        np.testing.assert_allclose(np.asarray(hessian(V)), want, rtol=1e-8, atol=1e-10)
+
+
+LAYERS: dict[str, Callable[[Any, Any], Any]] = {
+    "plain": lambda w, x: x @ w,
+    "compiled": afx.jit(lambda w, x: afx.tanh(x @ w)),
+    "checkpointed": afx.checkpoint(lambda w, x: x @ w),
+    "mapped": afx.jit(lambda w, x: afx.vmap(lambda row: row @ w)(x)),
+    "deep": afx.jit(lambda w, x: nn.relu(x @ w) @ w.T),
+    "einsum": lambda w, x: afx.einsum("ni,ij->nj", x, w),
+    "convolution": lambda w, x: nn.conv(x[:, :, None], w[:, None, :], padding="same"),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_padded_batch_through_a_layer(layer: str) -> None:
+    """The weights' gradient is that of the batch without its padding, though the padding holds nan."""
+    fn = LAYERS[layer]
+    x = V.copy()
+    x[1] = np.nan
+    want = np.asarray(afx.grad(lambda w: afx.sum(fn(w, V[::2]) ** 2))(W))
+
+    def masked(w: Array) -> Any:
+        z = fn(w, x)
+        return afx.sum(afx.where(ALIVE.reshape(-1, *[1] * (z.ndim - 1)), z, 0.0) ** 2)
+
+    for loss in (masked, lambda w: afx.sum(fn(w, x)[::2] ** 2)):
+        for mode, gradient in modes(loss).items():
+            np.testing.assert_allclose(np.asarray(gradient(W)), want, rtol=1e-10, err_msg=mode)
+
+
+X = np.array([0.0, 1.0, 4.0])
+
+
+def guarded_cube(y: Any, x: Any) -> Any:
+    """Return the cube where x is positive."""
+    return afx.where(x > 0, y * y * y, 0.0)
+
+
+INNER: dict[str, Callable[[Any, Any], Any]] = {
+    "jit": afx.jit(guarded_cube),
+    "checkpoint": afx.checkpoint(guarded_cube),
+    "custom_jvp": afx.custom_jvp(guarded_cube, lambda x, t: afx.jvp(guarded_cube, x, t)),
+    "elements": lambda y, x: afx.scan(lambda c, e: (c, guarded_cube(*e)), 0.0, (y, x))[1],
+    "carry": lambda y, x: afx.scan(lambda c, e: (c + guarded_cube(*e), None), 0.0 * y[1], (y, x))[0],
+    "constants": lambda y, x: afx.fori_loop(0, 3, lambda _, c: c * afx.where(x > 0, y, 1.0), afx.ones_like(x)),
+    "cond": lambda y, x: afx.cond(afx.sum(x) > 0, lambda y: guarded_cube(y, x), lambda y: y, y),
+}
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_masks_made_inside_reach_what_stands_before(inner: str) -> None:
+    """A choice inside of a loop, a branch or a held function guards the root that was taken before it."""
+    loss = lambda x: afx.sum(INNER[inner](afx.sqrt(x), afx.stop_gradient(x)))  # noqa: E731  # a function to differentiate
+    guarded = lambda x: loss(afx.where(x > 0, x, 2.0))  # noqa: E731  # a function to differentiate
+    want, curvature = np.asarray(afx.grad(guarded)(X)), np.asarray(afx.hessian(guarded)(X))
+    for mode, gradient in modes(loss).items():
+        np.testing.assert_allclose(np.asarray(gradient(X)), want, rtol=1e-10, err_msg=mode)
+    for hessian in (afx.hessian(loss), afx.jit(afx.jacrev(afx.grad(loss)))):
+        np.testing.assert_allclose(np.asarray(hessian(X)), curvature, rtol=1e-9, atol=1e-12)
+
+
+def test_rules_of_the_user_are_cleaned_by_the_structure_of_the_function() -> None:
+    """The backward rule of a custom_vjp is opaque; elements that no living result reads still get 0."""
+    root = afx.custom_vjp(afx.sqrt, lambda x: (afx.sqrt(x), x), lambda x, ct: (ct / (2 * afx.sqrt(x)),))
+    loss = lambda x: afx.sum(afx.where(x > 0, root(x), 0.0))  # noqa: E731  # a function to differentiate
+    for gradient in modes(loss).values():
+        assert np.asarray(gradient(X)).tolist() == [0.0, 0.5, 0.25]
+
+
+def test_a_straight_through_rule_keeps_its_derivative() -> None:
+    """The structure counts, not the derivative of the function: one that is flat keeps the gradient of its rule."""
+    rounded = afx.custom_vjp(afx.round, lambda x: (afx.round(x), None), lambda _, ct: (ct,))
+    loss = lambda x: afx.sum(afx.where(x > 0, rounded(x) / x, 0.0))  # noqa: E731  # a function to differentiate
+    for gradient in modes(loss).values():
+        np.testing.assert_allclose(np.asarray(gradient(np.array([0.0, 1.25, 4.0]))), [0.0, 0.16, 0.0], atol=1e-15)
+
+
+def test_what_is_alive_keeps_nan() -> None:
+    """Masks hide nothing that a living element reads."""
+    x = np.array([[np.nan, 1.0], [2.0, 3.0]])
+    for loss in (lambda w: afx.sum((x @ w)[0]), lambda w: afx.sum(afx.where(ALIVE[:2, None], x @ w, 0.0))):
+        for gradient in modes(loss).values():
+            assert np.isnan(np.asarray(gradient(np.ones((2, 2))))[0]).all()
+
+
+def test_masked_padding_is_silent() -> None:
+    """The backward pass does not warn of what a mask discards."""
+    x = np.array([0.0, 1.0, 4.0])
+    for gradient in modes(lambda x: afx.sum(afx.where(x > 0, scanned(x), 0.0))).values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert np.asarray(gradient(x))[0] == 0.0
+
+
+def test_kinks_add_nothing_to_products() -> None:
+    """Networks of relu layers carry no masks through their products."""
+    loss = lambda w: afx.sum(nn.relu(nn.relu(V @ w) @ w.T) ** 2)  # noqa: E731  # a function to differentiate
+    counts = afx.jit(afx.grad(loss)).lower(W).graph.counts()
+    assert counts["matmul"] <= 5
+    assert "any" not in counts
