@@ -42,10 +42,9 @@ class Mask:
         crosses: whether it goes through ops that mix elements: kinks (``relu``, ``maximum``) are local.
         twin: the entry of a choice, the operand, and the mask of its result: both operands together are alive as that is.
         is_dirty: whether the cotangent may custom_call nan where it is dead: soft ones are cleaned only before elements mix.
-        root: the mask that this one was copied from, or itself.
     """
 
-    __slots__ = ("_make", "_value", "crosses", "depth", "is_dirty", "root", "soft", "twin")
+    __slots__ = ("_make", "_root", "_value", "crosses", "depth", "is_dirty", "soft", "twin")
 
     def __init__(
         self, make: Callable[[], Value], *parents: Mask | None, soft: bool = True, crosses: bool = True
@@ -55,7 +54,7 @@ class Mask:
         self.crosses: bool = crosses or any(parent.crosses for parent in known)
         self.twin: tuple[int, int, Mask | None] | None = None
         self.is_dirty = False
-        self.root: Mask = self
+        self._root: Mask | None = None
         self._make: Callable[[], Value] | None = make
         self._value: Value = None
         self.depth: int = 1 + max([parent.depth for parent in known], default=0)
@@ -70,12 +69,17 @@ class Mask:
             self._value, self._make = found if isinstance(found, (list, tuple)) else to_lower_level(found), None
         return self._value
 
+    @property
+    def root(self) -> Mask:
+        """The mask that this one was copied from, or itself."""
+        return self._root or self
+
     def dirty(self) -> Mask:
         """Return this mask for a cotangent that was not cleaned."""
         if self.is_dirty:
             return self
         copy = Mask(self.get, self.root)
-        copy.depth, copy.root, copy.is_dirty = self.depth, self.root, True
+        copy.depth, copy._root, copy.is_dirty = self.depth, self.root, True
         return copy
 
     def is_whole(self) -> bool:

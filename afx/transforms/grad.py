@@ -25,7 +25,7 @@ from afx.transforms._arguments import (
     result_tree,
     scalar_output,
 )
-from afx.transforms.vjp import Linearization
+from afx.transforms.vjp import Linearization, enter_tape
 
 __all__ = ["grad", "value_and_grad"]
 
@@ -122,7 +122,7 @@ def value_and_grad(
         if holomorphic:
             check_holomorphic(leaves, treedef, "grad", chosen.label, moving=moving)
         record = Linearization(name)
-        record.again = lambda tape: call(pytree.unflatten(treedef, record.entered(tape, leaves)))
+        record.again = lambda tape: call(pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
         try:
             out = call(pytree.unflatten(treedef, record.enter(leaves, moving)))
             out, aux = _with_aux(out, fn) if has_aux else (out, None)

@@ -26,6 +26,13 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 
+def enter_tape(tape: Tape, leaves: list[Any], moving: list[bool] | None) -> list[Any]:
+    """Return the leaves as inputs of a tape, those that are not differentiated (None: all are) as they are."""
+    if moving is None:
+        return [tape.input(x) for x in leaves]
+    return [tape.input(x) if m else untraced(x) for x, m in zip(leaves, moving, strict=True)]
+
+
 class Linearization:
     """A function's run on a tape: its outputs, and what pulls cotangents back through it."""
 
@@ -40,15 +47,9 @@ class Linearization:
     def enter(self, leaves: list[Any], moving: list[bool] | None = None) -> list[Any]:
         """Enter the leaves that are differentiated (all, where ``moving`` is None); return all as the function gets them."""
         self.moving = moving
-        entered = self.entered(self.tape, leaves)
+        entered = enter_tape(self.tape, leaves, moving)
         self.inputs = entered if moving is None else [x for x, m in zip(entered, moving, strict=True) if m]
         return entered
-
-    def entered(self, tape: Tape, leaves: list[Any]) -> list[Any]:
-        """Return the leaves as inputs of a tape, those that are not differentiated as they are."""
-        if self.moving is None:
-            return [tape.input(x) for x in leaves]
-        return [tape.input(x) if m else untraced(x) for x, m in zip(leaves, self.moving, strict=True)]
 
     def owns(self, x: Any) -> bool:
         """Tell whether an output depends on the inputs."""
@@ -154,7 +155,7 @@ def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*
     leaves, treedef = pytree.flatten(primals)
     moving = moving_leaves(leaves, treedef, "vjp", _argument, arguments=True)
     record = Linearization(f"vjp of {name_of(fn)}")
-    record.again = lambda tape: fn(*pytree.unflatten(treedef, record.entered(tape, leaves)))
+    record.again = lambda tape: fn(*pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
     try:
         out = fn(*pytree.unflatten(treedef, record.enter(leaves, moving)))
     finally:
