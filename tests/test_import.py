@@ -5,6 +5,9 @@ import subprocess
 import sys
 
 import afx
+from afx.core.registry import FUNCTIONS, LAZY
+from tests.generate_names import STUB, TABLE, stub, table
+from tests.test_names import NAMES
 
 
 def modules_after(statement: str) -> set[str]:
@@ -28,10 +31,14 @@ def test_import_leaves_numpy_as_it_was() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_lazy_table_names_what_exists() -> None:
-    """Each name that loads on first use is where the table says, and each public name of such a module is in it."""
-    for module, names in afx._LAZY.items():
-        loaded = importlib.import_module(module)
-        assert [name for name in names.split() if not hasattr(loaded, name)] == []
-        public = [name for name in loaded.__all__ if getattr(afx, name, None) is getattr(loaded, name)]
-        assert set(public) <= set(names.split())
+def test_names_are_generated_anew() -> None:
+    """The name table and the stub are those that the folders give."""
+    assert TABLE.read_text(encoding="utf-8") == table(), "run python -m tests.generate_names"
+    assert STUB.read_text(encoding="utf-8") == stub(), "run python -m tests.generate_names"
+
+
+def test_every_name_is_where_the_table_says() -> None:
+    """A lookup of any name loads its module and finds it there."""
+    for name, module in LAZY.items():
+        assert hasattr(importlib.import_module(module), name) or hasattr(FUNCTIONS, name)
+    assert set(NAMES["afx"]) <= set(dir(afx))

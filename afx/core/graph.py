@@ -7,8 +7,8 @@ graphs of the same structure are equal as data: comparing, hashing, printing and
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
 
 import attrs
 import numpy as np
@@ -152,12 +152,32 @@ class Graph:
 
     @property
     def digest(self) -> str:
-        """A hexadecimal SHA-256 of the structure and the constants, the same in every process."""
+        """A hexadecimal SHA-256 of structure, parameters and constants, the same in every process.
+
+        Raises:
+            GraphError: the graph holds Python functions (custom rules), whose code no digest can tell apart.
+        """
         # hashlib is loaded here: it would cost every import 3 ms
         h: Any = importlib.import_module("hashlib").sha256(str(self).encode())
         for _, c in self.constants:
             h.update(c.value.tobytes())
+        for inner in self._inner_graphs():
+            h.update(inner.digest.encode())
         return str(h.hexdigest())
+
+    @property
+    def label(self) -> str:
+        """A short name for messages and listings: the start of the digest, where there is one, and the size."""
+        try:
+            return f"graph {self.digest[:16]} of {len(self)} equations"
+        except GraphError:
+            return f"graph of {len(self)} equations"
+
+    def _inner_graphs(self) -> Iterator[Graph]:
+        """Yield the graphs that equations hold, or raise where one holds a Python function."""
+        for eq in self.equations:
+            for name, value in eq.params:
+                yield from _graphs_in(value, f"{eq.primitive.name}.{name}")
 
     def counts(self) -> Mapping[str, int]:
         """Return how often each op occurs, most frequent first."""
@@ -165,6 +185,24 @@ class Graph:
         for eq in self.equations:
             found[eq.primitive.name] = found.get(eq.primitive.name, 0) + 1
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _graphs_in(value: Any, path: str) -> Iterator[Graph]:
+    """Yield the graphs within a parameter, or raise GraphError at a Python function."""
+    graph: Any = value if isinstance(value, Graph) else getattr(value, "graph", None)
+    if isinstance(graph, Graph):
+        yield graph
+    elif isinstance(value, (tuple, list, frozenset)):
+        for k, item in enumerate(cast("Iterable[Any]", value)):
+            yield from _graphs_in(item, f"{path}[{k}]")
+    elif attrs.has(value.__class__) and not isinstance(value, Primitive):
+        for field in attrs.fields(value.__class__):
+            yield from _graphs_in(getattr(value, field.name), f"{path}.{field.name}")
+    elif callable(value) and not isinstance(value, (type, np.ufunc)):
+        raise GraphError(
+            f"digest: {path} is a Python function, whose code no digest can tell apart: got {value!r}; "
+            "digest a graph of ops alone"
+        )
 
 
 def check(graph: Graph) -> None:

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from afx.core.name_table import INTERNAL, PUBLIC
 
 if TYPE_CHECKING:
     from afx.core.array.array import Array
@@ -17,8 +20,8 @@ __all__ = ["FUNCTIONS", "register_function"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-FAMILIES: list[str] = []  # modules that load when they are first needed
-LAZY: dict[str, str] = {}  # functions of families that load when one of their names is first asked for: name to module
+LAZY = {name: module for table in (PUBLIC, INTERNAL) for module, names in table.items() for name in names}
+PACKAGES = ("afx.ops", "afx.transforms", "afx.control")  # the folders whose modules make primitives
 
 
 class _Functions:
@@ -47,6 +50,7 @@ def is_registered(name: str) -> bool:
 
 
 def load_all() -> None:
-    """Load every family that has not been asked for yet."""
-    for module in FAMILIES:
-        importlib.import_module(module)
+    """Load every module that makes primitives, however deep its folder."""
+    for package in PACKAGES:
+        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(found.name)

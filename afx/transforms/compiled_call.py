@@ -57,7 +57,7 @@ class CompiledGraph:
         return hash((self.graph.inputs, len(self.graph), self.graph.outputs))  # cheap: constants may be large
 
     def __repr__(self) -> str:
-        return f"<graph {self.graph.digest[:16]} of {len(self.graph)} equations>"
+        return f"<{self.graph.label}>"
 
     def __reduce__(self) -> tuple[type[CompiledGraph], tuple[Graph, tuple[int, ...]]]:
         return CompiledGraph, (self.graph, tuple(self._donated))  # all else is made again

@@ -85,7 +85,7 @@ class Replay:
         return hash((self.graph.inputs, len(self.graph), self.graph.outputs))
 
     def __repr__(self) -> str:
-        return f"<{self.name}: graph {self.graph.digest[:16]} of {len(self.graph)} equations>"
+        return f"<{self.name}: {self.graph.label}>"
 
     def __reduce__(self) -> tuple[type[Replay], tuple[str, Graph]]:
         return (Replay, (self.name, self.graph))

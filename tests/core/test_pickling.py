@@ -74,6 +74,57 @@ def test_jitted_functions_pickle_by_name() -> None:
         pickle.dumps(afx.jit(lambda x: x))
 
 
+def test_digests_are_sound_or_refused() -> None:
+    """A digest tells graphs within graphs apart; one of Python functions, of which two may look alike, is refused."""
+
+    def looped(factor: float) -> Graph:
+        return afx.trace(lambda x: afx.scan(lambda c, row: (c + row * factor, c), 0.0, x))(X)
+
+    assert looped(2.0).digest == looped(2.0).digest != looped(3.0).digest
+    for k in (2.0, 3.0):
+        mine = afx.custom_vjp(lambda x: x, lambda x: (x, None), lambda _, ct, k=k: (ct * k,))
+        graph = afx.trace(lambda x, mine=mine: afx.scan(lambda c, row: (c + mine(row), c), 0.0, x))(X)
+        with pytest.raises(GraphError, match=r"digest: .* is a Python function"):
+            _ = graph.digest
+        assert "equations" in str(graph)
+
+
+def _in_a_new_process(code: str, data: bytes = b"") -> bytes:
+    """Return the output of a fresh interpreter that has afx alone."""
+    env = {**os.environ, "PYTHONPATH": str(Path(afx.__file__).parents[1]), "PYTHONHASHSEED": "7"}
+    return subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True, env=env).stdout
+
+
+def test_a_new_process_knows_every_primitive() -> None:
+    """All are found by name, whatever was imported before: each pickle loads, and the list is the same."""
+    every = [p.name for p in afx.primitives()]
+    load = "import pickle, sys; [pickle.loads(p) for p in pickle.load(sys.stdin.buffer)]; import afx"
+    found = _in_a_new_process(
+        f"{load}; sys.stdout.buffer.write(pickle.dumps([p.name for p in afx.primitives()]))",
+        pickle.dumps([pickle.dumps(p) for p in afx.primitives()]),
+    )
+    assert pickle.loads(found) == every
+    assert len(every) == len(set(every))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        afx.nn.softmax,
+        afx.nn.log_softmax,
+        lambda x: afx.nn.LayerNorm.create(3)(x),
+        lambda x: afx.nn.sigmoid_binary_cross_entropy(x, x),
+    ],
+    ids=["softmax", "log_softmax", "standardize", "binary cross-entropy"],
+)
+def test_graphs_of_families_load_in_a_new_process(fn: Any) -> None:
+    """A graph whose ops live in a family that was not imported loads and runs."""
+    graph = afx.trace(fn)(X)
+    code = "import pickle, sys; g, x = pickle.load(sys.stdin.buffer); import afx; "
+    code += "sys.stdout.buffer.write(pickle.dumps(afx.evaluate(g, x)[0].tolist()))"
+    assert pickle.loads(_in_a_new_process(code, pickle.dumps((graph, X)))) == afx.evaluate(graph, X)[0].tolist()
+
+
 CHILD = """
 import pickle, sys
 import afx
@@ -88,15 +139,7 @@ def test_graphs_arrays_and_states_travel_between_processes() -> None:
     graphs = [afx.trace(wave)(X), afx.trace(flow)(X)]
     optimizer = optim.adam(1e-2)
     state = optimizer.step(X, X, optimizer.init(X))[1]
-    root = str(Path(afx.__file__).parents[1])
-    run = subprocess.run(
-        [sys.executable, "-c", CHILD],
-        input=pickle.dumps((graphs, state, X)),
-        capture_output=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": "7"},
-    )
-    found, others, other_state = pickle.loads(run.stdout)
+    found, others, other_state = pickle.loads(_in_a_new_process(CHILD, pickle.dumps((graphs, state, X))))
     assert found == [(afx.evaluate(g, X)[0].tolist(), g.digest) for g in graphs]
     assert others == graphs
     assert afx.pytree.equal(other_state, state)

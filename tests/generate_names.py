@@ -1,0 +1,91 @@
+"""Name table: derives from the folders of afx where each public name lives, and the stub that type checkers read.
+
+``python -m tests.generate_names`` writes both; a test compares them. The public names are a decision, which stands in
+``tests/test_names.py``.
+"""
+
+import importlib
+import pkgutil
+from pathlib import Path
+from types import ModuleType
+
+import afx
+from afx.core.registry import FUNCTIONS, load_all
+from tests.test_names import NAMES
+
+PACKAGE = Path(afx.__file__).parent
+TABLE = PACKAGE / "core" / "name_table.py"
+STUB = PACKAGE / "__init__.pyi"
+
+SEARCHED = ("core", "pytree", "ops", "transforms", "control", "runtime")
+LAST = ("afx.ops.linalg", "afx.ops.fft", "afx.ops.special", "afx.ops.nn", "afx.ops.random", "afx.transforms.sparse")
+GENERATED = "generated: run python -m tests.generate_names"
+
+
+def modules() -> list[ModuleType]:
+    """Return the modules that public names come from, those of afx's families last."""
+    found = [importlib.import_module(f"afx.{folder}") for folder in SEARCHED]
+    walked = [m.name for p in found for m in pkgutil.walk_packages(p.__path__, f"{p.__name__}.")]
+    names = sorted({*walked, *[p.__name__ for p in found]}, key=lambda name: (name.startswith(LAST), name))
+    return [importlib.import_module(name) for name in names]
+
+
+def families() -> list[str]:
+    """Return the public modules of afx."""
+    held = {m.name for m in pkgutil.iter_modules(afx.__path__)}
+    return sorted(held.intersection(NAMES["afx"]))
+
+
+def homes() -> dict[str, str]:
+    """Return the module of every public name that is no module, and of functions that operators and NumPy look up."""
+    load_all()
+    found: dict[str, str] = {}
+    for module in modules():
+        for name in getattr(module, "__all__", ()):
+            found.setdefault(name, module.__name__)
+    public = set(NAMES["afx"]) - set(families())
+    looked_up = {name: fn.__module__ for name, fn in vars(FUNCTIONS).items() if fn.__module__.startswith("afx.")}
+    second = {name: home for name, home in found.items() if _registered_name(home, name) in looked_up}
+    return second | looked_up | {name: found[name] for name in public}
+
+
+def _registered_name(home: str, name: str) -> str:
+    """Return the name under which a function was entered that is known by several."""
+    value = getattr(importlib.import_module(home), name)
+    registered = str(getattr(value, "__name__", "")).rstrip("_")
+    return registered if getattr(FUNCTIONS, registered, None) is value else ""
+
+
+def table() -> str:
+    """Return the text of the name table."""
+    at = homes()
+    public = set(NAMES["afx"])
+    lines = [f'"""Name table: the module of each function, so that it loads on first use ({GENERATED})."""', ""]
+    for title, wanted in (("PUBLIC", True), ("INTERNAL", False)):
+        names = [name for name in sorted(at) if (name in public) == wanted]
+        lines.append(f"{title} = {{")
+        for home in sorted({at[name] for name in names}):
+            lines += [f'    "{home}": [', *[f'        "{name}",' for name in names if at[name] == home], "    ],"]
+        lines.append("}")
+    lines.append("FAMILIES = (")
+    lines += [f'    "{name}",' for name in families()]
+    return "\n".join([*lines, ")", ""])
+
+
+def stub() -> str:
+    """Return the text of the stub."""
+    at = homes()
+    lines = [f"# {GENERATED}", ""]
+    lines += [f"from afx import {name} as {name}" for name in families()]
+    lines += [f"from {at[name]} import {name} as {name}" for name in sorted(NAMES["afx"]) if name in at]
+    return "\n".join([*lines, "", "__version__: str", "__array_api_version__: str", ""])
+
+
+def main() -> None:
+    """Write the name table and the stub."""
+    TABLE.write_text(table(), encoding="utf-8")
+    STUB.write_text(stub(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
