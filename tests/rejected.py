@@ -44,3 +44,18 @@ def optimizers(line: Line, x: Array) -> None:
     state = optimizer.init(line)
     optimizer.step(line, x, state)  # rejected
     optimizer.step(line, line, line)  # rejected
+
+
+def kinds_of_optimizers(line: Line) -> None:
+    optim.chain(optim.sgd(0.1), optim.sgd(0.1))  # rejected
+    optim.chain(optim.adam(0.1), optim.add_decayed_weights(0.1))  # rejected
+    optim.chain(optim.clip_by_value(1.0), optim.sgd(0.1), optim.trace(0.9))  # rejected
+    optim.chain(optim.clip_by_value(1.0), optim.scale(0.1)).step(line, line, (1, 2))  # rejected
+    optim.masked(optim.sgd(0.1), True)  # rejected
+    optim.freeze(optim.scale_by_adam(), True)  # rejected
+    optim.partition({"a": optim.trace(0.9)}, "a")  # rejected
+    optim.projected(optim.scale(1.0), non_negative)  # rejected
+
+
+def non_negative(line: Line) -> Line:
+    return line

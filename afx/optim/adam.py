@@ -1,4 +1,4 @@
-"""Adam and its relatives."""
+"""Adam: steps along the mean gradient over the root of the mean square gradient."""
 
 from __future__ import annotations
 
@@ -8,12 +8,30 @@ import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.elementwise.arithmetic import sqrt
-from afx.optim.hyperparameters import LearningRate, count_zero, fraction, is_nonzero, positive, rate_at
-from afx.optim.rule import apply_rule, as_real, check_kind, map_trained, safe_sqrt, square, zeros_of
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, fraction, is_nonzero, next_rate, positive
+from afx.optim.leaves import as_real, average, average_square, map_trained, safe_sqrt, zeros_of
+from afx.optim.masks import Mask
+from afx.optim.step import apply_rule, check_kind
+from afx.optim.transforms import decay_weights
 
-__all__ = ["Adam", "AdamState", "adam", "adamw"]
+__all__ = ["Adam", "AdamState", "MomentsState", "ScaleByAdam", "adam", "adamw", "check_moments", "scale_by_adam"]
 
 T = TypeVar("T")
+
+
+@attrs.frozen
+class MomentsState(Generic[T]):
+    """The state of `scale_by_adam` and its relatives.
+
+    Attributes:
+        count: the number of steps taken.
+        mu: the moving average of the gradients.
+        nu: the moving average of their squares, real for complex parameters too.
+    """
+
+    count: Array
+    mu: T
+    nu: T
 
 
 @attrs.frozen
@@ -24,13 +42,90 @@ class AdamState(Generic[T]):
         count: the number of steps taken.
         mu: the moving average of the gradients.
         nu: the moving average of their squares, real for complex parameters too.
-        learning_rate: the step size of the last step (of the first one, before it).
+        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
+            the optimizer was given a number.
     """
 
     count: Array
     mu: T
     nu: T
     learning_rate: Array
+
+
+class Moments:
+    """The base of transformations whose state is the two moving averages."""
+
+    __slots__ = ()
+
+    def init(self, params: T) -> MomentsState[T]:
+        """Return the state before the first step."""
+        who = type(self).__name__
+        return MomentsState(count_zero(), zeros_of(params, who), zeros_of(params, who, real=True))
+
+    def update(
+        self, grads: T, state: MomentsState[T], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, MomentsState[T]]:
+        """Return the scaled gradients, and the next state."""
+        check_kind(state, MomentsState, type(self).__name__)
+        return self.scaled(grads, state, 1.0)
+
+    def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
+        """Return ``size`` times the scaled gradients, and the next state."""
+        raise NotImplementedError
+
+
+@attrs.frozen
+class ScaleByAdam(Moments):
+    """Adam's transformation; made by `scale_by_adam`."""
+
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-8
+    nesterov: bool = False
+
+    def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
+        """Return ``size`` times the scaled gradients, and the next state."""
+        count = state.count + 1
+        mu, nu = average(state.mu, grads, self.b1), average_square(state.nu, grads, self.b2)
+        # both bias corrections are scalars: taken out of the loop over elements
+        second = sqrt(1 - self.b2**count)
+        eps, mean = self.eps * second, mu
+        if self.nesterov:
+            ahead, now = self.b1 * second / (1 - self.b1 ** (count + 1)), (1 - self.b1) * second / (1 - self.b1**count)
+            mean = map_trained(lambda m, g: as_real(ahead, m) * m + as_real(now, m) * g, mu, grads)
+            factor = size
+        else:
+            factor = size * second / (1 - self.b1**count)
+        direction = map_trained(lambda m, n: as_real(factor, m) * m / (safe_sqrt(n) + as_real(eps, n)), mean, nu)
+        return direction, MomentsState(count, mu, nu)
+
+
+def scale_by_adam(*, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, nesterov: bool = False) -> ScaleByAdam:
+    """Return Adam's transformation of gradients, m̂ / (√v̂ + eps): what `adam` multiplies by its learning rate.
+
+    Args:
+        b1: decay of the average gradient, from 0 up to 1.
+        b2: decay of the average square, from 0 up to 1.
+        eps: added to the root, above 0.
+        nesterov: looks one step of the average ahead, as Optax's ``nadam`` does.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> rule = scale_by_adam()
+    >>> rule.update(afx.asarray([3.0, -1e-3]), rule.init(afx.ones(2)), afx.ones(2))[0].round(3)
+    Array([ 1., -1.], dtype=float32)
+    """
+    check_moments("scale_by_adam", b1, b2, eps)
+    return ScaleByAdam(b1, b2, eps, nesterov)
+
+
+def check_moments(who: str, b1: float, b2: float, eps: float) -> None:
+    """Raise where a setting of two moving averages is out of its range."""
+    positive("eps", eps, who)
+    fraction("b1", b1, who)
+    fraction("b2", b2, who)
 
 
 @attrs.frozen
@@ -42,39 +137,36 @@ class Adam:
     b2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
+    mask: Mask = True
+    nesterov: bool = False
 
     def init(self, params: T) -> AdamState[T]:
         """Return the state before the first step."""
         mu, nu = zeros_of(params, "adam"), zeros_of(params, "adam", real=True)
-        return AdamState(count_zero(), mu, nu, rate_at(self.learning_rate, count_zero()))
+        return AdamState(count_zero(), mu, nu, first_rate(self.learning_rate))
 
-    def update(
-        self, grads: T, state: AdamState[T], params: T, value: ArrayLike | None = None
+    def descend(
+        self, grads: T, state: AdamState[T], params: T, value: ArrayLike | None = None, /
     ) -> tuple[T, AdamState[T]]:
         """Return what to add to the parameters, and the next state."""
         check_kind(state, AdamState, "adam")
-        rate = rate_at(self.learning_rate, state.count)
-        count = state.count + 1
-        mu = map_trained(lambda m, g: self.b1 * m + (1 - self.b1) * g, state.mu, grads)
-        nu = map_trained(lambda n, g: self.b2 * n + (1 - self.b2) * square(g), state.nu, grads)
-        # both bias corrections are scalars: taken out of the loop over elements
-        second = sqrt(1 - self.b2**count)
-        size, eps = rate * second / (1 - self.b1**count), self.eps * second
-
-        def move(m: Array, n: Array, p: Array) -> Array:
-            step = -as_real(size, p) * m / (safe_sqrt(n) + as_real(eps, p))
-            return step - as_real(rate * self.weight_decay, p) * p if is_nonzero(self.weight_decay) else step
-
-        return map_trained(move, mu, nu, params), AdamState(count, mu, nu, rate)
+        rate = next_rate(self.learning_rate, state)
+        rule = ScaleByAdam(self.b1, self.b2, self.eps, self.nesterov)
+        updates, after = rule.scaled(grads, MomentsState(state.count, state.mu, state.nu), -rate)
+        if is_nonzero(self.weight_decay):
+            updates = decay_weights(updates, params, -rate * self.weight_decay, self.mask)
+        return updates, AdamState(after.count, after.mu, after.nu, rate)
 
     def step(
         self, params: T, grads: T, state: AdamState[T], *, value: ArrayLike | None = None
     ) -> tuple[T, AdamState[T]]:
         """Return the next parameters and state; ``value`` is not needed."""
-        return apply_rule(self.update, params, grads, state, value)
+        return apply_rule(self.descend, params, grads, state, value)
 
 
-def adam(learning_rate: LearningRate = 1e-3, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Adam:
+def adam(
+    learning_rate: LearningRate = 1e-3, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, nesterov: bool = False
+) -> Adam:
     """Return Adam: steps along the mean gradient, scaled by the root of the mean square gradient.
 
     With m = b1·m + (1 - b1)·g and v = b2·v + (1 - b2)·g², and both corrected for their start at 0,
@@ -89,6 +181,7 @@ def adam(learning_rate: LearningRate = 1e-3, *, b1: float = 0.9, b2: float = 0.9
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
+        nesterov: looks one step of the average ahead, as `nadam` in Optax's form.
 
     Raises:
         ArgumentError: an argument out of its range.
@@ -100,7 +193,9 @@ def adam(learning_rate: LearningRate = 1e-3, *, b1: float = 0.9, b2: float = 0.9
     >>> params, state.count
     (Array([0.9, 0.9], dtype=float32), Array(1., dtype=float64))
     """
-    return _checked(Adam(learning_rate, b1, b2, eps), "adam")
+    positive("learning_rate", learning_rate, "adam")
+    check_moments("adam", b1, b2, eps)
+    return Adam(learning_rate, b1, b2, eps, nesterov=nesterov)
 
 
 def adamw(
@@ -110,6 +205,8 @@ def adamw(
     b2: float = 0.999,
     eps: float = 1e-8,
     weight_decay: float = 1e-2,
+    mask: Mask = True,
+    nesterov: bool = False,
 ) -> Adam:
     """Return Adam with decoupled weight decay: each step also moves by ``-learning_rate · weight_decay · parameter``.
 
@@ -122,6 +219,9 @@ def adamw(
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
         weight_decay: the strength of the decay, 0 or more.
+        mask: what decays: a prefix tree of the parameters of bools or boolean arrays, or a function
+            ``(path, leaf) -> bool``.
+        nesterov: looks one step of the average ahead.
 
     Raises:
         ArgumentError: an argument out of its range.
@@ -130,14 +230,11 @@ def adamw(
     >>> optimizer = adamw(0.1, weight_decay=0.5)
     >>> optimizer.step(afx.ones(1), afx.zeros(1), optimizer.init(afx.ones(1)))[0]
     Array([0.95], dtype=float32)
+    >>> matrices = adamw(0.1, weight_decay=0.5, mask=lambda path, p: p.ndim > 1)
+    >>> matrices.step(afx.ones(1), afx.zeros(1), matrices.init(afx.ones(1)))[0]
+    Array([1.], dtype=float32)
     """
+    positive("learning_rate", learning_rate, "adamw")
     positive("weight_decay", weight_decay, "adamw", zero=True)
-    return _checked(Adam(learning_rate, b1, b2, eps, weight_decay), "adamw")
-
-
-def _checked(rule: Adam, who: str) -> Adam:
-    positive("learning_rate", rule.learning_rate, who)
-    positive("eps", rule.eps, who)
-    fraction("b1", rule.b1, who)
-    fraction("b2", rule.b2, who)
-    return rule
+    check_moments("adamw", b1, b2, eps)
+    return Adam(learning_rate, b1, b2, eps, weight_decay, mask, nesterov)

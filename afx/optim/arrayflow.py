@@ -1,4 +1,4 @@
-"""The paper's optimizer: inertia, and a heuristic that tunes the step size from the course of the loss."""
+"""Arrayflow, the paper's optimizer: inertia, and a heuristic that tunes the step size from the course of the loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.manipulation.split import unstack
 from afx.ops.reductions.sums import mean
 from afx.optim.hyperparameters import count_zero, positive
-from afx.optim.rule import apply_rule, as_real, check_kind, map_trained, zeros_of
+from afx.optim.leaves import as_real, map_trained, times, zeros_of
+from afx.optim.step import apply_rule, check_kind
 
 __all__ = ["Arrayflow", "ArrayflowState", "arrayflow"]
 
@@ -62,8 +63,8 @@ class Arrayflow:
         size = asarray(self.initial_step, float64)
         return ArrayflowState(count_zero(), zeros_of(params, "arrayflow"), losses, averages, ones((), bool_), size)
 
-    def update(
-        self, grads: T, state: ArrayflowState[T], params: T, value: ArrayLike | None = None
+    def descend(
+        self, grads: T, state: ArrayflowState[T], params: T, value: ArrayLike | None = None, /
     ) -> tuple[T, ArrayflowState[T]]:
         """Return what to add to the parameters, and the next state."""
         check_kind(state, ArrayflowState, "arrayflow")
@@ -75,8 +76,10 @@ class Arrayflow:
         rising = (first > 0) & (second > 0)
         grown = where(state.growing & (first < 0), GROW * state.learning_rate, state.learning_rate)
         size = where(rising, SHRINK * state.learning_rate, grown)
-        direction = map_trained(lambda g, d: self.beta * g + (1 - self.beta) * d, grads, state.direction)
-        updates = map_trained(lambda d: -as_real(size, d) * d, direction)
+        direction = map_trained(
+            lambda d, g: as_real(self.beta, d) * g + as_real(1 - self.beta, d) * d, state.direction, grads
+        )
+        updates = times(direction, -size)
         growing = state.growing & ~rising
         return updates, ArrayflowState(state.count + 1, direction, losses, averages, growing, size)
 
@@ -92,7 +95,7 @@ class Arrayflow:
         self, params: T, grads: T, state: ArrayflowState[T], *, value: ArrayLike | None = None
     ) -> tuple[T, ArrayflowState[T]]:
         """Return the next parameters and state; ``value`` is the loss at ``params``, which the heuristic needs."""
-        return apply_rule(self.update, params, grads, state, value)
+        return apply_rule(self.descend, params, grads, state, value)
 
 
 def _loss(value: ArrayLike | None) -> Array:

@@ -1,9 +1,9 @@
-"""Hyperparameters: the learning rate, which may follow a schedule, and the ranges of the others."""
+"""Hyperparameters: the learning rate, a number in the state or a schedule, and the ranges of the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
@@ -34,6 +34,30 @@ def rate_at(rate: LearningRate, count: Array) -> Array:
     if aval.dtype.kind == "c":
         raise DtypeError(f"learning_rate: a real number: got {aval}; take its real part")
     return asarray(found).astype(float64) if isinstance(found, Array) else asarray(found, float64)
+
+
+class HasRate(Protocol):
+    """A state that shows how many steps were taken and the last learning rate."""
+
+    @property
+    def count(self) -> Array:
+        """The number of steps taken."""
+        ...
+
+    @property
+    def learning_rate(self) -> Array:
+        """The learning rate of the last step."""
+        ...
+
+
+def first_rate(rate: LearningRate) -> Array:
+    """Return the learning rate of the first step."""
+    return rate_at(rate, count_zero())
+
+
+def next_rate(rate: LearningRate, state: HasRate) -> Array:
+    """Return the learning rate of the next step: a schedule's, else that in the state, which may be replaced there."""
+    return rate_at(rate, state.count) if callable(rate) else rate_at(state.learning_rate, state.count)
 
 
 def is_nonzero(value: float | Array) -> bool:

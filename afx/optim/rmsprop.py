@@ -1,4 +1,4 @@
-"""RMSProp."""
+"""RMSProp: gradients over the root of their mean square."""
 
 from __future__ import annotations
 
@@ -7,13 +7,97 @@ from typing import Generic, TypeVar
 import attrs
 
 from afx.core.array.array import Array, ArrayLike
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import maximum
-from afx.optim.hyperparameters import LearningRate, count_zero, fraction, is_nonzero, positive, rate_at
-from afx.optim.rule import apply_rule, as_real, check_kind, map_trained, safe_sqrt, square, zeros_of
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, fraction, is_nonzero, next_rate, positive
+from afx.optim.leaves import as_real, average, average_square, map_trained, safe_sqrt, square, times, zeros_of
+from afx.optim.step import apply_rule, check_kind
 
-__all__ = ["Rmsprop", "RmspropState", "rmsprop"]
+__all__ = ["RmsState", "Rmsprop", "RmspropState", "ScaleByRms", "rmsprop", "scale_by_rms"]
 
 T = TypeVar("T")
+
+
+@attrs.frozen
+class RmsState(Generic[T]):
+    """The state of `scale_by_rms`.
+
+    Attributes:
+        count: the number of steps taken.
+        nu: the moving average of the squared gradients, real for complex parameters too.
+        mean: the moving average of the gradients, where centred; else None.
+    """
+
+    count: Array
+    nu: T
+    mean: T | None
+
+
+@attrs.frozen
+class ScaleByRms:
+    """RMSProp's transformation; made by `scale_by_rms`."""
+
+    decay: float = 0.99
+    eps: float = 1e-8
+    centered: bool = False
+    eps_in_root: bool = False
+    bias_correction: bool = False
+
+    def init(self, params: T) -> RmsState[T]:
+        """Return the state before the first step."""
+        mean = zeros_of(params, "rmsprop") if self.centered else None
+        return RmsState(count_zero(), zeros_of(params, "rmsprop", real=True), mean)
+
+    def update(
+        self, grads: T, state: RmsState[T], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, RmsState[T]]:
+        """Return the scaled gradients, and the next state."""
+        check_kind(state, RmsState, "scale_by_rms")
+        count, nu, mean = state.count + 1, average_square(state.nu, grads, self.decay), None
+        correction = 1 / (1 - self.decay**count) if self.bias_correction else 1.0
+        spread = times(nu, correction) if self.bias_correction else nu
+        if state.mean is not None:
+            mean = average(state.mean, grads, self.decay)
+
+            def variance(n: Array, m: Array) -> Array:  # rounding may bring it below 0
+                return maximum(n - square(as_real(correction, m) * m), 0.0)
+
+            spread = map_trained(variance, spread, mean)
+        return map_trained(self._divide, grads, spread), RmsState(count, nu, mean)
+
+    def _divide(self, g: Array, n: Array) -> Array:
+        eps = as_real(self.eps, n)
+        return g / (sqrt(n + eps) if self.eps_in_root else safe_sqrt(n) + eps)
+
+
+def scale_by_rms(
+    *,
+    decay: float = 0.99,
+    eps: float = 1e-8,
+    centered: bool = False,
+    eps_in_root: bool = False,
+    bias_correction: bool = False,
+) -> ScaleByRms:
+    """Return RMSProp's transformation of gradients, g / (√v + eps): what `rmsprop` multiplies by its learning rate.
+
+    Args:
+        decay: of the averages, from 0 up to 1.
+        eps: added to the root, above 0.
+        centered: divides by the standard deviation in place of the root mean square; Optax's ``scale_by_stddev``.
+        eps_in_root: adds eps inside of the root, as Optax does by default.
+        bias_correction: corrects the averages for their start at 0, as Adam does.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> rule = scale_by_rms(decay=0.75)
+    >>> rule.update(afx.ones(1), rule.init(afx.ones(1)), afx.ones(1))[0]
+    Array([2.], dtype=float32)
+    """
+    positive("eps", eps, "scale_by_rms")
+    fraction("decay", decay, "scale_by_rms")
+    return ScaleByRms(decay, eps, centered, eps_in_root, bias_correction)
 
 
 @attrs.frozen
@@ -25,7 +109,8 @@ class RmspropState(Generic[T]):
         nu: the moving average of the squared gradients, real for complex parameters too.
         mean: the moving average of the gradients, where centred; else None.
         velocity: the momentum, or None without it.
-        learning_rate: the step size of the last step (of the first one, before it).
+        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
+            the optimizer was given a number.
     """
 
     count: Array
@@ -44,37 +129,36 @@ class Rmsprop:
     eps: float = 1e-8
     momentum: float = 0.0
     centered: bool = False
+    eps_in_root: bool = False
+
+    def _rule(self) -> ScaleByRms:
+        return ScaleByRms(self.decay, self.eps, self.centered, self.eps_in_root)
 
     def init(self, params: T) -> RmspropState[T]:
         """Return the state before the first step."""
-        nu = zeros_of(params, "rmsprop", real=True)
-        mean = zeros_of(params, "rmsprop") if self.centered else None
+        inner = self._rule().init(params)
         velocity = zeros_of(params, "rmsprop") if is_nonzero(self.momentum) else None
-        return RmspropState(count_zero(), nu, mean, velocity, rate_at(self.learning_rate, count_zero()))
+        return RmspropState(inner.count, inner.nu, inner.mean, velocity, first_rate(self.learning_rate))
 
-    def update(
-        self, grads: T, state: RmspropState[T], params: T, value: ArrayLike | None = None
+    def descend(
+        self, grads: T, state: RmspropState[T], params: T, value: ArrayLike | None = None, /
     ) -> tuple[T, RmspropState[T]]:
         """Return what to add to the parameters, and the next state."""
         check_kind(state, RmspropState, "rmsprop")
-        rate = rate_at(self.learning_rate, state.count)
-        nu = map_trained(lambda n, g: self.decay * n + (1 - self.decay) * square(g), state.nu, grads)
-        mean, spread = None, nu
-        if state.mean is not None:
-            mean = map_trained(lambda m, g: self.decay * m + (1 - self.decay) * g, state.mean, grads)
-            spread = map_trained(lambda n, m: maximum(n - square(m), 0.0), nu, mean)  # rounding may bring it below 0
-        direction = map_trained(lambda g, s: g / (safe_sqrt(s) + self.eps), grads, spread)
-        velocity = None
-        if state.velocity is not None:
-            velocity = direction = map_trained(lambda v, d: self.momentum * v + d, state.velocity, direction)
-        updates = map_trained(lambda d: -as_real(rate, d) * d, direction)
-        return updates, RmspropState(state.count + 1, nu, mean, velocity, rate)
+        rate = next_rate(self.learning_rate, state)
+        inner = RmsState(state.count, state.nu, state.mean)
+        direction, after = self._rule().update(grads, inner, params)
+        velocity = state.velocity
+        if velocity is not None:
+            decay = self.momentum
+            velocity = direction = map_trained(lambda v, d: as_real(decay, v) * v + d, velocity, direction)
+        return times(direction, -rate), RmspropState(after.count, after.nu, after.mean, velocity, rate)
 
     def step(
         self, params: T, grads: T, state: RmspropState[T], *, value: ArrayLike | None = None
     ) -> tuple[T, RmspropState[T]]:
         """Return the next parameters and state; ``value`` is not needed."""
-        return apply_rule(self.update, params, grads, state, value)
+        return apply_rule(self.descend, params, grads, state, value)
 
 
 def rmsprop(
@@ -84,6 +168,7 @@ def rmsprop(
     eps: float = 1e-8,
     momentum: float = 0.0,
     centered: bool = False,
+    eps_in_root: bool = False,
 ) -> Rmsprop:
     """Return RMSProp: steps of ``-learning_rate · g / (√v + eps)``, where v = decay·v + (1 - decay)·g².
 
@@ -93,7 +178,7 @@ def rmsprop(
 
     Source: Hinton 2012, lecture 6e (decay 0.9); the centred form is of Graves 2013 (Generating sequences with recurrent
     neural networks). Defaults and the place of eps are torch's; Graves and Optax add eps inside of the root, and Optax's
-    decay is 0.9.
+    decay is 0.9: ``decay=0.9, eps_in_root=True``.
 
     Args:
         learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
@@ -101,6 +186,7 @@ def rmsprop(
         eps: added to the root, above 0.
         momentum: gathers the scaled gradients, from 0 up to 1.
         centered: divides by the standard deviation in place of the root mean square.
+        eps_in_root: adds eps inside of the root.
 
     Raises:
         ArgumentError: an argument out of its range.
@@ -114,4 +200,4 @@ def rmsprop(
     positive("eps", eps, "rmsprop")
     fraction("decay", decay, "rmsprop")
     fraction("momentum", momentum, "rmsprop")
-    return Rmsprop(learning_rate, decay, eps, momentum, centered)
+    return Rmsprop(learning_rate, decay, eps, momentum, centered, eps_in_root)

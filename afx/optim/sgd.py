@@ -1,4 +1,4 @@
-"""Gradient descent."""
+"""Gradient descent: plain steps, and steps with momentum."""
 
 from __future__ import annotations
 
@@ -9,12 +9,157 @@ import attrs
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError
-from afx.optim.hyperparameters import LearningRate, count_zero, fraction, is_nonzero, positive, rate_at
-from afx.optim.rule import apply_rule, as_real, check_kind, check_params, map_trained, zeros_of
+from afx.ops.elementwise.where import where
+from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, fraction, is_nonzero, next_rate, positive
+from afx.optim.leaves import as_real, check_params, map_trained, times, zeros_of
+from afx.optim.step import Steps, apply_rule, check_kind
 
-__all__ = ["Sgd", "SgdState", "sgd"]
+__all__ = [
+    "LearningRateState",
+    "ScaleByLearningRate",
+    "Sgd",
+    "SgdState",
+    "TraceState",
+    "scale_by_learning_rate",
+    "sgd",
+    "trace",
+]
 
 T = TypeVar("T")
+
+
+@attrs.frozen
+class LearningRateState:
+    """The state of `scale_by_learning_rate`.
+
+    Attributes:
+        count: the number of steps taken.
+        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
+            the optimizer was given a number.
+    """
+
+    count: Array
+    learning_rate: Array
+
+
+@attrs.frozen
+class ScaleByLearningRate(Steps[LearningRateState]):
+    """The plainest optimizer; made by `scale_by_learning_rate`."""
+
+    learning_rate: LearningRate
+
+    def init(self, params: object) -> LearningRateState:
+        """Return the state before the first step."""
+        check_params(*pytree.flatten(params), "scale_by_learning_rate")
+        return LearningRateState(count_zero(), first_rate(self.learning_rate))
+
+    def descend(
+        self, grads: T, state: LearningRateState, params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, LearningRateState]:
+        """Return what to add to the parameters, and the next state."""
+        check_kind(state, LearningRateState, "scale_by_learning_rate")
+        rate = next_rate(self.learning_rate, state)
+        return times(grads, -rate), LearningRateState(state.count + 1, rate)
+
+
+def scale_by_learning_rate(learning_rate: LearningRate) -> ScaleByLearningRate:
+    """Return the optimizer that steps by ``-learning_rate`` times what it is given: the end of a chain.
+
+    Args:
+        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+
+    Raises:
+        ArgumentError: the learning rate is not above 0.
+
+    >>> import afx
+    >>> from afx import optim
+    >>> optimizer = optim.chain(optim.scale_by_adam(), optim.scale_by_learning_rate(0.5))
+    >>> optimizer.step(afx.ones(2), afx.ones(2), optimizer.init(afx.ones(2)))[0]
+    Array([0.5, 0.5], dtype=float32)
+    """
+    positive("learning_rate", learning_rate, "scale_by_learning_rate")
+    return ScaleByLearningRate(learning_rate)
+
+
+# ------------------------------------------------------------------------------------------------------------ momentum
+
+
+def _gather(grads: T, velocity: T, count: Array, decay: float, nesterov: bool, dampening: float) -> tuple[T, T]:
+    """Return the direction of momentum, and the next velocity."""
+    if is_nonzero(dampening):
+        kept = where(count == 0, 0.0, decay)  # the first gradient is not dampened
+        taken = where(count == 0, 1.0, 1 - dampening)
+        velocity = map_trained(lambda v, g: as_real(kept, v) * v + as_real(taken, v) * g, velocity, grads)
+    else:
+        velocity = map_trained(lambda v, g: as_real(decay, v) * v + g, velocity, grads)
+    direction = map_trained(lambda v, g: as_real(decay, v) * v + g, velocity, grads) if nesterov else velocity
+    return direction, velocity
+
+
+def _check_momentum(decay: float, nesterov: bool, dampening: float, who: str) -> None:
+    fraction("momentum", decay, who)
+    fraction("dampening", dampening, who)
+    if nesterov and not is_nonzero(decay):
+        raise ArgumentError(f"{who}: nesterov=True looks along the momentum: got momentum=0; give one, 0.9 as a rule")
+    if nesterov and is_nonzero(dampening):
+        raise ArgumentError(f"{who}: nesterov=True needs whole gradients: got dampening={dampening}; leave one out")
+    if is_nonzero(dampening) and not is_nonzero(decay):
+        raise ArgumentError(f"{who}: dampening belongs to momentum: got momentum=0; give one, 0.9 as a rule")
+
+
+@attrs.frozen
+class TraceState(Generic[T]):
+    """The state of `trace`.
+
+    Attributes:
+        count: the number of steps taken.
+        velocity: the sum of past gradients.
+    """
+
+    count: Array
+    velocity: T
+
+
+@attrs.frozen
+class Trace:
+    """Momentum as a transformation; made by `trace`."""
+
+    momentum: float
+    nesterov: bool = False
+    dampening: float = 0.0
+
+    def init(self, params: T) -> TraceState[T]:
+        """Return the state before the first step."""
+        return TraceState(count_zero(), zeros_of(params, "trace"))
+
+    def update(
+        self, grads: T, state: TraceState[T], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, TraceState[T]]:
+        """Return the gathered gradients, and the next state."""
+        check_kind(state, TraceState, "trace")
+        direction, velocity = _gather(grads, state.velocity, state.count, self.momentum, self.nesterov, self.dampening)
+        return direction, TraceState(state.count + 1, velocity)
+
+
+def trace(momentum: float, *, nesterov: bool = False, dampening: float = 0.0) -> Trace:
+    """Return the transformation that gathers gradients, v = momentum·v + (1 - dampening)·g, as `sgd` with momentum does.
+
+    Args:
+        momentum: how much of v is kept, above 0 and below 1.
+        nesterov: looks one step of momentum ahead.
+        dampening: how much of each gradient but the first is left out, as in torch; Optax has none.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> rule = trace(0.5)
+    >>> _, state = rule.update(afx.ones(1), rule.init(afx.ones(1)), afx.ones(1))
+    >>> rule.update(afx.ones(1), state, afx.ones(1))[0]
+    Array([1.5], dtype=float32)
+    """
+    _check_momentum(momentum, nesterov, dampening, "trace")
+    return Trace(momentum, nesterov, dampening)
 
 
 @attrs.frozen
@@ -24,7 +169,8 @@ class SgdState(Generic[T]):
     Attributes:
         count: the number of steps taken.
         velocity: the sum of past gradients that momentum keeps; None without momentum.
-        learning_rate: the step size of the last step (of the first one, before it).
+        learning_rate: the step size of the last step (of the first one, before it); a new one may be put here, where
+            the optimizer was given a number.
     """
 
     count: Array
@@ -39,47 +185,48 @@ class Sgd:
     learning_rate: LearningRate
     momentum: float = 0.0
     nesterov: bool = False
+    dampening: float = 0.0
 
     def init(self, params: T) -> SgdState[T]:
         """Return the state before the first step."""
         check_params(*pytree.flatten(params), "sgd")
         velocity = zeros_of(params, "sgd") if is_nonzero(self.momentum) else None
-        return SgdState(count_zero(), velocity, rate_at(self.learning_rate, count_zero()))
+        return SgdState(count_zero(), velocity, first_rate(self.learning_rate))
 
-    def update(self, grads: T, state: SgdState[T], params: T, value: ArrayLike | None = None) -> tuple[T, SgdState[T]]:
+    def descend(
+        self, grads: T, state: SgdState[T], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, SgdState[T]]:
         """Return what to add to the parameters, and the next state."""
         check_kind(state, SgdState, "sgd")
-        rate = rate_at(self.learning_rate, state.count)
-        velocity = None
-        direction = grads
-        if state.velocity is not None:
-            velocity = map_trained(lambda v, g: self.momentum * v + g, state.velocity, grads)
-            direction = velocity
-            if self.nesterov:
-                direction = map_trained(lambda v, g: self.momentum * v + g, velocity, grads)
-        updates = map_trained(lambda d: -as_real(rate, d) * d, direction)
-        return updates, SgdState(state.count + 1, velocity, rate)
+        rate = next_rate(self.learning_rate, state)
+        direction, velocity = grads, state.velocity
+        if velocity is not None:
+            direction, velocity = _gather(grads, velocity, state.count, self.momentum, self.nesterov, self.dampening)
+        return times(direction, -rate), SgdState(state.count + 1, velocity, rate)
 
     def step(self, params: T, grads: T, state: SgdState[T], *, value: ArrayLike | None = None) -> tuple[T, SgdState[T]]:
         """Return the next parameters and state; ``value`` is not needed."""
-        return apply_rule(self.update, params, grads, state, value)
+        return apply_rule(self.descend, params, grads, state, value)
 
 
-def sgd(learning_rate: LearningRate, *, momentum: float = 0.0, nesterov: bool = False) -> Sgd:
+def sgd(learning_rate: LearningRate, *, momentum: float = 0.0, nesterov: bool = False, dampening: float = 0.0) -> Sgd:
     """Return gradient descent: the step is ``-learning_rate · v``, where v is the gradient or gathers momentum.
 
-    Without momentum v = g; with it v = momentum·v + g, and Nesterov's form steps along momentum·v + g in place of v.
+    Without momentum v = g; with it v = momentum·v + (1 - dampening)·g, where the first gradient is taken whole, and
+    Nesterov's form steps along momentum·v + g in place of v.
 
     Source: Polyak 1964; Nesterov 1983 as rewritten by Sutskever et al. 2013, who gather learning_rate·g: that differs
-    where the learning rate changes. torch and Optax do as afx does; torch's ``dampening`` is 0 here.
+    where the learning rate changes. torch and Optax do as afx does; Optax has no dampening.
 
     Args:
         learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
         momentum: how much of v is kept, from 0 up to 1.
         nesterov: looks one step of momentum ahead.
+        dampening: how much of each gradient but the first is left out.
 
     Raises:
-        ArgumentError: momentum outside [0, 1), Nesterov's form without momentum, or no positive learning rate.
+        ArgumentError: momentum outside [0, 1), Nesterov's form without momentum or with dampening, dampening without
+            momentum, or no positive learning rate.
 
     >>> import afx
     >>> optimizer = sgd(0.5)
@@ -87,7 +234,5 @@ def sgd(learning_rate: LearningRate, *, momentum: float = 0.0, nesterov: bool = 
     Array([0.5, 0.5], dtype=float32)
     """
     positive("learning_rate", learning_rate, "sgd")
-    fraction("momentum", momentum, "sgd")
-    if nesterov and not momentum:
-        raise ArgumentError("sgd: nesterov=True looks along the momentum: got momentum=0; give one, 0.9 as a rule")
-    return Sgd(learning_rate, momentum, nesterov)
+    _check_momentum(momentum, nesterov, dampening, "sgd")
+    return Sgd(learning_rate, momentum, nesterov, dampening)

@@ -1,184 +1,97 @@
-"""Rules that change gradients, to stand in a chain: clipping, scaling, weight decay."""
+"""Transformations: scaling, weight decay and averaging of gradients."""
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import attrs
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import complex128, float64
-from afx.errors import DtypeError
-from afx.ops.creation.creation import asarray, zeros
-from afx.ops.elementwise.where import clip, minimum, where
-from afx.ops.manipulation.join import stack
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError
+from afx.ops.elementwise.where import maximum, where
 from afx.ops.reductions.moments import vector_norm
-from afx.optim.hyperparameters import Schedule, count_zero, positive, rate_at
-from afx.optim.rule import EmptyState, Rule, as_real, check_kind, map_trained
-from afx.pytree import Tree
+from afx.optim.hyperparameters import Schedule, count_zero, fraction, is_nonzero, positive, rate_at
+from afx.optim.leaves import as_real, average, is_trained, map_trained, times, zeros_of
+from afx.optim.masks import Mask, mask_leaves
+from afx.optim.protocols import EmptyState, Rescaling, Transformation
+from afx.optim.step import check_kind
 
 __all__ = [
+    "Ema",
+    "EmaState",
     "ScheduleState",
+    "Stateless",
+    "StatelessRescaling",
     "add_decayed_weights",
-    "clip_by_global_norm",
-    "clip_by_value",
-    "global_norm",
+    "decay_weights",
+    "ema",
     "scale",
+    "scale_by_param_block_rms",
     "scale_by_schedule",
+    "scale_by_trust_ratio",
 ]
 
 T = TypeVar("T")
 
 
-def global_norm(tree: Tree) -> Array:
-    """Return Euclid's norm of all elements of a tree together, as a float64 scalar; its derivative at 0 is 0.
+class Stateless:
+    """The base of transformations without state, which say only how gradients change."""
 
-    Squares neither overflow nor vanish. Optax's function of this name sums squares as they are.
-
-    >>> import afx
-    >>> global_norm((afx.asarray([3.0]), afx.asarray(4.0)))
-    Array(5., dtype=float64)
-    """
-    leaves = [asarray(x) for x in pytree.leaves(tree)]
-    norms = [vector_norm(x.astype(complex128 if x.dtype.kind == "c" else float64)) for x in leaves]
-    return vector_norm(stack(norms)) if norms else zeros((), float64)
-
-
-class _Stateless:
-    """Rules without state: they say only how gradients change.
-
-    Attributes:
-        is_gradient_transform: whether updates still point uphill, as gradients do.
-    """
-
-    is_gradient_transform: ClassVar[bool] = False
+    __slots__ = ()
 
     def init(self, params: object) -> EmptyState:
         """Return the state, which holds nothing."""
         return EmptyState()
 
-    def update(self, grads: T, state: EmptyState, params: T, value: ArrayLike | None = None) -> tuple[T, EmptyState]:
+    def update(self, grads: T, state: EmptyState, params: T, value: ArrayLike | None = None, /) -> tuple[T, EmptyState]:
         """Return the changed gradients."""
-        check_kind(state, EmptyState, type(self).__name__)
+        check_kind(state, EmptyState, type(self).__name__.strip("_"))
         return self.change(grads, params), state
 
     def change(self, grads: T, params: T) -> T:
         """Return the changed gradients."""
-        raise AssertionError("each rule has its own")
+        raise NotImplementedError
+
+
+class StatelessRescaling(Stateless):
+    """The base of stateless transformations that only change sizes."""
+
+    __slots__ = ()
+    rescales: ClassVar[Literal[True]] = True
+
+
+# ------------------------------------------------------------------------------------------------------------- scaling
 
 
 @attrs.frozen
-class _ClipByGlobalNorm(_Stateless):
-    is_gradient_transform = True
-    limit: float
-
-    def change(self, grads: T, params: T) -> T:
-        norm = global_norm(grads)
-        factor = minimum(1.0, self.limit / where(norm > 0, norm, self.limit))
-        return map_trained(lambda g: g * as_real(factor, g), grads)
-
-
-def clip_by_global_norm(limit: float) -> Rule[EmptyState]:
-    """Return the rule that scales gradients down where their `global_norm` is above ``limit``.
-
-    The step then keeps its direction. A norm that is not finite leads to nan in the parameters: it is not hidden.
-
-    Source: Pascanu et al. 2013, Algorithm 1. torch adds 1e-6 to the norm.
-
-    Args:
-        limit: the largest norm, above 0.
-
-    Raises:
-        ArgumentError: the limit is not above 0.
-
-    >>> import afx
-    >>> rule = clip_by_global_norm(1.0)
-    >>> rule.update(afx.asarray([3.0, 4.0]), rule.init(None), afx.zeros(2), None)[0]
-    Array([0.6, 0.8], dtype=float32)
-    """
-    positive("limit", limit, "clip_by_global_norm")
-    return _ClipByGlobalNorm(limit)
-
-
-@attrs.frozen
-class _ClipByValue(_Stateless):
-    is_gradient_transform = True
-    limit: float
-
-    def change(self, grads: T, params: T) -> T:
-        return map_trained(self._clipped, grads)
-
-    def _clipped(self, g: Array) -> Array:
-        if g.dtype.kind == "c":
-            raise DtypeError(f"clip_by_value: complex numbers have no order: got {g.aval}; use clip_by_global_norm")
-        return clip(g, -self.limit, self.limit)
-
-
-def clip_by_value(limit: float) -> Rule[EmptyState]:
-    """Return the rule that limits each element of the gradients to the interval from ``-limit`` to ``limit``.
-
-    Args:
-        limit: the largest absolute value, above 0.
-
-    Raises:
-        ArgumentError: the limit is not above 0.
-        DtypeError: a gradient is complex (at the step).
-
-    >>> import afx
-    >>> rule = clip_by_value(1.0)
-    >>> rule.update(afx.asarray([3.0, -0.5]), rule.init(None), afx.zeros(2), None)[0]
-    Array([ 1. , -0.5], dtype=float32)
-    """
-    positive("limit", limit, "clip_by_value")
-    return _ClipByValue(limit)
-
-
-@attrs.frozen
-class _Scale(_Stateless):
+class _Scale(StatelessRescaling):
     factor: float
 
     def change(self, grads: T, params: T) -> T:
-        return map_trained(lambda g: g * self.factor, grads)
+        return times(grads, self.factor)
 
 
-def scale(factor: float) -> Rule[EmptyState]:
-    """Return the rule that multiplies gradients (or, behind an optimizer, updates) by a number.
+def scale(factor: float) -> Rescaling[EmptyState]:
+    """Return the rule that multiplies gradients (or, behind an optimizer, updates) by a number, 0 or more.
+
+    Raises:
+        ArgumentError: the factor is below 0: `scale_by_learning_rate` goes downhill.
 
     >>> import afx
     >>> scale(2.0).update(afx.ones(1), scale(2.0).init(None), afx.zeros(1), None)[0]
     Array([2.], dtype=float32)
     """
+    _check_factor(factor, "scale")
     return _Scale(factor)
 
 
-@attrs.frozen
-class _AddDecayedWeights(_Stateless):
-    is_gradient_transform = True
-    strength: float
-
-    def change(self, grads: T, params: T) -> T:
-        return map_trained(lambda g, p: g + self.strength * p, grads, params)
-
-
-def add_decayed_weights(strength: float) -> Rule[EmptyState]:
-    """Return the rule that adds ``strength · parameter`` to each gradient, the derivative of an L2 penalty.
-
-    In front of `adam` the penalty is scaled as the gradient is; `adamw` decays apart from it.
-
-    Args:
-        strength: 0 or more; the penalty is ``strength / 2 · Σ parameter²``.
-
-    Raises:
-        ArgumentError: the strength is below 0.
-
-    >>> import afx
-    >>> rule = add_decayed_weights(0.5)
-    >>> rule.update(afx.zeros(1), rule.init(None), afx.ones(1), None)[0]
-    Array([0.5], dtype=float32)
-    """
-    positive("strength", strength, "add_decayed_weights", zero=True)
-    return _AddDecayedWeights(strength)
+def _check_factor(factor: float | Array, who: str) -> None:
+    if not isinstance(factor, Tracer) and not float(factor) >= 0:
+        raise ArgumentError(
+            f"{who}: the factor is 0 or more: got {factor}; to go downhill write scale_by_learning_rate({abs(float(factor))})"
+        )
 
 
 @attrs.frozen
@@ -197,20 +110,26 @@ class ScheduleState:
 @attrs.frozen
 class _ScaleBySchedule:
     schedule: Schedule
+    rescales: ClassVar[Literal[True]] = True
 
     def init(self, params: object) -> ScheduleState:
-        return ScheduleState(count_zero(), rate_at(self.schedule, count_zero()))
+        factor = rate_at(self.schedule, count_zero())
+        _check_factor(factor, "scale_by_schedule")
+        return ScheduleState(count_zero(), factor)
 
     def update(
-        self, grads: T, state: ScheduleState, params: T, value: ArrayLike | None = None
+        self, grads: T, state: ScheduleState, params: T, value: ArrayLike | None = None, /
     ) -> tuple[T, ScheduleState]:
         check_kind(state, ScheduleState, "scale_by_schedule")
         factor = rate_at(self.schedule, state.count)
-        return map_trained(lambda g: g * as_real(factor, g), grads), ScheduleState(state.count + 1, factor)
+        return times(grads, factor), ScheduleState(state.count + 1, factor)
 
 
-def scale_by_schedule(schedule: Schedule) -> Rule[ScheduleState]:
-    """Return the rule that multiplies by a function of the number of steps taken.
+def scale_by_schedule(schedule: Schedule) -> Rescaling[ScheduleState]:
+    """Return the rule that multiplies by a function of the number of steps taken, 0 or more.
+
+    Raises:
+        ArgumentError: the first factor is below 0 (in ``init``).
 
     >>> import afx
     >>> rule = scale_by_schedule(lambda count: 0.5)
@@ -218,3 +137,179 @@ def scale_by_schedule(schedule: Schedule) -> Rule[ScheduleState]:
     Array([0.5], dtype=float32)
     """
     return _ScaleBySchedule(schedule)
+
+
+@attrs.frozen
+class _ScaleByTrustRatio(StatelessRescaling):
+    coefficient: float
+    eps: float
+
+    def change(self, grads: T, params: T) -> T:
+        def scaled(u: Array, p: Array) -> Array:
+            weight, size = vector_norm(p), vector_norm(u)
+            unknown = (weight == 0) | (size == 0)
+            ratio = as_real(self.coefficient, u) * weight / where(unknown, 1.0, size + as_real(self.eps, u))
+            return where(unknown, 1.0, ratio) * u
+
+        return map_trained(scaled, grads, params)
+
+
+def scale_by_trust_ratio(coefficient: float = 1.0, *, eps: float = 0.0) -> Rescaling[EmptyState]:
+    """Return the rule that gives each array of the updates ``coefficient`` times the norm of its parameters.
+
+    Where either norm is 0 the update stays as it is. Source: You et al. 2017 (LARS) and 2020 (LAMB).
+
+    Args:
+        coefficient: the ratio of the two norms, above 0.
+        eps: added to the norm of the update, 0 or more.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> rule = scale_by_trust_ratio()
+    >>> rule.update(afx.asarray([3.0, 4.0]), rule.init(None), afx.asarray([0.0, 1.0]), None)[0]
+    Array([0.6, 0.8], dtype=float32)
+    """
+    positive("coefficient", coefficient, "scale_by_trust_ratio")
+    positive("eps", eps, "scale_by_trust_ratio", zero=True)
+    return _ScaleByTrustRatio(coefficient, eps)
+
+
+@attrs.frozen
+class _ScaleByParamBlockRms(StatelessRescaling):
+    least: float
+
+    def change(self, grads: T, params: T) -> T:
+        def scaled(u: Array, p: Array) -> Array:
+            return u * maximum(vector_norm(p) / max(p.size, 1) ** 0.5, as_real(self.least, p))
+
+        return map_trained(scaled, grads, params)
+
+
+def scale_by_param_block_rms(least: float = 1e-3) -> Rescaling[EmptyState]:
+    """Return the rule that multiplies each array of the updates by the root mean square of its parameters.
+
+    Source: Shazeer & Stern 2018, section 8, for Adafactor.
+
+    Args:
+        least: the least root mean square that counts, above 0.
+
+    Raises:
+        ArgumentError: ``least`` is not above 0.
+
+    >>> import afx
+    >>> rule = scale_by_param_block_rms()
+    >>> rule.update(afx.ones(2), rule.init(None), afx.asarray([2.0, 2.0]), None)[0]
+    Array([2., 2.], dtype=float32)
+    """
+    positive("least", least, "scale_by_param_block_rms")
+    return _ScaleByParamBlockRms(least)
+
+
+# --------------------------------------------------------------------------------------------------------------- decay
+
+
+def decay_weights(updates: T, params: T, strength: float | Array, mask: Mask = True) -> T:
+    """Return updates with ``strength · parameter`` added where the mask is true."""
+    if not is_nonzero(strength):
+        return updates
+    chosen = mask_leaves(mask, params, "weight decay")
+    found, treedef = pytree.flatten(updates)
+    pairs = zip(found, pytree.leaves(params), chosen, strict=True)
+    return pytree.unflatten(treedef, [_decayed(u, p, strength, m) for u, p, m in pairs])
+
+
+def _decayed(update: Array, param: Array, strength: float | Array, mask: bool | Array) -> Array:
+    if mask is False or not (is_trained(update) and is_trained(param)):
+        return update
+    decayed = update + as_real(strength, param) * param
+    return decayed if mask is True else where(mask, decayed, update)
+
+
+@attrs.frozen
+class _AddDecayedWeights(Stateless):
+    strength: float
+    mask: Mask
+
+    def change(self, grads: T, params: T) -> T:
+        return decay_weights(grads, params, self.strength, self.mask)
+
+
+def add_decayed_weights(strength: float, *, mask: Mask = True) -> Transformation[EmptyState]:
+    """Return the rule that adds ``strength · parameter`` to each gradient, the derivative of an L2 penalty.
+
+    In front of `scale_by_adam` the penalty is scaled as the gradient is; between it and `scale_by_learning_rate` it is
+    decoupled, as in `adamw`.
+
+    Args:
+        strength: 0 or more; the penalty is ``strength / 2 · Σ parameter²``.
+        mask: what decays: a prefix tree of the parameters of bools or boolean arrays, or a function
+            ``(path, leaf) -> bool``.
+
+    Raises:
+        ArgumentError: the strength is below 0.
+
+    >>> import afx
+    >>> rule = add_decayed_weights(0.5, mask={"w": True, "b": False})
+    >>> params = {"w": afx.ones(1), "b": afx.ones(1)}
+    >>> rule.update({"w": afx.zeros(1), "b": afx.zeros(1)}, rule.init(params), params, None)[0]
+    {'w': Array([0.5], dtype=float32), 'b': Array([0.], dtype=float32)}
+    """
+    positive("strength", strength, "add_decayed_weights", zero=True)
+    return _AddDecayedWeights(strength, mask)
+
+
+# ----------------------------------------------------------------------------------------------------------- averaging
+
+
+@attrs.frozen
+class EmaState(Generic[T]):
+    """The state of `ema`.
+
+    Attributes:
+        count: the number of steps taken.
+        average: the moving average, from 0.
+    """
+
+    count: Array
+    average: T
+
+
+@attrs.frozen
+class Ema:
+    """The moving average of gradients; made by `ema`."""
+
+    decay: float
+    debias: bool = True
+
+    def init(self, params: T) -> EmaState[T]:
+        """Return the state before the first step."""
+        return EmaState(count_zero(), zeros_of(params, "ema"))
+
+    def update(
+        self, grads: T, state: EmaState[T], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, EmaState[T]]:
+        """Return the average, and the next state."""
+        check_kind(state, EmaState, "ema")
+        count, mean = state.count + 1, average(state.average, grads, self.decay)
+        return times(mean, 1 / (1 - self.decay**count)) if self.debias else mean, EmaState(count, mean)
+
+
+def ema(decay: float, *, debias: bool = True) -> Ema:
+    """Return the transformation to the moving average m = decay·m + (1 - decay)·g of the gradients.
+
+    Args:
+        decay: how much of m is kept, from 0 up to 1.
+        debias: corrects the average for its start at 0: m / (1 - decayᵗ).
+
+    Raises:
+        ArgumentError: the decay is outside [0, 1).
+
+    >>> import afx
+    >>> rule = ema(0.9)
+    >>> rule.update(afx.ones(1), rule.init(afx.ones(1)), afx.ones(1))[0]
+    Array([1.], dtype=float32)
+    """
+    fraction("decay", decay, "ema")
+    return Ema(decay, debias)

@@ -31,6 +31,7 @@ The same array may stand in two places (weight tying); each place is a leaf of i
 
 from afx.pytree.flatten import flatten, flatten_with_path, is_leaf, leaves, structure, unflatten
 from afx.pytree.map import equal, map, map_with_path
+from afx.pytree.prefix import broadcast_prefix
 from afx.pytree.static import non_trainable, static
 from afx.pytree.treedef import Leaf, Tree, TreeDef, marked_leaves, paths
 
@@ -38,6 +39,7 @@ __all__ = [
     "Leaf",
     "Tree",
     "TreeDef",
+    "broadcast_prefix",
     "equal",
     "flatten",
     "flatten_with_path",

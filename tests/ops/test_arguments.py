@@ -124,7 +124,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         errors.ArgumentError,
         "MLP: needs a function",
     ),
-    "frozen": (lambda: optim.freeze(optim.sgd(0.1), None), errors.ArgumentError, "freeze: needs a function"),
+    "frozen": (lambda: optim.freeze(optim.sgd(0.1), None), errors.ArgumentError, "freeze: needs a mask, or a function"),
     "lengths": (
         lambda: afx.vmap(lambda a, b: a)(M, V[:2]),
         errors.ShapeError,
@@ -158,12 +158,12 @@ def test_a_chain_without_an_optimizer_does_not_step() -> None:
     """Gradients that are clipped still lead uphill; a chain of such rules works inside another one."""
     clipped = optim.chain(optim.clip_by_global_norm(1.0))
     with pytest.raises(
-        errors.ArgumentError, match="chain: no rule makes updates: got ClipByGlobalNorm; add an optimizer"
+        AttributeError, match=r"chain: there is no step, .*: got ClipByGlobalNorm; end it with scale_by_learning_rate"
     ):
-        clipped.step(V, V, clipped.init(V))
+        getattr(clipped, "step")  # noqa: B009 - type checkers refuse the attribute itself
     whole = optim.chain(clipped, optim.sgd(1.0))
     np.testing.assert_allclose(whole.step(V, V, whole.init(V))[0], V - V / np.sqrt(14))
-    scaled = optim.chain(optim.clip_by_value(1.0), optim.scale(-1.0))
+    scaled = optim.chain(optim.clip_by_value(1.0), optim.scale_by_learning_rate(1.0))
     np.testing.assert_allclose(scaled.step(V, V, scaled.init(V))[0], V - 1)
 
 

@@ -55,6 +55,8 @@ OPTIMIZERS: dict[str, Callable[[], optim.Optimizer[Any]]] = {
         optim.sgd(1.0),
         optim.scale_by_schedule(optim.warmup_cosine(0.1, 10, 2000, end=0.05)),
     ),
-    "masked": lambda: optim.masked(optim.adam(0.1), True),
+    "frozen": lambda: optim.freeze(optim.adam(0.1), lambda path, leaf: False),
+    "partition": lambda: optim.partition({"all": optim.adam(0.1)}, "all"),
+    "masked": lambda: optim.chain(optim.masked(optim.clip_by_global_norm(5.0), True), optim.sgd(0.1)),
     "projected": lambda: optim.projected(optim.sgd(0.1), lambda p: p),
 }

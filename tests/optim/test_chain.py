@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 import afx
-from afx import Array, optim
+from afx import Array, errors, optim
 
 
-def changed(rule: optim.Rule[Any], grads: Any, params: Any = None) -> Any:
+def changed(rule: optim.Transformation[Any], grads: Any, params: Any = None) -> Any:
     """Return what a rule makes of gradients."""
     found, _ = rule.update(grads, rule.init(params), grads if params is None else params, None)
     return found
@@ -114,6 +115,96 @@ def test_schedule_state_counts(rng: np.random.Generator) -> None:
         assert float(s[1].count) == k + 1
         assert float(s[1].factor) == float(t.learning_rate)
     np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-12)
+
+
+# -- two kinds -------------------------------------------------------------------------------------------------------
+REFUSED: dict[str, tuple[Any, str]] = {
+    "two optimizers": (
+        lambda: optim.chain(optim.sgd(0.1), optim.sgd(0.1)),
+        "two optimizers .*: got Sgd, Sgd; keep one",
+    ),
+    "decay behind": (
+        lambda: optim.chain(optim.adam(0.1), optim.add_decayed_weights(0.1)),
+        "only transformations that rescale: got AddDecayedWeights behind Adam; put it in front",
+    ),
+    "momentum behind": (lambda: optim.chain(optim.sgd(0.1), optim.trace(0.9)), "got Trace behind Sgd"),
+    "a masked optimizer": (
+        lambda: optim.masked(optim.sgd(0.1), True),
+        "masked: takes a transformation: got the optimizer Sgd; write freeze to keep",
+    ),
+    "a frozen transformation": (
+        lambda: optim.freeze(optim.scale_by_adam(), True),
+        r"freeze: needs an optimizer: got the transformation ScaleByAdam, .*; write chain\(it, scale_by_learning_rate",
+    ),
+    "a group of a transformation": (lambda: optim.partition({"a": optim.ema(0.9)}, "a"), "the transformation Ema"),
+    "a projected transformation": (lambda: optim.projected(optim.scale(1.0), lambda p: p), "needs an optimizer"),
+    "a negative scale": (
+        lambda: optim.scale(-0.1),
+        r"scale: the factor is 0 or more: got -0\.1; to go downhill write scale_by_learning_rate\(0\.1\)",
+    ),
+    "a negative schedule": (
+        lambda: optim.scale_by_schedule(lambda count: -0.5).init(afx.ones(1)),
+        r"scale_by_schedule: the factor is 0 or more: got -0\.5; to go downhill write scale_by_learning_rate\(0\.5\)",
+    ),
+    "no learning rate": (lambda: optim.scale_by_learning_rate(0.0), "scale_by_learning_rate: learning_rate is above 0"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_go_uphill_or_do_nothing_is_refused(name: str) -> None:
+    """Optimizers and transformations in each other's places raise when they are put together, and say what to write."""
+    make, message = REFUSED[name]
+    with pytest.raises(errors.ArgumentError, match=message):
+        make()
+
+
+def test_optax_recipes_are_written_down_as_they_are(rng: np.random.Generator) -> None:
+    """AdamW as Optax spells it: clip, scale, decay, and the learning rate last."""
+    recipe = optim.chain(
+        optim.clip_by_global_norm(1e6),
+        optim.scale_by_adam(),
+        optim.add_decayed_weights(0.3),
+        optim.scale_by_learning_rate(optim.cosine_decay(0.1, 10)),
+    )
+    whole = optim.adamw(optim.cosine_decay(0.1, 10), weight_decay=0.3)
+    x = y = afx.asarray(rng.normal(size=4))
+    s, t = recipe.init(x), whole.init(y)
+    for _ in range(6):
+        g = afx.asarray(rng.normal(size=4))
+        x, s = recipe.step(x, g, s)
+        y, t = whole.step(y, g, t)
+    np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-13)
+    assert float(s[3].learning_rate) == float(t.learning_rate)
+
+
+def test_rescalings_stand_behind_an_optimizer() -> None:
+    """Clips, scales and trust ratios of updates keep their direction."""
+    x, g = afx.asarray([3.0, 4.0]), afx.asarray([1.0, 1.0])
+    for rule in (optim.scale(0.5), optim.clip_by_value(0.5), optim.scale_by_trust_ratio(0.1)):
+        optimizer = optim.chain(optim.sgd(1.0), rule)
+        after, _ = optimizer.step(x, g, optimizer.init(x))
+        assert bool((after < x).all())
+
+
+def test_learning_rates_are_changed_in_the_state() -> None:
+    """A learning rate put into the state holds from then on, eager and compiled, without a new trace."""
+    optimizer = optim.chain(optim.clip_by_value(10.0), optim.sgd(1.0))
+    traced = list[int]()
+
+    @afx.jit
+    def step(x: Array, state: Any) -> Any:
+        traced.append(1)
+        return optimizer.step(x, afx.ones(1, np.float64), state)
+
+    x, state = afx.zeros(1, np.float64), optimizer.init(afx.zeros(1, np.float64))
+    x, state = step(x, state)
+    state = (state[0], attrs.evolve(state[1], learning_rate=afx.asarray(np.float64(0.25))))
+    for _ in range(2):
+        x, state = step(x, state)
+    assert (float(x[0]), float(state[1].learning_rate), len(traced)) == (-1.5, 0.25, 1)
+    plain = optim.sgd(1.0)
+    eager = attrs.evolve(plain.init(x), learning_rate=0.5)
+    assert float(plain.step(afx.zeros(1), afx.ones(1), eager)[0][0]) == -0.5
 
 
 # -- chains ----------------------------------------------------------------------------------------------------------

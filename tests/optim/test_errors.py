@@ -9,7 +9,13 @@ import afx
 from afx import errors, optim, pytree
 from tests.optim.cases import OPTIMIZERS, model
 
-FORGETFUL = {"sgd", "clipped sgd", "scaled sgd", "projected"}  # their states remember nothing of the parameters
+FORGETFUL = {
+    "sgd",
+    "clipped sgd",
+    "scaled sgd",
+    "masked",
+    "projected",
+}  # their states remember nothing of the parameters
 every = pytest.mark.parametrize("name", OPTIMIZERS)
 
 
@@ -54,7 +60,7 @@ def test_states_of_other_parameters_are_refused(name: str) -> None:
         optimizer.step(x, x, optimizer.init((x, x)), value=1.0)
 
 
-@pytest.mark.parametrize("name", ["sgd", "adam", "rmsprop", "arrayflow", "clipped sgd", "scaled sgd", "masked"])
+@pytest.mark.parametrize("name", ["sgd", "adam", "rmsprop", "arrayflow", "clipped sgd", "scaled sgd", "frozen"])
 def test_states_of_other_optimizers_are_refused(name: str) -> None:
     """A state of another optimizer is refused with the name of its type."""
     optimizer, x = OPTIMIZERS[name](), afx.ones(3)
@@ -63,7 +69,7 @@ def test_states_of_other_optimizers_are_refused(name: str) -> None:
             optimizer.step(x, x, OPTIMIZERS[other]().init(x), value=1.0)
 
 
-SAME = {"masked": "adam"}  # of which it is made, and whose state it has
+SAME = {"frozen": "adam"}  # of which it is made, and whose state it has
 
 ARGUMENTS: dict[str, tuple[Any, str]] = {
     "sgd rate": (lambda: optim.sgd(0.0), r"sgd: learning_rate is above 0: got 0\.0"),
@@ -83,7 +89,7 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
     "clip norm": (lambda: optim.clip_by_global_norm(0.0), "clip_by_global_norm: limit is above 0"),
     "clip value": (lambda: optim.clip_by_value(-1.0), "clip_by_value: limit is above 0"),
     "decay": (lambda: optim.add_decayed_weights(-1.0), "strength is 0 or more"),
-    "no rules": (lambda: optim.chain(), "got no rules"),
+    "no rules": (lambda: optim.chain(), "got no links"),
     "not called": (lambda: optim.chain(optim.adam), "got adam; call it"),
     "a class": (lambda: optim.chain(optim.Adam), "got Adam; call it"),
     "no rule": (lambda: optim.chain(3), "got int"),

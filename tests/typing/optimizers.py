@@ -53,14 +53,29 @@ def chained(line: Line) -> None:
     assert_type(state[1].mu, Line)
     three = optim.chain(optim.scale(2.0), optim.sgd(0.1), optim.scale_by_schedule(lambda count: 1 / (1 + count)))
     assert_type(three.init(line)[2].factor, Array)
+    moments = optim.scale_by_adam()
+    assert_type(moments.init(line), optim.MomentsState[Line])
+    assert_type(moments.update(line, moments.init(line), line)[0], Line)
+    rules = optim.chain(optim.clip_by_value(1.0), moments)
+    assert_type(rules, optim.TransformationChain[tuple[optim.EmptyState, optim.MomentsState[Any]]])
+    recipe = optim.chain(rules, optim.add_decayed_weights(0.1), optim.scale_by_learning_rate(0.1))
+    assert_type(recipe.init(line)[2], optim.LearningRateState)
+    long = optim.chain(moments, moments, moments, moments, moments, optim.sgd(0.1))
+    assert_type(long.step(line, line, long.init(line))[0], Line)
 
 
 def constrained(line: Line) -> None:
-    masked = optim.masked(optim.adam(), Line(afx.asarray(True), afx.asarray(False)))
+    masked = optim.masked(optim.scale_by_adam(), Line(afx.asarray(True), afx.asarray(False)))
+    groups = optim.partition(
+        {"a": optim.adam(), "b": optim.set_to_zero()}, lambda path, leaf: "a" if leaf.ndim else "b"
+    )
+    assert_type(groups.step(line, line, groups.init(line)), tuple[Line, optim.PartitionState])
     frozen = optim.freeze(optim.adam(), lambda line: line.slope)
     projected = optim.projected(optim.adam(), non_negative)
-    assert_type(masked, optim.Masked[optim.AdamState[Any]])
-    assert_type(frozen, optim.Masked[optim.AdamState[Any]])
+    assert_type(masked, optim.Masked[optim.MomentsState[Any]])
+    assert_type(frozen, optim.Frozen[optim.AdamState[Any]])
+    by_path = optim.freeze(optim.sgd(0.1), lambda path, leaf: path == ".slope" and leaf.ndim == 0)
+    assert_type(by_path.init(line), optim.SgdState[Any])
     assert_type(projected, optim.Projected[optim.AdamState[Any]])
     state: optim.AdamState[Line] = frozen.init(line)
     line, state = frozen.step(line, line, state)
