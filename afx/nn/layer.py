@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 
 import attrs
 
-from afx import pytree
 from afx.errors import ArgumentError
-from afx.pytree.static import is_static
+from afx.pytree.static import is_non_trainable, is_static
 
-__all__ = ["count_parameters", "describe", "layer"]
+__all__ = ["count_numbers", "count_parameters", "describe", "layer", "text_of"]
 
 T = TypeVar("T")
 SIZES = ("int", "bool", "float", "str")  # of fields that hold no arrays
@@ -66,7 +65,7 @@ def _word(annotation: object) -> str:
 
 def _made_by_create(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ArgumentError:
     """Return the error that shows the call of ``create`` that these arguments may have meant."""
-    given = ", ".join([*map(_text, args), *(f"{k}={_text(v)}" for k, v in kwargs.items())])
+    given = ", ".join([*map(text_of, args), *(f"{k}={text_of(v)}" for k, v in kwargs.items())])
     create = getattr(cls, "create", None)
     if create is None:
         names = ", ".join(f.name for f in attrs.fields(cls))
@@ -82,12 +81,35 @@ def _made_by_create(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 
 def count_parameters(tree: object) -> int:
-    """Return how many numbers the arrays of a tree hold.
+    """Return how many numbers of a tree are trained: floats and elements of floating arrays, but for marked fields.
 
     >>> count_parameters({"weight": afx.ones((3, 2)), "bias": afx.ones(2)})
     8
     """
-    return sum(getattr(leaf, "size", 1) for leaf in pytree.leaves(tree))
+    return count_numbers(tree)[0]
+
+
+def count_numbers(value: Any, trained: bool = True) -> tuple[int, int]:
+    """Return how many numbers in a tree are trained, and how many are not; what is no tree has none."""
+    kind: type[Any] = value.__class__
+    if _is_array(value):
+        size, trained = int(value.size), trained and value.dtype.kind in "fc"
+    elif kind in (float, complex):
+        size = 1
+    elif attrs.has(kind):
+        fields = [f for f in attrs.fields(kind) if not is_static(f)]
+        parts = [count_numbers(getattr(value, f.name, None), trained and not is_non_trainable(f)) for f in fields]
+        return _sum(parts)
+    else:
+        items: list[Any] = (
+            list(value.values()) if kind is dict else list(value) if issubclass(kind, tuple | list) else []
+        )
+        return _sum([count_numbers(item, trained) for item in items])
+    return (size, 0) if trained else (0, size)
+
+
+def _sum(pairs: list[tuple[int, int]]) -> tuple[int, int]:
+    return sum([a for a, _ in pairs]), sum([b for _, b in pairs])
 
 
 def describe(model: object) -> str:
@@ -96,8 +118,8 @@ def describe(model: object) -> str:
     >>> describe(afx.nn.Linear.create(0, 3, 2))
     'Linear(8 parameters: weight=float32[3,2], bias=float32[2])'
     """
-    fields = [f"{name}={_text(value)}" for name, value in _shown(model)]
-    count = _size(model)
+    fields = [f"{name}={text_of(value)}" for name, value in _shown(model)]
+    count = count_parameters(model)
     head = f"{type(model).__name__}("
     if count:
         head += f"{count:,} parameter{'s' * (count != 1)}{': ' * bool(fields)}"
@@ -118,7 +140,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, int | float | str | None) or (value.__class__ is tuple and all(map(_is_plain, value)))
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return the text of a field's value, arrays by dtype and shape."""
     kind: type[Any] = value.__class__
     if _is_array(value):
@@ -126,14 +148,14 @@ def _text(value: Any) -> str:
     if kind in (tuple, list):
         return _sequence(list(value))
     if kind is dict:
-        return "{" + ", ".join([f"{k!r}: {_text(v)}" for k, v in value.items()]) + "}"
+        return "{" + ", ".join([f"{k!r}: {text_of(v)}" for k, v in value.items()]) + "}"
     if callable(value) and not attrs.has(kind):
         return str(getattr(value, "__name__", None) or repr(value))
     return repr(value)
 
 
 def _sequence(items: list[Any]) -> str:
-    words = [_text(item) for item in items]
+    words = [text_of(item) for item in items]
     line = "(" + ", ".join(words) + ("," if len(words) == 1 else "") + ")"
     if any(attrs.has(item.__class__) for item in items) and (len(items) > 1 or "\n" in line):
         return "(\n" + _indented(words) + "\n)"
@@ -142,18 +164,6 @@ def _sequence(items: list[Any]) -> str:
 
 def _indented(words: list[str]) -> str:
     return "\n".join("  " + word.replace("\n", "\n  ") + "," for word in words)
-
-
-def _size(value: Any) -> int:
-    """Return how many numbers the arrays in a value hold; of what is no tree, none."""
-    kind: type[Any] = value.__class__
-    if _is_array(value):
-        return int(value.size)
-    if attrs.has(kind):
-        return sum([_size(getattr(value, f.name, None)) for f in attrs.fields(kind)])
-    if kind is dict:
-        return sum(map(_size, value.values()))
-    return sum(map(_size, value)) if kind in (tuple, list) else 0
 
 
 def _is_array(value: object) -> bool:

@@ -17,7 +17,7 @@ from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.manipulation.shape import astype, reshape
 from afx.ops.nn.normalization import standardize
 from afx.ops.reductions.sums import mean
-from afx.pytree import static
+from afx.pytree import non_trainable, static
 
 __all__ = ["BatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"]
 
@@ -160,8 +160,8 @@ class BatchNorm:
 
     scale: Array
     shift: Array
-    mean: Array
-    variance: Array
+    mean: Array = non_trainable()
+    variance: Array = non_trainable()
     decay: float = static(default=0.9)
     eps: float = static(default=1e-5)
 

@@ -285,7 +285,7 @@ class TestText:
             power: float = 2.0
 
         mine = Mine({"a": afx.ones(2), "b": [nn.relu]}, power=3.0)
-        assert repr(mine) == "Mine(2 parameters: parts={'a': float64[2], 'b': (relu,)}, power=3.0)"
+        assert repr(mine) == "Mine(3 parameters: parts={'a': float64[2], 'b': (relu,)}, power=3.0)"
         seen: list[str] = []
         afx.jit(lambda m: seen.append(repr(m)))(nn.RMSNorm.create(2))
         assert seen == ["RMSNorm(2 parameters: scale=float64[2])"]

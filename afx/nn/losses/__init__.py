@@ -1,0 +1,33 @@
+"""Losses, one number per example (or element): reduce them with `afx.mean` or `afx.sum`.
+
+Predictions come first, targets second. Shapes must agree: a silent broadcast would compare every pair.
+"""
+
+from afx.nn.losses.classification import (
+    focal,
+    hinge,
+    kl_divergence,
+    sigmoid_binary_cross_entropy,
+    softmax_cross_entropy,
+)
+from afx.nn.losses.ctc import ctc
+from afx.nn.losses.embedding import contrastive, cosine_distance, cosine_similarity, info_nce, triplet
+from afx.nn.losses.regression import huber, log_cosh, mae, mse
+
+__all__ = [
+    "contrastive",
+    "cosine_distance",
+    "cosine_similarity",
+    "ctc",
+    "focal",
+    "hinge",
+    "huber",
+    "info_nce",
+    "kl_divergence",
+    "log_cosh",
+    "mae",
+    "mse",
+    "sigmoid_binary_cross_entropy",
+    "softmax_cross_entropy",
+    "triplet",
+]
