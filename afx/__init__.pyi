@@ -325,7 +325,7 @@ from afx.ops.manipulation.pad import rot90 as rot90
 from afx.ops.elementwise.rounding import round as round
 from afx.control.scan import scan as scan
 from afx.ops.sorting.sort import searchsorted as searchsorted
-from afx.ops.indexing.select import select as select
+from afx.ops._basic import select as select
 from afx.core.dtypes import set_default_dtype as set_default_dtype
 from afx.runtime.thread_pool import set_threads as set_threads
 from afx.ops.sorting.sets import setdiff1d as setdiff1d
@@ -360,7 +360,7 @@ from afx.ops.elementwise.trigonometry import tan as tan
 from afx.ops.elementwise.trigonometry import tanh as tanh
 from afx.ops.linalg.products import tensordot as tensordot
 from afx.ops.manipulation.join import tile as tile
-from afx.ops.manipulation.shape import to_device as to_device
+from afx.ops.creation.creation import to_device as to_device
 from afx.ops.sorting.partition import top_k as top_k
 from afx.transforms.make_graph import trace as trace
 from afx.ops.manipulation.shape import transpose as transpose

@@ -145,6 +145,15 @@ def test_no_import_circle() -> None:
         pytest.fail("import circle: " + " imports ".join(reversed(error.args[1])))
 
 
+@pytest.mark.parametrize("module", [name for name in FILES if name.startswith("afx.ops.")])
+def test_ops_import_what_they_call(module: str) -> None:
+    """Ops find each other by imports, which the test of circles sees, and never through the table of functions."""
+    names = {
+        node.id for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))) if isinstance(node, ast.Name)
+    }
+    assert "FUNCTIONS" not in names, f"{module}: import the function from its file"
+
+
 @pytest.mark.parametrize("module", FILES)
 def test_imports_stand_at_the_top(module: str) -> None:
     """Only optional extras and lazy loading are imported inside a function."""

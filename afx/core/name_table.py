@@ -75,6 +75,9 @@ PUBLIC = {
     "afx.core.tracing.debug_nans": [
         "debug_nans",
     ],
+    "afx.ops._basic": [
+        "select",
+    ],
     "afx.ops.creation.creation": [
         "array",
         "asarray",
@@ -88,6 +91,7 @@ PUBLIC = {
         "identity",
         "ones",
         "ones_like",
+        "to_device",
         "tri",
         "tril",
         "triu",
@@ -265,7 +269,6 @@ PUBLIC = {
         "compress",
         "extract",
         "piecewise",
-        "select",
     ],
     "afx.ops.linalg.einsum": [
         "einsum",
@@ -333,7 +336,6 @@ PUBLIC = {
         "ravel",
         "reshape",
         "squeeze",
-        "to_device",
         "transpose",
     ],
     "afx.ops.manipulation.split": [

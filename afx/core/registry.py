@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,6 +50,7 @@ def is_registered(name: str) -> bool:
 
 def load_all() -> None:
     """Load every module that makes primitives, however deep its folder."""
+    pkgutil: Any = importlib.import_module("pkgutil")  # a plain import does without it
     for package in PACKAGES:
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             importlib.import_module(found.name)

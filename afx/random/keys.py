@@ -16,8 +16,8 @@ from afx.core.aval import aval_of, checked_shape
 from afx.core.dtypes import int64, uint32, uint64
 from afx.core.tracing.tracer import Tracer, bind
 from afx.errors import ArgumentError
+from afx.ops._basic import fit_p
 from afx.ops.creation.creation import asarray
-from afx.ops.manipulation.shape import fit_p
 from afx.ops.random.bits import random_bits, random_fold
 from afx.ops.random.philox import SPLIT
 from afx.random._arguments import checked_key

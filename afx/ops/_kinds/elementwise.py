@@ -25,13 +25,12 @@ import numpy as np
 from afx.core.array.array import Array
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
 from afx.core.dtypes import DType, promote, real_dtype
-from afx.core.primitive import Params, Primitive, Pullback, Value, define, lookup
-from afx.core.registry import FUNCTIONS
-from afx.core.tracing.tracer import bind, to_lower_level
+from afx.core.primitive import Params, Primitive, Value, define
 from afx.errors import DtypeError
+from afx.ops._kinds.batching import batch_elementwise
 from afx.ops._kinds.partials import Partial, elementwise_jvp, elementwise_pullback, reads_of
 
-__all__ = ["bilinear", "binary", "elementwise", "linear", "nondifferentiable", "reduction", "unary"]
+__all__ = ["binary", "elementwise", "nondifferentiable", "unary"]
 
 Partial1: TypeAlias = Callable[[Array, Array], Array] | float
 Partial2: TypeAlias = Callable[[Array, Array, Array], Array] | float
@@ -175,21 +174,6 @@ def _decomposed(compute: Callable[..., Any]) -> dict[str, Any]:
     return {"decompose": decompose, "opaque": True}
 
 
-def batch_elementwise(name: str) -> Any:
-    """Return the batching rule of an elementwise op: unbatched axes broadcast."""
-
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        p = lookup(name)
-        rank = max(aval_of(x).ndim - b for x, b in zip(xs, batched, strict=True))
-        ys = [
-            x.reshape((size,) + (1,) * (rank - x.ndim + 1) + x.shape[1:]) if b and x.ndim <= rank else x
-            for x, b in zip(xs, batched, strict=True)
-        ]
-        return bind(p, *ys, **params)
-
-    return batch
-
-
 def unary(name: str, compute: np.ufunc | Callable[..., Any], partial: Partial1, **options: Any) -> Primitive:
     """Make an elementwise op of one operand from ``partial(z, x)``; options are `elementwise`'s."""
     return elementwise(name, compute, (partial,), **options)
@@ -231,113 +215,5 @@ def nondifferentiable(
         batch=batch_elementwise(name) if plain else batch,
         ufunc=ufunc,
         promotes_to_float=promotes_to_float,
-        **tags,
-    )
-
-
-# -- linear -----------------------------------------------------------------------------------------------------------
-def linear(
-    name: str, impl: Callable[..., Any], abstract_eval: Shaper, transpose: LinearRule, *, batch: Any = None, **tags: Any
-) -> Primitive:
-    """Make an op that is linear in its one operand from ``transpose(ct, aval, **params)``."""
-
-    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-        return to_lower_level(transpose(ct, Aval(shape, dtype), **params))
-
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-        return to_lower_level(bind(lookup(name), ts[0], **params))
-
-    return define(
-        name=name,
-        kind="linear",
-        impl=impl,
-        abstract_eval=abstract_eval,
-        vjps=(pull,),
-        reads=(0,),
-        jvp=push,
-        batch=batch,
-        **tags,
-    )
-
-
-def bilinear(
-    name: str,
-    impl: Callable[..., Any],
-    abstract_eval: Shaper,
-    transposes: tuple[BilinearRule, BilinearRule],
-    *,
-    batch: Any = None,
-    **tags: Any,
-) -> Primitive:
-    """Make an op that is linear in each of two operands from two ``transpose(ct, other, aval, **params)``."""
-
-    def pullback(k: int) -> Pullback:
-        def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-            return to_lower_level(transposes[k](ct, xs[1 - k], Aval(shape, dtype), **params))
-
-        return pull
-
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-        p = lookup(name)
-        x, y = xs
-        parts = [
-            to_lower_level(bind(p, *pair, **params))
-            for t, pair in ((ts[0], (ts[0], y)), (ts[1], (x, ts[1])))
-            if t is not None
-        ]
-        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
-
-    return define(
-        name=name,
-        kind="bilinear",
-        impl=impl,
-        abstract_eval=abstract_eval,
-        vjps=(pullback(0), pullback(1)),
-        reads=(4, 2),
-        jvp=push,
-        batch=batch,
-        **tags,
-    )
-
-
-# -- reductions -------------------------------------------------------------------------------------------------------
-def reduction(
-    name: str,
-    impl: Callable[..., Any],
-    abstract_eval: Shaper,
-    partial: ReductionRule,
-    *,
-    batch: Any = None,
-    **tags: Any,
-) -> Primitive:
-    """Make a reduction over axes from ``partial(z, x, axis=…)``, dz/dx in the shape of x; z has its axes kept."""
-    reads = reads_of(partial, 0, 2)
-
-    def kept(z: Value, axis: tuple[int, ...], ndim: int) -> Value:
-        shape = iter(z.shape)
-        return z.reshape(tuple([1 if a in axis else next(shape) for a in range(ndim)]))
-
-    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-        axis = params["axis"]
-        d = partial(kept(z, axis, len(shape)) if reads & 1 else z, xs[0], **params)
-        return to_lower_level(kept(ct, axis, len(shape)) * to_lower_level(d))
-
-    def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-        axis, x, t = params["axis"], xs[0], ts[0]
-        assert t is not None
-        d = to_lower_level(partial(kept(z, axis, x.ndim), x, **params))
-        if tags.get("selects"):  # what is not chosen has no share, whatever its tangent is
-            t = to_lower_level(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype)))
-        return to_lower_level(FUNCTIONS.sum(t * d, axis=axis))
-
-    return define(
-        name=name,
-        kind="reduction",
-        impl=impl,
-        abstract_eval=abstract_eval,
-        vjps=(pull,),
-        reads=(reads,),
-        jvp=push,
-        batch=batch,
         **tags,
     )

@@ -11,8 +11,8 @@ from afx.core.array.array import Array
 from afx.core.aval import SCALARS, Shape
 from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.primitive import Params, Pullback, Pushforward, Value
-from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import to_lower_level
+from afx.ops._basic import broadcast, select
 
 __all__ = ["Partial", "elementwise_jvp", "elementwise_pullback", "reads_of", "typed"]
 
@@ -84,14 +84,12 @@ def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pu
                 continue
             if callable(partial):
                 d = to_lower_level(partial(z, *xs))
-                term = to_lower_level(
-                    (to_lower_level(FUNCTIONS.where(d != 0, t, np.zeros((), t.dtype))) if masks else t) * d
-                )
+                term = to_lower_level((to_lower_level(select(d != 0, t, np.zeros((), t.dtype))) if masks else t) * d)
             else:
                 term = t if partial == 1.0 else t * partial
             total = term if total is None else total + term
         if total is not None and total.shape != z.shape:
-            total = FUNCTIONS.broadcast_to(total, z.shape)
+            total = broadcast(total, z.shape)
         return total
 
     return push

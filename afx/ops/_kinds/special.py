@@ -14,10 +14,11 @@ from afx.core.array.array import Array
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.primitive import Params, Primitive, Value, define
-from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import to_lower_level
 from afx.errors import ArgumentError, MissingExtraError
-from afx.ops._kinds.elementwise import batch_elementwise, elementwise_impl, elementwise_shape_rule
+from afx.ops._basic import broadcast
+from afx.ops._kinds.batching import batch_elementwise
+from afx.ops._kinds.elementwise import elementwise_impl, elementwise_shape_rule
 from afx.ops._kinds.partials import reads_of, typed
 
 __all__ = ["check_order", "ignore_fp_errors", "parametric", "scipy"]
@@ -99,7 +100,7 @@ def parametric(
             t * to_lower_level(d(z.dtype, z, *xs, **given)) for t, d in zip(ts, rules, strict=True) if t is not None
         ]
         total = to_lower_level(functools.reduce(operator.add, terms))
-        return total if total.shape == z.shape else FUNCTIONS.broadcast_to(total, z.shape)
+        return total if total.shape == z.shape else broadcast(total, z.shape)
 
     return define(
         name=name,

@@ -8,22 +8,23 @@ a choice, so that the mask may be traced and what it replaces has no derivative,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_shapes
 from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, define, lookup
-from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._basic import fit_p
+from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.where import where
 from afx.ops.indexing.gather import aligned, gathered_shape, move_axis, native_place, range_error
 from afx.ops.indexing.getitem import resolve_index
 from afx.ops.indexing.index import basic, is_array, is_basic, is_sequence, selected_shape
 from afx.ops.indexing.slice import slice_, slice_set, stretched
-from afx.ops.manipulation.shape import astype, broadcast_to, fit_p, permute_dims, reshape
+from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
 
 __all__ = ["apply_index_update", "scatter_op"]
 
@@ -93,7 +94,7 @@ def _scattered(who: str, x: Any, found: Any, values: Any, p: Primitive) -> Array
 def _fitting(who: str, values: Any, place: Aval) -> Any:
     """Return values in the shape and dtype of their place, or raise."""
     if isinstance(values, (list, tuple)):
-        values = FUNCTIONS.asarray(values)
+        values = asarray(cast("list[Any]", values))
     aval = aval_of(values, who)
     if _RANK[aval.dtype.kind] > _RANK[place.dtype.kind]:
         raise DtypeError(

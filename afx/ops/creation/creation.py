@@ -15,9 +15,10 @@ from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
 from afx.core.aval import Shape, aval_of, checked_shape, integer
 from afx.core.devices import check_device
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
-from afx.core.registry import FUNCTIONS, register_function
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import CopyError, OperandError, ShapeError
+from afx.ops._basic import broadcast, cast, select
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -38,6 +39,7 @@ __all__ = [
     "identity",
     "ones",
     "ones_like",
+    "to_device",
     "tri",
     "tril",
     "triu",
@@ -79,7 +81,7 @@ def asarray(
     if isinstance(obj, Array):
         if isinstance(obj, Tracer) and obj.aval.weak:
             target = target or obj.dtype  # a traced number becomes an array, as Python's own do
-        same: Array = obj if target is None else FUNCTIONS.astype(obj, target)
+        same: Array = obj if target is None else cast(obj, target) if obj.dtype != target or obj.aval.weak else obj
         return same
     if isinstance(obj, (np.ndarray, np.generic)):
         value: Any = snapshot(obj, "asarray")
@@ -100,8 +102,10 @@ def _check_uncopied(obj: Any, target: Any) -> None:
 
 
 def _stacked(obj: Any, target: Any) -> Array:
-    parts: Array = FUNCTIONS.stack([asarray(o, target) for o in obj])
-    return parts
+    parts: Any = [asarray(o, target) for o in obj]
+    join: Any = np.stack  # of Arrays, so afx's own
+    stacked: Array = join(parts)
+    return stacked
 
 
 def _holds_tracer(obj: Any) -> bool:
@@ -243,7 +247,7 @@ def full(
     Array([7., 7.], dtype=float32)
     """
     value = asarray(fill_value, dtype, device=device)
-    return FUNCTIONS.broadcast_to(value, checked_shape(shape, "full"))
+    return broadcast(value, checked_shape(shape, "full"))
 
 
 def _like(x: ArrayLike, dtype: DTypeLike | None, who: str) -> tuple[Shape, Any]:
@@ -346,7 +350,7 @@ def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:
     k = integer(k, who, "k")
     mask = np.tri(shape[-2], shape[-1], k - 1 if upper else k, dtype=bool)
     x = x if isinstance(x, Array) else asarray(x)
-    return FUNCTIONS.where(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
+    return select(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
 
 
 @register_function
@@ -369,3 +373,17 @@ def triu(x: ArrayLike, /, *, k: int = 0) -> Array:
            [0., 1.]], dtype=float32)
     """
     return _triangle(x, k, "triu", upper=True)
+
+
+@register_function
+def to_device(x: ArrayLike, device: str, /, *, stream: object = None) -> Array:
+    """Return x itself; the only device is ``"cpu"``.
+
+    Raises:
+        ArgumentError: another device.
+
+    >>> to_device(afx.ones(1), "cpu")
+    Array([1.], dtype=float32)
+    """
+    check_device(device, "to_device")
+    return asarray(x)

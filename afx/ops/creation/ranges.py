@@ -11,11 +11,15 @@ from afx.core.array.array import Array, ArrayLike, to_numpy_value, wrap
 from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
 from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
-from afx.core.registry import FUNCTIONS, register_function
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import pow
+from afx.ops.elementwise.rounding import floor
+from afx.ops.elementwise.where import where
+from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -103,12 +107,12 @@ def linspace(
     fraction = np.linspace(0.0, 1.0, num, endpoint=endpoint).astype(real_dtype(found))
     steps = asarray(fraction.reshape((-1,) + (1,) * rank))
     z = start * (1 - steps) + stop * steps
-    return _along(FUNCTIONS.astype(FUNCTIONS.floor(z) if target.kind in "iu" else z, target), axis)
+    return _along(astype(floor(z) if target.kind in "iu" else z, target), axis)
 
 
 def _along(z: Array, axis: int) -> Array:
     """Return numbers with their axis, the first, in another place."""
-    return z if axis == 0 else FUNCTIONS.moveaxis(z, 0, axis)
+    return z if axis == 0 else moveaxis(z, 0, axis)
 
 
 @register_function
@@ -154,7 +158,7 @@ def geomspace(
     rank = len(broadcast_avals("geomspace", [a, b]))
     axis = normalize_axis(axis, rank + 1, "geomspace")
     found = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
-    first, last = (FUNCTIONS.astype(x, found) for x in (start, stop))
+    first, last = (astype(x, found) for x in (start, stop))
     try:
         if ((first == 0) | (last == 0)).any():
             raise ArgumentError(
@@ -163,7 +167,7 @@ def geomspace(
     except ConcreteValueError:
         pass  # compiled, they cannot be checked
     steps = linspace(0.0, 1.0, num, endpoint=endpoint, dtype=real_dtype(found)).reshape((-1,) + (1,) * rank)
-    z = _along(FUNCTIONS.where(steps == 1, last, first * pow(last / first, steps)), axis)
+    z = _along(where(steps == 1, last, first * pow(last / first, steps)), axis)
     return z if dtype is None else z.astype(check_dtype(dtype, "geomspace"))
 
 
@@ -186,7 +190,7 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False, cop
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij': got {indexing!r}; take one of them")
-    xs = [FUNCTIONS.reshape(x, (-1,)) if aval_of(x).ndim == 0 else asarray(x) for x in arrays]
+    xs = [reshape(x, (-1,)) if aval_of(x).ndim == 0 else asarray(x) for x in arrays]
     if any(x.ndim != 1 for x in xs):
         raise ShapeError(f"meshgrid: takes 1-d arrays: got {', '.join(str(x.aval) for x in xs)}; flatten them")
     places = list(range(len(xs)))
@@ -196,4 +200,4 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False, cop
     for x, axis in zip(xs, places, strict=True):
         shape[axis] = x.size
     columns = [x.reshape([-1 if a == axis else 1 for a in range(len(xs))]) for x, axis in zip(xs, places, strict=True)]
-    return columns if sparse else [FUNCTIONS.broadcast_to(x, tuple(shape)) for x in columns]
+    return columns if sparse else [broadcast_to(x, tuple(shape)) for x in columns]

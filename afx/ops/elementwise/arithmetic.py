@@ -11,10 +11,13 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import real_dtype
 from afx.core.primitive import Value
-from afx.core.registry import FUNCTIONS, register_function
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, to_lower_level
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
-from afx.ops.elementwise.where import clip, minimum, where
+from afx.ops.creation.creation import asarray
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.exponential import log
+from afx.ops.elementwise.where import clip, maximum, minimum, where
 
 __all__ = [
     "abs",
@@ -219,7 +222,7 @@ def _pow_by_base(_z: Array, x: Array, y: Array) -> Array:
 
 
 def _pow_by_exponent(z: Array, x: Array, y: Array) -> Array:
-    return where((x == 0) & (y >= 0), 0, z * FUNCTIONS.log(where((x == 0) & (y >= 0), 1, x)))
+    return where((x == 0) & (y >= 0), 0, z * log(where((x == 0) & (y >= 0), 1, x)))
 
 
 pow_p = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2.0))
@@ -258,10 +261,8 @@ def sign(x: ArrayLike) -> Array:
     Array(-1., dtype=float32)
     """
     if aval_of(x, "sign").dtype.kind == "c":
-        z = x if isinstance(x, Array) else FUNCTIONS.asarray(x)
-        size = FUNCTIONS.stop_gradient(
-            FUNCTIONS.maximum(abs(z.real), abs(z.imag))
-        )  # neither overflows nor loses digits
+        z = x if isinstance(x, Array) else asarray(x)
+        size = stop_gradient(maximum(abs(z.real), abs(z.imag)))  # neither overflows nor loses digits
         up = where(size < np.finfo(size.dtype).tiny, 2.0**80, 1.0)  # NumPy's quotients of subnormal numbers are nan
         z = where(size == 0, 0, z * up) / where(size == 0, 1, size * up)
         return divide(z, where(size == 0, 1, abs(z)))  # 0 of any sign gives 0 + 0j

@@ -16,7 +16,7 @@ from afx.core.dtypes import real_dtype
 from afx.core.primitive import Params, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
-from afx.ops._kinds.elementwise import linear
+from afx.ops._kinds.linear import linear
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.elementwise.comparison import equal, not_equal
 from afx.ops.elementwise.trigonometry import atan2, rad2deg

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.registry import FUNCTIONS, register_function
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
+from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import isinf
 from afx.ops.elementwise.where import where
 
@@ -249,4 +250,4 @@ def log_sigmoid(x: ArrayLike) -> Array:
     >>> log_sigmoid(-1000.0)
     Array(-1000., dtype=float32)
     """
-    return -softplus(-x if isinstance(x, Array) else FUNCTIONS.negative(x))
+    return -softplus(-x if isinstance(x, Array) else -asarray(x))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
-from afx.core.dtypes import DType, bool_, promote
-from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, register
-from afx.core.registry import FUNCTIONS, register_function
-from afx.core.tracing.tracer import bind2, bind_single, to_lower_level
-from afx.ops._kinds.elementwise import batch_elementwise, binary, elementwise
-from afx.ops.elementwise.comparison import logical_not, not_equal
+from afx.core.aval import aval_of
+from afx.core.dtypes import bool_
+from afx.core.primitive import Params, Value
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind2, bind_single
+from afx.ops._basic import where_p
+from afx.ops._kinds.elementwise import binary, elementwise
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.comparison import not_equal
 
 __all__ = [
     "clip",
@@ -84,7 +84,7 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     lower = -np.inf if min is None else min
     upper = np.inf if max is None else max
     if min is None and max is None:
-        return FUNCTIONS.positive(x)
+        return x if isinstance(x, Array) else asarray(x)
     if aval_of(x, "clip").dtype.kind in "biu" and (min is None or max is None):
         return minimum(x, upper) if min is None else maximum(x, lower)
     return bind_single(clip_p, x, lower, upper)
@@ -139,74 +139,3 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     if aval_of(condition, "where").dtype != bool_:
         condition = not_equal(condition, 0)
     return bind_single(where_p, condition, x, y)
-
-
-def _cast(z: Any, dtype: DType) -> Any:
-    return z if z.dtype == dtype else z.astype(dtype)
-
-
-def _where_run(condition: Any, x: Any, y: Any) -> Any:
-    avals = [aval_of(x), aval_of(y)]
-    dtype = promote((avals[0].dtype, avals[1].dtype), (avals[0].weak, avals[1].weak))
-    if dtype.kind in "iu":
-        for number, a in zip((x, y), avals, strict=True):
-            if a.weak:
-                dtype.type(number)  # raises where the dtype does not hold it: NumPy's where cuts its bits off
-    return _cast(np.where(condition, x, y), dtype)
-
-
-_BITS = {"f": np.dtype(np.int32), "d": np.dtype(np.int64)}
-
-
-def _where_into(out: Any, condition: Any, x: Any, y: Any) -> None:
-    shape = out.shape
-    if y.shape == () and x.shape == shape:
-        bits = _BITS.get(out.dtype.char)
-        if bits is not None and condition.shape == shape != () and y.view(bits) == 0:
-            alive = out.view(bits)  # all bits where the condition holds: an "and" is far faster than a choice
-            np.negative(condition.view(np.int8), alive, casting="unsafe")
-            np.bitwise_and(alive, x.view(bits), alive)
-            return
-        np.copyto(out, y)
-        np.copyto(out, x, where=condition)
-    else:
-        np.copyto(out, x)
-        np.copyto(out, y, where=np.logical_not(condition))
-
-
-def _where_abstract(condition: Aval, x: Aval, y: Aval) -> Aval:
-    shape = broadcast_avals("where", (condition, x, y))
-    return Aval(shape, promote((x.dtype, y.dtype), (x.weak, y.weak)), x.weak and y.weak)
-
-
-def _where_pull(k: int) -> Any:
-    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
-        zero = np.zeros((), ct.dtype)  # keeps the cotangent's dtype, as a weak 0 would under the raw NumPy
-        return to_lower_level(where(xs[0], ct, zero) if k == 1 else where(xs[0], zero, ct))
-
-    return pull
-
-
-def _where_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
-    zero = np.zeros((), z.dtype)
-    found = to_lower_level(where(xs[0], *[zero if t is None else t for t in ts[1:]]))
-    return found if found.shape == z.shape else to_lower_level(FUNCTIONS.broadcast_to(found, z.shape))
-
-
-def _where_mask(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:
-    return xs[0] if k == 1 else logical_not(xs[0])
-
-
-where_p = register(
-    Primitive(
-        name="where",
-        kind="elementwise",
-        impl=_where_run,
-        abstract_eval=_where_abstract,
-        batch=batch_elementwise("where"),
-        derivative=Derivative(vjps=(_where_pull(0), _where_pull(1), _where_pull(2)), reads=(0, 2, 2), jvp=_where_push),
-        masking=Masking(mask=_where_mask, finite_partials=True),
-        lowering=Lowering(impl_into=_where_into),
-        algebra=Algebra(canonical="select"),
-    )
-)

@@ -20,7 +20,7 @@ from afx.core.dtypes import DType, check_dtype, get_default_dtype, promote, real
 from afx.core.primitive import Params, Primitive, Value, lookup
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._kinds.elementwise import linear
+from afx.ops._kinds.linear import linear
 from afx.ops.elementwise.complex import conj
 from afx.ops.indexing.slice import embed, slice_
 from afx.ops.manipulation.pad import roll

@@ -11,13 +11,16 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
-from afx.core.registry import FUNCTIONS, register_function
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.arithmetic import remainder
+from afx.ops.elementwise.where import clip
 from afx.ops.indexing.gather import gather, selection
 from afx.ops.indexing.index import Basic, basic, basic_entry, expanded, is_array, is_basic, is_sequence, trimmed, whole
 from afx.ops.indexing.slice import slice_
-from afx.ops.manipulation.shape import permute_dims
+from afx.ops.manipulation.shape import permute_dims, reshape
 
 __all__ = ["take", "take_along_axis"]
 
@@ -101,7 +104,7 @@ def _item(i: Any, who: str) -> Any:
     if i is None or i is ... or i.__class__ is slice or i.__class__ is int:
         return i
     if is_sequence(i):
-        i = FUNCTIONS.asarray(i, dtype=np.int64 if len(i) == 0 else None)
+        i = asarray(i, dtype=np.int64 if len(i) == 0 else None)
     elif isinstance(i, (bool, np.bool_)):
         i = np.asarray(i)
     if not hasattr(i, "dtype"):
@@ -210,13 +213,13 @@ def take(
     """
     aval = aval_of(x, "take")
     if axis is None:
-        return take(FUNCTIONS.reshape(x, (-1,)), indices, 0, mode=mode)
+        return take(reshape(x, (-1,)), indices, 0, mode=mode)
     place = normalize_axis(axis, aval.ndim, "take")
     chosen, n = _integers(indices, "take"), aval.shape[place]
     if mode == "wrap":
-        chosen = FUNCTIONS.remainder(chosen, n)
+        chosen = remainder(chosen, n)
     elif mode == "clip":
-        chosen = FUNCTIONS.clip(chosen, 0, n - 1)
+        chosen = clip(chosen, 0, n - 1)
     elif mode != "raise":
         raise ArgumentError(f"take: mode is 'raise', 'wrap' or 'clip': got {mode!r}; choose one")
     return gather(x, chosen, axis=place)
@@ -225,7 +228,7 @@ def take(
 def _integers(indices: Any, who: str) -> Any:
     """Return indices as an array of integers."""
     if is_sequence(indices):
-        indices = FUNCTIONS.asarray(indices, dtype=np.int64 if len(indices) == 0 else None)
+        indices = asarray(indices, dtype=np.int64 if len(indices) == 0 else None)
     aval = aval_of(indices, who)
     if aval.dtype.kind not in "iu":
         raise DtypeError(f"{who}: indices are integers: got {aval}; convert them with astype, or use x[mask]")
@@ -251,7 +254,7 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> 
     """
     aval, places = aval_of(x, "take_along_axis"), aval_of(_integers(indices, "take_along_axis"))
     if axis is None:
-        return take_along_axis(FUNCTIONS.reshape(x, (-1,)), indices, 0)
+        return take_along_axis(reshape(x, (-1,)), indices, 0)
     if aval.ndim != places.ndim:
         raise ShapeError(f"take_along_axis: the number of axes differs: got {aval} and indices {places}; add axes")
     along = normalize_axis(axis, aval.ndim, "take_along_axis")

@@ -9,7 +9,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Shape, aval_of
 from afx.core.primitive import Params, Value
-from afx.core.registry import FUNCTIONS, register_function
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError
 from afx.ops._kinds.updates import apply_index_update, scatter_op
@@ -21,6 +21,7 @@ from afx.ops.indexing.getitem import Index
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import broadcast_to, reshape
+from afx.ops.sorting.sort import argsort
 
 __all__: list[str] = []
 
@@ -75,13 +76,13 @@ def _others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) 
     if numbers.__class__ is np.ndarray and np.unique(numbers).size == numbers.size:
         return None
     count, rank = numbers.size, aval_of(values).ndim - (len(shape) - len(indices))
-    order = FUNCTIONS.argsort(numbers)
+    order = argsort(numbers)
     front = move_axis(values, axis, rank, 0)
     flat = reshape(front, (count, *front.shape[rank:]))
     places, ordered = gather(numbers, order), gather(flat, order)
     before = _exclusive(ordered, places)
     behind = flip(_exclusive(flip(ordered, 0), flip(places, 0)), 0)
-    found = gather(before * behind, FUNCTIONS.argsort(order))
+    found = gather(before * behind, argsort(order))
     return to_lower_level(move_axis(reshape(found, front.shape), 0, rank, axis))
 
 

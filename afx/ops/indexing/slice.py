@@ -16,7 +16,7 @@ from afx.core.aval import Aval, Shape, aval_of
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, lookup, register
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import IndexRangeError, ShapeError
-from afx.ops._kinds.elementwise import linear
+from afx.ops._kinds.linear import linear
 from afx.ops.indexing.index import Basic, Entry, fits, native, selected_shape, shape_of
 from afx.ops.manipulation.shape import broadcast_to
 

@@ -16,7 +16,7 @@ from afx.core.primitive import Params, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._kinds.elementwise import bilinear
+from afx.ops._kinds.linear import bilinear
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.complex import conj

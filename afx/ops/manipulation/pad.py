@@ -13,7 +13,7 @@ from afx.core.primitive import Params, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._kinds.elementwise import linear
+from afx.ops._kinds.linear import linear
 from afx.ops.indexing.index import Basic, ints, is_sequence, whole
 from afx.ops.indexing.slice import embed, slice_, slice_set
 from afx.ops.manipulation._pad import MIRRORS, STATISTICS, Ends, check_width, mirrored, ramps, repeated, statistics

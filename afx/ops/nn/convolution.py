@@ -17,7 +17,7 @@ from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._kinds.elementwise import bilinear
+from afx.ops._kinds.linear import bilinear
 from afx.ops.creation.creation import zeros
 from afx.ops.elementwise.complex import conj
 from afx.ops.linalg.products import same_dtype

@@ -26,6 +26,8 @@ from afx.core.primitive import (
 )
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, ShapeError
+from afx.ops._basic import reduced
+from afx.ops._kinds.batching import batch_reduction
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.creation.creation import asarray, ones
 from afx.ops.elementwise.arithmetic import divide
@@ -33,7 +35,7 @@ from afx.ops.manipulation.pad import pad
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
 from afx.ops.nn.windows import Padding, each_axis, padded_by, patches, positions
 from afx.ops.reductions._numpy import accumulation_dtype
-from afx.ops.reductions.sums import batch_reduction, reduce_over, reduced, sum
+from afx.ops.reductions.sums import reduce_over, sum
 
 __all__ = ["avg_pool", "max_pool"]
 

@@ -14,7 +14,7 @@ from afx.core.aval import Aval, Shape
 from afx.core.primitive import Params, Value
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, ShapeError
-from afx.ops._kinds.elementwise import linear
+from afx.ops._kinds.linear import linear
 from afx.ops.manipulation.shape import reshape
 from afx.ops.nn._convolution import Pairs, col2im, padded, windows
 

@@ -16,9 +16,9 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, uint32, uint64
 from afx.core.primitive import Params, Value, lookup
-from afx.core.registry import FUNCTIONS
 from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
+from afx.ops._basic import broadcast
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.random.philox import BLOCKS, DRAW, FEW, FOLD, as_words, block_words, philox, philox_block
 from afx.runtime.thread_pool import get_threads, run_blocks
@@ -56,7 +56,7 @@ def batch_draw(name: str) -> Any:
     """Return the batching rule of a draw: keys come with axes of their own in front, and parameters broadcast to them."""
 
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        key = xs[0] if batched[0] else to_lower_level(FUNCTIONS.broadcast_to(xs[0], (size, *xs[0].shape)))
+        key = xs[0] if batched[0] else to_lower_level(broadcast(xs[0], (size, *xs[0].shape)))
         rank = key.ndim - 1 + len(params["shape"])
         rest = [
             x.reshape((size,) + (1,) * (rank - x.ndim) + x.shape[1:]) if b else x

@@ -11,9 +11,11 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import bool_
 from afx.core.registry import register_function
+from afx.ops._basic import reduced
+from afx.ops._kinds.batching import batch_reduction
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.manipulation.shape import astype
-from afx.ops.reductions.sums import Axis, batch_reduction, fill_where, reduce_over, reduced, reducing
+from afx.ops.reductions.sums import Axis, fill_where, reduce_over, reducing
 
 __all__ = ["all", "any"]
 

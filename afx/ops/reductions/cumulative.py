@@ -14,7 +14,8 @@ from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, l
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._kinds.elementwise import linear
+from afx.ops._basic import numpy_of, sum_dtype
+from afx.ops._kinds.linear import linear
 from afx.ops.creation.creation import asarray, ones, ones_like, zeros
 from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.comparison import equal
@@ -23,7 +24,6 @@ from afx.ops.elementwise.where import maximum, where
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
-from afx.ops.reductions.sums import numpy_of, sum_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -12,9 +12,11 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
-from afx.core.registry import FUNCTIONS, register_function
+from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._kinds.elementwise import reduction
+from afx.ops._basic import numpy_of, reduced
+from afx.ops._kinds.batching import batch_reduction
+from afx.ops._kinds.reduction import reduction
 from afx.ops.creation.creation import Nested, asarray
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
@@ -25,20 +27,7 @@ from afx.ops.elementwise.exponential import exp
 from afx.ops.elementwise.where import clip, maximum, minimum, where
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
 from afx.ops.reductions._numpy import accumulation_dtype, largest, sum_keepdims
-from afx.ops.reductions.sums import (
-    Axis,
-    batch_reduction,
-    count_nonzero,
-    fill_where,
-    max,
-    mean,
-    min,
-    numpy_of,
-    reduce_over,
-    reduced,
-    sum,
-    tie_weights,
-)
+from afx.ops.reductions.sums import Axis, count_nonzero, fill_where, max, mean, min, reduce_over, sum, tie_weights
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -223,7 +212,7 @@ def _norm_abstract(x: Aval, *, axis: Shape) -> Aval:
 
 def _unit(z: Array, x: Array, *, axis: Shape) -> Array:
     if x.dtype.kind == "c":
-        return FUNCTIONS.conj(x) / where(z == 0, math.inf, z)
+        return x.conj() / where(z == 0, math.inf, z)
     largest = float(np.finfo(x.dtype).max)  # stands for infinity, whose quotients are nan
     # the quotient by infinity is 0 at the origin, and so are all of its derivatives
     return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))

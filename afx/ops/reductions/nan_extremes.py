@@ -13,18 +13,13 @@ from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2
 from afx.errors import ArgumentError, DtypeError
-from afx.ops._kinds.elementwise import binary, reduction
+from afx.ops._basic import numpy_of
+from afx.ops._kinds.batching import batch_reduction
+from afx.ops._kinds.elementwise import binary
+from afx.ops._kinds.reduction import reduction
 from afx.ops.elementwise.comparison import isnan
 from afx.ops.elementwise.where import where
-from afx.ops.reductions.sums import (
-    Axis,
-    batch_reduction,
-    extreme_abstract,
-    numpy_of,
-    reduce_over,
-    reduce_with_initial,
-    tie_weights,
-)
+from afx.ops.reductions.sums import Axis, extreme_abstract, reduce_over, reduce_with_initial, tie_weights
 from afx.ops.sorting.sort import arg_extremum, arg_reduction
 
 __all__ = ["fmax", "fmin", "nanargmax", "nanargmin", "nanmax", "nanmin"]

@@ -14,6 +14,7 @@ from afx.core.dtypes import DType, get_default_dtype, promote
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._basic import reduced
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import isinf, isnan
 from afx.ops.elementwise.rounding import ceil, floor, rint
@@ -22,7 +23,7 @@ from afx.ops.indexing.gather import gather
 from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
-from afx.ops.reductions.sums import Axis, reduced
+from afx.ops.reductions.sums import Axis
 from afx.ops.sorting.sort import sort
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]

@@ -10,13 +10,16 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
-from afx.core.dtypes import DType, bool_, int64, uint64
-from afx.core.primitive import Params, Primitive, Value
-from afx.core.registry import FUNCTIONS, register_function
+from afx.core.dtypes import bool_
+from afx.core.primitive import Primitive
+from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._kinds.elementwise import linear, reduction
+from afx.ops._basic import numpy_of, reduced, sum_dtype, sum_p
+from afx.ops._kinds.batching import batch_reduction
+from afx.ops._kinds.reduction import reduction
 from afx.ops.elementwise.where import maximum, minimum
+from afx.ops.elementwise.where import where as where_
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
 from afx.ops.reductions._numpy import accumulation_dtype, reduced_by
 
@@ -38,33 +41,14 @@ __all__ = [
 Axis = int | Sequence[int] | None
 
 
-def reduced(shape: Shape, axis: Shape) -> Shape:
-    """Return the shape without these axes."""
-    return tuple([n for a, n in enumerate(shape) if a not in axis])
-
-
 def with_axes(z: Array, shape: Shape, axis: Shape, keepdims: bool) -> Array:
     """Return a reduction's result with its axes put back as axes of length 1 where that is asked for."""
     return reshape(z, tuple([1 if a in axis else n for a, n in enumerate(shape)])) if keepdims else z
 
 
-def numpy_of(x: Any) -> Any:
-    """Return an operand as a NumPy value; a Python number takes afx's dtype."""
-    return x if x.__class__ is np.ndarray else np.asarray(x, aval_of(x).dtype)
-
-
-def batch_reduction(fn: Any) -> Any:
-    """Return the batching rule of a reduction from its public function."""
-
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        return fn(xs[0], axis=tuple([a + 1 for a in params["axis"]]))
-
-    return batch
-
-
 def fill_where(x: ArrayLike, where: ArrayLike | None, other: ArrayLike) -> ArrayLike:
     """Return x with another number in the places that a reduction leaves out."""
-    return x if where is None else FUNCTIONS.where(where, x, other)
+    return x if where is None else where_(where, x, other)
 
 
 @register_function
@@ -98,38 +82,6 @@ def sum(
     shape = shape_of(x, "sum")
     axes = normalize_axes(axis, len(shape), "sum")
     return with_axes(bind(sum_p, x, axis=axes), shape, axes, keepdims)
-
-
-def _sum_run(x: Any, *, axis: Shape) -> Any:
-    return np.add.reduce(numpy_of(x), axis=axis)
-
-
-def sum_dtype(dtype: DType) -> DType:
-    """Return the dtype of a sum or product: small integers and booleans grow to 64 bits."""
-    if dtype.kind in "bi":
-        return int64
-    return uint64 if dtype.kind == "u" else dtype
-
-
-def _sum_abstract(x: Aval, *, axis: Shape) -> Aval:
-    return Aval(reduced(x.shape, axis), sum_dtype(x.dtype))
-
-
-def _sum_transpose(ct: Array, x: Aval, *, axis: Shape) -> Array:
-    if len(axis) == x.ndim:
-        return broadcast_to(ct, x.shape)
-    return broadcast_to(reshape(ct, tuple([1 if a in axis else n for a, n in enumerate(x.shape)])), x.shape)
-
-
-sum_p = linear(
-    "sum",
-    _sum_run,
-    _sum_abstract,
-    _sum_transpose,
-    batch=batch_reduction(sum),
-    nonnegative_linear=True,
-    reduce_ufunc=np.add,
-)
 
 
 @register_function
@@ -379,7 +331,9 @@ def products_of_others(x: Array) -> Array:
     left, right = x[..., :half], x[..., half:]
     with_left = products_of_others(left) * prod(right, -1, keepdims=True)
     with_right = products_of_others(right) * prod(left, -1, keepdims=True)
-    return FUNCTIONS.concat([with_left, with_right], axis=-1)
+    join: Any = np.concatenate  # of Arrays, so afx's own
+    z: Array = join([with_left, with_right], axis=-1)
+    return z
 
 
 prod_p = reduction(

@@ -14,6 +14,7 @@ from afx.core.primitive import Derivative, Masking, Params, Primitive, Sampling,
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._basic import numpy_of
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.creation.creation import asarray, ones_like
 from afx.ops.elementwise.comparison import not_equal
@@ -26,7 +27,6 @@ from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.cumulative import cumulative_sum_p
-from afx.ops.reductions.sums import numpy_of
 
 __all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", "searchsorted", "sort"]
 

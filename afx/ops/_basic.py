@@ -1,0 +1,308 @@
+"""Structural primitives: cast, reshape, broadcast, sum and where, which the rules of all other kinds are written in.
+
+Public functions of the same names stand in their families; these here take values of any level and check nothing twice.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array
+from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes
+from afx.core.dtypes import DType, int64, is_inexact, promote, uint64
+from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, define, register
+from afx.core.tracing.tracer import bind_single, to_lower_level
+from afx.errors import ShapeError
+from afx.ops._kinds.batching import batch_elementwise, batch_reduction, batch_unchanged
+from afx.ops._kinds.linear import linear
+
+__all__ = ["broadcast", "cast", "reshape_as", "select", "sum_over"]
+
+
+def cast(x: Any, dtype: DType) -> Array:
+    """Return x in another dtype."""
+    return bind_single(cast_p if is_inexact(dtype) and is_inexact(aval_of(x).dtype) else convert_p, x, dtype=dtype)
+
+
+def reshape_as(x: Any, shape: Shape) -> Array:
+    """Return the elements of x in another shape."""
+    return x if isinstance(x, Array) and x.shape == shape else bind_single(reshape_p, x, shape=shape)
+
+
+def broadcast(x: Any, shape: Shape) -> Array:
+    """Return x repeated along new axes in front and along its axes of length 1."""
+    return bind_single(broadcast_to_p, x, shape=shape)
+
+
+def sum_over(x: Any, axis: Shape) -> Array:
+    """Return the sum along axes, which are named from the front."""
+    return bind_single(sum_p, x, axis=axis)
+
+
+def select(condition: Any, x: Any, y: Any) -> Array:
+    """Return x where the condition, a boolean, holds, and y elsewhere."""
+    return bind_single(where_p, condition, x, y)
+
+
+def reduced(shape: Shape, axis: Shape) -> Shape:
+    """Return the shape without these axes."""
+    return tuple([n for a, n in enumerate(shape) if a not in axis])
+
+
+def numpy_of(x: Any) -> Any:
+    """Return an operand as a NumPy value; a Python number takes afx's dtype."""
+    return x if x.__class__ is np.ndarray else np.asarray(x, aval_of(x).dtype)
+
+
+# -- cast -------------------------------------------------------------------------------------------------------------
+def _cast_run(x: Any, *, dtype: DType) -> Any:
+    with np.errstate(over="ignore"):
+        if dtype.kind not in "bc" and np.asarray(x).dtype.kind == "c":
+            x = np.real(x)
+        return np.asarray(x).astype(dtype)
+
+
+def _cast_into(out: Any, x: Any, *, dtype: DType) -> None:
+    if x.dtype.kind == "c" and dtype.kind in "iuf":
+        x = x.real
+    if dtype.itemsize >= x.dtype.itemsize:
+        np.copyto(out, x, casting="unsafe")
+    else:
+        with np.errstate(over="ignore"):
+            np.copyto(out, x, casting="unsafe")
+
+
+def _cast_abstract(x: Aval, *, dtype: DType) -> Aval:
+    return Aval(x.shape, dtype)
+
+
+def _cast_transpose(ct: Array, x: Aval, *, dtype: DType) -> Array:
+    return (ct.real if ct.dtype.kind == "c" and x.dtype.kind != "c" else ct).astype(x.dtype)
+
+
+cast_p = linear(
+    "cast",
+    _cast_run,
+    _cast_abstract,
+    _cast_transpose,
+    batch=batch_unchanged("cast"),
+    nonnegative_linear=True,
+    canonical="cast",
+    impl_into=_cast_into,
+)
+convert_p = define(
+    "convert",
+    "nondifferentiable",
+    _cast_run,
+    _cast_abstract,
+    batch=batch_unchanged("convert"),
+    canonical="cast",
+    impl_into=_cast_into,
+)
+
+
+def _fit_run(x: Any, *, dtype: DType) -> Any:
+    info, y = np.iinfo(dtype), np.asarray(x)
+    if y.size and not (info.min <= y.min() and y.max() <= info.max):
+        raise OverflowError(f"{y.min() if y.min() < info.min else y.max()} is out of bounds for {dtype}")
+    return y.astype(dtype)
+
+
+# what traced Python integers become beside arrays of integers, which refuse those that they do not hold
+fit_p = define("fit", "nondifferentiable", _fit_run, _cast_abstract, batch=batch_unchanged("fit"), canonical="fit")
+
+
+# -- reshape ----------------------------------------------------------------------------------------------------------
+def resolved_shape(x: Any, have: Shape, shape: Shape) -> Shape:
+    """Return the shape with its -1 filled in, or raise."""
+    size = math.prod(have)
+    if -1 in shape:
+        known = math.prod([n for n in shape if n != -1])
+        if shape.count(-1) == 1 and known > 0 and size % known == 0:
+            return tuple([size // known if n == -1 else n for n in shape])
+    elif math.prod(shape) == size and all([n >= 0 for n in shape]):  # noqa: C419  # a list is quicker than a generator
+        return shape
+    raise ShapeError(f"reshape: {size} elements do not fit: got {aval_of(x)} and shape {shape}; change the shape")
+
+
+def _reshape_run(x: Any, *, shape: Shape) -> Any:
+    return numpy_of(x).reshape(shape)
+
+
+def _reshape_into(out: Any, x: Any, *, shape: Shape) -> None:
+    np.copyto(out.reshape(x.shape), x)  # what it is given is in one piece
+
+
+def _reshape_text(x: str, *, shape: Shape) -> str:
+    return f"{x}.reshape({shape if len(shape) != 1 else shape[0]})"
+
+
+def _reshape_abstract(x: Aval, *, shape: Shape) -> Aval:
+    return Aval(resolved_shape(x, x.shape, shape), x.dtype)
+
+
+def _reshape_transpose(ct: Array, x: Aval, *, shape: Shape) -> Array:
+    return ct.reshape(x.shape)
+
+
+def _reshape_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return reshape_as(xs[0], (size, *params["shape"]))
+
+
+reshape_p = linear(
+    "reshape",
+    _reshape_run,
+    _reshape_abstract,
+    _reshape_transpose,
+    batch=_reshape_batch,
+    nonnegative_linear=True,
+    may_alias=True,
+    emit_view=_reshape_text,
+    impl_into=_reshape_into,
+    canonical="reshape",
+)
+
+
+# -- broadcast --------------------------------------------------------------------------------------------------------
+def _broadcast_run(x: Any, *, shape: Shape) -> Any:
+    x = np.asarray(x, aval_of(x).dtype)
+    if not x.shape:  # np.broadcast_to takes microseconds, and most scalars come this way
+        return np.ndarray(shape, x.dtype, x, strides=(0,) * len(shape))
+    return np.broadcast_to(x, shape)
+
+
+def _broadcast_abstract(x: Aval, *, shape: Shape) -> Aval:
+    if broadcast_shapes([x.shape, shape]) != shape:
+        raise ShapeError(f"broadcast_to: the shape does not fit: got {x} and shape {shape}; reshape it first")
+    return Aval(shape, x.dtype)
+
+
+def _broadcast_transpose(ct: Array, x: Aval, *, shape: Shape) -> Array:
+    lead = len(shape) - x.ndim
+    axes = (*range(lead), *[a for a, n in enumerate(x.shape, lead) if n == 1 and shape[a] != 1])
+    return reshape_as(sum_over(ct, axes) if axes else ct, x.shape)
+
+
+def _broadcast_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    x, shape = xs[0], params["shape"]
+    return broadcast(reshape_as(x, (size,) + (1,) * (len(shape) - x.ndim + 1) + x.shape[1:]), (size, *shape))
+
+
+broadcast_to_p = linear(
+    "broadcast_to",
+    _broadcast_run,
+    _broadcast_abstract,
+    _broadcast_transpose,
+    batch=_broadcast_batch,
+    nonnegative_linear=True,
+    may_alias=True,
+    canonical="broadcast",
+)
+
+
+# -- sum --------------------------------------------------------------------------------------------------------------
+def _sum_run(x: Any, *, axis: Shape) -> Any:
+    return np.add.reduce(numpy_of(x), axis=axis)
+
+
+def sum_dtype(dtype: DType) -> DType:
+    """Return the dtype of a sum or product: small integers and booleans grow to 64 bits."""
+    if dtype.kind in "bi":
+        return int64
+    return uint64 if dtype.kind == "u" else dtype
+
+
+def _sum_abstract(x: Aval, *, axis: Shape) -> Aval:
+    return Aval(reduced(x.shape, axis), sum_dtype(x.dtype))
+
+
+def _sum_transpose(ct: Array, x: Aval, *, axis: Shape) -> Array:
+    if len(axis) == x.ndim:
+        return broadcast(ct, x.shape)
+    return broadcast(reshape_as(ct, tuple([1 if a in axis else n for a, n in enumerate(x.shape)])), x.shape)
+
+
+sum_p = linear(
+    "sum",
+    _sum_run,
+    _sum_abstract,
+    _sum_transpose,
+    batch=batch_reduction(sum_over),
+    nonnegative_linear=True,
+    reduce_ufunc=np.add,
+)
+
+
+# -- where ------------------------------------------------------------------------------------------------------------
+def _cast(z: Any, dtype: DType) -> Any:
+    return z if z.dtype == dtype else z.astype(dtype)
+
+
+def _where_run(condition: Any, x: Any, y: Any) -> Any:
+    avals = [aval_of(x), aval_of(y)]
+    dtype = promote((avals[0].dtype, avals[1].dtype), (avals[0].weak, avals[1].weak))
+    if dtype.kind in "iu":
+        for number, a in zip((x, y), avals, strict=True):
+            if a.weak:
+                dtype.type(number)  # raises where the dtype does not hold it: NumPy's where cuts its bits off
+    return _cast(np.where(condition, x, y), dtype)
+
+
+_BITS = {"f": np.dtype(np.int32), "d": np.dtype(np.int64)}
+
+
+def _where_into(out: Any, condition: Any, x: Any, y: Any) -> None:
+    shape = out.shape
+    if y.shape == () and x.shape == shape:
+        bits = _BITS.get(out.dtype.char)
+        if bits is not None and condition.shape == shape != () and y.view(bits) == 0:
+            alive = out.view(bits)  # all bits where the condition holds: an "and" is far faster than a choice
+            np.negative(condition.view(np.int8), alive, casting="unsafe")
+            np.bitwise_and(alive, x.view(bits), alive)
+            return
+        np.copyto(out, y)
+        np.copyto(out, x, where=condition)
+    else:
+        np.copyto(out, x)
+        np.copyto(out, y, where=np.logical_not(condition))
+
+
+def _where_abstract(condition: Aval, x: Aval, y: Aval) -> Aval:
+    shape = broadcast_avals("where", (condition, x, y))
+    return Aval(shape, promote((x.dtype, y.dtype), (x.weak, y.weak)), x.weak and y.weak)
+
+
+def _where_pull(k: int) -> Any:
+    def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
+        zero = np.zeros((), ct.dtype)  # keeps the cotangent's dtype, as a weak 0 would under the raw NumPy
+        return to_lower_level(select(xs[0], ct, zero) if k == 1 else select(xs[0], zero, ct))
+
+    return pull
+
+
+def _where_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
+    zero = np.zeros((), z.dtype)
+    found = to_lower_level(select(xs[0], *[zero if t is None else t for t in ts[1:]]))
+    return found if found.shape == z.shape else to_lower_level(broadcast(found, z.shape))
+
+
+def _where_mask(k: int, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape) -> Value:
+    return xs[0] if k == 1 else np.logical_not(xs[0])
+
+
+where_p = register(
+    Primitive(
+        name="where",
+        kind="elementwise",
+        impl=_where_run,
+        abstract_eval=_where_abstract,
+        batch=batch_elementwise("where"),
+        derivative=Derivative(vjps=(_where_pull(0), _where_pull(1), _where_pull(2)), reads=(0, 2, 2), jvp=_where_push),
+        masking=Masking(mask=_where_mask, finite_partials=True),
+        lowering=Lowering(impl_into=_where_into),
+        algebra=Algebra(canonical="select"),
+    )
+)
