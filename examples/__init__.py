@@ -1,1 +1,1 @@
-"""The demonstrations: ``python -m examples`` runs all of them, ``python -m examples catenary`` one."""
+"""Demonstrations: ``python -m examples`` runs the paper's six, ``python -m examples flow`` one, ``--list`` shows all."""

@@ -8,7 +8,20 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from examples import boundary_value, catenary, classifier, curve_derivative, local_optimum, polynomial
+from examples import (
+    autoencoder,
+    boundary_value,
+    catenary,
+    character_model,
+    classifier,
+    curve_derivative,
+    digits_lenet,
+    digits_mlp,
+    flow,
+    local_optimum,
+    polynomial,
+    time_series,
+)
 from examples.report import Claim
 
 EXAMPLES: dict[str, Callable[[Path], list[Claim]]] = {
@@ -18,13 +31,23 @@ EXAMPLES: dict[str, Callable[[Path], list[Claim]]] = {
     "curve_derivative": curve_derivative.run,
     "polynomial": polynomial.run,
     "local_optimum": local_optimum.run,
+    "digits_mlp": digits_mlp.run,
+    "digits_lenet": digits_lenet.run,
+    "character_model": character_model.run,
+    "time_series": time_series.run,
+    "autoencoder": autoencoder.run,
+    "flow": flow.run,
 }
+PAPER = ("catenary", "classifier", "boundary_value", "curve_derivative", "polynomial", "local_optimum")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the examples named on the command line, all when none is; return the exit status."""
+    """Run the examples named on the command line, the paper's when none is; return the exit status."""
     parser = command_line()
     options = parser.parse_args(arguments)
+    if options.list:
+        print(listing())
+        return 0
     unknown = [name for name in options.names if name not in EXAMPLES]
     if unknown:
         parser.error(f"unknown example: {', '.join(unknown)}; choose from {', '.join(EXAMPLES)}")
@@ -32,24 +55,29 @@ def main(arguments: list[str] | None = None) -> int:
         options.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         parser.error(f"--output: no folder can be made at {options.output}: {error.strerror}; name another")
-    return run_all(options.names or list(EXAMPLES), options.output)
+    return run_all(options.names or PAPER, options.output)
 
 
 def command_line() -> argparse.ArgumentParser:
     """Describe the command line."""
-    names = "\n".join(f"  {name:<17} {summary(name)}" for name in EXAMPLES)
     parser = argparse.ArgumentParser(
         prog="python -m examples",
         description="Run the demonstrations: each prints its claims with their figures and saves its plots.",
-        epilog=f"examples:\n{names}",
+        epilog=f"examples:\n{listing()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which to run (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which to run (default: the paper's six)")
+    parser.add_argument("--list", action="store_true", help="show all examples and leave")
     folder = Path(__file__).parent / "output"
     parser.add_argument(
         "--output", type=Path, default=folder, metavar="DIR", help="where plots go (default: examples/output)"
     )
     return parser
+
+
+def listing() -> str:
+    """Return a line for each example."""
+    return "\n".join(f"  {name:<17} {summary(name)}" for name in EXAMPLES)
 
 
 def summary(name: str) -> str:

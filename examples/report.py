@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from afx import Array
 
-__all__ = ["Bars", "Claim", "Curve", "Panel", "Series", "progress", "save"]
+__all__ = ["Bars", "Claim", "Curve", "Panel", "Pixels", "Series", "progress", "save"]
 
 T = TypeVar("T")
 Series: TypeAlias = "Array | npt.NDArray[Any]"
@@ -78,13 +78,20 @@ class Bars:
 
 
 @attrs.frozen(eq=False)
+class Pixels:
+    """A picture, float[rows, columns]: the larger a number, the darker."""
+
+    values: Series
+
+
+@attrs.frozen(eq=False)
 class Panel:
     """One pair of axes of a figure and what is drawn on it."""
 
     title: str
     x_label: str
     y_label: str
-    marks: tuple[Curve | Bars, ...]
+    marks: tuple[Curve | Bars | Pixels, ...]
     log_x: bool = False
     log_y: bool = False
 
@@ -125,9 +132,12 @@ def draw(axes: Any, panel: Panel) -> None:
         if isinstance(mark, Bars):
             heights = np.asarray(mark.heights)
             axes.bar(np.arange(1, len(heights) + 1), heights, color=mark.color, edgecolor="k", label=mark.label)
+        elif isinstance(mark, Pixels):
+            axes.imshow(np.asarray(mark.values), cmap="gray_r")
+            axes.grid(visible=False)
         else:
             axes.plot(np.asarray(mark.x), np.asarray(mark.y), mark.form, label=mark.label)
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set(xscale="log" if panel.log_x else "linear", yscale="log" if panel.log_y else "linear")
-    if any(mark.label for mark in panel.marks):
+    if any(not isinstance(mark, Pixels) and mark.label for mark in panel.marks):
         axes.legend()
