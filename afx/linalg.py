@@ -11,21 +11,26 @@ from afx.ops.linalg.lstsq import LstsqResult, lstsq, pinv
 from afx.ops.linalg.lu import LUResult, lu
 from afx.ops.linalg.matrix_functions import expm, matrix_power, multi_dot
 from afx.ops.linalg.norms import cond, matrix_norm, matrix_rank, norm
+from afx.ops.linalg.polar import PolarResult, polar
 from afx.ops.linalg.products import cross, kron, matmul, outer, tensordot, vecdot
 from afx.ops.linalg.qr import QRResult, qr
+from afx.ops.linalg.roots import fractional_matrix_power, logm, sqrtm
 from afx.ops.linalg.solve import inv, solve, tensorinv, tensorsolve
 from afx.ops.linalg.svd import SVDResult, svd, svdvals
+from afx.ops.linalg.sylvester import solve_sylvester
 from afx.ops.linalg.triangular import solve_triangular
 from afx.ops.manipulation.axes import matrix_transpose
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.manipulation.diagonals import matrix_trace as trace
 from afx.ops.reductions.moments import vector_norm
+from afx.transforms.funm import funm
 
 __all__ = [
     "EigResult",
     "EighResult",
     "LUResult",
     "LstsqResult",
+    "PolarResult",
     "QRResult",
     "SVDResult",
     "SlogdetResult",
@@ -39,8 +44,11 @@ __all__ = [
     "eigvals",
     "eigvalsh",
     "expm",
+    "fractional_matrix_power",
+    "funm",
     "inv",
     "kron",
+    "logm",
     "lstsq",
     "lu",
     "matmul",
@@ -52,10 +60,13 @@ __all__ = [
     "norm",
     "outer",
     "pinv",
+    "polar",
     "qr",
     "slogdet",
     "solve",
+    "solve_sylvester",
     "solve_triangular",
+    "sqrtm",
     "svd",
     "svdvals",
     "tensordot",

@@ -2,7 +2,14 @@
 
 import numpy as np
 
+from afx.ops.linalg._divided_differences import Exponential, Logarithm, Power, Sampled
 from tests.ops.samples import Sample
+
+
+def sine(order: int, x: np.ndarray) -> np.ndarray:
+    """Return a derivative of the sine."""
+    return np.sin(x + order * np.pi / 2)
+
 
 RNG = np.random.default_rng(6)
 A = RNG.normal(size=(2, 3, 3))
@@ -12,5 +19,20 @@ APART = POSITIVE + np.diag([0.0, 3.0, 9.0])  # no two eigenvalues near each othe
 SAMPLES: dict[str, list[Sample]] = {
     "cholesky": [Sample((POSITIVE,), symmetric=True), Sample((POSITIVE[0],), symmetric=True)],
     "eigh": [Sample((APART,), symmetric=True), Sample((APART[0],), symmetric=True)],
+    "fractional_matrix_power": [Sample((APART + 3 * A / 10,), {"power": 0.3})],
+    "hermitian_function": [
+        Sample((POSITIVE,), {"fn": Logarithm()}),
+        Sample((POSITIVE, A), {"fn": Power(0.5)}),
+        Sample((np.eye(3), A[0], A[1]), {"fn": Exponential()}),
+        Sample((POSITIVE,), {"fn": Sampled(sine)}),
+    ],
+    "logm": [Sample((APART + 3 * A / 10,))],
+    "nuclear_norm": [Sample((A,)), Sample((A[0, :2],)), Sample((np.eye(3),))],
+    "polar": [Sample((A,), {"partial": False}), Sample((A[:, :, :2],), {"partial": True})],
+    "solve_sylvester": [
+        Sample((APART, POSITIVE[:, :2, :2], A[:, :, :2]), {"hermitian": False}),
+        Sample((POSITIVE[0], POSITIVE[0], A[0]), {"hermitian": False}),
+    ],
+    "sqrtm": [Sample((APART + 3 * A / 10,))],
     "eigvalsh": [Sample((APART,), symmetric=True), Sample((APART[0],), symmetric=True)],
 }

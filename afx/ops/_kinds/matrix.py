@@ -239,15 +239,30 @@ def inverse_or_zero(x: Array) -> Array:
     return where(x == 0, 0.0, 1 / where(x == 0, 1.0, x))
 
 
-def inverse_eigenvalue_gaps(w: Array, size: Array) -> Array:
-    """Return the matrix of 1 / (w_j - w_i), 0 where they are equal: up to rounding of numbers of this size.
+def divide_by_gaps(x: Array, w: Array, size: Array, against: Array) -> Array:
+    """Return ``x_ij / (w_j - w_i)``; between equal values it is 0 where x is, and nan where it is not.
 
-    LAPACK's rounding sets equal values apart; their vectors are any of the space that they span, and 1 / (w_j - w_i)
-    would be noise.
+    LAPACK's rounding sets equal values apart; their vectors are any of the space that they span. What depends on which
+    of them were found has no derivative, however its parts may cancel.
+
+    Args:
+        x: float[..., n, n].
+        w: float[..., n].
+        size: of the numbers whose rounding w carries.
+        against: of what x was made; x counts as 0 up to rounding of it.
     """
     apart = row(w) - column(w)
-    same = abs_(apart) <= size * (w.shape[-1] * float(np.finfo(w.dtype).eps))
-    return where(same, 0.0, 1 / where(same, 1.0, apart))
+    resolution = w.shape[-1] * float(np.finfo(w.dtype).eps)
+    same = abs_(apart) <= size * resolution
+    turns = same & (np.eye(w.shape[-1]) == 0) & (abs_(x) > bound_of(against) * resolution)
+    return where(same, where(turns, np.nan, 0.0), 1 / where(same, 1.0, apart)) * x
+
+
+def bound_of(x: Array) -> Array:
+    """Return a bound of what a product with unitary matrices can make of matrices' elements: their size times a few."""
+    if not x.size:
+        return reshape(abs_(x), (*x.shape[:-2], 0, 0)) if 0 in x.shape[:-2] else abs_(x).sum((-2, -1), keepdims=True)
+    return 8 * max_(abs_(x), axis=(-2, -1), keepdims=True) * x.shape[-1]
 
 
 def largest(w: Array) -> Array:

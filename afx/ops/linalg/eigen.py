@@ -20,14 +20,15 @@ from afx.ops._kinds.matrix import (
     choice,
     conjugate,
     diag_embed,
+    divide_by_gaps,
     floating,
     hermitian,
-    inverse_eigenvalue_gaps,
     largest,
     matrix_op,
     plain,
     row,
     square,
+    symmetrize_lower,
     transposed,
 )
 from afx.ops.elementwise.complex import real
@@ -53,18 +54,18 @@ class EigResult(NamedTuple):
 
 
 # -- symmetric (Hermitian) --------------------------------------------------------------------------------------------
-def eigh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> EighResult:
+def eigh(a: ArrayLike, UPLO: Literal["L", "U"] | None = None) -> EighResult:
     """Return the eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices.
 
-    Derivatives are those of the symmetric (Hermitian) part. An eigenvector can change its sign (its phase, where
-    complex), and those of equal eigenvalues turn among each other: the derivatives are of eigenvectors that turn no more
-    than they must. Between eigenvalues that are equal, but for rounding, the term 1 / (w_j - w_i) counts as 0, so that
-    derivatives stay finite: those of functions that treat equal eigenvalues alike, such as sums of f(w), are right;
-    their second derivatives, and derivatives of f(a) itself, miss those terms there.
+    Without UPLO they are those of the symmetric (Hermitian) part, as in JAX; NumPy reads the lower triangle. An
+    eigenvector can change its sign (its phase, where complex): the derivatives are of eigenvectors that turn no more than
+    they must. Those of equal eigenvalues turn among each other without bound: derivatives of what depends on them are
+    nan, and so are second derivatives, while first derivatives of what depends on eigenvalues alone are right. Functions
+    of a matrix, such as `sqrtm`, `logm` and `funm` with ``hermitian=True``, have all derivatives there.
 
     Args:
         a: float[..., n, n], real or complex.
-        UPLO: which triangle is read: "L" (lower) or "U" (upper).
+        UPLO: the triangle that is read, and differentiated: "L" (lower) or "U" (upper); None for both.
 
     Raises:
         ShapeError: not square.
@@ -74,24 +75,31 @@ def eigh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> EighResult:
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     Array([1., 2.], dtype=float64)
     """
-    return EighResult(*bind(eigh_p, _lower(a, UPLO, "eigh")))
+    return EighResult(*bind(eigh_p, _operand(a, UPLO, "eigh")))
 
 
-def eigvalsh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> Array:
+def eigvalsh(a: ArrayLike, UPLO: Literal["L", "U"] | None = None) -> Array:
     """Return the eigenvalues, ascending, of symmetric (Hermitian) matrices; arguments and derivatives are `eigh`'s.
 
     >>> eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]]))
     Array([1., 2.], dtype=float64)
     """
-    return bind_single(eigvalsh_p, _lower(a, UPLO, "eigvalsh"))
+    return bind_single(eigvalsh_p, _operand(a, UPLO, "eigvalsh"))
 
 
-def _lower(a: ArrayLike, triangle: str, who: str) -> Array:
-    """Return an operand whose lower triangle is to be read."""
+def _operand(a: ArrayLike, triangle: str | None, who: str) -> Array:
+    """Return an operand of which the Hermitian part is to be taken."""
     x = floating(a, who)
     square(x.aval, who)
+    if triangle is None:
+        return x
     choice(who, "UPLO", triangle, ("L", "U", "l", "u"))
-    return adjoint(x) if triangle in "Uu" else x
+    return symmetrize_lower(adjoint(x) if triangle in "Uu" else x)
+
+
+def _hermitian_part(a: Any) -> Any:
+    half = a / 2  # the sum could overflow
+    return half + half.swapaxes(-1, -2).conj()
 
 
 def _eigh_abstract(a: Aval) -> tuple[Aval, Aval]:
@@ -100,20 +108,21 @@ def _eigh_abstract(a: Aval) -> tuple[Aval, Aval]:
 
 
 def _eigh_run(a: Any) -> Any:
-    return arrays(np.linalg.eigh(a))
+    return arrays(np.linalg.eigh(_hermitian_part(a)))
 
 
 def _eigh_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
     w, v = z
-    inner = adjoint(v) @ hermitian(t) @ v
-    return real(diagonal(inner)), v @ (inverse_eigenvalue_gaps(w, largest(w)) * inner)
+    h = hermitian(t)
+    inner = adjoint(v) @ h @ v
+    return real(diagonal(inner)), v @ divide_by_gaps(inner, w, largest(w), h)
 
 
 def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     w, v = z
-    inner = diag_embed(ct[0]) + inverse_eigenvalue_gaps(w, largest(w)) * (adjoint(v) @ conjugate(ct[1]))
-    found: Array = conjugate(hermitian(v @ inner @ adjoint(v)))
-    return found
+    g = conjugate(ct[1])
+    inner = diag_embed(ct[0]) + divide_by_gaps(adjoint(v) @ g, w, largest(w), g)
+    return conjugate(hermitian(v @ inner @ adjoint(v)))
 
 
 eigh_p = matrix_op("eigh", _eigh_run, _eigh_abstract, _eigh_push, _eigh_pull, reads=1, multiple_results=True)
@@ -134,7 +143,11 @@ def _eigvalsh_pull(ct: Array, z: Any, a: Array) -> Array:
     return conjugate(v * row(ct) @ adjoint(v))
 
 
-eigvalsh_p = matrix_op("eigvalsh", np.linalg.eigvalsh, _eigvalsh_abstract, _eigvalsh_push, _eigvalsh_pull, reads=2)
+def _eigvalsh_run(a: Any) -> Any:
+    return np.linalg.eigvalsh(_hermitian_part(a))
+
+
+eigvalsh_p = matrix_op("eigvalsh", _eigvalsh_run, _eigvalsh_abstract, _eigvalsh_push, _eigvalsh_pull, reads=2)
 
 
 # -- general ----------------------------------------------------------------------------------------------------------
@@ -142,7 +155,7 @@ def eig(a: ArrayLike) -> EigResult:
     """Return the eigenvalues and eigenvectors of square matrices; they are always complex (NumPy's: only where needed).
 
     The phase of an eigenvector is not unique: the derivative is of one whose change is orthogonal to it. Between equal
-    eigenvalues the term 1 / (w_j - w_i) counts as 0, as in `eigh`. At matrices without n independent eigenvectors
+    eigenvalues what depends on eigenvectors has derivative nan, as in `eigh`. At matrices without n independent eigenvectors
     there is no derivative: near them it grows without bound.
 
     Args:
@@ -191,13 +204,14 @@ def _apart(x: Array, v: Array) -> Array:
 def _eig_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
     w, v = z
     inner = solve(v, t @ v)
-    return diagonal(inner), _apart(v @ (inverse_eigenvalue_gaps(w, largest(w)) * inner), v)
+    return diagonal(inner), _apart(v @ divide_by_gaps(inner, w, largest(w), inner), v)
 
 
 def _eig_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     w, v = z
     gw, gv = conjugate(ct[0]), conjugate(ct[1])
-    inner = diag_embed(gw) + conjugate(inverse_eigenvalue_gaps(w, largest(w))) * (adjoint(v) @ _apart(gv, v))
+    turned = adjoint(v) @ _apart(gv, v)
+    inner = diag_embed(gw) + divide_by_gaps(turned, conjugate(w), largest(w), turned)
     return conjugate(solve(adjoint(v), inner @ adjoint(v)))
 
 

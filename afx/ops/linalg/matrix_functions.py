@@ -17,14 +17,12 @@ from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import floating, matrix_op, plain, square, transposed
 from afx.ops.creation.creation import asarray, eye
-from afx.ops.creation.stop_gradient import stop_gradient
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.where import where
+from afx.ops.linalg._divided_differences import Exponential
+from afx.ops.linalg.hermitian_functions import hermitian_function
 from afx.ops.linalg.products import matmul
+from afx.ops.linalg.roots import frechet
 from afx.ops.linalg.solve import inv
-from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to, reshape
-from afx.ops.reductions.sums import max as max_
 
 __all__ = ["expm", "matrix_power", "multi_dot"]
 
@@ -110,7 +108,7 @@ def _product(xs: list[Array], cuts: dict[tuple[int, int], int], i: int, j: int) 
 
 
 # -- the exponential --------------------------------------------------------------------------------------------------
-def expm(a: ArrayLike) -> Array:
+def expm(a: ArrayLike, hermitian: bool = False) -> Array:
     """Return the exponential of square matrices, by scaling, a Padé approximant of order 13, and squaring.
 
     The algorithm is that of Al-Mohy & Higham 2009, "A new scaling and squaring algorithm for the matrix exponential"; the
@@ -118,6 +116,7 @@ def expm(a: ArrayLike) -> Array:
 
     Args:
         a: float[..., n, n], real or complex.
+        hermitian: whether to take the symmetric (Hermitian) part, and compute by its eigenvalues.
 
     Raises:
         ShapeError: not square.
@@ -126,7 +125,8 @@ def expm(a: ArrayLike) -> Array:
     Array([[1., 1.],
            [0., 1.]], dtype=float32)
     """
-    return bind_single(expm_p, floating(a, "expm"))
+    x = floating(a, "expm")
+    return hermitian_function(x, Exponential()) if hermitian else bind_single(expm_p, x)
 
 
 def _expm_abstract(a: Aval) -> Aval:
@@ -215,24 +215,12 @@ def _approximant(x: Any) -> Any:
     return plain(np.linalg.solve(v - u, v + u))
 
 
-def _frechet(a: Array, t: Array) -> Array:
-    """Return the exponential's derivative in a direction: a block of the exponential of [[a, t], [0, a]]."""
-    n = a.shape[-1]
-    if not n:
-        return t
-    top = stop_gradient(max_(abs_(t), axis=(-2, -1), keepdims=True))
-    scale = where(top == 0, 1, top)  # so that a large direction asks for no more halvings
-    upper = concat([a, t / scale], axis=-1)
-    lower = concat([a * 0, a], axis=-1)
-    return bind_single(expm_p, concat([upper, lower], axis=-2))[..., :n, n:] * scale
-
-
 def _expm_push(t: Array, z: Any, a: Array) -> Array:
-    return _frechet(a, t)
+    return frechet(expm_p, a, t)
 
 
 def _expm_pull(ct: Array, z: Any, a: Array) -> Array:
-    return _frechet(transposed(a), ct)
+    return frechet(expm_p, transposed(a), ct)
 
 
 expm_p = matrix_op("expm", _expm_run, _expm_abstract, _expm_push, _expm_pull, reads=2)

@@ -16,6 +16,7 @@ from afx.ops.creation.creation import asarray, eye, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where
 from afx.ops.linalg.determinants import slogdet
+from afx.ops.linalg.polar import nuclear_norm
 from afx.ops.linalg.solve import inv
 from afx.ops.linalg.svd import svdvals_p
 from afx.ops.manipulation.axes import moveaxis
@@ -55,9 +56,10 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
     if ord == "fro":
         return vector_norm(y, (-2, -1), keepdims=keepdims)
     if ord in ("nuc", 2, -2):
-        s = bind_single(svdvals_p, y)
-        summed = ord == "nuc" or (ord == 2 and not s.shape[-1])  # of no singular values the largest is 0
-        z = sum_(abs_(s), -1) if summed else (max_ if ord == 2 else min_)(s, axis=-1)
+        if ord == "nuc" or (ord == 2 and 0 in y.shape[-2:]):  # of no singular values the largest is 0
+            z = nuclear_norm(y)
+        else:
+            z = (max_ if ord == 2 else min_)(bind_single(svdvals_p, y), axis=-1)
         return reshape(z, (*z.shape, 1, 1)) if keepdims else z
     assert not isinstance(ord, str)
     sums = sum_(abs_(y), axis=-2 if abs(ord) == 1 else -1, keepdims=True)

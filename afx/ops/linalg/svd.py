@@ -21,8 +21,8 @@ from afx.ops._kinds.matrix import (
     column,
     conjugate,
     diag_embed,
+    divide_by_gaps,
     floating,
-    inverse_eigenvalue_gaps,
     inverse_or_zero,
     matrices,
     matrix_op,
@@ -30,6 +30,7 @@ from afx.ops._kinds.matrix import (
     square,
     symmetrize_lower,
 )
+from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.complex import real
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.manipulation.join import concat
@@ -67,10 +68,9 @@ def svd(
     Singular vectors are not unique: each pair can change its sign (its phase, where complex), those of equal singular
     values turn among each other, and those that ``full_matrices`` adds are any basis of what is left. The derivatives
     are of vectors that turn no more than they must; functions that do not depend on the choice have right ones.
-    Between singular values that are equal, but for rounding, and for the vectors of a singular value 0, the terms that
-    do not exist count as 0, so that derivatives stay finite: those of functions that treat equal singular values alike,
-    such as sums of f(S), and of ``U @ Vh`` where no singular value is 0, are right; their second derivatives miss those
-    terms there.
+    Those of equal singular values turn among each other without bound: derivatives of what depends on them are nan, and
+    so are second derivatives, while first derivatives of what depends on singular values alone are right; `polar` has all
+    derivatives there. Terms of the vectors of a singular value 0 that do not exist count as 0.
 
     Args:
         a: float[..., m, n], real or complex.
@@ -134,6 +134,11 @@ def _sums(s: Array) -> Array:
     return inverse_or_zero(row(s) + column(s))
 
 
+def _even(x: Array, s: Array, against: Array) -> Array:
+    """Return what turns left and right singular vectors alike: over differences of singular values."""
+    return divide_by_gaps(x, s, row(s) + column(s), against)
+
+
 def _moved(u: Array, turn: Array, out: Array) -> Array:
     """Return the tangent of singular vectors that turn among themselves and, by ``out``, out of the space they span."""
     k = turn.shape[-1]
@@ -160,10 +165,7 @@ def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> t
     k = s.shape[-1]
     left, right = u[..., :k], adjoint(vh[..., :k, :])
     inner = adjoint(left) @ t @ right
-    even, odd = (
-        inverse_eigenvalue_gaps(s, row(s) + column(s)) * (inner + adjoint(inner)),
-        _sums(s) * (inner - adjoint(inner)),
-    )
+    even, odd = _even(inner + adjoint(inner), s, inner), _sums(s) * (inner - adjoint(inner))
     scale = row(inverse_or_zero(s))
     du = _moved(u, (even + odd) / 2, t @ right * scale)
     dv = _moved(adjoint(vh), (even - odd) / 2, adjoint(t) @ left * scale)
@@ -176,7 +178,10 @@ def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any,
     gu, gv = conjugate(ct[0]), conjugate(adjoint(ct[2]))  # adjoint rules in the inner product Re tr(gᴴ dz)
     left, right = u[..., :k], v[..., :k]
     x, y = adjoint(left) @ gu[..., :k], adjoint(right) @ gv[..., :k]
-    even, odd = inverse_eigenvalue_gaps(s, row(s) + column(s)) * (x + y), _sums(s) * (x - y)
+    even, odd = (
+        _even(x + y, s, abs_(gu).sum((-2, -1), keepdims=True) + abs_(gv).sum((-2, -1), keepdims=True)),
+        _sums(s) * (x - y),
+    )
     inner = (even + adjoint(even) + odd - adjoint(odd)) / 2 + diag_embed(ct[1])
     found = left @ inner @ adjoint(right)
     scale = row(inverse_or_zero(s))
