@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 import afx
-from afx.core.aval import Aval
+from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 
@@ -101,6 +101,12 @@ def takes(p: Primitive, dtype: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def is_real(p: Primitive, sample: Sample) -> bool:
+    """Tell whether operands and results are real."""
+    operands = [aval_of(x) for x in sample.operands]
+    return not any(a.dtype.kind == "c" for a in (*operands, *outputs(p, p.abstract_eval(*operands, **sample.params))))
 
 
 def holds_function(p: Primitive) -> bool:

@@ -47,6 +47,7 @@ maximum_p = binary(
     exact=True,
     commutative=True,
     finite_partials=True,
+    smooth=False,
 )
 
 
@@ -69,6 +70,7 @@ minimum_p = binary(
     exact=True,
     commutative=True,
     finite_partials=True,
+    smooth=False,
 )
 
 
