@@ -1,4 +1,4 @@
-"""Fourier transforms, under the names of the array API standard and NumPy."""
+"""Fourier transforms: the functions of the array API standard and NumPy, under their names."""
 
 from afx.ops.fft.fft import fft, fftfreq, fftshift, hfft, ifft, ifftshift, ihfft, irfft, rfft, rfftfreq
 from afx.ops.fft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn

@@ -1,4 +1,4 @@
-"""`while_loop` and `fori_loop`."""
+"""Loops of unknown length: `while_loop`, and `fori_loop` over a range of indices."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a program is: abstract values, primitives, graphs, arrays and traces. Knows no op by import."""
+"""Core: abstract values, primitives, graphs, arrays and traces; it imports no op."""

@@ -1,4 +1,4 @@
-"""What dtypes can hold and how they combine, and what afx tells of itself."""
+"""Array API inspection: limits of dtypes, their promotion, and the library's capabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluating a graph one equation after the other, on any values: plain arrays or tracers."""
+"""Interpreter: evaluates a graph one equation after the other, on plain arrays or tracers."""
 
 from __future__ import annotations
 

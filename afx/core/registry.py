@@ -1,4 +1,4 @@
-"""The table through which operators, methods and NumPy's protocols find their ops by name.
+"""Function registry: operators, methods and NumPy's protocols find their ops in it by name.
 
 `afx.ops` fills it while it is imported, so that `core` needs no import of `ops`.
 """

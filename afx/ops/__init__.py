@@ -1,1 +1,1 @@
-"""What can be computed: one family of ops a file, each op's rules directly beside it."""
+"""Ops: one family of operations a file, each op's rules directly beside it."""

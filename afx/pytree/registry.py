@@ -1,4 +1,4 @@
-"""What each type is in a tree: a leaf, part of the structure, a node, or refused with the reason and the way out."""
+"""Type registry: each type is a leaf, part of the structure, a node, or refused with a reason and a remedy."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum

@@ -1,4 +1,4 @@
-"""What every draw is asked: a key, a shape, a dtype and parameters that broadcast to the shape."""
+"""Arguments of samplers: a key, a shape, a dtype, and parameters that broadcast to the shape."""
 
 from __future__ import annotations
 

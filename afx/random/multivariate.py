@@ -1,4 +1,4 @@
-"""Random vectors and matrices."""
+"""Multivariate samplers: random vectors and matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transformation differentiates: the leaves of arguments, checked at the border."""
+"""Arguments: the differentiated leaves of a transformation's arguments, checked at the border."""
 
 from __future__ import annotations
 

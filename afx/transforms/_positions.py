@@ -1,4 +1,4 @@
-"""Which parameters of a function the options of `afx.jit` mean."""
+"""Positions: the parameters of a function that options of `afx.jit` name."""
 
 from __future__ import annotations
 

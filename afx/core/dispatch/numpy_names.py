@@ -1,4 +1,4 @@
-"""Where NumPy's names and afx's differ: the tables behind `afx.core.dispatch.numpy_dispatch`."""
+"""NumPy names: tables of names that differ from afx's, for `afx.core.dispatch.numpy_dispatch`."""
 
 from __future__ import annotations
 

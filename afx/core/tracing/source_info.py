@@ -1,4 +1,4 @@
-"""Where in a user's file an operation was written."""
+"""Source information: the line of a user's file that made an operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What functions of matrices share: checks of their operands, their kind, and the pieces that their rules are made of."""
+"""Matrix ops: the kind of op on stacks of matrices, checks of operands, and pieces that derivative rules share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What special functions share: SciPy, imported when it first computes, and families that static parameters number."""
+"""Special functions: lazy access to SciPy, and parametric families with static parameters."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Array creation, ranges and promotion of operands."""
+"""Creation: arrays from data, ranges, and promotion of operands."""

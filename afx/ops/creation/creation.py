@@ -1,4 +1,4 @@
-"""Making arrays.
+"""Creation: arrays from data, numbers and shapes.
 
 Wherever a ``device`` can be named it is ``"cpu"``, the only one; another raises `ArgumentError`.
 """

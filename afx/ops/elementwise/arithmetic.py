@@ -1,4 +1,4 @@
-"""Sums, products, powers and roots."""
+"""Arithmetic: sums, products, powers and roots."""
 
 from __future__ import annotations
 

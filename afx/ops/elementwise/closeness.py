@@ -1,4 +1,4 @@
-"""Whether arrays are equal, or close enough."""
+"""Closeness: comparisons of arrays up to a tolerance."""
 
 from __future__ import annotations
 

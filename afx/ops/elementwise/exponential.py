@@ -1,4 +1,4 @@
-"""Exponentials and logarithms."""
+"""Exponentials: exponential functions and logarithms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Circular and hyperbolic functions, angles in degrees, and `sinc`."""
+"""Trigonometry: circular and hyperbolic functions, angles in degrees, and `sinc`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Discrete Fourier transforms."""
+"""Fourier transforms: one axis and several."""

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms along one axis, and the frequencies that they tell.
+"""Fourier transforms: along one axis, and the frequencies of their results.
 
 Each transform is linear, so that its derivative is itself and its pullback is its transpose, in afx's convention of
 complex cotangents (see `afx.ops.elementwise.complex`): `fft` and `ifft` are symmetric matrices. `rfft` and `irfft` are

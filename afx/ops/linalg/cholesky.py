@@ -1,4 +1,4 @@
-"""Cholesky's factorisation. Leading axes are batches.
+"""Cholesky factorization: lower triangular factors of stacks of matrices.
 
 Rules are those of Murray 2016, "Differentiation of the Cholesky decomposition", for complex matrices with the conjugate
 transpose.

@@ -1,4 +1,4 @@
-"""Determinants. Leading axes are batches.
+"""Determinants: of stacks of matrices, with signs and logarithms.
 
 The derivative of the determinant is the matrix of cofactors (Jacobi's formula). It is a polynomial of the elements, and
 so are its own derivatives: they are computed without dividing by the determinant, so that they exist at singular

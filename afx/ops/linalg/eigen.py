@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors, of symmetric (Hermitian) and of general matrices. Leading axes are batches.
+"""Eigendecomposition: eigenvalues and eigenvectors of stacks of symmetric (Hermitian) and general matrices.
 
 Rules are those of Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic
 differentiation", for complex matrices with the conjugate transpose, and for eigenvectors of length 1.

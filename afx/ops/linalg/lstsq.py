@@ -1,4 +1,4 @@
-"""The pseudo-inverse, and least squares. Leading axes are batches.
+"""Least squares: minimum-norm solutions and pseudo-inverses of stacks of matrices.
 
 The rules are those of Golub & Pereyra 1973, "The differentiation of pseudo-inverses and nonlinear least squares problems
 whose variables separate", for complex matrices with the conjugate transpose.

@@ -1,4 +1,4 @@
-"""The LU factorisation with row exchanges. Leading axes are batches.
+"""LU factorization: with partial pivoting, of stacks of matrices.
 
 The rules are Giles 2008's of a square matrix; L and U of others are made square with the columns and rows of the unit
 matrix.

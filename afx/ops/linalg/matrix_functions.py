@@ -1,4 +1,4 @@
-"""Powers, the exponential, and chains of products of matrices."""
+"""Matrix functions: powers, the exponential, and chained products."""
 
 from __future__ import annotations
 

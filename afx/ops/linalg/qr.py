@@ -1,4 +1,4 @@
-"""The QR factorisation. Leading axes are batches.
+"""QR factorization: of stacks of matrices.
 
 The rules are those of Walter & Lehmann 2010, "Algorithmic differentiation of linear algebra functions with application
 in optimum experimental design", for complex matrices with the conjugate transpose.

@@ -1,4 +1,4 @@
-"""Systems of linear equations and inverses. Leading axes are batches.
+"""Linear systems: solutions and inverses of stacks of matrices.
 
 Rules are those of Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic
 differentiation", written in afx's own operations.

@@ -1,4 +1,4 @@
-"""The singular value decomposition and singular values. Leading axes are batches.
+"""Singular value decomposition: of stacks of matrices, and singular values alone.
 
 The rules are those of Townsend 2016, "Differentiating the singular value decomposition", and Giles 2008, with
 1 / (s_j² - s_i²) taken apart into 1 / (s_j - s_i) and 1 / (s_j + s_i), so that only the former is lost where singular

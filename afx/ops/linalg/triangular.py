@@ -1,4 +1,4 @@
-"""Systems with triangular matrices. Leading axes are batches.
+"""Triangular systems: forward and back substitution on stacks of matrices.
 
 The rules are those of Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic
 differentiation", restricted to the triangle.

@@ -1,4 +1,4 @@
-"""What `pad` adds along one axis, by mode: ramps, statistics of the elements, mirror images, repetitions."""
+"""Padding modes: ramps, statistics of the elements, mirror images and repetitions along one axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagonals, taken from matrices and made into them."""
+"""Diagonals: taken from matrices and made into them."""
 
 from __future__ import annotations
 

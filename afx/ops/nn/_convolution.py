@@ -1,4 +1,4 @@
-"""What convolution and its two transposes compute, on bare arrays.
+"""Convolution kernels: cross-correlation and its two transposes on plain arrays.
 
 The windows of a block of examples are copied side by side, as the rows of a matrix, into one buffer that stays in the
 cache; a matrix product takes them to the result. Where a window has few neighbouring elements, its places are the rows

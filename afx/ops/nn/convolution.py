@@ -1,4 +1,4 @@
-"""Cross-correlation and convolution.
+"""Convolution: cross-correlation with stride, dilation, padding and groups.
 
 `conv`, its transpose by the input and its transpose by the kernel are a family: the transposes of each are in it.
 """

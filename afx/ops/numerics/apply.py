@@ -1,4 +1,4 @@
-"""Functions of the user applied along axes."""
+"""Apply: calls of a user's function along axes."""
 
 from __future__ import annotations
 

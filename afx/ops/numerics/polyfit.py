@@ -1,4 +1,4 @@
-"""Polynomials from their zeros, zeros from polynomials, and polynomials that fit points."""
+"""Polynomial fits: coefficients from points or zeros, and zeros from coefficients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How variables vary together: covariances and correlations."""
+"""Covariance: covariance and correlation matrices of variables."""
 
 from __future__ import annotations
 

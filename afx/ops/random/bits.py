@@ -1,4 +1,4 @@
-"""Random bits as a function of a key, and how draws are made of them.
+"""Random bits: a function of a key and a counter; every sampler draws from them.
 
 A draw takes the words of its key's blocks in their order, 64-bit words as pairs of them, the lower half first. Draws by
 rejection give each element a block of its own in each round instead.

@@ -1,4 +1,4 @@
-"""Gamma numbers by rejection (Marsaglia & Tsang 2000), with the derivatives of their quantiles by the shape."""
+"""Gamma sampler: rejection (Marsaglia & Tsang 2000), with derivatives of quantiles by the shape."""
 
 from __future__ import annotations
 

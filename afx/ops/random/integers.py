@@ -1,4 +1,4 @@
-"""Integers below a bound, each as likely as the others, and orders of them."""
+"""Integer samplers: uniform integers below a bound, and permutations."""
 
 from __future__ import annotations
 

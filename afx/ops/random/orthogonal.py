@@ -1,4 +1,4 @@
-"""Orthogonal matrices, drawn evenly from all of them."""
+"""Orthogonal matrices: drawn from the Haar measure."""
 
 from __future__ import annotations
 

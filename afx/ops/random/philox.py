@@ -1,4 +1,4 @@
-"""The counter-based generator Philox4x32-10 (Salmon et al. 2011).
+"""Philox: the counter-based generator Philox4x32-10 (Salmon et al. 2011).
 
 A key is two 32-bit words. Under one key the generator is a table of blocks of four 32-bit words, and any block can be
 computed by itself, from its counter: block ``i`` of a draw has the counter ``(i mod 2³², i / 2³², round, purpose)``. All

@@ -1,4 +1,4 @@
-"""Normal numbers between bounds, by quantiles."""
+"""Truncated normal sampler: inverse CDF between bounds."""
 
 from __future__ import annotations
 

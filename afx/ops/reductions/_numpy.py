@@ -1,4 +1,4 @@
-"""Reductions of NumPy's arrays along axes, each by its fastest way, and the dtypes that hold sums."""
+"""NumPy reductions: the fastest call for each layout, and accumulation dtypes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running sums, products, extremes and logarithms of sums, and differences."""
+"""Cumulative ops: running sums, products, extremes and log-sums, and differences."""
 
 from __future__ import annotations
 

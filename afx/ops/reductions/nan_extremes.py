@@ -1,4 +1,4 @@
-"""Extremes that pass over nan, and where they stand."""
+"""Nan-aware extremes: values and indices of extremes that pass over nan."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Sorting, searching and sets."""
+"""Sorting: orders, partitions, searches and sets."""

@@ -1,4 +1,4 @@
-"""How quantiles of the gamma law move with its shape, and logarithms of factorials, without SciPy.
+"""Gamma quantiles: derivatives of quantiles by the shape, and logarithms of factorials, without SciPy.
 
 Write ``y`` for the logarithm of a gamma number of shape a and ``z = exp(y)``. With t the distance from y,
 

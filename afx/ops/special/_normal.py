@@ -1,4 +1,4 @@
-"""The normal quantile, by rational approximations (Wichura 1988, Algorithm AS241): to 1e-7 and to 1e-16."""
+"""Normal quantile: rational approximations (Wichura 1988, Algorithm AS241), to 1e-7 and to 1e-16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digamma, its derivatives, and their differences, on bare values."""
+"""Polygamma: digamma, its derivatives and their differences on plain arrays."""
 
 from __future__ import annotations
 

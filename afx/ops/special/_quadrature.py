@@ -1,4 +1,4 @@
-"""Integrals of smooth functions by Gauss's rule, for many parameters at once."""
+"""Quadrature: Gauss's rule for smooth functions, for many parameters at once."""
 
 from __future__ import annotations
 

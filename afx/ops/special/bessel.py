@@ -1,4 +1,4 @@
-"""Bessel functions of real order, which is static, and exponential integrals."""
+"""Bessel functions: real static order, and exponential integrals."""
 
 from __future__ import annotations
 

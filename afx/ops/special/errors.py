@@ -1,4 +1,4 @@
-"""The error function, its complement and inverse, and the normal distribution's under their statistical names."""
+"""Error functions: erf, its complement and inverse, and the normal distribution's statistical names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hurwitz's zeta function, differentiable by both arguments."""
+"""Zeta: Hurwitz's zeta function, differentiable by both arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which inputs each output of a graph depends on, from the records of its primitives.
+"""Dependency propagation: the inputs that each output of a graph depends on, from the records of its primitives.
 
 Nothing here names an op but the product of matrices. An elementwise op reads its operands at the same position. What a
 linear one reads is found out by running it (see `afx.transforms.sparse.probing`). Ops of one operand with an ``axis`` mix along

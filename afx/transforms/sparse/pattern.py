@@ -1,4 +1,4 @@
-"""Which inputs each element of an array depends on, as sets that elements share.
+"""Sparsity pattern: the inputs that each element of an array depends on, as sets that elements share.
 
 A `Pattern` gives each element the number of a set of inputs; elements that were copied from one another, or that all
 depend on the same inputs, share one. So moving data moves numbers alone, and a full dependence costs one set.

@@ -1,4 +1,4 @@
-"""How a linear op moves elements about, found out by running it.
+"""Probing: the pattern of a linear op, from runs on indices and noise.
 
 Run on the numbers of the elements of its operand, an op that does nothing but move data tells where each element of its
 result comes from. Run on noise too, it tells whether it does nothing else. The transpose of an op that adds elements up
