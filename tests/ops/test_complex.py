@@ -16,7 +16,7 @@ from tests.ops import samples as made
 from tests.ops.samples import RNG, Sample, call, normal_like, outputs
 
 EPS = 1e-6
-# Vectors of these are unique up to a phase only; tests/ops/test_factorizations.py differentiates what does not show it.
+# Vectors of these are unique up to a phase only; tests/ops/linalg/test_factorizations.py differentiates what does not show it.
 PHASES = {"eig", "eigh", "svd"}
 # The functions above these give all their operands one dtype.
 ALIKE = {"conv", "conv_input", "conv_kernel", "correlate", "index_add", "index_multiply", "index_set", "slice_add"}
