@@ -20,7 +20,7 @@ from afx.ops.manipulation.shape import astype
 from afx.ops.reductions._numpy import accumulation_dtype
 from afx.ops.reductions.cumulative import cumprod, cumsum
 from afx.ops.reductions.moments import resolve_ddof, vector_norm
-from afx.ops.reductions.sums import Axis, prod, sum
+from afx.ops.reductions.sums import Axis, mean, prod, sum
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -37,11 +37,15 @@ __all__ = [
 ]
 
 
-def _filled(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str, among: ArrayLike | None = None) -> ArrayLike:
-    """Return x with a number in the places of nan, and of what is left out; they have derivative 0."""
+def _present(x: ArrayLike, dtype: DTypeLike | None, among: ArrayLike | None) -> Array:
+    """Return where x holds a number and is not left out: the ``where`` with which a reduction passes over nan."""
+    numbers = ~isnan(x if dtype is None else astype(x, dtype))
+    return numbers if among is None else numbers & among
+
+
+def _filled(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str) -> ArrayLike:
+    """Return x with a number in the places of nan, where the derivative is 0."""
     y = x if dtype is None else astype(x, dtype)
-    if among is not None:
-        y = where(among, y, value)
     return where(isnan(y), value, y) if aval_of(y, who).dtype.kind in "fc" else y
 
 
@@ -61,7 +65,7 @@ def nansum(
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float64)
     """
-    return sum(_filled(x, 0, dtype, "nansum", where), axis, dtype=dtype, keepdims=keepdims, initial=initial)
+    return sum(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
 
 
 @register_function
@@ -79,7 +83,7 @@ def nanprod(
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float64)
     """
-    return prod(_filled(x, 1, dtype, "nanprod", where), axis, dtype=dtype, keepdims=keepdims, initial=initial)
+    return prod(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
 
 
 @register_function
@@ -124,12 +128,7 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float64)
     """
-    wide, natural = accumulation_dtype(x, "nanmean")
-    if dtype is None and wide != natural:
-        return astype(nanmean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
-    y = _floating(x, dtype, "nanmean", where)
-    count = sum(~isnan(y), axis, keepdims=keepdims)
-    return _divided(nansum(y, axis, keepdims=keepdims), count)
+    return mean(x, axis, dtype=dtype, keepdims=keepdims, where=_present(x, dtype, where))
 
 
 def _floating(x: ArrayLike, dtype: DTypeLike | None, who: str, among: ArrayLike | None) -> Array:

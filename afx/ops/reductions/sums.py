@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
-from afx.core.dtypes import bool_
+from afx.core.dtypes import bool_, promote, real_dtype
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
@@ -116,7 +116,9 @@ def mean(
     axes = normalize_axes(axis, len(shape), "mean")
     if where is not None:
         total = sum(x, axes, keepdims=keepdims, where=where)
-        return total / sum(broadcast_to(astype(where, bool_), shape), axes, keepdims=keepdims)
+        count = sum(broadcast_to(astype(where, bool_), shape), axes, keepdims=keepdims)
+        number = astype(count, real_dtype(promote((total.dtype,), (False,), floating=True)))
+        return total / where_(count > 0, number, math.nan)
     return sum(x, axes, keepdims=keepdims) / math.prod([shape[a] for a in axes])
 
 

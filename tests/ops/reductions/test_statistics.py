@@ -224,6 +224,15 @@ def test_empty_and_all_nan() -> None:
     assert np.isnan(float(afx.nanvar(np.array([1.0, np.nan]), ddof=1)))
 
 
+def test_means_of_chosen_elements_keep_the_dtype() -> None:
+    """The mean of chosen float32 elements is float32, and nan without a warning where none is chosen."""
+    found = afx.mean(afx.asarray([[1.0, 3.0], [5.0, 7.0]]), axis=1, where=np.array([[True, True], [False, False]]))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(np.asarray(found), [2.0, np.nan])
+    truths = afx.mean(np.array([[True, False], [True, True]]), axis=1, where=np.array([[True, True], [False, False]]))
+    np.testing.assert_array_equal(np.asarray(truths), [0.5, np.nan])
+
+
 def test_nan_has_no_derivative() -> None:
     """What a function passes over has derivative 0."""
     x = np.array([1.0, np.nan, 3.0])
