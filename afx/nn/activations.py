@@ -103,7 +103,10 @@ def mish(x: ArrayLike) -> Array:
     >>> mish(1.0).round(4)
     Array(0.8651, dtype=float32)
     """
-    return maximum(x, -gates.SILU_BOUND) * tanh(softplus(x))
+    y = asarray(x)
+    is_open = y > gates.GELU_BOUND  # to the last digit; infinity would meet a slope of 0 there
+    bounded = clip(where(is_open, 0, y), -gates.SILU_BOUND, gates.GELU_BOUND)
+    return where(is_open, y, bounded * tanh(softplus(bounded)))
 
 
 def relu6(x: ArrayLike) -> Array:

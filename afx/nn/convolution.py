@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import attrs
 
@@ -61,76 +61,41 @@ class Conv:
         groups: int = 1,
         bias: bool = True,
         init: Initializer = he_normal,
-    ) -> Conv:
+    ) -> Self:
         """Return a layer with drawn kernels and a bias of zeros, or without one.
 
         Raises:
             ArgumentError: an argument out of its range.
         """
-        shape = _kernel_shape("Conv", window, channels, out, groups)
-        options = _options("Conv", len(shape) - 2, stride, padding, dilation)
+        shape = _kernel_shape(cls.__name__, window, channels, out, groups)
+        options = _checked_options(cls.__name__, len(shape) - 2, stride, padding, dilation)
         return cls(init(seed, shape), zeros(out) if bias else None, **options, groups=groups)
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[batch, *positions, out] for float[batch, *spatial, channels]."""
-        options: dict[str, Any] = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
-        z = conv(x, self.kernel, groups=self.groups, **options)
+        return self._biased(conv(x, self.kernel, groups=self.groups, **self._options()))
+
+    def _options(self) -> dict[str, Any]:
+        return {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
+
+    def _biased(self, z: Array) -> Array:
         return z if self.bias is None else z + self.bias
 
 
 @layer
 @attrs.frozen
-class ConvTranspose:
+class ConvTranspose(Conv):
     """A transposed convolution with a bias: ``stride`` times as many positions as elements.
 
-    Attributes:
-        kernel: float[*window, channels/groups, out].
-        bias: float[out], or None.
-        stride: from one element's window to the next.
-        padding: cut off at the ends, as in `afx.nn.conv_transpose`.
-        dilation: from one element of the window to the next.
-        groups: how many groups of channels do not mix.
+    Its attributes and ``create`` are those of `Conv`; padding is cut off at the ends, as in `afx.nn.conv_transpose`.
 
     >>> ConvTranspose.create(0, (4,), 1, 3, stride=2, padding="same")(afx.ones((2, 8, 1))).shape
     (2, 16, 3)
     """
 
-    kernel: Array
-    bias: Array | None
-    stride: Numbers = static(default=1)
-    padding: Padding = static(default="valid")
-    dilation: Numbers = static(default=1)
-    groups: int = static(default=1)
-
-    @classmethod
-    def create(
-        cls,
-        seed: Seed,
-        window: Sequence[int],
-        channels: int,
-        out: int,
-        *,
-        stride: int | Sequence[int] = 1,
-        padding: Padding = "valid",
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-        bias: bool = True,
-        init: Initializer = he_normal,
-    ) -> ConvTranspose:
-        """Return a layer with drawn kernels and a bias of zeros, or without one.
-
-        Raises:
-            ArgumentError: an argument out of its range.
-        """
-        shape = _kernel_shape("ConvTranspose", window, channels, out, groups)
-        options = _options("ConvTranspose", len(shape) - 2, stride, padding, dilation)
-        return cls(init(seed, shape), zeros(out) if bias else None, **options, groups=groups)
-
     def __call__(self, x: ArrayLike) -> Array:
         """Return float[batch, *positions, out] for float[batch, *spatial, channels]."""
-        options: dict[str, Any] = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
-        z = conv_transpose(x, self.kernel, groups=self.groups, **options)
-        return z if self.bias is None else z + self.bias
+        return self._biased(conv_transpose(x, self.kernel, groups=self.groups, **self._options()))
 
 
 def _kernel_shape(who: str, window: Sequence[int], channels: int, out: int, groups: int) -> Shape:
@@ -151,7 +116,7 @@ def _kernel_shape(who: str, window: Sequence[int], channels: int, out: int, grou
     return (*spatial, channels // groups, out)
 
 
-def _options(who: str, rank: int, stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
+def _checked_options(who: str, rank: int, stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
     """Return these where they are well formed, sequences as tuples."""
     if isinstance(padding, str) and padding not in ("valid", "same") and padding.lower() in ("valid", "same"):
         raise ArgumentError(f"{who}: padding is spelt in small letters: got {padding!r}; write {padding.lower()!r}")
