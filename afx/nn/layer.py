@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -15,7 +17,7 @@ from afx.pytree.static import is_non_trainable, is_static
 __all__ = ["count_numbers", "count_parameters", "describe", "layer", "text_of"]
 
 T = TypeVar("T")
-SIZES = ("int", "bool", "float", "str")  # of fields that hold no arrays
+SIZES = ("int", "bool", "float", "str", "Literal")  # in annotations of fields that may hold numbers or words
 LINE = 100  # characters up to which a layer is written on one line
 
 
@@ -40,13 +42,14 @@ def layer(cls: type[T]) -> type[T]:
 
 def _checked(cls: type[Any], build: Callable[..., None]) -> Callable[..., None]:
     """Return a constructor that refuses sizes in the place of arrays and layers."""
-    fields = attrs.fields(cls)
-    parts = [(k, f.name) for k, f in enumerate(fields) if not is_static(f) and _word(f.type) not in SIZES]
+    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cls)
 
     @functools.wraps(build)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-        if any(isinstance(args[k] if k < len(args) else kwargs.get(name), int | str) for k, name in parts):
-            raise _made_by_create(cls, args, kwargs)
+        for k, field in enumerate(fields):
+            value = args[k] if k < len(args) else kwargs.get(field.name)
+            if isinstance(value, int | str) and _holds_arrays(field, cls):
+                raise _made_by_create(cls, args, kwargs)
         try:
             build(self, *args, **kwargs)
         except TypeError:
@@ -59,8 +62,12 @@ def _checked(cls: type[Any], build: Callable[..., None]) -> Callable[..., None]:
     return checked
 
 
-def _word(annotation: object) -> str:
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+def _holds_arrays(field: attrs.Attribute[Any], cls: type[Any]) -> bool:
+    """Tell whether a field's annotation names arrays or classes of them, and nothing that a size could be."""
+    words = set(re.findall(r"\w+", str(field.type)))
+    names = vars(sys.modules[cls.__module__])
+    has_parts = "Array" in words or any(attrs.has(names.get(word, object)) for word in words)
+    return has_parts and not is_static(field) and words.isdisjoint(SIZES)
 
 
 def _made_by_create(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ArgumentError:

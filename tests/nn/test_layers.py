@@ -1,6 +1,6 @@
 """Layers: formulas, shapes, training and evaluation, readable text, mistakes."""
 
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -292,6 +292,22 @@ class TestText:
         assert seen == ["RMSNorm(2 parameters: scale=float64[2])"]
         assert nn.count_parameters(mine) == 3  # a float is a parameter too
 
+    def test_words_and_sizes_in_ones_own_layer(self) -> None:
+        """What may be a word or a number is taken as it is; a number in the place of an array is not."""
+
+        @nn.layer
+        @attrs.frozen
+        class Mine:
+            weight: afx.Array
+            mode: Literal["a", "b"]
+            steps: int | tuple[int, ...]
+
+        assert repr(Mine(afx.ones(2), "b", 3)) == "Mine(2 parameters: weight=float64[2], mode='b', steps=3)"
+        with pytest.raises(
+            afx.errors.ArgumentError, match=r"Mine: takes its arrays: got 3, 'a', 1; write Mine\(weight"
+        ):
+            Mine(3, "a", 1)  # type: ignore[arg-type]
+
 
 MISTAKES: dict[str, tuple[Any, str]] = {
     "Linear": (lambda: nn.Linear(3, 2), "nn.Linear.create(key, 3, 2)"),  # type: ignore[arg-type]
@@ -301,6 +317,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "LayerNorm": (lambda: nn.LayerNorm(64), "nn.LayerNorm.create(64)"),  # type: ignore[call-arg,arg-type]
     "BatchNorm": (lambda: nn.BatchNorm(64), "nn.BatchNorm.create(64)"),  # type: ignore[call-arg,arg-type]
     "GRU": (lambda: nn.GRU(3, 4), "nn.GRU.create(key, 3, 4)"),  # type: ignore[arg-type]
+    "two sizes": (lambda: nn.MLP(3, 4), "nn.MLP.create(key, sizes)"),  # type: ignore[arg-type]
     "MLP": (lambda: nn.MLP(3, 4, 2), "nn.MLP.create(key, sizes)"),  # type: ignore[call-arg,arg-type]
     "attention": (lambda: nn.MultiHeadAttention(64, 8), "nn.MultiHeadAttention.create(key, 64, 8)"),  # type: ignore[call-arg,arg-type]
     "padding": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="SAME"), "write 'same'"),  # type: ignore[arg-type]
