@@ -90,8 +90,12 @@ def calls_blas(eq: Equation, target: Target) -> bool:
     p = eq.primitive
     if p.kind == "bilinear" and len(eq.inputs) == 2:
         x, y, out = eq.inputs[0].aval, eq.inputs[1].aval, eq.outputs[0].aval
+        least = target.blas_threads_min_products if min(x.ndim, y.ndim) > 1 else target.blas_threads_min_terms
         # m·k, k·n and m·n: their product's root is m·k·n
-        return math.sqrt(x.size * y.size * out.size) >= target.blas_threads_min_products
+        return (
+            math.sqrt(x.size * y.size * out.size) * (target.blas_complex_factor if out.dtype.kind == "c" else 1)
+            >= least
+        )
     if p.kind != "custom" or p.lowering.may_alias:
         return False
     return any(_is_matrix(a.aval) and a.aval.size >= target.lapack_threads_min_elements for a in eq.inputs)

@@ -55,8 +55,10 @@ class Target:
     # -- products -------------------------------------------------------------------------------------------------
     pins_blas: bool = attrs.field(factory=_can_pin_blas)  # BLAS can be held to one thread: threadpoolctl is installed
     blas_threads_min_products: int = (
-        8192  # multiplications from which on OpenBLAS may use several threads: gemv's bound
-    )
+        1 << 18
+    )  # multiplications of a matrix product on several threads: OpenBLAS, 65536·4
+    blas_threads_min_terms: int = 9216  # the same of a product with a vector: OpenBLAS, 2304·4
+    blas_complex_factor: int = 8  # times as early as real ones complex products are shared out: OpenBLAS
     lapack_threads_min_elements: int = 1024  # matrix from which on a factorization may: getrf and potrf are blocked
     cut_min_products: int = 1 << 22  # multiplications of a product that is cut: 0.02 ms a piece: measured
     cut_pieces: int = 2  # pieces of a product: as many as two threads need; more lose 5-10 %: measured

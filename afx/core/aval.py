@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,38 +32,31 @@ class Aval:
     'float32[8,3]'
     """
 
-    __slots__ = ("_dtype", "_shape", "_weak")  # written by hand: one is made at every operation of a trace
+    # written by hand: one is made at every operation of a trace, and each is asked a hundred times
+    __slots__ = ("dtype", "shape", "weak")
+
+    shape: Shape
+    dtype: DType
+    weak: bool
 
     def __init__(self, shape: Shape, dtype: DType, weak: bool = False) -> None:
-        self._shape = shape
-        self._dtype = dtype
-        self._weak = weak
+        _set_shape(self, shape)
+        _set_dtype(self, dtype)
+        _set_weak(self, weak)
 
-    @property
-    def shape(self) -> Shape:
-        """The lengths of the axes."""
-        return self._shape
-
-    @property
-    def dtype(self) -> DType:
-        """The NumPy dtype."""
-        return self._dtype
-
-    @property
-    def weak(self) -> bool:
-        """Whether it stands for a Python scalar."""
-        return self._weak
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Aval: {name} cannot be set: got {value!r}; make a new Aval")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Aval):
             return NotImplemented
-        return self._shape == other._shape and self._dtype == other._dtype and self._weak == other._weak
+        return self.shape == other.shape and self.dtype == other.dtype and self.weak == other.weak
 
     def __hash__(self) -> int:
-        return hash((self._shape, self._dtype, self._weak))
+        return hash((self.shape, self.dtype, self.weak))
 
     def __reduce__(self) -> tuple[type[Aval], tuple[Shape, DType, bool]]:
-        return (Aval, (self._shape, self._dtype, self._weak))
+        return (Aval, (self.shape, self.dtype, self.weak))
 
     @property
     def ndim(self) -> int:
@@ -72,10 +66,7 @@ class Aval:
     @property
     def size(self) -> int:
         """The number of elements."""
-        n = 1
-        for length in self.shape:
-            n *= length
-        return n
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -88,6 +79,12 @@ class Aval:
     __repr__ = __str__
 
     __afx_leaf__ = True  # a pytree of Avals has them as its leaves (eval_shape)
+
+
+# what sets the attributes of a new Aval, and nothing else does
+_set_shape: Callable[[Aval, Shape], None] = Aval.__dict__["shape"].__set__
+_set_dtype: Callable[[Aval, DType], None] = Aval.__dict__["dtype"].__set__
+_set_weak: Callable[[Aval, bool], None] = Aval.__dict__["weak"].__set__
 
 
 def aval_of(x: Any, who: str = "afx") -> Aval:

@@ -12,13 +12,10 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.compiler.cost import bytes_moved, flops
-from afx.compiler.executable import Plan
 from afx.compiler.target import current
 from afx.core.array.array import DONATED, Array, to_numpy_value, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
-from afx.core.graph import Graph
 from afx.core.tracing.graph_trace import GraphTracer
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
@@ -28,6 +25,7 @@ from afx.runtime.output_pool import unwatched
 from afx.transforms._arguments import name_of
 from afx.transforms._positions import as_positions, check_positions, static_options
 from afx.transforms.compiled_call import CompiledGraph, call
+from afx.transforms.lowered import Lowered
 from afx.transforms.make_graph import Traced, to_graph
 
 __all__ = ["JitFunction", "Lowered", "jit"]
@@ -36,35 +34,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CACHE_SIZE = 256
-
-
-@attrs.frozen(eq=False)
-class Lowered:
-    """What `jit` built for some arguments.
-
-    Attributes:
-        graph: the simplified graph.
-        plan: how it runs: ``plan.source``, ``plan.memory``, ``plan.scratch``.
-    """
-
-    graph: Graph
-    plan: Plan
-
-    @property
-    def flops(self) -> int:
-        """The arithmetic operations of one call."""
-        return flops(self.graph)
-
-    @property
-    def bytes_moved(self) -> int:
-        """The bytes that the equations read and write, were nothing kept in a cache."""
-        return bytes_moved(self.graph)
-
-    def __str__(self) -> str:
-        return (
-            f"{len(self.graph)} equations, {self.flops} flops, {self.bytes_moved} bytes moved, "
-            f"{self.plan.memory} bytes of buffers, {self.plan.scratch} of scratch a thread"
-        )
 
 
 class _CacheEntry:

@@ -83,6 +83,10 @@ class _Emitter:
         self.bodies: dict[str, Schedule] = {}
         self._bound: set[int] = set()  # buffers that are made once
         self._loops = 0
+        self._emitters: dict[type, Callable[[Any], None]] = {
+            Call: self._call, View: self._view, Alloc: self._alloc, Free: self._free,
+            Fused: self._fused, Loop: self._loop, Branch: self._branch,
+        }  # fmt: skip
         self._begin()
 
     def _begin(self) -> None:
@@ -141,7 +145,7 @@ class _Emitter:
             return name
         if name not in self.names.own:
             make = partial(_in_arena, x.shape, x.dtype, x.place)
-            self.names.bind(name, make, f"np.ndarray({x.shape}, '{x.dtype}', arena, {x.place})")
+            self.names.bind(name, make, partial(_arena_text, x))
         return self.names.use(name)
 
     def _add(self, lines: Sequence[str], state: ErrorState = None) -> None:
@@ -150,11 +154,7 @@ class _Emitter:
 
     # -- instructions -------------------------------------------------------------------------------------------------
     def _instruction(self, instruction: Any) -> None:
-        emitters: dict[type, Callable[[Any], None]] = {
-            Call: self._call, View: self._view, Alloc: self._alloc, Free: self._free,
-            Fused: self._fused, Loop: self._loop, Branch: self._branch,
-        }  # fmt: skip
-        emitters[type(instruction)](instruction)
+        self._emitters[type(instruction)](instruction)
 
     def _call(self, call: Call) -> None:
         names = self.names
@@ -196,9 +196,8 @@ class _Emitter:
         avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in call.operands]
         make = lookup(call.op).lowering.make_kernel
         assert make is not None
-        shown = [*[f"'{a}'" for a in avals], *[f"{k}={v!r}" for k, v in call.params]]
         made = partial(_made_kernel, make, avals, dict(call.params))
-        return self.names.bind(name, made, f"{call.op}.make_kernel({', '.join(shown)})")
+        return self.names.bind(name, made, partial(_kernel_text, call, avals))
 
     def _view(self, view: View) -> None:
         name = self.names.of(view.out)
@@ -212,7 +211,7 @@ class _Emitter:
         text = view_text(view.op, view.params, source, self.names, is_array)
         self.names.used = used  # what makes it is no part of the program
         impl = lookup(view.op).impl
-        self.names.bind(name, partial(_made_view, impl, source, dict(view.params)), text)
+        self.names.bind(name, partial(_made_view, impl, source, dict(view.params)), partial(str, text))
 
     def _alloc(self, alloc: Alloc) -> None:
         buffer, names = alloc.buffer, self.names
@@ -223,7 +222,7 @@ class _Emitter:
         elif buffer.storage == "pooled":
             pool = f"pool_{name}"
             make = partial(_made_pool, buffer.aval, self.target.pool_max_arrays)
-            names.bind(pool, make, f"OutputPool('{buffer.aval}')")
+            names.bind(pool, make, partial("OutputPool('{}')".format, buffer.aval))
             text = f"{names.use(pool)}()"
         else:
             text = f"{names.numpy('empty')}({buffer.shape}, {self._dtype(buffer.dtype)})"
@@ -248,9 +247,7 @@ class _Emitter:
         block = FusedEmitter(fused, f"fused_{self._loops}", names)
         self._functions += block.lines
         scratch = f"scratch_{self._loops}"
-        arrays = ", ".join([f"np.empty({(space.block, *tail)}, '{dtype}')" for dtype, tail in fused.scratch])
-        text = f"[({arrays}{',' if fused.scratch else ''}) for _ in range(threads)]"
-        names.bind(scratch, partial(_made_scratch, space.block, fused.scratch), text)
+        names.bind(scratch, partial(_made_scratch, space.block, fused.scratch), partial(_scratch_text, fused))
         state = common_errstate([step.error_state for step in fused.body if isinstance(step, Call)])[0]
         lines: list[str] = []
         for part in fused.partials:
@@ -316,6 +313,21 @@ class _Emitter:
         if isinstance(operand, Buffer) and operand.weak:
             return f"{array}({text}, {self._dtype(operand.dtype)})"
         return f"{array}({text})"
+
+
+def _arena_text(x: Buffer) -> str:
+    return f"np.ndarray({x.shape}, '{x.dtype}', arena, {x.place})"
+
+
+def _kernel_text(call: Call, avals: Sequence[Aval]) -> str:
+    shown = [*[f"'{a}'" for a in avals], *[f"{k}={v!r}" for k, v in call.params]]
+    return f"{call.op}.make_kernel({', '.join(shown)})"
+
+
+def _scratch_text(fused: Fused) -> str:
+    block = fused.space.block
+    arrays = ", ".join([f"np.empty({(block, *tail)}, '{dtype}')" for dtype, tail in fused.scratch])
+    return f"[({arrays}{',' if fused.scratch else ''}) for _ in range(threads)]"
 
 
 def _in_arena(shape: tuple[int, ...], dtype: DType, offset: int, space: dict[str, Any]) -> Any:

@@ -79,7 +79,7 @@ class Executable:
         if program.schedule.arena_bytes:
             yield f"arena = np.empty({program.schedule.arena_bytes}, np.uint8)"
         for name, binding in program.names.own.items():
-            yield f"{name} = {binding.text}"
+            yield f"{name} = {binding.text()}"
         for name, body in self._bodies.items():
             yield f"\ndef {name}(*values):\n    " + body.source.replace("\n", "\n    ").rstrip()
             yield "    return run(*values)"

@@ -26,11 +26,11 @@ class Binding(NamedTuple):
 
     Attributes:
         make: from the values of the names before it, and the block of the arena as ``arena``, to its value.
-        text: the expression that is shown.
+        text: gives the expression that is shown.
     """
 
     make: Make
-    text: str
+    text: Callable[[], str]
 
 
 class Names:
@@ -65,7 +65,7 @@ class Names:
         self.used[name] = None
         return name
 
-    def bind(self, name: str, make: Make, text: str) -> str:
+    def bind(self, name: str, make: Make, text: Callable[[], str]) -> str:
         """Enter a name that is made for each set of buffers."""
         self.own[name] = Binding(make, text)
         return name

@@ -1,0 +1,67 @@
+"""Lowered: what `jit` built for some arguments, step by step."""
+
+from __future__ import annotations
+
+import attrs
+
+from afx.compiler.buffers import BufferAssignment
+from afx.compiler.cost import bytes_moved, flops
+from afx.compiler.executable import Plan
+from afx.compiler.fusion import Groups
+from afx.compiler.schedule import Schedule
+from afx.core.graph import Graph
+
+__all__ = ["Lowered"]
+
+
+@attrs.frozen(eq=False)
+class Lowered:
+    """Each step of the compiler for some arguments; all of them print.
+
+    Attributes:
+        graph: the simplified graph.
+        plan: how it runs: ``plan.source``, ``plan.memory``, ``plan.scratch``.
+
+    >>> import afx
+    >>> lowered = afx.jit(lambda x: afx.sin(x) * 2.0).lower(afx.ones(3))
+    >>> print(lowered.schedule)
+    schedule(a:float32[3]#0) {  # 64 bytes of arena
+      b:float32[3]@0 = sin(a)
+      c:float32[3] := multiply(b, 2.0)
+      return c
+    }
+    """
+
+    graph: Graph
+    plan: Plan
+
+    @property
+    def groups(self) -> Groups:
+        """The equations that run together, block by block."""
+        return self.plan.groups
+
+    @property
+    def buffers(self) -> BufferAssignment:
+        """The memory of each value."""
+        return self.plan.buffers
+
+    @property
+    def schedule(self) -> Schedule:
+        """The instructions in the order in which they run; loops and branches hold schedules of their own."""
+        return self.plan.schedule
+
+    @property
+    def flops(self) -> int:
+        """The arithmetic operations of one call."""
+        return flops(self.graph)
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes that the equations read and write, were nothing kept in a cache."""
+        return bytes_moved(self.graph)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.graph)} equations, {self.flops} flops, {self.bytes_moved} bytes moved, "
+            f"{self.plan.memory} bytes of buffers, {self.plan.scratch} of scratch a thread"
+        )
