@@ -7,7 +7,7 @@ on each example, apart from the others, such as a sum along the last axis, can t
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
@@ -60,10 +60,17 @@ class Group:
         self, numbers: Sequence[int], graph: Graph, spaces: Sequence[IterationSpace], outputs: Sequence[Var]
     ) -> None:
         self.numbers = tuple(numbers)
+        self.sliced: Sequence[Var]
+        self.whole: Sequence[Var]
+        self.reshaped: Mapping[int, Equation]
         self.equations = equations = [graph.equations[k] for k in numbers]
         self.spaces = spaces
         self.key = spaces[0].key if spaces else None
         self.outputs = outputs
+        if len(equations) == 1 and not spaces:
+            self.inputs = list({a.index: a for a in equations[0].inputs if isinstance(a, Var)}.values())
+            self.sliced, self.whole, self.reshaped = (), (), {}
+            return
         own = {v.index for eq in equations for v in eq.outputs}
         reads = {a.index: a for eq in equations for a in eq.inputs if isinstance(a, Var) and a.index not in own}
         self.inputs = list(reads.values())
@@ -73,7 +80,7 @@ class Group:
                 if isinstance(atom, Var) and atom.index in reads:
                     (parts if part else wholes)[atom.index] = atom
         self.sliced, self.whole = list(parts.values()), list(wholes.values())
-        self.reshaped = _reshaped(equations, own, {v.index for v in outputs}) if spaces else {}
+        self.reshaped = _reshaped(equations, own, {v.index for v in outputs})
 
     def first_write(self, out: Var) -> int:
         """Return the index of the first equation that writes into the buffer of ``out``."""

@@ -153,7 +153,7 @@ class GraphBuilder:
         if (
             p.algebra.commutative and p.algebra.identity is not None
         ):  # sums and products; of extremes the order may tell a zero's sign
-            operands = tuple(sorted(operands, key=repr))
+            operands = tuple(sorted(operands, key=_order))
         key = (p, operands, params)
         found = self._known.get(key)
         if found is None:
@@ -175,6 +175,11 @@ class GraphBuilder:
         self.equations[k] = attrs.evolve(
             eq, ignored_fp_errors=tuple([name for name in eq.ignored_fp_errors if name in self._quiet])
         )
+
+
+def _order(operand: Any) -> tuple[int, str]:
+    """Return where an operand stands among those that can be exchanged: numbers first, then variables."""
+    return (operand, "") if operand.__class__ is int else (-1, repr(operand[0].value))
 
 
 def _converts(p: Primitive, atoms: tuple[Atom, ...], aval: Aval) -> bool:

@@ -9,7 +9,7 @@ import attrs
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.graph import Literal as Scalar
-from afx.core.graph import Var
+from afx.core.graph import name_of
 
 __all__ = ["Alias", "Buffer", "Number", "Operand", "Storage"]
 
@@ -62,7 +62,7 @@ class Buffer:
     @property
     def name(self) -> str:
         """The name of the graph's variable."""
-        return Var(self.index, self.aval).name
+        return name_of(self.index)
 
     @property
     def aval(self) -> Aval:

@@ -17,7 +17,21 @@ from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Primitive
 from afx.errors import GraphError
 
-__all__ = ["Equation", "Graph", "Literal", "Var", "check"]
+__all__ = ["Equation", "Graph", "Literal", "Var", "check", "name_of"]
+
+
+def name_of(index: int) -> str:
+    """Return the name of a variable of this number.
+
+    >>> name_of(0), name_of(25), name_of(26)
+    ('a', 'z', 'ba')
+    """
+    letters, n = "", index
+    while True:
+        n, letter = divmod(n, 26)
+        letters = chr(97 + letter) + letters
+        if n == 0:
+            return letters
 
 
 @attrs.frozen
@@ -34,12 +48,7 @@ class Var:
     @property
     def name(self) -> str:
         """A short name, from a to z, then ba, bb and so on."""
-        letters, n = "", self.index
-        while True:
-            n, letter = divmod(n, 26)
-            letters = chr(97 + letter) + letters
-            if n == 0:
-                return letters
+        return name_of(self.index)
 
     def __str__(self) -> str:
         return f"{self.name}:{self.aval}"

@@ -1,6 +1,7 @@
 """Threads: whoever calls, BLAS and the user's memory are as they were, and nothing is written afterwards."""
 
 import importlib
+import importlib.util
 import itertools
 import sys
 import threading
@@ -189,3 +190,31 @@ def test_plans_keep_few_sets_of_buffers() -> None:
     for thread in threads:
         thread.join()
     assert 1 <= len(plan._free) <= 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((300, 300), "float64"), ((1000, 200), "float32"), ((200, 300), "float64")]
+)
+def test_the_bits_of_products_do_not_depend_on_threads(shape: tuple[int, int], dtype: str) -> None:
+    """Sixty calls for several numbers of threads, beside another busy one, give one result."""
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    fn = afx.jit(lambda x: x @ x.T @ x)
+    found, before, stop = set[bytes](), get_threads(), threading.Event()
+
+    def load() -> None:
+        y = np.ones((200, 200))
+        while not stop.is_set():
+            y @ y
+
+    busy = threading.Thread(target=load)
+    busy.start()
+    try:
+        for k in range(60):
+            afx.set_threads(1 + k % 3)
+            found.add(np.asarray(fn(x)).tobytes())
+    finally:
+        afx.set_threads(before)
+        stop.set()
+        busy.join()
+    if importlib.util.find_spec("threadpoolctl") is not None:
+        assert len(found) == 1

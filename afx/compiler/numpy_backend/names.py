@@ -50,6 +50,7 @@ class Names:
         self.used: dict[str, None] = {}
         self._buffers: dict[int, str] = {}
         self._numbers: dict[Any, str] = {}
+        self._ufuncs: dict[tuple[str, str], tuple[str, Any]] = {}
 
     def of(self, buffer: Buffer) -> str:
         """Return the name of a buffer, which no function or keyword of Python bears."""
@@ -94,6 +95,13 @@ class Names:
 
     def ufunc(self, op: str, attribute: str = "") -> tuple[str, Any]:
         """Return the name of the ufunc that computes an op, or of its ``reduce``, and the ufunc."""
+        found = self._ufuncs.get((op, attribute))
+        if found is None:
+            found = self._ufuncs[op, attribute] = self._ufunc(op, attribute)
+        self.used[found[0]] = None
+        return found
+
+    def _ufunc(self, op: str, attribute: str) -> tuple[str, Any]:
         rule = lookup(op).lowering
         value: Any = rule.reduce_ufunc if attribute or rule.ufunc is None else rule.ufunc
         tail = f".{attribute}" if attribute else ""

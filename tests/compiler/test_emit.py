@@ -1,0 +1,99 @@
+"""Code generation: schedules written by hand become Python, and what is shown is what runs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array
+from afx.compiler.numpy_backend.emit import emit
+from afx.compiler.numpy_backend.exec import NumpyBackend
+from afx.compiler.operands import Buffer, Number
+from afx.compiler.schedule import Alloc, Call, Result, Schedule
+from afx.compiler.target import Target
+from afx.core.aval import Aval
+from afx.core.graph import Literal
+
+F64 = np.dtype("float64")
+A = Buffer(0, (3,), F64, "input", 0)
+B = Buffer(1, (3,), F64, "arena", 64, (8,))
+C = Buffer(2, (3,), F64, "fresh")
+TWO = Number(Literal(2.0, Aval((), F64)))
+
+
+def call(op: str, xs: tuple[Any, ...], out: Buffer, **options: Any) -> Call:
+    """Return a call of a ufunc."""
+    return Call(op, "ufunc", xs, ("disjoint",) * len(xs), (out,), op, **options)
+
+
+def schedule(*instructions: Any) -> Schedule:
+    """Return a schedule of a vector that gives a vector."""
+    return Schedule((A,), (), instructions, (Result(C),), 128, 128)
+
+
+CASES: dict[str, tuple[Schedule, list[str]]] = {
+    "a buffer": (
+        schedule(call("sin", (A,), B), call("multiply", (B, TWO), C, allocates=True)),
+        ["np_sin(a, b)", "c = np_multiply(b, n_2_0)"],
+    ),
+    "memory of its own": (
+        schedule(Alloc(C), call("add", (A, TWO), C)),
+        ["c = np_empty((3,), float64_)", "np_add(a, n_2_0, c)"],
+    ),
+    "an error state": (
+        schedule(
+            call("log", (A,), B, error_state=("divide",)),
+            call("sin", (B,), B, error_state=("divide",)),
+            call("exp", (B,), C, allocates=True),
+        ),
+        ["with np_errstate(divide='ignore'):", "    np_log(a, b)", "    np_sin(b, b)", "c = np_exp(b)"],
+    ),
+    "an operand behind two": (
+        schedule(Alloc(C), call("maximum", (A, TWO), C)),
+        ["c = np_empty((3,), float64_)", "np_maximum(a, n_2_0, out=c)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lines(case: str) -> None:
+    """A schedule has these lines, and its results are those of NumPy's functions."""
+    given, lines = CASES[case]
+    (part,) = emit(given, Target()).parts
+    assert list(part.lines) == lines
+
+
+def test_a_program_runs_on_buffers_of_its_own() -> None:
+    """Two bindings of one schedule share nothing that they write."""
+    found = NumpyBackend.compile(CASES["a buffer"][0], Target())
+    one, two = found.bind(), found.bind()
+    first = one(np.ones(3))
+    two(np.zeros(3))
+    np.testing.assert_array_equal(first, [np.sin(np.ones(3)) * 2.0])
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3, 1000])
+def test_programs_of_several_functions_hand_values_on(lines: int) -> None:
+    """Wherever they are cut."""
+
+    def fn(x: Array, y: Array) -> tuple[Array, ...]:
+        z = afx.concat([x, y])
+        v = z[::2] * 2.0
+        w = afx.flip(v) + x
+        return w, v @ z[1::2], afx.sort(w) + v
+
+    xs = afx.arange(5.0), afx.ones(5)
+    given = afx.jit(fn).lower(*xs).schedule
+    run = NumpyBackend.compile(given, Target(function_max_lines=lines)).bind()
+    for found, want in zip(run(*[x.numpy() for x in xs]), fn(*xs), strict=True):
+        np.testing.assert_allclose(found, np.asarray(want), rtol=1e-6)
+
+
+def test_what_is_shown_is_what_runs() -> None:
+    """The text of a plan, given NumPy as ``np``, computes its results."""
+    fn = afx.jit(lambda x: afx.exp(afx.sin(x) * 2.0) + afx.sum(x))
+    x = np.linspace(0.0, 1.0, 5)
+    space: dict[str, Any] = {"np": np}
+    exec(fn.lower(x).plan.source, space)
+    np.testing.assert_array_equal(space["run"](x)[0], np.asarray(fn(x)))
