@@ -12,6 +12,7 @@ from afx.compiler.lowering_rules import (
     materialize_scalars,
     reduce_in_transpose,
     sums_rows,
+    unrolls,
 )
 from afx.compiler.operands import Alias, Buffer, Number, Operand
 from afx.compiler.schedule import Call, Fused, Method, Params, Partial, Space, View
@@ -145,6 +146,8 @@ class FusedLowering:
                     method, ufunc, params, xs, sliced = "vecdot", "", (), [*xs, ones], (*sliced, False)
                 elif reduce_in_transpose(p.lowering.reduce_ufunc, x.shape, eq.keywords["axis"], self.target):
                     method = "turned_reduce"
+                elif unrolls(eq, self.target):
+                    method = "unrolled_reduce"
         if out.index in self._reductions:
             self._partials.append(Partial(self._buffer(out), ufunc or "add"))
         return self._call(eq, method, xs, ufunc, params, number, sliced)

@@ -20,6 +20,7 @@ from afx.compiler.lowering_rules import (
     reduce_in_transpose,
     sums_few,
     sums_rows,
+    unrolls,
     writes_into,
 )
 from afx.compiler.operands import Alias, Buffer, Number, Operand, Storage
@@ -222,7 +223,7 @@ class _Lowering:
             self._call(eq, "vecdot", [operand, _ones(x.aval, shape[-1])], number)
         elif reduce_in_transpose(ufunc, shape, axis, self.target):
             self._call(eq, "turned_reduce", [operand], number, ufunc.__name__, eq.params)
-        elif len(axis) == 1 and 0 < axis[0] < len(shape) - 1 and 1 < shape[axis[0]] <= self.target.unroll_max_length:
+        elif unrolls(eq, self.target):
             self._call(eq, "unrolled_reduce", [operand], number, ufunc.__name__, eq.params)
         else:
             self._call(eq, "reduce", [operand], number, ufunc.__name__, eq.params)

@@ -24,6 +24,7 @@ __all__ = [
     "reduce_in_transpose",
     "sums_few",
     "sums_rows",
+    "unrolls",
     "writes_into",
 ]
 
@@ -78,6 +79,19 @@ def reduce_in_transpose(ufunc: np.ufunc | None, shape: Shape, axis: Shape, targe
         and 1 < shape[-1] <= target.turn_max_columns
         and math.prod(shape[:-1]) >= target.turn_min_rows
     )
+
+
+def unrolls(eq: Equation, target: Target) -> bool:
+    """Tell whether a reduction over one axis of few elements is taken slice by slice."""
+    ufunc, shape = eq.primitive.lowering.reduce_ufunc, eq.inputs[0].aval.shape
+    axis: Shape = eq.keywords["axis"]
+    if len(axis) != 1 or len(shape) < 2 or axis[0] == 0 or shape[axis[0]] < 2:
+        return False
+    if axis[0] < len(shape) - 1:
+        return shape[axis[0]] <= target.unroll_max_length
+    few = shape[-1] <= target.unroll_last_max_length and math.prod(shape[:-1]) >= target.unroll_min_rows
+    plain = eq.inputs[0].aval.dtype.char not in "eFD"  # NumPy sums rows of half precision in float32
+    return few and plain and ufunc not in SLOW_WITH_NUMBERS
 
 
 def materialize_scalars(eq: Equation, target: Target) -> bool:

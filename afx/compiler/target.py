@@ -51,6 +51,8 @@ class Target:
     turn_min_rows: int = 32  # rows of a matrix whose extremes are found faster in its transpose: measured
     turn_max_columns: int = 64  # columns of it: measured
     unroll_max_length: int = 4  # reduced axis, neither first nor last, that is taken slice by slice: measured
+    unroll_last_max_length: int = 7  # the last axis: 10-40 times as fast, and up to here in NumPy's own order: measured
+    unroll_min_rows: int = 32  # rows of that length: measured
 
     # -- products -------------------------------------------------------------------------------------------------
     pins_blas: bool = attrs.field(factory=_can_pin_blas)  # BLAS can be held to one thread: threadpoolctl is installed

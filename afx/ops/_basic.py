@@ -205,7 +205,10 @@ broadcast_to_p = linear(
 
 # -- sum --------------------------------------------------------------------------------------------------------------
 def _sum_run(x: Any, *, axis: Shape) -> Any:
-    return np.add.reduce(numpy_of(x), axis=axis)
+    values = numpy_of(x)
+    if values.dtype.char == "?" and len(axis) == values.ndim:
+        return np.int64(np.count_nonzero(values))  # ten times as fast as a sum in int64
+    return np.add.reduce(values, axis=axis)
 
 
 def sum_dtype(dtype: DType) -> DType:
@@ -254,6 +257,28 @@ def _where_run(condition: Any, x: Any, y: Any) -> Any:
 _BITS = {"f": np.dtype(np.int32), "d": np.dtype(np.int64)}
 
 
+_MANY = 4096  # elements from which on a look at the condition costs little beside the choice
+_RUNS = 16  # elements of a run of equal conditions in the mean from which on copying under a mask is the faster
+
+
+def _is_irregular(condition: Any, out: Any) -> bool:
+    """Tell whether a condition changes so often that branches are predicted wrongly."""
+    if out.size < _MANY or condition.shape != out.shape or not condition.flags.c_contiguous:
+        return False
+    flat = condition.reshape(-1)
+    return bool(np.count_nonzero(flat[1:] != flat[:-1]) * _RUNS > flat.size)
+
+
+def _select_bits(out: Any, condition: Any, x: Any, y: Any) -> None:
+    """Choose without branches: y's bits, exchanged with x's where the condition holds."""
+    bits = _BITS[out.dtype.char]
+    mask, other = out.view(bits), np.asarray(y, out.dtype).view(bits)
+    changed = np.bitwise_xor(np.asarray(x, out.dtype).view(bits), other)
+    np.negative(condition.view(np.int8), mask, casting="unsafe")
+    np.bitwise_and(mask, changed, mask)
+    np.bitwise_xor(mask, other, mask)
+
+
 def _where_into(out: Any, condition: Any, x: Any, y: Any) -> None:
     shape = out.shape
     if y.shape == () and x.shape == shape:
@@ -263,8 +288,13 @@ def _where_into(out: Any, condition: Any, x: Any, y: Any) -> None:
             np.negative(condition.view(np.int8), alive, casting="unsafe")
             np.bitwise_and(alive, x.view(bits), alive)
             return
+        if _is_irregular(condition, out) and bits is not None:
+            _select_bits(out, condition, x, y)
+            return
         np.copyto(out, y)
         np.copyto(out, x, where=condition)
+    elif _is_irregular(condition, out) and out.dtype.char in _BITS:
+        _select_bits(out, condition, x, y)
     else:
         np.copyto(out, x)
         np.copyto(out, y, where=np.logical_not(condition))

@@ -15,7 +15,7 @@ import afx
 from afx import Array
 from afx.compiler.products import cut
 from afx.compiler.schedule import Branch, Call, Fused, Loop, Schedule
-from afx.compiler.target import Target
+from afx.compiler.target import Target, use_target
 from afx.core.aval import Aval
 from tests.runtime.programs import inputs, program
 
@@ -212,3 +212,40 @@ def test_products_are_cut_by_shape_and_dtype_alone(shape: tuple[int, int, int], 
         assert cut(x, y, z, Target(pins_blas=False)) is None
     whole = Aval((300, 300), np.dtype("int64"))
     assert cut(whole, whole, whole, Target(pins_blas=True)) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("shape", [(5000, 2), (40, 50, 3), (9, 100, 7)])
+def test_sums_of_few_elements_are_unrolled_in_numpys_order(shape: tuple[int, ...], dtype: str) -> None:
+    """Slices are added one after the other, alone or in a fused loop, and give the bits of NumPy's reduction."""
+    x = (RNG.normal(size=shape) * 100).astype(dtype)
+    for target in (Target(), Target(fuse_min_elements=64)):
+        with use_target(target):
+            fn = afx.jit(lambda x: afx.sum(x * x, axis=-1))
+            assert "unrolled" in str(fn.lower(x).schedule)
+            np.testing.assert_array_equal(fn(x), np.add.reduce(x * x, -1))
+
+
+def test_booleans_are_counted() -> None:
+    """The sum of all is their count, as int64."""
+    x = RNG.normal(size=(30, 40)) > 0
+    for found in (afx.sum(x), afx.jit(afx.sum)(x)):
+        assert found.dtype == np.int64
+        assert int(found) == np.count_nonzero(x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_choices_under_irregular_conditions_keep_every_bit(share: float, dtype: str) -> None:
+    """Nan, infinities and signed zeros of both operands, arrays and numbers."""
+    mask = RNG.random(5000) < share
+    x, y = (RNG.normal(size=5000).astype(dtype) for _ in range(2))
+    for values in (x, y):
+        values[:5] = [np.nan, -0.0, np.inf, -np.inf, 0.0]
+    two = np.dtype(dtype).type(2.5)
+    for fn, want in (
+        (lambda m, x, y: afx.where(m, x, y), np.where(mask, x, y)),
+        (lambda m, x, y: afx.where(m, x, 2.5), np.where(mask, x, two)),
+        (lambda m, x, y: afx.where(m, 2.5, y), np.where(mask, two, y)),
+    ):
+        assert np.asarray(afx.jit(fn)(mask, x, y)).tobytes() == want.tobytes()

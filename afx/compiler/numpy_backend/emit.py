@@ -7,7 +7,7 @@ names are local, or nearly so. What is shown is what runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,19 @@ from afx.compiler.numpy_backend.emit_fused import FusedEmitter
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
 from afx.compiler.numpy_backend.names import Names
 from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Alloc, Branch, Call, ErrorState, Free, Fused, Loop, Result, Schedule, View
+from afx.compiler.schedule import (
+    Alloc,
+    Branch,
+    Call,
+    ErrorState,
+    Free,
+    Fused,
+    Instruction,
+    Loop,
+    Result,
+    Schedule,
+    View,
+)
 from afx.compiler.target import Target
 from afx.core.aval import Aval
 from afx.core.dtypes import DType
@@ -83,10 +95,6 @@ class _Emitter:
         self.bodies: dict[str, Schedule] = {}
         self._bound: set[int] = set()  # buffers that are made once
         self._loops = 0
-        self._emitters: dict[type, Callable[[Any], None]] = {
-            Call: self._call, View: self._view, Alloc: self._alloc, Free: self._free,
-            Fused: self._fused, Loop: self._loop, Branch: self._branch,
-        }  # fmt: skip
         self._begin()
 
     def _begin(self) -> None:
@@ -153,8 +161,22 @@ class _Emitter:
         self._states += [state] * len(lines)
 
     # -- instructions -------------------------------------------------------------------------------------------------
-    def _instruction(self, instruction: Any) -> None:
-        self._emitters[type(instruction)](instruction)
+    def _instruction(self, instruction: Instruction) -> None:
+        match instruction:
+            case Call():
+                self._call(instruction)
+            case View():
+                self._view(instruction)
+            case Alloc():
+                self._alloc(instruction)
+            case Free():
+                self._free(instruction)
+            case Fused():
+                self._fused(instruction)
+            case Loop():
+                self._loop(instruction)
+            case Branch():
+                self._branch(instruction)
 
     def _call(self, call: Call) -> None:
         names = self.names
