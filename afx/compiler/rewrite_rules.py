@@ -1,7 +1,7 @@
-"""The rules of simplification, listed in one table by the kind, role or ufunc of the ops they look at.
+"""Rewrite rules: simplifications in one table, by the kind, role or ufunc of the ops they look at.
 
 A rule sees an op and its new operands; it returns what stands for the result, or None where it does not apply. Values
-and dtypes stay, and the fold_negation of zero, infinities and nan with them; sums of repeated numbers may differ in the last
+and dtypes stay, and the signs of zero, infinities and nan with them; sums of repeated numbers may differ in the last
 places, and of zeros in their sign, and products near the ends of the range overflow in another order.
 """
 
