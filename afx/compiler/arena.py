@@ -1,4 +1,4 @@
-"""Where values live: lifetimes, and offsets into one block of memory."""
+"""Arena: offsets into one block of memory, handed out and taken back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph costs: floating-point operations and bytes that go through memory."""
+"""Cost: floating-point operations of a graph, and bytes that go through memory."""
 
 from __future__ import annotations
 

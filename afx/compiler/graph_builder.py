@@ -1,4 +1,4 @@
-"""Graph builder: makes a graph equation by equation: rules are tried, equal equations become one, held functions are unfolded."""
+"""Graph builder: enters equations one by one; rules are tried, equal ones become one, held functions are unfolded."""
 
 from __future__ import annotations
 

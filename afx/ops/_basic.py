@@ -271,7 +271,7 @@ def _is_irregular(condition: Any, out: Any) -> bool:
 
 def _select_bits(out: Any, condition: Any, x: Any, y: Any) -> None:
     """Choose without branches: y's bits, exchanged with x's where the condition holds."""
-    bits = _BITS[out.dtype.char]
+    bits: Any = _BITS[out.dtype.char]
     mask, other = out.view(bits), np.asarray(y, out.dtype).view(bits)
     changed = np.bitwise_xor(np.asarray(x, out.dtype).view(bits), other)
     np.negative(condition.view(np.int8), mask, casting="unsafe")

@@ -1,1 +1,1 @@
-"""How a program runs: graphs are simplified, planned and executed."""
+"""Runtime: threads, BLAS, the autotuner and memory that compiled functions share."""

@@ -14,10 +14,10 @@ import numpy as np
 
 from afx.core.aval import Aval
 
-__all__ = ["OutputPool", "donated_or_empty", "unwatched"]
+__all__ = ["OutputPool", "donated_or_empty", "without_debugger_refs"]
 
 
-def unwatched(count: Callable[[], int]) -> int:
+def without_debugger_refs(count: Callable[[], int]) -> int:
     """Return a number of references that a function tells, without those of debuggers, which would make it too large."""
     trace, profile = sys.gettrace(), sys.getprofile()
     sys.settrace(None)
@@ -36,7 +36,7 @@ def _alone() -> int:
     raise AssertionError
 
 
-ALONE = unwatched(_alone)
+ALONE = without_debugger_refs(_alone)
 
 
 class OutputPool:

@@ -1,4 +1,4 @@
-"""The plan's own threads: blocks of a region are shared out among them and the caller.
+"""Thread pool: blocks of a fused loop are shared out among workers and the caller.
 
 NumPy releases the interpreter's lock inside its loops, so that threads on large blocks run side by side. Which thread
 computes a block changes nothing in the result. A caller that finds the workers busy computes all its blocks itself.
@@ -112,7 +112,7 @@ class _Share:
         finally:
             self.done.release()
 
-    def settle(self) -> None:
+    def join(self) -> None:
         """Wait for the helper if it has begun, else see to it that it never does; may be called again."""
         if not self.begun.acquire(blocking=False):
             with self.done:
@@ -165,7 +165,7 @@ def _end(numbers: Iterator[int], shares: Sequence[_Share]) -> None:
             for _ in itertools.islice(numbers, 1 << 60):
                 pass
             for share in shares:
-                share.settle()
+                share.join()
             break
         except KeyboardInterrupt as error:
             interrupt = error

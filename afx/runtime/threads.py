@@ -1,4 +1,4 @@
-"""One call for every thread that compiled functions use."""
+"""Threads: one call for all that compiled functions use."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def set_threads(count: int | None = None, *, products: Who | None = None) -> Non
     """Set how many threads compiled functions use, and who computes their large products of matrices.
 
     Without a call to it, there are as many threads as processors that the process may use, and products are ``"auto"``.
-    Threads do not always help: BLAS's own spin while they wait for one another, which beside other busy programs makes
-    a product many times slower, and those of compiled functions take turns between calls of NumPy. So a compiled
-    function that could use them times its calls, takes the fastest way, and tries the others again now and then. BLAS
-    is set back at the end of each call: NumPy outside of compiled functions is not touched.
+    Threads do not always help: on small arrays, and beside other busy programs, they wait for each other. So a compiled
+    function that could use them times its calls, and takes the faster way. No bit of a result depends on that. BLAS is
+    set back at the end of each call: NumPy outside of compiled functions is not touched.
 
     Args:
         count: threads, the caller's own among them; 1 for no others. None leaves it as it is. Functions compiled while
             there were fewer keep to those: set it before.
-        products: of functions compiled from now on: ``"auto"``; ``"blas"`` for BLAS's own threads always; ``"plan"`` for
-            BLAS held to one thread, and the longer side of a product shared out among afx's threads. None leaves it as
-            it is. ``"plan"``, and ``"auto"`` to have an effect, need threadpoolctl (the extra ``threads``).
+        products: of functions compiled from now on: ``"auto"`` and ``"plan"``: large products are cut into pieces by
+            their shapes alone, each computed by one BLAS thread, pieces by afx's threads; ``"blas"``: BLAS's own threads,
+            whose number then decides about last digits. None leaves it as it is. ``"plan"``, and ``"auto"`` to have an
+            effect, need threadpoolctl (the extra ``threads``); else it is as ``"blas"``.
 
     Raises:
         ArgumentError: not a number of threads, or another word.

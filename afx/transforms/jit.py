@@ -21,7 +21,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders
-from afx.runtime.output_pool import unwatched
+from afx.runtime.output_pool import without_debugger_refs
 from afx.transforms._arguments import name_of
 from afx.transforms._positions import as_positions, check_positions, static_options
 from afx.transforms.compiled_call import CompiledGraph, call
@@ -258,7 +258,7 @@ def _references() -> int:
     raise AssertionError
 
 
-OURS = unwatched(_references)
+OURS = without_debugger_refs(_references)
 
 
 def _donate(leaves: Sequence[Any], values: list[Any], given: Sequence[int]) -> None:

@@ -16,7 +16,7 @@ import afx
 from afx.runtime import thread_pool as workers
 from afx.runtime.autotune import Autotuner
 from afx.runtime.blas import Blas, blas
-from afx.runtime.output_pool import unwatched
+from afx.runtime.output_pool import without_debugger_refs
 from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
 
 
@@ -161,11 +161,11 @@ def test_references_are_counted_without_those_of_a_debugger() -> None:
             return sys.getrefcount(array)
         raise AssertionError
 
-    plain = unwatched(count)
+    plain = without_debugger_refs(count)
     old = sys.gettrace()
     sys.settrace(trace)
     try:
-        watched = unwatched(count)
+        watched = without_debugger_refs(count)
     finally:
         sys.settrace(old)
     assert watched == plain
