@@ -4,9 +4,12 @@ Systems, inverses, determinants, factorisations, eigenvalues and singular values
 afx has at its top level too.
 """
 
+from afx.control.linear_solvers import IterativeResult, cg, gmres
+from afx.ops.linalg.banded import solve_banded
 from afx.ops.linalg.cholesky import cholesky
 from afx.ops.linalg.determinants import SlogdetResult, det, slogdet
 from afx.ops.linalg.eigen import EighResult, EigResult, eig, eigh, eigvals, eigvalsh
+from afx.ops.linalg.factored import LUFactorResult, cho_factor, cho_solve, lu_factor, lu_solve
 from afx.ops.linalg.lstsq import LstsqResult, lstsq, pinv
 from afx.ops.linalg.lu import LUResult, lu
 from afx.ops.linalg.matrix_functions import expm, matrix_power, multi_dot
@@ -28,12 +31,17 @@ from afx.transforms.funm import funm
 __all__ = [
     "EigResult",
     "EighResult",
+    "IterativeResult",
+    "LUFactorResult",
     "LUResult",
     "LstsqResult",
     "PolarResult",
     "QRResult",
     "SVDResult",
     "SlogdetResult",
+    "cg",
+    "cho_factor",
+    "cho_solve",
     "cholesky",
     "cond",
     "cross",
@@ -46,11 +54,14 @@ __all__ = [
     "expm",
     "fractional_matrix_power",
     "funm",
+    "gmres",
     "inv",
     "kron",
     "logm",
     "lstsq",
     "lu",
+    "lu_factor",
+    "lu_solve",
     "matmul",
     "matrix_norm",
     "matrix_power",
@@ -64,6 +75,7 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_banded",
     "solve_sylvester",
     "solve_triangular",
     "sqrtm",

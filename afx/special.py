@@ -9,9 +9,10 @@ from afx.ops.elementwise.exponential import log_sigmoid as log_expit
 from afx.ops.elementwise.exponential import sigmoid as expit
 from afx.ops.nn.softmax import log_softmax, softmax
 from afx.ops.reductions.moments import logsumexp
-from afx.ops.special.bessel import exp1, expi, expn, i0, i0e, i1, i1e, iv, ive, j0, j1, jv, kv, kve
+from afx.ops.special.bessel import i0, i0e, i1, i1e, iv, ive, j0, j1, jv, kv, kve, y0, y1, yn, yv
 from afx.ops.special.entropy import entr, kl_div, logit, rel_entr, xlog1py, xlogy
 from afx.ops.special.errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri, ndtri_exp
+from afx.ops.special.exponential_integrals import exp1, expi, expn
 from afx.ops.special.gamma import (
     beta,
     betaln,
@@ -23,6 +24,7 @@ from afx.ops.special.gamma import (
     multigammaln,
     polygamma,
     psi,
+    rgamma,
 )
 from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv
 from afx.ops.special.incomplete_gamma import gammainc, gammaincc, gammainccinv, gammaincinv
@@ -85,10 +87,15 @@ __all__ = [
     "polygamma",
     "psi",
     "rel_entr",
+    "rgamma",
     "softmax",
     "stdtr",
     "stdtrit",
     "xlog1py",
     "xlogy",
+    "y0",
+    "y1",
+    "yn",
+    "yv",
     "zeta",
 ]

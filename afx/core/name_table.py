@@ -554,9 +554,6 @@ INTERNAL = {
         "matrix_trace",
     ],
     "afx.ops.special.bessel": [
-        "exp1",
-        "expi",
-        "expn",
         "i0",
         "i0e",
         "i1",
@@ -568,6 +565,10 @@ INTERNAL = {
         "jv",
         "kv",
         "kve",
+        "y0",
+        "y1",
+        "yn",
+        "yv",
     ],
     "afx.ops.special.entropy": [
         "entr",
@@ -588,6 +589,11 @@ INTERNAL = {
         "ndtri",
         "ndtri_exp",
     ],
+    "afx.ops.special.exponential_integrals": [
+        "exp1",
+        "expi",
+        "expn",
+    ],
     "afx.ops.special.gamma": [
         "beta",
         "betaln",
@@ -598,6 +604,7 @@ INTERNAL = {
         "gammasgn",
         "multigammaln",
         "polygamma",
+        "rgamma",
     ],
     "afx.ops.special.incomplete_beta": [
         "betainc",

@@ -29,6 +29,10 @@ SAMPLES: dict[str, list[Sample]] = {
     "logm": [Sample((APART + 3 * A / 10,))],
     "nuclear_norm": [Sample((A,)), Sample((A[0, :2],)), Sample((np.eye(3),))],
     "polar": [Sample((A,), {"partial": False}), Sample((A[:, :, :2],), {"partial": True})],
+    "solve_banded": [
+        Sample((np.abs(A[:, :, :3]) + np.array([0, 5.0, 0])[:, None], A), {"lower": 1, "upper": 1}),
+        Sample((np.abs(A[0, :2]) + np.array([5.0, 0])[:, None], A[0, :, :2]), {"lower": 1, "upper": 0}),
+    ],
     "solve_sylvester": [
         Sample((APART, POSITIVE[:, :2, :2], A[:, :, :2]), {"hermitian": False}),
         Sample((POSITIVE[0], POSITIVE[0], A[0]), {"hermitian": False}),

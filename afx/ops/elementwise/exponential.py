@@ -16,6 +16,7 @@ from afx.ops.elementwise.comparison import isinf
 from afx.ops.elementwise.where import where
 
 LOG2 = math.log(2.0)
+_where: Any = np.where  # its result type is not known to checkers
 LOG10 = math.log(10.0)
 
 __all__ = [
@@ -54,9 +55,21 @@ def exp2(x: ArrayLike) -> Array:
     >>> exp2(3.0)
     Array(8., dtype=float32)
     """
-    return bind1(exp2_p, x)
+    return bind1(complex_exp2_p if _is_complex(x) else exp2_p, x)
 
 
+def _complex_exp2_run(x: Any) -> Any:
+    """Return the real power of two, turned by the imaginary part; NumPy has none of complex numbers."""
+    z: Any = np.asarray(x)
+    angle: Any = z.imag * LOG2
+    with np.errstate(all="ignore"):
+        turned: Any = np.exp2(z.real) * (np.cos(angle) + 1j * np.sin(angle))
+        if not np.isfinite(turned).all():
+            turned = _where(np.isfinite(turned), turned, np.exp(z * LOG2))
+    return turned.astype(np.result_type(z.dtype, np.complex64))[()]
+
+
+complex_exp2_p = unary("complex_exp2", _complex_exp2_run, lambda z, _x: z * LOG2, kinds="fc", promotes_to_float=True)
 exp2_p = unary("exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", promotes_to_float=True, finite_partials=True)
 
 

@@ -22,8 +22,8 @@ from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import divide, multiply, sqrt, subtract
-from afx.ops.elementwise.comparison import isinf
-from afx.ops.elementwise.exponential import exp
+from afx.ops.elementwise.comparison import isinf, isnan
+from afx.ops.elementwise.exponential import exp, log
 from afx.ops.elementwise.where import clip, maximum, minimum, where
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
 from afx.ops.reductions._numpy import accumulation_dtype, largest, sum_keepdims
@@ -290,16 +290,37 @@ def _spread_weights(w: Array | int, shape: Shape, axes: Shape, given: Axis) -> A
 
 
 @register_function
-def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """Return ``log(sum(exp(x)))`` along axes without overflow; -inf of nothing.
+def logsumexp(x: ArrayLike, axis: Axis = None, *, b: ArrayLike | None = None, keepdims: bool = False) -> Array:
+    """Return ``log(sum(b * exp(x)))`` along axes without overflow; -inf of nothing.
 
     Elements that all are -inf, and those that are inf, share the derivative evenly, as those of `logaddexp` do.
+
+    Args:
+        x: real numbers.
+        axis: one axis, several, or all.
+        b: factors that broadcast with x; where one is 0 it does not matter what x is. Of a negative sum the result is nan.
+        keepdims: keeps the axes, with length 1.
 
     >>> logsumexp(broadcast_to(1000.0, (1,)))
     Array(1000., dtype=float32)
     """
+    if b is not None:
+        return _weighted_logsumexp(x, b, axis, keepdims)
     dtype = promote((aval_of(x, "logsumexp").dtype,), (False,), floating=True)
     return reduce_over(logsumexp_p, astype(x, dtype), axis, keepdims, "logsumexp")
+
+
+def _weighted_logsumexp(x: ArrayLike, b: ArrayLike, axis: Axis, keepdims: bool) -> Array:
+    y, factors = promote_operands(x, b)
+    dtype = promote((y.dtype, factors.dtype), (False, False), floating=True)
+    y, factors = astype(y, dtype), astype(factors, dtype)
+    used = factors != 0
+    top = max(stop_gradient(where(used, y, -math.inf)), axis=axis, keepdims=True, initial=-math.inf)
+    shift = where(isinf(top), 0, top)
+    most = math.log(float(np.finfo(dtype).max)) - 1  # what is multiplied by 0 must be finite
+    z = exp(where(used, y - shift, minimum(where(used | isnan(y), 0, y) - shift, most)))
+    total = log(sum(factors * z, axis=axis, keepdims=keepdims))
+    return total + (shift if keepdims else reshape(shift, total.shape))
 
 
 def _logsumexp_run(x: Any, *, axis: Shape) -> Any:

@@ -1,4 +1,4 @@
-"""Bessel functions: real static order, and exponential integrals."""
+"""Bessel functions: real static order."""
 
 from __future__ import annotations
 
@@ -11,15 +11,29 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind1, bind_single
+from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError
-from afx.ops._kinds.elementwise import unary
 from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.elementwise.arithmetic import sign
-from afx.ops.elementwise.exponential import exp
 from afx.ops.special._quadrature import double, integral
 
-__all__ = ["exp1", "expi", "expn", "i0", "i0e", "i1", "i1e", "iv", "ive", "j0", "j1", "jv", "kv", "kve"]
+__all__ = [
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "iv",
+    "ive",
+    "j0",
+    "j1",
+    "jv",
+    "kv",
+    "kve",
+    "y0",
+    "y1",
+    "yn",
+    "yv",
+]
 
 
 def _order(v: Any, who: str, even: bool) -> float:
@@ -35,6 +49,7 @@ def _bessel(name: str) -> Callable[..., Any]:
     """Return SciPy's function of a family by its order, the quicker one of the order 0 or 1 where there is one."""
     quick = {("iv", 0.0): "i0", ("iv", 1.0): "i1", ("ive", 0.0): "i0e", ("ive", 1.0): "i1e"}
     quick |= {("jv", 0.0): "j0", ("jv", 1.0): "j1", ("kv", 0.0): "k0", ("kv", 1.0): "k1"}
+    quick |= {("yv", 0.0): "y0", ("yv", 1.0): "y1"}
     quick |= {("kve", 0.0): "k0e", ("kve", 1.0): "k1e"}
 
     def compute(x: Any, *, v: float) -> Any:
@@ -228,6 +243,71 @@ def j1(x: ArrayLike) -> Array:
 
 
 @register_function
+def yv(v: float, x: ArrayLike) -> Array:
+    """Return the Bessel function of the second kind of order v; needs the extra ``scipy``.
+
+    Args:
+        v: a Python number.
+        x: positive, any shape.
+
+    Raises:
+        ArgumentError: v is not a number.
+        MissingExtraError: SciPy is not installed.
+
+    >>> yv(2.0, 0.5).round(4)
+    Array(-5.4414, dtype=float32)
+    """
+    return bind_single(yv_p, x, v=_order(v, "yv", even=False))
+
+
+def _yv_slope(_z: Array, x: Array, *, v: float) -> Array:
+    return -yv(1, x) if v == 0 else (yv(v - 1, x) - yv(v + 1, x)) * 0.5
+
+
+yv_p: Primitive = parametric("yv", _bessel("yv"), (_yv_slope,), {"v": 0.0}, domain=(0.2, 4.0))
+
+
+@register_function
+def y0(x: ArrayLike) -> Array:
+    """Return the Bessel function of the second kind of order 0; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> y0(0.5).round(4)
+    Array(-0.4445, dtype=float32)
+    """
+    return yv(0, x)
+
+
+@register_function
+def y1(x: ArrayLike) -> Array:
+    """Return the Bessel function of the second kind of order 1; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> y1(0.5).round(4)
+    Array(-1.4715, dtype=float32)
+    """
+    return yv(1, x)
+
+
+@register_function
+def yn(n: int, x: ArrayLike) -> Array:
+    """Return the Bessel function of the second kind of whole order n, a Python int; needs the extra ``scipy``.
+
+    Raises:
+        ArgumentError: n is no integer, or less than 0.
+        MissingExtraError: SciPy is not installed.
+
+    >>> yn(2, 0.5).round(4)
+    Array(-5.4414, dtype=float32)
+    """
+    return yv(check_order(n, "yn"), x)
+
+
+@register_function
 def kv(v: float, x: ArrayLike) -> Array:
     """Return the modified Bessel function of the second kind of order v; needs the extra ``scipy``.
 
@@ -275,68 +355,3 @@ def _kve_slope(z: Array, x: Array, *, v: float) -> Array:
 
 
 kve_p: Primitive = parametric("kve", _bessel("kve"), (_kve_slope,), {"v": 0.0}, domain=(0.2, 4.0))
-
-
-# -- exponential integrals --------------------------------------------------------------------------------------------
-@register_function
-def expn(n: int, x: ArrayLike) -> Array:
-    """Return the exponential integral ``∫ exp(-xt) / tⁿ dt`` from t = 1 to infinity; needs the extra ``scipy``.
-
-    Args:
-        n: 0 or more, a Python int.
-        x: not negative, any shape.
-
-    Raises:
-        ArgumentError: n is no integer, or less than 0.
-        MissingExtraError: SciPy is not installed.
-
-    >>> expn(2, 0.0)
-    Array(1., dtype=float32)
-    """
-    return bind_single(expn_p, x, n=check_order(n, "expn"))
-
-
-def _expn(x: Any, *, n: int) -> Any:
-    x = np.asarray(x)
-    return scipy("expn")(x.dtype.type(n) if x.dtype.kind == "f" else float(n), x)
-
-
-def _expn_slope(_z: Array, x: Array, *, n: int) -> Array:
-    return -expn(n - 1, x) if n else -exp(-x) / x * (1 + 1 / x)
-
-
-expn_p: Primitive = parametric("expn", _expn, (_expn_slope,), {"n": 2}, domain=(0.2, 4.0))
-
-
-@register_function
-def exp1(x: ArrayLike) -> Array:
-    """Return the exponential integral ``∫ exp(-t) / t dt`` from x to infinity; needs the extra ``scipy``.
-
-    Raises:
-        MissingExtraError: SciPy is not installed.
-
-    >>> exp1(1.0).round(4)
-    Array(0.2194, dtype=float32)
-    """
-    return bind1(exp1_p, x)
-
-
-exp1_p = unary("exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0))
-
-
-@register_function
-def expi(x: ArrayLike) -> Array:
-    """Return the exponential integral ``∫ exp(t) / t dt`` from -infinity to x, its principal value.
-
-    Needs the extra ``scipy``.
-
-    Raises:
-        MissingExtraError: SciPy is not installed.
-
-    >>> expi(1.0).round(4)
-    Array(1.8951, dtype=float32)
-    """
-    return bind1(expi_p, x)
-
-
-expi_p = unary("expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0))

@@ -26,13 +26,15 @@ BOUND = 40.0  # exp(-40²) is 0 in every dtype; beyond it x² could overflow
 
 def _gauss(x: Array) -> Array:
     """Return ``exp(-x²)``."""
+    if x.dtype.kind == "c":
+        return exp(-(x * x))
     u = clip(x, -BOUND, BOUND)
     return exp(-u * u)
 
 
 @register_function
 def erf(x: ArrayLike) -> Array:
-    """Return the error function ``2/√π ∫₀ˣ exp(-t²) dt``; needs the extra ``scipy``.
+    """Return the error function ``2/√π ∫₀ˣ exp(-t²) dt``, of complex numbers too; needs the extra ``scipy``.
 
     Raises:
         MissingExtraError: SciPy is not installed.
@@ -44,13 +46,18 @@ def erf(x: ArrayLike) -> Array:
 
 
 erf_p = unary(
-    "erf", scipy("erf"), lambda _z, x: _gauss(x) * (2 / ROOTPI), kinds="f", promotes_to_float=True, finite_partials=True
+    "erf",
+    scipy("erf"),
+    lambda _z, x: _gauss(x) * (2 / ROOTPI),
+    kinds="fc",
+    promotes_to_float=True,
+    finite_partials=True,
 )
 
 
 @register_function
 def erfc(x: ArrayLike) -> Array:
-    """Return ``1 - erf(x)``, accurate where it is small; needs the extra ``scipy``.
+    """Return ``1 - erf(x)``, accurate where it is small, of complex numbers too; needs the extra ``scipy``.
 
     Raises:
         MissingExtraError: SciPy is not installed.
@@ -65,7 +72,7 @@ erfc_p = unary(
     "erfc",
     scipy("erfc"),
     lambda _z, x: _gauss(x) * (-2 / ROOTPI),
-    kinds="f",
+    kinds="fc",
     promotes_to_float=True,
     finite_partials=True,
 )

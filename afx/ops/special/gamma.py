@@ -12,11 +12,25 @@ from afx.core.tracing.tracer import bind1, bind2, bind_single
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
 from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.elementwise.arithmetic import add, subtract
+from afx.ops.elementwise.trigonometry import cos, sin
+from afx.ops.elementwise.where import where
 from afx.ops.special import _polygamma
 from afx.ops.special._quadrature import double
 from afx.ops.special._stirling import log_beta
 
-__all__ = ["beta", "betaln", "digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "polygamma", "psi"]
+__all__ = [
+    "beta",
+    "betaln",
+    "digamma",
+    "factorial",
+    "gamma",
+    "gammaln",
+    "gammasgn",
+    "multigammaln",
+    "polygamma",
+    "psi",
+    "rgamma",
+]
 
 
 @register_function
@@ -53,6 +67,29 @@ def gamma(x: ArrayLike) -> Array:
 gamma_p = unary(
     "gamma", scipy("gamma"), lambda z, x: z * digamma(x), kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
 )
+
+
+@register_function
+def rgamma(x: ArrayLike) -> Array:
+    """Return ``1 / gamma(x)``, 0 at the poles of that, with derivatives of every order there; needs the extra ``scipy``.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+
+    >>> rgamma(5.0)
+    Array(0.04166667, dtype=float32)
+    """
+    return bind1(rgamma_p, x)
+
+
+def _rgamma_slope(z: Array, x: Array) -> Array:
+    left = x < 0.5
+    y = where(left, x, 0)  # by reflection: Γ(1 - x) sin(πx) / π
+    reflected = gamma(1 - y) * (cos(math.pi * y) - digamma(1 - y) * sin(math.pi * y) / math.pi)
+    return where(left, reflected, -z * digamma(where(left, 1, x)))
+
+
+rgamma_p = unary("rgamma", scipy("rgamma"), _rgamma_slope, kinds="f", promotes_to_float=True)
 
 
 @register_function
