@@ -1,19 +1,28 @@
 """Optimizers: pure steps, ``params, state = optimizer.step(params, grads, state)``.
 
-=========================================  ===============================================================
-`sgd`, `rmsprop`, `adam`, `adamw`          the usual ones
-`arrayflow`                                the paper's: inertia, and a step size that follows the loss
-`chain`                                    transformations, then an optimizer
-`scale_by_adam`, `trace`, `clip_by_norm`   transformations: gradients in, updates out, sign kept
-`scale_by_learning_rate`                   the plainest optimizer, the end of a chain
-`masked`, `freeze`, `partition`            some parameters, still ones, groups
-`projected`                                steps that end in a set
-`cosine_decay` …                           schedules, accepted wherever a learning rate is
-=========================================  ===============================================================
+========================================  =================================================================
+`sgd`, `rmsprop`, `adagrad`, `adadelta`  gradients, scaled by what was seen of them
+`adam`, `adamw`, `nadam`, `radam` …      Adam and its relatives; `lion`, `lamb`, `lars`, `adafactor`, `muon`
+`arrayflow`                              the paper's: inertia, and a step size that follows the loss
+`schedule_free`                          averages in place of a schedule
+`chain`                                  transformations, then an optimizer
+`scale_by_adam`, `trace`, `clip_by_norm`  transformations: gradients in, updates out, sign kept
+`scale_by_learning_rate`                 the plainest optimizer, the end of a chain
+`masked`, `freeze`, `partition`          some parameters, still ones, groups
+`accumulate`, `skip_nonfinite`           several batches a step; steps left out
+`adjustable`, `params_ema`, `projected`  settings in the state; averages; steps that end in a set
+`cosine_decay`, `warmup`, `join` …       schedules, accepted wherever a learning rate is
+========================================  =================================================================
 """
 
+from afx.optim.accumulation import Accumulate, AccumulateState, accumulate
+from afx.optim.adafactor import Adafactor, AdafactorState, FactoredState, adafactor, scale_by_factored_rms
+from afx.optim.adagrad import AdadeltaState, RssState, adadelta, adagrad, scale_by_adadelta, scale_by_rss
 from afx.optim.adam import Adam, AdamState, MomentsState, adam, adamw, scale_by_adam
+from afx.optim.adjustable import Adjustable, AdjustableState, adjustable
+from afx.optim.amsgrad import AmsgradState, adamax, amsgrad, scale_by_adamax, scale_by_amsgrad, scale_by_yogi, yogi
 from afx.optim.arrayflow import Arrayflow, ArrayflowState, arrayflow
+from afx.optim.averaging import AverageState, ParamsEma, ParamsMean, params_ema, params_mean
 from afx.optim.chain import Chain, TransformationChain, chain
 from afx.optim.clipping import (
     adaptive_clip,
@@ -23,15 +32,37 @@ from afx.optim.clipping import (
     clip_by_value,
     global_norm,
 )
+from afx.optim.cycles import cosine_restarts, inverse_sqrt, join, one_cycle, warmup
 from afx.optim.descent import Descent, DescentState
 from afx.optim.hyperparameters import LearningRate, Schedule
+from afx.optim.layerwise import Lars, LarsState, lamb, lars
 from afx.optim.leaves import map_trained
+from afx.optim.lion import LionState, lion, scale_by_lion
 from afx.optim.masking import Frozen, Masked, Partition, PartitionState, freeze, masked, partition, set_to_zero
 from afx.optim.masks import Labels, Mask
+from afx.optim.muon import MuonState, muon, scale_by_muon
+from afx.optim.nadam import NadamState, nadam, radam, scale_by_nadam, scale_by_radam
+from afx.optim.nonfinite import SkipNonfinite, SkipNonfiniteState, skip_nonfinite
+from afx.optim.plateau import PlateauState, reduce_on_plateau
 from afx.optim.projections import Projected, projected
 from afx.optim.protocols import EmptyState, Optimizer, Rescaling, Transformation
 from afx.optim.rmsprop import Rmsprop, RmspropState, RmsState, rmsprop, scale_by_rms
-from afx.optim.schedules import constant, cosine_decay, exponential_decay, linear, piecewise_constant, warmup_cosine
+from afx.optim.schedule_free import (
+    ScheduleFree,
+    ScheduleFreeState,
+    schedule_free,
+    schedule_free_adamw,
+    schedule_free_sgd,
+)
+from afx.optim.schedules import (
+    constant,
+    cosine_decay,
+    exponential_decay,
+    linear,
+    piecewise_constant,
+    polynomial,
+    warmup_cosine,
+)
 from afx.optim.sgd import LearningRateState, Sgd, SgdState, TraceState, scale_by_learning_rate, sgd, trace
 from afx.optim.transforms import (
     EmaState,
@@ -45,41 +76,71 @@ from afx.optim.transforms import (
 )
 
 __all__ = [
+    "Accumulate",
+    "AccumulateState",
+    "AdadeltaState",
+    "Adafactor",
+    "AdafactorState",
     "Adam",
     "AdamState",
+    "Adjustable",
+    "AdjustableState",
+    "AmsgradState",
     "Arrayflow",
     "ArrayflowState",
+    "AverageState",
     "Chain",
     "Descent",
     "DescentState",
     "EmaState",
     "EmptyState",
+    "FactoredState",
     "Frozen",
     "Labels",
+    "Lars",
+    "LarsState",
     "LearningRate",
     "LearningRateState",
+    "LionState",
     "Mask",
     "Masked",
     "MomentsState",
+    "MuonState",
+    "NadamState",
     "Optimizer",
+    "ParamsEma",
+    "ParamsMean",
     "Partition",
     "PartitionState",
+    "PlateauState",
     "Projected",
     "Rescaling",
     "RmsState",
     "Rmsprop",
     "RmspropState",
+    "RssState",
     "Schedule",
+    "ScheduleFree",
+    "ScheduleFreeState",
     "ScheduleState",
     "Sgd",
     "SgdState",
+    "SkipNonfinite",
+    "SkipNonfiniteState",
     "TraceState",
     "Transformation",
     "TransformationChain",
+    "accumulate",
+    "adadelta",
+    "adafactor",
+    "adagrad",
     "adam",
+    "adamax",
     "adamw",
     "adaptive_clip",
     "add_decayed_weights",
+    "adjustable",
+    "amsgrad",
     "arrayflow",
     "chain",
     "clip_by_block_rms",
@@ -88,26 +149,56 @@ __all__ = [
     "clip_by_value",
     "constant",
     "cosine_decay",
+    "cosine_restarts",
     "ema",
     "exponential_decay",
     "freeze",
     "global_norm",
+    "inverse_sqrt",
+    "join",
+    "lamb",
+    "lars",
     "linear",
+    "lion",
     "map_trained",
     "masked",
+    "muon",
+    "nadam",
+    "one_cycle",
+    "params_ema",
+    "params_mean",
     "partition",
     "piecewise_constant",
+    "polynomial",
     "projected",
+    "radam",
+    "reduce_on_plateau",
     "rmsprop",
     "scale",
+    "scale_by_adadelta",
     "scale_by_adam",
+    "scale_by_adamax",
+    "scale_by_amsgrad",
+    "scale_by_factored_rms",
     "scale_by_learning_rate",
+    "scale_by_lion",
+    "scale_by_muon",
+    "scale_by_nadam",
     "scale_by_param_block_rms",
+    "scale_by_radam",
     "scale_by_rms",
+    "scale_by_rss",
     "scale_by_schedule",
     "scale_by_trust_ratio",
+    "scale_by_yogi",
+    "schedule_free",
+    "schedule_free_adamw",
+    "schedule_free_sgd",
     "set_to_zero",
     "sgd",
+    "skip_nonfinite",
     "trace",
+    "warmup",
     "warmup_cosine",
+    "yogi",
 ]

@@ -12,7 +12,7 @@ from afx.core.array.array import Array
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType, bool_, float16, float32, is_inexact, real_dtype
 from afx.errors import DtypeError
-from afx.ops.creation.creation import full, zeros
+from afx.ops.creation.creation import asarray, full, zeros
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import where
 from afx.pytree import TreeDef
@@ -118,7 +118,39 @@ def zeros_of(params: T, who: str, *, real: bool = False) -> T:
 
 def filled(tree: T, value: float | Array) -> T:
     """Return a tree with one value in all trained leaves."""
-    return map_trained(lambda x: full(x.shape, as_real(value, x), x.dtype), tree)
+
+    def constant(x: Any) -> Array:
+        aval = aval_of(x)
+        return full(aval.shape, value, aval.dtype)
+
+    return map_trained(constant, tree)
+
+
+def compute_params(params: T) -> T:
+    """Return parameters as rules see them: in the dtype they compute in, what is not trained hidden."""
+    leaves, treedef = pytree.flatten(params)
+    trained = trained_leaves(leaves, treedef)
+    seen = [to_compute_dtype(asarray(x)) if t else hidden() for x, t in zip(leaves, trained, strict=True)]
+    return pytree.unflatten(treedef, seen)
+
+
+def restored(tree: T, newest: T) -> T:
+    """Return a tree with the newest values of leaves that are not trained."""
+    leaves, treedef = pytree.flatten(newest)
+    trained = trained_leaves(leaves, treedef)
+    kept = [x if t else y for x, y, t in zip(pytree.leaves(tree), leaves, trained, strict=True)]
+    return pytree.unflatten(treedef, kept)
+
+
+def to_numbers(updates: T, params: T) -> T:
+    """Return updates with a number for each trained parameter, -0.0 for those that stay still: x + -0.0 is x."""
+
+    def number(p: Array, u: Array) -> Array:
+        return u if is_trained(u) else full(p.shape, -0.0, p.dtype)
+
+    leaves, treedef = pytree.flatten(params)
+    pairs = zip(leaves, pytree.leaves(updates), strict=True)
+    return pytree.unflatten(treedef, [number(p, u) if is_trained(p) else u for p, u in pairs])
 
 
 def as_real(scalar: float | Array, like: Array) -> float | Array:

@@ -12,13 +12,21 @@ from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.exponential import exp
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.trigonometry import cos
-from afx.ops.elementwise.where import clip, where
+from afx.ops.elementwise.where import clip, maximum, minimum, where
 from afx.optim.hyperparameters import Schedule
 
-__all__ = ["constant", "cosine_decay", "exponential_decay", "linear", "piecewise_constant", "warmup_cosine"]
+__all__ = [
+    "constant",
+    "cosine_decay",
+    "exponential_decay",
+    "linear",
+    "piecewise_constant",
+    "polynomial",
+    "warmup_cosine",
+]
 
 
-def _steps(steps: int, who: str) -> int:
+def check_steps(steps: int, who: str) -> int:
     if steps < 1:
         raise ArgumentError(f"{who}: the number of steps is 1 or more: got {steps}; count the steps to its end")
     return steps
@@ -33,17 +41,44 @@ def constant(value: float) -> Schedule:
     return lambda count: value
 
 
-def linear(start: float, end: float, steps: int) -> Schedule:
+def linear(start: float, end: float, steps: int, *, begin: int = 0) -> Schedule:
     """Return the schedule that goes from ``start`` to ``end`` in equal steps, and stays there.
+
+    Args:
+        start: the first learning rate.
+        end: the last one.
+        steps: how many steps it takes.
+        begin: the step at which it leaves ``start``.
 
     >>> linear(1.0, 0.0, 4)(2.0)
     Array(0.5, dtype=float32)
     """
-    _steps(steps, "linear")
-    return lambda count: start + (end - start) * clip(count / steps, 0.0, 1.0)
+    check_steps(steps, "linear")
+    return lambda count: start + (end - start) * clip((count - begin) / steps, 0.0, 1.0)
 
 
-def exponential_decay(start: float, rate: float, steps: int, *, staircase: bool = False) -> Schedule:
+def polynomial(start: float, end: float, power: float, steps: int, *, begin: int = 0) -> Schedule:
+    """Return the schedule ``(start - end) · (1 - count / steps)^power + end``, which stays at ``end``.
+
+    Args:
+        start: the first learning rate.
+        end: the last one.
+        power: the exponent, above 0.
+        steps: how many steps it takes.
+        begin: the step at which it leaves ``start``.
+
+    >>> polynomial(1.0, 0.0, 2.0, 4)(2.0)
+    Array(0.25, dtype=float32)
+    """
+    check_steps(steps, "polynomial")
+    if not power > 0:
+        raise ArgumentError(f"polynomial: the power is above 0: got {power}; 1 goes in equal steps")
+    return lambda count: (start - end) * (1 - clip((count - begin) / steps, 0.0, 1.0)) ** power + end
+
+
+def exponential_decay(
+    start: float, rate: float, steps: int, *, staircase: bool = False, begin: int = 0, end: float | None = None
+) -> Schedule:
     """Return the schedule ``start · rate^(count / steps)``.
 
     Args:
@@ -51,39 +86,44 @@ def exponential_decay(start: float, rate: float, steps: int, *, staircase: bool 
         rate: the factor over so many steps, above 0.
         steps: how many.
         staircase: changes only at every full number of ``steps``.
+        begin: the step at which it leaves ``start``.
+        end: where it stays once it is reached, if anywhere.
 
     >>> exponential_decay(1.0, 0.25, 2)(asarray(2.0))
     Array(0.25, dtype=float32)
     """
-    _steps(steps, "exponential_decay")
+    check_steps(steps, "exponential_decay")
     if not rate > 0:
         raise ArgumentError(f"exponential_decay: the rate is above 0: got {rate}; 1 keeps the learning rate")
 
     def schedule(count: Array) -> Array:
-        turns = count / steps
-        return start * exp(math.log(rate) * (floor(turns) if staircase else turns))
+        turns = maximum(count - begin, 0.0) / steps
+        value = start * exp(math.log(rate) * (floor(turns) if staircase else turns))
+        return value if end is None else maximum(value, end) if rate < 1 else minimum(value, end)
 
     return schedule
 
 
-def cosine_decay(start: float, steps: int, *, alpha: float = 0.0) -> Schedule:
+def cosine_decay(start: float, steps: int, *, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
     """Return the schedule that falls from ``start`` to ``alpha · start`` along half a cosine, and stays there.
 
     Args:
         start: the first learning rate.
         steps: how many it takes.
         alpha: the part of ``start`` that is left.
+        exponent: the power to which the cosine's part is raised.
 
     Source: Loshchilov & Hutter 2017, equation 5, without restarts.
 
     >>> cosine_decay(1.0, 10)(asarray(10.0))
     Array(0., dtype=float32)
     """
-    _steps(steps, "cosine_decay")
+    check_steps(steps, "cosine_decay")
 
     def schedule(count: Array) -> Array:
         done = clip(count / steps, 0.0, 1.0)
-        return start * ((1 - alpha) * 0.5 * (1 + cos(math.pi * done)) + alpha)
+        fall = 0.5 * (1 + cos(math.pi * done))
+        return start * ((1 - alpha) * (fall if exponent == 1 else fall**exponent) + alpha)
 
     return schedule
 

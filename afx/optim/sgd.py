@@ -8,8 +8,8 @@ import attrs
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import float64
 from afx.errors import ArgumentError
-from afx.ops.elementwise.where import where
 from afx.optim.hyperparameters import LearningRate, count_zero, first_rate, fraction, is_nonzero, next_rate, positive
 from afx.optim.leaves import as_real, check_params, map_trained, times, zeros_of
 from afx.optim.step import Steps, apply_rule, check_kind
@@ -84,11 +84,11 @@ def scale_by_learning_rate(learning_rate: LearningRate) -> ScaleByLearningRate:
 # ------------------------------------------------------------------------------------------------------------ momentum
 
 
-def _gather(grads: T, velocity: T, count: Array, decay: float, nesterov: bool, dampening: float) -> tuple[T, T]:
+def gather(grads: T, velocity: T, count: Array, decay: float, nesterov: bool, dampening: float) -> tuple[T, T]:
     """Return the direction of momentum, and the next velocity."""
     if is_nonzero(dampening):
-        kept = where(count == 0, 0.0, decay)  # the first gradient is not dampened
-        taken = where(count == 0, 1.0, 1 - dampening)
+        first = (count == 0).astype(float64)  # the first gradient is not dampened
+        kept, taken = (1 - first) * decay, first + (1 - first) * (1 - dampening)
         velocity = map_trained(lambda v, g: as_real(kept, v) * v + as_real(taken, v) * g, velocity, grads)
     else:
         velocity = map_trained(lambda v, g: as_real(decay, v) * v + g, velocity, grads)
@@ -96,7 +96,8 @@ def _gather(grads: T, velocity: T, count: Array, decay: float, nesterov: bool, d
     return direction, velocity
 
 
-def _check_momentum(decay: float, nesterov: bool, dampening: float, who: str) -> None:
+def check_momentum(decay: float, nesterov: bool, dampening: float, who: str) -> None:
+    """Raise where a setting of momentum is out of its range."""
     fraction("momentum", decay, who)
     fraction("dampening", dampening, who)
     if nesterov and not is_nonzero(decay):
@@ -137,7 +138,7 @@ class Trace:
     ) -> tuple[T, TraceState[T]]:
         """Return the gathered gradients, and the next state."""
         check_kind(state, TraceState, "trace")
-        direction, velocity = _gather(grads, state.velocity, state.count, self.momentum, self.nesterov, self.dampening)
+        direction, velocity = gather(grads, state.velocity, state.count, self.momentum, self.nesterov, self.dampening)
         return direction, TraceState(state.count + 1, velocity)
 
 
@@ -158,7 +159,7 @@ def trace(momentum: float, *, nesterov: bool = False, dampening: float = 0.0) ->
     >>> rule.update(afx.ones(1), state, afx.ones(1))[0]
     Array([1.5], dtype=float32)
     """
-    _check_momentum(momentum, nesterov, dampening, "trace")
+    check_momentum(momentum, nesterov, dampening, "trace")
     return Trace(momentum, nesterov, dampening)
 
 
@@ -201,7 +202,7 @@ class Sgd:
         rate = next_rate(self.learning_rate, state)
         direction, velocity = grads, state.velocity
         if velocity is not None:
-            direction, velocity = _gather(grads, velocity, state.count, self.momentum, self.nesterov, self.dampening)
+            direction, velocity = gather(grads, velocity, state.count, self.momentum, self.nesterov, self.dampening)
         return times(direction, -rate), SgdState(state.count + 1, velocity, rate)
 
     def step(self, params: T, grads: T, state: SgdState[T], *, value: ArrayLike | None = None) -> tuple[T, SgdState[T]]:
@@ -234,5 +235,5 @@ def sgd(learning_rate: LearningRate, *, momentum: float = 0.0, nesterov: bool = 
     Array([0.5, 0.5], dtype=float32)
     """
     positive("learning_rate", learning_rate, "sgd")
-    _check_momentum(momentum, nesterov, dampening, "sgd")
+    check_momentum(momentum, nesterov, dampening, "sgd")
     return Sgd(learning_rate, momentum, nesterov, dampening)

@@ -67,6 +67,10 @@ def apply_rule(
         if not str(error).startswith("map:"):
             raise
         raise TreeError(f"step: the state is of other parameters ({error}); call init(params)") from error
+    except ShapeError as error:
+        if "do not broadcast" not in str(error):
+            raise
+        raise ShapeError(f"step: the state is of other parameters: got {error}; call init(params)") from error
     check_state(state, after)
     steps = pytree.leaves(updates)
     _check_updates(whole, steps, treedef)

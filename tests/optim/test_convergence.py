@@ -44,6 +44,17 @@ X = RNG.normal(size=(40, 2))
 LABELS = (X @ np.array([1.0, -1.0]) + 0.3 * RNG.normal(size=40) > 0).astype(float)
 
 
+def beale(x: Array) -> Array:
+    """Beale's function, a hundred times flatter; least at (3, 0.5): 0."""
+    powers = [x[1], x[1] ** 2, x[1] ** 3]
+    return 0.01 * sum([(a - x[0] + x[0] * p) ** 2 for a, p in zip([1.5, 2.25, 2.625], powers, strict=True)], 0.0 * x[0])
+
+
+def ill_conditioned(x: Array) -> Array:
+    """A bowl a hundred times steeper in one direction than in another; least at 0."""
+    return 0.5 * afx.sum(x**2 * np.array([0.05, 0.5, 5.0]))
+
+
 def logistic(w: Array) -> Array:
     """Logistic regression with a little weight decay; its least value by Newton's method."""
     z = X @ w
@@ -66,6 +77,8 @@ PROBLEMS = {
     "quadratic": Problem(quadratic, afx.zeros(3, np.float64), 0.0, 1e-3, 400),
     "tree": Problem(tilted, {"a": afx.ones((2, 2), np.float64), "b": afx.zeros((), np.float64)}, -0.5, 1e-3, 400),
     "rosenbrock": Problem(rosenbrock, afx.asarray(np.array([-0.5, 0.5])), 0.0, 2e-2, 1000),
+    "beale": Problem(beale, afx.asarray(np.array([2.5, 0.2])), 0.0, 1e-3, 1000),
+    "ill-conditioned": Problem(ill_conditioned, afx.asarray(np.array([1.0, -1.0, 1.0])), 0.0, 2e-2, 600),
     "logistic": Problem(logistic, afx.zeros(2, np.float64), by_newton(), 1e-3, 400),
 }
 

@@ -14,6 +14,7 @@ FORGETFUL = {
     "clipped sgd",
     "scaled sgd",
     "masked",
+    "plateau",
     "projected",
 }  # their states remember nothing of the parameters
 every = pytest.mark.parametrize("name", OPTIMIZERS)

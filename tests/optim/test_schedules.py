@@ -55,7 +55,77 @@ def test_piecewise_constant() -> None:
     np.testing.assert_allclose(at(schedule, 0, 4, 5, 19, 20, 99), [1.0, 1.0, 0.5, 0.5, 0.05, 0.05], rtol=1e-14)
 
 
+def test_polynomial() -> None:
+    """It falls as a power of what is left of the steps, from a later step on."""
+    found = at(optim.polynomial(0.5, 0.1, 3.0, 10, begin=2), 0, 2, 7, 12, 20)
+    np.testing.assert_allclose(found, [0.5, 0.5, 0.1 + 0.4 / 8, 0.1, 0.1], rtol=1e-14)
+
+
+def test_exponential_decay_begins_and_ends_where_it_is_told() -> None:
+    """It stays at its start before, and at its end, which a growing one has above."""
+    falling = optim.exponential_decay(1.0, 0.5, 2, begin=4, end=0.3)
+    np.testing.assert_allclose(at(falling, 0, 4, 6, 8, 50), [1.0, 1.0, 0.5, 0.3, 0.3], rtol=1e-14)
+    np.testing.assert_allclose(at(optim.exponential_decay(1.0, 2.0, 1, end=5.0), 0, 2, 3), [1.0, 4.0, 5.0])
+
+
+def test_cosine_decay_with_exponent() -> None:
+    """The cosine's part is raised to the exponent."""
+    wanted = 0.4 * (0.75 * (0.5 * (1 + math.cos(math.pi * 3 / 8))) ** 2 + 0.25)
+    assert at(optim.cosine_decay(0.4, 8, alpha=0.25, exponent=2.0), 3)[0] == pytest.approx(wanted, rel=1e-14)
+
+
+def test_warm_up_of_any_schedule_and_join() -> None:
+    """A warm-up rises to the first value; joined schedules count from their own starts."""
+    warm = optim.warmup(optim.exponential_decay(0.8, 0.5, 2), 4, start=0.4)
+    np.testing.assert_allclose(at(warm, 0, 1, 2, 4, 6, 8), [0.4, 0.5, 0.6, 0.8, 0.4, 0.2], rtol=1e-14)
+    joined = optim.join([optim.constant(1.0), optim.linear(2.0, 0.0, 4), optim.constant(7.0)], [3, 5])
+    np.testing.assert_allclose(at(joined, 0, 2, 3, 4, 5, 99), [1.0, 1.0, 2.0, 1.5, 7.0, 7.0], rtol=1e-14)
+
+
+def test_inverse_square_root() -> None:
+    """It rises in a line to its peak, then falls as one over the root."""
+    found = at(optim.inverse_sqrt(0.6, 4), 0, 2, 4, 16, 36)
+    np.testing.assert_allclose(found, [0.0, 0.3, 0.6, 0.3, 0.2], rtol=1e-14)
+
+
+@pytest.mark.parametrize("growth", [1.0, 2.0, 1.5])
+def test_cosine_restarts(growth: float) -> None:
+    """Each period falls along half a cosine and is longer than the last; restarts meet their steps exactly."""
+    wanted, place, length = list[float](), 0.0, 4.0
+    for t in range(60):
+        if t >= place + length:
+            place, length = place + length, length * growth
+        wanted.append(0.1 + 0.4 * (1 + math.cos(math.pi * (t - place) / length)) / 2)
+    np.testing.assert_allclose(
+        at(optim.cosine_restarts(0.5, 4, growth=growth, end=0.1), *range(60)), wanted, rtol=1e-12
+    )
+
+
+def test_one_cycle() -> None:
+    """Up to the peak, back to the start, and far below it: in Optax's steps and in torch's."""
+    found = at(
+        optim.one_cycle(1.0, 20, rise=0.25, fall=0.75, div_factor=4.0, final_div_factor=10.0, shape="linear"),
+        0,
+        5,
+        10,
+        15,
+        20,
+    )
+    np.testing.assert_allclose(found, [0.25, 1.0, 0.625, 0.25, 0.025], rtol=1e-14)
+    found = at(optim.one_cycle(1.0, 21, rise=0.25, div_factor=4.0, inclusive=True), 0, 2.125, 4.25, 20)
+    np.testing.assert_allclose(found, [0.25, 0.625, 1.0, 0.25e-4], rtol=1e-12)
+    middle = at(optim.one_cycle(1.0, 20, rise=0.25, div_factor=4.0), 12.5)[0]
+    assert middle == pytest.approx((1 + 0.25e-4) / 2, rel=1e-12)
+
+
 SCHEDULES: dict[str, optim.Schedule] = {
+    "polynomial": optim.polynomial(0.1, 0.01, 2.0, 7),
+    "exponential with end": optim.exponential_decay(0.1, 0.3, 3, begin=2, end=0.05),
+    "warm-up of any": optim.warmup(optim.linear(0.1, 0.01, 7), 3, start=0.05),
+    "joined": optim.join([optim.constant(0.1), optim.linear(0.05, 0.01, 7)], [4]),
+    "inverse square root": optim.inverse_sqrt(0.1, 3),
+    "restarts": optim.cosine_restarts(0.1, 3, growth=2.0, end=0.01),
+    "one cycle": optim.one_cycle(0.1, 9),
     "constant": optim.constant(0.1),
     "linear": optim.linear(0.1, 0.01, 7),
     "exponential": optim.exponential_decay(0.1, 0.3, 3),

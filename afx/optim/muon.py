@@ -1,0 +1,193 @@
+"""Muon: steps of matrices along the nearest orthogonal matrix to their momentum."""
+
+from __future__ import annotations
+
+import math
+from typing import Generic, TypeVar
+
+import attrs
+
+from afx.core.array.array import Array, ArrayLike
+from afx.errors import ArgumentError, ShapeError
+from afx.ops.linalg.products import matmul
+from afx.ops.manipulation.axes import matrix_transpose
+from afx.ops.reductions.moments import vector_norm
+from afx.optim.adam import adamw
+from afx.optim.descent import descent
+from afx.optim.hyperparameters import LearningRate, count_zero, fraction, positive
+from afx.optim.leaves import as_real, average, map_trained, zeros_of
+from afx.optim.masking import Partition, partition
+from afx.optim.masks import Mask
+from afx.optim.step import check_kind
+from afx.pytree import Leaf
+
+__all__ = ["MuonState", "muon", "scale_by_muon"]
+
+T = TypeVar("T")
+
+QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan et al. 2024: the fastest growth at 0 that stays near 1 elsewhere
+
+
+@attrs.frozen
+class MuonState(Generic[T]):
+    """The state of `scale_by_muon`.
+
+    Attributes:
+        count: the number of steps taken.
+        mu: the moving average of the gradients.
+    """
+
+    count: Array
+    mu: T
+
+
+@attrs.frozen
+class ScaleByMuon:
+    """Muon's transformation; made by `scale_by_muon`."""
+
+    beta: float = 0.95
+    eps: float = 1e-8
+    nesterov: bool = True
+    coefficients: tuple[float, float, float] = QUINTIC
+    iterations: int = 5
+    consistent_rms: float | None = None
+
+    def init(self, params: T) -> MuonState[T]:
+        """Return the state before the first step."""
+        return MuonState(count_zero(), zeros_of(params, "muon"))
+
+    def update(
+        self, grads: T, state: MuonState[T], params: T, value: ArrayLike | None = None, /
+    ) -> tuple[T, MuonState[T]]:
+        """Return orthogonal matrices, and the next state."""
+        check_kind(state, MuonState, "muon")
+        count, mu = state.count + 1, average(state.mu, grads, self.beta)
+        if self.nesterov:
+            ahead, now = self.beta / (1 - self.beta ** (count + 1)), (1 - self.beta) / (1 - self.beta**count)
+            mean = map_trained(lambda m, g: as_real(ahead, m) * m + as_real(now, m) * g, mu, grads)
+        else:
+            correction = 1 / (1 - self.beta**count)
+            mean = map_trained(lambda m: as_real(correction, m) * m, mu)
+        return map_trained(self._orthogonal, mean), MuonState(count, mu)
+
+    def _orthogonal(self, x: Array) -> Array:
+        """Return about the nearest orthogonal matrix, by Newton-Schulz iterations of odd polynomials."""
+        if x.ndim != 2:
+            raise ShapeError(f"muon: only matrices are made orthogonal: got {x.aval}; train other arrays with adamw")
+        if not x.size:
+            return x
+        rows, columns = x.shape
+        z = matrix_transpose(x) if rows > columns else x
+        z = z / (vector_norm(z) + as_real(self.eps, z))
+        a, b, c = [as_real(k, z) for k in self.coefficients]
+        for _ in range(self.iterations):
+            gram = matmul(z, matrix_transpose(z).conj())
+            z = a * z + matmul(b * gram + c * matmul(gram, gram), z)
+        z = matrix_transpose(z) if rows > columns else z
+        if self.consistent_rms is None:
+            return z * math.sqrt(max(1.0, columns / rows))
+        return z * (as_real(self.consistent_rms, z) * math.sqrt(max(rows, columns)))
+
+
+def scale_by_muon(
+    *,
+    beta: float = 0.95,
+    eps: float = 1e-8,
+    nesterov: bool = True,
+    coefficients: tuple[float, float, float] = QUINTIC,
+    iterations: int = 5,
+    consistent_rms: float | None = None,
+) -> ScaleByMuon:
+    """Return Muon's transformation of gradients, for matrices float[in, out] alone.
+
+    Arguments and errors are those of `muon`.
+
+    >>> import afx
+    >>> rule = scale_by_muon()
+    >>> g = afx.asarray([[3.0, 0.0], [0.0, 0.1]])
+    >>> rule.update(g, rule.init(g), g)[0].round(2)
+    Array([[0.7 , 0.  ],
+           [0.  , 1.13]], dtype=float32)
+    """
+    fraction("beta", beta, "muon")
+    positive("eps", eps, "muon")
+    if iterations < 1:
+        raise ArgumentError(f"muon: the number of iterations is 1 or more: got {iterations}; 5 is usual")
+    if consistent_rms is not None:
+        positive("consistent_rms", consistent_rms, "muon")
+    return ScaleByMuon(beta, eps, nesterov, coefficients, iterations, consistent_rms)
+
+
+def muon(
+    learning_rate: LearningRate = 2e-2,
+    *,
+    beta: float = 0.95,
+    eps: float = 1e-8,
+    nesterov: bool = True,
+    coefficients: tuple[float, float, float] = QUINTIC,
+    iterations: int = 5,
+    consistent_rms: float | None = None,
+    weight_decay: float = 0.0,
+    mask: Mask = True,
+    adam_learning_rate: LearningRate | None = None,
+    adam_b1: float = 0.9,
+    adam_b2: float = 0.999,
+    adam_weight_decay: float = 0.0,
+) -> Partition:
+    """Return Muon for matrices, and Adam with Nesterov's momentum for all other arrays.
+
+    The momentum of a matrix float[in, out] is brought near to the nearest orthogonal matrix, so that all directions move
+    alike, by five Newton-Schulz iterations z = a·z + (b·zzᵀ + c·(zzᵀ)²)·z, and multiplied by √max(1, out / in). The state is
+    ``states["muon"]`` and ``states["adam"]``.
+
+    Source: Jordan et al. 2024 (Muon: an optimizer for hidden layers), as in Optax. torch iterates in bfloat16, and does not
+    correct the momentum for its start.
+
+    Args:
+        learning_rate: a number, a scalar array, or a schedule of the number of steps taken.
+        beta: decay of the average gradient, from 0 up to 1.
+        eps: added to the norm of the momentum, above 0.
+        nesterov: looks one step of the average ahead.
+        coefficients: a, b and c of the iterations.
+        iterations: how many.
+        consistent_rms: multiplies by this and √max(in, out) in place of √max(1, out / in); at 0.2 steps have about the
+            size of Adam's.
+        weight_decay: the strength of the decoupled decay of matrices, 0 or more.
+        mask: which matrices decay, as in `adamw`.
+        adam_learning_rate: of the other arrays; ``learning_rate`` by default.
+        adam_b1: decay of their average gradient.
+        adam_b2: decay of their average square.
+        adam_weight_decay: the strength of their decay.
+
+    Raises:
+        ArgumentError: an argument out of its range.
+
+    >>> import afx
+    >>> optimizer = muon(0.1)
+    >>> params = {"w": afx.eye(2), "b": afx.zeros(2)}
+    >>> after, _ = optimizer.step(params, {"w": afx.eye(2), "b": afx.ones(2)}, optimizer.init(params))
+    >>> after["w"].round(2)
+    Array([[0.89, 0.  ],
+           [0.  , 0.89]], dtype=float32)
+    """
+    rule = scale_by_muon(
+        beta=beta,
+        eps=eps,
+        nesterov=nesterov,
+        coefficients=coefficients,
+        iterations=iterations,
+        consistent_rms=consistent_rms,
+    )
+    others = adamw(
+        learning_rate if adam_learning_rate is None else adam_learning_rate,
+        b1=adam_b1,
+        b2=adam_b2,
+        eps=eps,
+        weight_decay=adam_weight_decay,
+        nesterov=nesterov,
+    )
+    return partition({"muon": descent(rule, learning_rate, "muon", weight_decay, mask), "adam": others}, _label)
+
+
+def _label(path: str, leaf: Leaf) -> str:
+    return "muon" if getattr(leaf, "ndim", 0) == 2 else "adam"
