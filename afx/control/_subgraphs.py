@@ -11,12 +11,23 @@ from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
 from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
+from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError, to_concrete
 from afx.core.tracing.tracer import Tracer, to_array
-from afx.errors import ShapeError, TreeError
+from afx.errors import ConcreteValueError, ShapeError, TreeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.transforms.compiled_call import CompiledGraph
 
-__all__ = ["Body", "as_strong_arrays", "body_of", "build", "full_mask", "inexact", "is_abstract", "zeros_of"]
+__all__ = [
+    "Body",
+    "as_strong_arrays",
+    "body_of",
+    "build",
+    "full_mask",
+    "inexact",
+    "is_abstract",
+    "resolve_weak_carry",
+    "zeros_of",
+]
 
 
 class Body:
@@ -42,6 +53,68 @@ def is_abstract(x: Any) -> bool:
 def as_strong_arrays(leaves: Sequence[Any]) -> list[Array]:
     """Return leaves as Arrays of a fixed dtype, as a loop carries them."""
     return [asarray(x) for x in leaves]
+
+
+def resolve_weak_carry(
+    step: Callable[..., Any], first: Sequence[Any], treedef: Any, name: str, elements: Sequence[Array] = ()
+) -> list[Array]:
+    """Return a loop's first carry: Python numbers in it are weak, and take the dtype that the steps give them.
+
+    Args:
+        step: the carry, and the leaves that a step reads beside it, to the next carry.
+        first: the leaves of the first carry.
+        treedef: its structure.
+        name: of the loop, for messages.
+        elements: what the first step reads beside the carry.
+    """
+    avals = [aval_of(x, name) for x in first]
+    for _ in avals:
+        if not any(a.weak for a in avals):
+            break
+        found = _after(step, avals, treedef, name, first, elements)
+        if found == avals:
+            break
+        avals = found
+    return [asarray(x, a.dtype if aval_of(x).weak else None) for x, a in zip(first, avals, strict=True)]
+
+
+def _after(
+    step: Callable[..., Any],
+    avals: list[Aval],
+    treedef: Any,
+    name: str,
+    first: Sequence[Any],
+    elements: Sequence[Array],
+) -> list[Aval]:
+    """Return the Avals of a carry whose weak leaves have the dtypes that they have after a step."""
+    try:
+        trace = GraphTrace(name)
+        after = _traced_avals(
+            trace, step, treedef, len(avals), [trace.input(a) for a in (*avals, *map(aval_of, elements))]
+        )
+    except ConcreteValueError:  # a step with Python control flow
+        recorder = RecordingTrace(name)
+        try:
+            leaves = [*[asarray(x, a.dtype) for x, a in zip(first, avals, strict=True)], *elements]
+            kinds = [*avals, *map(aval_of, elements)]
+            given = [recorder.known_input(a, to_concrete(x)) for a, x in zip(kinds, leaves, strict=True)]
+            after = _traced_avals(recorder, step, treedef, len(avals), given)
+        except (ConcreteValueError, UnknownValueError):
+            return avals
+    if len(after) != len(avals):
+        return avals
+    return [Aval(a.shape, z.dtype, z.weak) if a.weak else a for a, z in zip(avals, after, strict=True)]
+
+
+def _traced_avals(
+    trace: GraphTrace, step: Callable[..., Any], treedef: Any, count: int, inputs: Sequence[Any]
+) -> list[Aval]:
+    """Return the Avals, weak ones too, of what a step gives for a traced carry of so many leaves, and the others."""
+    try:
+        found = pytree.leaves(step(pytree.unflatten(treedef, list(inputs[:count])), *inputs[count:]))
+        return [aval_of(z) if (var := trace.var_of(z)) is None else var.aval for z in found]
+    finally:
+        trace.alive = False
 
 
 def inexact(aval: Any) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.control._subgraphs import as_strong_arrays, body_of, check_same, is_abstract
+from afx.control._subgraphs import as_strong_arrays, body_of, check_same, is_abstract, resolve_weak_carry
 from afx.control.scan_p import bind_scan, run_scan, step_of
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of, integer
@@ -18,7 +17,6 @@ from afx.ops.manipulation.split import unstack
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, pair_of
 from afx.transforms.checkpoint import checkpoint as checkpointed
-from afx.transforms.make_graph import eval_shape
 
 __all__ = ["scan"]
 
@@ -66,7 +64,7 @@ def scan(
     leaves = as_strong_arrays(flat)
     count = _length(leaves, tree, length)
     first, carry_tree = pytree.flatten(init)
-    carry = _resolve_weak_carry(fn, first, carry_tree, leaves, tree)
+    carry = _resolve_weak_carry(fn, first, carry_tree, leaves, tree, -1 if reverse else 0)
     if checkpoint is not None and checkpoint < count:
         return _in_chunks(fn, pytree.unflatten(carry_tree, carry), leaves, tree, count, checkpoint, reverse)
     if any(map(is_abstract, [*carry, *leaves])):
@@ -75,24 +73,17 @@ def scan(
 
 
 def _resolve_weak_carry(
-    fn: Any, first: Sequence[Any], carry_tree: Any, leaves: Sequence[Array], tree: Any
+    fn: Any, first: Sequence[Any], carry_tree: Any, leaves: Sequence[Array], tree: Any, start: int
 ) -> list[Array]:
-    """Return the first carry; Python numbers in it take the dtype that a step gives them."""
-    carry = as_strong_arrays(first)
-    weak = [aval_of(x, "scan").weak for x in first]
-    if not any(weak):
-        return carry
-    init = pytree.unflatten(carry_tree, carry)
-    elements = pytree.unflatten(tree, [Aval(x.shape[1:], x.dtype) for x in leaves])
+    """Return the first carry; Python numbers in it take the dtype that the first step, at ``start``, gives them."""
+    if not any(aval_of(x, "scan").weak for x in first):
+        return as_strong_arrays(first)
 
-    def step(c: Any, x: Any) -> Any:
-        return _pair(fn(c, x), fn)[0]
+    def step(c: Any, *row: Any) -> Any:
+        return _pair(fn(c, pytree.unflatten(tree, list(row))), fn)[0]
 
-    with contextlib.suppress(ConcreteValueError):  # a step with Python control flow keeps the default dtype
-        after = pytree.leaves(eval_shape(step, init, elements))
-        if len(after) == len(carry):
-            return [c.astype(a.dtype) if w else c for c, a, w in zip(carry, after, weak, strict=True)]
-    return carry
+    rows = [x[start] if x.shape[0] else zeros(x.shape[1:], x.dtype) for x in leaves]
+    return resolve_weak_carry(step, first, carry_tree, f"scan of {name_of(fn)}", rows)
 
 
 def _length(leaves: Sequence[Array], tree: Any, length: int | None) -> int:

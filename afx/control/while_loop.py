@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.control._subgraphs import Body, as_strong_arrays, body_of, build, check_same, is_abstract
+from afx.control._subgraphs import Body, as_strong_arrays, body_of, build, check_same, is_abstract, resolve_weak_carry
 from afx.control.scan import scan
 from afx.control.while_p import WhileLoop, run_while
 from afx.core.array.array import Array, ArrayLike
@@ -46,7 +46,7 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
     for fn in (cond_fn, body_fn):
         check_callable(fn, "while_loop")
     flat, tree = pytree.flatten(init)
-    carry = as_strong_arrays(flat)
+    carry = resolve_weak_carry(body_fn, flat, tree, f"while_loop of {name_of(body_fn)}")
     while True:
         going = cond_fn(pytree.unflatten(tree, carry))
         if aval_of(going, "while_loop").shape != ():

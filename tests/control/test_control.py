@@ -205,3 +205,41 @@ def test_associative_scan(n: int) -> None:
     _close(afx.associative_scan(afx.add, x), np.cumsum(x))
     _close(afx.associative_scan(afx.add, x, reverse=True), np.cumsum(x[::-1])[::-1])
     _close(afx.grad(lambda x: afx.associative_scan(afx.multiply, x)[-1])(x), np.prod(x) / x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("start", [0, 0.1, True])
+def test_a_number_as_first_carry_takes_the_dtype_of_a_step(start: Any, dtype: Any) -> None:
+    """An integer, a float or a bool is weak: the carry has the data's dtype and digits, in every loop and mode."""
+    xs = np.full(3, 0.7, dtype)
+    want = dtype(start) + xs[0] + xs[0] + xs[0]
+
+    def step(c: Any, x: Any) -> Any:
+        return c + x, c
+
+    def branching(c: Any, x: Any) -> Any:
+        return (c + x if c < 100 else c), c
+
+    def loop(n: Any, xs: Any) -> Any:
+        return afx.fori_loop(0, n, lambda i, c: c + xs[0], start)
+
+    found = [
+        afx.scan(step, start, xs)[0],
+        afx.scan(step, start, xs, checkpoint=2)[0],
+        afx.scan(branching, start, xs)[0],
+        afx.jit(lambda xs: afx.scan(step, start, xs)[0])(xs),
+        afx.jit(lambda xs, start: afx.scan(step, start, xs)[0])(xs, start),
+        afx.scan(lambda c, x: ((c[0] + x, c[1] + c[0]), None), (start, 0), xs)[0][0],
+        loop(3, xs),
+        afx.jit(loop)(3, xs),
+        afx.while_loop(lambda c: c < want, lambda c: c + xs[0], start),
+    ]
+    assert [z.dtype for z in found] == [np.dtype(dtype)] * len(found)
+    assert [float(z) for z in found] == [float(want)] * len(found)
+    assert afx.scan(step, start, xs)[1].dtype == dtype
+
+
+def test_integers_as_first_carry_stay_integers() -> None:
+    """A counter that steps leave an integer is one."""
+    assert afx.fori_loop(0, 3, lambda i, c: c + i, 0).dtype == np.int64
+    assert afx.scan(lambda c, _: (c * 2, c), 1, None, 3)[0].dtype == np.int64

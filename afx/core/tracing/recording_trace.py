@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from afx.core.array.array import to_numpy_value
+from afx.core.aval import Aval
 from afx.core.graph import Atom, Var
 from afx.core.primitive import Primitive
 from afx.core.tracing.batch_trace import BatchTracer
@@ -64,6 +65,12 @@ class RecordingTrace(GraphTrace):
         var = self._var(x.aval)
         self._inputs.append(var)
         return self._known_as(var, to_concrete(x), plain=False)
+
+    def known_input(self, aval: Aval, value: Any) -> RecordingTracer:
+        """Enter an input whose value is given; it may stand for a Python number, as its Aval says."""
+        var = self._var(aval)
+        self._inputs.append(var)
+        return self._known_as(var, value, plain=False)
 
     def _known_as(self, var: Var, value: Any, *, plain: bool) -> RecordingTracer:
         t = _new(RecordingTracer)

@@ -23,8 +23,8 @@ from typing import Any, Concatenate, TypeAlias
 import numpy as np
 
 from afx.core.array.array import Array
-from afx.core.aval import Aval, Shape, aval_of, broadcast_avals
-from afx.core.dtypes import DType, promote, real_dtype
+from afx.core.aval import SCALARS, Aval, Shape, aval_of, broadcast_avals
+from afx.core.dtypes import DType, bool_, promote, real_dtype
 from afx.core.primitive import Params, Primitive, Value, define
 from afx.errors import DtypeError
 from afx.ops._kinds.batching import batch_elementwise
@@ -47,6 +47,7 @@ def elementwise_impl(
 ) -> Callable[..., Any]:
     """Return the ufunc with afx's dtype convention: NumPy's result stands where it has an operand's dtype."""
     real = "c" not in kinds
+    ufunc = _of_one_dtype(ufunc, floating, arity)
 
     def settle(xs: tuple[Any, ...], z: Any) -> Any:
         avals = [aval_of(x) for x in xs]
@@ -85,6 +86,22 @@ def elementwise_impl(
         raise DtypeError(f"{name}: not defined for complex numbers: got {got}; take the abs or a part")
 
     return run1 if arity == 1 else run2 if arity == 2 else run
+
+
+def _of_one_dtype(compute: Callable[..., Any], floating: bool, arity: int) -> Callable[..., Any]:
+    """Return a function that calls several ufuncs with operands of one dtype: each of these would choose its own."""
+    if isinstance(compute, np.ufunc) or arity == 1:
+        return compute
+
+    def alike(*xs: Any) -> Any:
+        dtypes = {bool_ if x.__class__ in SCALARS else x.dtype for x in xs if x.__class__ not in (float, complex)}
+        if len(dtypes) == 1 and next(iter(dtypes)).kind in "fc":
+            return compute(*xs)
+        avals = [aval_of(x) for x in xs]
+        want = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
+        return compute(*(xs if want.kind not in "fc" else [np.asarray(x).astype(want, copy=False) for x in xs]))
+
+    return alike
 
 
 def _whole(number: int) -> Any:

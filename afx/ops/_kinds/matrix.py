@@ -14,6 +14,7 @@ from afx.core.primitive import Derivative, Masking, Params, Primitive, Value, de
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, tril
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
@@ -36,7 +37,7 @@ def floating(x: ArrayLike, who: str) -> Array:
 
 def promote_pair(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Array, Array]:
     """Return two operands in their common floating dtype."""
-    a, b = floating(x, who), floating(y, who)
+    a, b = (floating(v, who) for v in promote_operands(x, y))
     dtype = promote((a.dtype, b.dtype), (False, False))
     return astype(a, dtype), astype(b, dtype)
 

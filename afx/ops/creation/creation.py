@@ -132,7 +132,7 @@ def _from_python(obj: Any, target: Any) -> Any:
 def _holds_numpy(obj: Any) -> bool:
     if isinstance(obj, (list, tuple)):
         return any(_holds_numpy(o) for o in obj)  # pyright: ignore[reportUnknownVariableType]  # a user's nested sequence
-    return hasattr(obj, "dtype") or isinstance(obj, (bytearray, memoryview, PythonArray))
+    return hasattr(obj, "dtype") or hasattr(obj, "__array__") or isinstance(obj, (bytearray, memoryview, PythonArray))
 
 
 @register_function

@@ -8,6 +8,7 @@ import numpy as np
 
 from afx.core.array.array import Array
 from afx.core.registry import register_function
+from afx.core.tracing.tracer import Tracer
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.index import is_sequence
 
@@ -23,7 +24,9 @@ def promote_operands(*operands: Any) -> list[Array]:
     >>> promote_operands(np.array([1.0]), [0.1, 0.2])[1]
     Array([0.1, 0.2], dtype=float64)
     """
-    found = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc"]
+    if all(x.__class__ is Array for x in operands):
+        return list(operands)
+    found = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc" and not _is_traced_number(x)]
     if not found:
         return [asarray(x) for x in operands]
     dtype = np.result_type(*found)
@@ -34,6 +37,12 @@ def promote_operands(*operands: Any) -> list[Array]:
 def _kind(x: Any) -> str:
     """Return the kind of dtype that Python's numbers have, the empty string where there are arrays among them."""
     if not is_sequence(x):
-        return "" if hasattr(x, "dtype") else np.dtype(type(x)).kind if isinstance(x, (int, float, complex)) else ""
+        if hasattr(x, "dtype"):
+            return x.dtype.kind if _is_traced_number(x) else ""
+        return np.dtype(type(x)).kind if isinstance(x, (int, float, complex)) else ""
     kinds = {_kind(item) for item in x}
     return "" if "" in kinds else max(kinds, key="biufc".index, default="")
+
+
+def _is_traced_number(x: Any) -> bool:
+    return isinstance(x, Tracer) and x.aval.weak

@@ -142,7 +142,9 @@ def heaviside(x: ArrayLike, middle: ArrayLike) -> Array:
     """
     a, b = aval_of(x, "heaviside"), aval_of(middle, "heaviside")
     dtype = promote((a.dtype, b.dtype), (a.weak, b.weak), floating=True)
-    y, half = (astype(_floating(v, "heaviside"), dtype) for v in (x, middle))
+    if dtype.kind == "c":
+        raise DtypeError(f"heaviside: not defined for complex numbers: got {a} and {b}; take the abs or a part")
+    y, half = astype(x, dtype), astype(middle, dtype)
     step = astype(y > 0, dtype)
     return where(y == 0, half, where(isnan(y), math.nan, step))
 

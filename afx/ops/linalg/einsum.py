@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of
+from afx.core.aval import Aval, Shape
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.diagonals import diagonal
@@ -46,16 +46,17 @@ def einsum(subscripts: str, /, *operands: ArrayLike, optimize: bool = True) -> A
         ArgumentError: the subscripts are malformed or do not fit the operands.
         ShapeError: a letter stands for two lengths.
 
-    >>> einsum("ij,j->i", asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
-    Array([11.], dtype=float32)
+    >>> einsum("ij,j->i", np.array([[1.0, 2.0]]), np.array([3.0, 4.0]))
+    Array([11.], dtype=float64)
     """
     if not isinstance(subscripts, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # NumPy's other form
         raise ArgumentError(
             f"einsum: the subscripts are a text that comes first: got {type(subscripts).__name__}; "
             "write them as in 'ij,jk->ik'"
         )
-    plan = _plan(subscripts, tuple([aval_of(x, "einsum") for x in operands]), bool(optimize))
-    work = [_single(x, p) for x, p in zip(operands, plan.singles, strict=True)]
+    arrays = promote_operands(*operands)
+    plan = _plan(subscripts, tuple([x.aval for x in arrays]), bool(optimize))
+    work = [_single(x, p) for x, p in zip(arrays, plan.singles, strict=True)]
     for pair in plan.pairs:
         y, x = work.pop(pair.second), work.pop(pair.first)
         u, v = _laid(x, pair.x), _laid(y, pair.y)
@@ -96,8 +97,7 @@ class _Plan(NamedTuple):
     last: _Layout
 
 
-def _single(x: ArrayLike, p: _Single) -> Array:
-    y = asarray(x)
+def _single(y: Array, p: _Single) -> Array:
     for i, j in p.diagonals:
         y = diagonal(y, 0, i, j)
     return y if y.shape == p.shape else reshape(y, p.shape)

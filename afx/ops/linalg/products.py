@@ -18,6 +18,7 @@ from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import bilinear
 from afx.ops.creation.creation import asarray
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.complex import conj
 from afx.ops.manipulation.axes import moveaxis
@@ -147,7 +148,8 @@ def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any] = 2) -> Arra
 
 
 def _contracted(who: str, x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any]) -> Array:
-    a, b = aval_of(x, who), aval_of(y, who)
+    x, y = promote_operands(x, y)
+    a, b = x.aval, y.aval
     first, second = _paired(who, a, b, axes)
     if [a.shape[n] for n in first] != [b.shape[n] for n in second]:
         raise ShapeError(
@@ -221,10 +223,12 @@ def vdot(x: ArrayLike, y: ArrayLike) -> Array:
     >>> vdot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
-    a, b = aval_of(x, "vdot"), aval_of(y, "vdot")
-    if a.size != b.size:
-        raise ShapeError(f"vdot: operands have unlike numbers of elements: got {a} and {b}; cut or pad one of them")
-    return matmul(reshape(conj(x), (a.size,)), reshape(y, (a.size,)))
+    u, v = promote_operands(x, y)
+    if u.size != v.size:
+        raise ShapeError(
+            f"vdot: operands have unlike numbers of elements: got {u.aval} and {v.aval}; cut or pad one of them"
+        )
+    return matmul(reshape(conj(u), (u.size,)), reshape(v, (v.size,)))
 
 
 @register_function
@@ -306,7 +310,8 @@ def outer(x: ArrayLike, y: ArrayLike) -> Array:
     Array([[3., 4.],
            [6., 8.]], dtype=float32)
     """
-    return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
+    a, b = promote_operands(x, y)
+    return multiply(reshape(a, (-1, 1)), reshape(b, (1, -1)))
 
 
 @register_function
@@ -316,13 +321,14 @@ def kron(x: ArrayLike, y: ArrayLike) -> Array:
     >>> kron(asarray([1.0, 2.0]), asarray([1.0, 1.0]))
     Array([1., 1., 2., 2.], dtype=float32)
     """
-    a, b = aval_of(x, "kron").shape, aval_of(y, "kron").shape
+    u, v = promote_operands(x, y)
+    a, b = u.shape, v.shape
     rank = max(len(a), len(b))
     a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
     woven_a: Shape = tuple([n for m in a for n in (m, 1)])
     woven_b: Shape = tuple([n for m in b for n in (1, m)])
     return reshape(
-        multiply(reshape(x, woven_a), reshape(y, woven_b)), tuple([m * n for m, n in zip(a, b, strict=True)])
+        multiply(reshape(u, woven_a), reshape(v, woven_b)), tuple([m * n for m, n in zip(a, b, strict=True)])
     )
 
 
@@ -331,18 +337,18 @@ def cross(
     x: ArrayLike,
     y: ArrayLike,
     *,
-    axis: int = -1,
-    axisa: int | None = None,
-    axisb: int | None = None,
-    axisc: int | None = None,
+    axis: int | None = None,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
 ) -> Array:
     """Return the cross product of vectors of 3 components along an axis; other axes broadcast.
 
     Args:
         x: the first vectors.
         y: the second ones.
-        axis: where the components lie.
-        axisa: where those of x lie, if elsewhere.
+        axis: where the components lie, of operands and result; as in NumPy it overrides the other three.
+        axisa: where those of x lie.
         axisb: where those of y lie.
         axisc: where those of the result lie.
 
@@ -353,9 +359,11 @@ def cross(
     Array([0., 0., 1.], dtype=float32)
     """
     a, b = aval_of(x, "cross"), aval_of(y, "cross")
-    first, second, last = (integer(axis if k is None else k, "cross", "axis") for k in (axisa, axisb, axisc))
+    first, second, last = (integer(k if axis is None else axis, "cross", "axis") for k in (axisa, axisb, axisc))
     if any(not -v.ndim <= k < v.ndim or v.shape[k] != 3 for v, k in ((a, first), (b, second))):
-        raise ShapeError(f"cross: vectors have 3 components along axis {axis}: got {a} and {b}; pad or move the axis")
+        raise ShapeError(
+            f"cross: vectors have 3 components along an axis: got {a} along {first} and {b} along {second}; pad, or name the axis"
+        )
     broadcast_avals("cross", [_without(a, first), _without(b, second)])
     u, v = moveaxis(asarray(x), first, 0), moveaxis(asarray(y), second, 0)
     parts = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]]

@@ -314,7 +314,7 @@ def histogram2d(
     Array([[1., 0.],
            [0., 1.]], dtype=float64)
     """
-    columns = [asarray(x), asarray(y)]
+    columns = promote_operands(x, y)
     if columns[0].ndim != 1 or columns[0].shape != columns[1].shape:
         got = " and ".join(str(c.aval) for c in columns)
         raise ShapeError(f"histogram2d: points have two coordinates: got {got}; give vectors of one length")

@@ -125,13 +125,13 @@ def trapezoid(y: Numbers, x: Numbers | None = None, dx: ArrayLike = 1.0, axis: i
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
     Array(4., dtype=float64)
     """
-    samples, points = promote_operands(y, 0 if x is None else x)
-    if points.ndim > 1:
+    samples, points = promote_operands(y, dx if x is None else x)
+    if x is not None and points.ndim > 1:
         shape = broadcast_avals("trapezoid", [samples.aval, points.aval])
         samples, points = broadcast_to(samples, shape), broadcast_to(points, shape)
     place = normalize_axis(axis, samples.ndim, "trapezoid")
     width: Any = dx
-    if points.ndim > 1:
+    if x is not None and points.ndim > 1:
         width = diff(points, axis=place)
     elif x is not None:
         if points.shape != samples.shape[place : place + 1]:
@@ -173,7 +173,7 @@ def gradient(
     >>> gradient(np.array([1.0, 4.0, 9.0]))
     Array([3., 4., 5.], dtype=float64)
     """
-    samples = asarray(x)
+    samples = promote_operands(x, *spacing)[0]
     natural = promote((samples.dtype,), (False,), floating=True)
     if samples.dtype.kind not in "fc":  # differences of integers are exact in float64
         samples = astype(samples, float64)
@@ -259,7 +259,7 @@ def unwrap(x: Numbers, discont: ArrayLike | None = None, axis: int = -1, *, peri
     >>> unwrap(np.array([0.0, 3.0, -3.0]), period=6)
     Array([0., 3., 3.], dtype=float64)
     """
-    phases = asarray(x)
+    phases = promote_operands(x, period)[0]
     place = normalize_axis(axis, phases.ndim, "unwrap")
     steps, given = diff(phases, axis=place), aval_of(period, "unwrap")
     period = astype(period, promote((phases.dtype, given.dtype), (False, given.weak)))

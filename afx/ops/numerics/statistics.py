@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
-from afx.core.dtypes import promote, real_dtype
+from afx.core.dtypes import DType, check_dtype, float16, float32, promote, real_dtype
 from afx.core.registry import register_function
 from afx.errors import ShapeError
 from afx.ops.creation.promotion import promote_operands
@@ -60,23 +60,27 @@ def cov(
     Array([[ 1., -1.],
            [-1.,  1.]], dtype=float64)
     """
-    d, weighted, number = _deviations(_variables(x, y, rowvar, dtype, "cov"), fweights, aweights, bias, ddof)
-    z = matmul(d, conj(weighted).T) / number
+    rows, natural = _variables(x, y, rowvar, dtype, "cov")
+    d, weighted, number = _deviations(rows, fweights, aweights, bias, ddof)
+    z = astype(matmul(d, conj(weighted).T) / number, natural)
     return reshape(z, ()) if z.shape == (1, 1) else z
 
 
-def _variables(x: ArrayLike, y: ArrayLike | None, rowvar: bool, dtype: DTypeLike | None, who: str) -> Array:
-    """Return the variables as rows, in one floating dtype."""
+def _variables(
+    x: ArrayLike, y: ArrayLike | None, rowvar: bool, dtype: DTypeLike | None, who: str
+) -> tuple[Array, DType]:
+    """Return the variables as rows, in one floating dtype that holds sums, and the dtype of the result."""
     given = [v for v in (x, y) if v is not None]
     avals = [aval_of(v, who) for v in given]
     if builtins.any(a.ndim > 2 for a in avals):
         raise ShapeError(f"{who}: takes vectors and matrices: got {', '.join(map(str, avals))}; reshape them")
     found = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
-    rows = [atleast_2d(astype(v, found if dtype is None else dtype)) for v in given]
+    natural = found if dtype is None else check_dtype(dtype, who)
+    rows = [atleast_2d(astype(v, float32 if natural == float16 else natural)) for v in given]
     if not rowvar:  # a vector is one variable, and so is one row among the others
         columns = [a.ndim == 2 and (k == 0 or a.shape[0] != 1) for k, a in enumerate(avals)]
         rows = [v.T if turned else v for v, turned in zip(rows, columns, strict=True)]
-    return concat(rows, axis=0)
+    return concat(rows, axis=0), natural
 
 
 def _deviations(rows: Array, fweights: Any, aweights: Any, bias: bool, ddof: float | None) -> tuple[Array, Array, Any]:
@@ -113,10 +117,10 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, d
     Array([[ 1., -1.],
            [-1.,  1.]], dtype=float64)
     """
-    rows = _variables(x, y, rowvar, dtype, "corrcoef")
+    rows, natural = _variables(x, y, rowvar, dtype, "corrcoef")
     d = rows - sum(rows, 1, keepdims=True) / rows.shape[1]
     unit = d / vector_norm(d, 1, keepdims=True)
-    z = _bounded(matmul(unit, conj(unit).T) if d.shape[1] else matmul(d, conj(d).T) * math.nan)
+    z = astype(_bounded(matmul(unit, conj(unit).T) if d.shape[1] else matmul(d, conj(d).T) * math.nan), natural)
     return reshape(z, ()) if z.shape == (1, 1) else z
 
 

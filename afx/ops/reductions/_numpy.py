@@ -9,11 +9,12 @@ import numpy as np
 
 from afx.compiler.lowering_rules import reduce_in_transpose
 from afx.compiler.target import DEFAULT
-from afx.core.array.array import ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Shape, aval_of
 from afx.core.dtypes import DType, float16, float32, float64, promote
+from afx.ops.manipulation.shape import astype
 
-__all__ = ["accumulation_dtype", "largest", "reduced_by", "sum_keepdims"]
+__all__ = ["accumulation_dtype", "beside", "largest", "reduced_by", "sum_keepdims"]
 
 
 def reduced_by(ufunc: np.ufunc, x: Any, axis: Shape) -> Any:
@@ -54,3 +55,11 @@ def accumulation_dtype(x: ArrayLike, who: str) -> tuple[DType, DType]:
         float64 if aval.dtype.kind in "iu" and aval.dtype.itemsize > 2 else float32 if natural == float16 else natural
     )
     return wide, natural
+
+
+def beside(x: ArrayLike, initial: ArrayLike | None) -> ArrayLike:
+    """Return a number in the dtype of the value that a reduction begins with: by itself it takes the default dtype."""
+    if initial is None or isinstance(x, (Array, np.ndarray)):
+        return x
+    avals = [aval_of(x), aval_of(initial)]
+    return astype(x, promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals])))

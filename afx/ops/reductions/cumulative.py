@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis, shape_of
+from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, lookup, register
 from afx.core.registry import register_function
@@ -17,6 +17,7 @@ from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, sum_dtype
 from afx.ops._kinds.linear import linear
 from afx.ops.creation.creation import asarray, ones, ones_like, zeros
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.comparison import equal
 from afx.ops.elementwise.exponential import logaddexp
@@ -199,8 +200,8 @@ def diff(
     if n == 0:
         return asarray(x)
     edge = tuple([1 if a == place else length for a, length in enumerate(aval.shape)])
-    ends = [v if v is None or shape_of(v, "diff") else broadcast_to(v, edge) for v in (prepend, append)]
-    z = concat([v for v in (ends[0], x, ends[1]) if v is not None], axis=place)
+    parts = promote_operands(*[v for v in (prepend, x, append) if v is not None])
+    z = concat([v if v.shape else broadcast_to(v, edge) for v in parts], axis=place)
     for _ in range(n):
         _, later, earlier = _parts(z, place, 1)
         z = later != earlier if z.dtype.kind == "b" else later - earlier

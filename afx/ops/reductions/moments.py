@@ -271,6 +271,7 @@ def average(
             found = average(astype(x, wide), axis, astype(weights, wide), returned=True, keepdims=keepdims)
             z, total = (astype(v, natural) for v in found)
             return (z, total) if returned else z
+        weights = astype(weights, natural if weights.dtype.kind == "c" else real_dtype(natural))
     w = _spread_weights(1 if weights is None else weights, shape, axes, axis)
     total = sum(w, axes, keepdims=keepdims)
     z = mean(x, axes, keepdims=keepdims) if weights is None else sum(multiply(x, w), axes, keepdims=keepdims) / total

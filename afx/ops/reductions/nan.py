@@ -17,7 +17,7 @@ from afx.ops.elementwise.comparison import isnan
 from afx.ops.elementwise.complex import imag, real
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype
-from afx.ops.reductions._numpy import accumulation_dtype
+from afx.ops.reductions._numpy import accumulation_dtype, beside
 from afx.ops.reductions.cumulative import cumprod, cumsum
 from afx.ops.reductions.moments import resolve_ddof, vector_norm
 from afx.ops.reductions.sums import Axis, mean, prod, sum
@@ -157,7 +157,7 @@ def _deviations(
     who: str,
 ) -> tuple[Array, Array, tuple[int, ...]]:
     """Return deviations from the mean, 0 where nan, and how many are not nan, with the axes kept."""
-    y = _floating(x, dtype, who, among)
+    y = _floating(beside(x, middle), dtype, who, among)
     axes = normalize_axes(axis, y.ndim, who)
     holes = isnan(y)
     count = sum(~holes, axes, keepdims=True)

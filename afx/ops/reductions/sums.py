@@ -21,7 +21,7 @@ from afx.ops._kinds.reduction import reduction
 from afx.ops.elementwise.where import maximum, minimum
 from afx.ops.elementwise.where import where as where_
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
-from afx.ops.reductions._numpy import accumulation_dtype, reduced_by
+from afx.ops.reductions._numpy import accumulation_dtype, beside, reduced_by
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -77,7 +77,7 @@ def sum(
     if dtype is not None:
         return astype(sum(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:
-        z = sum(fill_where(x, where, 0), axis, keepdims=keepdims)
+        z = sum(fill_where(beside(x, initial), where, 0), axis, keepdims=keepdims)
         return z if initial is None else z + initial
     shape = shape_of(x, "sum")
     axes = normalize_axes(axis, len(shape), "sum")
@@ -180,7 +180,7 @@ def reduce_with_initial(
     if 0 in shape:
         start = astype(initial, aval_of(x).dtype)
         return with_axes(broadcast_to(start, reduced(shape, axes)), shape, axes, keepdims)
-    return choose(reduce(fill_where(x, where, initial), axes, keepdims=keepdims), initial)
+    return choose(reduce(fill_where(beside(x, initial), where, initial), axes, keepdims=keepdims), initial)
 
 
 @register_function
@@ -301,7 +301,7 @@ def prod(
     if dtype is not None:
         return astype(prod(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:
-        z = prod(fill_where(x, where, 1), axis, keepdims=keepdims)
+        z = prod(fill_where(beside(x, initial), where, 1), axis, keepdims=keepdims)
         return z if initial is None else z * initial
     return reduce_over(prod_p, x, axis, keepdims, "prod")
 

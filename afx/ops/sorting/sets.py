@@ -196,8 +196,9 @@ def setdiff1d(x: Nested, y: Nested, assume_unique: bool = False) -> Array:
     >>> setdiff1d(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
     Array([1.], dtype=float64)
     """
+    x, others = promote_operands(x, y)
     mine = _distinct(x, assume_unique, "setdiff1d")
-    return gather(mine, np.flatnonzero(isin(mine, y, invert=True).concrete("setdiff1d")))
+    return gather(mine, np.flatnonzero(isin(mine, others, invert=True).concrete("setdiff1d")))
 
 
 @register_function

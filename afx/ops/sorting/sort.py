@@ -17,6 +17,7 @@ from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.creation.creation import asarray, ones_like
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.elementwise.complex import real
 from afx.ops.elementwise.where import maximum
@@ -245,7 +246,7 @@ def searchsorted(
                 f"searchsorted: a sorter has an index for each element: got {order.aval} for {a}; use argsort"
             )
         sorted_array = take(sorted_array, order, 0)
-    places = values if not isinstance(values, Sequence) else asarray(values)
+    places = promote_operands(values, sorted_array)[0] if isinstance(values, Sequence) else values
     return bind_single(searchsorted_p, sorted_array, places, side=side)
 
 
