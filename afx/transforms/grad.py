@@ -236,7 +236,7 @@ class _DiffArguments:
         nums = [bound_position(n, len(args), self.fn, "grad") for n in self.nums]
         if len(set(nums)) != len(nums):
             raise ArgumentError(f"grad: an argument is named twice: got argnums={self.nums}; name each once")
-        fixed = [a if n in nums else _frozen(a) for n, a in enumerate(args)]
+        fixed = list(args)
         targets = [args[n] for n in nums] + [kwargs[n] for n in self.names]
 
         def call(traced: Any) -> Any:
@@ -278,11 +278,6 @@ def _positions(argnums: Any) -> tuple[int, ...]:
             f"grad: argnums are positions: got argnums={argnums!r}; give integers, and names with argnames="
         )
     return tuple(map(int, found))
-
-
-def _frozen(x: Any) -> Any:
-    """Return an argument that is not differentiated, out of reach of later writes by the caller."""
-    return asarray(x) if type(x) is np.ndarray else x  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
 
 
 def _with_aux(out: Any, fn: Callable[..., Any]) -> tuple[Any, Any]:

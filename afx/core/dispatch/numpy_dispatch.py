@@ -19,6 +19,7 @@ from afx.core.aval import aval_of
 from afx.core.dispatch.numpy_names import (
     ACCUMULATIONS,
     ARGUMENTS,
+    CONVERTING,
     DEFAULTS,
     FAMILIES,
     NEUTRAL,
@@ -43,8 +44,14 @@ POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 # -- ufuncs -----------------------------------------------------------------------------------------------------------
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Answer ``ufunc(*inputs)``, ``reduce``, ``accumulate`` and ``outer`` with afx's own function."""
+    if not kwargs and method == "__call__" and not any(isinstance(x, (list, tuple)) for x in inputs):
+        quick = _quick(ufunc)
+        if quick is not None:
+            return quick(*inputs)
     name = ufunc.__name__
     shown = f"np.{name}" if hasattr(np, name) else name
+    if _writes_to_numpy(method, inputs, kwargs):
+        return getattr(ufunc, method)(*map(_plain, inputs), **{k: _plain(v) for k, v in kwargs.items()})
     if method == "at":
         raise ImmutableError(f"{shown}.at: writes into an array: afx arrays are immutable; use x.at[index].add(values)")
     options = {k: v for k, v in kwargs.items() if k == "axis" or not (v is None or (v is True and k in STATED))}
@@ -56,6 +63,22 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Map
     if method == "__call__":
         return _elementwise(name, shown, operands, options)
     return _along(method, name, shown, operands, options)
+
+
+@functools.lru_cache(maxsize=512)
+def _quick(ufunc: np.ufunc) -> Function | None:
+    """Return afx's function that answers a ufunc as it is called, where there is nothing to translate."""
+    name = UFUNCS.get(ufunc.__name__, ufunc.__name__)
+    fn: Function | None = getattr(FUNCTIONS, name, None) if is_registered(name) else None
+    return fn if fn is not None and fn.__module__.startswith("afx.ops") and len(_parameters(fn)) == ufunc.nin else None
+
+
+def _writes_to_numpy(method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether a ufunc writes into NumPy's arrays alone: that is NumPy's business, and no Array changes."""
+    if method == "at":
+        return isinstance(inputs[0], np.ndarray)
+    out: Any = kwargs.get("out")
+    return out is not None and all(isinstance(z, np.ndarray) for z in (out if isinstance(out, tuple) else (out,)))  # pyright: ignore[reportUnknownVariableType]  # a user's arrays
 
 
 def _numbers(x: Any, others: Iterable[Any]) -> Any:
@@ -105,11 +128,13 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     """Answer a NumPy function called on an Array with afx's function of that name."""
     name, module = func.__name__, func.__module__
     shown = f"{module}.{name}".replace("numpy", "np", 1)
-    if name in WRITING:
+    if name in WRITING and not isinstance(args[0] if args else next(iter(kwargs.values())), np.ndarray):
         raise ImmutableError(
             f"{shown}: writes into an array: afx arrays are immutable; use x.at[index].set(values), "
             "or np.asarray(x) where x is only read"
         )
+    if name in WRITING or isinstance(kwargs.get("out"), np.ndarray) or _converts(name, module, args, kwargs):
+        return func(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
     if kwargs.get("out") is not None:
         raise ImmutableError(f"{shown}: out= writes into an array: afx arrays are immutable; use the result")
     if module == "numpy":
@@ -131,11 +156,20 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     return fn(*values, **options)
 
 
+def _converts(name: str, module: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Tell whether a function makes NumPy's arrays of Arrays that no transformation traces, as np.asarray does."""
+    return module == "numpy" and name in CONVERTING and not any(map(_is_traced, (*args, *kwargs.values())))
+
+
+def _is_traced(x: Any) -> bool:
+    return any(map(_is_traced, x)) if isinstance(x, (list, tuple)) else hasattr(x, "_trace")  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's sequence
+
+
 def _plain(x: Any) -> Any:
     """Return an Array as a NumPy array; a traced one of floats raises."""
     if isinstance(x, (list, tuple)):
         items: list[Any] = [_plain(v) for v in x]  # pyright: ignore[reportUnknownVariableType]  # a user's sequence
-        return items
+        return tuple(items) if type(x) is tuple else items  # pyright: ignore[reportUnknownArgumentType]  # a user's tuple
     return np.asarray(x) if hasattr(x, "aval") else x
 
 

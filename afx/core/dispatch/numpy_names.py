@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "ACCUMULATIONS",
     "ARGUMENTS",
+    "CONVERTING",
     "DEFAULTS",
     "FAMILIES",
     "FUNCTIONS",
@@ -129,3 +130,4 @@ READING = frozenset(
     }
 )
 WRITING = frozenset({"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"})
+CONVERTING = frozenset({"asarray_chkfinite", "atleast_1d", "atleast_2d", "atleast_3d", "require"})

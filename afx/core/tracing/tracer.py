@@ -9,6 +9,7 @@ made them: there is no global stack, so threads and closures cannot mix them up.
 from __future__ import annotations
 
 import itertools
+from _thread import get_ident
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -51,15 +52,15 @@ class Trace:
 
     Attributes:
         level: a number larger than that of every trace started before.
-        alive: whether the function still runs; afterwards its tracers raise.
+        owner: the thread that started it, in which alone its tracers are used; 0 when the function has ended.
         name: of the transformation and function, for messages.
     """
 
-    __slots__ = ("alive", "level", "name")
+    __slots__ = ("level", "name", "owner")
 
     def __init__(self, name: str) -> None:
         self.level = next(_levels)
-        self.alive = True
+        self.owner = get_ident()
         self.name = name
 
     def apply1(self, p: Primitive, x: Any) -> Any:
@@ -91,13 +92,29 @@ class Trace:
                 "pass it to the function as an argument"
             )
 
+    @property
+    def alive(self) -> bool:
+        """Whether the function still runs; afterwards its tracers raise."""
+        return self.owner != 0
+
+    @alive.setter
+    def alive(self, value: bool) -> None:
+        self.owner = get_ident() if value else 0
+
     def check(self) -> None:
-        """Raise `EscapedTracerError` when the trace has ended."""
-        if not self.alive:
-            raise EscapedTracerError(
-                f"{self.name}: a traced array is used after its trace ended; return it from the function "
-                "(or with has_aux=True) instead of storing it"
+        """Raise `EscapedTracerError` when the trace has ended, `TracerError` in another thread than its own."""
+        owner = self.owner
+        if owner == get_ident():
+            return
+        if owner:
+            raise TracerError(
+                f"{self.name}: a traced array is used in another thread than the one that traces it; "
+                "compute there with plain arrays, or differentiate inside each thread"
             )
+        raise EscapedTracerError(
+            f"{self.name}: a traced array is used after its trace ended; return it from the function "
+            "(or with has_aux=True) instead of storing it"
+        )
 
 
 def raise_op_error(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exception) -> NoReturn:

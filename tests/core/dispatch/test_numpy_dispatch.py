@@ -160,11 +160,10 @@ def test_nothing_detaches_silently(name: str) -> None:
 
 
 WRITES: dict[str, Callable[[Any], Any]] = {
-    "out of a ufunc": lambda x: np.add(x, 1, out=np.zeros((3, 4))),
-    "out of a function": lambda x: np.sum(x, axis=0, out=np.zeros(4)),
+    "out of a ufunc": lambda x: np.add(np.zeros((3, 4)), 1, out=x),
+    "out of a function": lambda x: np.sum(np.zeros((3, 4)), axis=0, out=x[0]),
     "where of a ufunc": lambda x: np.add(x, 1, where=np.ones((3, 4), bool)),
-    "in place": lambda x: np.zeros((3, 4)).__iadd__(x),
-    "copyto": lambda x: np.copyto(np.zeros((3, 4)), x),
+    "copyto": lambda x: np.copyto(x, np.zeros((3, 4))),
     "at": lambda x: np.add.at(x, 0, 1.0),
     "put": lambda x: np.put(x, [0], [1.0]),
 }
