@@ -604,7 +604,7 @@ def _unset() -> Line:
             [Special()],
             (
                 "pytree: a subclass of dict, which may hold more than its items, at [0]: got Special; pass a plain "
-                "dict, or write the class with @attrs.frozen"
+                "dict, register the class with afx.pytree.register, or write it with @attrs.frozen"
             ),
         ),
         (
@@ -629,12 +629,14 @@ def test_what_cannot_stand_in_a_tree_is_named(tree: object, message: str) -> Non
         assert caught.value.__cause__ is None
 
 
-def test_dataclasses_are_refused_with_the_remedy() -> None:
-    """A dataclass is told apart from an unknown value."""
+def test_mutable_dataclasses_are_refused_with_the_remedy() -> None:
+    """A dataclass that is not frozen is told apart from an unknown value."""
     import dataclasses
 
-    cls = dataclasses.make_dataclass("Data", ["x"], frozen=True)
-    with pytest.raises(TreeError, match=r"a dataclass, at \[0\]: got Data; decorate Data with @attrs.frozen instead"):
+    cls = dataclasses.make_dataclass("Data", ["x"])
+    with pytest.raises(
+        TreeError, match=r"a dataclass that is not frozen.*, at \[0\]: got Data; decorate Data with @dat"
+    ):
         pytree.flatten([cls(1.0)])
 
 
@@ -719,13 +721,15 @@ def test_callables_that_wrap_are_compared_by_identity() -> None:
     assert pytree.structure(Layer(1.0, activation=scale)) != pytree.structure(Layer(1.0, activation=other))
 
 
-def test_ordered_dicts_are_refused() -> None:
-    """An OrderedDict, whose order matters to its users, asks to be made plain."""
-    with pytest.raises(TreeError, match="pass a plain dict"):
-        pytree.flatten(collections.OrderedDict(a=1.0))
+def test_other_dicts_are_refused() -> None:
+    """A defaultdict, which has a function beside its items, asks to be made plain or to be registered."""
+    with pytest.raises(TreeError, match=r"pass a plain dict, register the class with afx\.pytree\.register"):
+        pytree.flatten(collections.defaultdict(float, a=1.0))
 
 
-@pytest.mark.parametrize("module", ["", ".static", ".registry", ".map", ".nodes", ".treedef", ".flatten"])
+@pytest.mark.parametrize(
+    "module", ["", ".static", ".registry", ".map", ".nodes", ".treedef", ".flatten", ".edit", ".prefix"]
+)
 def test_examples_in_docstrings_are_right(module: str) -> None:
     """Every doctest prints what it shows."""
     assert doctest.testmod(importlib.import_module("afx.pytree" + module)).failed == 0

@@ -1,4 +1,4 @@
-"""Trees of arrays: frozen attrs classes, tuples, named tuples, lists and dicts, taken apart and put together again.
+"""Trees of arrays: frozen attrs classes and dataclasses, tuples, lists and dicts, taken apart and put together again.
 
 Every transformation takes and returns such trees, so a model is a plain frozen class:
 
@@ -29,9 +29,12 @@ marked with `non_trainable` (running statistics): their gradient is zeros, and o
 The same array may stand in two places (weight tying); each place is a leaf of its own.
 """
 
+from afx.pytree.edit import combine, partition, reduce, update_at
 from afx.pytree.flatten import flatten, flatten_with_path, is_leaf, leaves, structure, unflatten
 from afx.pytree.map import equal, map, map_with_path
 from afx.pytree.prefix import broadcast_prefix
+from afx.pytree.ravel import Unravel, ravel
+from afx.pytree.register import register, register_dataclass
 from afx.pytree.static import non_trainable, static
 from afx.pytree.treedef import Leaf, Tree, TreeDef, marked_leaves, paths
 
@@ -39,7 +42,9 @@ __all__ = [
     "Leaf",
     "Tree",
     "TreeDef",
+    "Unravel",
     "broadcast_prefix",
+    "combine",
     "equal",
     "flatten",
     "flatten_with_path",
@@ -49,8 +54,14 @@ __all__ = [
     "map_with_path",
     "marked_leaves",
     "non_trainable",
+    "partition",
     "paths",
+    "ravel",
+    "reduce",
+    "register",
+    "register_dataclass",
     "static",
     "structure",
     "unflatten",
+    "update_at",
 ]

@@ -1,7 +1,7 @@
 """`flatten` and `unflatten`: one loop each, without recursion, so that neither depth nor length is limited."""
 
-from collections.abc import Iterable
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
 
 from afx.errors import TreeError
 from afx.pytree.nodes import LEAF, Marked, Node, Token, static_token
@@ -19,7 +19,7 @@ from afx.pytree.registry import (
 )
 from afx.pytree.treedef import Leaf, TreeDef, depth_of_next, path_of_next, paths
 
-__all__ = ["flatten", "flatten_with_path", "is_leaf", "leaves", "structure", "unflatten"]
+__all__ = ["flatten", "flatten_until", "flatten_with_path", "is_leaf", "leaves", "structure", "unflatten"]
 
 T = TypeVar("T")
 
@@ -94,6 +94,46 @@ def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Tok
                 waiting.extend(reversed(children))
                 if len(tokens) > check:
                     check = _checked_depth(tokens)
+
+
+def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], TreeDef[T]]:
+    """Take a tree apart as `flatten` does, but no further than where a function tells that a part is a leaf."""
+    found: list[Leaf] = []
+    tokens: list[Token] = []
+    waiting: list[tuple[Any, Mode]] = [(tree, OUTSIDE)]
+    while waiting:
+        value, mode = waiting.pop()
+        cls: type = value.__class__
+        marked = mode.kinds.get(cls) is IS_MARKED
+        kind = IS_LEAF if not marked and is_leaf(value) else mode.kinds.get(cls) or _learned(value, mode, tokens)
+        if kind is IS_LEAF:
+            found.append(value)
+            tokens.append(LEAF)
+        elif kind is IS_INSTANCE:
+            waiting.append((value, INSIDE))
+        elif kind is IS_MARKED:
+            tokens.append(_marked(value, tokens))
+        elif kind is IS_STATIC:
+            tokens.append((cls, value))
+        else:
+            node, children = cast("Any", kind)(value)
+            tokens.append(node)
+            waiting.extend([(child, mode) for child in reversed(children)])
+    return found, TreeDef(_with_flat_nodes(tokens), len(found))
+
+
+def _with_flat_nodes(tokens: list[Token]) -> tuple[Token, ...]:
+    """Write nodes all of whose children are leaves as flat ones."""
+    short: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        at += 1
+        if isinstance(token, Node) and all(child is LEAF for child in tokens[at : at + token.arity]):
+            at += token.arity
+            token = token.flat
+        short.append(token)
+    return tuple(short)
 
 
 def _learned(value: object, mode: Mode, tokens: list[Token]) -> Kind:

@@ -2,38 +2,50 @@
 
 import builtins
 from collections.abc import Callable
-from typing import TypeVar, overload
+from typing import TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from afx.errors import TreeError
-from afx.pytree.flatten import flatten, unflatten
+from afx.pytree.flatten import flatten, flatten_until, unflatten
 from afx.pytree.treedef import Leaf, difference, paths
 
 __all__ = ["equal", "map", "map_with_path"]
 
 T = TypeVar("T")
+IsLeaf: TypeAlias = "Callable[[Leaf], bool] | None"
 
 
 @overload
-def map(fn: Callable[[Leaf], object], tree: T, /) -> T: ...
+def map(fn: Callable[[Leaf], object], tree: T, /, *, is_leaf: IsLeaf = None) -> T: ...
 @overload
-def map(fn: Callable[[Leaf, Leaf], object], tree: T, other: object, /) -> T: ...
-@overload
-def map(fn: Callable[[Leaf, Leaf, Leaf], object], tree: T, other: object, third: object, /) -> T: ...
+def map(fn: Callable[[Leaf, Leaf], object], tree: T, other: object, /, *, is_leaf: IsLeaf = None) -> T: ...
 @overload
 def map(
-    fn: Callable[[Leaf, Leaf, Leaf, Leaf], object], tree: T, other: object, third: object, fourth: object, /
+    fn: Callable[[Leaf, Leaf, Leaf], object], tree: T, other: object, third: object, /, *, is_leaf: IsLeaf = None
 ) -> T: ...
 @overload
-def map(fn: Callable[..., object], tree: T, /, *rest: object) -> T: ...
-def map(fn: Callable[..., object], tree: T, /, *rest: object) -> T:
+def map(
+    fn: Callable[[Leaf, Leaf, Leaf, Leaf], object],
+    tree: T,
+    other: object,
+    third: object,
+    fourth: object,
+    /,
+    *,
+    is_leaf: IsLeaf = None,
+) -> T: ...
+@overload
+def map(fn: Callable[..., object], tree: T, /, *rest: object, is_leaf: IsLeaf = None) -> T: ...
+def map(fn: Callable[..., object], tree: T, /, *rest: object, is_leaf: IsLeaf = None) -> T:
     """Apply a function to every leaf, or to the leaves in the same place of several trees.
 
     Args:
         fn: takes one leaf of each tree and gives the new leaf.
         tree: the tree whose structure the result has.
         rest: trees of the same structure.
+        is_leaf: tells which parts of the trees are leaves, beside those that are by nature; None is taken for one by
+            ``lambda x: x is None``.
 
     Returns:
         A tree of the structure of `tree`; it is typed as `tree` is, for leaves mostly become leaves of the same kind.
@@ -45,10 +57,10 @@ def map(fn: Callable[..., object], tree: T, /, *rest: object) -> T:
     >>> pytree.map(lambda p, g: p - 0.5 * g, {"w": [1.0, 2.0]}, {"w": [2.0, 2.0]})
     {'w': [0.0, 1.0]}
     """
-    found, treedef = flatten(tree)
+    found, treedef = flatten(tree) if is_leaf is None else flatten_until(tree, is_leaf)
     columns = [found]
     for number, other in enumerate(rest, 2):
-        others, structure = flatten(other)
+        others, structure = flatten(other) if is_leaf is None else flatten_until(other, is_leaf)
         if structure != treedef:
             path, mine, theirs = difference(treedef, structure)
             raise TreeError(

@@ -8,11 +8,12 @@ A structure is written as *tokens* in preorder. A token is one of
 Tokens hash and compare without recursion, however deep the tree.
 """
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, itemgetter
 from types import MemberDescriptorType
-from typing import Final, TypeAlias, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import attrs
 
@@ -21,6 +22,7 @@ from afx.pytree.static import is_non_trainable, is_static
 __all__ = [
     "LEAF",
     "MARKING_NODES",
+    "CustomNode",
     "DictNode",
     "Marked",
     "Node",
@@ -29,6 +31,7 @@ __all__ = [
     "Token",
     "class_node",
     "class_opener",
+    "declare_record",
     "dict_node",
     "named_tuple_node",
     "sequence_node",
@@ -145,7 +148,8 @@ class RecordNode(Node):
         return self.non_trainable if self.non_trainable and not marked else [marked] * self.arity
 
     def __reduce__(self) -> tuple[object, ...]:
-        make = class_node if attrs.has(self.kind) else named_tuple_node
+        cls: type[object] = self.kind
+        make = named_tuple_node if issubclass(cls, tuple) else class_node
         return _restored, (make, (self.kind,), self.is_flat)
 
 
@@ -185,6 +189,45 @@ class DictNode(Node):
         return _restored, (dict_node, (self.order,), self.is_flat)
 
 
+class CustomNode(Node):
+    """A registered container: its structure is what its own function gives beside the children."""
+
+    __slots__ = ("_exact", "kind", "structure")
+    builders: ClassVar[dict[type, Callable[[Any, list[Any]], Any]]] = {}
+
+    def __init__(self, kind: type, structure: object, arity: int, is_flat: bool = False) -> None:
+        self.kind = kind
+        self.structure = structure
+        self.arity = arity
+        make = self.builders[kind]
+        self.build = lambda children: make(structure, list(children))
+        self._exact = (kind, static_token(structure), arity)
+        self.is_flat = is_flat
+        if not is_flat:
+            self.flat = CustomNode(kind, structure, arity, True)
+
+    def steps(self) -> Iterable[str]:
+        """Give the keys of a mapping, else ``[0]``, ``[1]`` …."""
+        keys = cast("Sequence[object]", self.structure)
+        named = isinstance(keys, tuple) and len(keys) == self.arity
+        return (f"[{key!r}]" for key in (keys if named else range(self.arity)))
+
+    def show(self, children: Sequence[str]) -> str:
+        """Write the class around its children."""
+        return f"{self.kind.__name__}({', '.join(children)})"
+
+    def __hash__(self) -> int:
+        return hash((self._exact, self.is_flat))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CustomNode):
+            return NotImplemented
+        return self.is_flat == other.is_flat and self._exact == other._exact
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CustomNode, (self.kind, self.structure, self.arity, self.is_flat)
+
+
 def _restored(make: Callable[..., Node], arguments: tuple[object, ...], is_flat: bool) -> Node:
     """Find the node again that was pickled."""
     node = make(*arguments)
@@ -214,13 +257,29 @@ def named_tuple_node(cls: type) -> RecordNode:
     return _RECORDS.get(cls) or _RECORDS.setdefault(cls, RecordNode(cls, names, getattr(cls, "_make")))  # noqa: B009 - as above
 
 
+_NO_NAMES: "tuple[frozenset[str], frozenset[str]]" = (frozenset(), frozenset())
+_MARKED_NAMES: "dict[type, tuple[frozenset[str], frozenset[str]]]" = {}
+
+
+def declare_record(cls: type, static: "frozenset[str]", non_trainable: "frozenset[str]") -> None:
+    """Note which fields of a class are marked from outside, and forget its node."""
+    _MARKED_NAMES[cls] = (static, non_trainable)
+    _RECORDS.pop(cls, None)
+
+
+def _fields_of(cls: type) -> "Sequence[Any]":
+    """Give the fields of an attrs class or a dataclass."""
+    return attrs.fields(cls) if attrs.has(cls) else dataclasses.fields(cls)
+
+
 def class_node(cls: type) -> RecordNode:
     """Give the one node of a frozen attrs class."""
     known = _RECORDS.get(cls)
     if known is None:
-        fields = attrs.fields(cls)
+        fields = _fields_of(cls)
         names = tuple(field.name for field in fields)
-        marks = tuple(map(is_non_trainable, fields))
+        named = _MARKED_NAMES.get(cls, _NO_NAMES)[1]
+        marks = tuple(is_non_trainable(field) or field.name in named for field in fields)
         known = _RECORDS.setdefault(cls, RecordNode(cls, names, _class_builder(cls, names), non_trainable=marks))
     return known
 
@@ -258,7 +317,8 @@ def class_opener(cls: type) -> Callable[[object], tuple[Node, Sequence[object]]]
     """Make the function that takes an instance of a frozen attrs class apart."""
     node = class_node(cls)
     values = _values_getter(node.names)
-    marked = [index for index, field in enumerate(attrs.fields(cls)) if is_static(field)]
+    named = _MARKED_NAMES.get(cls, _NO_NAMES)[0]
+    marked = [k for k, field in enumerate(_fields_of(cls)) if is_static(field) or field.name in named]
 
     def open_plain(instance: object) -> tuple[Node, Sequence[object]]:
         return node, values(instance)

@@ -97,6 +97,8 @@ def _kind(cls: type, mode: Mode) -> Kind:
     if attrs.has(cls):
         _refuse_unfit(cls)
         return IS_INSTANCE if mode is OUTSIDE else class_opener(cls)
+    if getattr(getattr(cls, "__dataclass_params__", None), "frozen", False):
+        return IS_INSTANCE if mode is OUTSIDE else class_opener(cls)
     if _is_a(cls, tuple) and hasattr(cls, "_fields"):
         return _named_tuple_opener(cls)
     _refuse_container(cls)
@@ -162,10 +164,13 @@ def _refuse_container(cls: type) -> None:
         if _is_a(cls, plain):
             raise RefusedError(
                 f"a subclass of {plain.__name__}, which may hold more than its items",
-                f"pass a plain {plain.__name__}, or write the class with @attrs.frozen",
+                f"pass a plain {plain.__name__}, register the class with afx.pytree.register, or write it with @attrs.frozen",
             )
     if hasattr(cls, "__dataclass_fields__"):
-        raise RefusedError("a dataclass", f"decorate {cls.__name__} with @attrs.frozen instead of @dataclass")
+        raise RefusedError(
+            "a dataclass that is not frozen, which would be shared and changed behind a transformation's back",
+            f"decorate {cls.__name__} with @dataclass(frozen=True)",
+        )
 
 
 def _remedy(cls: type) -> str:

@@ -19,6 +19,7 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import CopyError, OperandError, ShapeError
 from afx.ops._basic import broadcast, cast, select
+from afx.pytree.ravel import use_converter
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -387,3 +388,6 @@ def to_device(x: ArrayLike, device: str, /, *, stream: object = None) -> Array:
     """
     check_device(device, "to_device")
     return asarray(x)
+
+
+use_converter(asarray)
