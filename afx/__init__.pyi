@@ -174,6 +174,7 @@ from afx.ops.creation.creation import full as full
 from afx.ops.creation.creation import full_like as full_like
 from afx.ops.elementwise.floating_point import gcd as gcd
 from afx.ops.creation.ranges import geomspace as geomspace
+from afx.runtime.backend import get_backend as get_backend
 from afx.core.dtypes import get_default_dtype as get_default_dtype
 from afx.runtime.thread_pool import get_threads as get_threads
 from afx.transforms.grad import grad as grad
@@ -326,8 +327,9 @@ from afx.ops.elementwise.rounding import round as round
 from afx.control.scan import scan as scan
 from afx.ops.sorting.sort import searchsorted as searchsorted
 from afx.ops._basic import select as select
+from afx.runtime.backend import set_backend as set_backend
 from afx.core.dtypes import set_default_dtype as set_default_dtype
-from afx.runtime.thread_pool import set_threads as set_threads
+from afx.runtime.threads import set_threads as set_threads
 from afx.ops.sorting.sets import setdiff1d as setdiff1d
 from afx.ops.sorting.sets import setxor1d as setxor1d
 from afx.ops.elementwise.exponential import sigmoid as sigmoid

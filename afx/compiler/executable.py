@@ -16,6 +16,7 @@ from afx.compiler.buffers import BufferAssignment, assign
 from afx.compiler.fusion import Groups, fuse
 from afx.compiler.lowering import lower
 from afx.compiler.lowering_rules import calls_blas
+from afx.compiler.native_backend.swap import NativeCode, explain, native_code
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, Run
 from afx.compiler.schedule import Branch, Call, Fused, Loop, Schedule
 from afx.compiler.target import Target, current
@@ -58,6 +59,24 @@ class Plan:
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Run it on bare values of the graph's input shapes and dtypes."""
+        native = self.native
+        if native is not None:
+            run = native.run
+            found = native.count(inputs, self) if run is None else run(inputs, self)
+            if found is not None:
+                return found
+        return self.run_numpy(*inputs)
+
+    @cached_property
+    def native(self) -> NativeCode | None:
+        """Its machine code, made beside the first calls; None where none is wanted or the extra ``native`` is missing."""
+        found = native_code(self.schedule, self.target, self.donated, self._policies[0])
+        if found is not None and self.target.backend == "native":
+            found.compile(wait=True)
+        return found
+
+    def run_numpy(self, *inputs: Any) -> list[Any]:
+        """Run it by NumPy's calls alone."""
         free = self._free
         try:
             run = free.pop()
@@ -106,6 +125,21 @@ class Plan:
     def source(self) -> str:
         """The plan as readable Python that calls NumPy: what it shows is what runs."""
         return self._executable.source
+
+    @property
+    def why_not_native(self) -> tuple[tuple[str, str], ...]:
+        """Each instruction with the reason why it has no native form, an empty text where it has one."""
+        return explain(self.schedule)
+
+    @property
+    def llvm(self) -> str:
+        """The optimized LLVM IR of its machine code; empty where it has none."""
+        return "" if self.native is None else self.native.text("llvm")
+
+    @property
+    def assembly(self) -> str:
+        """The assembly of its machine code; empty where it has none."""
+        return "" if self.native is None else self.native.text("assembly")
 
     @cached_property
     def groups(self) -> Groups:

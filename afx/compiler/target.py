@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import math
 from collections.abc import Generator
+from typing import Literal
 
 import attrs
 
@@ -28,6 +29,12 @@ class Target:
     >>> Target().fuse_min_elements
     32768
     """
+
+    # -- back end -------------------------------------------------------------------------------------------------
+    # "numpy": calls of NumPy; "auto": machine code with the same bits takes over when it is ready and faster;
+    # "native": machine code is compiled before the first call
+    backend: Literal["auto", "numpy", "native"] = "auto"
+    cpu: str = ""  # LLVM's name of the processor that machine code is made for; "": this one
 
     # -- rewriting ------------------------------------------------------------------------------------------------
     fold_max_elements: int = 4096  # constant that is computed while compiling: 16-32 KB, no longer than a trace

@@ -482,8 +482,14 @@ PUBLIC = {
         "non_trainable",
         "static",
     ],
+    "afx.runtime.backend": [
+        "get_backend",
+        "set_backend",
+    ],
     "afx.runtime.thread_pool": [
         "get_threads",
+    ],
+    "afx.runtime.threads": [
         "set_threads",
     ],
     "afx.transforms.checkpoint": [

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["get_threads", "run_blocks", "set_threads", "single_threaded"]
+__all__ = ["get_threads", "run_blocks", "single_threaded"]
 
 Block = Callable[..., None]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from afx.compiler.executable import Plan, make_plan
 from afx.compiler.simplify import simplify
-from afx.compiler.target import current
+from afx.compiler.target import Target, current
 from afx.core.aval import Aval
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
@@ -40,10 +40,10 @@ class CompiledGraph:
 
     __slots__ = ("_batches", "_donated", "_pairs", "_plan", "_pushes", "_spreads", "_target", "graph")
 
-    def __init__(self, graph: Graph, donated: Collection[int] = ()) -> None:
+    def __init__(self, graph: Graph, donated: Collection[int] = (), target: Target | None = None) -> None:
         self.graph = graph
         self._donated = donated
-        self._target = current.target
+        self._target = current.target if target is None else target
         self._plan: Plan | None = None
         self._pairs: dict[tuple[bool, ...], VjpGraphs] = {}
         self._pushes: dict[tuple[bool, ...], JvpGraph] = {}

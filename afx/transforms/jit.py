@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.compiler.target import current
+from afx.compiler.target import Target, current
 from afx.core.array.array import DONATED, Array, to_numpy_value, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
@@ -21,6 +21,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders
+from afx.runtime.backend import Backend, check_backend, with_backend
 from afx.runtime.output_pool import without_debugger_refs
 from afx.transforms._arguments import name_of
 from afx.transforms._positions import as_positions, check_positions, static_options
@@ -41,8 +42,8 @@ class _CacheEntry:
 
     __slots__ = ("donated", "lifted", "out_tree", "program", "single")
 
-    def __init__(self, traced: Traced, donated: Sequence[int]) -> None:
-        self.program = CompiledGraph(traced.graph, () if traced.lifted else donated)
+    def __init__(self, traced: Traced, donated: Sequence[int], target: Target) -> None:
+        self.program = CompiledGraph(traced.graph, () if traced.lifted else donated, target)
         self.out_tree = traced.out_tree
         self.lifted = traced.lifted
         self.donated = donated
@@ -58,11 +59,12 @@ LEAF = pytree.structure(0.0)
 
 @attrs.frozen
 class Options:
-    """Which arguments are static, and which are given away."""
+    """Which arguments are static, which are given away, and who runs the function."""
 
     static_nums: tuple[int, ...] = ()
     static_names: tuple[str, ...] = ()
     donated: tuple[int, ...] = ()
+    backend: Backend | None = None
 
 
 class JitFunction(Generic[P, R]):
@@ -77,6 +79,7 @@ class JitFunction(Generic[P, R]):
         self._static_nums = options.static_nums
         self._static_names = options.static_names
         self._donate = options.donated
+        self._backend: Backend | None = options.backend
         self._plain = options == Options()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -122,7 +125,7 @@ class JitFunction(Generic[P, R]):
         found: Any = sys.modules.get(getattr(self._fn, "__module__", ""))
         for name in path.split("."):
             found = getattr(found, name, None)
-        options = Options(self._static_nums, self._static_names, self._donate)
+        options = Options(self._static_nums, self._static_names, self._donate, self._backend)
         return path if found is self else (JitFunction, (self._fn, options))
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
@@ -224,7 +227,8 @@ class JitFunction(Generic[P, R]):
         entry = self._cache.get(key)
         if entry is None:
             avals = [aval_of(x, self._name) for x in leaves]
-            entry = _CacheEntry(to_graph(fn, treedef, avals, self._name), _leaves_of(args, given))
+            target = with_backend(current.target, self._backend)
+            entry = _CacheEntry(to_graph(fn, treedef, avals, self._name), _leaves_of(args, given), target)
             if not entry.lifted:
                 while len(self._cache) >= CACHE_SIZE:
                     self._cache.popitem(last=False)
@@ -287,6 +291,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
+    backend: Backend | None = None,
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 @overload
 def jit(
@@ -296,6 +301,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
+    backend: Backend | None = None,
 ) -> JitFunction[P, R]: ...
 def jit(
     fn: Callable[..., Any] | None = None,
@@ -304,6 +310,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
+    backend: Backend | None = None,
 ) -> JitFunction[..., Any] | Callable[[Callable[..., Any]], JitFunction[..., Any]]:
     """Return a function that traces ``fn`` once per kind of arguments and then runs its plan.
 
@@ -319,11 +326,13 @@ def jit(
             Arrays, which cannot be used afterwards and say so. A training step that gives away parameters and state
             needs half the memory. Memory that is also seen elsewhere, by ``np.asarray`` or another Array, and arrays of
             NumPy stay as they are; so does everything where some argument is traced by another transformation.
+        backend: who runs it: ``"auto"``, ``"numpy"`` or ``"native"``, as `afx.set_backend` says; None for what that
+            has set.
 
     Raises:
         ConcreteValueError: the function asks for the value of a traced array.
         TreeError: a static argument does not hash.
-        ArgumentError: a position or name that the function's parameters do not have, or no position at all.
+        ArgumentError: a position or name that the function's parameters do not have, no position at all, or no back end.
 
     >>> import afx
     >>> double = jit(lambda x: x * 2)
@@ -339,9 +348,12 @@ def jit(
             f"beside static_argnums={static_argnums}; count from the front"
         )
 
+    if backend is not None:
+        check_backend("jit", backend)
+
     def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:
         check_positions(f, static_argnums=nums, donate_argnums=given)
-        return JitFunction(f, Options(*static_options(f, nums, names), given))
+        return JitFunction(f, Options(*static_options(f, nums, names), given, backend))
 
     if fn is None:
         return decorate

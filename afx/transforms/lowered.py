@@ -60,6 +60,11 @@ class Lowered:
         """The bytes that the equations read and write, were nothing kept in a cache."""
         return bytes_moved(self.graph)
 
+    @property
+    def native(self) -> tuple[tuple[str, str], ...]:
+        """Each instruction of the plan, and why it has no native form: an empty text where it has one."""
+        return self.plan.why_not_native
+
     def __str__(self) -> str:
         return (
             f"{len(self.graph)} equations, {self.flops} flops, {self.bytes_moved} bytes moved, "

@@ -1,0 +1,128 @@
+"""Compiling process: reads pickled jobs, writes object code; run as a script by `afx.compiler.native_backend.process`.
+
+A message is its length in eight bytes and a pickle. The first one is the `sys.path` of the parent; each job is
+``(number, schedule, name, layout, cpu)``, each answer ``(number, what was made or None, what went wrong)``: the program,
+the arrays that it captured, and its object code; the name of the error and its text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import signal
+import struct
+import sys
+import threading
+import time
+from typing import IO, Any
+
+__all__ = ["compile_text", "load_llvm", "main", "receive", "send"]
+
+IDLE_SECONDS = 60.0
+WATCH_SECONDS = 0.5
+
+
+def send(stream: IO[bytes], message: Any) -> None:
+    """Write a message."""
+    data = pickle.dumps(message, protocol=5)
+    left = memoryview(struct.pack("<Q", len(data)) + data)
+    while left:
+        left = left[stream.write(left) :]  # without a buffer, whose lock a forked process would find held
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """Read a message.
+
+    Raises:
+        EOFError: the other side has closed the stream.
+    """
+    (length,) = struct.unpack("<Q", _exactly(stream, 8))
+    return pickle.loads(_exactly(stream, length))
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        part = stream.read(count)
+        if not part:
+            raise EOFError("the stream is closed")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def load_llvm() -> Any:
+    """Return LLVM's binding, ready to make code for this machine."""
+    llvm: Any = importlib.import_module("llvmlite.binding")
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+def compile_text(text: str, cpu: str, *, form: str = "object") -> Any:
+    """Compile LLVM IR for a processor: ``object`` code, ``assembly``, or optimized ``llvm`` text.
+
+    Args:
+        text: a module.
+        cpu: LLVM's name of the processor; an empty one stands for this machine.
+        form: what is returned.
+    """
+    llvm = load_llvm()
+    features = "" if cpu else llvm.get_host_cpu_features().flatten()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=cpu or llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="default"
+    )
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False  # vectors are written out; its assertions end the process now and then
+    options.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    if form == "llvm":
+        return str(module)
+    return machine.emit_assembly(module) if form == "assembly" else machine.emit_object(module)
+
+
+def _answer(job: Any, lower: Any, emit: Any) -> tuple[int, Any, tuple[str, str]]:
+    number, schedule, name, layout, cpu = job
+    try:
+        program, constants = lower(schedule)
+        return number, (program, constants, compile_text(emit(program, name, layout), cpu)), ("", "")
+    except Exception as error:
+        return number, None, (type(error).__name__, str(error))
+
+
+def main() -> None:
+    """Serve jobs until the parent is gone, or has asked nothing for a minute."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; the end of its pipe is ours
+    parent = os.getppid()
+    busy_since: list[Any] = [time.monotonic(), False]
+
+    def watch() -> None:
+        while True:
+            time.sleep(WATCH_SECONDS)
+            since, busy = busy_since
+            if os.getppid() != parent or (not busy and time.monotonic() - since > IDLE_SECONDS):
+                os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing but answers goes to the parent
+    sys.path[:] = receive(source)
+    lower = importlib.import_module("afx.compiler.native_backend.lower").lower_schedule
+    emit = importlib.import_module("afx.compiler.native_backend.emit").emit_program
+    while True:
+        try:
+            job = receive(source)
+            busy_since[:] = [time.monotonic(), True]
+            send(sink, _answer(job, lower, emit))
+            busy_since[:] = [time.monotonic(), False]
+        except (EOFError, BrokenPipeError):
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

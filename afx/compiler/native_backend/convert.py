@@ -1,0 +1,378 @@
+"""Lowering of schedules to native programs: calls that fuse become loop nests, the others calls of NumPy's loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.compiler.arena import Arena
+from afx.compiler.native_backend.memory import Place, finish_steps, of_array, place_memory
+from afx.compiler.native_backend.program import Block, Load, Nest, Number, Op, Ref, Step, UfuncLoop, Value
+from afx.compiler.operands import Buffer, Operand
+from afx.compiler.schedule import Alloc, Call, Free, Fused, Instruction, Loop, Schedule, Space, View
+from afx.core.aval import Shape
+from afx.core.dtypes import DType
+from afx.core.primitive import lookup
+
+__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError"]
+
+NEST_MAX_VALUES = 120  # values of one nest: beyond, LLVM's time grows faster than their number
+NEST_MAX_STREAMS = 16  # arrays that one nest reads and writes: more are seldom vectorized
+
+
+class UnsupportedError(Exception):
+    """An instruction without native form; the message says why."""
+
+
+@attrs.define(eq=False)
+class Item:
+    """Steps that run together, and the memory that they read and write, by the index of its owner."""
+
+    steps: list[Step] = attrs.field(factory=list)
+    reads: set[int] = attrs.field(factory=set)
+    writes: list[int] = attrs.field(factory=list)
+    arena: int = 0  # bytes of scratch that it needs beside
+
+
+@attrs.define(eq=False)
+class Group(Item):
+    """Fused calls over one space."""
+
+    space: Shape = ()
+    quiet: tuple[str, ...] | None = None
+    values: list[Value] = attrs.field(factory=list)
+    known: dict[Any, int] = attrs.field(factory=dict)
+    made: dict[int, int] = attrs.field(factory=dict)  # buffer index to the number of its value
+
+    def add(self, value: Value) -> int:
+        """Return the number of a value, entered once."""
+        if value not in self.known:
+            self.known[value] = len(self.values)
+            self.values.append(value)
+        return self.known[value]
+
+
+@attrs.frozen
+class Converted:
+    """A block, the arrays that it captured, and the sizes of its arena."""
+
+    block: Block
+    constants: tuple[Any, ...]
+
+
+class BlockBuilder:
+    """Builds the block of one schedule."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        lower_call: Callable[[BlockBuilder, Call], None],
+        lower_partial: Callable[[BlockBuilder, Call, Space, str], None],
+        lower_loop: Callable[[BlockBuilder, Loop], None],
+    ) -> None:
+        self.schedule = schedule
+        self.items: list[Item] = []
+        self.places: dict[int, Place] = {}  # buffer index to where it lies in the memory of its owner
+        self.defined: dict[int, int] = {}  # owner to the item that writes it
+        self.stored: set[int] = set()  # owners that are read from memory
+        self.sizes: dict[int, int] = {}
+        self.constants: list[Any] = []
+        self.constant_owners: list[int] = []
+        self._lower_call = lower_call
+        self._lower_partial = lower_partial
+        self._lower_loop = lower_loop
+        self._fresh = -1
+        self._taken: set[int] = set()  # owners of results
+        self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
+        self._filled: dict[Any, Place] = {}
+        for buffer in schedule.inputs:
+            self.own(buffer.index, buffer.shape, self.dtype(buffer))
+        for buffer, constant in schedule.constants:
+            self.places[buffer.index] = self.constant(constant.value)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+    def dtype(self, buffer: Buffer) -> str:
+        """Return the name of a buffer's dtype."""
+        if buffer.weak:
+            raise UnsupportedError("a Python number among the operands")
+        return dtype_name(buffer.dtype)
+
+    def own(self, index: int, shape: Shape, dtype: str) -> Place:
+        """Enter memory of its own, dense in row-major order."""
+        place = self.places[index] = Place(index, 0, dense(shape, int(dtype[1:])), shape, dtype)
+        self.sizes[index] = place.nbytes
+        if place.nbytes == 0:
+            raise UnsupportedError("an array without elements")
+        return place
+
+    def temporary(self, shape: Shape, dtype: str) -> Place:
+        """Return new memory."""
+        self._fresh -= 1
+        return self.own(self._fresh, shape, dtype)
+
+    def constant(self, array: Any) -> Place:
+        """Return the memory of a captured array."""
+        value = np.ascontiguousarray(array).reshape(array.shape)
+        place = self.temporary(value.shape, dtype_name(value.dtype))
+        self.constants.append(value)
+        self.constant_owners.append(place.owner)
+        return place
+
+    def place(self, x: Operand) -> Place:
+        """Return where an operand lies; a number is a captured array."""
+        if isinstance(x, Buffer):
+            found = self.places[x.index]
+            self.stored.add(found.owner)
+            return found
+        key = (x.literal, x.shape if x.form == "filled" else ())
+        if key not in self._filled:
+            if x.literal.aval.weak:
+                raise UnsupportedError("a Python number among the operands")
+            self._filled[key] = self.constant(np.full(key[1], x.literal.value, x.literal.aval.dtype))
+        return self._filled[key]
+
+    def dense(self, x: Operand) -> Place:
+        """Return where an operand lies densely, copied where it does not."""
+        found = self.place(x)
+        if found.strides == dense(found.shape, int(found.dtype[1:])):
+            return found
+        return self.copied(found)
+
+    def copied(self, x: Place) -> Place:
+        """Return a dense copy."""
+        copy = self.temporary(x.shape, x.dtype)
+        self.fixed([copy_nest(copy, x)], [x], [copy])
+        return copy
+
+    def is_row_major(self, place: Place) -> bool:
+        """Tell whether NumPy's axes lie in order there, so that results like it, and copies, are dense in row-major order."""
+        steps = [abs(s) for s, n in zip(place.strides, place.shape, strict=True) if n > 1]
+        return place.owner not in self._unordered and steps == sorted(steps, reverse=True)
+
+    def ordered(self, x: Operand) -> Place:
+        """Return where an operand lies whose order of elements in memory decides about bits."""
+        place = self.place(x)
+        if not self.is_row_major(place):
+            raise UnsupportedError("an array that is not in row-major order where that decides about bits")
+        return place
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+    def fixed(self, steps: Sequence[Step], reads: Sequence[Place], writes: Sequence[Place], arena: int = 0) -> None:
+        """Add steps that run at this point."""
+        item = Item(list(steps), {p.owner for p in reads}, [p.owner for p in writes], arena)
+        self.stored |= item.reads | set(item.writes)
+        for p in writes:
+            self.defined[p.owner] = len(self.items)
+        self.items.append(item)
+
+    def elementwise(
+        self,
+        out: Buffer,
+        operands: Sequence[Operand],
+        quiet: tuple[str, ...] | None,
+        make: Callable[[Group, list[int]], int],
+        allocates: bool = False,
+    ) -> None:
+        """Add a call to the last group of its space that runs behind its operands, or to a new one."""
+        space = out.shape
+        owner = self.own(out.index, out.shape, self.dtype(out)).owner
+        places = [self.places[x.index] for x in operands if isinstance(x, Buffer)]
+        if allocates and not all(map(self.is_row_major, places)):
+            self._unordered.add(owner)
+        k = self._group_of(space, operands, quiet)
+        group = self.items[k]
+        assert isinstance(group, Group)
+        if quiet is not None:
+            group.quiet = quiet
+        group.made[out.index] = make(group, [self._value(group, k, x) for x in operands])
+        group.writes.append(owner)
+        self.defined[owner] = k
+
+    def _group_of(self, space: Shape, operands: Sequence[Operand], quiet: tuple[str, ...] | None) -> int:
+        first = 0
+        for x in operands:
+            if isinstance(x, Buffer):
+                place = self.places[x.index]
+                at = self.defined.get(place.owner, -1)
+                direct = at >= 0 and place.owner == x.index and place.shape == space
+                first = max(first, at if direct and isinstance(self.items[at], Group) else at + 1)
+        for k in range(len(self.items) - 1, first - 1, -1):
+            group = self.items[k]
+            if not isinstance(group, Group) or group.space != space or len(group.values) > NEST_MAX_VALUES:
+                continue
+            streams = len(group.reads) + len(group.writes)
+            if (streams < NEST_MAX_STREAMS or not space) and (quiet is None or group.quiet in (None, quiet)):
+                return k
+        self.items.append(Group(space=space))
+        return len(self.items) - 1
+
+    def _value(self, group: Group, k: int, x: Operand) -> int:
+        if not isinstance(x, Buffer):
+            if x.literal.aval.weak:
+                raise UnsupportedError("a Python number among the operands")
+            return group.add(number_of(x.literal.value, dtype_name(x.literal.aval.dtype)))
+        place = self.places[x.index]
+        if self.defined.get(place.owner) == k and place.owner == x.index and place.shape == group.space:
+            return group.made[x.index]
+        self.stored.add(place.owner)
+        group.reads.add(place.owner)
+        return group.add(Load(Ref(place.owner, place.dtype, place.offset, broadcast(place, group.space))))
+
+    # -- instructions -------------------------------------------------------------------------------------------------
+    def build(self) -> Converted:
+        """Return the block.
+
+        Raises:
+            UnsupportedError: an instruction has no native form.
+        """
+        for instruction in self.schedule.instructions:
+            self.lower(instruction)
+        outputs = [self._output(result.operand) for result in self.schedule.results]
+        inputs = [b.index for b in self.schedule.inputs]
+        for item in self.items:
+            if isinstance(item, Group):
+                self._close(item)
+        arena = Arena()
+        roots, numbers = place_memory(self.items, [*inputs, *outputs, *self.constant_owners], self.sizes, arena)
+        steps = finish_steps(self.items, numbers, arena)
+        count = len(inputs) + len(outputs) + len(self.constants)
+        return Converted(Block(count, tuple(roots), tuple(steps), arena.size), tuple(self.constants))
+
+    def reason(self, instruction: Instruction) -> str:
+        """Add an instruction; return why it has no native form, and take its results for given then."""
+        try:
+            self.lower(instruction)
+        except UnsupportedError as reason:
+            for b in _made_by(instruction):
+                if b.index not in self.places and b.nbytes and not b.weak:
+                    self.own(b.index, b.shape, dtype_name(b.dtype))
+            return str(reason)
+        except KeyError:
+            return "an operand without native form"
+        return ""
+
+    def lower(self, instruction: Instruction) -> None:
+        """Add an instruction."""
+        if isinstance(instruction, Call):
+            self._lower_call(self, instruction)
+        elif isinstance(instruction, View):
+            self._view(instruction)
+        elif isinstance(instruction, Loop):
+            self._lower_loop(self, instruction)
+        elif isinstance(instruction, Fused):
+            partials = {p.out.index: p.ufunc for p in instruction.partials}
+            for part in instruction.body:
+                ufunc = partials.get(part.outputs[0].index, "") if isinstance(part, Call) else ""
+                if isinstance(part, Call) and ufunc:
+                    self._lower_partial(self, part, instruction.space, ufunc)
+                else:
+                    self.lower(part)
+                for view in reversed(instruction.backward):
+                    if view.out.index in self.places and view.source.index not in self.places:
+                        shape = (("shape", view.source.shape),)
+                        self.look(view.source, view.op, shape, self.places[view.out.index])
+        elif not isinstance(instruction, Alloc | Free):
+            raise UnsupportedError(f"{type(instruction).__name__.lower()}")
+
+    def _view(self, view: View) -> None:
+        self.look(view.out, view.op, view.params, self.places[view.source.index])
+
+    def look(self, out: Buffer, op: str, params: Any, source: Place) -> None:
+        """Look at memory as NumPy does: the op is tried on an array of the source's strides."""
+        x = of_array(source)
+        z = lookup(op).impl(x, **dict(params))
+        if z is not x and not np.may_share_memory(x, z):
+            raise UnsupportedError(f"{op} that copies")
+        self.dtype(out)
+        offset = source.offset + z.__array_interface__["data"][0] - x.__array_interface__["data"][0]
+        self.places[out.index] = Place(source.owner, offset, z.strides, z.shape, dtype_name(z.dtype))
+
+    def _output(self, x: Operand) -> int:
+        """Return the owner of a result's memory, copied where it is not its own."""
+        place = self.ordered(x)
+        whole = place.strides == dense(place.shape, int(place.dtype[1:])) and place.nbytes == self.sizes[place.owner]
+        known = {b.index for b in self.schedule.inputs} | set(self.constant_owners) | self._taken
+        if whole and place.owner not in known:
+            self._taken.add(place.owner)
+            return place.owner
+        copy = self.copied(place)
+        self._taken.add(copy.owner)
+        return copy.owner
+
+    def _close(self, group: Group) -> None:
+        """Make the nest of a group, which stores what is read from memory."""
+        stores: list[tuple[int, Ref]] = []
+        for index, k in group.made.items():
+            place = self.places[index]
+            if place.owner in self.stored:
+                stores.append((k, Ref(place.owner, place.dtype, 0, place.strides)))
+        group.writes = [ref.root for _, ref in stores]
+        if stores:
+            group.steps = [Nest(group.space, tuple(group.values), tuple(stores), group.quiet or ())]
+
+
+def _made_by(instruction: Instruction) -> tuple[Buffer, ...]:
+    """Return the buffers that an instruction defines."""
+    if isinstance(instruction, View):
+        return (instruction.out,)
+    if isinstance(instruction, Loop):
+        return (*instruction.outputs, *instruction.ys)
+    return () if isinstance(instruction, Alloc | Free) else instruction.outputs
+
+
+# -- pieces -----------------------------------------------------------------------------------------------------------
+def dtype_name(dtype: DType) -> str:
+    """Return a dtype's name without byte order.
+
+    >>> dtype_name(np.dtype("float32")), dtype_name(np.dtype(bool))
+    ('f4', 'b1')
+    """
+    return dtype.str[1:]
+
+
+def dense(shape: Shape, size: int) -> Shape:
+    """Return the strides of row-major memory.
+
+    >>> dense((2, 3), 4)
+    (12, 4)
+    """
+    found: list[int] = []
+    for length in reversed(shape):
+        found.append(size)
+        size *= length
+    return tuple(reversed(found))
+
+
+def broadcast(place: Place, space: Shape) -> Shape:
+    """Return strides over a space that an operand broadcasts to.
+
+    >>> broadcast(Place(0, 0, (12, 4), (1, 3), "f4"), (5, 7, 3))
+    (0, 0, 4)
+    """
+    lead = len(space) - len(place.shape)
+    pairs = zip(place.shape, place.strides, space[lead:], strict=True)
+    return (0,) * lead + tuple([0 if n == 1 and m != 1 else s for n, s, m in pairs])
+
+
+def number_of(value: Any, dtype: str) -> Number:
+    """Return a constant; complex ones have no native form."""
+    if dtype[0] == "c":
+        raise UnsupportedError("a complex number")
+    return Number(value, dtype)
+
+
+def copy_nest(out: Place, x: Place, quiet: tuple[str, ...] = ()) -> Nest:
+    """Return the nest that copies an operand, broadcast and cast, to a place."""
+    load = Load(Ref(x.owner, x.dtype, x.offset, broadcast(x, out.shape)))
+    values: list[Value] = [load] if x.dtype == out.dtype else [load, Op("cast", out.dtype, (0,))]
+    return Nest(
+        out.shape, tuple(values), ((len(values) - 1, Ref(out.owner, out.dtype, out.offset, out.strides)),), quiet
+    )
+
+
+def call_of(loop: UfuncLoop | str, dtype: str) -> Callable[[Group, list[int]], int]:
+    """Return what adds an operation to a group."""
+    return lambda group, args: group.add(Op(loop, dtype, tuple(args)))

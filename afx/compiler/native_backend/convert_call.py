@@ -1,0 +1,291 @@
+"""Native forms of calls: elementwise ufuncs, casts, reductions, products, and writes into parts of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.compiler.native_backend.convert import (
+    BlockBuilder,
+    Group,
+    UnsupportedError,
+    broadcast,
+    call_of,
+    copy_nest,
+    dense,
+    dtype_name,
+)
+from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
+from afx.compiler.native_backend.emit_op import ALL, INLINE
+from afx.compiler.native_backend.memory import Place, merged, of_array
+from afx.compiler.native_backend.program import Load, Nest, Number, Op, Product, Ref, Step
+from afx.compiler.operands import Buffer, Operand
+from afx.compiler.schedule import Call
+from afx.core.primitive import lookup
+
+__all__ = ["lower_call"]
+
+PRODUCT_MAX_PRODUCTS = 1 << 20  # multiplications: OpenBLAS may use several threads beyond
+
+
+def lower_call(b: BlockBuilder, call: Call) -> None:
+    """Add one call to a block.
+
+    Raises:
+        UnsupportedError: it has no native form.
+    """
+    lower = METHODS.get(call.method)
+    if lower is None:
+        raise UnsupportedError(f"{call.op}.{call.method}")
+    lower(b, call)
+
+
+# -- elementwise ------------------------------------------------------------------------------------------------------
+def _ufunc(b: BlockBuilder, call: Call) -> None:
+    ufunc: Any = getattr(np, call.ufunc, None)
+    if not isinstance(ufunc, np.ufunc):
+        raise UnsupportedError(f"{call.op}: no ufunc of NumPy")
+    if ufunc.signature is not None:
+        _matmul(b, call, call.operands[0], call.operands[1])
+        return
+    types = _types_of(ufunc, call.operands)
+    if dtype_name(call.outputs[0].dtype) != types[-1]:
+        raise UnsupportedError(f"{call.op}: NumPy's result has another dtype")
+    make = _operation(call, types)
+
+    def add(group: Group, args: list[int]) -> int:
+        return make(group, [_cast_in(group, k, want) for k, want in zip(args, types, strict=False)])
+
+    b.elementwise(call.outputs[0], call.operands, call.error_state, add, call.allocates)
+
+
+def _types_of(ufunc: Any, operands: Sequence[Operand]) -> tuple[str, ...]:
+    """Return the dtypes of the loop that NumPy takes for operands, and of its result."""
+    dtypes = [x.dtype if isinstance(x, Buffer) else x.literal.aval.dtype for x in operands]
+    found = ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))
+    return tuple([dtype_name(t) for t in found])
+
+
+def _operation(call: Call, types: tuple[str, ...]) -> Callable[[Group, list[int]], int]:
+    inline = INLINE.get(call.ufunc)
+    if inline is not None and set(types[:-1]) <= inline[0] and len(set(types[:-1])) == 1:
+        return call_of(call.ufunc, types[-1])
+    return call_of(loop_of(call.ufunc, types), types[-1])
+
+
+def _cast_in(group: Group, k: int, want: str) -> int:
+    """Return a value of a group in another dtype, as NumPy casts operands of a ufunc."""
+    value = group.values[k]
+    have = value.ref.dtype if isinstance(value, Load) else value.dtype
+    if have == want:
+        return k
+    if isinstance(value, Number):
+        return group.add(Number(np.dtype(have).type(value.value).astype(want).item(), want))
+    _check_cast(have, want)
+    return group.add(Op("cast", want, (k,)))
+
+
+def _check_cast(have: str, want: str) -> None:
+    if not {have, want} <= ALL:
+        raise UnsupportedError(f"cast of {have} to {want}")
+    if have[0] == "f" and want[0] in "iu":
+        raise UnsupportedError("cast of floats to integers")
+
+
+def _cast(b: BlockBuilder, call: Call) -> None:
+    out, want = call.outputs[0], dtype_name(call.outputs[0].dtype)
+    narrow = isinstance(call.operands[0], Buffer) and out.dtype.itemsize < call.operands[0].dtype.itemsize
+    quiet = tuple(sorted({*quiet_of(call), "over"})) if narrow and want[0] == "f" else call.error_state
+    b.elementwise(out, call.operands, quiet, lambda group, args: _cast_in(group, args[0], want))
+
+
+def _select(b: BlockBuilder, call: Call) -> None:
+    want = dtype_name(call.outputs[0].dtype)
+
+    def add(group: Group, args: list[int]) -> int:
+        test = _cast_in(group, args[0], "b1")
+        return group.add(Op("select", want, (test, *[_cast_in(group, k, want) for k in args[1:]])))
+
+    if dtype_name(call.outputs[0].dtype) not in ALL:
+        raise UnsupportedError(f"where of {call.outputs[0].dtype}")
+    b.elementwise(call.outputs[0], call.operands, call.error_state, add)
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+def _dot(b: BlockBuilder, call: Call) -> None:
+    x, y = [b.place(v) for v in call.operands]
+    if call.method == "flat_dot":
+        b.ordered(call.operands[0])
+        if x.strides != dense(x.shape, int(x.dtype[1:])):
+            raise UnsupportedError("a sum of an array that is not dense")
+        x = attrs.evolve(x, shape=(x.nbytes // int(x.dtype[1:]),), strides=(int(x.dtype[1:]),))
+    x, y = [p if _fits_blas(p) else b.copied(p) for p in (x, y)]
+    if len(x.shape) == len(y.shape) == 1:
+        _vecdot_of(b, call, x, y)
+    else:
+        _product(b, call, x, y)
+
+
+def _fits_blas(x: Place) -> bool:
+    """Tell whether ``ndarray.dot`` reads an array as it lies; it copies others first."""
+    return min(x.strides) > 0 and (len(x.shape) == 1 or int(x.dtype[1:]) in x.strides)
+
+
+def _vecdot(b: BlockBuilder, call: Call) -> None:
+    x, y = [b.place(v) for v in call.operands]
+    _vecdot_of(b, call, x, y)
+
+
+def _vecdot_of(b: BlockBuilder, call: Call, x: Place, y: Place) -> None:
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    outer = [x.strides[:-1], broadcast(attrs.evolve(y, shape=y.shape[:-1], strides=y.strides[:-1]), x.shape[:-1])]
+    space, rows = merged(x.shape[:-1], [*outer, out.strides])
+    if len(space) > 1:
+        raise UnsupportedError("sums of rows that do not follow each other evenly")
+    operands = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip((x, y, out), rows, strict=True)]
+    loop = loop_of("vecdot", (x.dtype, y.dtype, out.dtype))
+    sizes = (space[0] if space else 1, x.shape[-1])
+    step = Product(loop, sizes, tuple(operands), (x.strides[-1], y.strides[-1]), quiet_of(call))
+    b.fixed([step], [x, y], [out])
+
+
+def _matmul(b: BlockBuilder, call: Call, left: Operand, right: Operand) -> None:
+    if call.ufunc != "matmul":
+        raise UnsupportedError(call.ufunc)
+    _product(b, call, b.place(left), b.place(right))
+
+
+def _product(b: BlockBuilder, call: Call, x: Place, y: Place) -> None:
+    """Call the loop of ``np.matmul``; a vector is a matrix of one row or column."""
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    if x.shape[-1] * out.nbytes // int(out.dtype[1:]) > PRODUCT_MAX_PRODUCTS:
+        raise UnsupportedError("a large product, which the plan's threads compute")
+    loop = loop_of("matmul", (x.dtype, y.dtype, out.dtype))
+    rows, columns = len(x.shape) > 1, len(y.shape) > 1
+    m, k, n = x.shape[-2] if rows else 1, x.shape[-1], y.shape[-1] if columns else 1
+    batch = out.shape[: len(out.shape) - rows - columns]
+    outer = [
+        broadcast(attrs.evolve(p, shape=p.shape[: -1 - two], strides=p.strides[: -1 - two]), batch)
+        for p, two in ((x, rows), (y, columns))
+    ]
+    space, strides = merged(batch, [*outer, out.strides[: len(batch)]])
+    if len(space) > 1:
+        raise UnsupportedError("products whose batch axes do not follow each other evenly")
+    operands = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip((x, y, out), strides, strict=True)]
+    core = (
+        x.strides[-2] if rows else 0,
+        x.strides[-1],
+        y.strides[-2] if columns else y.strides[-1],
+        y.strides[-1] if columns else 0,
+        out.strides[len(batch)] if rows else 0,
+        out.strides[-1] if columns else 0,
+    )
+    sizes = (space[0] if space else 1, m, k, n)
+    b.fixed([Product(loop, sizes, tuple(operands), core, quiet_of(call))], [x, y], [out])
+
+
+# -- writes into parts ------------------------------------------------------------------------------------------------
+def _kernel(b: BlockBuilder, call: Call) -> None:
+    if call.op not in ("embed", "slice_set", "slice_add"):
+        raise UnsupportedError(call.op)
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    part = _part_of(out, dict(call.params)["index"])
+    if call.op == "embed":
+        x = b.place(call.operands[0])
+        zero = Number(np.dtype(out.dtype).type(0).item() if out.dtype[0] != "c" else 0, out.dtype)
+        fill = Nest(out.shape, (zero,), ((0, Ref(out.owner, out.dtype, 0, out.strides)),))
+        b.fixed([fill, copy_nest(part, x)], [x], [out])
+        return
+    x, values = [b.place(v) for v in call.operands]
+    if call.op == "slice_set":
+        b.fixed([copy_nest(out, x), copy_nest(part, values)], [x, values], [out])
+        return
+    if "add" not in INLINE or out.dtype not in INLINE["add"][0]:
+        raise UnsupportedError(f"slice_add of {out.dtype}")
+    target = Ref(part.owner, part.dtype, part.offset, part.strides)
+    added = Load(Ref(values.owner, values.dtype, values.offset, broadcast(values, part.shape)))
+    add = Nest(part.shape, (Load(target), added, Op("add", out.dtype, (0, 1))), ((2, target),), quiet_of(call))
+    b.fixed([copy_nest(out, x), add], [x, values], [out])
+
+
+def _part_of(out: Place, index: Any) -> Place:
+    """Return the place of a part of an array."""
+    x = of_array(out)
+    z = lookup("slice").impl(x, index=index)
+    offset = out.offset + z.__array_interface__["data"][0] - x.__array_interface__["data"][0]
+    return Place(out.owner, offset, z.strides, z.shape, out.dtype)
+
+
+def _join(b: BlockBuilder, call: Call) -> None:
+    """Copy operands next to each other: `concat` along an axis, `stack` along a new one."""
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    axis: int = dict(call.params)["axis"]
+    parts = [b.place(x) for x in call.operands]
+    steps, at = list[Step](), 0
+    for x in parts:
+        if x.dtype != out.dtype:
+            _check_cast(x.dtype, out.dtype)
+        if call.op == "stack":
+            x = attrs.evolve(
+                x, shape=(*x.shape[:axis], 1, *x.shape[axis:]), strides=(*x.strides[:axis], 0, *x.strides[axis:])
+            )
+        place = Place(out.owner, at * out.strides[axis], out.strides, x.shape, out.dtype)
+        steps.append(copy_nest(place, x))
+        at += x.shape[axis]
+    b.fixed(steps, parts, [out])
+
+
+def _copy(b: BlockBuilder, call: Call) -> None:
+    """Copy to a dense array of another shape."""
+    x = b.place(call.operands[0])
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    as_x = attrs.evolve(out, shape=x.shape, strides=dense(x.shape, int(x.dtype[1:])))
+    b.fixed([copy_nest(as_x, x)], [x], [out])
+
+
+INTO: dict[str, Callable[[BlockBuilder, Call], None]] = {
+    "cast": _cast,
+    "convert": _cast,
+    "where": _select,
+    "reshape": _copy,
+    "concat": _join,
+    "stack": _join,
+}
+
+
+def _into(b: BlockBuilder, call: Call) -> None:
+    lower = INTO.get(call.op)
+    if lower is None:
+        raise UnsupportedError(call.op)
+    lower(b, call)
+
+
+def _apply(b: BlockBuilder, call: Call) -> None:
+    """Look at a constant, or sum integers and booleans in the wider dtype of their sum, in which no order matters."""
+    if lookup(call.op).lowering.may_alias and len(call.operands) == 1 and not isinstance(call.operands[0], Buffer):
+        b.look(call.outputs[0], call.op, call.params, b.place(call.operands[0]))
+        return
+    want = dtype_name(call.outputs[0].dtype)
+    if call.op != "sum" or want[0] not in "iu":
+        raise UnsupportedError(call.op)
+    x = b.place(call.operands[0])
+    wide = b.temporary(x.shape, want)
+    _check_cast(x.dtype, want)
+    b.fixed([copy_nest(wide, x)], [x], [wide])
+    reduce_into(b, attrs.evolve(call, ufunc="add"), wide, axes_of(call))
+
+
+METHODS: dict[str, Callable[[BlockBuilder, Call], None]] = {
+    "ufunc": _ufunc,
+    **REDUCTIONS,
+    "dot": _dot,
+    "flat_dot": _dot,
+    "vecdot": _vecdot,
+    "into": _into,
+    "kernel": _kernel,
+    "copy": _copy,
+    "apply": _apply,
+}

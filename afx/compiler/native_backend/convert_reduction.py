@@ -1,0 +1,140 @@
+"""Native forms of reductions: in NumPy's order, along axes, over blocks, and of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest, dense
+from afx.compiler.native_backend.emit_op import INLINE
+from afx.compiler.native_backend.link import ufunc_loop
+from afx.compiler.native_backend.memory import Place, merged
+from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
+from afx.compiler.schedule import Call, Space
+from afx.core.aval import Shape
+
+__all__ = ["REDUCTIONS", "axes_of", "loop_of", "lower_partial", "quiet_of", "reduce_into"]
+
+# loops that ask for Python's lock themselves, or that raise
+REFUSED = {"power": "iu", "ldexp": "f", "frexp": "f"}
+
+
+def loop_of(name: str, types: tuple[str, ...]) -> UfuncLoop:
+    """Return the loop of a ufunc for these dtypes."""
+    found = ufunc_loop(name, types)
+    if found is None or types[0][0] in REFUSED.get(name, ""):
+        raise UnsupportedError(f"{name} of {', '.join(types[:-1])}")
+    return found
+
+
+def quiet_of(call: Call) -> tuple[str, ...]:
+    """Return the floating-point errors that a call ignores."""
+    return call.error_state or ()
+
+
+def _reduce(b: BlockBuilder, call: Call) -> None:
+    reduce_into(b, call, b.ordered(call.operands[0]), axes_of(call))
+
+
+def axes_of(call: Call) -> Shape:
+    """Return the reduced axes."""
+    axes: Shape = dict(call.params)["axis"]
+    return axes
+
+
+def _turned_reduce(b: BlockBuilder, call: Call) -> None:
+    """Reduce the first axis of a copy whose last axis stands in front."""
+    x = b.place(call.operands[0])
+    last = len(x.shape) - 1
+    order = (last, *range(last))
+    turned = attrs.evolve(x, shape=_taken(x.shape, order), strides=_taken(x.strides, order))
+    copy = b.temporary(turned.shape, x.dtype)
+    b.fixed([copy_nest(copy, turned)], [x], [copy])
+    reduce_into(b, call, copy, (0,))
+
+
+def _taken(values: Shape, order: Sequence[int]) -> Shape:
+    return tuple([values[k] for k in order])
+
+
+def reduce_into(b: BlockBuilder, call: Call, x: Place, axes: Shape) -> None:
+    """Add the reduction of a place."""
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    b.fixed(_reduce_steps(call, out, x, axes), [x], [out])
+
+
+def _reduce_steps(call: Call, out: Place, x: Place, axes: Shape) -> list[Step]:
+    """Return steps that reduce as NumPy does: the last axis left innermost, rows of the others one after the other."""
+    loop = loop_of(call.ufunc, (x.dtype, x.dtype, x.dtype))
+    if out.dtype != x.dtype:
+        raise UnsupportedError("a reduction in another dtype")
+    kept = iter(out.strides)
+    strides = tuple([0 if a in axes else next(kept) for a in range(len(x.shape))])
+    space, (of_x, of_out) = merged(x.shape, [x.strides, strides])
+    if list(of_x) != sorted(of_x, reverse=True) or any(s <= 0 for s in of_x):
+        raise UnsupportedError("a reduction of an array that is not in row-major order")
+    operands = tuple([Ref(p.owner, p.dtype, p.offset, s) for p, s in ((out, of_out), (x, of_x), (out, of_out))])
+    return [_first(call.ufunc, out, x, axes), Inner(loop, space, operands, quiet_of(call))]
+
+
+def lower_partial(b: BlockBuilder, call: Call, space: Space, ufunc: str) -> None:
+    """Add a reduction over a whole fused space: block by block, then over the parts, as NumPy's plan does."""
+    if call.method != "reduce":
+        raise UnsupportedError(f"{call.op}.{call.method} over blocks")
+    x, axes = b.ordered(call.operands[0]), axes_of(call)
+    if space.kind == "elements":
+        if x.strides != dense(x.shape, int(x.dtype[1:])):
+            raise UnsupportedError("a sum over blocks of an array that is not dense")
+        x, axes = attrs.evolve(x, shape=(space.size,), strides=(int(x.dtype[1:]),)), (0,)
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    parts = b.temporary((space.blocks, *out.shape), out.dtype)
+    steps, whole = list[Step](), space.size // space.block
+    for first, count, length in ((0, whole, space.block), (whole, 1, space.size - whole * space.block)):
+        if count and length:
+            rows = Place(
+                x.owner,
+                x.offset + first * space.block * x.strides[0],
+                (space.block * x.strides[0], *x.strides),
+                (count, length, *x.shape[1:]),
+                x.dtype,
+            )
+            part = attrs.evolve(parts, offset=first * parts.strides[0], shape=(count, *out.shape))
+            steps += _reduce_steps(call, part, rows, tuple([a + 1 for a in axes]))
+    b.fixed([*steps, *_reduce_steps(attrs.evolve(call, ufunc=ufunc), out, parts, (0,))], [x], [parts, out])
+
+
+def _first(ufunc: str, out: Place, x: Place, axes: Shape) -> Nest:
+    """Return what fills a result before it is reduced into: the identity, or the first elements."""
+    if ufunc in IDENTITIES:
+        value = IDENTITIES[ufunc]
+        if ufunc == "add" and out.dtype[0] in "fc":  # as NumPy's, to which the sum of negative zeros is one
+            value = -0.0 if out.dtype[0] == "f" else complex(-0.0, -0.0)
+        number = Number(np.dtype(out.dtype).type(value).item(), out.dtype)
+        return Nest(out.shape, (number,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
+    left = [k for k in range(len(x.shape)) if k not in axes]
+    return copy_nest(out, attrs.evolve(x, shape=_taken(x.shape, left), strides=_taken(x.strides, left)))
+
+
+IDENTITIES: dict[str, Any] = {"add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "bitwise_or": 0}
+
+
+def _unrolled_reduce(b: BlockBuilder, call: Call) -> None:
+    """Combine the slices of a short axis in order."""
+    (axis,) = axes_of(call)
+    x = b.place(call.operands[0])
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    if call.ufunc not in INLINE or x.dtype not in INLINE[call.ufunc][0]:
+        raise UnsupportedError(f"{call.op} of {x.dtype}")
+    rest = [k for k in range(len(x.shape)) if k != axis]
+    strides = _taken(x.strides, rest)
+    count = x.shape[axis]
+    values: list[Any] = [Load(Ref(x.owner, x.dtype, x.offset + k * x.strides[axis], strides)) for k in range(count)]
+    values += [Op(call.ufunc, x.dtype, (0 if k == 1 else count + k - 2, k)) for k in range(1, count)]
+    target = Ref(out.owner, out.dtype, 0, out.strides)
+    b.fixed([Nest(out.shape, tuple(values), ((len(values) - 1, target),), quiet_of(call))], [x], [out])
+
+
+REDUCTIONS = {"reduce": _reduce, "turned_reduce": _turned_reduce, "unrolled_reduce": _unrolled_reduce}

@@ -1,0 +1,346 @@
+"""Native programs as LLVM IR: blocks of steps, loops over blocks, and the builtin function that Python calls.
+
+That function follows the fast calling convention of CPython (``METH_FASTCALL``) and reads the data pointers of NumPy
+arrays itself. It returns -1 where an argument is not what the program was made for, else NumPy's numbers of the
+floating-point errors that were seen (1 divide, 2 over, 8 invalid).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from afx.compiler.native_backend.emit_nest import emit_step, on_roots, roots_of
+from afx.compiler.native_backend.program import (
+    Block,
+    Inner,
+    Nest,
+    Param,
+    Product,
+    Program,
+    Scan,
+    Step,
+    While,
+    chunked_step,
+)
+from afx.compiler.native_backend.writer import Writer
+
+__all__ = ["Layout", "emit_program"]
+
+FOREVER = "9223372036854775807"
+INLINE_MAX_STEPS = 30  # steps of a block whose functions LLVM may join: its time grows faster than their number
+CONTIGUOUS, ALIGNED = 1, 0x100  # NumPy's flags of arrays
+
+
+@attrs.frozen
+class Layout:
+    """Where CPython and NumPy keep what the builtin function reads, and the processor its floating-point flags.
+
+    Attributes:
+        head: bytes of the head of a Python object, at whose end its type stands.
+        x86: whether flags are read from MXCSR; otherwise by the functions of C.
+        divide: flag of a division by zero.
+        over: flag of an overflow.
+        invalid: flag of an invalid operation.
+    """
+
+    head: int
+    x86: bool
+    divide: int
+    over: int
+    invalid: int
+
+
+def emit_program(program: Program, name: str, layout: Layout) -> str:
+    """Return the module of a program, whose builtin function bears a name."""
+    w = Writer()
+    main = _Blocks(w, layout).emit(program.block, "main", program.is_loop)
+    _Entry(w, layout, program).emit(name, main)
+    return w.text()
+
+
+class _Flags:
+    """Emitter of what reads and clears the flags of floating-point errors."""
+
+    def __init__(self, w: Writer, layout: Layout) -> None:
+        self.w = w
+        self.layout = layout
+        self.all = layout.divide | layout.over | layout.invalid
+
+    def read(self) -> str:
+        """Return the flags raised so far."""
+        w = self.w
+        if self.layout.x86:
+            w.declare("stmxcsr", "declare void @llvm.x86.sse.stmxcsr(ptr)")
+            place = w.local("i32", 4)
+            w.line(f"call void @llvm.x86.sse.stmxcsr(ptr {place})")
+            return w.let(f"load volatile i32, ptr {place}")
+        w.declare("fetestexcept", "declare i32 @fetestexcept(i32)")
+        return w.let(f"call i32 @fetestexcept(i32 {self.all})")
+
+    def clear(self, flags: str) -> None:
+        """Take back these flags."""
+        w = self.w
+        if self.layout.x86:
+            w.declare("ldmxcsr", "declare void @llvm.x86.sse.ldmxcsr(ptr)")
+            state = self.read()
+            kept = w.let(f"xor i32 {flags}, -1")
+            place = w.local("i32", 4)
+            w.line(f"store volatile i32 {w.let(f'and i32 {state}, {kept}')}, ptr {place}")
+            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
+            return
+        w.declare("feclearexcept", "declare i32 @feclearexcept(i32)")
+        w.line(f"%v{w.fresh()} = call i32 @feclearexcept(i32 {flags})")
+
+    def number(self, kinds: Sequence[str]) -> int:
+        """Return the flags of these kinds of error, in NumPy's words."""
+        known = {"divide": self.layout.divide, "over": self.layout.over, "invalid": self.layout.invalid}
+        return sum([known.get(kind, 0) for kind in kinds])
+
+
+class _Blocks:
+    """Emitter of blocks, each a function of its parameters and its arena; equal ones are emitted once."""
+
+    def __init__(self, w: Writer, layout: Layout) -> None:
+        self.w = w
+        self.flags = _Flags(w, layout)
+        self._functions: dict[Nest | Inner | Product, str] = {}
+
+    def emit(self, block: Block, name: str, chunked: bool = False) -> str:
+        """Add the function of a block and return its name; a chunked one runs the steps from one number to another."""
+        parameters = [*[f"ptr noalias %p{k}" for k in range(block.params)], "ptr noalias %arena"]
+        if chunked:
+            parameters += ["i64 %start", "i64 %stop"]
+        name = f"@{name}{self.w.fresh()}"
+
+        def body() -> None:
+            if chunked:
+                self._chunk(block)
+                return
+            self._all(block, block.steps)
+            self.w.line("ret void")
+
+        self.w.function(f"internal {'i64' if chunked else 'void'} {name}({', '.join(parameters)})", body)
+        return name
+
+    def _chunk(self, block: Block) -> None:
+        """Add one loop of a block from step to step: what stands before it runs with the first, what follows with the last."""
+        w, k = self.w, chunked_step(block)
+        loop = block.steps[k]
+        assert isinstance(loop, Scan | While)
+
+        if k:
+            self._when(w.let("icmp eq i64 %start, 0"), lambda: self._all(block, block.steps[:k]))
+        reached = self._loop(block, loop, "%start", "%stop")
+        if k + 1 < len(block.steps):
+            end = str(loop.length) if isinstance(loop, Scan) else "-1"
+            self._when(w.let(f"icmp eq i64 {reached}, {end}"), lambda: self._all(block, block.steps[k + 1 :]))
+        w.line(f"ret i64 {reached}")
+
+    def _all(self, block: Block, steps: Sequence[Step]) -> None:
+        """Add steps, loops from beginning to end."""
+        for step in steps:
+            if isinstance(step, Scan | While):
+                self._loop(block, step, "0", str(step.length) if isinstance(step, Scan) else FOREVER)
+            else:
+                self._step(block, step)
+
+    def _root(self, block: Block, k: int) -> str:
+        root = block.roots[k]
+        return self.w.shifted("%arena" if root.param < 0 else f"%p{root.param}", root.offset)
+
+    def _step(self, block: Block, step: Nest | Inner | Product) -> None:
+        """Call the function of a step; flags that its equations ignore are taken back behind it."""
+        w = self.w
+        function = self._function(step, is_single=len(block.steps) <= INLINE_MAX_STEPS)
+        quiet = self.flags.number(step.quiet)
+        before = self.flags.read() if quiet else ""
+        roots = ", ".join([f"ptr {self._root(block, k)}" for k in roots_of(step)])
+        w.line(f"call void {function}({roots})")
+        if quiet:
+            after = self.flags.read()
+            new = w.let(f"and i32 {after}, {w.let(f'xor i32 {before}, -1')}")
+            self.flags.clear(w.let(f"and i32 {new}, {quiet}"))
+
+    def _function(self, step: Nest | Inner | Product, is_single: bool) -> str:
+        """Return the function of a step; steps that differ in their memory alone share one."""
+        same = on_roots(step, {root: k for k, root in enumerate(roots_of(step))})
+        if same not in self._functions:
+            self._functions[same] = emit_step(self.w, same, "" if is_single else "noinline")
+        return self._functions[same]
+
+    def _loop(self, block: Block, loop: Scan | While, start: str, stop: str) -> str:
+        """Add a loop from one step to another and return where it stopped; a `While` that is done returns -1."""
+        carry = [self._root(block, k) for k in loop.carry]
+        other = [self._root(block, k) for k in loop.other]
+        self._when(
+            self.w.let(f"icmp eq i64 {start}, 0"),
+            lambda: self._copy(carry, [self._root(block, k) for k in loop.init], loop.carry_bytes),
+        )
+        if isinstance(loop, Scan):
+            return self._scan(block, loop, carry, other, start, stop)
+        return self._while(block, loop, carry, other, start, stop)
+
+    def _scan(self, block: Block, loop: Scan, carry: list[str], other: list[str], start: str, stop: str) -> str:
+        w = self.w
+        body = self.emit(loop.body, "body")
+        consts = [self._root(block, k) for k in loop.consts]
+        xs, ys = [[self._root(block, k) for k in roots] for roots in (loop.xs, loop.ys)]
+        constants = [self._root(block, k) for k in loop.constants]
+        arena = w.shifted("%arena", loop.arena)
+        if stop == "%stop":
+            beyond = w.let(f"icmp sgt i64 {stop}, {loop.length}")
+            stop = w.let(f"select i1 {beyond}, i64 {loop.length}, i64 {stop}")
+
+        def step(t: str) -> None:
+            old, new = self._turns(t, carry, other)
+            row = w.let(f"sub nsw i64 {loop.length - 1}, {t}") if loop.reverse else t
+            at_x = [_row(w, x, row, size) for x, size in zip(xs, loop.x_bytes, strict=True)]
+            at_y = [_row(w, y, row, size) for y, size in zip(ys, loop.y_bytes, strict=True)]
+            pointers = [f"ptr {p}" for p in (*consts, *old, *at_x, *new, *at_y, *constants, arena)]
+            w.line(f"call void {body}({', '.join(pointers)})")
+
+        w.loop(start, stop, 1, step)
+        if loop.length % 2:
+            self._when(w.let(f"icmp eq i64 {stop}, {loop.length}"), lambda: self._copy(carry, other, loop.carry_bytes))
+        return stop
+
+    def _while(self, block: Block, loop: While, carry: list[str], other: list[str], start: str, stop: str) -> str:
+        w = self.w
+        test, body = self.emit(loop.test, "test"), self.emit(loop.body, "body")
+        test_consts = [self._root(block, k) for k in loop.test_consts]
+        consts = [self._root(block, k) for k in loop.consts]
+        test_constants = [self._root(block, k) for k in loop.test_constants]
+        constants = [self._root(block, k) for k in loop.constants]
+        verdict = self._root(block, loop.verdict)
+        arena = w.shifted("%arena", loop.arena)
+        where = w.local("i64", 8)
+        w.line(f"store i64 {start}, ptr {where}")
+        k = w.fresh()
+        for label in (f"next{k}",):
+            w.line(f"br label %{label}")
+            w.label(label)
+        t = w.let(f"load i64, ptr {where}")
+        w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %ask{k}, label %left{k}")
+        w.label(f"ask{k}")
+        old, new = self._turns(t, carry, other)
+        w.line(
+            f"call void {test}({', '.join([f'ptr {p}' for p in (*test_consts, *old, verdict, *test_constants, arena)])})"
+        )
+        goes = w.let(f"icmp ne i8 {w.let(f'load i8, ptr {verdict}')}, 0")
+        w.line(f"br i1 {goes}, label %go{k}, label %done{k}")
+        w.label(f"go{k}")
+        w.line(f"call void {body}({', '.join([f'ptr {p}' for p in (*consts, *old, *new, *constants, arena)])})")
+        w.line(f"store i64 {w.let(f'add i64 {t}, 1')}, ptr {where}")
+        w.line(f"br label %next{k}")
+        w.label(f"done{k}")
+        self._when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(carry, other, loop.carry_bytes))
+        w.line(f"store i64 -1, ptr {where}")
+        w.line(f"br label %left{k}")
+        w.label(f"left{k}")
+        return w.let(f"load i64, ptr {where}")
+
+    def _turns(self, t: str, carry: list[str], other: list[str]) -> tuple[list[str], list[str]]:
+        """Return where a step finds the carry and where it leaves the next one."""
+        odd = self.w.let(f"trunc i64 {t} to i1")
+        pairs = list(zip(carry, other, strict=True))
+        old = [self.w.let(f"select i1 {odd}, ptr {b}, ptr {a}") for a, b in pairs]
+        return old, [self.w.let(f"select i1 {odd}, ptr {a}, ptr {b}") for a, b in pairs]
+
+    def _when(self, condition: str, body: Callable[[], None]) -> None:
+        k = self.w.fresh()
+        self.w.line(f"br i1 {condition}, label %then{k}, label %after{k}")
+        self.w.label(f"then{k}")
+        body()
+        self.w.line(f"br label %after{k}")
+        self.w.label(f"after{k}")
+
+    def _copy(self, to: Sequence[str], of: Sequence[str], sizes: Sequence[int]) -> None:
+        self.w.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        for a, b, size in zip(to, of, sizes, strict=True):
+            self.w.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {a}, ptr {b}, i64 {size}, i1 false)")
+
+
+def _row(w: Writer, pointer: str, row: str, size: int) -> str:
+    return w.shifted(pointer, w.let(f"mul nsw i64 {row}, {size}"))
+
+
+class _Entry:
+    """Emitter of the builtin function."""
+
+    def __init__(self, w: Writer, layout: Layout, program: Program) -> None:
+        self.w = w
+        self.layout = layout
+        self.program = program
+        self.flags = _Flags(w, layout)
+
+    def emit(self, name: str, main: str) -> None:
+        """Add the function, which calls the program's block."""
+        self.w.declare("long", "declare ptr @PyLong_FromLong(i64)")
+        self.w.function(f"ptr @{name}(ptr %self, ptr %args, i64 %count)", lambda: self._body(main))
+
+    def _body(self, main: str) -> None:
+        w, program = self.w, self.program
+        for k, param in enumerate(program.params):
+            if param.checked:
+                self._check(self._array(k), param)
+        pointers = [f"ptr {self._data(k)}" for k in range(len(program.params) + 1)]
+        state = self._data(len(program.params) + 1) if program.is_loop else ""
+        self.flags.clear(str(self.flags.all))
+        thread = ""
+        if program.releases_gil:
+            w.declare("save", "declare ptr @PyEval_SaveThread()")
+            w.declare("restore", "declare void @PyEval_RestoreThread(ptr)")
+            thread = w.let("call ptr @PyEval_SaveThread()")
+        if program.is_loop:
+            start = w.let(f"load i64, ptr {state}")
+            stop = w.let(f"load i64, ptr {w.shifted(state, 8)}")
+            reached = w.let(f"call i64 {main}({', '.join([*pointers, f'i64 {start}', f'i64 {stop}'])})")
+            w.line(f"store i64 {reached}, ptr {w.shifted(state, 16)}")
+        else:
+            w.line(f"call void {main}({', '.join(pointers)})")
+        found = self.flags.read()
+        if program.releases_gil:
+            w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
+        w.line(f"ret ptr {w.let(f'call ptr @PyLong_FromLong(i64 {self._numbers(found)})')}")
+        w.label("refuse")
+        w.line(f"ret ptr {w.let('call ptr @PyLong_FromLong(i64 -1)')}")
+
+    def _numbers(self, found: str) -> str:
+        """Return the processor's flags as NumPy's numbers."""
+        w, total = self.w, "0"
+        for flag, meaning in ((self.layout.divide, 1), (self.layout.over, 2), (self.layout.invalid, 8)):
+            seen = w.let(f"icmp ne i32 {w.let(f'and i32 {found}, {flag}')}, 0")
+            total = w.let(f"or i64 {total}, {w.let(f'select i1 {seen}, i64 {meaning}, i64 0')}")
+        return total
+
+    def _array(self, k: int) -> str:
+        return self.w.let(f"load ptr, ptr {self.w.shifted('%args', 8 * k)}")
+
+    def _field(self, array: str, offset: int, kind: str = "ptr") -> str:
+        return self.w.let(f"load {kind}, ptr {self.w.shifted(array, self.layout.head + offset)}")
+
+    def _data(self, k: int) -> str:
+        return self._field(self._array(k), 0)
+
+    def _check(self, array: str, param: Param) -> None:
+        """Leave where an array is of another type, dtype, layout or shape."""
+        w = self.w
+        w.declare("ndarray", '@"type.ndarray" = external global i8')
+        w.declare(f"dtype.{param.dtype}", f'@"dtype.{param.dtype}" = external global i8')
+        self._refuse_unless(f'icmp eq ptr {self._field(array, -8)}, @"type.ndarray"')
+        self._refuse_unless(f'icmp eq ptr {self._field(array, 40)}, @"dtype.{param.dtype}"')
+        flags = w.let(f"and i32 {self._field(array, 48, 'i32')}, {CONTIGUOUS | ALIGNED}")
+        self._refuse_unless(f"icmp eq i32 {flags}, {CONTIGUOUS | ALIGNED}")
+        self._refuse_unless(f"icmp eq i32 {self._field(array, 8, 'i32')}, {len(param.shape)}")
+        if param.shape:
+            lengths = self._field(array, 16)
+            for axis, length in enumerate(param.shape):
+                found = w.let(f"load i64, ptr {w.shifted(lengths, 8 * axis)}")
+                self._refuse_unless(f"icmp eq i64 {found}, {length}")
+
+    def _refuse_unless(self, condition: str) -> None:
+        k = self.w.fresh()
+        self.w.line(f"br i1 {self.w.let(condition)}, label %fine{k}, label %refuse")
+        self.w.label(f"fine{k}")

@@ -1,0 +1,304 @@
+"""Operations on single elements as LLVM IR, with NumPy's results bit by bit."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+
+from afx.compiler.native_backend.program import Number
+from afx.compiler.native_backend.writer import Writer
+
+__all__ = ["INLINE", "element_type", "emit", "memory_type", "number", "read", "read_one", "written"]
+
+FLOATS = {"f4": "float", "f8": "double"}
+COMPLEX = {"c8": "<ff", "c16": "<dd"}  # how struct packs them
+
+
+def memory_type(dtype: str) -> str:
+    """Return the LLVM type of an element in memory.
+
+    >>> memory_type("b1"), memory_type("u4"), memory_type("c8")
+    ('i8', 'i32', 'i64')
+    """
+    return FLOATS.get(dtype) or f"i{8 * int(dtype[1:])}"
+
+
+def element_type(dtype: str) -> str:
+    """Return the LLVM type of an element in a register: a boolean is one bit."""
+    return "i1" if dtype == "b1" else memory_type(dtype)
+
+
+def lanes(w: Writer, kind: str) -> str:
+    """Return the type of as many elements as the writer computes at once."""
+    return kind if w.lanes == 1 else f"<{w.lanes} x {kind}>"
+
+
+def same(w: Writer, kind: str, text: str) -> str:
+    """Return a constant in all lanes."""
+    return text if w.lanes == 1 else f"splat ({kind} {text})"
+
+
+def read(w: Writer, dtype: str, pointer: str) -> str:
+    """Load elements; any byte but 0 is true."""
+    raw = w.let(f"load {lanes(w, memory_type(dtype))}, ptr {pointer}, align {align(dtype)}")
+    return w.let(f"icmp ne {lanes(w, 'i8')} {raw}, {same(w, 'i8', '0')}") if dtype == "b1" else raw
+
+
+def read_one(w: Writer, dtype: str, pointer: str) -> str:
+    """Load one element into all lanes."""
+    count, w.lanes = w.lanes, 1
+    one = read(w, dtype, pointer)
+    w.lanes = count
+    if count == 1:
+        return one
+    kind = lanes(w, element_type(dtype))
+    first = w.let(f"insertelement {kind} poison, {element_type(dtype)} {one}, i64 0")
+    return w.let(f"shufflevector {kind} {first}, {kind} poison, <{count} x i32> zeroinitializer")
+
+
+def written(w: Writer, dtype: str, value: str, pointer: str) -> None:
+    """Store elements."""
+    raw = w.let(f"zext {lanes(w, 'i1')} {value} to {lanes(w, 'i8')}") if dtype == "b1" else value
+    w.line(f"store {lanes(w, memory_type(dtype))} {raw}, ptr {pointer}, align {align(dtype)}")
+
+
+def align(dtype: str) -> int:
+    """Return the alignment of an element in bytes."""
+    size = int(dtype[1:])
+    return size // 2 if dtype[0] == "c" else size
+
+
+def number(w: Writer, x: Number) -> str:
+    """Return a constant in all lanes."""
+    return same(w, element_type(x.dtype), constant(x))
+
+
+def constant(x: Number) -> str:
+    """Return a constant's text.
+
+    >>> constant(Number(1.0, "f4")), constant(Number(True, "b1")), constant(Number(-3, "i8"))
+    ('0x3FF0000000000000', 'true', '-3')
+    >>> constant(Number(1.0, "f2"))
+    '15360'
+    """
+    if x.dtype == "b1":
+        return "true" if x.value else "false"
+    if x.dtype[0] == "c" or x.dtype == "f2":  # moved as bits: only NumPy's loops compute with them
+        value = complex(x.value)
+        parts = (
+            struct.pack("<e", value.real) if x.dtype == "f2" else struct.pack(COMPLEX[x.dtype], value.real, value.imag)
+        )
+        return str(int.from_bytes(parts, "little"))
+    if x.dtype not in FLOATS:
+        return str(int(x.value.real))
+    value = float(x.value.real)
+    if math.isnan(value):
+        return "0x7FF8000000000000"
+    if x.dtype == "f4":
+        (value,) = struct.unpack("f", struct.pack("f", value))
+    return f"0x{struct.unpack('>Q', struct.pack('>d', value))[0]:016X}"
+
+
+# -- casts ------------------------------------------------------------------------------------------------------------
+def cast(w: Writer, x: str, old: str, new: str) -> str:
+    """Convert an element; floats become no integers here, since values outside of the range are NumPy's to decide."""
+    if old == new:
+        return x
+    if new == "b1":
+        return truth(w, x, old)
+    a, b = lanes(w, element_type(old)), lanes(w, element_type(new))
+    if new in FLOATS:
+        if old in FLOATS:
+            return w.let(f"{'fpext' if new == 'f8' else 'fptrunc'} {a} {x} to {b}")
+        return w.let(f"{'sitofp' if old[0] == 'i' else 'uitofp'} {a} {x} to {b}")
+    if a == b:
+        return x
+    if int(old[1:]) > int(new[1:]):
+        return w.let(f"trunc {a} {x} to {b}")
+    return w.let(f"{'sext' if old[0] == 'i' else 'zext'} {a} {x} to {b}")
+
+
+def truth(w: Writer, x: str, dtype: str) -> str:
+    """Return whether an element differs from 0."""
+    if dtype == "b1":
+        return x
+    kind, zero = lanes(w, element_type(dtype)), _zero(w, dtype)
+    return w.let(f"fcmp une {kind} {x}, {zero}" if dtype in FLOATS else f"icmp ne {kind} {x}, {zero}")
+
+
+def _zero(w: Writer, dtype: str) -> str:
+    return same(w, element_type(dtype), "0.0" if dtype in FLOATS else "0")
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+Rule = Callable[[Writer, list[str], str], str]
+
+
+def _arithmetic(of_floats: str, of_ints: str, of_bools: str = "") -> Rule:
+    def rule(w: Writer, xs: list[str], dtype: str) -> str:
+        name = of_floats if dtype in FLOATS else of_bools if dtype == "b1" else of_ints
+        return w.let(f"{name} {lanes(w, element_type(dtype))} {xs[0]}, {xs[1]}")
+
+    return rule
+
+
+def _comparison(of_floats: str, of_ints: str) -> Rule:
+    def rule(w: Writer, xs: list[str], dtype: str) -> str:
+        kind = lanes(w, element_type(dtype))
+        if dtype in FLOATS:
+            return w.let(f"fcmp {of_floats} {kind} {xs[0]}, {xs[1]}")
+        sign = "" if len(of_ints) == 2 and of_ints in ("eq", "ne") else "s" if dtype[0] == "i" else "u"
+        return w.let(f"icmp {sign}{of_ints} {kind} {xs[0]}, {xs[1]}")
+
+    return rule
+
+
+def _logic(name: str) -> Rule:
+    def rule(w: Writer, xs: list[str], dtype: str) -> str:
+        a, b = [truth(w, x, dtype) for x in xs]
+        return w.let(f"{name} {lanes(w, 'i1')} {a}, {b}")
+
+    return rule
+
+
+def _logical_not(w: Writer, xs: list[str], dtype: str) -> str:
+    return w.let(f"xor {lanes(w, 'i1')} {truth(w, xs[0], dtype)}, {same(w, 'i1', 'true')}")
+
+
+def _negative(w: Writer, xs: list[str], dtype: str) -> str:
+    kind = lanes(w, element_type(dtype))
+    return w.let(f"fneg {kind} {xs[0]}" if dtype in FLOATS else f"sub {kind} {_zero(w, dtype)}, {xs[0]}")
+
+
+def _square(w: Writer, xs: list[str], dtype: str) -> str:
+    return w.let(f"{'fmul' if dtype in FLOATS else 'mul'} {lanes(w, element_type(dtype))} {xs[0]}, {xs[0]}")
+
+
+def _reciprocal(w: Writer, xs: list[str], dtype: str) -> str:
+    kind = element_type(dtype)
+    return w.let(f"fdiv {lanes(w, kind)} {same(w, kind, '1.0')}, {xs[0]}")
+
+
+def _intrinsic(name: str) -> Rule:
+    def rule(w: Writer, xs: list[str], dtype: str) -> str:
+        kind = lanes(w, element_type(dtype))
+        count = "" if w.lanes == 1 else f"v{w.lanes}"
+        function = f"@llvm.{name}.{count}f{8 * int(dtype[1:])}"
+        w.declare(function, f"declare {kind} {function}({kind})")
+        return w.let(f"call {kind} {function}({kind} {xs[0]})")
+
+    return rule
+
+
+def _absolute(w: Writer, xs: list[str], dtype: str) -> str:
+    if dtype in FLOATS:
+        return _intrinsic("fabs")(w, xs, dtype)
+    if dtype[0] == "u":
+        return xs[0]
+    kind = lanes(w, element_type(dtype))
+    below = w.let(f"icmp slt {kind} {xs[0]}, {_zero(w, dtype)}")
+    return w.let(f"select {lanes(w, 'i1')} {below}, {kind} {_negative(w, xs, dtype)}, {kind} {xs[0]}")
+
+
+def _extreme(name: str) -> Rule:
+    def rule(w: Writer, xs: list[str], dtype: str) -> str:
+        """Select the second operand of two equal ones, as NumPy's vector code does, so that signs of zero agree."""
+        kind = lanes(w, element_type(dtype))
+        first = _comparison(f"o{name}", name)(w, xs, dtype)
+        if dtype in FLOATS:
+            nan = w.let(f"fcmp uno {kind} {xs[0]}, {_zero(w, dtype)}")
+            first = w.let(f"or {lanes(w, 'i1')} {first}, {nan}")
+        return w.let(f"select {lanes(w, 'i1')} {first}, {kind} {xs[0]}, {kind} {xs[1]}")
+
+    return rule
+
+
+def _invert(w: Writer, xs: list[str], dtype: str) -> str:
+    kind = element_type(dtype)
+    return w.let(f"xor {lanes(w, kind)} {xs[0]}, {same(w, kind, 'true' if dtype == 'b1' else '-1')}")
+
+
+def _shift(name: str) -> Rule:
+    def rule(w: Writer, xs: list[str], dtype: str) -> str:
+        """Shift; by the width or more, or a negative number, NumPy leaves 0, or the sign."""
+        kind, bits = lanes(w, element_type(dtype)), 8 * int(dtype[1:])
+        one, test = element_type(dtype), lanes(w, "i1")
+        inside = w.let(f"icmp ult {kind} {xs[1]}, {same(w, one, str(bits))}")
+        count = w.let(f"select {test} {inside}, {kind} {xs[1]}, {kind} {same(w, one, str(bits - 1))}")
+        way = "shl" if name == "left" else "ashr" if dtype[0] == "i" else "lshr"
+        found = w.let(f"{way} {kind} {xs[0]}, {count}")
+        return found if way == "ashr" else w.let(f"select {test} {inside}, {kind} {found}, {kind} {_zero(w, dtype)}")
+
+    return rule
+
+
+def _same(w: Writer, xs: list[str], dtype: str) -> str:
+    return xs[0]
+
+
+def _isnan(w: Writer, xs: list[str], dtype: str) -> str:
+    return w.let(f"fcmp uno {lanes(w, element_type(dtype))} {xs[0]}, {_zero(w, dtype)}")
+
+
+def _finite(predicate: str) -> Rule:
+    def rule(w: Writer, xs: list[str], dtype: str) -> str:
+        size, kind = _absolute(w, xs, dtype), element_type(dtype)
+        return w.let(f"fcmp {predicate} {lanes(w, kind)} {size}, {same(w, kind, '0x7FF0000000000000')}")
+
+    return rule
+
+
+ARITHMETIC = {"f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"}
+INTEGERS = ARITHMETIC - {"f4", "f8"}
+REAL = {"f4", "f8"}
+ALL = ARITHMETIC | {"b1"}
+
+# ufunc: the dtypes in which it is emitted, how
+INLINE: dict[str, tuple[set[str], Rule]] = {
+    "add": (ALL, _arithmetic("fadd", "add", "or")),
+    "subtract": (ARITHMETIC, _arithmetic("fsub", "sub")),
+    "multiply": (ALL, _arithmetic("fmul", "mul", "and")),
+    "divide": (REAL, _arithmetic("fdiv", "")),
+    "negative": (ARITHMETIC, _negative),
+    "positive": (ARITHMETIC, _same),
+    "square": (ARITHMETIC, _square),
+    "reciprocal": (REAL, _reciprocal),
+    "sqrt": (REAL, _intrinsic("sqrt")),
+    "absolute": (ARITHMETIC, _absolute),
+    "floor": (REAL, _intrinsic("floor")),
+    "ceil": (REAL, _intrinsic("ceil")),
+    "trunc": (REAL, _intrinsic("trunc")),
+    "rint": (REAL, _intrinsic("rint")),
+    "maximum": (ARITHMETIC, _extreme("gt")),
+    "minimum": (ARITHMETIC, _extreme("lt")),
+    "equal": (ALL, _comparison("oeq", "eq")),
+    "not_equal": (ALL, _comparison("une", "ne")),
+    "less": (ARITHMETIC, _comparison("olt", "lt")),
+    "less_equal": (ARITHMETIC, _comparison("ole", "le")),
+    "greater": (ARITHMETIC, _comparison("ogt", "gt")),
+    "greater_equal": (ARITHMETIC, _comparison("oge", "ge")),
+    "logical_and": (ALL, _logic("and")),
+    "logical_or": (ALL, _logic("or")),
+    "logical_xor": (ALL, _logic("xor")),
+    "logical_not": (ALL, _logical_not),
+    "bitwise_and": (INTEGERS | {"b1"}, _arithmetic("", "and", "and")),
+    "bitwise_or": (INTEGERS | {"b1"}, _arithmetic("", "or", "or")),
+    "bitwise_xor": (INTEGERS | {"b1"}, _arithmetic("", "xor", "xor")),
+    "invert": (INTEGERS | {"b1"}, _invert),
+    "left_shift": (INTEGERS, _shift("left")),
+    "right_shift": (INTEGERS, _shift("right")),
+    "isnan": (REAL, _isnan),
+    "isfinite": (REAL, _finite("olt")),
+    "isinf": (REAL, _finite("oeq")),
+}
+
+
+def emit(w: Writer, name: str, xs: list[str], dtypes: list[str], dtype: str) -> str:
+    """Emit an operation of the table, a cast (``cast``) or a choice (``select``) on operands of these dtypes."""
+    if name == "cast":
+        return cast(w, xs[0], dtypes[0], dtype)
+    if name == "select":
+        kind = lanes(w, element_type(dtype))
+        return w.let(f"select {lanes(w, 'i1')} {xs[0]}, {kind} {xs[1]}, {kind} {xs[2]}")
+    return INLINE[name][1](w, xs, dtypes[0])

@@ -1,0 +1,100 @@
+"""Native programs of schedules: blocks of loops within blocks, and what Python passes to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from afx.compiler.native_backend.convert import BlockBuilder, Converted, UnsupportedError, dtype_name
+from afx.compiler.native_backend.convert_call import lower_call
+from afx.compiler.native_backend.convert_reduction import lower_partial
+from afx.compiler.native_backend.memory import Place
+from afx.compiler.native_backend.program import Param, Program, Scan, While, nanoseconds
+from afx.compiler.operands import Buffer, Operand
+from afx.compiler.schedule import Alloc, Free, Loop, Schedule
+
+__all__ = ["explain_schedule", "lower_schedule"]
+
+RELEASE_MIN_NANOSECONDS = 20_000  # predicted work from which on other Python threads run meanwhile
+ARENA_LIMIT = 1 << 30  # bytes: a larger one would be memory that the NumPy plan does not need
+
+
+def lower_schedule(schedule: Schedule) -> tuple[Program, tuple[Any, ...]]:
+    """Return the program of a schedule and the arrays that it captured, which are its last arguments.
+
+    Raises:
+        UnsupportedError: an instruction has no native form.
+    """
+    converted = _block(schedule)
+    if converted.block.arena > ARENA_LIMIT:
+        raise UnsupportedError("more memory than NumPy's plan")
+    inputs = [Param(b.shape, dtype_name(b.dtype), True) for b in schedule.inputs]
+    results = [r.operand for r in schedule.results]
+    avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in results]
+    outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
+    constants = [Param(c.shape, dtype_name(c.dtype), False) for c in converted.constants]
+    releases = nanoseconds(converted.block) > RELEASE_MIN_NANOSECONDS
+    return Program(converted.block, (*inputs, *outputs, *constants), releases), converted.constants
+
+
+def explain_schedule(schedule: Schedule) -> tuple[tuple[str, str], ...]:
+    """Return each instruction with the reason why it has no native form, an empty text where it has one."""
+    try:
+        builder = BlockBuilder(schedule, lower_call, lower_partial, _loop)
+    except UnsupportedError as reason:
+        return tuple([(str(instruction), str(reason)) for instruction in schedule.instructions])
+    return tuple([(str(i), builder.reason(i)) for i in schedule.instructions if not isinstance(i, Alloc | Free)])
+
+
+def _block(schedule: Schedule) -> Converted:
+    return BlockBuilder(schedule, lower_call, lower_partial, _loop).build()
+
+
+def _loop(b: BlockBuilder, loop: Loop) -> None:
+    """Add a loop: the blocks of its body and condition, and memory for the carry that moves between two places."""
+    if loop.error_state:
+        raise UnsupportedError("a loop under np.errstate")
+    body = _block(loop.body)
+    consts = [_pointer(b, x) for x in loop.consts]
+    init = [_pointer(b, x) for x in loop.carry]
+    carry = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
+    other = [b.temporary(p.shape, p.dtype) for p in carry]
+    constants = [b.constant(c) for c in body.constants]
+    reads = [*consts, *init, *constants]
+    if loop.condition is not None:
+        test = _block(loop.condition)
+        tests = [_pointer(b, x) for x in loop.tests]
+        more = [b.constant(c) for c in test.constants]
+        verdict = b.temporary((), "b1")
+        sizes = tuple([p.nbytes for p in carry])
+        arena = max(body.block.arena, test.block.arena)
+        step = While(
+            test.block, body.block, _owners(tests), _owners(consts), _owners(init), _owners(carry), _owners(other),
+            verdict.owner, sizes, _owners(more), _owners(constants), 0,
+        )  # fmt: skip
+        b.fixed([step], [*reads, *tests, *more], [*carry, *other, verdict], arena)
+        return
+    assert loop.length is not None
+    xs = [_pointer(b, x) for x in loop.xs]
+    ys = [b.own(y.index, y.shape, b.dtype(y)) for y in loop.ys]
+    scan = Scan(
+        body.block, loop.length, loop.reverse, _owners(consts), _owners(init), _owners(carry), _owners(other),
+        _owners(xs), _owners(ys), tuple([p.nbytes for p in carry]), _rows(xs, loop.length), _rows(ys, loop.length),
+        _owners(constants), 0,
+    )  # fmt: skip
+    b.fixed([scan], [*reads, *xs], [*carry, *other, *ys], body.block.arena)
+
+
+def _owners(places: list[Place]) -> tuple[int, ...]:
+    return tuple([p.owner for p in places])
+
+
+def _rows(places: list[Place], length: int) -> tuple[int, ...]:
+    return tuple([p.nbytes // length if length else 0 for p in places])
+
+
+def _pointer(b: BlockBuilder, x: Operand) -> Place:
+    """Return memory whose first byte is the operand's first element, dense from there."""
+    place = b.dense(x)
+    if place.offset == 0:
+        return place
+    return b.copied(place)

@@ -1,0 +1,146 @@
+"""Memory of native blocks: places of values, their lifetimes in the arena, and iteration spaces with merged axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+
+from afx.compiler.arena import Arena
+from afx.compiler.native_backend.emit_nest import on_roots
+from afx.compiler.native_backend.program import Inner, Load, Nest, Product, Root, Scan, Step, While
+from afx.core.aval import Shape
+
+__all__ = ["Place", "finish_steps", "merge_axes", "of_array", "place_memory"]
+
+
+class Item(Protocol):
+    """What memory is placed for."""
+
+    steps: list[Step]
+    reads: set[int]
+    writes: list[int]
+    arena: int
+
+
+@attrs.frozen
+class Place:
+    """Strided elements in the memory of an owner.
+
+    Attributes:
+        owner: the index of the buffer that owns the memory.
+        offset: bytes to the first element.
+        strides: bytes between neighbours along each axis.
+        shape: lengths of the axes.
+        dtype: NumPy's name without byte order.
+    """
+
+    owner: int
+    offset: int
+    strides: Shape
+    shape: Shape
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return math.prod(self.shape) * int(self.dtype[1:])
+
+
+def of_array(place: Place) -> Any:
+    """Return an array of a place's shape and strides, whose elements must not be read."""
+    low = sum([min(0, (n - 1) * s) for n, s in zip(place.shape, place.strides, strict=True)])
+    high = sum([max(0, (n - 1) * s) for n, s in zip(place.shape, place.strides, strict=True)])
+    memory = np.empty(high - low + int(place.dtype[1:]), np.uint8)
+    return np.ndarray(place.shape, place.dtype, memory, -low, place.strides)
+
+
+def place_memory(
+    items: Sequence[Item], params: Sequence[int], sizes: dict[int, int], arena: Arena
+) -> tuple[list[Root], dict[int, int]]:
+    """Return the roots of a block and, for each owner of memory, the number of its root.
+
+    Args:
+        items: what runs, in order; each gets the offset of its scratch in ``arena``.
+        params: owners that are parameters of the block.
+        sizes: bytes of each owner.
+        arena: where all others lie, from their first write to their last use.
+    """
+    roots = [Root(k) for k in range(len(params))]
+    numbers = {owner: k for k, owner in enumerate(params)}
+    last: dict[int, int] = {}
+    for k, item in enumerate(items):
+        for owner in (*item.reads, *item.writes):
+            last[owner] = k
+    for k, item in enumerate(items):
+        for owner in item.writes:
+            if owner not in numbers:
+                numbers[owner] = len(roots)
+                roots.append(Root(-1, arena.take(sizes[owner])))
+        if item.arena:
+            offset = arena.take(item.arena)
+            arena.give(offset, item.arena)
+            item.arena = offset
+        for owner in item.reads | set(item.writes):
+            if last[owner] == k and roots[numbers[owner]].param < 0:
+                arena.give(roots[numbers[owner]].offset, sizes[owner])
+    return roots, numbers
+
+
+def finish_steps(items: Sequence[Item], numbers: dict[int, int], arena: Arena) -> list[Step]:
+    """Return the steps in order, with roots for owners and axes merged."""
+    return [_finish(step, numbers, item.arena) for item in items for step in item.steps]
+
+
+def _finish(step: Step, numbers: dict[int, int], arena: int) -> Step:
+    def roots(owners: Sequence[int]) -> Shape:
+        return tuple([numbers[owner] for owner in owners])
+
+    if isinstance(step, Nest | Inner | Product):
+        moved = on_roots(step, numbers)
+        return merge_axes(moved) if isinstance(moved, Nest) else moved
+    own = ("xs", "ys") if isinstance(step, Scan) else ("test_consts", "test_constants")
+    names = ("consts", "init", "carry", "other", "constants", *own)
+    changes: dict[str, Any] = {name: roots(getattr(step, name)) for name in names}
+    if isinstance(step, While):
+        changes["verdict"] = numbers[step.verdict]
+    return attrs.evolve(step, arena=arena, **changes)
+
+
+def merge_axes(nest: Nest) -> Nest:
+    """Join neighbouring axes over which all operands walk evenly, and drop those of length 1.
+
+    >>> ref = Ref(0, "f4", 0, (12, 4))
+    >>> merge_axes(Nest((2, 3), (Load(ref),), ((0, ref),))).space
+    (6,)
+    """
+    refs = [v.ref for v in nest.values if isinstance(v, Load)] + [ref for _, ref in nest.stores]
+    space, strides = merged(nest.space, [ref.strides for ref in refs])
+    found = iter(strides)
+    values = tuple([Load(attrs.evolve(v.ref, strides=next(found))) if isinstance(v, Load) else v for v in nest.values])
+    stores = tuple([(k, attrs.evolve(ref, strides=next(found))) for k, ref in nest.stores])
+    return attrs.evolve(nest, space=space, values=values, stores=stores)
+
+
+def merged(space: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
+    """Return a space and strides over it with as few axes as all of these strides allow.
+
+    >>> merged((2, 1, 3), [(12, 12, 4), (0, 0, 4)])
+    ((2, 3), [(12, 4), (0, 4)])
+    """
+    kept = [axis for axis, n in enumerate(space) if n != 1]
+    lengths, steps = list[int](), list[list[int]]([] for _ in strides)
+    for axis in kept:
+        n = space[axis]
+        if lengths and all(own[-1] == s[axis] * n for own, s in zip(steps, strides, strict=True)):
+            lengths[-1] *= n
+            for own, s in zip(steps, strides, strict=True):
+                own[-1] = s[axis]
+        else:
+            lengths.append(n)
+            for own, s in zip(steps, strides, strict=True):
+                own.append(s[axis])
+    return tuple(lengths), [tuple(own) for own in steps]

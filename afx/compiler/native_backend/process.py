@@ -1,0 +1,172 @@
+"""Compile service: sends schedules to a child process, which answers with object code.
+
+LLVM runs elsewhere because within this process it stalls NumPy calls, holds a process-wide lock, leaks memory, and
+ends the program on a misuse. The child is started with the first job, ends when it is idle or its parent gone, and is
+started again when needed. A forked process starts its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import attrs
+
+from afx.compiler.native_backend.child import receive, send
+from afx.compiler.native_backend.convert import UnsupportedError
+from afx.compiler.native_backend.emit import Layout
+from afx.compiler.native_backend.program import Program
+from afx.compiler.schedule import Schedule
+
+__all__ = ["CompileService", "Job", "Made", "service", "warn"]
+
+Made: TypeAlias = "tuple[Program, tuple[Any, ...], bytes]"
+"""A program, the arrays that it captured, and its object code."""
+
+
+@attrs.define(eq=False)
+class Job:
+    """A schedule on its way through the compiler.
+
+    Attributes:
+        schedule: what is compiled.
+        name: of its function.
+        done: called in another thread with what was made, or None, and why there is nothing.
+    """
+
+    schedule: Schedule
+    name: str
+    done: Callable[[Made | None, str], None]
+
+
+class CompileService:
+    """Child process that compiles, and the thread that waits for it."""
+
+    def __init__(self, command: list[str] | None = None) -> None:
+        self._command = command
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._collector: threading.Thread | None = None
+        self._jobs: dict[int, Job] = {}
+        self._count = 0
+        self.broken = ""  # why nothing is compiled any longer
+
+    def submit(self, job: Job, layout: Layout, cpu: str) -> None:
+        """Compile a schedule; whatever goes wrong, ``job.done`` is called with None."""
+        with self._lock:
+            number = self._count = self._count + 1
+            try:
+                if not self.broken:
+                    child = self._running()
+                    self._jobs[number] = job
+                    assert child.stdin is not None
+                    send(child.stdin, (number, job.schedule, job.name, layout, cpu))
+                    return
+            except Exception as error:
+                self._jobs.pop(number, None)
+                self._fail(f"the compiling process cannot be started or reached ({error})")
+        job.done(None, self.broken)
+
+    @property
+    def pid(self) -> int | None:
+        """The child's number, None where none runs."""
+        child = self._child
+        return None if child is None or child.poll() is not None else child.pid
+
+    def close(self) -> None:
+        """End the child."""
+        with self._lock:
+            child, self._child = self._child, None
+        if child is not None:
+            with contextlib.suppress(OSError):  # it may have ended by itself
+                child.kill()
+            child.wait()
+            _close_pipe(child.stdin)
+        if self._collector is not None and self._collector is not threading.current_thread():
+            self._collector.join(5.0)  # linking must have ended before the interpreter does
+
+    def forget(self) -> None:
+        """Leave the child to the parent, in a process that was forked off."""
+        child, self._child = self._child, None
+        self._collector = None
+        self._lock = threading.Lock()
+        self._jobs = {}
+        if child is not None:
+            child.returncode = 0  # it is no child of this process
+            _close_pipe(child.stdin)
+            _close_pipe(child.stdout)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        """Return the child, started where none runs."""
+        child = self._child
+        if child is not None and child.poll() is None:
+            return child
+        if getattr(sys, "frozen", False) or not sys.executable:
+            raise RuntimeError("this program is no Python interpreter that could start another one")
+        command = self._command or [sys.executable, "-I", str(Path(__file__).with_name("child.py"))]
+        child = self._child = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert child.stdin is not None
+        send(child.stdin, [path for path in sys.path if path] + [os.getcwd()] * ("" in sys.path))  # noqa: PTH109  # sys.path holds text
+        self._collector = threading.Thread(target=self._collect, args=(child,), name="afx native compiler", daemon=True)
+        self._collector.start()
+        return child
+
+    def _collect(self, child: subprocess.Popen[bytes]) -> None:
+        """Take answers until the child ends; jobs that it leaves are failures, unless it was sent away."""
+        assert child.stdout is not None
+        try:
+            while True:
+                number, made, (error, reason) = receive(child.stdout)
+                with self._lock:
+                    job = self._jobs.pop(number, None)
+                if error not in ("", UnsupportedError.__name__):
+                    warn(f"a program could not be compiled ({error}: {reason})")
+                if job is not None:
+                    job.done(made, reason)
+        except (EOFError, OSError, ValueError):
+            pass  # it ended
+        child.wait()
+        _close_pipe(child.stdin)
+        _close_pipe(child.stdout)
+        with self._lock:
+            left = list(self._jobs.values()) if self._child in (child, None) else []
+            self._jobs = {} if left else self._jobs
+            if left and self._child is child:
+                self._fail(f"the compiling process ended with code {child.returncode} while it compiled")
+        for job in left:
+            job.done(None, self.broken)
+
+    def _fail(self, reason: str) -> None:
+        self.broken = reason
+        warn(reason)
+
+
+def _close_pipe(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        with contextlib.suppress(OSError):  # what is left in it has no reader
+            pipe.close()
+
+
+_WARNED: list[str] = []
+
+
+def warn(reason: str) -> None:
+    """Warn once a process that machine code is not made."""
+    if not _WARNED:
+        _WARNED.append(reason)
+        with contextlib.suppress(RuntimeWarning):  # warnings may be errors: not for the thread that waits
+            warnings.warn(f"afx runs NumPy plans without machine code: {reason}", RuntimeWarning, stacklevel=2)
+
+
+service = CompileService()
+atexit.register(service.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=service.forget)

@@ -1,0 +1,355 @@
+"""Native programs: loop nests, reductions, products and loops over pointers, as frozen data that pickles.
+
+A program is made in the process that runs it and printed as LLVM IR in the child process that compiles it. It names the
+inner loops of NumPy's ufuncs by symbols; their addresses are filled in when the object code is linked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import attrs
+
+from afx.core.aval import Shape
+
+__all__ = [
+    "Block",
+    "Inner",
+    "Load",
+    "Nest",
+    "Number",
+    "Op",
+    "Param",
+    "Product",
+    "Program",
+    "Ref",
+    "Root",
+    "Scan",
+    "Step",
+    "UfuncLoop",
+    "Value",
+    "While",
+    "chunked_step",
+    "nanoseconds",
+]
+
+
+@attrs.frozen
+class Root:
+    """Memory of a block that shares no byte with its other roots.
+
+    Attributes:
+        param: position among the block's parameters, or -1 where it lies in the arena.
+        offset: bytes from the parameter, or from the beginning of the arena.
+    """
+
+    param: int
+    offset: int = 0
+
+
+@attrs.frozen
+class Ref:
+    """Strided elements in a root.
+
+    Attributes:
+        root: number of the root in its block.
+        dtype: NumPy's name without byte order, such as ``f4``.
+        offset: bytes to the first element.
+        strides: bytes between neighbours, one an axis of the iteration space.
+    """
+
+    root: int
+    dtype: str
+    offset: int
+    strides: Shape
+
+
+@attrs.frozen
+class UfuncLoop:
+    """Inner loop of a NumPy ufunc, called by pointer.
+
+    Attributes:
+        ufunc: its name in NumPy.
+        dtypes: of operands and results, as `Ref.dtype`.
+        has_data: whether NumPy passes it a pointer of its own.
+    """
+
+    ufunc: str
+    dtypes: tuple[str, ...]
+    has_data: bool
+
+    @property
+    def symbol(self) -> str:
+        """Name under which its address is linked; that of its data ends in ``.data``."""
+        return f"ufunc.{self.ufunc}.{'.'.join(self.dtypes)}"
+
+
+@attrs.frozen
+class Load:
+    """Element read from memory."""
+
+    ref: Ref
+
+
+@attrs.frozen
+class Number:
+    """Constant.
+
+    Attributes:
+        value: as Python's number.
+        dtype: its type.
+    """
+
+    value: bool | int | float | complex
+    dtype: str
+
+    def __eq__(self, other: object) -> bool:
+        # repr tells 0.0 from -0.0 and finds nan equal to itself
+        return isinstance(other, Number) and repr(self.value) == repr(other.value) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.dtype))
+
+
+@attrs.frozen
+class Op:
+    """Operation on earlier values of its nest.
+
+    Attributes:
+        name: an operation of `afx.compiler.native_backend.emit_op`, or the loop of a ufunc.
+        dtype: of the result.
+        args: positions of the operands.
+    """
+
+    name: str | UfuncLoop
+    dtype: str
+    args: tuple[int, ...]
+
+
+Value: TypeAlias = "Load | Number | Op"
+
+
+@attrs.frozen
+class Nest:
+    """Fused elementwise operations over one iteration space.
+
+    Attributes:
+        space: lengths of the axes, neighbours merged as far as all strides allow.
+        values: what is computed for each element, operands before their use.
+        stores: which values are written, and where.
+        quiet: floating-point warnings that its equations ignore.
+    """
+
+    space: Shape
+    values: tuple[Value, ...]
+    stores: tuple[tuple[int, Ref], ...]
+    quiet: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Inner:
+    """Inner loop of a ufunc run over strided operands: a reduction where the result has strides of 0.
+
+    Attributes:
+        loop: the ufunc's loop.
+        space: lengths of the axes; the last one is the loop's own.
+        operands: in the order of the loop.
+        quiet: floating-point warnings that it ignores.
+    """
+
+    loop: UfuncLoop
+    space: Shape
+    operands: tuple[Ref, ...]
+    quiet: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Product:
+    """Call of a generalized ufunc's loop, such as that of ``np.matmul``.
+
+    Attributes:
+        loop: its loop.
+        sizes: the number of core calls, then the core dimensions.
+        operands: with the outer stride alone.
+        core_strides: strides of the core dimensions, operand by operand.
+        quiet: floating-point warnings that it ignores.
+    """
+
+    loop: UfuncLoop
+    sizes: Shape
+    operands: tuple[Ref, ...]
+    core_strides: Shape
+    quiet: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Scan:
+    """Loop of known length over a block.
+
+    The body's parameters are constants, carry, elements, next carry, results; of elements and results each step gets
+    its own row. The carry moves between two pieces of memory, of which the first holds the last one in the end.
+
+    Attributes:
+        body: one step.
+        length: number of steps.
+        reverse: whether rows are walked from the last one.
+        consts: memory of constants.
+        init: memory of the first carry.
+        carry: memory in which the carry ends.
+        other: the second memory of the carry.
+        xs: memory walked along.
+        ys: memory of stacked results.
+        carry_bytes: size of each carry.
+        x_bytes: size of a row of each of ``xs``.
+        y_bytes: size of a row of each of ``ys``.
+        constants: memory of arrays that the body captured, its last parameters.
+        arena: the offset of the body's arena in that of the block around it.
+    """
+
+    body: Block
+    length: int
+    reverse: bool
+    consts: tuple[int, ...]
+    init: tuple[int, ...]
+    carry: tuple[int, ...]
+    other: tuple[int, ...]
+    xs: tuple[int, ...]
+    ys: tuple[int, ...]
+    carry_bytes: Shape
+    x_bytes: Shape
+    y_bytes: Shape
+    constants: tuple[int, ...]
+    arena: int
+
+
+@attrs.frozen
+class While:
+    """Loop that runs while a condition holds.
+
+    Attributes:
+        test: from the condition's constants and the carry to one boolean.
+        body: one step, as that of a `Scan` without elements and results.
+        test_consts: memory of the condition's constants.
+        consts: memory of the body's constants.
+        init: memory of the first carry.
+        carry: memory in which the carry ends.
+        other: the second memory of the carry.
+        verdict: memory of the condition.
+        carry_bytes: size of each carry.
+        test_constants: memory of arrays that the condition captured, its last parameters.
+        constants: memory of arrays that the body captured.
+        arena: the offset of the arena of condition and body.
+    """
+
+    test: Block
+    body: Block
+    test_consts: tuple[int, ...]
+    consts: tuple[int, ...]
+    init: tuple[int, ...]
+    carry: tuple[int, ...]
+    other: tuple[int, ...]
+    verdict: int
+    carry_bytes: Shape
+    test_constants: tuple[int, ...]
+    constants: tuple[int, ...]
+    arena: int
+
+
+Step: TypeAlias = "Nest | Inner | Product | Scan | While"
+
+
+@attrs.frozen
+class Block:
+    """Straight-line program over its parameters, which overlap nowhere.
+
+    Attributes:
+        params: how many there are: inputs, outputs, captured constants.
+        roots: its memory.
+        steps: what runs, in order.
+        arena: bytes of memory for its intermediate values.
+    """
+
+    params: int
+    roots: tuple[Root, ...]
+    steps: tuple[Step, ...]
+    arena: int
+
+    def all_steps(self) -> Iterator[Step]:
+        """Yield its steps and those of the blocks within."""
+        for step in self.steps:
+            yield step
+            for block in step_blocks(step):
+                yield from block.all_steps()
+
+
+@attrs.frozen
+class Param:
+    """Array that the program's function takes from Python.
+
+    Attributes:
+        shape: its lengths.
+        dtype: as `Ref.dtype`.
+        checked: whether it comes from outside, so that type, layout and shape are looked at in each call.
+    """
+
+    shape: Shape
+    dtype: str
+    checked: bool
+
+
+@attrs.frozen
+class Program:
+    """What is compiled at once: one function for Python.
+
+    It takes the arrays of ``params``, an arena, and for a loop an array of three int64: from which step, up to which,
+    and where it stopped.
+
+    Attributes:
+        block: what it computes; the block of a loop holds that loop alone.
+        params: of the block.
+        releases_gil: whether other Python threads run meanwhile.
+    """
+
+    block: Block
+    params: tuple[Param, ...]
+    releases_gil: bool
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it runs in chunks of steps."""
+        return chunked_step(self.block) >= 0
+
+
+def step_blocks(step: Step) -> tuple[Block, ...]:
+    """Return the blocks that a step runs."""
+    return (step.body,) if isinstance(step, Scan) else (step.test, step.body) if isinstance(step, While) else ()
+
+
+def chunked_step(block: Block) -> int:
+    """Return which step is the loop that runs in chunks, the longest one; -1 where a block has no loop."""
+    lengths = [
+        (step.length if isinstance(step, Scan) else 1 << 62) if isinstance(step, Scan | While) else -1
+        for step in block.steps
+    ]
+    longest = max(lengths, default=-1)
+    return lengths.index(longest) if longest >= 0 else -1
+
+
+def nanoseconds(block: Block) -> float:
+    """Return about how long a block takes; a loop whose length is unknown counts as a thousand steps."""
+    total = 0.0
+    for step in block.steps:
+        if isinstance(step, Nest):
+            calls = sum([isinstance(v, Op) and not isinstance(v.name, str) for v in step.values])
+            total += 5 + math.prod(step.space) * (0.1 * len(step.values) + calls)
+        elif isinstance(step, Inner):
+            total += 20 + 0.3 * math.prod(step.space)
+        elif isinstance(step, Product):
+            total += 100 + 0.03 * math.prod(step.sizes)
+        elif isinstance(step, Scan):
+            total += step.length * (nanoseconds(step.body) + 5)
+        else:
+            total += 1000 * (nanoseconds(step.body) + nanoseconds(step.test))
+    return total

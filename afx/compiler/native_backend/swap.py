@@ -1,0 +1,148 @@
+"""Swap-in of machine code: plans run NumPy until their kernel is ready, then the kernel, with the same bits.
+
+A plan is compiled once its calls have taken some milliseconds in all; the process that compiles needs none of this
+one's time. As no bit depends on when a kernel comes, none waits for it. Calls that the kernel refuses, and those that
+meet floating-point errors which are not ignored, run NumPy's plan, which warns at the user's line.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import math
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias
+
+from afx.compiler.schedule import Schedule
+from afx.compiler.target import Target
+
+__all__ = ["NativeCode", "NumpyPlan", "Run", "Trial", "explain", "native_code", "run_numpy"]
+
+Run: TypeAlias = "Callable[[Sequence[Any], NumpyPlan], list[Any] | None]"
+
+
+class NumpyPlan(Protocol):
+    """What a plan offers to its machine code; it is handed over at each call, so that neither keeps the other alive."""
+
+    def run_numpy(self, *inputs: Any) -> list[Any]:
+        """Run NumPy's calls."""
+        ...
+
+
+COMPILE_MIN_SECONDS = 0.01  # time that calls of a plan took before it is compiled: a tenth of what compiling takes
+TRIAL_CALLS = 4  # calls of NumPy's plan and of the kernel that are timed before the faster one stays
+
+
+class NativeCode:
+    """Machine code of one plan, from none to linked.
+
+    Attributes:
+        run: ``run(values, plan)`` gives results, or None where NumPy's plan shall run; None before it is compiled.
+        state: ``waiting``, ``compiling``, ``linked``, or why there is none.
+        schedule: of the plan.
+        target: what it is compiled for.
+        policy: what holds BLAS to one thread, as in NumPy's plan.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        target: Target,
+        policy: Sequence[AbstractContextManager[None]],
+    ) -> None:
+        self.schedule = schedule
+        self.target = target
+        self.policy = policy
+        self.run: Run | None = None
+        self.state = "waiting"
+        self._seconds = 0.0
+        self._ready = threading.Event()
+
+    def compile(self, wait: bool = False) -> None:
+        """Have it compiled; with ``wait``, return when that is done."""
+        if self.state == "waiting":
+            self.state, self.run = "compiling", run_numpy
+            _build().start(self)
+        if wait:
+            self._ready.wait()
+
+    def text(self, form: str) -> str:
+        """Return ``llvm`` or ``assembly`` of the program, made in this process; empty where it has no native form."""
+        text: str = _build().text_of(self.schedule, self.target, form)
+        return text
+
+    def settle(self, state: str, run: Run) -> None:
+        """Run this from now on."""
+        self.state, self.run = state, run
+        self._ready.set()
+
+    def count(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
+        """Run NumPy's plan and ask for machine code once that has taken some time."""
+        start = time.perf_counter()
+        found = plan.run_numpy(*values)
+        self._seconds += time.perf_counter() - start
+        if self._seconds >= COMPILE_MIN_SECONDS:
+            self.compile()
+        return found
+
+
+def explain(schedule: Schedule) -> tuple[tuple[str, str], ...]:
+    """Return each instruction with the reason why it has no native form, an empty text where it has one."""
+    found: tuple[tuple[str, str], ...] = _build().explain_schedule(schedule)
+    return found
+
+
+def _build() -> Any:
+    # loaded when first needed: ctypes and subprocess would cost the first plan some milliseconds
+    return importlib.import_module("afx.compiler.native_backend.build")
+
+
+def run_numpy(values: Sequence[Any], plan: NumpyPlan) -> None:
+    """Leave a call to NumPy's plan."""
+
+
+class Trial:
+    """First calls of a kernel: timed by turns with NumPy's plan, as both give the same."""
+
+    def __init__(self, code: NativeCode, run: Run) -> None:
+        self._code = weakref.ref(code)
+        self.kernel_run = run
+        self._seconds: tuple[list[float], list[float]] = ([], [])
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        """Run one of both."""
+        numpy_times, kernel_times = self._seconds
+        turn = len(kernel_times) > len(numpy_times)
+        start = time.perf_counter()
+        found = plan.run_numpy(*values) if turn else self.kernel_run(values, plan)
+        refused = found is None  # then NumPy's plan runs too
+        self._seconds[not turn].append(math.inf if refused else time.perf_counter() - start)
+        if len(numpy_times) >= TRIAL_CALLS:
+            slower = min(kernel_times) > min(numpy_times) or math.inf in kernel_times[1:]
+            code = self._code()
+            assert code is not None
+            code.settle(*(("NumPy's calls were faster", run_numpy) if slower else ("linked", self.kernel_run)))
+        return found
+
+
+def native_code(
+    schedule: Schedule,
+    target: Target,
+    donated: Sequence[int],
+    policy: Sequence[AbstractContextManager[None]],
+) -> NativeCode | None:
+    """Return the machine code of a plan, still to be made; None where the target wants none or the extra is missing."""
+    if target.backend == "numpy" or donated or not schedule.instructions or not _is_installed():
+        return None
+    return NativeCode(schedule, target, policy)
+
+
+@functools.cache
+def _is_installed() -> bool:
+    """Tell whether llvmlite, the extra ``native``, is there."""
+    return importlib.util.find_spec("llvmlite") is not None

@@ -1,0 +1,88 @@
+"""Writer of LLVM IR: text with numbered values, declared symbols and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["Writer"]
+
+
+class Writer:
+    """Collects the functions of one module and the declarations that they need.
+
+    Attributes:
+        lines: of the open function.
+        lanes: how many elements operations compute at once.
+    """
+
+    def __init__(self) -> None:
+        self.lanes = 1
+        self.lines: list[str] = []
+        self._declared: dict[str, str] = {}
+        self._functions: list[str] = []
+        self._locals: list[str] = []
+        self._count = 0
+
+    def fresh(self) -> str:
+        """Return a number that no other name has."""
+        self._count += 1
+        return str(self._count)
+
+    def line(self, text: str) -> None:
+        """Add a line to the open function."""
+        self.lines.append("  " + text)
+
+    def let(self, text: str) -> str:
+        """Add an instruction and return the name of its value."""
+        name = f"%v{self.fresh()}"
+        self.line(f"{name} = {text}")
+        return name
+
+    def local(self, kind: str, alignment: int) -> str:
+        """Reserve memory on the stack of the open function and return its pointer."""
+        name = f"%s{self.fresh()}"
+        self._locals.append(f"  {name} = alloca {kind}, align {alignment}")
+        return name
+
+    def declare(self, name: str, text: str) -> None:
+        """Declare a symbol once."""
+        self._declared[name] = text
+
+    def label(self, name: str) -> None:
+        """Begin a basic block."""
+        self.lines.append(f"{name}:")
+
+    def function(self, head: str, body: Callable[[], None]) -> None:
+        """Add a function; functions that the body adds stand apart."""
+        outer = self.lines, self._locals
+        self.lines, self._locals = [], []
+        body()
+        self._functions.append("\n".join([f"define {head} {{", "entry:", *self._locals, *self.lines, "}"]))
+        self.lines, self._locals = outer
+
+    def loop(self, start: str, stop: str, step: int, body: Callable[[str], None]) -> None:
+        """Add a loop from ``start`` up to ``stop``."""
+        k = self.fresh()
+        before, head, inside, done = f"before{k}", f"head{k}", f"inside{k}", f"done{k}"
+        self.line(f"br label %{before}")
+        self.label(before)
+        self.line(f"br label %{head}")
+        self.label(head)
+        self.line(f"%i{k} = phi i64 [ {start}, %{before} ], [ %n{k}, %last{k} ]")
+        self.line(f"%c{k} = icmp slt i64 %i{k}, {stop}")
+        self.line(f"br i1 %c{k}, label %{inside}, label %{done}")
+        self.label(inside)
+        body(f"%i{k}")
+        self.line(f"br label %last{k}")
+        self.label(f"last{k}")
+        self.line(f"%n{k} = add nsw i64 %i{k}, {step}")
+        self.line(f"br label %{head}")
+        self.label(done)
+
+    def shifted(self, pointer: str, offset: str | int) -> str:
+        """Return a pointer so many bytes further."""
+        return pointer if offset in (0, "0") else self.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def text(self) -> str:
+        """Return the module."""
+        return "\n".join([*self._declared.values(), *self._functions, ""])

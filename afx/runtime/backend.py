@@ -1,0 +1,60 @@
+"""Back ends: who runs compiled functions, NumPy's calls or machine code."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import attrs
+
+from afx.compiler.target import Target, current
+from afx.errors import ArgumentError
+
+__all__ = ["Backend", "check_backend", "get_backend", "set_backend", "with_backend"]
+
+Backend: TypeAlias = Literal["auto", "numpy", "native"]
+
+
+def set_backend(backend: Backend) -> None:
+    """Set who runs functions that are compiled from now on; `afx.jit` takes the same word for one function.
+
+    Args:
+        backend: ``"auto"``: calls of NumPy at once, and once a function has taken some milliseconds machine code with
+            the same bits, made beside it by another process and kept where it is faster. ``"numpy"``: calls of NumPy
+            alone. ``"native"``: machine code before the first call, which waits for it. Without the extra ``native``
+            (llvmlite), and for functions that have no native form, all three run calls of NumPy.
+
+    Raises:
+        ArgumentError: another word.
+
+    >>> before = get_backend()
+    >>> set_backend("numpy")
+    >>> get_backend()
+    'numpy'
+    >>> set_backend(before)
+    """
+    check_backend("set_backend", backend)
+    current.set(with_backend(current.target, backend))
+
+
+def get_backend() -> Backend:
+    """Return who runs functions that are compiled from now on: the word given to `afx.set_backend`.
+
+    >>> get_backend()
+    'auto'
+    """
+    return current.target.backend
+
+
+def check_backend(who: str, backend: object) -> None:
+    """Raise where a word names no back end."""
+    if backend not in get_args(Backend):
+        raise ArgumentError(f'{who}: a back end is "auto", "numpy" or "native": got {backend!r}; give one of these')
+
+
+def with_backend(target: Target, backend: Backend | None) -> Target:
+    """Return a target with another back end; None leaves it as it is.
+
+    >>> with_backend(Target(), "native").backend
+    'native'
+    """
+    return target if backend is None else attrs.evolve(target, backend=backend)

@@ -1,0 +1,83 @@
+"""Runs functions as machine code between canaries, beside the NumPy plan of the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import afx
+from afx.compiler.native_backend.child import compile_text
+from afx.compiler.native_backend.emit import emit_program
+from afx.compiler.native_backend.link import Kernel, layout, link
+from afx.compiler.native_backend.lower import lower_schedule
+
+GUARD = 256  # bytes before and behind each array
+MARK = 0xA5
+
+
+class Guarded:
+    """Memory of an array with marked bytes around it."""
+
+    def __init__(self, shape: Sequence[int], dtype: Any, value: Any = None) -> None:
+        size = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
+        raw = np.full(size + 2 * GUARD + 64, MARK, np.uint8)
+        start = GUARD + -(raw.ctypes.data + GUARD) % 64
+        self.before, self.behind = raw[:start], raw[start + size :]
+        self.array = np.ndarray(tuple(shape), dtype, raw, start)
+        if value is not None:
+            self.array[...] = value
+
+    @property
+    def intact(self) -> bool:
+        return bool((self.before == MARK).all() and (self.behind == MARK).all())
+
+
+class Native:
+    """A function compiled for the kinds of some arguments, in this process."""
+
+    def __init__(self, fn: Callable[..., Any], *args: Any) -> None:
+        lowered = afx.jit(fn).lower(*args)
+        self.plan = lowered.plan
+        self.program, self.constants = lower_schedule(lowered.plan.schedule)
+        where = layout()
+        assert where is not None
+        self.text = emit_program(self.program, "kernel", where)
+        self.kernel: Kernel = link(self.program, "kernel", compile_text(self.text, ""))
+
+    def __call__(self, *args: Any) -> tuple[list[Any], int]:
+        """Return results and the floating-point errors that were seen."""
+        count = len(args)
+        params = self.program.params
+        given = [Guarded(np.shape(a), np.asarray(a).dtype, a) for a in args]
+        outs = [Guarded(p.shape, p.dtype) for p in params[count : len(params) - len(self.constants)]]
+        arena = Guarded((self.program.block.arena,), np.uint8)
+        arrays = [g.array for g in (*given, *outs)]
+        errors = self.kernel.call(*arrays, *self.constants, arena.array, np.array([0, 1 << 60, 0]))
+        assert all(g.intact for g in (*given, *outs, arena))
+        for g, a in zip(given, args, strict=True):
+            assert g.array.tobytes() == np.ascontiguousarray(a).tobytes()
+        return [g.array for g in outs], errors
+
+
+def assert_same_bits(fn: Callable[..., Any], *args: Any) -> Native:
+    """Assert that machine code gives what the NumPy plan gives, bit by bit but for the sign and payload of nan."""
+    native = Native(fn, *args)
+    found, _ = native(*args)
+    with np.errstate(all="ignore"):
+        expected = native.plan(*args)
+    for k, (z, want) in enumerate(zip(found, expected, strict=True)):
+        assert same_bits(z, want), f"result {k}: {z} is not {want}"
+    return native
+
+
+def same_bits(x: Any, y: Any) -> bool:
+    """Tell whether arrays are equal bit by bit but for what nan carries."""
+    x, y = np.asarray(x), np.asarray(y)
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return False
+    if x.dtype.kind == "f":
+        both = np.isnan(x) & np.isnan(y)
+        x, y = np.where(both, 0, x), np.where(both, 0, y)
+    return x.tobytes() == y.tobytes()

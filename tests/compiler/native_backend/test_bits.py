@@ -1,0 +1,263 @@
+"""Machine code gives the bits of the NumPy plan."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from afx.compiler.native_backend.convert import UnsupportedError
+from afx.compiler.native_backend.emit_op import INLINE
+from afx.core.aval import broadcast_shapes
+from tests.compiler.native_backend.native_run import Native, assert_same_bits
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-310, -1e-310, 1e300, -1e300, np.inf, -np.inf, np.nan]
+FLOAT_UFUNCS = [
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh",
+    "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "cbrt",
+]  # fmt: skip
+FLOAT_PAIRS = ["arctan2", "hypot", "logaddexp", "copysign", "fmod", "remainder", "fmax", "fmin", "power", "nextafter"]
+
+
+def operands(dtype: str, count: int = 700) -> tuple[Any, Any]:
+    """Return two arrays in which every pair of special values meets, and random ones."""
+    rng = np.random.default_rng(7)
+    if dtype == "bool":
+        return rng.random(count) < 0.5, rng.random(count) < 0.5
+    if dtype.startswith("float"):
+        with np.errstate(over="ignore"):
+            special = np.array(SPECIAL).astype(dtype)
+        x, y = (rng.normal(size=count) * 3).astype(dtype), (rng.normal(size=count) * 3).astype(dtype)
+    else:
+        info = np.iinfo(dtype)
+        special = np.array([0, 1, 2, 3, info.max, info.min, info.max - 1, info.min + 1, 8, 16, 31], dtype)
+        x, y = (rng.integers(info.min, info.max, count, dtype) for _ in range(2))
+    a, b = (v.reshape(-1) for v in np.meshgrid(special, special))
+    return np.concatenate([a, x]), np.concatenate([b, y])
+
+
+def applied(names: list[str], unary: bool) -> Callable[..., Any]:
+    """Return the function of all these ufuncs."""
+    ufuncs = [getattr(np, name) for name in names]
+    return (lambda x: tuple([u(x) for u in ufuncs])) if unary else (lambda x, y: tuple([u(x, y) for u in ufuncs]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32", "int64", "uint8", "uint32", "uint64", "bool"])
+def test_every_emitted_operation_has_numpys_bits(dtype: str) -> None:
+    """Arithmetic, comparison, logic and bit operations agree on special and random values of every dtype."""
+    name = np.dtype(dtype).str[1:]
+    x, y = operands(dtype)
+    names = [n for n, (dtypes, _) in INLINE.items() if name in dtypes]
+    known = {p.lowering.ufunc.__name__ for p in afx.primitives() if p.lowering.ufunc is not None}
+    ones = [n for n in names if getattr(np, n).nin == 1 and n in known and (n != "absolute" or name[0] != "b")]
+    twos = [n for n in names if getattr(np, n).nin == 2 and n in known]
+    if name == "b1":
+        twos = [n for n in twos if n not in ("add", "multiply")]
+    if name[0] in "iu":
+        ones = [n for n in ones if n not in ("floor", "ceil", "trunc", "rint", "sqrt", "isnan", "isinf", "isfinite")]
+    assert len(ones) + len(twos) >= 6
+    if ones:
+        assert_same_bits(applied(ones, True), x)
+    assert_same_bits(applied(twos, False), x, y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_have_numpys_bits(dtype: str) -> None:
+    """Functions are NumPy's own loops, on strips and between emitted operations."""
+    x, y = operands(dtype, 1500)
+    native = assert_same_bits(applied(FLOAT_UFUNCS, True), x)
+    assert "ufunc.tanh" in native.text
+    assert_same_bits(applied(FLOAT_PAIRS, False), x, y)
+    assert_same_bits(lambda x, y: np.exp(np.sin(x) * y + 1) - x * np.exp(-x * x) + np.tanh(np.cos(y)), x, y)
+
+
+def test_choices_and_casts() -> None:
+    """Conditions, choices and conversions between dtypes agree."""
+    x, y = operands("float32")
+    n = operands("int32", len(x) - 121)[0]
+
+    def fn(x: Any, y: Any, n: Any) -> Any:
+        z = afx.where(x > y, x, n)
+        return (
+            z,
+            n.astype("float64") * x,
+            (n > 3).astype("float32") + y,
+            n.astype("int8"),
+            x != 0,
+            afx.where(x < 1, y, 2.0),
+        )
+
+    assert_same_bits(fn, x, y, n)
+
+
+def test_half_precision_and_complex_numbers() -> None:
+    """What machine code only moves is computed by NumPy's loops; its constants are right."""
+    x = np.random.default_rng(8).normal(size=40).astype(np.float16)
+    assert_same_bits(lambda x: (x * 2.5 + x, np.exp(x) - 0.5, (x + x).sum(), (x * x).max(), -x), x)
+    z = np.random.default_rng(9).normal(size=(2, 30)).view(complex)
+    assert_same_bits(lambda z: (z * z + z, np.exp(z), (z - z[:, ::-1]).sum(axis=0)), z)
+
+
+@pytest.mark.parametrize("shapes", [((5, 7), (7,)), ((5, 1), (1, 7)), ((3, 1, 4), (5, 1)), ((), (6,)), ((2, 3), ())])
+def test_broadcasting(shapes: Any) -> None:
+    """Operands of different shapes meet as in NumPy."""
+    rng = np.random.default_rng(1)
+    x, y = (rng.normal(size=s) for s in shapes)
+    assert_same_bits(lambda x, y: (x * y + x, np.exp(x) - y, (x - y) ** 2), x, y)
+
+
+def test_views_are_read_in_place() -> None:
+    """Slices, reversals, transposes and reshapes need no copy; their values agree."""
+    x = np.random.default_rng(2).normal(size=(6, 10)).astype(np.float32)
+
+    def fn(x: Any) -> Any:
+        return (
+            x[1:] - x[:-1],
+            x[:, ::2] * x[:, 1::2],
+            x[::-1, ::-3] + 1,
+            (x.T * 2)[1],
+            x.reshape(3, 20)[:, 5:] * x[0, :1],
+            (np.exp(x.T[2:5]) + x.T[:3])[0],
+            x[2],
+            x.reshape(-1)[7],
+        )
+
+    assert_same_bits(fn, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_sums_and_extremes_follow_numpys_order(dtype: str) -> None:
+    """Reductions along every axis have the bits of the plan, in whatever way that computes them."""
+    rng = np.random.default_rng(3)
+    for shape in ((7,), (49,), (1500,), (40, 50), (6, 3, 8), (4, 5, 1), (2, 9, 1200)):
+        x = (rng.normal(size=shape) * 100).astype(dtype)
+
+        def fn(x: Any) -> Any:
+            axes = [None, *range(x.ndim), *([(0, x.ndim - 1)] if x.ndim > 1 else [])]
+            return tuple([f(x + x, axis=a) for a in axes for f in (np.sum, np.max, np.min)])
+
+        assert_same_bits(fn, x)
+
+
+def test_products_have_the_bits_of_blas() -> None:
+    """Products of matrices and vectors call NumPy's loop, which calls BLAS."""
+    rng = np.random.default_rng(4)
+    x, w, v = (rng.normal(size=s).astype(np.float32) for s in ((8, 32), (32, 20), (32,)))
+    s = rng.normal(size=(3, 8, 32)).astype(np.float32)
+
+    def fn(x: Any, w: Any, v: Any, s: Any) -> Any:
+        return x @ w, np.tanh(x @ w + 1), x @ v, v @ w, v @ v, w.T @ x.T, s @ w, x.T @ x, s @ np.swapaxes(s, 1, 2)
+
+    assert_same_bits(fn, x, w, v, s)
+
+
+def test_parts_and_joins() -> None:
+    """Embedding, writing into slices, concatenating and stacking agree."""
+    x = np.random.default_rng(5).normal(size=(5, 6))
+
+    def fn(x: Any) -> Any:
+        return (
+            afx.grad(lambda x: (x[1:, 2:] ** 2).sum() + (x[0] * x[1]).sum())(x),
+            x.at[1:3, ::2].set(x[0, 0]),
+            x.at[:, 1].add(x[:, 2]),
+            np.concatenate([x, x[:2] * 2], 0),
+            np.stack([x, -x], 1),
+        )
+
+    assert_same_bits(fn, x)
+
+
+def test_gradients_of_a_model() -> None:
+    """A whole training step of a small network agrees bit by bit."""
+    rng = np.random.default_rng(6)
+    x, y, a, b = (rng.normal(size=s).astype(np.float32) for s in ((16, 8), (16, 1), (8, 12), (12, 1)))
+
+    def loss(a: Any, b: Any, x: Any, y: Any) -> Any:
+        return ((np.tanh(x @ a) @ b - y) ** 2).mean()
+
+    def step(a: Any, b: Any, x: Any, y: Any) -> Any:
+        da, db = afx.grad(loss, argnums=(0, 1))(a, b, x, y)
+        return a - 0.1 * da, b - 0.1 * db
+
+    assert_same_bits(step, a, b, x, y)
+
+
+def random_program(seed: int) -> tuple[Callable[..., Any], list[Any]]:
+    """Return a random function of three arrays, and these."""
+    rng = np.random.default_rng(seed)
+    rows, columns = (int(n) for n in rng.integers(1, 40, 2))
+    shapes = [(rows, columns), (columns,), (rows, 1)]
+    args = [rng.normal(size=s).astype(rng.choice(["float32", "float64"])) for s in shapes]
+    plan = [(int(rng.integers(12)), int(rng.integers(1 << 30)), int(rng.integers(1 << 30))) for _ in range(30)]
+
+    def fn(*xs: Any) -> Any:
+        values = list(xs)
+        for kind, i, j in plan:
+            x, y = values[i % len(values)], values[j % len(values)]
+            values.append(rules[kind](x, y if fits(x, y) else x))
+        return tuple(values[-8:])
+
+    def fits(x: Any, y: Any) -> bool:
+        return broadcast_shapes([x.shape, y.shape]) is not None
+
+    rules: list[Callable[[Any, Any], Any]] = [
+        lambda x, y: x + y,
+        lambda x, y: x * y - x,
+        lambda x, y: np.maximum(x, y),
+        lambda x, y: x / (y * y + 1),
+        lambda x, y: np.tanh(x),
+        lambda x, y: np.exp(-x * x) + y,
+        lambda x, y: (x + 1).sum(axis=0) if x.ndim else x,
+        lambda x, y: x[: max(1, len(x) // 2)] if x.ndim else x * 2,
+        lambda x, y: x.T,
+        lambda x, y: afx.where(x > 0.25, x, y),
+        lambda x, y: x.reshape(-1)[::-1],
+        lambda x, y: np.sqrt(abs(x)) + (x * 2).max(),
+    ]
+    return fn, args
+
+
+def test_random_programs() -> None:
+    """Random programs of arithmetic, functions, views and reductions agree bit by bit; most have a native form."""
+    compiled = 0
+    for seed in range(16):
+        fn, args = random_program(seed)
+        try:
+            assert_same_bits(fn, *args)
+            compiled += 1
+        except UnsupportedError:
+            continue
+    assert compiled >= 8
+
+
+def test_errors_are_seen() -> None:
+    """Machine code tells which floating-point errors it met, those that equations ignore left out."""
+    x = np.array([1.0, 0.0])
+    native = Native(lambda x: x / x[::-1], x)
+    assert native(x)[1] == 1
+    assert native(x + 1)[1] == 0
+    assert Native(lambda x: x * 1e300 * 1e300, x)(x)[1] == 2
+    assert Native(lambda x: np.sqrt(x - 1), x)(x)[1] == 8
+
+    def quiet(x: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return 1 / x
+
+    assert Native(quiet, x)(x)[1] == 0
+
+
+def test_other_arrays_are_refused() -> None:
+    """An argument of another layout, dtype, shape or type is refused, and nothing is read."""
+    x = np.ones((4, 6), np.float32)
+    native = Native(lambda x: x * 2, x)
+    arena, out = np.empty(64, np.uint8), np.empty_like(x)
+    wrong = (np.ones((8, 6), np.float32)[::2], x.astype("f8"), np.ones((4, 7), np.float32), x.astype(">f4"), 1.0, None)
+    for other in wrong:
+        assert native.kernel.call(other, out, arena) == -1
+    unaligned = np.frombuffer(b"\0" * 97, np.float32, 24, 1).reshape(4, 6)
+    assert native.kernel.call(unaligned, out, arena) == -1
+    assert native.kernel.call(x, out, arena) == 0

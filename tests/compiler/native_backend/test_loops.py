@@ -1,0 +1,79 @@
+"""Loops as machine code."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from tests.benchmarks.workloads import catenary
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_carries_and_stacks(length: int, reverse: bool) -> None:
+    """A scan with constants, elements and stacked results agrees, whether its length is odd or even."""
+    rng = np.random.default_rng(1)
+    x, w, xs = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(length, 5))
+
+    def fn(x: Any, w: Any, xs: Any) -> Any:
+        def step(carry: Any, row: Any) -> Any:
+            h, n = carry
+            return (np.tanh(w @ h + row), n + 1), (h.sum(), h[::-1] * 2)
+
+        return afx.scan(step, (x, np.int32(0)), xs, reverse=reverse)
+
+    assert_same_bits(fn, x, w, xs)
+    assert_same_bits(lambda x, w, xs: afx.grad(lambda w: fn(x, w, xs)[0][0].sum())(w), x, w, xs)
+
+
+def test_the_catenary_descends_as_in_numpy() -> None:
+    """Hundreds of steps of gradient descent end in the same bits."""
+    step = catenary._step("afx")
+    y, free = catenary._start()
+    assert_same_bits(lambda y, free: afx.scan(lambda y, _: (step(y, free), None), y, None, 301)[0], y, free)
+
+
+def test_nested_loops() -> None:
+    """A scan within a scan keeps its own carry and arena."""
+    x = np.linspace(0, 1, 9)
+
+    def fn(x: Any) -> Any:
+        def outer(y: Any, _: Any) -> Any:
+            inner = afx.scan(lambda z, _: (np.sin(z) + y[::-1], z[0]), y, None, 3)
+            return inner[0] * 0.5, inner[1]
+
+        return afx.scan(outer, x, None, 5)
+
+    assert_same_bits(fn, x)
+
+
+def test_loops_until_a_condition() -> None:
+    """A while loop stops at the same step."""
+
+    def fn(x: Any) -> Any:
+        return afx.while_loop(lambda s: s[0] < 100.0, lambda s: (s[0] * 1.5 + s[1][0], s[1] * 0.9), (x[0], x))
+
+    for first in (1.0, 90.0, 300.0):
+        assert_same_bits(fn, np.array([first, 2.0, 3.0]))
+
+
+def test_chunks_end_where_the_whole_ends() -> None:
+    """A loop run in chunks of any sizes ends in the bits of one run."""
+    x = np.linspace(0.1, 1, 6)
+    native = Native(lambda x: afx.scan(lambda y, _: (np.cos(y) * y[::-1], y.sum()), x, None, 11), x)
+    assert native.program.is_loop
+    (last, rows), _ = native(x)
+    for size in (1, 2, 3, 11):
+        outs = [np.empty_like(last), np.empty_like(rows)]
+        arena, state = np.empty(native.program.block.arena, np.uint8), np.zeros(3, np.int64)
+        while state[0] < 11:
+            state[1] = min(11, state[0] + size)
+            native.kernel.call(x, *outs, *native.constants, arena, state)
+            state[0] = state[2]
+        assert same_bits(outs[0], last)
+        assert same_bits(outs[1], rows)

@@ -1,0 +1,276 @@
+"""Machine code takes over from NumPy's plan."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from afx.compiler.native_backend import process, swap
+from afx.compiler.native_backend.link import layout
+from afx.compiler.native_backend.process import CompileService, Job
+from tests.compiler.native_backend.native_run import same_bits
+
+
+def native_of(fn: Any, *args: Any) -> Any:
+    """Return the plan of a function compiled before its first call."""
+    plan = afx.jit(fn, backend="native").lower(*args).plan
+    assert plan.native is not None
+    return plan
+
+
+def wait_for(condition: Any, seconds: float = 30.0) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.01)
+
+
+def test_native_functions_are_compiled_before_their_first_call() -> None:
+    """With `backend="native"` the first call runs machine code and gives the plan's bits as an Array."""
+    x = np.linspace(-1, 1, 1000)
+    fn = afx.jit(lambda x: {"a": np.tanh(x) * x, "b": x.sum()}, backend="native")
+    assert fn.lower(x).plan.native.state == "linked"
+    expected = afx.jit(lambda x: {"a": np.tanh(x) * x, "b": x.sum()}, backend="numpy")(x)
+    found = fn(x)
+    assert same_bits(found["a"], expected["a"])
+    assert same_bits(found["b"], expected["b"])
+
+
+def test_kernels_swap_in_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default calls run NumPy's plan until the kernel is there; no call's bits tell which one ran."""
+    monkeypatch.setattr(swap, "COMPILE_MIN_SECONDS", 0.0)
+    fn = afx.jit(lambda x: np.exp(-x * x) * x + np.sqrt(abs(x)))
+    x = afx.asarray(np.linspace(-1, 1, 50))
+    plan = fn.lower(x).plan
+    assert plan.native.state == "waiting"
+    first = np.asarray(fn(x))
+    states = set()
+    for _ in range(2000):
+        states.add(plan.native.state)
+        assert same_bits(np.asarray(fn(x)), first)
+        if plan.native.state not in ("waiting", "compiling"):
+            break
+        time.sleep(0.01)
+    wait_for(lambda: plan.native.state != "compiling")
+    for _ in range(20):
+        assert same_bits(np.asarray(fn(x)), first)
+    assert plan.native.state in ("linked", "NumPy's calls were faster")
+
+
+def test_numpy_alone_makes_no_machine_code() -> None:
+    """With `backend="numpy"` there is none; the global setting says what None stands for."""
+    assert afx.jit(lambda x: x + 1, backend="numpy").lower(1.5).plan.native is None
+    before = afx.get_backend()
+    afx.set_backend("numpy")
+    try:
+        assert afx.jit(lambda x: x + 1).lower(np.ones(3)).plan.native is None
+    finally:
+        afx.set_backend(before)
+    for call in (lambda: afx.set_backend("llvm"), lambda: afx.jit(abs, backend="gpu")):  # type: ignore[arg-type]
+        with pytest.raises(afx.errors.ArgumentError, match="a back end is"):
+            call()
+
+
+def test_jitted_functions_keep_their_back_end_when_pickled() -> None:
+    """Pickling a jitted function keeps the back end."""
+    fn = pickle.loads(pickle.dumps(afx.jit(np.tanh, backend="numpy")))
+    assert fn.lower(np.ones(2)).plan.native is None
+
+
+def test_errors_warn_as_in_numpys_plan() -> None:
+    """A call that divides by zero warns or raises as NumPy's plan does, and not where the caller ignores it."""
+    fn = afx.jit(lambda x: 1 / x, backend="native")
+    x = np.array([1.0, 0.0])
+    assert fn.lower(x).plan.native.state == "linked"
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        fn(x)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        fn(x)
+    with np.errstate(divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isinf(np.asarray(fn(x))[1])
+
+
+def test_what_has_no_native_form_runs_numpy_and_says_why() -> None:
+    """`lower(...).native` names the instruction that machine code does not know; results are NumPy's."""
+    fn = afx.jit(lambda x: np.sort(x) + 1, backend="native")
+    x = np.array([3.0, 1.0, 2.0])
+    assert np.asarray(fn(x)).tolist() == [2.0, 3.0, 4.0]
+    reasons = dict(fn.lower(x).native)
+    assert [bool(r) for r in reasons.values()] == [True, False]
+    assert "sort" in next(iter(reasons.values()))
+
+
+def test_llvm_and_assembly_can_be_read() -> None:
+    """`plan.llvm` and `plan.assembly` show what runs."""
+    plan = afx.jit(lambda x: x * x + 1).lower(np.ones(64)).plan
+    assert "fmul <8 x double>" in plan.llvm
+    assert "PyLong_FromLong" in plan.assembly
+
+
+def test_loops_stop_for_signals() -> None:
+    """Ctrl-C ends a long loop within a fraction of a second, and the function can be called again."""
+    script = """
+        import os, signal, threading, time
+        import numpy as np, afx
+        fn = afx.jit(lambda x: afx.scan(lambda y, _: (np.sin(y) + y[::-1], None), x, None, 100_000_000)[0], backend="native")
+        x = np.linspace(0, 1, 8)
+        assert fn.lower(x).plan.native.state == "linked"
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        start = time.monotonic()
+        try:
+            fn(x)
+        except KeyboardInterrupt:
+            print("stopped", time.monotonic() - start < 3)
+    """
+    assert run_python(script).split() == ["stopped", "True"]
+
+
+def run_python(script: str) -> str:
+    """Return what a script prints in a process of its own."""
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_calls_from_several_threads() -> None:
+    """Threads call one kernel at once, each with memory of its own."""
+    fn = afx.jit(lambda x: np.tanh(x * x + x).sum() + np.exp(-x), backend="native")
+    xs = [np.random.default_rng(k).normal(size=20_000) for k in range(4)]
+    expected = [np.asarray(fn(x)) for x in xs]
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        results = [np.asarray(fn(xs[k])) for _ in range(30)]
+        wrong.extend([k for z in results if not same_bits(z, expected[k])])
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def schedule_of(fn: Any, *args: Any) -> Any:
+    """Return the schedule of a function."""
+    return afx.jit(fn, backend="numpy").lower(*args).plan.schedule
+
+
+def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[Any]]:
+    """Submit a schedule; return what tells that an answer is there, and the object code, or None."""
+    done, found = threading.Event(), list[Any]()
+
+    def answer(made: Any, reason: str) -> None:
+        assert bool(reason) == (made is None)
+        found.append(None if made is None else made[2])
+        done.set()
+
+    where = layout()
+    assert where is not None
+    service.submit(Job(schedule, "kernel", answer), where, "")
+    return done, found
+
+
+def test_a_killed_compiler_is_a_failure_that_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the child dies while it compiles, the plan stays NumPy's and one warning says why."""
+    monkeypatch.setattr(process, "_WARNED", [])
+    service = CompileService([sys.executable, "-c", "import sys, time; time.sleep(60)"])
+    schedule = schedule_of(lambda x: x + 1, np.ones(3))
+    done, found = ask(service, schedule)
+    assert service.pid is not None
+    os.kill(service.pid, signal.SIGKILL)
+    assert done.wait(20)
+    assert found == [None]
+    assert "ended" in service.broken
+    again, found = ask(service, schedule)
+    assert again.wait(1)
+    assert found == [None]
+    assert len(process._WARNED) == 1
+    service.close()
+
+
+def test_a_compiler_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no child can be started, jobs fail at once."""
+    monkeypatch.setattr(process, "_WARNED", [])
+    service = CompileService(["/nonexistent/python"])
+    done, found = ask(service, schedule_of(lambda x: x + 2, np.ones(3)))
+    assert done.wait(1)
+    assert found == [None]
+    service.close()
+
+
+def test_an_idle_compiler_starts_again() -> None:
+    """A child that has ended between jobs is replaced."""
+    service = CompileService()
+    schedule = schedule_of(lambda x: x * 3, np.ones(3))
+    done, found = ask(service, schedule)
+    assert done.wait(60)
+    first = service.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: service.pid is None)
+    done, again = ask(service, schedule)
+    assert done.wait(60)
+    assert found[0] == again[0]
+    assert not service.broken
+    service.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_compiles_by_a_child_of_its_own() -> None:
+    """After a fork the child process compiles and runs kernels; the compiler ends with the process."""
+    script = """
+        import os, time
+        import numpy as np, afx
+        from afx.compiler.native_backend.process import service
+        x = np.ones(5)
+        assert afx.jit(lambda x: x + 1, backend="native").lower(x).plan.native.state == "linked"
+        parent = service.pid
+        child = os.fork()
+        if child == 0:
+            assert service.pid is None
+            state = afx.jit(lambda x: x * 2, backend="native").lower(x).plan.native.state
+            os._exit(0 if state == "linked" and service.pid != parent else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert service.pid == parent
+        print(parent)
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pid = int(
+            run_python(script.replace("import os, time", 'import os, time, warnings; warnings.simplefilter("ignore")'))
+        )
+    wait_for(lambda: not alive(pid))
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_dropped_functions_give_their_code_back() -> None:
+    """Kernels of dropped functions are freed while others still run."""
+    kept = native_of(lambda x: x * 2, np.ones(4))
+    for k in range(5):
+        assert native_of(lambda x, k=k: x + k, np.ones(4))(np.ones(4))[0].tolist() == [1.0 + k] * 4
+    assert kept(np.ones(4))[0].tolist() == [2.0] * 4
