@@ -326,7 +326,7 @@ from afx.ops.manipulation.pad import rot90 as rot90
 from afx.ops.elementwise.rounding import round as round
 from afx.control.scan import scan as scan
 from afx.ops.sorting.sort import searchsorted as searchsorted
-from afx.ops._basic import select as select
+from afx.ops.indexing.select import select as select
 from afx.runtime.backend import set_backend as set_backend
 from afx.core.dtypes import set_default_dtype as set_default_dtype
 from afx.runtime.threads import set_threads as set_threads

@@ -75,9 +75,6 @@ PUBLIC = {
     "afx.core.tracing.debug_nans": [
         "debug_nans",
     ],
-    "afx.ops._basic": [
-        "select",
-    ],
     "afx.ops.creation.creation": [
         "array",
         "asarray",
@@ -269,6 +266,7 @@ PUBLIC = {
         "compress",
         "extract",
         "piecewise",
+        "select",
     ],
     "afx.ops.linalg.einsum": [
         "einsum",

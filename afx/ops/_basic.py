@@ -19,7 +19,7 @@ from afx.errors import ShapeError
 from afx.ops._kinds.batching import batch_elementwise, batch_reduction, batch_unchanged
 from afx.ops._kinds.linear import linear
 
-__all__ = ["broadcast", "cast", "reshape_as", "select", "sum_over"]
+__all__ = ["broadcast", "cast", "reshape_as", "select_where", "sum_over"]
 
 
 def cast(x: Any, dtype: DType) -> Array:
@@ -42,7 +42,7 @@ def sum_over(x: Any, axis: Shape) -> Array:
     return bind_single(sum_p, x, axis=axis)
 
 
-def select(condition: Any, x: Any, y: Any) -> Array:
+def select_where(condition: Any, x: Any, y: Any) -> Array:
     """Return x where the condition, a boolean, holds, and y elsewhere."""
     return bind_single(where_p, condition, x, y)
 
@@ -308,14 +308,14 @@ def _where_abstract(condition: Aval, x: Aval, y: Aval) -> Aval:
 def _where_pull(k: int) -> Any:
     def pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
         zero = np.zeros((), ct.dtype)  # keeps the cotangent's dtype, as a weak 0 would under the raw NumPy
-        return to_lower_level(select(xs[0], ct, zero) if k == 1 else select(xs[0], zero, ct))
+        return to_lower_level(select_where(xs[0], ct, zero) if k == 1 else select_where(xs[0], zero, ct))
 
     return pull
 
 
 def _where_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     zero = np.zeros((), z.dtype)
-    found = to_lower_level(select(xs[0], *[zero if t is None else t for t in ts[1:]]))
+    found = to_lower_level(select_where(xs[0], *[zero if t is None else t for t in ts[1:]]))
     return found if found.shape == z.shape else to_lower_level(broadcast(found, z.shape))
 
 

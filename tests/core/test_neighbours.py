@@ -262,3 +262,48 @@ def test_each_thread_differentiates_for_itself() -> None:
     thread.start()
     thread.join()
     assert results[9] == 12
+
+
+CASES: dict[str, Callable[[Any], Any]] = {
+    "moveaxis": lambda x: np.moveaxis(x, source=0, destination=1),
+    "repeat": lambda x: np.repeat(x, repeats=2),
+    "split": lambda x: np.split(x, indices_or_sections=3, axis=1),
+    "array_split": lambda x: np.array_split(x, indices_or_sections=2),
+    "hsplit": lambda x: np.hsplit(x, indices_or_sections=3),
+    "triu": lambda x: np.triu(x, 1),
+    "clip": lambda x: np.clip(x, a_min=1, a_max=2),
+    "tile": lambda x: np.tile(x, reps=2),
+    "atleast_1d of two": lambda x: np.atleast_1d(x, x[0]),
+    "broadcast_arrays": lambda x: np.broadcast_arrays([1.0, 2.0, 3.0], x),
+    "meshgrid": lambda x: np.meshgrid([1.0, 2.0], x[0]),
+    "einsum": lambda x: np.einsum("ij,j->i", x, [1.0, 2.0, 3.0]),
+    "einsum of lists": lambda x: np.einsum(x, [0, 1], [1.0, 2.0, 3.0], [1], [0]),
+    "average": lambda x: np.average(x, axis=1, weights=[1.0, 2.0, 3.0]),
+    "select": lambda x: np.select([x > 1, [True, False, True]], [x, [1.0, 2.0, 3.0]]),
+    "choose": lambda x: np.choose([0, 1, 0], [x, [1.0, 2.0, 3.0]]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numpy_s_forms_of_arguments(name: str) -> None:
+    """Names, lists beside an Array and several arguments are taken as NumPy takes them, plain, traced and compiled."""
+    fn, x = CASES[name], np.arange(6.0).reshape(2, 3) + 0.1
+    want = afx.pytree.leaves(fn(x))
+    for found in (fn(afx.asarray(x)), afx.jit(fn)(x)):
+        for z, w in zip(afx.pytree.leaves(found), want, strict=True):
+            np.testing.assert_allclose(np.asarray(z), w, rtol=1e-15)
+    afx.testing.check_grads(fn, (x,), order=1)
+
+
+def test_own_functions_take_numpy_s_forms() -> None:
+    """The functions of afx take these names and places too."""
+    x = afx.asarray(np.arange(6.0).reshape(2, 3))
+    for found, want in (
+        (afx.moveaxis(x, source=0, destination=1), np.moveaxis(x, 0, 1)),
+        (afx.repeat(x, repeats=2), np.repeat(x, 2)),
+        (afx.split(x, indices_or_sections=3, axis=1)[1], np.split(x, 3, 1)[1]),
+        (afx.triu(x, 1), np.triu(x, 1)),
+        (afx.tril(x, -1), np.tril(x, -1)),
+        (afx.tile(x, reps=2), np.tile(x, 2)),
+    ):
+        np.testing.assert_array_equal(found, want)

@@ -144,6 +144,8 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
             return func(*[_plain(a) for a in args], **{k: _plain(v) for k, v in kwargs.items()})
     if name == "where" and len(args) == 1:
         name = "nonzero"
+    if name.startswith("atleast_") and len(args) > 1:
+        return tuple([array_function(func, (x,), {}) for x in args])
     fn = _found(name, module, shown)
     if (
         len(args) == 1
@@ -222,7 +224,7 @@ def _arguments(
             continue
         value = given[key]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            values.extend(value)
+            values.extend([_numbers(v, value) for v in value])
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             options.update(value)
         elif key in stated or not _is_default(value, parameter.default):

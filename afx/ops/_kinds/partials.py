@@ -12,7 +12,7 @@ from afx.core.aval import SCALARS, Shape
 from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.primitive import Params, Pullback, Pushforward, Value
 from afx.core.tracing.tracer import to_lower_level
-from afx.ops._basic import broadcast, select
+from afx.ops._basic import broadcast, select_where
 
 __all__ = ["Partial", "elementwise_jvp", "elementwise_pullback", "reads_of", "typed"]
 
@@ -84,7 +84,9 @@ def elementwise_jvp(partials: Sequence[Partial], masks: bool, exact: bool) -> Pu
                 continue
             if callable(partial):
                 d = to_lower_level(partial(z, *xs))
-                term = to_lower_level((to_lower_level(select(d != 0, t, np.zeros((), t.dtype))) if masks else t) * d)
+                term = to_lower_level(
+                    (to_lower_level(select_where(d != 0, t, np.zeros((), t.dtype))) if masks else t) * d
+                )
             else:
                 term = t if partial == 1.0 else t * partial
             total = term if total is None else total + term

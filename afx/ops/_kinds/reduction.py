@@ -12,7 +12,7 @@ from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.tracing.tracer import to_lower_level
-from afx.ops._basic import select, sum_over
+from afx.ops._basic import select_where, sum_over
 from afx.ops._kinds.partials import reads_of
 
 __all__ = ["reduction"]
@@ -47,7 +47,7 @@ def reduction(
         assert t is not None
         d = to_lower_level(partial(kept(z, axis, x.ndim), x, **params))
         if tags.get("selects"):  # what is not chosen has no share, whatever its tangent is
-            t = to_lower_level(select(d != 0, t, np.zeros((), t.dtype)))
+            t = to_lower_level(select_where(d != 0, t, np.zeros((), t.dtype)))
         return to_lower_level(sum_over(t * d, axis))
 
     return define(

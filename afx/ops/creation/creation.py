@@ -18,7 +18,7 @@ from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import CopyError, OperandError, ShapeError
-from afx.ops._basic import broadcast, cast, select
+from afx.ops._basic import broadcast, cast, select_where
 from afx.pytree.ravel import use_converter
 
 if TYPE_CHECKING:
@@ -351,11 +351,11 @@ def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:
     k = integer(k, who, "k")
     mask = np.tri(shape[-2], shape[-1], k - 1 if upper else k, dtype=bool)
     x = x if isinstance(x, Array) else asarray(x)
-    return select(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
+    return select_where(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
 
 
 @register_function
-def tril(x: ArrayLike, /, *, k: int = 0) -> Array:
+def tril(x: ArrayLike, /, k: int = 0) -> Array:
     """Return matrices with zeros above the k-th diagonal.
 
     >>> tril(ones((2, 2)))
@@ -366,7 +366,7 @@ def tril(x: ArrayLike, /, *, k: int = 0) -> Array:
 
 
 @register_function
-def triu(x: ArrayLike, /, *, k: int = 0) -> Array:
+def triu(x: ArrayLike, /, k: int = 0) -> Array:
     """Return matrices with zeros below the k-th diagonal.
 
     >>> triu(ones((2, 2)))

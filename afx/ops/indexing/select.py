@@ -13,6 +13,7 @@ from afx.core.dtypes import promote
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, zeros
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import remainder
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.elementwise.where import clip, where
@@ -48,6 +49,8 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
             f"select: takes one choice for each condition: got {len(condlist)} conditions and {len(choicelist)} choices; "
             "give at least one of each, and as many"
         )
+    condlist = [asarray(c) if is_sequence(c) else c for c in condlist]
+    choicelist = [promote_operands(v, *choicelist)[0] if is_sequence(v) else v for v in choicelist]
     avals = [aval_of(v, "select") for v in (*condlist, *choicelist, default)]
     for a in avals[: len(condlist)]:
         if a.dtype.kind != "b":
@@ -97,6 +100,7 @@ def choose(
         index = _checked(index, n)
     else:
         raise ArgumentError(f"choose: mode is 'raise', 'wrap' or 'clip': got {mode!r}; take one of them")
+    parts = [promote_operands(v, *parts)[0] if is_sequence(v) else v for v in parts]
     return select([index == k for k in range(n - 1)], parts[:-1], parts[-1]) if n > 1 else _only(index, parts[0])
 
 

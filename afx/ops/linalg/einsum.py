@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
+from afx.core.array.array import Array
 from afx.core.aval import Aval, Shape
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
@@ -30,7 +30,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @register_function
-def einsum(subscripts: str, /, *operands: ArrayLike, optimize: bool = True) -> Array:
+def einsum(subscripts: Any, /, *operands: Any, optimize: bool = True) -> Array:
     """Return the sum of products that ``subscripts`` names: a letter for each axis, summed where it is not in the result.
 
     Products of more than two operands are taken pair by pair in the order that `numpy.einsum_path` finds; each pair is
@@ -39,6 +39,7 @@ def einsum(subscripts: str, /, *operands: ArrayLike, optimize: bool = True) -> A
     Args:
         subscripts: ``"ij,jk->ik"``; without an arrow the result has the letters that occur once, in alphabetical order.
             ``...`` stands for further axes, which broadcast. A letter that an operand repeats takes its diagonal.
+            NumPy's other form names axes by numbers: ``einsum(x, [0, 1], y, [1, 2], [0, 2])``.
         *operands: one per term.
         optimize: whether to look for a good order of pairs; else from left to right.
 
@@ -49,11 +50,8 @@ def einsum(subscripts: str, /, *operands: ArrayLike, optimize: bool = True) -> A
     >>> einsum("ij,j->i", np.array([[1.0, 2.0]]), np.array([3.0, 4.0]))
     Array([11.], dtype=float64)
     """
-    if not isinstance(subscripts, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # NumPy's other form
-        raise ArgumentError(
-            f"einsum: the subscripts are a text that comes first: got {type(subscripts).__name__}; "
-            "write them as in 'ij,jk->ik'"
-        )
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_lists((subscripts, *operands))
     arrays = promote_operands(*operands)
     plan = _plan(subscripts, tuple([x.aval for x in arrays]), bool(optimize))
     work = [_single(x, p) for x, p in zip(arrays, plan.singles, strict=True)]
@@ -63,6 +61,20 @@ def einsum(subscripts: str, /, *operands: ArrayLike, optimize: bool = True) -> A
         z = multiply(u, v) if pair.elementwise else matmul(u, v)
         work.append(z if z.shape == pair.shape else reshape(z, pair.shape))
     return _laid(work[0], plan.last)
+
+
+def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Return subscripts as a text from operands that are each followed by the list of its axes' numbers."""
+    operands, lists = given[: len(given) // 2 * 2 : 2], [*given[1::2], *given[len(given) // 2 * 2 :]]
+    try:
+        terms = ["".join(["..." if n is Ellipsis else LETTERS[n] for n in axes]) for axes in lists]
+    except (TypeError, IndexError):
+        raise ArgumentError(
+            f"einsum: takes a text such as 'ij,jk->ik', or a list of axes behind each operand: got {len(given)} "
+            "arguments of another form; write the subscripts as a text"
+        ) from None
+    result = [f"->{terms.pop()}"] if len(given) % 2 else []
+    return ",".join(terms) + "".join(result), operands
 
 
 class _Single(NamedTuple):

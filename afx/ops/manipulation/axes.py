@@ -48,7 +48,7 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
 
 
 @register_function
-def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int], /) -> Array:
+def moveaxis(x: ArrayLike, /, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Return x with axes moved to other places; the other axes keep their order.
 
     Args:

@@ -279,12 +279,12 @@ def column_stack(arrays: Arrays, /) -> Array:
 
 # -- repetition -------------------------------------------------------------------------------------------------------
 @register_function
-def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Array:
-    """Return x laid side by side, as often along each axis as ``repetitions`` says.
+def tile(x: ArrayLike, /, reps: int | Sequence[int]) -> Array:
+    """Return x laid side by side, as often along each axis as ``reps`` says.
 
     Args:
         x: any shape.
-        repetitions: one number per axis, counted from the last; more of them than axes make new axes in front.
+        reps: one number per axis, counted from the last; more of them than axes make new axes in front.
 
     Raises:
         ArgumentError: a negative number.
@@ -293,9 +293,9 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Array:
     Array([1., 2., 1., 2.], dtype=float32)
     """
     aval = aval_of(x, "tile")
-    counts = list(ints(repetitions, "tile", "repetitions"))
+    counts = list(ints(reps, "tile", "reps"))
     if min(counts, default=0) < 0:
-        raise ArgumentError(f"tile: repetitions are not negative: got {tuple(counts)}; give 0 or more")
+        raise ArgumentError(f"tile: reps are not negative: got {tuple(counts)}; give 0 or more")
     rank = max(aval.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts
     shape = (1,) * (rank - aval.ndim) + aval.shape
@@ -307,7 +307,7 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Array:
 
 
 @register_function
-def repeat(x: ArrayLike, repeats: int | Sequence[int] | Array, /, *, axis: int | None = None) -> Array:
+def repeat(x: ArrayLike, /, repeats: int | Sequence[int] | Array, axis: int | None = None) -> Array:
     """Return each element of x several times in a row.
 
     Args:

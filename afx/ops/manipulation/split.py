@@ -85,7 +85,7 @@ unstack_p = register(
 
 
 @register_function
-def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Array, ...]:
+def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Array, ...]:
     """Return x cut into parts along an axis.
 
     Args:
@@ -113,7 +113,7 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, *, axis: in
 
 
 @register_function
-def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Array, ...]:
+def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Array, ...]:
     """Return x cut into parts along an axis, the first of them longer by one where the length asks for it.
 
     >>> [part.shape for part in array_split(afx.zeros(5), 3)]
@@ -184,7 +184,7 @@ split_p = register(
 
 
 @register_function
-def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[Array, ...]:
+def hsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> tuple[Array, ...]:
     """Return x cut along its second axis, a 1-d one along its only axis; see `split`.
 
     >>> [part.shape for part in hsplit(afx.zeros((2, 4)), 2)]
@@ -194,7 +194,7 @@ def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[A
 
 
 @register_function
-def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[Array, ...]:
+def vsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> tuple[Array, ...]:
     """Return x, of two axes or more, cut along its first axis; see `split`.
 
     >>> [part.shape for part in vsplit(afx.zeros((2, 4)), 2)]
@@ -206,7 +206,7 @@ def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[A
 
 
 @register_function
-def dsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> tuple[Array, ...]:
+def dsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> tuple[Array, ...]:
     """Return x, of three axes or more, cut along its third axis; see `split`.
 
     >>> [part.shape for part in dsplit(afx.zeros((2, 1, 4)), 2)]
