@@ -17,6 +17,7 @@ AfxError
 ├── GraphError          (ValueError)   a Graph that is not well formed
 ├── FileFormatError     (ValueError)   a file that is damaged, or not what `afx.io` wrote
 ├── NanError            (ArithmeticError)  the first nan, inside a `debug_nans` block
+├── PeerLost            (ConnectionError)  another process of a distributed program did not answer
 └── MissingExtraError   (ImportError)  an optional dependency that is not installed
 ```
 
@@ -38,6 +39,7 @@ __all__ = [
     "MissingExtraError",
     "NanError",
     "OperandError",
+    "PeerLost",
     "ShapeError",
     "TracerError",
     "TreeError",
@@ -110,3 +112,7 @@ class NanError(AfxError, ArithmeticError):
 
 class MissingExtraError(AfxError, ImportError):
     """An optional dependency that is not installed; the message names the extra to install."""
+
+
+class PeerLost(AfxError, ConnectionError):
+    """Another process of a distributed program was lost, or did not answer within the deadline."""

@@ -1,0 +1,35 @@
+"""Distribution: the data of a step split over slots, with the same bits on any number of processes.
+
+>>> import afx
+>>> from afx import distributed
+>>> def loss(w, x, y):
+...     return afx.mean((x * w - y) ** 2)
+>>> x = afx.asarray([1.0, 2.0, 3.0, 4.0])
+>>> machines = distributed.local(2)                   # or distributed.connect(slots=2) under mpiexec
+>>> step = machines.value_and_grad(loss, split=distributed.Split((3, 1)))
+>>> value, grad = step(0.5, x, 2 * x)
+>>> float(value), float(grad)
+(16.875, -22.5)
+"""
+
+from afx.distributed.graph_split import GraphSplit, split_graph
+from afx.distributed.local import local
+from afx.distributed.machines import Machines
+from afx.distributed.mpi import connect
+from afx.distributed.parts import by_slot
+from afx.distributed.placement import Estimate, Machine, estimate, place
+from afx.distributed.split import Split
+
+__all__ = [
+    "Estimate",
+    "GraphSplit",
+    "Machine",
+    "Machines",
+    "Split",
+    "by_slot",
+    "connect",
+    "estimate",
+    "local",
+    "place",
+    "split_graph",
+]

@@ -1,0 +1,75 @@
+"""Digest: what a program is, as text that is equal on ranks that run the same one."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array
+from afx.core.graph import Graph
+from afx.pytree import flatten
+
+__all__ = ["describe_program", "shape_text"]
+
+
+def describe_program(fn: Callable[..., Any]) -> str:
+    """Return the code of a function with the values that it closes over, functions among them."""
+    return _describe(fn, set())
+
+
+def _describe(value: Any, seen: set[int]) -> str:
+    if id(value) in seen:
+        return "…"
+    if isinstance(value, functools.partial):
+        inner: list[Any] = [value.func, *value.args, *value.keywords.values()]
+        parts = [_describe(item, seen) for item in inner]
+        return f"partial({', '.join(parts)})"
+    fn = getattr(value, "__wrapped__", value)
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        return _describe_value(value)
+    seen.add(id(value))
+    cells = [_describe(cell.cell_contents, seen) for cell in fn.__closure__ or () if _is_set(cell)]
+    given: list[Any] = [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+    defaults = [_describe(item, seen) for item in given]
+    return f"{fn.__qualname__}({_describe_code(code)}; {', '.join([*cells, *defaults])})"
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _describe_code(code: CodeType) -> str:
+    parts: list[str] = [code.co_code.hex(), repr(code.co_names)]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            parts.append(_describe_code(constant))
+        else:  # the order of a set differs from process to process
+            members: Any = constant
+            parts.append(repr(sorted(map(repr, members)) if constant.__class__ is frozenset else members))
+    return " ".join(parts)
+
+
+def _describe_value(value: Any) -> str:
+    if isinstance(value, Graph):
+        return value.digest
+    if isinstance(value, Array | np.ndarray):
+        array: Any = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
+        return f"{array.dtype}{list(array.shape)}{hashlib.sha256(array.tobytes()).hexdigest()}"
+    if value.__class__ in (bool, int, float, complex, str, bytes, type(None), tuple):
+        return repr(value)
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def shape_text(tree: Any) -> str:
+    """Return the structure of a tree with the shapes and dtypes of its leaves."""
+    leaves, treedef = flatten(tree)
+    return f"{treedef!r} {[(np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in leaves]}"

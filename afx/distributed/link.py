@@ -1,0 +1,167 @@
+"""Link: the connection among ranks that `Machines` computes over; `LocalLink` is the one of a single process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+from afx.distributed.buffers import Ndarray, fold
+from afx.distributed.waiting import wait_until
+from afx.errors import ArgumentError
+
+__all__ = ["Link", "LocalLink", "RankLostError", "Reduction", "check_equal"]
+
+LOCAL_SECONDS: Final = 3600.0  # one process waits for nobody: a program that does not end is a fault
+
+
+class RankLostError(Exception):
+    """A rank was lost and the connection goes on without it: what was under way is done again."""
+
+
+class Reduction(Protocol):
+    """One weighted sum over slots under way."""
+
+    def add(self, slot: int, buffers: Sequence[Ndarray]) -> None:
+        """Take in the buffers of one of this rank's slots; its sending starts at once."""
+        ...
+
+    def finish(self) -> list[Ndarray]:
+        """Return the buffers folded in the order of the slots, the same on every rank."""
+        ...
+
+
+class Link(Protocol):
+    """The ranks of a computation and what they exchange."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+        ...
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes."""
+        ...
+
+    def owner(self, slot: int) -> int:
+        """Return the rank that computes a slot."""
+        ...
+
+    def reduction(self, slots: Sequence[int]) -> Reduction:
+        """Begin a sum over slots; every rank names the same ones."""
+        ...
+
+    def broadcast(self, data: bytes | None, root: int) -> bytes:
+        """Return the bytes that the root has."""
+        ...
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Return the bytes of all ranks, in their order, on every rank."""
+        ...
+
+    def send(self, data: bytes | None, root: int, target: int) -> bytes | None:
+        """Return on the target the bytes that the root has; None on the others."""
+        ...
+
+    def post_send(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
+        """Begin to send a contiguous array; return a test whether it is sent."""
+        ...
+
+    def post_receive(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
+        """Begin to receive into a contiguous array; return a test whether it is there."""
+        ...
+
+    def wait_for(self, is_done: Callable[[], bool], what: str) -> None:
+        """Call a test until it says yes, or the deadline goes by without any progress of it."""
+        ...
+
+    def commit(self, is_done: bool) -> bool:
+        """Agree whether all ranks finished; False where one was lost and the rest must do the step again."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class LocalLink:
+    """One process that has all slots: it defines the bits."""
+
+    rank = 0
+    ranks = 1
+
+    def owner(self, slot: int) -> int:
+        """Return rank 0."""
+        return 0
+
+    def reduction(self, slots: Sequence[int]) -> Reduction:
+        """Begin a sum in this process."""
+        return _LocalReduction(slots)
+
+    def broadcast(self, data: bytes | None, root: int) -> bytes:
+        """Return the bytes."""
+        if data is None:
+            raise ArgumentError("broadcast: the root has nothing to send: got None; pass the value on rank 0")
+        return data
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Return the bytes of this process."""
+        return [data]
+
+    def send(self, data: bytes | None, root: int, target: int) -> bytes | None:
+        """Return the bytes."""
+        return self.broadcast(data, root)
+
+    def post_send(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
+        """Refuse: all slots are here."""
+        raise AssertionError("one process sends nothing")
+
+    def post_receive(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
+        """Refuse: all slots are here."""
+        raise AssertionError("one process receives nothing")
+
+    def wait_for(self, is_done: Callable[[], bool], what: str) -> None:
+        """Call the test until it says yes."""
+        wait_until(is_done, LOCAL_SECONDS, what)
+
+    def commit(self, is_done: bool) -> bool:
+        """Return True: nothing can be lost."""
+        return is_done
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _LocalReduction:
+    """A sum in the order of the slots."""
+
+    def __init__(self, slots: Sequence[int]) -> None:
+        self._order: Iterator[int] = iter(slots)
+        self._total: list[Ndarray] = []
+
+    def add(self, slot: int, buffers: Sequence[Ndarray]) -> None:
+        """Fold in the buffers of the next slot."""
+        if next(self._order) != slot:
+            raise AssertionError("slots are computed in their order")
+        if not self._total:
+            self._total = list(buffers)
+            return
+        for total, part in zip(self._total, buffers, strict=True):
+            check_equal(fold(total, part))
+
+    def finish(self) -> list[Ndarray]:
+        """Return the sums."""
+        return self._total
+
+
+def check_equal(is_equal: bool) -> None:
+    """Refuse integers that differ among slots.
+
+    Raises:
+        ArgumentError: they do.
+    """
+    if not is_equal:
+        raise ArgumentError(
+            "distributed: integers or keys that a function returned differ among the slots: got different values; return "
+            "counts as floating means, which are averaged by the sizes of the slots"
+        )

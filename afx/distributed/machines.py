@@ -1,0 +1,390 @@
+"""Machines: the slots of a distributed computation, over one process or over MPI."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import get_default_dtype
+from afx.distributed.buffers import Layout, pack
+from afx.distributed.digest import describe_program, shape_text
+from afx.distributed.graph_run import GraphRunner
+from afx.distributed.graph_split import GraphSplit
+from afx.distributed.link import Link, RankLostError
+from afx.distributed.messages import decode_tree, encode_tree
+from afx.distributed.parts import Parts, cut, whole_places
+from afx.distributed.progress import track
+from afx.distributed.split import Split
+from afx.errors import ArgumentError, PeerLost
+from afx.transforms.grad import value_and_grad
+from afx.transforms.jit import jit
+
+__all__ = ["Machines"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+A = TypeVar("A")
+R = TypeVar("R")
+X = TypeVar("X")
+
+
+class Machines:
+    """Slots among which work is split: logical machines, several of which may share a process.
+
+    Made by `local` (one process) and `afx.distributed.connect` (MPI). Results are functions of program and Split alone
+    (on one type of processor and one build of NumPy): their bits do not depend on the number of ranks, the order in
+    which messages arrive, threads, or ranks that were lost on the way.
+
+    Attributes:
+        slots: the number of slots.
+    """
+
+    def __init__(self, link: Link, slots: int) -> None:
+        self._link = link
+        self.slots = slots
+        self._compared: set[str] = set()
+        self._runners: dict[int, GraphRunner] = {}
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0; rank 0 prints and saves."""
+        return self._link.rank
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes that are alive."""
+        return self._link.ranks
+
+    @property
+    def own_slots(self) -> tuple[int, ...]:
+        """The slots that this process computes."""
+        return tuple(slot for slot in range(self.slots) if self._link.owner(slot) == self.rank)
+
+    def __enter__(self) -> Machines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._link.close()
+
+    def __repr__(self) -> str:
+        return f"Machines(slots={self.slots}, rank={self.rank}, ranks={self.ranks})"
+
+    # -- gradients ------------------------------------------------------------------------------------------------
+    @overload
+    def value_and_grad(
+        self,
+        loss: Callable[Concatenate[T, P], Array],
+        *,
+        split: Split,
+        shared: Sequence[int | str] = (),
+        has_aux: Literal[False] = False,
+        compiled: bool = True,
+    ) -> Callable[Concatenate[T, P], tuple[Array, T]]: ...
+    @overload
+    def value_and_grad(
+        self,
+        loss: Callable[Concatenate[T, P], tuple[Array, A]],
+        *,
+        split: Split,
+        shared: Sequence[int | str] = (),
+        has_aux: Literal[True],
+        compiled: bool = True,
+    ) -> Callable[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
+    @overload
+    def value_and_grad(
+        self,
+        loss: Callable[P, Any],
+        argnums: int | Sequence[int] | None = None,
+        argnames: str | Sequence[str] = (),
+        *,
+        split: Split,
+        shared: Sequence[int | str] = (),
+        has_aux: bool = False,
+        compiled: bool = True,
+    ) -> Callable[P, tuple[Any, Any]]: ...
+    def value_and_grad(
+        self,
+        loss: Callable[..., Any],
+        argnums: int | Sequence[int] | None = None,
+        argnames: str | Sequence[str] = (),
+        *,
+        split: Split,
+        shared: Sequence[int | str] = (),
+        has_aux: bool = False,
+        compiled: bool = True,
+    ) -> Callable[..., Any]:
+        """Return a function that computes a loss and its gradient over the whole batch, each slot its part of it.
+
+        For a loss that is a mean over its examples, of which slot i has nᵢ of n, value and gradient are
+        ``Σ (nᵢ/n) fᵢ`` and ``Σ (nᵢ/n) ∇fᵢ``, summed in the order of the slots: those of the unsplit batch but for
+        rounding, and the same bits on any number of ranks.
+
+        Args:
+            loss: as for `afx.value_and_grad`: a mean over the examples of its part.
+            argnums: the arguments to differentiate, the first by default; they are the same on every rank.
+            argnames: keyword arguments to differentiate.
+            split: how many examples each slot gets.
+            shared: positions and names of other arguments that all slots see whole. The rest is cut by the Split
+                along the first axis, unless it was made by `by_slot` or `Machines.scatter`.
+            has_aux: whether the loss returns ``(scalar, aux)``. Floating leaves of aux (metrics, running statistics)
+                are averaged in the same proportion; integers (counters, keys) must be the same in every slot.
+            compiled: whether each slot's part runs under `afx.jit`.
+
+        Returns:
+            A function of the same arguments that returns ``(value, gradient)`` or ``((value, aux), gradient)``, the
+            same on every rank. A call commits on all ranks or on none.
+
+        Raises:
+            ArgumentError: a Split of another number of slots.
+            ShapeError: an array that the Split cannot cut.
+            PeerLost: a rank did not answer in time, or was lost and the connection does not go on without it.
+
+        >>> import afx
+        >>> from afx import distributed
+        >>> machines = distributed.local(2)
+        >>> step = machines.value_and_grad(lambda w, x: afx.mean((w * x) ** 2), split=distributed.Split((3, 1)))
+        >>> value, grad = step(2.0, afx.asarray([1.0, 2.0, 3.0, 4.0]))
+        >>> float(value), float(grad)
+        (30.0, 30.0)
+        """
+        self._check_split(split, "value_and_grad")
+        differentiate: Any = value_and_grad  # whose overloads have each flag apart
+        plain = differentiate(loss, argnums, argnames, has_aux=has_aux)
+        part_fn = jit(plain) if compiled else plain
+        places = whole_places(loss, argnums, argnames, shared)
+
+        @functools.wraps(loss)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+            parts: dict[int | str, Parts[Any]] = {
+                place: value if isinstance(value, Parts) else cut(value, split, "value_and_grad")
+                for place, value in given
+                if place not in places
+            }
+
+            def compute(slot: int) -> Any:
+                mine = [parts[k].part(slot) if k in parts else arg for k, arg in enumerate(args)]
+                named = {name: parts[name].part(slot) if name in parts else arg for name, arg in kwargs.items()}
+                return part_fn(*mine, **named)
+
+            whole = [arg for k, arg in enumerate(args) if k not in parts]
+            self._compare(loss, split, (whole, {name: arg for name, arg in kwargs.items() if name not in parts}))
+            return self.average(compute, split)
+
+        return run
+
+    def average(self, compute: Callable[[int], T], split: Split) -> T:
+        """Return the weighted mean of the trees that slots compute, in the order of the slots, on every rank.
+
+        Args:
+            compute: the slot's number to a tree; floating leaves are weighted by the slot's share and summed, integers
+                must be the same in every slot. Called for the slots of this rank, those of size 0 left out.
+            split: the weights.
+
+        >>> from afx import distributed
+        >>> distributed.local(2).average(lambda slot: float(slot), distributed.Split((1, 3)))
+        Array(0.75, dtype=float64)
+        """
+        self._check_split(split, "average")
+        slots = [slot for slot, size in enumerate(split.sizes) if size]
+        return self._repeat_until_committed(lambda: self._average(compute, split, slots))
+
+    def _average(self, compute: Callable[[int], T], split: Split, slots: Sequence[int]) -> T:
+        reduction = self._link.reduction(slots)
+        layout: Layout | None = None
+        for slot in slots:
+            if self._link.owner(slot) == self.rank:
+                layout, buffers = pack(compute(slot), split.weight(slot))
+                reduction.add(slot, buffers)
+        tree: Any = None if layout is None else layout.unpack(reduction.finish())
+        owners = {self._link.owner(slot) for slot in slots}
+        if len(owners) < self.ranks:  # ranks without examples know neither structure nor values
+            root = self._link.owner(slots[0])
+            data = self._link.broadcast(encode_tree(tree) if self.rank == root else None, root)
+            tree = decode_tree(data) if layout is None else tree
+        found: T = tree
+        return found
+
+    def _repeat_until_committed(self, attempt: Callable[[], R]) -> R:
+        """Return the result of an attempt that all ranks finished; without those that are lost it is made again."""
+        while True:
+            result: list[R] = []
+            with contextlib.suppress(RankLostError):
+                result.append(attempt())
+            if self._link.commit(bool(result)):
+                return result[0]
+
+    # -- other work --------------------------------------------------------------------------------------------------
+    def map(self, fn: Callable[[X], R], xs: Iterable[X], *, show_progress: bool = False) -> list[R]:
+        """Return what a function gives for each item, in their order, on every rank: independent fits, chains, folds.
+
+        Item k is computed by slot ``k % slots``; results are the same bits as those of `local`.
+
+        Args:
+            fn: an item to a tree.
+            xs: the items, the same on every rank.
+            show_progress: whether rank 0 shows a bar of its own items (extra ``progress``).
+
+        >>> from afx import distributed
+        >>> [float(y) for y in distributed.local(2).map(lambda x: x * x, [1.0, 2.0, 3.0])]
+        [1.0, 4.0, 9.0]
+        """
+        items = list(xs)
+        return self._repeat_until_committed(lambda: self._map(fn, items, show_progress))
+
+    def _map(self, fn: Callable[[X], R], items: Sequence[X], show_progress: bool) -> list[R]:
+        mine = [k for k in range(len(items)) if self._link.owner(k % self.slots) == self.rank]
+        shown = track(mine, "map") if show_progress and self.rank == 0 else mine
+        done = [(k, fn(items[k])) for k in shown]
+        gathered = [decode_tree(data) for data in self._link.gather(encode_tree(done))]
+        found = {int(k): tree for pairs in gathered for k, tree in pairs}
+        return [found[k] for k in range(len(items))]
+
+    def run_graph(self, split: GraphSplit, *inputs: ArrayLike) -> list[Array]:
+        """Return the outputs of a graph whose equations are dealt to slots, on every rank.
+
+        Args:
+            split: from `split_graph`, the same on every rank.
+            inputs: those of the graph, the same on every rank, of its shapes and dtypes.
+
+        Raises:
+            ArgumentError: a split of more slots than there are, or inputs of another kind.
+
+        >>> import afx
+        >>> from afx import distributed
+        >>> graph = afx.trace(lambda x: afx.sin(x) + afx.cos(x))(afx.ones(2))
+        >>> split = distributed.split_graph(graph, [0, 1, 0])
+        >>> distributed.local(2).run_graph(split, afx.zeros(2))
+        [Array([1., 1.], dtype=float32)]
+        """
+        return self.run_pipeline(split, [inputs])[0]
+
+    def run_pipeline(self, split: GraphSplit, batches: Iterable[Sequence[ArrayLike]]) -> list[list[Array]]:
+        """Return the outputs of a split graph for each of several inputs, such as micro-batches, on every rank.
+
+        A slot that is done with one input goes on to the next, while later slots work on the one before.
+
+        Raises:
+            ArgumentError: as for `run_graph`.
+        """
+        if split.slots > self.slots:
+            raise ArgumentError(f"run_graph: a split of more slots: got {split.slots} for {self.slots}; add slots")
+        given = [list(batch) for batch in batches]
+        self._check_graph(split)
+        return self._repeat_until_committed(lambda: self._run_pipeline(split, given))
+
+    def _run_pipeline(self, split: GraphSplit, batches: Sequence[Sequence[Any]]) -> list[list[Array]]:
+        runner = self._runners.get(id(split))
+        if runner is None or runner.split is not split or runner.ranks != self.ranks:
+            runner = self._runners[id(split)] = GraphRunner(split, self._link)
+        mine = runner.run(batches)
+        if self.ranks == 1:
+            return mine
+        shared: list[list[list[Array]]] = [decode_tree(data) for data in self._link.gather(encode_tree(mine))]
+        owners = runner.output_owners()
+        return [[shared[owner][n][k] for k, owner in enumerate(owners)] for n in range(len(batches))]
+
+    def _check_graph(self, split: GraphSplit) -> None:
+        """Compare a split graph among the ranks, once."""
+        if self.ranks > 1 and id(split) not in self._runners:
+            self.check_same(f"{split.graph.digest} {split.assignment}", "graph and assignment")
+
+    def broadcast(self, tree: T | None, *, root: int = 0) -> T:
+        """Return the tree that one rank has, on every rank; the others pass None.
+
+        Raises:
+            ArgumentError: the root passes None.
+        """
+        data = encode_tree(tree) if self.rank == root and tree is not None else None
+        found: T = decode_tree(self._link.broadcast(data, root))
+        return found
+
+    def measure_speeds(self, work: Callable[[], object], *, repeat: int = 5) -> list[float]:
+        """Return how fast each slot does a piece of work, in pieces a second, the same list on every rank.
+
+        For `Split.proportional`. Print the Split and save it with the results: it is part of what decides their bits.
+
+        Args:
+            work: a function without arguments, such as one gradient step.
+            repeat: how often; the median counts.
+        """
+        times: list[float] = []
+        for _ in range(repeat):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+        mine = 1.0 / (float(np.median(times)) * max(len(self.own_slots), 1))
+        speeds = [float(decode_tree(data)) for data in self._link.gather(encode_tree(mine))]
+        return [speeds[self._link.owner(slot)] for slot in range(self.slots)]
+
+    def scatter(self, tree: T | None, split: Split, *, root: int = 0) -> T:
+        """Return an argument of which each rank holds the rows of its slots, sent once by the rank that has it whole.
+
+        To the type checker it is the whole tree; it may only be passed to functions of `Machines`.
+
+        Args:
+            tree: the whole arrays on the root; None on the others.
+            split: how many rows each slot gets.
+            root: the rank that has them.
+
+        Raises:
+            ShapeError: an array that the Split cannot cut.
+        """
+        self._check_split(split, "scatter")
+        parts = None if tree is None else cut(tree, split, "scatter")
+        mine: dict[int, Any] = {}
+        for slot in range(self.slots):
+            owner = self._link.owner(slot)
+            data = encode_tree(parts.part(slot)) if parts is not None and self.rank == root else None
+            if (received := self._link.send(data, root, owner)) is not None:
+                mine[slot] = decode_tree(received)
+
+        def read(slot: int) -> Any:
+            if slot not in mine:
+                raise PeerLost(
+                    f"scatter: the rows of slot {slot} went to a rank that was lost: got none here; scatter again, or "
+                    "pass whole arrays or by_slot(...), which survive a loss"
+                )
+            return mine[slot]
+
+        return cast("T", Parts(read))
+
+    def check_same(self, description: str, what: str) -> None:
+        """Compare a text among the ranks.
+
+        Raises:
+            ArgumentError: the ranks hold different ones; all of them raise.
+        """
+        digest = hashlib.sha256(description.encode()).hexdigest()
+        found = [str(decode_tree(data)) for data in self._link.gather(encode_tree(digest))]
+        if len(set(found)) > 1:
+            raise ArgumentError(
+                f"distributed: the ranks do not run the same {what}: got digests {[text[:8] for text in found]} by rank; "
+                "start all ranks with the same script, arguments, settings and versions"
+            )
+
+    def _check_split(self, split: Split, who: str) -> None:
+        if split.slots != self.slots:
+            raise ArgumentError(
+                f"{who}: a Split of other slots: got {split.slots} for {self.slots}; give a size a slot"
+            )
+
+    def _compare(self, loss: Callable[..., Any], split: Split, shared: Any) -> None:
+        """Compare program, Split and settings among the ranks, once for each combination."""
+        text = (
+            f"{describe_program(loss)} {split} {self.slots} {get_default_dtype()} {np.__version__} {shape_text(shared)}"
+        )
+        if text not in self._compared:
+            self.check_same(text, "program, Split and settings")
+            self._compared.add(text)

@@ -1,0 +1,191 @@
+"""Programs that the tests start under ``mpiexec``: each is a function of this module, named on the command line."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import afx
+from afx import Array, Graph, distributed, optim, random
+from afx.distributed import Machines, Split
+
+X = np.random.default_rng(0).normal(size=(37, 5))
+Y = np.random.default_rng(1).normal(size=(37,))
+SPLITS = [Split((10, 9, 9, 9)), Split((1, 2, 33, 1)), Split((0, 30, 0, 7)), Split((37, 0, 0, 0))]
+SLOTS = 4
+
+
+def parameters() -> Any:
+    """Make parameters of two dtypes, with an integer."""
+    return {
+        "w": afx.asarray(np.linspace(-1, 1, 5)),
+        "b": afx.asarray(np.float32(0.25)),
+        "n": afx.asarray(3),
+        "v": afx.asarray(np.linspace(0, 1, 3, dtype=np.float32)),
+    }
+
+
+def loss(p: Any, x: Array, y: Array, key: Array) -> tuple[Array, Any]:
+    """A regression with noise from the slot's key, and metrics beside it."""
+    noise = random.normal(key, y.shape, dtype=np.float64)
+    error = x @ p["w"] + p["b"] * afx.sum(p["v"] ** 2) - y + 0.01 * noise
+    return afx.mean(error**2), {"mean": afx.mean(error), "steps": p["n"] + 1}
+
+
+def train(machines: Machines, split: Split, steps: int = 5, disturb: Any = None) -> list[bytes]:
+    """Train some steps and return the bits of parameters, value and metrics."""
+    step = machines.value_and_grad(loss, split=split, has_aux=True)
+    optimizer = optim.adam(0.1)
+    p = parameters()
+    state = optimizer.init(p)
+    key = random.key(5)
+    out: Any = None
+    for number in range(steps):
+        keys = distributed.by_slot(lambda slot, number=number: random.fold_in(random.fold_in(key, number), slot))
+        if disturb is not None:
+            disturb(machines, number)
+        out, grads = step(p, X, Y, keys)
+        p, state = optimizer.step(p, grads, state)
+    return bits_of((p, out))
+
+
+def report(machines: Machines, ok: bool) -> None:
+    """Print on each rank whether it agrees."""
+    print(f"rank {machines.rank} of {machines.ranks}: {'same' if ok else 'DIFFERENT'}", flush=True)
+
+
+def bits() -> None:
+    """Every Split gives the bits of one process; so do mapping, scattering and broadcasting."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    ok = all(train(machines, split) == train(distributed.local(SLOTS), split) for split in SPLITS)
+    squares = [x.tolist() for x in machines.map(lambda k: random.normal(random.key(k), 3), range(7))]
+    ok &= squares == [random.normal(random.key(k), 3).tolist() for k in range(7)]
+    split = SPLITS[1]
+    x, y = machines.scatter((X, Y) if machines.rank == 0 else None, split), Y  # type: ignore[misc]  # parts
+    del x, y
+    ok &= machines.broadcast({"x": X} if machines.rank == 0 else None)["x"].tolist() == X.tolist()  # type: ignore[index]  # a tree
+    report(machines, ok)
+
+
+def random_graph(seed: int, size: int = 200) -> tuple[Graph, list[int], list[Any]]:
+    """Make a random graph of that many operations, a random slot for each equation, and inputs."""
+    generator = np.random.default_rng(seed)
+
+    def program(x: Array, y: Array) -> tuple[Array, ...]:
+        values = [x, y, afx.asarray(generator.normal(size=4))]
+        while len(values) < size:
+            a, b = (values[k] for k in generator.integers(0, len(values), 2))
+            kind = generator.integers(0, 6)
+            if kind == 0:
+                values.append(afx.sin(a + b))
+            elif kind == 1:
+                values.append(a * 0.5 - b)
+            elif kind == 2:
+                values.append(afx.tanh(a) * afx.sum(b))
+            elif kind == 3:
+                values.append(afx.where(a > b, a, b * 0.25))
+            elif kind == 4:
+                values.append(afx.flip(a) + afx.cumsum(b) * 0.1)
+            else:
+                values.append(afx.outer(a, b) @ afx.cos(a))
+        return values[-1], values[size // 2], x
+
+    def gradient(x: Array, y: Array) -> tuple[Array, ...]:
+        return program(x, y) if seed % 2 else afx.grad(lambda x: afx.sum(afx.tanh(program(x, y)[0])))(x)
+
+    inputs = [generator.normal(size=4), generator.normal(size=4)]
+    graph = afx.trace(gradient)(*inputs)
+    return graph, [int(k) for k in generator.integers(0, SLOTS, len(graph))], inputs
+
+
+def graphs() -> None:
+    """Random graphs with random assignments give the bits of one process, one by one and as a pipeline."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    ok = True
+    for seed in range(int(sys.argv[2])):
+        graph, places, inputs = random_graph(seed)
+        split = distributed.split_graph(graph, places, slots=SLOTS)
+        batches = [inputs, [x * 0.5 for x in inputs], [x + 1.0 for x in inputs]]
+        found = machines.run_pipeline(split, batches)
+        expected = distributed.local(SLOTS).run_pipeline(split, batches)
+        ok &= bits_of(found) == bits_of(expected) and bits_of(machines.run_graph(split, *inputs)) == bits_of(
+            expected[0]
+        )
+    report(machines, ok)
+
+
+def bits_of(tree: Any) -> list[bytes]:
+    """Return the bytes of all leaves."""
+    return [np.asarray(leaf).tobytes() for leaf in afx.pytree.leaves(tree)]
+
+
+def differ() -> None:
+    """Ranks with other programs are told so before anything is computed."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    scale = 1.0 + machines.rank
+    step = machines.value_and_grad(lambda w, x: afx.mean(x * w) * scale, split=Split((1, 1, 1, 1)))
+    step(1.0, np.arange(4.0))
+
+
+def fail() -> None:
+    """One rank raises."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    if machines.rank == 1:
+        raise RuntimeError("broken on purpose")
+    train(machines, SPLITS[0], 1000)
+
+
+def hang() -> None:
+    """One rank does not answer."""
+    machines = distributed.connect(SLOTS, deadline=1.0)
+    if machines.rank == 1:
+        time.sleep(600)
+    train(machines, SPLITS[0])
+
+
+def idle() -> None:
+    """Rank 0 waits for two seconds; it prints the share of a processor that it took."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    train(machines, SPLITS[0], 1)
+
+    def sleep(machines: Machines, number: int) -> None:
+        if machines.rank == 1:
+            time.sleep(2.0)
+
+    begin, cpu = time.perf_counter(), time.process_time()
+    train(machines, SPLITS[0], 1, sleep)
+    if machines.rank == 0:
+        print(f"share {(time.process_time() - cpu) / (time.perf_counter() - begin):.3f}", flush=True)
+
+
+def lose() -> None:
+    """Ranks are killed at random moments; those that are left end with the bits of one process."""
+    generator = np.random.default_rng(int(sys.argv[2]))
+    machines = distributed.connect(SLOTS, deadline=30.0, on_loss="shrink")
+    victim, when, delay = (
+        int(generator.integers(0, machines.ranks)),
+        int(generator.integers(0, 20)),
+        generator.random() * 0.004,
+    )
+    mine = machines.rank
+
+    def kill(machines: Machines, number: int) -> None:
+        if mine == victim and number == when:
+            if delay > 0.002:
+                os.kill(os.getpid(), signal.SIGKILL)
+            signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            signal.setitimer(signal.ITIMER_REAL, delay + 1e-6)
+
+    found = train(machines, SPLITS[0], 25, kill)
+    report(machines, found == train(distributed.local(SLOTS), SPLITS[0], 25))
+    sys.stdout.flush()
+    os._exit(0)  # MPI's own end would wait for the lost rank
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    globals()[sys.argv[1]]()

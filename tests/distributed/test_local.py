@@ -1,0 +1,183 @@
+"""`afx.distributed` in one process: what defines the bits of every number of ranks."""
+
+import json
+from typing import Any
+
+import attrs
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+import afx
+from afx import Array, distributed, nn, optim
+from afx.distributed import Split
+from afx.errors import ArgumentError, ShapeError
+from tests.distributed.programs import SPLITS, X, Y, train
+
+
+def loss(w: Any, x: Array, y: Array) -> Array:
+    """A mean over examples."""
+    return afx.mean((x @ w["w"] + w["b"] - y) ** 2)
+
+
+W = {"w": afx.asarray(np.linspace(-1, 1, 5)), "b": afx.asarray(np.float64(0.5))}
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_split_batch_has_the_gradient_of_the_whole(split: Split, compiled: bool) -> None:
+    """Value and gradient differ from those of the unsplit batch by rounding alone; structure and dtypes are theirs."""
+    value, grads = distributed.local(4).value_and_grad(loss, split=split, compiled=compiled)(W, X, Y)
+    expected, whole = afx.value_and_grad(loss)(W, X, Y)
+    np.testing.assert_allclose(value, expected, rtol=1e-13)
+    for part, full in zip(afx.pytree.leaves(grads), afx.pytree.leaves(whole), strict=True):
+        assert part.dtype == full.dtype
+        np.testing.assert_allclose(part, full, rtol=1e-12)
+
+
+def test_one_slot_is_the_plain_function() -> None:
+    """A Split of one slot gives the bits of `afx.value_and_grad`."""
+    value, grads = distributed.local(1).value_and_grad(loss, split=Split((37,)), compiled=False)(W, X, Y)
+    expected, whole = afx.value_and_grad(loss)(W, X, Y)
+    assert float(value) == float(expected)
+    assert afx.pytree.equal(grads, whole)
+
+
+def test_sums_are_in_the_order_of_the_slots() -> None:
+    """The mean is the fold from slot 0 on, which another order would change."""
+    parts = [1e16, 1.0, -1e16, 1.0]
+    found = distributed.local(4).average(lambda slot: afx.asarray(np.float64(parts[slot] * 4)), Split((1, 1, 1, 1)))
+    assert float(found) == ((1e16 + 1.0) - 1e16) + 1.0
+
+
+def test_argnums_names_and_shared_arguments() -> None:
+    """Several arguments are differentiated, and those that are shared reach each slot whole."""
+
+    def fn(a: Array, x: Array, *, b: Array, table: Array) -> Array:
+        return afx.mean(a * x) * b + table.shape[0]
+
+    step = distributed.local(2).value_and_grad(fn, (0,), ("b",), split=Split((3, 1)), shared=["table"])
+    value, (grads, named) = step(2.0, np.arange(4.0), b=3.0, table=np.zeros(7))
+    assert (float(value), float(grads[0]), float(named["b"])) == (16.0, 4.5, 3.0)
+
+
+def test_metrics_and_running_statistics_are_averaged() -> None:
+    """Floating leaves of aux are averaged by the sizes; integers pass when they are the same, else raise."""
+
+    def fn(w: Array, x: Array, *, count: Any = 1) -> tuple[Array, Any]:
+        return afx.mean(w * x), {"mean": afx.mean(x), "count": afx.asarray(count), "rows": afx.asarray(x.shape[0])}
+
+    machines = distributed.local(2)
+    (_, aux), _ = machines.value_and_grad(fn, split=Split((2, 2)), has_aux=True)(1.0, np.arange(4.0))
+    assert (float(aux["mean"]), int(aux["count"]), int(aux["rows"])) == (1.5, 1, 2)
+    with pytest.raises(ArgumentError, match=r"integers or keys .* differ among the slots"):
+        machines.value_and_grad(fn, split=Split((3, 1)), has_aux=True)(1.0, np.arange(4.0))
+
+
+@attrs.frozen
+class Batch:
+    """A batch as a class."""
+
+    x: Array
+    y: Array
+
+
+def test_models_and_batches_are_trees() -> None:
+    """Layers and classes go through with their types."""
+    layer = nn.Linear.create(afx.random.key(0), 5, 1)
+    batch = Batch(afx.asarray(X.astype(np.float32)), afx.asarray(Y.astype(np.float32)))
+
+    def fn(layer: nn.Linear, batch: Batch) -> Array:
+        return afx.mean((layer(batch.x)[:, 0] - batch.y) ** 2)
+
+    _, grads = distributed.local(3).value_and_grad(fn, split=Split((20, 10, 7)))(layer, batch)
+    assert isinstance(grads, nn.Linear)
+    _, whole = afx.value_and_grad(fn)(layer, batch)
+    np.testing.assert_allclose(grads.weight, whole.weight, rtol=1e-4, atol=1e-6)
+
+
+def test_training_depends_on_the_split_alone() -> None:
+    """The same Split gives the same bits again; another one gives others."""
+    assert train(distributed.local(4), SPLITS[0]) == train(distributed.local(4), SPLITS[0])
+    assert train(distributed.local(4), SPLITS[0]) != train(distributed.local(4), SPLITS[1])
+
+
+def test_map_keeps_the_order_and_the_trees() -> None:
+    """Results stand in the order of the items, whatever their structure."""
+    found = distributed.local(3).map(lambda k: {"k": k, "x": afx.ones(k)}, range(5))
+    assert [(tree["k"], tree["x"].shape) for tree in found] == [(k, (k,)) for k in range(5)]
+
+
+def test_scattering_is_cutting() -> None:
+    """Scattered arrays give what whole ones give."""
+    machines, split = distributed.local(4), SPLITS[1]
+    x, y = machines.scatter(X, split), machines.scatter(Y, split)
+    step = machines.value_and_grad(loss, split=split)
+    assert afx.pytree.equal(step(W, x, y), step(W, X, Y))
+
+
+def test_speeds_are_measured() -> None:
+    """Each slot gets a positive speed, from which a Split follows."""
+    speeds = distributed.local(2).measure_speeds(lambda: sum(range(1000)))
+    assert len(speeds) == 2
+    assert all(speed > 0 for speed in speeds)
+    assert Split.proportional(10, speeds).sizes == (5, 5)
+
+
+@hypothesis.given(st.integers(1, 10_000), st.lists(st.floats(0, 1e6), min_size=1, max_size=20).filter(any))
+def test_proportional_splits_are_whole_and_within_one(total: int, speeds: list[float]) -> None:
+    """Sizes add up, and each is its exact share rounded up or down."""
+    split = Split.proportional(total, speeds)
+    assert split.total == total
+    for size, speed in zip(split.sizes, speeds, strict=True):
+        assert abs(size - total * speed / sum(speeds)) < 1 + 1e-6
+
+
+def test_a_split_is_data() -> None:
+    """It is compared by its sizes, and its numbers can be written down and read again."""
+    split = Split.proportional(100, [2, 1])
+    assert Split(tuple(json.loads(json.dumps(split.sizes)))) == split
+    assert afx.pytree.leaves(split) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Split(()), ArgumentError, "whole numbers from 0 on"),
+        (lambda: Split((1, -1)), ArgumentError, "whole numbers from 0 on"),
+        (lambda: Split((1.0,)), ArgumentError, "whole numbers from 0 on"),  # type: ignore[arg-type]  # a mistake
+        (lambda: Split.proportional(4, [1, np.inf]), ArgumentError, "speeds are finite"),
+        (lambda: distributed.local(0), ArgumentError, "at least one slot: got 0"),
+        (lambda: distributed.local(2).value_and_grad(loss, split=Split((1,))), ArgumentError, "got 1 for 2"),
+        (
+            lambda: distributed.local(1).value_and_grad(loss, split=Split((3,)))(W, X, Y),
+            ShapeError,
+            r"got \[37, 5\] for 3 examples; .* shared=",
+        ),
+        (lambda: distributed.local(1).broadcast(None), ArgumentError, "the root has nothing to send"),
+    ],
+)
+def test_mistakes_are_named(call: Any, error: Any, message: str) -> None:
+    """Wrong sizes and shapes say what they got."""
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_gradients_accumulate_over_micro_batches() -> None:
+    """Two halves of a batch, weighted, give the gradient of the whole."""
+    machines = distributed.local(2)
+    step = machines.value_and_grad(loss, split=Split((10, 8)))
+    halves = [step(W, X[:18], Y[:18])[1], step(W, X[18:36], Y[18:36])[1]]
+    whole = afx.grad(loss)(W, X[:36], Y[:36])
+    mean = afx.pytree.map(lambda a, b: (a + b) / 2, *halves)
+    for part, full in zip(afx.pytree.leaves(mean), afx.pytree.leaves(whole), strict=True):
+        np.testing.assert_allclose(part, full, rtol=1e-12)
+
+
+def test_clipping_and_optimizers_take_the_gradients() -> None:
+    """What comes out goes into any optimizer."""
+    optimizer = optim.chain(optim.clip_by_global_norm(1.0), optim.adam(0.1))
+    _, grads = distributed.local(2).value_and_grad(loss, split=Split((20, 17)))(W, X, Y)
+    again, _ = optimizer.step(W, grads, optimizer.init(W))
+    assert afx.pytree.structure(again) == afx.pytree.structure(W)

