@@ -1,4 +1,4 @@
-"""The exceptions afx raises: each is an `AfxError` and also the built-in error a caller would expect.
+"""Exceptions: each is an `AfxError` and also the built-in error a caller would expect.
 
 ```
 AfxError

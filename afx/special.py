@@ -1,4 +1,4 @@
-"""Special functions, named as in ``scipy.special``, with derivatives by all their real arguments.
+"""Special functions: SciPy's names, with derivatives by all their real arguments.
 
 Most values are computed by SciPy, the extra ``scipy``, which is imported when one is first computed; logarithms, shares
 and entropies need NumPy alone. ``scipy.special.erf(x)`` of an `Array` is `erf` of this module; what SciPy has as a Python

@@ -1,4 +1,4 @@
-"""Checks for derivatives: of your own custom rules, or of a whole model."""
+"""Derivative checks: of custom rules, or of a whole model."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ PUBLIC = [
     if not any(part.startswith("_") for part in name.split("."))
     for attribute in getattr(importlib.import_module(name), "__all__", ())
 ]
+TERM = r"(?!(?:What|Which|Where|How|Whether|The|A|An)\b)[\w`'\-., ]{2,60}: \S"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -32,9 +34,13 @@ def test_docstring_examples_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_modules_have_docstrings(name: str) -> None:
-    """Each module says what it is for."""
-    assert (importlib.import_module(name).__doc__ or "").strip()
+def test_modules_begin_with_their_term(name: str) -> None:
+    """A module's docstring begins with `<Term>: <one short sentence>`, the term a noun without an article."""
+    summary = (importlib.import_module(name).__doc__ or "").split("\n\n")[0].strip()
+    assert re.match(TERM, summary), summary
+    assert summary.endswith(".")
+    assert not re.search(r"\.\s+[A-Z]", summary), f"not one sentence: {summary}"
+    assert len(summary.split()) <= 25, summary
 
 
 def is_documented(value: object) -> bool:

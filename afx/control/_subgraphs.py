@@ -1,4 +1,4 @@
-"""The ground under control flow: functions of leaves as compiled programs."""
+"""Subgraphs: functions of leaves as graphs that control flow holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`associative_scan`: running results of an associative operation in logarithmic depth."""
+"""Associative scan: running results of an associative operation in logarithmic depth."""
 
 from __future__ import annotations
 

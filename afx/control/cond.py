@@ -1,4 +1,4 @@
-"""`cond` and `switch`: one of several functions is run."""
+"""Conditionals: `cond` and `switch` run one of several functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iterative solvers of linear systems whose matrix is an array or a function of vectors.
+"""Iterative solvers: linear systems whose matrix is an array or a function of vectors.
 
 The solution differentiates implicitly, not through the iterations: it is refined by ``x + S (b - A x)``, where the solver
 S counts as fixed. The value hardly moves, and each refinement makes one more order of derivatives right (Newton's method

@@ -1,4 +1,4 @@
-"""`scan`: a loop over the first axis of arrays that carries a value along."""
+"""Scan: a loop over the first axis of arrays that carries a value along."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The op behind `scan`: one equation that holds the graph of a step.
+"""Scan primitive: one equation that holds the graph of a step.
 
 Operands are the values that the step closes over (constants), the first carry, and the arrays walked along. Its
 derivatives are loops of the same kind: forward mode carries tangents beside values; reverse mode runs a loop that stacks

@@ -1,4 +1,4 @@
-"""Loops of unknown length: `while_loop`, and `fori_loop` over a range of indices."""
+"""While loops: `while_loop`, of unknown length, and `fori_loop` over a range of indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ops behind `while_loop`: one equation that holds the graphs of a condition and a step, and its backward pass.
+"""While primitives: the graphs of a condition and a step in one equation, and its backward pass.
 
 Operands are what the condition closes over, what the step closes over, and the first carry. The derivatives are loops of
 the same two kinds. Forward mode carries tangents beside values. Reverse mode runs the loop again, keeps what the steps'

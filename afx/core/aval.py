@@ -1,4 +1,4 @@
-"""Abstract values: what is known of an array without its numbers."""
+"""Abstract values: shape, dtype and weakness of an array without its numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and names that need no array: those of the array API standard, as NumPy has them."""
+"""Constants: numbers and names of the array API standard, as NumPy has them."""
 
 from __future__ import annotations
 

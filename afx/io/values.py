@@ -1,4 +1,4 @@
-"""Values: what the structure of a tree and the parameters of a graph are made of, as JSON and back.
+"""Values: constituents of tree structures and graph parameters, as JSON and back.
 
 JSON's own null, booleans, integers and strings stand for themselves; everything else is an object with one key that
 says what it is, such as ``{"float": "0.1"}`` or ``{"function": "afx.nn:relu"}``.

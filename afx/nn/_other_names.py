@@ -1,4 +1,4 @@
-"""Names of other libraries: the calls that stand for them here."""
+"""Names of other libraries: afx's calls for them."""
 
 __all__ = ["OTHER_NAMES"]
 

@@ -1,4 +1,4 @@
-"""Initialisers: starting values of weights. Each draws numbers of the default dtype from a key.
+"""Initialisers: starting values of weights, drawn in the default dtype from a key.
 
 The same key gives the same weights. An int stands for ``afx.random.key(int)``; a `numpy.random.Generator` gives another
 key at each call. Weights are [*window, inputs, outputs]: the *fans* are how many inputs an output has, and how many

@@ -1,4 +1,4 @@
-"""Metrics: how good predictions are, in numbers that people know."""
+"""Metrics: the quality of predictions in numbers that people know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structural primitives: cast, reshape, broadcast, sum and where, which the rules of all other kinds are written in.
+"""Structural primitives: cast, reshape, broadcast, sum and where, on which the rules of all other kinds stand.
 
 Public functions of the same names stand in their families; these here take values of any level and check nothing twice.
 """

@@ -1,4 +1,4 @@
-"""Arrayflow, the paper's optimizer: inertia, and a heuristic that tunes the step size from the course of the loss."""
+"""Arrayflow: the paper's optimizer, with inertia and a step size tuned by the course of the loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains: transformations, one optimizer, then what only rescales its updates."""
+"""Chains: transformations, one optimizer, then rescalings of its updates."""
 
 from __future__ import annotations
 

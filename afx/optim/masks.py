@@ -1,4 +1,4 @@
-"""Masks and labels: what a prefix tree or a function of path and leaf says of each parameter."""
+"""Masks and labels: prefix trees, or functions of path and leaf, that choose parameters."""
 
 from __future__ import annotations
 

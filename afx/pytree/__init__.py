@@ -1,4 +1,4 @@
-"""Trees of arrays: frozen attrs classes and dataclasses, tuples, lists and dicts, taken apart and put together again.
+"""Pytrees: frozen attrs classes and dataclasses, tuples, lists and dicts, taken apart and put together again.
 
 Every transformation takes and returns such trees, so a model is a plain frozen class:
 

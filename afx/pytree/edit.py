@@ -1,4 +1,4 @@
-"""Parts of trees: split in two, put together again, and changed in one place."""
+"""Tree edits: trees split in two, combined, and changed at one leaf."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`flatten` and `unflatten`: one loop each, without recursion, so that neither depth nor length is limited."""
+"""Flattening: `flatten` and `unflatten`, one loop each, so that neither depth nor length is limited."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast

@@ -1,4 +1,4 @@
-"""Functions over whole trees: `map`, `map_with_path` and `equal`."""
+"""Tree maps: `map`, `map_with_path` and `equal` over whole trees."""
 
 import builtins
 from collections.abc import Callable

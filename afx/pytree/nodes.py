@@ -1,4 +1,4 @@
-"""Nodes: one level of a tree each, as what it is made of and how it is built again.
+"""Nodes: the children and the rebuilding of one level of a tree.
 
 A structure is written as *tokens* in preorder. A token is one of
 - a `Node`, followed by the tokens of its children;

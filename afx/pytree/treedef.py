@@ -1,4 +1,4 @@
-"""`TreeDef`: the structure of a tree without its leaves, and the key paths in it."""
+"""Tree structure: `TreeDef`, a tree without its leaves, and the key paths in it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar

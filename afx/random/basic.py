@@ -1,4 +1,4 @@
-"""The draws that others are made of: bits, uniform and normal numbers, integers, and yes or no."""
+"""Basic samplers: bits, uniform and normal numbers, integers and Booleans, from which all others are made."""
 
 from __future__ import annotations
 

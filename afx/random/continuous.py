@@ -1,4 +1,4 @@
-"""Continuous laws that are a standard draw, stretched and moved: differentiable in every parameter."""
+"""Location-scale distributions: standard draws, scaled and shifted, differentiable in every parameter."""
 
 from __future__ import annotations
 

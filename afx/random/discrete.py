@@ -1,4 +1,4 @@
-"""Laws of counts, int64. Counts have no derivative."""
+"""Count distributions: draws in int64, without derivatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gamma law and those made of it: differentiable in every parameter, by their quantiles.
+"""Gamma family: draws differentiable in every parameter, by their quantiles.
 
 A draw's derivative by a shape is how its quantile moves (Figurnov, Mohamed & Mnih 2018), so that the mean of derivatives
 over draws is the derivative of the expectation.

@@ -1,4 +1,4 @@
-"""Keys: where random numbers come from. A key is a value: the same key always gives the same numbers.
+"""Keys: values from which random numbers come; the same key always gives the same numbers.
 
 A key is a plain array uint32[2], so that it passes through `afx.jit`, `afx.vmap` and pytrees as any other. Use each key
 once: for one draw, or to make other keys of it.

@@ -1,4 +1,4 @@
-"""Categories, orders and choices. What is drawn has no derivative; what is chosen by it has."""
+"""Sampling: categories, permutations and choices; drawn indices have no derivative, chosen values have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distributions, named and parametrised as in ``scipy.stats``, with derivatives by every real parameter.
+"""Distributions: SciPy's names and parameters, with derivatives by every real parameter.
 
 Each has ``pdf`` and ``logpdf`` (``pmf`` and ``logpmf``, of whole numbers), ``cdf``, ``logcdf``, ``sf``, ``logsf`` and
 ``ppf``: functions of an argument and the parameters, which broadcast. Logarithms stay finite in the tails as far as

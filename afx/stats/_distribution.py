@@ -1,4 +1,4 @@
-"""Distributions: families of laws whose functions differentiate by the argument and by every real parameter.
+"""Distribution families: functions that differentiate by the argument and by every real parameter.
 
 A family is one function from parameters to a *law*, decorated with `continuous` or `discrete`. The law says what is
 special about the standard distribution (location 0, scale 1) inside its support; location, scale, dtypes, what lies

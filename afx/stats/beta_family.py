@@ -1,4 +1,4 @@
-"""The beta distribution, and F and Student's t, whose odds follow it."""
+"""Beta family: the beta distribution, and F and Student's t, whose odds follow it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distributions whose functions are elementary: exponential, Weibull, Laplace, logistic, Cauchy, uniform."""
+"""Elementary distributions: exponential, Weibull, Laplace, logistic, Cauchy, uniform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gamma distribution and chi squared: sums of squares, waiting times."""
+"""Gamma family: the gamma distribution and chi squared, as sums of squares and waiting times."""
 
 from __future__ import annotations
 

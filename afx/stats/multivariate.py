@@ -1,4 +1,4 @@
-"""Distributions of vectors: Dirichlet and multivariate normal."""
+"""Multivariate distributions: Dirichlet and multivariate normal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The normal distribution and its exponential's."""
+"""Normal family: the normal distribution and that of its exponential."""
 
 from __future__ import annotations
 

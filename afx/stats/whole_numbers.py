@@ -1,4 +1,4 @@
-"""Distributions of whole numbers: Poisson, binomial, negative binomial, geometric."""
+"""Discrete distributions: Poisson, binomial, negative binomial, geometric."""
 
 from __future__ import annotations
 

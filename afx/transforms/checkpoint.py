@@ -1,4 +1,4 @@
-"""`checkpoint`: memory for time; intermediate values are computed again in the backward pass."""
+"""Checkpointing: memory for time; intermediate values are computed again in the backward pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled graph as an op: how jitted functions behave under the other transformations.
+"""Compiled call: a compiled graph as a primitive, and jitted functions under the other transformations.
 
 Under `grad` the graph runs as one tape entry: a forward plan that also returns what the backward plan reads, and that
 backward plan. Both are traced from the graph once and kept with it. An abstract trace takes the equations in.

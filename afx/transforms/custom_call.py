@@ -1,4 +1,4 @@
-"""Functions held by one op: the ground under `custom_vjp`, `custom_jvp` and `checkpoint`.
+"""Custom call: functions held by one op, under `custom_vjp`, `custom_jvp` and `checkpoint`.
 
 Such a function runs as a single tape entry with a pullback of its own. Abstract traces keep it as one equation, so that
 its rules survive until the graph is differentiated; plans take the function's own equations in.

@@ -1,4 +1,4 @@
-"""Derivatives given by the user: `custom_vjp` and `custom_jvp`."""
+"""Custom derivatives: `custom_vjp` and `custom_jvp` take rules from the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of matrices by a function of numbers."""
+"""Matrix functions: extensions of functions of numbers, by `funm`."""
 
 from __future__ import annotations
 

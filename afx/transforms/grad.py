@@ -1,4 +1,4 @@
-"""`grad` and `value_and_grad`: the gradient of a scalar function, in the type of its parameters."""
+"""Gradients: `grad` and `value_and_grad` of a scalar function, in the type of its parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derivatives of functions with many outputs: `jacfwd`, `jacrev`, `hessian`, `hvp`."""
+"""Jacobians: `jacfwd`, `jacrev`, `hessian` and `hvp` of functions with many outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`jit`: a function traced once per kind of arguments, then run as a plan."""
+"""Compilation: `jit` traces a function once per kind of arguments and then runs its plan."""
 
 from __future__ import annotations
 

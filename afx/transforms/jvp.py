@@ -1,4 +1,4 @@
-"""JVPTrace mode: `jvp`."""
+"""Forward mode: `jvp`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`linearize`: a function's derivative at a point, as a function that is cheap to call again."""
+"""Linearization: a function's derivative at a point, as a function that is cheap to call again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowered: what `jit` built for some arguments, step by step."""
+"""Lowered: each step of compiling a jitted function for given arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trace`: a function as a `Graph`; `eval_shape`: what it would return."""
+"""Graph making: `trace` turns a function into a `Graph`, `eval_shape` tells its outputs."""
 
 from __future__ import annotations
 

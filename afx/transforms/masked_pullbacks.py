@@ -1,4 +1,4 @@
-"""Masked pullbacks: how the cotangent of an op's output, and the mask that it carries, reach the operands."""
+"""Masked pullbacks: cotangents and their masks, from the output of an op to its operands."""
 
 from __future__ import annotations
 

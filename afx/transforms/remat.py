@@ -1,4 +1,4 @@
-"""A function's run as an op that can be repeated: what `checkpoint` holds.
+"""Rematerialization: a function's run as an op that can be repeated, for `checkpoint`.
 
 The function is recorded once, as a graph: on plain values where they are known, so that Python control flow works, and
 abstractly elsewhere. Values of outer transformations that it closes over become operands, so that their derivatives are

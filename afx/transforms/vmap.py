@@ -1,4 +1,4 @@
-"""`vmap`: a function of one becomes a function of many."""
+"""Vectorization: `vmap` turns a function of one value into a function of many."""
 
 from __future__ import annotations
 

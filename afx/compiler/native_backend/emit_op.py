@@ -1,4 +1,4 @@
-"""Operations on single elements as LLVM IR, with NumPy's results bit by bit."""
+"""Element operations as LLVM IR: NumPy's results, bit by bit."""
 
 from __future__ import annotations
 

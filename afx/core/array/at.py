@@ -1,4 +1,4 @@
-"""`x.at[index]`: functional updates of an immutable array."""
+"""Updates: ``x.at[index]`` makes changed copies of an immutable array."""
 
 from __future__ import annotations
 

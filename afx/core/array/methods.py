@@ -1,4 +1,4 @@
-"""The methods of `Array`: each is the function of the same name."""
+"""Array methods: each is the function of the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's operators on Arrays: each finds its op by name."""
+"""Array operators: each of Python's operators finds its op by name."""
 
 from __future__ import annotations
 

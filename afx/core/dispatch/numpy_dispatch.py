@@ -1,4 +1,4 @@
-"""NumPy's dispatch: ``np.sin(x)`` on an Array is ``afx.sin(x)``, found by name; what afx lacks raises.
+"""NumPy's dispatch: ``np.sin(x)`` on an Array is ``afx.sin(x)``, found by name; an unknown function raises.
 
 NumPy's functions take their arguments as NumPy names them. They are bound to NumPy's own signature, those left at their
 defaults are dropped, and the others go to the arguments of the same name, operands to those at the same place.

@@ -1,4 +1,4 @@
-"""The trace of `vmap`: every tracer stands for one of many values along a batch axis, which is kept in front."""
+"""Batch trace: tracers of `vmap` stand for many values along a batch axis, which is kept in front."""
 
 from __future__ import annotations
 

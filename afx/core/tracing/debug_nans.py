@@ -1,4 +1,4 @@
-"""A tape that also knows the user's line of every operation: for messages, and for hunting nan.
+"""Located tape: a tape with the user's line of every operation, for messages and for hunting nan.
 
 Finding the line at every operation would cost a tenth of the time of small programs, so plain tapes do without. When a
 backward pass fails, the function runs once more on a tape of this kind, and the message names the line.

@@ -1,4 +1,4 @@
-"""The abstract trace: values are unknown, operations become equations of a `Graph`."""
+"""Graph trace: values are unknown, operations become equations of a `Graph`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace of forward mode: every tracer holds a value and its tangent."""
+"""JVP trace: tracers of forward mode hold a value and its tangent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorder: runs a function on plain values and keeps the program that ran as a `Graph`.
+"""Recording trace: runs a function on plain values and keeps the program that ran as a `Graph`.
 
 So a run can be repeated although what the function closes over has changed since: arrays of the caller that were written
 into, names bound to other values, the variable of a loop. Python control flow works, and stays as it went.

@@ -1,4 +1,4 @@
-"""The tape: a flat record of what a function computed, for reverse mode.
+"""Tape: a flat record of a function's operations, for reverse mode.
 
 Entries hold indices of earlier entries and values of the next lower level, never tracers: there are no reference
 cycles, and a tape of any length is walked and freed without recursion.

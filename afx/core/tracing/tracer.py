@@ -1,4 +1,4 @@
-"""Tracers and `bind`: how an op finds the trace that must see it.
+"""Tracers: values under a trace, and `bind`, which finds the trace that must see an op.
 
 A *trace* is one run of a function under a transformation; its *tracers* are the Arrays that the function sees. `bind`
 hands an op to the innermost trace among its operands, which lowers them to the values of the next outer level and binds

@@ -1,4 +1,4 @@
-"""Losses, one number per example (or element): reduce them with `afx.mean` or `afx.sum`.
+"""Losses: one number per example (or element), to be reduced with `afx.mean` or `afx.sum`.
 
 Predictions come first, targets second. Shapes must agree: a silent broadcast would compare every pair.
 """

@@ -1,4 +1,4 @@
-"""The kinds of op: each derives every rule of a primitive from one derivative formula.
+"""Elementwise kinds: every rule of a primitive, derived from one derivative formula.
 
 ============================  ==========================================================  =====================
 kind                          the formula it is given                                     examples

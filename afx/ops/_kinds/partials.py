@@ -1,4 +1,4 @@
-"""Partial derivatives: what they read, in which dtype, and the rules of elementwise ops made of them."""
+"""Partial derivatives: their operands and dtype, and the rules of elementwise ops made of them."""
 
 from __future__ import annotations
 

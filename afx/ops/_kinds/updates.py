@@ -1,4 +1,4 @@
-"""Functional updates at an index: what the ops of ``x.at[index]`` share.
+"""Functional updates: checks and rules shared by the ops of ``x.at[index]``.
 
 An index is taken apart as in `afx.ops.indexing.getitem`: a basic part, which `slice` reads and `slice_set` writes, and index
 arrays along consecutive axes, which an op's own primitive takes. A mask with values that do not depend on the place is

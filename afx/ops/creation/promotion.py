@@ -1,4 +1,4 @@
-"""Operands that belong together: nested Python numbers take the dtype of the arrays they meet."""
+"""Promotion of operands: nested Python numbers take the dtype of the arrays they meet."""
 
 from __future__ import annotations
 

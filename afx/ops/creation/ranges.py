@@ -1,4 +1,4 @@
-"""Numbers in order: ranges, grids."""
+"""Ranges: evenly spaced numbers and grids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stop_gradient`: a value that derivatives see as a constant."""
+"""Stopped gradients: `stop_gradient` gives a value that derivatives see as a constant."""
 
 from __future__ import annotations
 

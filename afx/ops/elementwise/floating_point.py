@@ -1,4 +1,4 @@
-"""Numbers as the machine holds them: mantissas and exponents, parts, steps, divisors and bits."""
+"""Floating-point parts: mantissas and exponents, spacing, divisors and bits."""
 
 from __future__ import annotations
 

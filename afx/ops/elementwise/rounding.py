@@ -1,4 +1,4 @@
-"""Rounding, whose derivative is 0, and what it leaves: remainders, signs, neighbouring numbers."""
+"""Rounding: steps with derivative 0, remainders, signs and neighbouring numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices: `where`, and the larger, smaller and clipped values."""
+"""Selection: `where`, and the larger, smaller and clipped values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms along several axes: those along one, in turn."""
+"""Multidimensional Fourier transforms: one-dimensional ones along each axis in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advanced indexing: the linear primitives behind indices that are arrays.
+"""Gather and scatter: the linear primitives behind indices that are arrays.
 
 `gather` reads elements at places given by integer arrays, `scatter` adds elements up at such places: each is the
 transpose of the other. Index arrays name consecutive axes of x, from ``axis`` on, and broadcast to one shape that takes

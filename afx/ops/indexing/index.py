@@ -1,4 +1,4 @@
-"""Indices in canonical form: what `x[index]` means for an array of a known shape.
+"""Canonical indices: the meaning of `x[index]` for an array of a known shape.
 
 A *basic* index is a tuple with one entry per axis of the array, in order: an int (non-negative), a triple
 ``(start, stop, step)`` of ints in which a stop of -1 stands for "to the front", or None for a new axis of length 1.

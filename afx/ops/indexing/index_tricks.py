@@ -1,4 +1,4 @@
-"""Indices of elements: flat ones and those by axis, of diagonals and triangles, of grids."""
+"""Index tricks: flat indices and those by axis, of diagonals and triangles, of grids."""
 
 from __future__ import annotations
 

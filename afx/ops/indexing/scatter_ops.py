@@ -1,4 +1,4 @@
-"""Functional updates: what ``x.at[index].set(values)``, ``add``, ``min`` and ``max`` compute.
+"""Scatter ops: ``x.at[index].set(values)``, ``add``, ``min`` and ``max``.
 
 Indices may repeat: `index_set` keeps the last value, the others accumulate.
 """

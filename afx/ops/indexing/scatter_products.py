@@ -1,4 +1,4 @@
-"""Functional updates by products: what ``x.at[index].multiply(values)`` and ``divide`` compute."""
+"""Scatter products: ``x.at[index].multiply(values)`` and ``divide``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices among several arrays, and of elements: by conditions, by index, by functions of pieces."""
+"""Selection among arrays: by conditions, by index, by functions of pieces."""
 
 from __future__ import annotations
 

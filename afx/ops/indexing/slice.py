@@ -1,4 +1,4 @@
-"""Basic indexing: the linear primitives behind ``x[1:3, ..., None]`` and its updates.
+"""Slices: the linear primitives behind ``x[1:3, ..., None]`` and its updates.
 
 `slice` takes a part of an array as a view, `embed` puts a part into zeros: each is the transpose of the other.
 Their index is in the canonical form of `afx.ops.indexing.index`.

@@ -1,4 +1,4 @@
-"""Divided differences of any order, accurate for equal, near and far points, of bare float64 values.
+"""Divided differences: of any order, accurate for equal, near and far points, on bare float64 values.
 
 ``f[x0, …, xk]`` is the recursion's quotient where the points are far apart. Where they are near it is the Taylor series
 around their middle, whose m-th term holds the complete homogeneous symmetric polynomial of the distances; functions that

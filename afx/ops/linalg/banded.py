@@ -1,4 +1,4 @@
-"""Systems with banded matrices, in LAPACK's diagonal storage. Leading axes are batches."""
+"""Banded systems: matrices in LAPACK's diagonal storage, with leading axes as batches."""
 
 from __future__ import annotations
 

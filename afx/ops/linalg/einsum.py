@@ -1,4 +1,4 @@
-"""`einsum`: sums of products named by letters, done as matrix products of pairs.
+"""Einsum: sums of products named by letters, computed as matrix products of pairs.
 
 What is to be done follows from the subscripts and shapes alone, and is kept: einsum in a loop costs little more than its
 products.

@@ -1,4 +1,4 @@
-"""Factorisations kept for several right-hand sides, as SciPy keeps them."""
+"""Kept factorizations: one serves several right-hand sides, as in SciPy."""
 
 from __future__ import annotations
 

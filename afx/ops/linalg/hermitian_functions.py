@@ -1,4 +1,4 @@
-"""Functions of symmetric (Hermitian) matrices with derivatives of every order, at equal eigenvalues too.
+"""Hermitian matrix functions: derivatives of every order, at equal eigenvalues too.
 
 With eigenvalues w, projectors P and divided differences f[…], the operation of order k is
 

@@ -1,4 +1,4 @@
-"""Norms of matrices, and what follows from singular values: condition numbers and ranks."""
+"""Matrix norms: norms, condition numbers and ranks from singular values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The polar decomposition, and the nuclear norm, whose derivative is the polar factor. Leading axes are batches.
+"""Polar decomposition: the factors, and the nuclear norm, whose derivative is the unitary one.
 
 With ``a = u h``, u with orthonormal columns and h positive semidefinite, the factor turns by
 

@@ -1,4 +1,4 @@
-"""Square roots, logarithms and real powers of matrices: principal ones. Leading axes are batches.
+"""Matrix roots: principal square roots, logarithms and real powers of stacks of matrices.
 
 General matrices are SciPy's business: by their Schur form (Björck & Hammarling 1983; Al-Mohy & Higham 2012; Higham & Lin
 2013). Symmetric (Hermitian) ones go by their eigenvalues, with derivatives by divided differences.

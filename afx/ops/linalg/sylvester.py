@@ -1,4 +1,4 @@
-"""Sylvester's equation. Leading axes are batches.
+"""Sylvester's equation: solutions for stacks of matrices.
 
 Its solution X of ``A X + X B = C`` differentiates by the same equation: ``A dX + dX B = dC - dA X - X dB``.
 """

@@ -1,4 +1,4 @@
-"""Diagonals: taken from matrices and made into them."""
+"""Diagonals: read from matrices, and matrices made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays made by changing others: appended, inserted, deleted, resized, put together from blocks."""
+"""Edits: copies with elements appended, inserted, deleted or resized, and arrays of blocks."""
 
 from __future__ import annotations
 

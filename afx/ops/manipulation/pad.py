@@ -1,4 +1,4 @@
-"""Padding and turning: `pad`, `flip`, `roll`, `rot90`."""
+"""Padding: `pad`, and the permutations `flip`, `roll` and `rot90`."""
 
 from __future__ import annotations
 

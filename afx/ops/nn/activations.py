@@ -1,4 +1,4 @@
-"""Gates: activations that are ops of their own, for speed or for their derivative at a kink."""
+"""Activations: ops of their own, for speed or for their derivative at a kink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standardisation: mean 0 and variance 1 along axes."""
+"""Normalization: mean 0 and variance 1 along axes."""
 
 from __future__ import annotations
 

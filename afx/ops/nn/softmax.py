@@ -1,4 +1,4 @@
-"""Shares and likelihoods: `softmax`, its logarithm, and the loss of a logit."""
+"""Softmax: `softmax`, its logarithm, and the cross-entropy of a logit."""
 
 from __future__ import annotations
 

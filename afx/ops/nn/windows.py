@@ -1,4 +1,4 @@
-"""Windows: where a moving window stands, and every position of it as a row, the ground under pooling."""
+"""Windows: offsets of a moving window, and every position of it as a row, for pooling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of elements in bins: differentiable in the weights, and in the extremes that equal bins lie between."""
+"""Histograms: counts in bins, differentiable in the weights and in the extremes between which equal bins lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions given by samples: interpolated, integrated, differentiated, and phases without jumps."""
+"""Interpolation: sampled functions interpolated, integrated and differentiated, and phases without jumps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Polynomials, as NumPy writes them: vectors of coefficients, that of the highest power first."""
+"""Polynomials: vectors of coefficients, highest power first, as in NumPy."""
 
 from __future__ import annotations
 

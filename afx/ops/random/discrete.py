@@ -1,4 +1,4 @@
-"""Poisson and binomial numbers: by adding up probabilities where few are likely, by rejection elsewhere (Hörmann 1993)."""
+"""Poisson and binomial samplers: inversion where few counts are likely, rejection elsewhere (Hörmann 1993)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard laws: each element is a function of one random word, so that draws are the same wherever they are made.
+"""Distributions: inverse-CDF samplers, one random word an element, the same wherever they are drawn.
 
 A word is read as a signed integer k of w bits. Uniform numbers take its upper bits, 24 for float32 and 53 for float64.
 The other laws are quantiles at ``(k + ½) / 2ʷ + ½``: exact in both tails, since a tail's probability p is made of the

@@ -1,4 +1,4 @@
-"""Truth along axes: whether all elements are true, or any."""
+"""Boolean reductions: whether all elements along axes are true, or any."""
 
 from __future__ import annotations
 

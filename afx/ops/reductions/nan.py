@@ -1,4 +1,4 @@
-"""Functions that pass over nan: sums, products and moments; and what nan is replaced by."""
+"""Nan-aware reductions: sums, products and moments that pass over nan, and its replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Medians and quantiles: elements of the sorted array, and what lies between them."""
+"""Quantiles: elements of the sorted array, and interpolations between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order in part: the largest elements, partitions, and orders by several keys."""
+"""Partial orders: the largest elements, partitions, and orders by several keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors as sets: distinct elements, and those that two arrays share.
+"""Sets: distinct elements of vectors, and elements that two of them share.
 
 How many there are depends on the values, so that they must be known: these functions work under `grad`, not under `jit`
 and `vmap`. Equal elements share the derivative evenly, as those of `sort` do.

@@ -1,4 +1,4 @@
-"""Order and place: sorting, and where extremes and elements that are not zero stand."""
+"""Sorting: sorted elements, and indices of the order, of extremes and of nonzero elements."""
 
 from __future__ import annotations
 

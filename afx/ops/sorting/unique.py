@@ -1,4 +1,4 @@
-"""Elements that differ: each once, where it stands, and how often.
+"""Distinct elements: each once, with its first index and its count.
 
 How many there are depends on the values, so that they must be known: these functions work under `grad`, not under `jit`
 and `vmap`. Each nan differs from every other one, as it does for ``==``.

@@ -1,4 +1,4 @@
-"""How the incomplete gamma and beta functions depend on their parameters: derivatives of every order by quadrature.
+"""Parameter derivatives: incomplete gamma and beta functions by their parameters, in every order, by quadrature.
 
 The n-th derivative of a density f by its parameter is f times a polynomial of the derivatives of log f. Its integral over
 the whole axis is 0, so it may be taken from either end; from the nearer one nearly all of the integrand has one sign.

@@ -1,4 +1,4 @@
-"""Tails of the gamma and beta integrals relative to their integrands: finite where the integrals underflow.
+"""Relative tails: gamma and beta integrals over their integrands, finite where the integrals underflow.
 
 On the axis of log t (of the log-odds of t) the gamma (beta) integral from x to the near end of the axis is the integrand
 at x times a tail. Its logarithm, and the moments that are its derivatives, come from Gauss's rule on the interval where

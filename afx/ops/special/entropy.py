@@ -1,4 +1,4 @@
-"""Log-odds, and products with a logarithm that are 0 where their factor is: entropies and divergences."""
+"""Entropies: log-odds, divergences, and products with a logarithm that are 0 where their factor is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exponential integrals, of whole order and of real numbers."""
+"""Exponential integrals: of whole order and of real numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gamma and beta functions, their logarithms, and the derivatives of those."""
+"""Gamma functions: gamma and beta, their logarithms, and the derivatives of those."""
 
 from __future__ import annotations
 

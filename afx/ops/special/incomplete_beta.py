@@ -1,4 +1,4 @@
-"""The regularised incomplete beta functions and their inverses, differentiable by all three arguments."""
+"""Incomplete beta functions: regularised ones and their inverses, differentiable by all three arguments."""
 
 from __future__ import annotations
 

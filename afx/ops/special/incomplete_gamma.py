@@ -1,4 +1,4 @@
-"""The regularised incomplete gamma functions and their inverses, differentiable by both arguments."""
+"""Incomplete gamma functions: regularised ones and their inverses, differentiable by both arguments."""
 
 from __future__ import annotations
 

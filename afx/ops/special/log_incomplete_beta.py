@@ -1,4 +1,4 @@
-"""Logarithms of the regularised incomplete beta functions and of their density, finite where these underflow."""
+"""Logarithms of incomplete beta functions: with their density, finite where the functions underflow."""
 
 from __future__ import annotations
 

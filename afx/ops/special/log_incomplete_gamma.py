@@ -1,4 +1,4 @@
-"""Logarithms of the regularised incomplete gamma functions and of their density, finite where these underflow."""
+"""Logarithms of incomplete gamma functions: with their density, finite where the functions underflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Student's t distribution: its log density, distribution function and quantiles, differentiable by both arguments."""
+"""Student's t distribution: log density, distribution function and quantiles, differentiable by both arguments."""
 
 from __future__ import annotations
 

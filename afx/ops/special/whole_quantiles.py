@@ -1,4 +1,4 @@
-"""Quantiles of distributions of whole numbers: steps, with derivative 0."""
+"""Discrete quantiles: steps with derivative 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colouring: which columns of a sparse matrix can be computed together, because no row holds two of them."""
+"""Graph coloring: columns of a sparse matrix that one pass can compute, because no row holds two of them."""
 
 from __future__ import annotations
 
