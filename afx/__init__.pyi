@@ -1,6 +1,7 @@
 # generated: run python -m tests.generate_names
 
 from afx import data as data
+from afx import debug as debug
 from afx import errors as errors
 from afx import fft as fft
 from afx import io as io
@@ -16,6 +17,7 @@ from afx import train as train
 from afx.core.array.array import Array as Array
 from afx.core.array.array import ArrayLike as ArrayLike
 from afx.core.aval import Aval as Aval
+from afx.transforms.retracing import CacheInfo as CacheInfo
 from afx.core.dtypes import DType as DType
 from afx.core.graph import Equation as Equation
 from afx.core.graph import Graph as Graph
@@ -23,7 +25,7 @@ from afx.transforms.jit import JitFunction as JitFunction
 from afx.core.graph import Literal as Literal
 from afx.transforms.jit import Lowered as Lowered
 from afx.core.primitive import Primitive as Primitive
-from afx.transforms.sparse.sparse_derivatives import SparseMatrix as SparseMatrix
+from afx.transforms.sparse.sparse_matrix import SparseMatrix as SparseMatrix
 from afx.ops.sorting.partition import TopK as TopK
 from afx.core.graph import Var as Var
 from afx.core.array_api import __array_namespace_info__ as __array_namespace_info__
@@ -132,6 +134,7 @@ from afx.ops.manipulation.edit import diagflat as diagflat
 from afx.ops.manipulation.diagonals import diagonal as diagonal
 from afx.ops.reductions.cumulative import diff as diff
 from afx.ops.numerics.histograms import digitize as digitize
+from afx.transforms.retracing import disable_jit as disable_jit
 from afx.ops.elementwise.arithmetic import divide as divide
 from afx.ops.elementwise.arithmetic import divmod as divmod
 from afx.ops.linalg.products import dot as dot
@@ -140,6 +143,7 @@ from afx.ops.manipulation.join import dstack as dstack
 from afx.core.constants import e as e
 from afx.ops.numerics.interpolation import ediff1d as ediff1d
 from afx.ops.linalg.einsum import einsum as einsum
+from afx.transforms.jacobian import elementwise_grad as elementwise_grad
 from afx.ops.creation.creation import empty as empty
 from afx.ops.creation.creation import empty_like as empty_like
 from afx.ops.elementwise.comparison import equal as equal
@@ -205,6 +209,7 @@ from afx.core.dtypes import int8 as int8
 from afx.ops.numerics.interpolation import interp as interp
 from afx.ops.sorting.sets import intersect1d as intersect1d
 from afx.ops.elementwise.comparison import invert as invert
+from afx.core.tracing.tracer import is_traced as is_traced
 from afx.ops.elementwise.closeness import isclose as isclose
 from afx.ops.elementwise.complex import iscomplex as iscomplex
 from afx.ops.elementwise.complex import iscomplexobj as iscomplexobj
@@ -328,6 +333,7 @@ from afx.control.scan import scan as scan
 from afx.ops.sorting.sort import searchsorted as searchsorted
 from afx.ops.indexing.select import select as select
 from afx.runtime.backend import set_backend as set_backend
+from afx.runtime.buffer_cache import set_cache_limit as set_cache_limit
 from afx.core.dtypes import set_default_dtype as set_default_dtype
 from afx.runtime.threads import set_threads as set_threads
 from afx.ops.sorting.sets import setdiff1d as setdiff1d

@@ -19,6 +19,8 @@ AfxError
 ├── NanError            (ArithmeticError)  the first nan, inside a `debug_nans` block
 ├── PeerLost            (ConnectionError)  another process of a distributed program did not answer
 └── MissingExtraError   (ImportError)  an optional dependency that is not installed
+
+RetraceWarning          (UserWarning)  a jitted function that is traced again and again for static values
 ```
 
 Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
@@ -40,6 +42,7 @@ __all__ = [
     "NanError",
     "OperandError",
     "PeerLost",
+    "RetraceWarning",
     "ShapeError",
     "TracerError",
     "TreeError",
@@ -116,3 +119,7 @@ class MissingExtraError(AfxError, ImportError):
 
 class PeerLost(AfxError, ConnectionError):
     """Another process of a distributed program was lost, or did not answer within the deadline."""
+
+
+class RetraceWarning(UserWarning):
+    """A jitted function that was traced about ten times for arguments that differ in static values alone."""

@@ -26,7 +26,7 @@ LAYERS = (
     ("ops",),
     ("transforms",),
     ("control", "random", "stats"),
-    ("nn", "optim", "linalg", "fft", "special"),
+    ("nn", "optim", "linalg", "fft", "special", "debug"),
     ("data", "distributed", "export", "io", "testing", "train"),
     ("__init__",),
 )

@@ -26,6 +26,7 @@ from afx.core.tracing.tracer import NUMPY_ERRORS
 from afx.errors import AfxError, OperandError
 from afx.runtime.autotune import Autotuner
 from afx.runtime.blas import blas
+from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.thread_pool import get_threads, single_threaded
 
 __all__ = ["Plan", "make_plan"]
@@ -45,6 +46,7 @@ class Plan:
         target: what it was compiled for.
         donated: positions of inputs whose memory results may take.
         schedule: its instructions.
+        idle: the sets of buffers that no call uses.
     """
 
     graph: Graph
@@ -54,8 +56,7 @@ class Plan:
     _executable: Executable = attrs.field(repr=False)
     _policies: Sequence[ThreadPolicy] = attrs.field(repr=False)
     _tuner: Autotuner | None = attrs.field(repr=False)
-    _max_free: int = attrs.field(repr=False)
-    _free: list[Run] = attrs.field(factory=list, repr=False)
+    idle: IdleBuffers = attrs.field(repr=False)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Run it on bare values of the graph's input shapes and dtypes."""
@@ -77,11 +78,11 @@ class Plan:
 
     def run_numpy(self, *inputs: Any) -> list[Any]:
         """Run it by NumPy's calls alone."""
-        free = self._free
+        idle = self.idle
         try:
-            run = free.pop()
+            run = idle.recent.pop()
         except IndexError:
-            run = self._executable.bind()
+            run = idle.take_older() or self._executable.bind()
         try:
             tuner = self._tuner
             if tuner is None:
@@ -94,8 +95,8 @@ class Plan:
         except NUMPY_ERRORS as error:
             self._explain(inputs, error)
         finally:
-            if len(free) < self._max_free:
-                free.append(run)
+            if len(idle.recent) < idle.max_sets:
+                idle.recent.append(run)
 
     def _explain(self, inputs: Sequence[Any], error: Exception) -> NoReturn:
         """Raise the error of the op that refuses its operands, which a second run finds."""
@@ -118,8 +119,7 @@ class Plan:
     @property
     def scratch(self) -> int:
         """Bytes of the intermediate values of blocks, which stay in the processor's cache: so many for each thread."""
-        fused = [i for i in self.schedule.instructions if isinstance(i, Fused)]
-        return sum([f.space.block * math.prod(tail) * t.itemsize for f in fused for t, tail in f.scratch])
+        return _scratch_bytes(self.schedule)
 
     @property
     def source(self) -> str:
@@ -171,7 +171,20 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
     policies = _thread_policies(schedule, graph, target)
     tuner = Autotuner(len(policies), target) if len(policies) > 1 else None
     executable = NumpyBackend.compile(schedule, target)
-    return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, target.bindings_max_sets)
+    return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, _idle(schedule, graph, target))
+
+
+def _idle(schedule: Schedule, graph: Graph, target: Target) -> IdleBuffers:
+    """Return the place of idle buffers: each set holds the block, scratch of each thread, and results to be used again."""
+    results = sum([a.aval.nbytes for a in graph.outputs])
+    return IdleBuffers(
+        schedule.arena_bytes + get_threads() * _scratch_bytes(schedule) + results, target.bindings_max_sets
+    )
+
+
+def _scratch_bytes(schedule: Schedule) -> int:
+    fused = [i for i in schedule.instructions if isinstance(i, Fused)]
+    return sum([f.space.block * math.prod(tail) * t.itemsize for f in fused for t, tail in f.scratch])
 
 
 def _thread_policies(schedule: Schedule, graph: Graph, target: Target) -> Sequence[ThreadPolicy]:

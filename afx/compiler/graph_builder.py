@@ -155,7 +155,7 @@ class GraphBuilder:
         ):  # sums and products; of extremes the order may tell a zero's sign
             operands = tuple(sorted(operands, key=_order))
         key = (p, operands, params)
-        found = self._known.get(key)
+        found = None if p.has_effects else self._known.get(key)
         if found is None:
             outs = tuple([self.var(a) for a in avals])
             eq = Equation(p, atoms, outs, params, self._source, self._quiet)

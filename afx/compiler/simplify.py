@@ -5,7 +5,7 @@ from __future__ import annotations
 from afx.compiler.graph_builder import GraphBuilder
 from afx.compiler.rewrite_rules import RULES
 from afx.compiler.target import DEFAULT, Target
-from afx.core.graph import Equation, Graph, Var
+from afx.core.graph import Equation, Graph, Var, has_effects
 from afx.core.tracing.graph_trace import renumber
 
 __all__ = ["simplify"]
@@ -39,7 +39,7 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
     needed = {a.index for a in outputs if isinstance(a, Var)}
     kept: list[Equation] = []
     for eq in reversed(builder.equations):
-        if any(v.index in needed for v in eq.outputs):
+        if any(v.index in needed for v in eq.outputs) or has_effects(eq):
             kept.append(eq)
             needed.update([a.index for a in eq.inputs if isinstance(a, Var)])
     constants = [(v, c) for v, c in builder.constants if v.index in needed]

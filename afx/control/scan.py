@@ -17,6 +17,7 @@ from afx.ops.manipulation.split import unstack
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, pair_of
 from afx.transforms.checkpoint import checkpoint as checkpointed
+from afx.transforms.nan_search import check_nan
 
 __all__ = ["scan"]
 
@@ -69,7 +70,13 @@ def scan(
         return _in_chunks(fn, pytree.unflatten(carry_tree, carry), leaves, tree, count, checkpoint, reverse)
     if any(map(is_abstract, [*carry, *leaves])):
         return _traced(fn, carry, carry_tree, leaves, tree, count, reverse)
-    return _plain(fn, carry, carry_tree, leaves, tree, count, reverse)
+    found = _plain(fn, carry, carry_tree, leaves, tree, count, reverse)
+
+    def again(c: Any, x: Any) -> Any:
+        return scan(fn, c, x, length, reverse=reverse)
+
+    check_nan("scan", again, (init, xs), {}, found)
+    return found
 
 
 def _resolve_weak_carry(

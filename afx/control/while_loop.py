@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from afx.ops.creation.creation import asarray
 from afx.ops.creation.ranges import arange
 from afx.transforms._arguments import check_callable, describe, name_of
 from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.nan_search import check_nan
 
 __all__ = ["fori_loop", "while_loop"]
 
@@ -55,6 +57,7 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
             last: C = _traced(cond_fn, body_fn, carry, tree)
             return last
         if not going:
+            check_nan("while_loop", functools.partial(while_loop, cond_fn, body_fn), (init,), {}, carry)
             return pytree.unflatten(tree, carry)
         found, found_tree = pytree.flatten(body_fn(pytree.unflatten(tree, carry)))
         check_same(found, found_tree, carry, tree, "while_loop", "the carry")

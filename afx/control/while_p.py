@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.control_flow import WhileSpec
-from afx.control._subgraphs import build, inexact, zeros_of
+from afx.control._subgraphs import build, full_mask, inexact, zeros_of
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
 from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
@@ -24,6 +24,7 @@ from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.boolean import any as any_
 from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback
 
 __all__ = ["WhileLoop", "run_while"]
 
@@ -165,11 +166,31 @@ def _record(
     loop: WhileLoop = params["loop"]
     consts = tuple(loop.parts(wanted)[1])
 
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        cts = [to_array(ct[k]) for k in loop.differentiated_carry]
-        return _placed(loop, consts, bind(back_p, *[to_array(v) for v in kept], *cts, loop=loop, consts=consts))
+    def pull(cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        found = bind(back_p, *kept, *cts, *masks, loop=loop, consts=consts, masked=bool(masks))
+        count = sum(consts) + len(loop.differentiated_carry)
+        return _placed(loop, consts, found[:count]), _placed(loop, consts, found[count:] if masks else [None] * count)
 
-    return run_while(loop, *xs), list(xs), joint
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        return pull([to_array(ct[k]) for k in loop.differentiated_carry], (), [to_array(v) for v in kept])[0]
+
+    def masked(
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        given, marks = iter(cts), iter(masks)
+        full = [next(given) if kind else zeros_of(c) for kind, c in zip(kinds, loop.carry, strict=True)]
+        alive = [
+            next(marks) if kind >= MARKED else np.full(c.shape, kind == ALIVE)
+            for kind, c in zip(kinds, loop.carry, strict=True)
+        ]
+        moved = loop.differentiated_carry
+        return pull([full[k] for k in moved], [alive[k] for k in moved], kept)
+
+    return run_while(loop, *xs), list(xs), GraphPullback(joint, masked, makes_masks=_makes_masks(loop, consts))
+
+
+def _makes_masks(loop: WhileLoop, consts: tuple[bool, ...]) -> bool:
+    return loop.body.vjp_graphs((*consts, *[inexact(c) for c in loop.carry])).makes_masks
 
 
 def _placed(loop: WhileLoop, consts: Sequence[bool], found: Sequence[Any]) -> list[Any]:
@@ -211,10 +232,11 @@ while_p = register(
 
 
 # -- its backward pass: operands of the loop, then cotangents of the carry; to cotangents of constants and carry ------
-def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...]) -> tuple[Any, ...]:
+def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Any, ...]:
     """Run the loop again, keep what its steps' pullbacks read, and walk back over them."""
     n, moved = len(loop.carry), loop.differentiated_carry
     pair = loop.body.vjp_graphs((*consts, *[inexact(c) for c in loop.carry]))
+    back = pair.masked([MARKED if own else DEAD for own in pair.owned]) if masked else pair.whole
     of_test, of_body, rest = loop.parts(ops)
     carry = rest[:n]
     kept: list[list[Any]] = []
@@ -222,25 +244,35 @@ def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...]) -> tuple[Any
         outs = pair.forward.plan(*of_body, *carry)
         carry = outs[:n]
         kept.append(outs[n:])
-    cts: dict[int, Any] = dict(zip(moved, rest[n:], strict=True))
+    cts: dict[int, Any] = dict(zip(moved, rest[n:], strict=False))
+    masks: dict[int, Any] = dict(zip(moved, rest[n + len(moved) :], strict=False))
     sums: dict[int, Any] = {k: _zeros(c) for k, c in enumerate(loop.of_body) if consts[k]}
+    alive: dict[int, Any] = {k: np.zeros(loop.of_body[k].shape, bool) for k in sums if masked}
     for residuals in reversed(kept):
-        found = iter(pair.back.plan(*residuals, *[cts[k] for k, o in enumerate(pair.owned) if o]))
-        pulled = [next(found) if needed else None for needed in pair.needed]
+        owned = [k for k, o in enumerate(pair.owned) if o]
+        marks = [masks[k] for k in owned] if masked else []
+        pulled, seen = back.sort(back.program.plan(*residuals, *[cts[k] for k in owned], *marks))
         sums = {k: s if pulled[k] is None else s + pulled[k] for k, s in sums.items()}
+        alive = {k: m | full_mask(pulled[k], seen[k], loop.of_body[k]) for k, m in alive.items()}
         for k in moved:
-            g = pulled[loop.b + k]
-            cts[k] = _zeros(loop.carry[k]) if g is None else g
-    return (*[np.array(s) for s in sums.values()], *[np.array(cts[k]) for k in moved])
+            g, c = pulled[loop.b + k], loop.carry[k]
+            cts[k] = _zeros(c) if g is None else g
+            masks[k] = full_mask(g, seen[loop.b + k], c) if masked else None
+    found = (*sums.values(), *[cts[k] for k in moved])
+    if masked:
+        found = (*found, *alive.values(), *[masks[k] for k in moved])
+    return tuple([np.array(v) for v in found])
 
 
 def _zeros(aval: Aval) -> Any:
     return np.zeros(aval.shape, aval.dtype)
 
 
-def _back_abstract(*avals: Aval, loop: WhileLoop, consts: tuple[bool, ...]) -> tuple[Aval, ...]:
+def _back_abstract(*avals: Aval, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Aval, ...]:
     found = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
-    return tuple([Aval(c.shape, c.dtype) for c in (*found, *[loop.carry[k] for k in loop.differentiated_carry])])
+    outs = [*found, *[loop.carry[k] for k in loop.differentiated_carry]]
+    masks = [Aval(c.shape, np.dtype(bool)) for c in outs] if masked else []
+    return (*[Aval(c.shape, c.dtype) for c in outs], *masks)
 
 
 def _back_pushed(
@@ -249,8 +281,9 @@ def _back_pushed(
     wanted: tuple[bool, ...],
     operands: tuple[Sequence[Any], Sequence[Any]],
     cts: tuple[Sequence[Any], Sequence[Any]],
+    masks: Sequence[Any],
 ) -> tuple[list[Any], list[Any]]:
-    """Return the backward pass, and its derivative along a direction.
+    """Return the backward pass (cotangents, then masks), and the derivative of the cotangents along a direction.
 
     Args:
         loop: the loop.
@@ -258,24 +291,32 @@ def _back_pushed(
         wanted: that for which the derivative is wanted.
         operands: of the loop, and the direction in which they move, None where they do not.
         cts: the cotangents of the carry, and the direction in which those move.
+        masks: of those cotangents, or none.
     """
     xs, ts = operands
     moving = tuple([m or t is not None for m, t in zip(consts, loop.parts(ts)[1], strict=True)])
     both = (*wanted, *[m for m, t in zip(consts, moving, strict=True) if t])
-    found = list(
-        bind(back_p, *_with_tangents(loop, xs, ts, moving), *cts[1], *cts[0], loop=loop.jvp_loop(moving), consts=both)
-    )
+    full = [*_with_tangents(loop, xs, ts, moving), *cts[1], *cts[0], *masks, *masks]
+    found = list(bind(back_p, *full, loop=loop.jvp_loop(moving), consts=both, masked=bool(masks)))
+    found, alive = (found[: len(found) // 2], found[len(found) // 2 :]) if masks else (found, [])
     n, m = sum(wanted), len(found) - len(loop.differentiated_carry)
     k = m - len(loop.differentiated_carry)
-    return [*found[n:k], *found[m:]], [*found[:n], *found[k:m]]
+    return [*found[n:k], *found[m:], *alive[n:k], *alive[m:]], [*found[:n], *found[k:m]]
 
 
 def _back_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
     loop: WhileLoop = params["loop"]
     n = loop.a + loop.b + len(loop.carry)
-    t_cts = [zeros_of(c) if t is None else to_array(t) for c, t in zip(xs[n:], ts[n:], strict=True)]
     consts: tuple[bool, ...] = params["consts"]
-    return _back_pushed(loop, consts, consts, (xs[:n], ts[:n]), (xs[n:], t_cts))
+    cts, masks = _cotangents_and_masks(xs[n:], params)
+    t_cts = [zeros_of(c) if t is None else to_array(t) for c, t in zip(cts, ts[n:], strict=False)]
+    outs, slopes = _back_pushed(loop, consts, consts, (xs[:n], ts[:n]), (cts, t_cts), masks)
+    return outs, [*slopes, *[None] * (len(outs) - len(slopes))]
+
+
+def _cotangents_and_masks(values: Sequence[Any], params: Params) -> tuple[Sequence[Any], Sequence[Any]]:
+    count = len(values) // 2 if params["masked"] else len(values)
+    return values[:count], values[count:]
 
 
 def _back_record(
@@ -289,13 +330,28 @@ def _back_record(
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         # the result is J'·c for the Jacobian J of the loop; <u, J'·c> = <J·u, c> is the tangent of the loop along u
         held = [to_array(v) for v in kept]
-        ops, cts = held[:n], held[n:]
+        ops, (cts, masks) = held[:n], _cotangents_and_masks(held[n:], params)
         along = _placed(loop, consts, [to_array(c) for c in ct])
         last = run_while(loop.jvp_loop(consts), *_with_tangents(loop, ops, along, consts))
-        slopes = _back_pushed(loop, consts, own, (ops, along), (cts, [zeros_of(c) for c in cts]))[1]
-        return [*_placed(loop, own, slopes), *last[len(loop.carry) :]]
+        slopes = _back_pushed(loop, consts, own, (ops, along), (cts, [zeros_of(c) for c in cts]), masks)[1]
+        return [*_placed(loop, own, slopes), *last[len(loop.carry) :], *[None] * len(masks)]
 
-    return bind(back_p, *xs, **params), list(xs), joint
+    def masked(
+        kinds: Sequence[int], cts: Sequence[Value], marks: Sequence[Value], kept: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        given = iter(cts)
+        outs = back_p.abstract_eval(*[aval_of(x) for x in kept], **params)
+        assert isinstance(outs, tuple)
+        full = [next(given) if kind else zeros_of(a) for kind, a in zip(kinds, outs, strict=True)]
+        count = len(outs) // 2 if params["masked"] else len(outs)
+        found = joint(tuple(full), None, tuple(kept), params, ())
+        given_cts, given_masks = _cotangents_and_masks(kept[n:], params)
+        masks = given_masks or [np.ones(c.shape, bool) for c in given_cts]
+        alive = bind(back_p, *kept[: n + len(given_cts)], *masks, loop=loop, consts=consts, masked=True)[count:]
+        return found, [*_placed(loop, consts, alive), *masks, *[None] * len(given_masks)]
+
+    makes_masks = params["masked"] or _makes_masks(loop, consts)
+    return bind(back_p, *xs, **params), list(xs), GraphPullback(joint, masked, makes_masks=makes_masks)
 
 
 def _back_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
@@ -308,7 +364,7 @@ def _back_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     moving = [b or m for b, m in zip(flags[1], consts, strict=True)]
     many = loop.batched(size, (*flags[0], *moving, *[True] * len(loop.carry)))
     operands = [*of_test, *of_test, *own, *_spread(size, rest, flags[2])]
-    return bind(back_p, *operands, loop=many, consts=(*[False] * loop.a, *consts))
+    return bind(back_p, *operands, loop=many, consts=(*[False] * loop.a, *consts), masked=params["masked"])
 
 
 back_p = register(

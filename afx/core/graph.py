@@ -258,3 +258,19 @@ def _use(known: Mapping[int, Aval], atoms: tuple[Atom, ...], where: str) -> None
             raise GraphError(f"check: {atom.name} is used before its definition in {where}; order the equations")
         if known[atom.index] != atom.aval:
             raise GraphError(f"check: {atom} was defined as {known[atom.index]}: in {where}; use one Aval for it")
+
+
+def has_effects(eq: Equation) -> bool:
+    """Tell whether an equation runs for more than its results, by itself or by the graphs that it holds."""
+    if eq.primitive.has_effects:
+        return True
+    return eq.primitive.multiple_results and any(_holds_effects(value) for _, value in eq.params)
+
+
+def _holds_effects(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_holds_effects, value))  # pyright: ignore[reportUnknownArgumentType]  # a parameter
+    held = [getattr(value, name, None) for name in ("graph", "test", "body")]
+    graphs = [g for g in held if isinstance(g, Graph)]
+    inner = [g for g in held if g is not None and not isinstance(g, Graph)]
+    return any(has_effects(eq) for g in graphs for eq in g.equations) or any(map(_holds_effects, inner))

@@ -75,6 +75,9 @@ PUBLIC = {
     "afx.core.tracing.debug_nans": [
         "debug_nans",
     ],
+    "afx.core.tracing.tracer": [
+        "is_traced",
+    ],
     "afx.ops.creation.creation": [
         "array",
         "asarray",
@@ -484,6 +487,9 @@ PUBLIC = {
         "get_backend",
         "set_backend",
     ],
+    "afx.runtime.buffer_cache": [
+        "set_cache_limit",
+    ],
     "afx.runtime.thread_pool": [
         "get_threads",
     ],
@@ -502,6 +508,7 @@ PUBLIC = {
         "value_and_grad",
     ],
     "afx.transforms.jacobian": [
+        "elementwise_grad",
         "hessian",
         "hvp",
         "jacfwd",
@@ -522,10 +529,16 @@ PUBLIC = {
         "eval_shape",
         "trace",
     ],
+    "afx.transforms.retracing": [
+        "CacheInfo",
+        "disable_jit",
+    ],
     "afx.transforms.sparse.sparse_derivatives": [
-        "SparseMatrix",
         "sparse_hessian",
         "sparse_jacobian",
+    ],
+    "afx.transforms.sparse.sparse_matrix": [
+        "SparseMatrix",
     ],
     "afx.transforms.vjp": [
         "vjp",
@@ -640,6 +653,7 @@ INTERNAL = {
 }
 FAMILIES = (
     "data",
+    "debug",
     "errors",
     "fft",
     "io",

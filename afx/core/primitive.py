@@ -164,6 +164,7 @@ class Primitive:
         decompose: how an abstract trace replaces it by the ops of the function it holds.
         opaque: whether graphs keep it as one equation, so that rules it carries survive; plans use ``decompose``.
         multiple_results: whether it has a tuple of outputs.
+        has_effects: whether running it does more than computing its result, so that it runs though nobody reads that.
         promotes_to_float: whether it has no integer result, so that integers compute in the default dtype.
         derivative: how it is differentiated.
         masking: how it treats masks of cotangents.
@@ -180,6 +181,7 @@ class Primitive:
     decompose: DecomposeRule | None = None
     opaque: bool = False
     multiple_results: bool = False
+    has_effects: bool = False
     promotes_to_float: bool = False
     derivative: Derivative = Derivative()
     masking: Masking = Masking()
@@ -219,6 +221,8 @@ _UFUNCS: dict[np.ufunc, Primitive] = {}
 
 def register(primitive: Primitive) -> Primitive:
     """Add a primitive to the registry; names are unique."""
+    if not primitive.name.isidentifier():
+        raise ValueError(f"primitive: a name is an identifier: got {primitive.name!r}; use letters, digits and _")
     if primitive.name in _REGISTRY:
         raise RuntimeError(f"two primitives are named {primitive.name}")
     _REGISTRY[primitive.name] = primitive

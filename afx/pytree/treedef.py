@@ -16,6 +16,7 @@ __all__ = [
     "orders",
     "path_of_next",
     "paths",
+    "static_values",
     "trails",
 ]
 
@@ -105,6 +106,11 @@ def paths(treedef: TreeDef[object]) -> list[str]:
     ["['b']", "['w'][0]", "['w'][1]"]
     """
     return ["".join(trail) for token, trail in trails(treedef.tokens) if token is LEAF]
+
+
+def static_values(treedef: TreeDef[object]) -> list[tuple[str, tuple[object, object]]]:
+    """List the key paths and the tokens of all static values."""
+    return [("".join(trail), token) for token, trail in trails(treedef.tokens) if isinstance(token, tuple)]
 
 
 def orders(treedef: TreeDef[object]) -> tuple[tuple[int, tuple[object, ...]], ...]:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from afx import pytree
 from afx.errors import ArgumentError
 from afx.transforms._arguments import name_of
 
-__all__ = ["as_positions", "check_positions", "static_options"]
+__all__ = ["as_positions", "check_positions", "leaves_of", "static_options"]
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -69,3 +70,13 @@ def static_options(
         nums = tuple([n % len(places) for n in nums])
     also = [places[n] for n in nums if 0 <= n < len(places) and parameters[places[n]].kind is POSITIONAL[1]]
     return (*nums, *[places.index(n) for n in names if n in places]), (*names, *also)
+
+
+def leaves_of(args: tuple[Any, ...], given: tuple[int, ...]) -> list[int]:
+    """Return which leaves of all arguments those of these positions hold."""
+    if not given:
+        return []
+    ends = [0]
+    for x in args:
+        ends.append(ends[-1] + len(pytree.leaves(x)))
+    return [k for n in given for k in range(ends[n], ends[n + 1])]

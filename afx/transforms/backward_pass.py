@@ -262,6 +262,9 @@ def _add(cts: list[Value], j: int, g: Value, mask: Mask | None, masks: Masks) ->
         if mask is not None:
             masks[j] = mask
         return
+    if mask is None and j not in masks:
+        cts[j] = have + g
+        return
     other = masks.pop(j, None)
     if mask is None or other is None or mask.root is not other.root:
         have, g = clean(other, have), clean(mask, g)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from afx import pytree
+from afx.core.tracing.debug_nans import OPEN_BLOCKS, debugging
 from afx.transforms._arguments import check_callable, name_of
 from afx.transforms.custom_call import Flattened
 from afx.transforms.remat import rematerialize
 
 __all__ = ["checkpoint"]
 
+MAX_NESTED = 12  # deeper ones are plain calls: those around them compute everything again anyway
+
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Nested(threading.local):
+    """How many checkpointed functions are running inside one another in this thread."""
+
+    depth = 0
+
+
+_nested = Nested()
 
 
 def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
@@ -35,9 +48,15 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        if _nested.depth >= MAX_NESTED or (OPEN_BLOCKS and debugging()):
+            return fn(*args, **kwargs)
         leaves, treedef = pytree.flatten((args, kwargs))
         plain: Any = Flattened(fn, treedef)
-        outs = rematerialize(name, plain, leaves)
+        _nested.depth += 1
+        try:
+            outs = rematerialize(name, plain, leaves)
+        finally:
+            _nested.depth -= 1
         result: R = pytree.unflatten(plain.out_tree, outs)
         return result
 

@@ -69,6 +69,11 @@ class CompiledGraph:
             self._plan = make_plan(simplify(self.graph, self._target, expanding=True), self._donated, self._target)
         return self._plan
 
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes of the buffers that its plan keeps between calls."""
+        return 0 if self._plan is None else self._plan.idle.nbytes
+
     def vjp_graphs(self, wanted: tuple[bool, ...]) -> VjpGraphs:
         """Return the forward and backward programs for derivatives by these inputs."""
         return _memoize(self._pairs, wanted, lambda: _split(self.graph, wanted))

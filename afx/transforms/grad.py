@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import functools
-import inspect
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
-
-import numpy as np
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Value
-from afx.errors import ArgumentError
+from afx.core.tracing.debug_nans import OPEN_BLOCKS
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import (
-    bound_position,
     check_callable,
     check_holomorphic,
     moving_leaves,
     name_of,
-    named,
     pair_of,
     result_tree,
     scalar_output,
 )
-from afx.transforms.vjp import Linearization, enter_tape
+from afx.transforms._diff_arguments import DiffArguments
+from afx.transforms.nan_search import check_nan
+from afx.transforms.vjp import Linearization, enter_tape, strip_tracers
 
 __all__ = ["grad", "value_and_grad"]
 
@@ -109,35 +107,7 @@ def value_and_grad(
     >>> value_and_grad(lambda x: afx.sum(x * x))(afx.ones(2))
     (Array(2., dtype=float32), Array([2., 2.], dtype=float32))
     """
-    check_callable(fn, "grad")
-    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
-    chosen = _DiffArguments(fn, argnums, names)
-    name = f"grad of {name_of(fn)}"
-
-    @functools.wraps(fn)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        target, call = chosen.split(args, kwargs)
-        leaves, treedef = pytree.flatten(target)
-        moving = moving_leaves(leaves, treedef, "grad", chosen.label, arguments=chosen.count > 1)
-        if holomorphic:
-            check_holomorphic(leaves, treedef, "grad", chosen.label, moving=moving)
-        record = Linearization(name)
-        record.again = lambda tape: call(pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
-        try:
-            out = call(pytree.unflatten(treedef, record.enter(leaves, moving)))
-            out, aux = _with_aux(out, fn) if has_aux else (out, None)
-        finally:
-            record.tape.finish()
-        value = scalar_output(out, fn, "grad", holomorphic)
-        cts: list[Value] = [None] * len(leaves)
-        if record.owns(value):
-            cts = record.pull([value], [value.dtype.type(1)])
-        gradient = chosen.arrange(result_tree(treedef, cts, leaves))
-        plain = record.plain(value)
-        plain = plain if isinstance(plain, Array) else asarray(plain)
-        return ((plain, strip_tracers(record, aux)) if has_aux else plain), gradient
-
-    return run
+    return differentiated(run_value_and_grad, fn, argnums, argnames, has_aux, holomorphic)
 
 
 @overload
@@ -199,92 +169,82 @@ def grad(
     >>> grad(lambda z: z**3, holomorphic=True)(afx.asarray(1.0 + 2.0j))
     Array(-9.+12.j, dtype=complex64)
     """
-    both = cast(Any, value_and_grad)(
-        fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic
-    )  # the overloads are for callers
-
-    @functools.wraps(fn)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        value, gradient = both(*args, **kwargs)
-        return (gradient, value[1]) if has_aux else gradient
-
-    return run
+    return differentiated(run_grad, fn, argnums, argnames, has_aux, holomorphic)
 
 
-class _DiffArguments:
-    """Which arguments are differentiated: takes them out of a call, and puts traced ones in their places."""
+class Differentiated(functools.partial[Any]):
+    """A function that was differentiated: it can be pickled if that one can, and is a method in a class."""
 
-    def __init__(self, fn: Callable[..., Any], argnums: int | Sequence[int] | None, names: tuple[str, ...]) -> None:
-        self.fn = fn
-        self.names = names
-        self.single = argnums is None or isinstance(argnums, (int, np.integer))
-        if argnums is None:
-            self.nums: tuple[int, ...] = () if names else (0,)
-        else:
-            self.nums = _positions(argnums)
-        self.count = len(self.nums) + len(names)
-        if not self.count:
-            raise ArgumentError("grad: nothing to differentiate: got argnums=(); name an argument")
+    def __get__(self, instance: object, owner: type | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # partial has one from 3.14 on
+        return self if instance is None else functools.partial(self, instance)
 
-    def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Callable[[Any], Any]]:
-        """Return the differentiated arguments (a tuple where there are several), and how to call with traced ones."""
-        if not args and self.nums == (0,) and kwargs:
-            args, kwargs = self._first_by_name(kwargs)
-        for n in self.names:
-            if n not in kwargs:
-                raise ArgumentError(f"grad: argnames={n!r} was not given by name to {name_of(self.fn)}; pass it so")
-        nums = [bound_position(n, len(args), self.fn, "grad") for n in self.nums]
-        if len(set(nums)) != len(nums):
-            raise ArgumentError(f"grad: an argument is named twice: got argnums={self.nums}; name each once")
-        fixed = list(args)
-        targets = [args[n] for n in nums] + [kwargs[n] for n in self.names]
+    def __repr__(self) -> str:
+        fn, *_, who = self.__dict__["_made_of"]
+        return f"<{who} of {name_of(fn)}>"
 
-        def call(traced: Any) -> Any:
-            values = (traced,) if self.count == 1 else traced
-            for n, value in zip(nums, values, strict=False):
-                fixed[n] = value
-            if self.names:
-                return self.fn(*fixed, **{**kwargs, **dict(zip(self.names, values[len(nums) :], strict=True))})
-            return self.fn(*fixed, **kwargs)
-
-        return targets[0] if self.count == 1 else tuple(targets), call
-
-    def label(self, path: str) -> str:
-        """Return the name of a leaf of the differentiated arguments for messages."""
-        labels = [f"argument {n}" for n in (*self.nums, *self.names)]
-        return labels[0] + path if self.count == 1 else named(path, labels)
-
-    def _first_by_name(self, kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Let a call that names every argument differentiate the function's first one."""
-        bound = inspect.signature(self.fn).bind(**kwargs)
-        return bound.args, bound.kwargs
-
-    def arrange(self, gradient: Any) -> Any:
-        """Return the gradient as the caller chose it."""
-        if not self.names:
-            return (gradient,) if self.count == 1 and not self.single else gradient
-        values = (gradient,) if self.count == 1 else gradient
-        named_ones = dict(zip(self.names, values[len(self.nums) :], strict=True))
-        if not self.nums:
-            return named_ones
-        return (values[0] if self.single else values[: len(self.nums)], named_ones)
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Return the name, as for functions, or where another function has that name what makes it anew."""
+        fn, *options = self.__dict__["_made_of"]
+        return own_name(self, fn) or (differentiated, (self.func, fn, *options))
 
 
-def _positions(argnums: Any) -> tuple[int, ...]:
-    """Return argnums as a tuple, or raise where they are not integers."""
-    found: tuple[Any, ...] = tuple(argnums) if isinstance(argnums, (tuple, list, range)) else (argnums,)  # pyright: ignore[reportUnknownArgumentType]  # a user's value
-    if not all(isinstance(n, (int, np.integer)) for n in found):
-        raise ArgumentError(
-            f"grad: argnums are positions: got argnums={argnums!r}; give integers, and names with argnames="
-        )
-    return tuple(map(int, found))
+def own_name(self: object, fn: object) -> str | None:
+    """Return the qualified name by which a function is found that was put in the place of ``fn``, None where it is not."""
+    path: str = getattr(fn, "__qualname__", "")
+    found: Any = sys.modules.get(getattr(fn, "__module__", ""))
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return path if found is self else None
+
+
+def differentiated(
+    run: Callable[..., Any],
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] | None,
+    argnames: str | Sequence[str],
+    has_aux: bool,
+    holomorphic: bool,
+    who: str = "grad",
+) -> Callable[..., Any]:
+    """Return the function that differentiates ``fn`` by ``run``, for messages in the name of ``who``."""
+    check_callable(fn, who)
+    chosen = DiffArguments(fn, argnums, argnames, who)
+    made = Differentiated(run, chosen, has_aux, holomorphic)
+    functools.update_wrapper(made, fn)
+    made.__dict__["_made_of"] = (fn, argnums, argnames, has_aux, holomorphic, who)
+    return made
+
+
+def run_grad(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /, *args: Any, **kwargs: Any) -> Any:
+    value, gradient = run_value_and_grad(chosen, has_aux, holomorphic, *args, **kwargs)
+    return (gradient, value[1]) if has_aux else gradient
+
+
+def run_value_and_grad(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /, *args: Any, **kwargs: Any) -> Any:
+    who, fn = chosen.who, chosen.fn
+    target, call = chosen.split(args, kwargs)
+    leaves, treedef = pytree.flatten(target)
+    moving = moving_leaves(leaves, treedef, who, chosen.label, arguments=chosen.count > 1)
+    if holomorphic:
+        check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
+    record = Linearization(f"{who} of {name_of(fn)}")
+    record.again = lambda tape: call(pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
+    try:
+        out = call(pytree.unflatten(treedef, record.enter(leaves, moving)))
+        out, aux = _with_aux(out, fn) if has_aux else (out, None)
+    finally:
+        record.tape.finish()
+    value = scalar_output(out, fn, who, holomorphic)
+    if OPEN_BLOCKS:
+        check_nan(record.tape.name, fn, args, kwargs, record.plain(value))
+    cts: list[Value] = [None] * len(leaves)
+    if record.owns(value):
+        cts = record.pull([value], [value.dtype.type(1)])
+    gradient = chosen.arrange(result_tree(treedef, cts, leaves))
+    plain = record.plain(value)
+    plain = plain if isinstance(plain, Array) else asarray(plain)
+    return ((plain, strip_tracers(record, aux)) if has_aux else plain), gradient
 
 
 def _with_aux(out: Any, fn: Callable[..., Any]) -> tuple[Any, Any]:
     return pair_of(out, name_of(fn), "(scalar, aux)", "grad with has_aux=True")
-
-
-def strip_tracers(record: Linearization, aux: Any) -> Any:
-    """Return aux with the tracers of this call replaced by their values."""
-    leaves, treedef = pytree.flatten(aux)
-    return pytree.unflatten(treedef, [record.plain(x) for x in leaves])

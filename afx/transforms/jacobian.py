@@ -13,28 +13,39 @@ from afx import pytree
 from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval, aval_of
 from afx.errors import ArgumentError, DtypeError
-from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.creation import asarray, ones_like, zeros
 from afx.ops.manipulation.shape import reshape
 from afx.pytree import Tree
-from afx.transforms._arguments import bound_position, check_callable, check_holomorphic, moving_leaves, name_of
-from afx.transforms.grad import grad
+from afx.transforms._arguments import bound_position, check_callable, check_holomorphic, moving_leaves, name_of, pair_of
+from afx.transforms._diff_arguments import DiffArguments
+from afx.transforms.grad import differentiated, grad, run_grad
 from afx.transforms.jvp import jvp
-from afx.transforms.vjp import vjp
+from afx.transforms.nan_search import check_nan
+from afx.transforms.vjp import pullback_of, vjp
 from afx.transforms.vmap import vmap
 
-__all__ = ["hessian", "hvp", "jacfwd", "jacrev"]
+__all__ = ["elementwise_grad", "hessian", "hvp", "jacfwd", "jacrev"]
 
 P = ParamSpec("P")
 
 
-def jacfwd(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False) -> Callable[P, Any]:
+def jacfwd(
+    fn: Callable[P, Any],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]:
     """Return the Jacobian function of ``fn`` by forward mode: one pass per input element, batched.
 
     Best where inputs are fewer than outputs.
 
     Args:
         fn: a function from pytrees of arrays to a pytree of arrays.
-        argnums: the argument to differentiate.
+        argnums: the positional argument to differentiate, the first by default; a tuple of them gives tuples.
+        argnames: keyword arguments to differentiate; their derivatives are in a dict by name, as in `afx.grad`.
+        has_aux: whether ``fn`` returns ``(result, aux)``; the function then returns ``(jacobian, aux)``.
         holomorphic: whether ``fn`` is a complex-differentiable function of complex arguments with complex results.
 
     Returns:
@@ -50,33 +61,62 @@ def jacfwd(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
-    check_callable(fn, "jacfwd")
+    return _forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd")
+
+
+def _forward_jacobian(
+    fn: Callable[P, Any],
+    argnums: int | Sequence[int] | None,
+    argnames: str | Sequence[str],
+    has_aux: bool,
+    holomorphic: bool,
+    who: str,
+) -> Callable[P, Any]:
+    check_callable(fn, who)
+    chosen = DiffArguments(fn, argnums, argnames, who)
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
-        one, x = function_of(fn, args, kwargs, argnums, "jacfwd")
+        x, call = chosen.split(args, kwargs)
         leaves, treedef = pytree.flatten(x)
-        moving = moving_leaves(leaves, treedef, "jacfwd") or [True] * len(leaves)
+        moving = moving_leaves(leaves, treedef, who, chosen.label) or [True] * len(leaves)
         if holomorphic:
-            check_holomorphic(leaves, treedef, "jacfwd", moving=moving)
+            check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
         else:
-            _check_real(leaves, "jacfwd", "argument", "take afx.jacrev for real results")
+            _check_real(leaves, who, "argument", "take afx.jacrev for real results")
         leaves = [asarray(v) for v in leaves]
         primal = pytree.unflatten(treedef, leaves)
         basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves], moving))
+        aux: Any = _pair(call(primal), fn, who)[1] if has_aux else None
+
+        def result(y: Any) -> Any:
+            return _pair(call(y), fn, who)[0] if has_aux else call(y)
 
         def push(t: Any) -> Any:
-            return jvp(one, (primal,), (t,))[1]
+            return jvp(result, (primal,), (t,))[1]
 
         columns = vmap(push, out_axes=-1)(basis)
         if holomorphic:
-            _check_complex(pytree.leaves(columns), "jacfwd")
-        return pytree.map(lambda c: _split(c, c.shape[:-1], leaves, treedef, moving), columns)
+            _check_complex(pytree.leaves(columns), who)
+        found = pytree.map(lambda c: chosen.arrange(_split(c, c.shape[:-1], leaves, treedef, moving)), columns)
+        check_nan(f"{who} of {name_of(fn)}", run, args, kwargs, found)
+        return (found, aux) if has_aux else found
 
     return run
 
 
-def jacrev(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False) -> Callable[P, Any]:
+def _pair(out: Any, fn: Callable[..., Any], who: str) -> tuple[Any, Any]:
+    return pair_of(out, name_of(fn), "(result, aux)", f"{who} with has_aux=True")
+
+
+def jacrev(
+    fn: Callable[P, Any],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]:
     """Return the Jacobian function of ``fn`` by reverse mode: one pass per output element, batched.
 
     Best where outputs are fewer than inputs. Arguments and result are those of `jacfwd`; complex arguments of real
@@ -92,14 +132,15 @@ def jacrev(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
            [0., 4.]], dtype=float32)
     """
     check_callable(fn, "jacrev")
+    chosen = DiffArguments(fn, argnums, argnames, "jacrev")
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
-        one, x = function_of(fn, args, kwargs, argnums, "jacrev")
-        moving = moving_leaves(*pytree.flatten(x), "jacrev")
+        x, call = chosen.split(args, kwargs)
+        moving = moving_leaves(*pytree.flatten(x), "jacrev", chosen.label)
         if holomorphic:
-            check_holomorphic(*pytree.flatten(x), "jacrev", moving=moving)
-        out, pullback = vjp(one, x)
+            check_holomorphic(*pytree.flatten(x), "jacrev", chosen.label, moving=moving)
+        out, pullback, *aux = pullback_of(call, (x,), has_aux)
         outputs, out_tree = pytree.flatten(out)
         if holomorphic:
             _check_complex(outputs, "jacrev")
@@ -115,23 +156,65 @@ def jacrev(fn: Callable[P, Any], argnums: int = 0, *, holomorphic: bool = False)
             return pullback(pytree.unflatten(out_tree, ct))[0]
 
         rows = vmap(pull)(_basis(avals))
-        return pytree.unflatten(out_tree, [_rows(rows, avals, k) for k in range(len(avals))])
+        found = pytree.unflatten(out_tree, [chosen.arrange(_rows(rows, avals, k)) for k in range(len(avals))])
+        check_nan(f"jacrev of {name_of(fn)}", run, args, kwargs, found)
+        return (found, *aux) if has_aux else found
 
     return run
 
 
-def hessian(fn: Callable[P, Array], argnums: int = 0, *, holomorphic: bool = False) -> Callable[P, Any]:
+def elementwise_grad(
+    fn: Callable[P, Array], argnums: int | Sequence[int] | None = None, argnames: str | Sequence[str] = ()
+) -> Callable[P, Any]:
+    """Return the derivative of a function that works element by element: each result's by its own operand.
+
+    It is the gradient of the sum of the results, as autograd's function of this name: where a result depends on other
+    elements too, their derivatives are added up.
+
+    Args:
+        fn: returns an array.
+        argnums: the positional argument to differentiate, the first by default; a tuple of them gives a tuple.
+        argnames: keyword arguments to differentiate, as in `afx.grad`.
+
+    >>> import afx
+    >>> elementwise_grad(afx.sin)(afx.zeros(3))
+    Array([1., 1., 1.], dtype=float32)
+    """
+    check_callable(fn, "elementwise_grad")
+    chosen = DiffArguments(fn, argnums, argnames, "elementwise_grad")
+
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        x, call = chosen.split(args, kwargs)
+        moving_leaves(*pytree.flatten(x), "elementwise_grad", chosen.label)
+        out, pullback = vjp(call, x)
+        for leaf in pytree.leaves(out):
+            _check_real([leaf], "elementwise_grad", "result", "take its parts apart")
+        return chosen.arrange(pullback(pytree.map(ones_like, out))[0])
+
+    return run
+
+
+def hessian(
+    fn: Callable[P, Any],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]:
     """Return the function of second derivatives of a scalar ``fn``: forward mode over reverse mode.
 
-    Its result has the structure of the argument twice over; for an array of shape s it has shape ``s + s``.
+    Its result has the structure of the argument twice over; for an array of shape s it has shape ``s + s``. Arguments are
+    those of `jacfwd`.
 
     >>> import afx
     >>> hessian(lambda x: afx.sum(x**3))(afx.asarray([1.0, 2.0]))
     Array([[ 6.,  0.],
            [ 0., 12.]], dtype=float32)
     """
-    check_callable(fn, "hessian")
-    return jacfwd(grad(fn, argnums, holomorphic=holomorphic), argnums, holomorphic=holomorphic)
+    gradient = differentiated(run_grad, fn, argnums, argnames, has_aux, holomorphic, "hessian")
+    return _forward_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")
 
 
 def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:

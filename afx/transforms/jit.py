@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -16,6 +17,7 @@ from afx.compiler.target import Target, current
 from afx.core.array.array import DONATED, Array, to_numpy_value, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
+from afx.core.tracing.debug_nans import OPEN_BLOCKS
 from afx.core.tracing.graph_trace import GraphTracer
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
@@ -24,10 +26,13 @@ from afx.pytree.treedef import orders
 from afx.runtime.backend import Backend, check_backend, with_backend
 from afx.runtime.output_pool import without_debugger_refs
 from afx.transforms._arguments import name_of
-from afx.transforms._positions import as_positions, check_positions, static_options
+from afx.transforms._positions import as_positions, check_positions, leaves_of, static_options
 from afx.transforms.compiled_call import CompiledGraph, call
+from afx.transforms.grad import own_name
 from afx.transforms.lowered import Lowered
 from afx.transforms.make_graph import Traced, to_graph
+from afx.transforms.nan_search import check_nan
+from afx.transforms.retracing import CacheInfo, Retracing, is_disabled
 
 __all__ = ["JitFunction", "Lowered", "jit"]
 
@@ -75,6 +80,7 @@ class JitFunction(Generic[P, R]):
         self._fn = fn
         self._name = f"jit of {name_of(fn)}"
         self._cache: OrderedDict[Any, _CacheEntry] = OrderedDict()
+        self._retracing = Retracing()
         self._quick: dict[Any, _CacheEntry] = {}  # for calls with Arrays alone, which need no flattening
         self._static_nums = options.static_nums
         self._static_names = options.static_names
@@ -85,6 +91,10 @@ class JitFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, tracing it first for arguments of a new kind."""
         result: R
+        if OPEN_BLOCKS and is_disabled():
+            result = self._fn(*args, **kwargs)
+            check_nan(self._name, self._fn, args, kwargs, result)
+            return result
         if self._plain:
             if not kwargs:
                 kinds: list[Any] = [get_default_dtype(), current.key]
@@ -92,6 +102,8 @@ class JitFunction(Generic[P, R]):
                 arrays: Any = args
                 for x in arrays:
                     if x.__class__ is not Array:
+                        if x.__class__ is GraphTracer:  # at once, so that many may be nested
+                            return self._fn(*args, **kwargs)
                         break
                     value: Any = x._value
                     values.append(value)
@@ -121,12 +133,8 @@ class JitFunction(Generic[P, R]):
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Return the name, as for functions, or where another function has that name what makes it anew."""
-        path: str = getattr(self._fn, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self._fn, "__module__", ""))
-        for name in path.split("."):
-            found = getattr(found, name, None)
         options = Options(self._static_nums, self._static_names, self._donate, self._backend)
-        return path if found is self else (JitFunction, (self._fn, options))
+        return own_name(self, self._fn) or (JitFunction, (self._fn, options))
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Return the graph and the plan for these arguments, without running them."""
@@ -140,6 +148,20 @@ class JitFunction(Generic[P, R]):
         """Forget every trace; the next call traces again."""
         self._cache.clear()
         self._quick.clear()
+        self._retracing = Retracing()
+
+    def cache_info(self) -> CacheInfo:
+        """Return how often the function was traced, and what its cache holds.
+
+        >>> import afx
+        >>> double = jit(lambda x: x * 2)
+        >>> double(afx.ones(2)), double(afx.ones(3)), double(afx.ones(2))
+        (Array([2., 2.], dtype=float32), Array([2., 2., 2.], dtype=float32), Array([2., 2.], dtype=float32))
+        >>> double.cache_info()
+        CacheInfo(traces=2, entries=2, max_entries=256, idle_bytes=20)
+        """
+        idle = sum([entry.program.idle_bytes for entry in self._cache.values()])
+        return CacheInfo(self._retracing.count, len(self._cache), CACHE_SIZE, idle)
 
     # -- calls --------------------------------------------------------------------------------------------------------
     def _run(
@@ -228,7 +250,9 @@ class JitFunction(Generic[P, R]):
         if entry is None:
             avals = [aval_of(x, self._name) for x in leaves]
             target = with_backend(current.target, self._backend)
-            entry = _CacheEntry(to_graph(fn, treedef, avals, self._name), _leaves_of(args, given), target)
+            start = time.perf_counter()
+            entry = _CacheEntry(to_graph(fn, treedef, avals, self._name), leaves_of(args, given), target)
+            self._retracing.note(self._name, key[2], treedef, avals, time.perf_counter() - start)
             if not entry.lifted:
                 while len(self._cache) >= CACHE_SIZE:
                     self._cache.popitem(last=False)
@@ -240,16 +264,6 @@ def _kind(x: Any) -> tuple[Any, ...]:
     """Return the part of the cache key that a leaf is: shape and dtype, or the type of a Python number."""
     dtype = getattr(x, "dtype", None)
     return (x.__class__,) if dtype is None else (x.shape, dtype)
-
-
-def _leaves_of(args: tuple[Any, ...], given: tuple[int, ...]) -> list[int]:
-    """Return which leaves of all arguments those of these positions hold."""
-    if not given:
-        return []
-    ends = [0]
-    for x in args:
-        ends.append(ends[-1] + len(pytree.leaves(x)))
-    return [k for n in given for k in range(ends[n], ends[n + 1])]
 
 
 def _references() -> int:

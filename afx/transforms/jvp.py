@@ -13,6 +13,7 @@ from afx.core.tracing.tracer import to_array
 from afx.errors import DtypeError, OperandError, ShapeError, TreeError
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import check_callable, describe, moving_leaves, name_of, untraced, zero_like
+from afx.transforms.nan_search import check_nan
 
 __all__ = ["jvp"]
 
@@ -65,6 +66,7 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     own = [isinstance(x, JVPTracer) and x._trace is trace for x in outputs]
     values = [to_array(x._value) if o else x for x, o in zip(outputs, own, strict=True)]
     slopes = [to_array(x._tangent) if o else wrap(zero_like(x)) for x, o in zip(outputs, own, strict=True)]
+    check_nan(trace.name, lambda *xs: jvp(fn, *xs), (primals, tangents), {}, (values, slopes))
     return pytree.unflatten(out_tree, values), pytree.unflatten(out_tree, slopes)
 
 

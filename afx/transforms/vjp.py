@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
@@ -12,17 +12,19 @@ from afx import pytree
 from afx.core.array.array import Array, snapshot
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Value
-from afx.core.tracing.debug_nans import LocatedTape, at, debugging
+from afx.core.tracing.debug_nans import LocatedTape, at, debugging, has_nan
 from afx.core.tracing.recording_trace import is_known
 from afx.core.tracing.tape import Tape, TapeTracer
 from afx.core.tracing.tracer import Tracer, to_array, to_lower_level
 from afx.errors import DtypeError, ShapeError, TreeError
-from afx.transforms._arguments import check_callable, moving_leaves, name_of, result_tree, untraced
+from afx.transforms._arguments import check_callable, moving_leaves, name_of, pair_of, result_tree, untraced
 from afx.transforms.backward_pass import FAILED, backward, backward_with_masks
+from afx.transforms.nan_search import check_nan
 
 __all__ = ["vjp"]
 
 R = TypeVar("R")
+A = TypeVar("A")
 Ts = TypeVarTuple("Ts")
 
 
@@ -39,7 +41,7 @@ class Linearization:
     __slots__ = ("again", "inputs", "moving", "tape")
 
     def __init__(self, name: str) -> None:
-        self.tape = LocatedTape(name, checks=True) if debugging() else Tape(name)
+        self.tape = LocatedTape(name) if debugging() else Tape(name)
         self.inputs: list[TapeTracer] = []
         self.moving: list[bool] | None = None
         self.again: Callable[[LocatedTape], object] | None = None
@@ -79,10 +81,18 @@ class Linearization:
             return found
         try:
             cts = backward(self.tape, seeds)
+            found = [cts[t._index] for t in self.inputs]
+            if (
+                isinstance(self.tape, LocatedTape)
+                and any(map(has_nan, found))
+                and not any(map(has_nan, seeds.values()))
+            ):
+                self.tape.checks = True  # the walk is repeated, and raises where the first nan arises
+                backward(self.tape, seeds)
         except Exception as error:
             self._locate(error)
             raise
-        return [cts[t._index] for t in self.inputs]
+        return found
 
     def pull_masked(self, outputs: list[Any], cts: list[Value], masks: list[Value]) -> tuple[list[Value], list[Value]]:
         """Return the cotangents of the inputs, and where these are alive: None for everywhere, or without a cotangent."""
@@ -130,12 +140,21 @@ class Linearization:
         error.add_note(f"{self.tape.name}: in the backward pass of {p.name if p else 'an input'}{at(source)}")
 
 
-def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*Ts]]]:
+@overload
+def vjp(
+    fn: Callable[[*Ts], R], *primals: *Ts, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[R], tuple[*Ts]]]: ...
+@overload
+def vjp(
+    fn: Callable[[*Ts], tuple[R, A]], *primals: *Ts, has_aux: Literal[True]
+) -> tuple[R, Callable[[R], tuple[*Ts]], A]: ...
+def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  # type: ignore[misc]  # mypy takes no *Any for *Ts
     """Return ``fn(*primals)`` and the function that pulls a cotangent of the result back to the arguments.
 
     Args:
         fn: a function of pytrees of floating or complex arrays that returns such a pytree.
         *primals: the point at which it is differentiated.
+        has_aux: whether ``fn`` returns ``(result, aux)``; aux, any pytree, comes third, with plain values.
 
     Returns:
         The result, and ``pullback(ct)``, which takes a cotangent of the result's structure, shapes and dtypes, and
@@ -151,6 +170,11 @@ def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*
     >>> pullback(afx.ones(2))
     (Array([1., 1.], dtype=float32),)
     """
+    return pullback_of(fn, primals, has_aux)
+
+
+def pullback_of(fn: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, ...]:
+    """Return what `vjp` returns."""
     check_callable(fn, "vjp")
     leaves, treedef = pytree.flatten(primals)
     moving = moving_leaves(leaves, treedef, "vjp", _argument, arguments=True)
@@ -158,17 +182,26 @@ def vjp(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*
     record.again = lambda tape: fn(*pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
     try:
         out = fn(*pytree.unflatten(treedef, record.enter(leaves, moving)))
+        out, aux = pair_of(out, name_of(fn), "(result, aux)", "vjp with has_aux=True") if has_aux else (out, None)
     finally:
         record.tape.finish()
     outputs, out_tree = pytree.flatten(out)
+    check_nan(f"vjp of {name_of(fn)}", fn, primals, {}, [record.plain(x) for x in outputs])
 
-    def pullback(ct: R) -> Any:
+    def pullback(ct: Any) -> Any:
         cts = _matching(ct, outputs, out_tree)
         own = [k for k, x in enumerate(outputs) if record.owns(x)]
         found = record.pull([outputs[k] for k in own], [cts[k] for k in own])
         return result_tree(treedef, found, leaves)
 
-    return pytree.unflatten(out_tree, [record.plain(x) for x in outputs]), pullback
+    result = pytree.unflatten(out_tree, [record.plain(x) for x in outputs])
+    return (result, pullback, strip_tracers(record, aux)) if has_aux else (result, pullback)
+
+
+def strip_tracers(record: Linearization, aux: Any) -> Any:
+    """Return aux with the tracers of this call replaced by their values."""
+    leaves, treedef = pytree.flatten(aux)
+    return pytree.unflatten(treedef, [record.plain(x) for x in leaves])
 
 
 def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:

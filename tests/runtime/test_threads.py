@@ -189,7 +189,7 @@ def test_plans_keep_few_sets_of_buffers() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert 1 <= len(plan._free) <= 8
+    assert 1 <= len(plan.idle.recent) <= 8
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
             lambda: afx.jacrev(afx.sin)(3),
             errors.DtypeError,
             (
-                "jacrev: only floating and complex arrays have derivatives: got the argument = int64[]~; convert it to a "
+                "jacrev: only floating and complex arrays have derivatives: got argument 0 = int64[]~; convert it to a "
                 "float, mark the field with afx.static(), or choose other arguments"
             ),
         ),

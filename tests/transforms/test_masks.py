@@ -27,9 +27,15 @@ def held(v: Array) -> Any:
     return afx.sum(afx.nan_to_num(afx.stop_gradient(v))) > -1000.0
 
 
+def looped(v: Array) -> Any:
+    """Return the state of a loop whose end depends on values."""
+    return afx.while_loop(lambda s: s[0] < 3.0, lambda s: (s[0] + 1, 1.5 * afx.sqrt(s[1])), (0.0 * held(v), v))[1]
+
+
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "scan": scanned,
     "fori_loop": lambda v: afx.fori_loop(0, 3, lambda _, c: 1.5 * afx.sqrt(c), v),
+    "while_loop": looped,
     "cond": lambda v: afx.cond(held(v), afx.sqrt, afx.log, v),
     "switch": lambda v: afx.switch(afx.astype(held(v), np.int64), [afx.sin, afx.log], v),
     "custom_jvp": afx.custom_jvp(afx.sqrt, lambda x, t: (afx.sqrt(x[0]), t[0] / (2 * afx.sqrt(x[0])))),
@@ -83,7 +89,9 @@ def test_padding_has_derivative_zero(function: str, selection: str) -> None:
         np.testing.assert_allclose(np.asarray(gradient(V)), want, rtol=1e-9, atol=1e-12, err_msg=mode)
 
 
-@pytest.mark.parametrize("function", ["scan", "cond", "custom_jvp", "jit", "checkpoint", "matmul", "softmax", "solve"])
+@pytest.mark.parametrize(
+    "function", ["scan", "while_loop", "cond", "custom_jvp", "jit", "checkpoint", "matmul", "softmax", "solve"]
+)
 def test_second_derivatives(function: str) -> None:
     """So are second derivatives, forward over reverse and reverse over reverse, plain and compiled."""
     loss = lambda v: afx.sum(SELECTIONS["where"](FUNCTIONS[function](v)) ** 2)  # noqa: E731  # a function to differentiate
@@ -137,6 +145,9 @@ INNER: dict[str, Callable[[Any, Any], Any]] = {
     "elements": lambda y, x: afx.scan(lambda c, e: (c, guarded_cube(*e)), 0.0, (y, x))[1],
     "carry": lambda y, x: afx.scan(lambda c, e: (c + guarded_cube(*e), None), 0.0 * y[1], (y, x))[0],
     "constants": lambda y, x: afx.fori_loop(0, 3, lambda _, c: c * afx.where(x > 0, y, 1.0), afx.ones_like(x)),
+    "while_loop": lambda y, x: afx.while_loop(
+        lambda s: afx.sum(s) < 3.0 * afx.sum(x), lambda s: s + guarded_cube(y, x), 0.0 * x
+    ),
     "cond": lambda y, x: afx.cond(afx.sum(x) > 0, lambda y: guarded_cube(y, x), lambda y: y, y),
 }
 

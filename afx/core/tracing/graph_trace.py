@@ -197,11 +197,13 @@ class GraphTrace(Trace):
         if who == "bool":
             raise ConcreteValueError(
                 f"bool: the branch depends on a traced value: got {x.aval} in {self.name}{where}; "
-                "choose with afx.where (or afx.cond), or mark the argument as static"
+                "choose with afx.where (or afx.cond), or let the argument be static: "
+                "afx.jit(fn, static_argnums=…) or static_argnames=…"
             )
         raise ConcreteValueError(
             f"{who}: the value is unknown while tracing: got {x.aval} in {self.name}{where}; "
-            "compute with afx's functions, or mark the argument as static"
+            "compute with afx's functions, or let the argument be static: "
+            "afx.jit(fn, static_argnums=…) or static_argnames=…"
         )
 
     def finish(self, outputs: Sequence[Any]) -> Graph:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from afx.core.array.array import to_numpy_value
+from afx.core.array.array import Array, to_numpy_value
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Var
 from afx.core.primitive import Primitive
@@ -71,6 +71,12 @@ class RecordingTrace(GraphTrace):
         var = self._var(aval)
         self._inputs.append(var)
         return self._known_as(var, value, plain=False)
+
+    def enter_plain(self, x: Array) -> RecordingTracer:
+        """Enter an input that is not traced."""
+        var = self._var(x.aval)
+        self._inputs.append(var)
+        return self._known_as(var, x, plain=True)
 
     def _known_as(self, var: Var, value: Any, *, plain: bool) -> RecordingTracer:
         t = _new(RecordingTracer)

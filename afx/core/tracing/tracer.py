@@ -20,7 +20,18 @@ from afx.core.aval import aval_of
 from afx.core.primitive import Params, Primitive
 from afx.errors import AfxError, EscapedTracerError, OperandError, TracerError
 
-__all__ = ["Trace", "Tracer", "bind", "bind1", "bind2", "bind_single", "run_impl", "to_array", "to_lower_level"]
+__all__ = [
+    "Trace",
+    "Tracer",
+    "bind",
+    "bind1",
+    "bind2",
+    "bind_single",
+    "is_traced",
+    "run_impl",
+    "to_array",
+    "to_lower_level",
+]
 
 _levels = itertools.count(1)
 NUMPY_ERRORS = (TypeError, ValueError, OverflowError, IndexError)
@@ -45,6 +56,18 @@ class Tracer(Array):
         return self._trace.show(self)
 
     __str__ = __repr__
+
+
+def is_traced(x: object) -> bool:
+    """Tell whether an array is watched by a transformation, so that its value may be unknown.
+
+    >>> import afx
+    >>> is_traced(afx.ones(2))
+    False
+    >>> afx.grad(lambda x: x * is_traced(x))(2.0)
+    Array(1., dtype=float32)
+    """
+    return isinstance(x, Tracer)
 
 
 class Trace:

@@ -8,7 +8,6 @@ colour gives all entries (Curtis, Powell and Reid 1974; for symmetric matrices C
 from __future__ import annotations
 
 import functools
-import importlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, ParamSpec
@@ -17,14 +16,14 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Constant, Graph
 from afx.core.tracing.tracer import Tracer
-from afx.errors import ArgumentError, DtypeError, MissingExtraError, ShapeError
+from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray
-from afx.ops.indexing.gather import gather, scatter
+from afx.ops.indexing.gather import gather
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
 from afx.transforms._arguments import moving_leaves
@@ -35,73 +34,17 @@ from afx.transforms.make_graph import to_graph
 from afx.transforms.sparse.coloring import color, dense_rows
 from afx.transforms.sparse.dependency import dependence
 from afx.transforms.sparse.pattern import distinct, identity
+from afx.transforms.sparse.sparse_matrix import SparseMatrix
 from afx.transforms.vjp import vjp
 from afx.transforms.vmap import vmap
 
-__all__ = ["SparseMatrix", "sparse_hessian", "sparse_jacobian"]
+__all__ = ["sparse_hessian", "sparse_jacobian"]
 
 P = ParamSpec("P")
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Mode = Literal["forward", "reverse"]
 
 CACHE_SIZE = 64  # layouts of one function
-
-
-@attrs.frozen(eq=False, repr=False)
-class SparseMatrix:
-    """A matrix as the list of its entries.
-
-    Attributes:
-        values: float[entries], in row-major order.
-        indices: int[entries, 2], the row and the column of each.
-        shape: the numbers of rows and columns.
-
-    >>> import afx
-    >>> SparseMatrix(afx.ones(2), afx.asarray([[0, 1], [1, 0]]), (2, 2)) @ afx.asarray([1.0, 2.0])
-    Array([2., 1.], dtype=float32)
-    """
-
-    values: Array
-    indices: Array
-    shape: tuple[int, int] = pytree.static()
-
-    def __repr__(self) -> str:
-        rows, columns = self.shape
-        return f"SparseMatrix({self.values.dtype}[{rows},{columns}] of {self.nnz} entries)"
-
-    @property
-    def nnz(self) -> int:
-        """The number of entries, those that happen to be 0 included."""
-        return self.values.shape[0]
-
-    def todense(self) -> Array:
-        """Return float[rows, columns]."""
-        return scatter(self.values, self.indices[:, 0], self.indices[:, 1], shape=self.shape)
-
-    def toscipy(self) -> Any:
-        """Return a `scipy.sparse.csr_array` of the numbers, for SciPy's solvers.
-
-        Raises:
-            MissingExtraError: SciPy is not installed.
-            ConcreteValueError: the values are traced.
-        """
-        try:
-            sparse: Any = importlib.import_module("scipy.sparse")
-        except ImportError:
-            raise MissingExtraError("toscipy: needs SciPy: pip install 'afx[scipy]'") from None
-        rows, columns = np.asarray(self.indices).T
-        return sparse.csr_array((np.array(self.values), (rows, columns)), shape=self.shape)
-
-    def __matmul__(self, other: ArrayLike) -> Array:
-        """Return the product with a vector or a matrix."""
-        x = asarray(other)
-        if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
-            raise ShapeError(
-                f"matmul: inner axes differ: got a sparse {self.shape} @ {x.aval}; transpose or reshape it"
-            )
-        values = self.values if x.ndim == 1 else reshape(self.values, (-1, 1))
-        terms = values * gather(x, self.indices[:, 1])
-        return scatter(terms, self.indices[:, 0], shape=(self.shape[0], *x.shape[1:]))
 
 
 @attrs.frozen(eq=False)

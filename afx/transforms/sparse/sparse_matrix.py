@@ -1,0 +1,149 @@
+"""Sparse matrices: values and indices of the entries, with products, sums and multiples."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, ClassVar, NoReturn
+
+import attrs
+import numpy as np
+
+from afx import pytree
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import aval_of
+from afx.core.tracing.tracer import is_traced
+from afx.errors import MissingExtraError, OperandError, ShapeError
+from afx.ops.creation.creation import asarray
+from afx.ops.indexing.gather import gather, scatter
+from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.pad import flip
+from afx.ops.manipulation.shape import permute_dims, reshape
+from afx.ops.sorting.partition import lexsort
+
+__all__ = ["SparseMatrix"]
+
+
+@attrs.frozen(eq=False, repr=False)
+class SparseMatrix:
+    """A matrix as the list of its entries.
+
+    Attributes:
+        values: float[entries], in row-major order.
+        indices: int[entries, 2], the row and the column of each.
+        shape: the numbers of rows and columns.
+
+    >>> import afx
+    >>> SparseMatrix(afx.ones(2), afx.asarray([[0, 1], [1, 0]]), (2, 2)) @ afx.asarray([1.0, 2.0])
+    Array([2., 1.], dtype=float32)
+    """
+
+    values: Array
+    indices: Array
+    shape: tuple[int, int] = pytree.static()
+    __array_ufunc__: ClassVar[None] = None  # NumPy's arrays leave their operators to this class
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"SparseMatrix({self.values.dtype}[{rows},{columns}] of {self.nnz} entries)"
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries, those that happen to be 0 included."""
+        return self.values.shape[0]
+
+    @property
+    def T(self) -> SparseMatrix:  # NumPy's name
+        """The transpose; its entries are in row-major order too."""
+        order = lexsort((self.indices[:, 0], self.indices[:, 1]))
+        return SparseMatrix(
+            gather(self.values, order), flip(gather(self.indices, order), axis=1), (self.shape[1], self.shape[0])
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        raise OperandError(
+            f"asarray: a sparse matrix is no array: got {self!r}; take .toscipy() for SciPy, or .todense()"
+        )
+
+    def todense(self) -> Array:
+        """Return float[rows, columns]."""
+        return scatter(self.values, self.indices[:, 0], self.indices[:, 1], shape=self.shape)
+
+    def toscipy(self) -> Any:
+        """Return a `scipy.sparse.csr_array` of the numbers, for SciPy's solvers.
+
+        Raises:
+            MissingExtraError: SciPy is not installed.
+            ConcreteValueError: the values are traced.
+        """
+        try:
+            sparse: Any = importlib.import_module("scipy.sparse")
+        except ImportError:
+            raise MissingExtraError("toscipy: needs SciPy: pip install 'afx[scipy]'") from None
+        rows, columns = np.asarray(self.indices).T
+        return sparse.csr_array((np.array(self.values), (rows, columns)), shape=self.shape)
+
+    def __matmul__(self, other: ArrayLike) -> Array:
+        """Return the product with a vector or a matrix."""
+        x = asarray(other)
+        if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
+            raise ShapeError(
+                f"matmul: inner axes differ: got a sparse {self.shape} @ {x.aval}; transpose or reshape it"
+            )
+        values = self.values if x.ndim == 1 else reshape(self.values, (-1, 1))
+        terms = values * gather(x, self.indices[:, 1])
+        return scatter(terms, self.indices[:, 0], shape=(self.shape[0], *x.shape[1:]))
+
+    def __rmatmul__(self, other: ArrayLike) -> Array:
+        """Return the product of a vector or a matrix with this one."""
+        x = asarray(other)
+        if x.ndim not in (1, 2) or x.shape[-1] != self.shape[0]:
+            raise ShapeError(
+                f"matmul: inner axes differ: got {x.aval} @ a sparse {self.shape}; transpose or reshape it"
+            )
+        z = self.T @ (x if x.ndim == 1 else permute_dims(x, (1, 0)))
+        return z if x.ndim == 1 else permute_dims(z, (1, 0))
+
+    def __mul__(self, factor: ArrayLike) -> SparseMatrix:
+        """Return the product with a number."""
+        aval = aval_of(factor, "multiply")
+        if aval.shape != ():
+            raise ShapeError(
+                f"multiply: a sparse matrix takes a number: got a sparse {self.shape} * {aval}; use @ for products, "
+                "or todense()"
+            )
+        return attrs.evolve(self, values=self.values * factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: ArrayLike) -> SparseMatrix:
+        """Return the quotient by a number."""
+        return self * (1.0 / asarray(divisor) if not isinstance(divisor, (int, float)) else 1.0 / divisor)
+
+    def __neg__(self) -> SparseMatrix:
+        return attrs.evolve(self, values=-self.values)
+
+    def __add__(self, other: SparseMatrix) -> SparseMatrix:
+        """Return the sum; entries at the same position are one."""
+        if not isinstance(other, SparseMatrix):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+            return NotImplemented
+        if self.shape != other.shape:
+            raise ShapeError(f"add: sparse matrices differ in shape: got {self.shape} + {other.shape}; take equal ones")
+        return _sum_of(self, other)
+
+    def __sub__(self, other: SparseMatrix) -> SparseMatrix:
+        """Return the difference."""
+        if not isinstance(other, SparseMatrix):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+            return NotImplemented
+        return self + -other
+
+
+def _sum_of(x: SparseMatrix, y: SparseMatrix) -> SparseMatrix:
+    """Return the sum of two matrices of one shape; where indices are unknown, with every entry of both."""
+    values = concat([x.values, y.values])
+    indices = concat([x.indices, y.indices])
+    if is_traced(indices):
+        return SparseMatrix(values, indices, x.shape)
+    numbers = np.ravel_multi_index(tuple(np.asarray(indices).T), x.shape)
+    found, places = np.unique(numbers, return_inverse=True)
+    rows = np.stack(np.unravel_index(found, x.shape), axis=-1)
+    return SparseMatrix(scatter(values, asarray(places), shape=(len(found),)), asarray(rows), x.shape)
