@@ -16,11 +16,8 @@ from afx import Array, nn
 from afx.compiler.arena import Arena
 from afx.compiler.executable import make_plan
 from afx.compiler.target import Target, current
-from afx.errors import MissingExtraError
-from afx.runtime.autotune import Autotuner
-from afx.runtime.blas import set_products
 from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
-from tests.runtime.programs import inputs, program
+from tests.compiler.programs import inputs, program
 
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, fuse_min_elements: int, block_max_bytes: int) -> None:
@@ -286,64 +283,6 @@ def test_a_plan_runs_a_graph() -> None:
     graph = afx.trace(chain)(*inputs(0))
     for found, wanted in zip(make_plan(graph)(*[x.numpy() for x in inputs(0)]), chain(*inputs(0)), strict=True):
         np.testing.assert_allclose(found, np.asarray(wanted), rtol=1e-6)
-
-
-def test_products_on_the_plans_own_threads_leave_blas_as_it_was() -> None:
-    """The values are those of BLAS, and its number of threads is set back; without threadpoolctl it is refused."""
-    if importlib.util.find_spec("threadpoolctl") is None:
-        with pytest.raises(MissingExtraError):
-            set_products("plan")
-        return
-    threadpoolctl: Any = importlib.import_module("threadpoolctl")
-    x = np.random.default_rng(0).normal(size=(300, 200)).astype(np.float32)
-    y = np.random.default_rng(1).normal(size=(200, 100)).astype(np.float32)
-    before, threads = threadpoolctl.threadpool_info(), get_threads()
-    try:
-        set_threads(2)
-        set_products("plan")
-        fn = afx.jit(lambda x, y: afx.sin(x) @ y)
-        assert "product_(" in fn.lower(x, y).plan.source
-        np.testing.assert_allclose(np.asarray(fn(x, y)), np.sin(x) @ y, rtol=1e-4, atol=1e-4)
-    finally:
-        set_products("auto")
-        set_threads(threads)
-    assert threadpoolctl.threadpool_info() == before
-
-
-def test_a_plan_with_large_products_tries_both_ways() -> None:
-    """Whether BLAS is held to one thread or not, call after call the values are the same and BLAS stays as it was."""
-    x = np.random.default_rng(0).normal(size=(200, 300))
-    fn = afx.jit(lambda x: afx.sin(x @ x.T))
-    controls: Any = importlib.import_module("threadpoolctl") if importlib.util.find_spec("threadpoolctl") else None
-    before = controls and controls.threadpool_info()
-    for _ in range(8):
-        np.testing.assert_allclose(np.asarray(fn(x)), np.sin(x @ x.T), rtol=1e-9, atol=1e-9)
-    assert before == (controls and controls.threadpool_info())
-
-
-@pytest.mark.parametrize("ways", [2, 3, 4])
-@pytest.mark.parametrize("fast", [0, 1])
-def test_a_gauge_follows_the_fastest_way(ways: int, fast: int) -> None:
-    """It settles on the fastest way, seldom pays for the others, and changes when another one becomes the fastest."""
-    gauge, found = Autotuner(ways), list[int]()
-    for best, calls in ((fast, 500), (ways - 1 - fast, 60 * ways)):
-        for _ in range(calls):
-            way = gauge.pick()
-            found.append(way)
-            gauge.observe(way, 1.0 if way == best else 5.0)
-        assert found[-20:].count(best) >= 19
-    first = found[1 + 2 * ways : 500]
-    assert len(first) - first.count(fast) <= 4 * ways
-    assert set(found[: 1 + 2 * ways]) == set(range(ways))
-
-
-@pytest.mark.parametrize(("arguments", "words"), [({"count": 0}, "1 or more"), ({"count": 1.5}, "1 or more")])
-def test_threads_are_checked(arguments: dict[str, Any], words: str) -> None:
-    """A number of threads is a whole one above 0, and products have one of three words."""
-    with pytest.raises(afx.errors.ArgumentError, match=words):
-        afx.set_threads(**arguments)
-    with pytest.raises(afx.errors.ArgumentError, match="'auto', 'blas' or 'plan'"):
-        afx.set_threads(products="both")  # type: ignore[arg-type]  # what is tested
 
 
 @pytest.mark.parametrize("seed", range(20))

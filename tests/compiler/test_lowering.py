@@ -17,7 +17,7 @@ from afx.compiler.products import cut
 from afx.compiler.schedule import Branch, Call, Fused, Loop, Schedule
 from afx.compiler.target import Target, use_target
 from afx.core.aval import Aval
-from tests.runtime.programs import inputs, program
+from tests.compiler.programs import inputs, program
 
 RNG = np.random.default_rng(0)
 
@@ -106,7 +106,7 @@ SCRIPT = """
 import hashlib, pickle, sys
 import afx
 from afx import nn
-from tests.runtime.programs import inputs, program
+from tests.compiler.programs import inputs, program
 
 def loss(w, x):
     h, _ = afx.scan(lambda c, u: (afx.tanh(c @ w + u), None), x[0], x)

@@ -12,7 +12,7 @@ from afx.compiler.simplify import simplify
 from afx.compiler.target import Target, current
 from afx.core.graph import check
 from afx.core.interpreter import evaluate
-from tests.runtime.programs import inputs, program
+from tests.compiler.programs import inputs, program
 
 RNG = np.random.default_rng(4)
 

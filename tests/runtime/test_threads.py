@@ -14,7 +14,6 @@ import pytest
 
 import afx
 from afx.runtime import thread_pool as workers
-from afx.runtime.autotune import Autotuner
 from afx.runtime.blas import Blas, blas
 from afx.runtime.output_pool import without_debugger_refs
 from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
@@ -86,22 +85,6 @@ def test_an_error_while_blas_is_held_leaves_it_free() -> None:
             pass
     assert held._depth == 0
     assert library.count == 4
-
-
-@pytest.mark.parametrize(("ways", "callers"), [(2, 2), (4, 2), (4, 3), (3, 5)])
-def test_every_way_is_tried_whoever_calls(ways: int, callers: int) -> None:
-    """Calls that begin and end together do not skip a way, and the dearest one is not taken."""
-    cost = [1.0] * ways
-    cost[-2] = 50.0
-    gauge = Autotuner(ways)
-    used = [0] * ways
-    for _ in range(2000):
-        chosen = [gauge.pick() for _ in range(callers)]
-        for way in chosen:
-            gauge.observe(way, cost[way])
-            used[way] += 1
-    assert min(used) > 0
-    assert used[-2] < 0.02 * sum(used)
 
 
 def test_an_interrupt_waits_for_every_helper() -> None:
@@ -218,3 +201,12 @@ def test_the_bits_of_products_do_not_depend_on_threads(shape: tuple[int, int], d
         busy.join()
     if importlib.util.find_spec("threadpoolctl") is not None:
         assert len(found) == 1
+
+
+@pytest.mark.parametrize(("arguments", "words"), [({"count": 0}, "1 or more"), ({"count": 1.5}, "1 or more")])
+def test_threads_are_checked(arguments: dict[str, Any], words: str) -> None:
+    """A number of threads is a whole one above 0, and products have one of three words."""
+    with pytest.raises(afx.errors.ArgumentError, match=words):
+        afx.set_threads(**arguments)
+    with pytest.raises(afx.errors.ArgumentError, match="'auto', 'blas' or 'plan'"):
+        afx.set_threads(products="both")  # type: ignore[arg-type]  # what is tested

@@ -115,3 +115,19 @@ def test_orders_are_static_numbers(order: Any) -> None:
     """An order that is not one number raises."""
     with pytest.raises(afx.errors.ArgumentError, match="iv: the order is one static number"):
         special.iv(order, 1.0)
+
+
+@pytest.mark.parametrize(("name", "order"), [("y0", ()), ("y1", ()), ("yn", (3,)), ("yv", (0.5,)), ("yv", (-1.5,))])
+def test_bessel_functions_of_the_second_kind(name: str, order: tuple[float, ...]) -> None:
+    """Values are SciPy's, and the first two derivatives are its ``yvp``."""
+    x = np.array([0.1, 0.9, 2.0, 7.5, 40.0])
+    v = order[0] if order else float(name[1])
+
+    def fn(y: Any) -> Any:
+        return getattr(special, name)(*order, y)
+
+    np.testing.assert_allclose(np.asarray(fn(x)), getattr(scipy.special, name)(*order, x), rtol=1e-13)
+    np.testing.assert_allclose(np.asarray(afx.vmap(afx.grad(fn))(x)), scipy.special.yvp(v, x), rtol=1e-10)
+    np.testing.assert_allclose(
+        np.asarray(afx.vmap(afx.grad(afx.grad(fn)))(x)), scipy.special.yvp(v, x, 2), rtol=1e-9, atol=1e-12
+    )

@@ -239,3 +239,14 @@ def test_zeta(x: float, q: float, by_x: float, twice_by_x: float, by_both: float
     assert float(afx.grad(afx.grad(special.zeta), 1)(*point)) == pytest.approx(by_both, rel=1e-13)
     assert float(afx.grad(afx.grad(special.zeta, 1))(*point)) == pytest.approx(by_both, rel=1e-13)
     assert slope(special.zeta, x, q, by=1) == pytest.approx(-x * scipy.special.zeta(x + 1, q), rel=1e-14)
+
+
+def test_rgamma() -> None:
+    """The reciprocal gamma function is SciPy's, and has derivatives at the poles of the gamma function."""
+    poles = np.array([0.0, -1.0, -2.0, -5.0])
+    x = np.concatenate([[-3.5, -0.2, 0.4, 1.0, 2.5, 6.0], poles])
+    np.testing.assert_allclose(np.asarray(special.rgamma(x)), scipy.special.rgamma(x), rtol=1e-14)
+    slopes = afx.vmap(afx.grad(special.rgamma))(poles)
+    np.testing.assert_allclose(np.asarray(slopes), [1.0, -1.0, 2.0, -120.0], rtol=1e-12)  # (-1)ⁿ n!
+    second = afx.vmap(afx.grad(afx.grad(special.rgamma)))(poles[:2])
+    np.testing.assert_allclose(np.asarray(second), [2 * np.euler_gamma, 2 - 2 * np.euler_gamma], rtol=1e-12)

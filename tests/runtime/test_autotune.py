@@ -1,0 +1,37 @@
+"""Autotuner: the fastest policy is found, kept and left when another one becomes faster."""
+
+import pytest
+
+from afx.runtime.autotune import Autotuner
+
+
+@pytest.mark.parametrize("policies", [2, 3, 4])
+@pytest.mark.parametrize("fast", [0, 1])
+def test_an_autotuner_follows_the_fastest_policy(policies: int, fast: int) -> None:
+    """It settles on the fastest policy, seldom pays for the others, and changes when another one becomes the fastest."""
+    tuner, found = Autotuner(policies), list[int]()
+    for best, calls in ((fast, 500), (policies - 1 - fast, 60 * policies)):
+        for _ in range(calls):
+            policy = tuner.pick()
+            found.append(policy)
+            tuner.observe(policy, 1.0 if policy == best else 5.0)
+        assert found[-20:].count(best) >= 19
+    first = found[1 + 2 * policies : 500]
+    assert len(first) - first.count(fast) <= 4 * policies
+    assert set(found[: 1 + 2 * policies]) == set(range(policies))
+
+
+@pytest.mark.parametrize(("policies", "callers"), [(2, 2), (4, 2), (4, 3), (3, 5)])
+def test_every_policy_is_tried_whoever_calls(policies: int, callers: int) -> None:
+    """Calls that begin and end together do not skip a policy, and the dearest one is not taken."""
+    cost = [1.0] * policies
+    cost[-2] = 50.0
+    tuner = Autotuner(policies)
+    used = [0] * policies
+    for _ in range(2000):
+        chosen = [tuner.pick() for _ in range(callers)]
+        for policy in chosen:
+            tuner.observe(policy, cost[policy])
+            used[policy] += 1
+    assert min(used) > 0
+    assert used[-2] < 0.02 * sum(used)
