@@ -83,6 +83,9 @@ class Target:
     # -- Python ---------------------------------------------------------------------------------------------------
     function_max_lines: int = 1000  # lines of one Python function: compiling takes longer than linearly beyond
 
+    scalar_max_lines: int = 1000  # operations of a step that runs on Python's floats: those of one function
+    scalar_chunk_steps: int = 1024  # steps whose rows are Python's floats at once: 32 KB each
+
     # -- autotuning: who computes, never what ---------------------------------------------------------------------
     tune_warm_calls: int = 1  # calls that are not timed: new memory, threads that start
     tune_tries: int = 2  # timed calls of each policy to begin with

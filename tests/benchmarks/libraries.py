@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-__all__ = ["LIBRARIES", "Job", "Losses", "adam_step", "arrays", "namespace", "training", "value_and_grad"]
+__all__ = ["LIBRARIES", "Job", "Losses", "adam_step", "arrays", "namespace", "scan_of", "training", "value_and_grad"]
 
 LIBRARIES = ("afx", "jax", "torch", "autograd")
 RATE, B1, B2, EPS = 1e-3, 0.9, 0.999, 1e-8
@@ -50,6 +50,16 @@ def namespace(library: str) -> Any:
     import autograd.numpy
 
     return autograd.numpy
+
+
+def scan_of(library: str) -> Callable[..., Any]:
+    """Return a library's loop of known length."""
+    if library == "jax":
+        import jax
+
+        return jax.lax.scan
+    found: Callable[..., Any] = namespace(library).scan
+    return found
 
 
 def arrays(library: str, values: Sequence[np.ndarray]) -> list[Any]:

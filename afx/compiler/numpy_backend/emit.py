@@ -9,14 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
+from afx.compiler.numpy_backend.bindings import (
+    arena_text,
+    copies,
+    in_arena,
+    kernel_text,
+    made_kernel,
+    made_pool,
+    made_scratch,
+    made_view,
+    scratch_text,
+)
 from afx.compiler.numpy_backend.calls import applied, call_lines, view_text
 from afx.compiler.numpy_backend.emit_fused import FusedEmitter
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
 from afx.compiler.numpy_backend.names import Names
+from afx.compiler.numpy_backend.scalar_loops import emit_scalar_steps, run_scalar_loop
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import (
     Alloc,
@@ -32,12 +42,11 @@ from afx.compiler.schedule import (
     View,
 )
 from afx.compiler.target import Target
-from afx.core.aval import Aval
 from afx.core.dtypes import DType
 from afx.core.primitive import lookup
 from afx.runtime.blas import product
-from afx.runtime.output_pool import OutputPool, donated_or_empty
-from afx.runtime.thread_pool import get_threads, run_blocks
+from afx.runtime.output_pool import donated_or_empty
+from afx.runtime.thread_pool import run_blocks
 
 __all__ = ["Part", "Program", "emit"]
 
@@ -70,6 +79,7 @@ class Program(NamedTuple):
         parts: the functions, in the order in which they run; the last one gives the results.
         results: the expressions that are returned.
         bodies: schedules of loops and branches by the names of their functions.
+        fallbacks: schedules that are compiled when they are first needed, by the names of theirs.
     """
 
     schedule: Schedule
@@ -78,6 +88,7 @@ class Program(NamedTuple):
     parts: tuple[Part, ...]
     results: tuple[str, ...]
     bodies: dict[str, Schedule]
+    fallbacks: dict[str, Schedule]
 
 
 def emit(schedule: Schedule, target: Target) -> Program:
@@ -93,6 +104,7 @@ class _Emitter:
         self.target = target
         self.names = Names()
         self.bodies: dict[str, Schedule] = {}
+        self.fallbacks: dict[str, Schedule] = {}
         self._bound: set[int] = set()  # buffers that are made once
         self._loops = 0
         self._begin()
@@ -121,7 +133,9 @@ class _Emitter:
             is_waiting = isinstance(instruction, Alloc)  # for the instruction that fills it
         results = tuple([self._result(r) for r in schedule.results])
         parts.append(self._end())
-        return Program(schedule, names, tuple(map(names.of, schedule.inputs)), tuple(parts), results, self.bodies)
+        return Program(
+            schedule, names, tuple(map(names.of, schedule.inputs)), tuple(parts), results, self.bodies, self.fallbacks
+        )
 
     def _end(self) -> Part:
         if any(self._states):
@@ -152,8 +166,8 @@ class _Emitter:
             self._makes[name] = None
             return name
         if name not in self.names.own:
-            make = partial(_in_arena, x.shape, x.dtype, x.place)
-            self.names.bind(name, make, partial(_arena_text, x))
+            make = partial(in_arena, x.shape, x.dtype, x.place)
+            self.names.bind(name, make, partial(arena_text, x))
         return self.names.use(name)
 
     def _add(self, lines: Sequence[str], state: ErrorState = None) -> None:
@@ -218,8 +232,8 @@ class _Emitter:
         avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in call.operands]
         make = lookup(call.op).lowering.make_kernel
         assert make is not None
-        made = partial(_made_kernel, make, avals, dict(call.params))
-        return self.names.bind(name, made, partial(_kernel_text, call, avals))
+        made = partial(made_kernel, make, avals, dict(call.params))
+        return self.names.bind(name, made, partial(kernel_text, call, avals))
 
     def _view(self, view: View) -> None:
         name = self.names.of(view.out)
@@ -233,7 +247,7 @@ class _Emitter:
         text = view_text(view.op, view.params, source, self.names, is_array)
         self.names.used = used  # what makes it is no part of the program
         impl = lookup(view.op).impl
-        self.names.bind(name, partial(_made_view, impl, source, dict(view.params)), partial(str, text))
+        self.names.bind(name, partial(made_view, impl, source, dict(view.params)), partial(str, text))
 
     def _alloc(self, alloc: Alloc) -> None:
         buffer, names = alloc.buffer, self.names
@@ -243,7 +257,7 @@ class _Emitter:
             text = f"{names.function('donated_or_empty', donated_or_empty)}({given})"
         elif buffer.storage == "pooled":
             pool = f"pool_{name}"
-            make = partial(_made_pool, buffer.aval, self.target.pool_max_arrays)
+            make = partial(made_pool, buffer.aval, self.target.pool_max_arrays)
             names.bind(pool, make, partial("OutputPool('{}')".format, buffer.aval))
             text = f"{names.use(pool)}()"
         else:
@@ -269,7 +283,7 @@ class _Emitter:
         block = FusedEmitter(fused, f"fused_{self._loops}", names)
         self._functions += block.lines
         scratch = f"scratch_{self._loops}"
-        names.bind(scratch, partial(_made_scratch, space.block, fused.scratch), partial(_scratch_text, fused))
+        names.bind(scratch, partial(made_scratch, space.block, fused.scratch), partial(scratch_text, fused))
         state = common_errstate([step.error_state for step in fused.body if isinstance(step, Call)])[0]
         lines: list[str] = []
         for part in fused.partials:
@@ -294,6 +308,12 @@ class _Emitter:
     def _loop(self, loop: Loop) -> None:
         consts, xs, tests = ([self.read(x) for x in part] for part in (loop.consts, loop.xs, loop.tests))
         carry = [self.read(x) for x in loop.carry]
+        name = f"steps_{len(self.fallbacks) + 1}"
+        steps = emit_scalar_steps(loop, name, self.names, self.target)
+        if steps:
+            self._functions += steps
+            self._scalar_loop(loop, name, (consts, carry, xs))
+            return
         last, ys = [self.write(b) for b in loop.outputs], [self.write(b) for b in loop.ys]
         body = self._body("body", loop.body)
         lines = [f"{', '.join(last)}, = {', '.join(carry)},"] if last else []
@@ -311,6 +331,21 @@ class _Emitter:
         lines += [f"    {y}[t_] = {row}" for y, row in zip(ys, rows, strict=True)]
         lines += [f"{name} = {self.names.numpy('array')}({name})" for name in last]
         self._whole(lines, loop.error_state)
+
+    def _scalar_loop(self, loop: Loop, steps: str, operands: tuple[list[str], ...]) -> None:
+        """Add a loop on Python's floats; where one is not finite, the body computes the step."""
+        plain = f"plain_{steps}"
+        self.fallbacks[plain] = loop.body
+        last, ys = [self.write(b) for b in loop.outputs], [self.write(b) for b in loop.ys]
+        lines = [
+            f"{y} = {self.names.numpy('empty')}({b.shape}, {self._dtype(b.dtype)})"
+            for b, y in zip(loop.ys, ys, strict=True)
+        ]
+        run = self.names.function("run_scalar_loop", run_scalar_loop)
+        given = ", ".join([f"[{', '.join(part)}]" for part in operands])
+        settings = f"{loop.length}, {self.target.scalar_chunk_steps}, {loop.reverse}"
+        call = f"{run}({steps}, {self.names.use(plain)}, {settings}, ({given}), [{', '.join(ys)}])"
+        self._whole([*lines, f"{', '.join(last)}, = {call}" if last else call], loop.error_state)
 
     def _whole(self, lines: list[str], state: ErrorState) -> None:
         """Add lines of which some stand inside of others."""
@@ -335,44 +370,3 @@ class _Emitter:
         if isinstance(operand, Buffer) and operand.weak:
             return f"{array}({text}, {self._dtype(operand.dtype)})"
         return f"{array}({text})"
-
-
-def _arena_text(x: Buffer) -> str:
-    return f"np.ndarray({x.shape}, '{x.dtype}', arena, {x.place})"
-
-
-def _kernel_text(call: Call, avals: Sequence[Aval]) -> str:
-    shown = [*[f"'{a}'" for a in avals], *[f"{k}={v!r}" for k, v in call.params]]
-    return f"{call.op}.make_kernel({', '.join(shown)})"
-
-
-def _scratch_text(fused: Fused) -> str:
-    block = fused.space.block
-    arrays = ", ".join([f"np.empty({(block, *tail)}, '{dtype}')" for dtype, tail in fused.scratch])
-    return f"[({arrays}{',' if fused.scratch else ''}) for _ in range(threads)]"
-
-
-def _in_arena(shape: tuple[int, ...], dtype: DType, offset: int, space: dict[str, Any]) -> Any:
-    block, start = space["arena"]
-    return np.ndarray(shape, dtype, block, start + offset)  # pyright: ignore[reportUnknownVariableType]  # NumPy's stub
-
-
-def _made_kernel(make: Any, avals: Sequence[Aval], params: dict[str, Any], _: dict[str, Any]) -> Any:
-    return make(*avals, **params)
-
-
-def _made_view(impl: Any, source: str, params: dict[str, Any], space: dict[str, Any]) -> Any:
-    return impl(space[source], **params)
-
-
-def _made_pool(aval: Aval, count: int, _: dict[str, Any]) -> Any:
-    return OutputPool(aval, count)
-
-
-def _made_scratch(block: int, slots: Sequence[tuple[DType, tuple[int, ...]]], _: dict[str, Any]) -> Any:
-    return [tuple([np.empty((block, *tail), dtype) for dtype, tail in slots]) for _ in range(get_threads())]
-
-
-def copies(values: Any) -> list[Any]:
-    """Return arrays with memory of their own."""
-    return [np.array(v) for v in values]

@@ -39,11 +39,11 @@ class Executable:
         program: its Python.
     """
 
-    __slots__ = ("_alignment", "_binds", "_bodies", "_driver", "program")
+    __slots__ = ("_binds", "_bodies", "_driver", "_target", "program")
 
     def __init__(self, program: Program, target: Target) -> None:
         self.program = program
-        self._alignment = target.arena_alignment_bytes
+        self._target = target
         self._bodies = {name: NumpyBackend.compile(body, target) for name, body in program.bodies.items()}
         last = len(program.parts) - 1
         self._binds = [
@@ -57,8 +57,11 @@ class Executable:
         space: dict[str, Any] = dict(program.names.shared)
         for name, body in self._bodies.items():
             space[name] = body.bind()
-        block = np.empty(program.schedule.arena_bytes + self._alignment, np.uint8)
-        space["arena"] = (block, -block.ctypes.data % self._alignment)
+        for name, schedule in program.fallbacks.items():
+            space[name] = _Fallback(schedule, self._target)
+        alignment = self._target.arena_alignment_bytes
+        block = np.empty(program.schedule.arena_bytes + alignment, np.uint8)
+        space["arena"] = (block, -block.ctypes.data % alignment)
         for name, binding in program.names.own.items():
             space[name] = binding.make(space)
         steps = [
@@ -83,6 +86,8 @@ class Executable:
         for name, body in self._bodies.items():
             yield f"\ndef {name}(*values):\n    " + body.source.replace("\n", "\n    ").rstrip()
             yield "    return run(*values)"
+        for name in program.fallbacks:
+            yield f"{name} = ...  # the same step by NumPy, made when a number is not finite"
 
     def _functions(self) -> str:
         program = self.program
@@ -94,6 +99,22 @@ class Executable:
             for k, part in enumerate(program.parts)
         ]
         return "\n\n".join([*texts, _driver(program)])
+
+
+class _Fallback:
+    """A schedule that is compiled when it is first called."""
+
+    __slots__ = ("_run", "_schedule", "_target")
+
+    def __init__(self, schedule: Schedule, target: Target) -> None:
+        self._schedule = schedule
+        self._target = target
+        self._run: Run | None = None
+
+    def __call__(self, *values: Any) -> list[Any]:
+        if self._run is None:
+            self._run = NumpyBackend.compile(self._schedule, self._target).bind()
+        return self._run(*values)
 
 
 def _compiled(text: str) -> Callable[..., Any]:

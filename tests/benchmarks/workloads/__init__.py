@@ -10,15 +10,19 @@ from tests.benchmarks.workloads import (
     classifier,
     lenet,
     logistic,
+    lotka_volterra,
     lstm,
     mlp,
     rosenbrock,
     rows,
+    stencils,
     transformer,
 )
 from tests.benchmarks.workloads.workload import Workload
 
 __all__ = ["WORKLOADS", "Workload"]
 
-FAMILIES = (classifier, chain, mlp, lenet, adam, logistic, transformer, lstm, catenary, rosenbrock, rows)
+FAMILIES = (
+    classifier, chain, mlp, lenet, adam, logistic, transformer, lstm, catenary, lotka_volterra, rosenbrock, rows, stencils,
+)  # fmt: skip
 WORKLOADS: dict[str, Workload] = {work.name: work for family in FAMILIES for work in family.WORKLOADS}

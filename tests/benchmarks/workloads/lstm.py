@@ -1,4 +1,4 @@
-"""An LSTM over 100 steps, written as a Python loop: value and gradients of a long graph of small operations."""
+"""An LSTM over 100 steps: value and gradients of a long graph of small operations, or of one compiled loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.libraries import Job, namespace, value_and_grad
+from tests.benchmarks.libraries import Job, namespace, scan_of, value_and_grad
 from tests.benchmarks.workloads.workload import Workload
 
 __all__ = ["WORKLOADS"]
@@ -28,27 +28,51 @@ def _sigmoid(library: str) -> Callable[[Any], Any]:
     return m.sigmoid if library == "torch" else lambda x: 1 / (1 + m.exp(-x))
 
 
-def _loss(library: str) -> Callable[..., Any]:
+def _step(library: str) -> Callable[..., Any]:
     m, sigmoid = namespace(library), _sigmoid(library)
+
+    def step(p: Any, x: Any, h: Any, c: Any) -> Any:
+        gates = x @ p[0] + h @ p[1] + p[2]
+        keep, take, give = (sigmoid(gates[:, k * UNITS : (k + 1) * UNITS]) for k in range(3))
+        c = keep * c + take * m.tanh(gates[:, 3 * UNITS :])
+        return give * m.tanh(c), c
+
+    return step
+
+
+def _unrolled(library: str) -> Callable[..., Any]:
+    m, step = namespace(library), _step(library)
 
     def fn(p: Any, xs: Any, h: Any, c: Any) -> Any:
         for t in range(STEPS):
-            gates = xs[t] @ p[0] + h @ p[1] + p[2]
-            keep, take, give = (sigmoid(gates[:, k * UNITS : (k + 1) * UNITS]) for k in range(3))
-            c = keep * c + take * m.tanh(gates[:, 3 * UNITS :])
-            h = give * m.tanh(c)
+            h, c = step(p, xs[t], h, c)
         return m.mean(h * h)
 
     return fn
 
 
-def _make(library: str) -> Job:
+def _scanned(library: str) -> Callable[..., Any]:
+    m, step, scan = namespace(library), _step(library), scan_of(library)
+
+    def fn(p: Any, xs: Any, h: Any, c: Any) -> Any:
+        h, _ = scan(lambda now, x: (step(p, x, *now), None), (h, c), xs)[0]
+        return m.mean(h * h)
+
+    return fn
+
+
+def _make(library: str, loss: Callable[[str], Callable[..., Any]]) -> Job:
     rng = np.random.default_rng(0)
     shapes = ((INPUTS, 4 * UNITS), (UNITS, 4 * UNITS), (4 * UNITS,))
     params = [(rng.normal(size=s) * 0.1).astype(np.float32) for s in shapes]
     xs = rng.normal(size=(STEPS, BATCH, INPUTS)).astype(np.float32)
     start = [np.zeros((BATCH, UNITS), np.float32) for _ in range(2)]
-    return value_and_grad(library, _loss(library), params, [xs, *start])
+    return value_and_grad(library, loss(library), params, [xs, *start])
 
 
-WORKLOADS = [Workload(f"LSTM, {STEPS} steps in a Python loop, batch {BATCH}", _make, tolerance=1e-3)]
+WORKLOADS = [
+    Workload(f"LSTM, {STEPS} steps in a Python loop, batch {BATCH}", lambda lib: _make(lib, _unrolled), tolerance=1e-3),
+    Workload(
+        f"LSTM, {STEPS} steps by scan, batch {BATCH}", lambda lib: _make(lib, _scanned), ("afx", "jax"), tolerance=1e-3
+    ),
+]

@@ -1,0 +1,48 @@
+"""Predators and prey: 1000 Runge-Kutta steps of the Lotka-Volterra equations, a fit's loss and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.benchmarks.libraries import Job, namespace, scan_of, value_and_grad
+from tests.benchmarks.workloads.workload import Workload
+
+__all__ = ["WORKLOADS"]
+
+STEPS, LENGTH = 1000, 0.01
+
+
+def _loss(library: str) -> Callable[..., Any]:
+    m, scan = namespace(library), scan_of(library)
+
+    def loss(p: Any, prey: Any, predators: Any, seen: Any) -> Any:
+        a, b, c, d = p
+
+        def rate(u: Any, v: Any) -> Any:
+            return a * u - b * u * v, d * u * v - c * v
+
+        def step(now: Any, _: Any) -> Any:
+            u, v = now
+            k1 = rate(u, v)
+            k2 = rate(u + LENGTH / 2 * k1[0], v + LENGTH / 2 * k1[1])
+            k3 = rate(u + LENGTH / 2 * k2[0], v + LENGTH / 2 * k2[1])
+            k4 = rate(u + LENGTH * k3[0], v + LENGTH * k3[1])
+            u, v = (x + LENGTH / 6 * (e + 2 * f + 2 * g + h) for x, e, f, g, h in zip(now, k1, k2, k3, k4, strict=True))
+            return (u, v), (u, v)
+
+        u, v = scan(step, (prey, predators), None, STEPS)[1]
+        return m.mean((u - seen[0]) ** 2 + (v - seen[1]) ** 2)
+
+    return loss
+
+
+def _make(library: str) -> Job:
+    params = [np.float64(x) for x in (1.1, 0.4, 0.4, 0.1)]
+    seen = np.random.default_rng(0).uniform(1.0, 10.0, (2, STEPS))
+    return value_and_grad(library, _loss(library), params, [np.asarray(10.0), np.asarray(5.0), seen])
+
+
+WORKLOADS = [Workload(f"Lotka-Volterra, {STEPS} steps of RK4, scan", _make, ("afx", "jax"))]
