@@ -8,6 +8,7 @@ from afx import io as io
 from afx import linalg as linalg
 from afx import nn as nn
 from afx import optim as optim
+from afx import plot as plot
 from afx import pytree as pytree
 from afx import random as random
 from afx import special as special

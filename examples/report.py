@@ -16,25 +16,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from afx import Array
+from afx import Array, plot
 
 __all__ = ["Bars", "Claim", "Curve", "Panel", "Pixels", "Series", "progress", "save"]
 
 T = TypeVar("T")
 Series: TypeAlias = "Array | npt.NDArray[Any]"
-
-STYLE = {
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": "medium",
-    "font.size": 10,
-    "grid.alpha": 0.3,
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    "savefig.dpi": 150,
-}
 
 
 @attrs.frozen
@@ -118,7 +105,7 @@ def save(path: Path, *panels: Panel) -> None:
     figures = optional("matplotlib.figure", "plots", "plot")
     if figures is None:
         return
-    with importlib.import_module("matplotlib").rc_context(STYLE):
+    with importlib.import_module("matplotlib").rc_context(plot.STYLE):
         figure = figures.Figure(figsize=(5.4 * len(panels), 4.2), layout="constrained")
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             draw(axes, panel)

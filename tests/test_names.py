@@ -294,6 +294,7 @@ NAMES: dict[str, list[str]] = {
         "permute_dims",
         "pi",
         "piecewise",
+        "plot",
         "poly",
         "polyadd",
         "polyder",
@@ -438,6 +439,7 @@ NAMES: dict[str, list[str]] = {
         "prefetch",
         "split",
     ],
+    "afx.plot": ["STYLE", "confusion_matrix", "filters", "losses", "weights"],
     "afx.train": [
         "History",
         "Step",

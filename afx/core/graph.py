@@ -195,6 +195,56 @@ class Graph:
             found[eq.primitive.name] = found.get(eq.primitive.name, 0) + 1
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
+    def to_dot(self) -> str:
+        """Return the graph in the language of Graphviz, as text: no program is run.
+
+        >>> import afx
+        >>> afx.trace(afx.sin)(afx.ones(2)).to_dot().splitlines()[-2:]
+        ['  n1 -> n2;', '}']
+        """
+        return str(_drawing().to_dot(self))
+
+    def to_mermaid(self) -> str:
+        """Return the graph in the language of Mermaid, which Markdown viewers draw.
+
+        >>> import afx
+        >>> print(afx.trace(afx.sin)(afx.ones(2)).to_mermaid())
+        flowchart TD
+          n0(["input<br/>a:float32[2]"])
+          n1["sin<br/>b:float32[2]"]
+          n2(["output<br/>b"])
+          n0 --> n1
+          n1 --> n2
+        """
+        return str(_drawing().to_mermaid(self))
+
+    def to_svg(self) -> str:
+        """Return a picture of the graph, to be written to a file or shown in a notebook.
+
+        Raises:
+            GraphError: the graph is too large to be read as a picture.
+
+        >>> import afx
+        >>> afx.trace(afx.sin)(afx.ones(2)).to_svg()[:4]
+        '<svg'
+        """
+        picture = self._repr_svg_()
+        if picture is None:
+            raise GraphError(f"to_svg: too large to be read: got {self.label}; print it, or draw a part of it")
+        return picture
+
+    def _repr_svg_(self) -> str | None:
+        picture: str | None = _drawing().to_svg(self)
+        return picture
+
+    def _repr_html_(self) -> str:
+        return str(_drawing().to_html(self))
+
+
+def _drawing() -> Any:
+    # drawing stands above graphs and is loaded when one is drawn
+    return importlib.import_module("afx.core.graph_drawing")
+
 
 def _graphs_in(value: Any, path: str) -> Iterator[Graph]:
     """Yield the graphs within a parameter, or raise GraphError at a Python function."""

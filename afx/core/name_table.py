@@ -660,6 +660,7 @@ FAMILIES = (
     "linalg",
     "nn",
     "optim",
+    "plot",
     "pytree",
     "random",
     "special",

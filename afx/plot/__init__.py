@@ -1,0 +1,19 @@
+"""Plots: training curves, weights, filters and confusion matrices, one call each (extra ``plot``).
+
+Each function returns a figure of matplotlib and, given ``save=``, writes it: the suffix says which format. No window
+opens and pyplot's state stays as it is. From a terminal: ``python -m afx.plot history.npz -o loss.png``.
+
+>>> import pathlib, tempfile
+>>> from afx import plot
+>>> with tempfile.TemporaryDirectory() as folder:
+...     figure = plot.losses([1.0, 0.5, 0.25], save=pathlib.Path(folder) / "loss.svg")
+...     (pathlib.Path(folder) / "loss.svg").exists()
+True
+"""
+
+from afx.plot.classes import confusion_matrix
+from afx.plot.figures import STYLE
+from afx.plot.parameters import filters, weights
+from afx.plot.training import losses
+
+__all__ = ["STYLE", "confusion_matrix", "filters", "losses", "weights"]
