@@ -1,6 +1,5 @@
 """README.md keeps its word: its Python runs, its commands are one line each, its names exist."""
 
-import doctest
 import re
 import subprocess
 import sys
@@ -8,25 +7,20 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.markdown import ROOT, failures_of_sessions, run_python
+from tests.markdown import blocks as blocks_of
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[tuple[int, str]]:
     """Return each fenced block of README.md in a language, with the number of its first line."""
-    found = re.finditer(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
-    return [(README.count("\n", 0, match.start(1)) + 1, match[1]) for match in found]
+    return blocks_of(README, language)
 
 
 def test_python_blocks_run(tmp_path: Path) -> None:
     """The Python blocks of README.md run one after another, as a reader would type them, without a warning."""
-    script = ""
-    for line, source in blocks("python"):
-        script += "\n" * (line - 1 - script.count("\n")) + source
-    path = tmp_path / "README.py"
-    path.write_text(script, encoding="utf-8")
-    command = [sys.executable, "-W", "error", str(path)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    result = run_python(README, tmp_path / "README.py")
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -41,12 +35,7 @@ def test_the_new_operation_is_a_file_of_its_own(tmp_path: Path) -> None:
 
 def test_sessions_print_what_they_show() -> None:
     """The interactive sessions of README.md print what the reader is told."""
-    session = "\n".join(source for _, source in blocks("pycon"))
-    test = doctest.DocTestParser().get_doctest(session, {}, "README.md", "README.md", 0)
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    report: list[str] = []
-    runner.run(test, out=report.append)
-    assert runner.failures == 0, "".join(report)
+    assert failures_of_sessions(README, "README.md") == ""
 
 
 @pytest.mark.parametrize("ending", ["-m examples", "-m pytest"])

@@ -1,0 +1,76 @@
+"""The guides keep their word: their Python runs, their links lead somewhere, the names in them exist."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from examples.__main__ import EXAMPLES
+from tests.markdown import ROOT, blocks, failures_of_sessions, run_python
+
+FOLDER = ROOT / "examples" / "guides"
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
+GUIDES = [name for name in TEXTS if name != "README"]
+FAMILIES = "afx|data|distributed|io|nn|optim|plot|train"
+MOST_LINES = 155
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_python_blocks_run(name: str, tmp_path: Path) -> None:
+    """The blocks of a guide run one after another, without a warning; they print nothing on standard error."""
+    assert blocks(TEXTS[name], "python")
+    result = run_python(TEXTS[name], tmp_path / f"{name}.py")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert failures_of_sessions(TEXTS[name], name) == ""
+
+
+def prose(name: str) -> str:
+    """Return a guide without its blocks, and of its tables not the first column, which has names of other libraries."""
+    text = re.sub(r"^```.*?^```$", "", TEXTS[name], flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^\|[^|]*\|", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_links_lead_to_files(name: str) -> None:
+    """Each relative link names a file."""
+    targets = re.findall(r"\]\(([^)]+)\)", prose(name))
+    assert [target for target in targets if not (FOLDER / target).exists()] == []
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_names_exist(name: str) -> None:
+    """Each qualified name of afx in the prose can be had."""
+    wrong = list[str]()
+    for family, rest in re.findall(rf"`({FAMILIES})((?:\.[A-Za-z]\w*)+)", prose(name)):
+        path = f"{family}{rest}" if family == "afx" else f"afx.{family}{rest}"
+        if not can_be_had(path):
+            wrong.append(path)
+    assert not wrong
+
+
+def can_be_had(path: str) -> bool:
+    """Tell whether a dotted name is a module or leads to something in one."""
+    parts = path.split(".")
+    value: object = importlib.import_module("afx")
+    for k, word in enumerate(parts[1:], 2):
+        if not hasattr(value, word):
+            try:
+                value = importlib.import_module(".".join(parts[:k]))
+            except ImportError:
+                return False
+        else:
+            value = getattr(value, word)
+    return True
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_guides_are_short(name: str) -> None:
+    """A guide is read in one sitting."""
+    assert len(TEXTS[name].splitlines()) <= MOST_LINES
+
+
+def test_the_list_of_guides_is_whole() -> None:
+    """The list links to every guide; commands name examples that exist."""
+    assert sorted(re.findall(r"\((\w+)\.md\)", TEXTS["README"])) == sorted(GUIDES)
+    assert set(re.findall(r"python -m examples (\w+)", "".join(TEXTS.values()))) <= set(EXAMPLES)
