@@ -11,17 +11,32 @@ from tests.test_names import NAMES
 
 
 def modules_after(statement: str) -> set[str]:
-    """Return the top-level modules that a fresh interpreter has loaded by a statement."""
+    """Return the modules that a fresh interpreter has loaded by a statement."""
     code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
     command = [sys.executable, "-W", "error", "-c", code]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return {name.partition(".")[0] for name in output.split()}
+    return set(output.split())
+
+
+def packages(modules: set[str]) -> set[str]:
+    """Return the top-level packages of modules."""
+    return {name.partition(".")[0] for name in modules}
 
 
 def test_import_loads_numpy_and_attrs_only() -> None:
     """``import afx`` loads NumPy, attrs and the standard library, and warns of nothing."""
-    loaded = modules_after("import afx") - set(sys.stdlib_module_names)
-    assert loaded - modules_after("import numpy") <= {"afx", "attr", "attrs"}
+    loaded = packages(modules_after("import afx")) - set(sys.stdlib_module_names)
+    assert loaded - packages(modules_after("import numpy")) <= {"afx", "attr", "attrs"}
+
+
+def test_import_leaves_alone_what_costs_time() -> None:
+    """Neither attrs nor the compiler nor further transformations load before they are needed."""
+    loaded = modules_after("import afx") - modules_after("import numpy")
+    own = {name for name in loaded if name.startswith("afx.")}
+    assert not packages(loaded) & {"attr", "attrs", "dataclasses", "hashlib", "inspect", "logging", "re", "typing"}
+    assert {name for name in own if name.startswith(("afx.compiler.", "afx.runtime"))} <= {"afx.compiler.reductions"}
+    assert not own & {"afx.core.graph", "afx.core.tracing.graph_trace", "afx.transforms.jit", "afx.transforms.vmap"}
+    assert len(own) <= 65  # each costs 0.1 ms and more
 
 
 def test_import_leaves_numpy_as_it_was() -> None:

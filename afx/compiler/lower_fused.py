@@ -10,7 +10,7 @@ from afx.compiler.lowering_rules import (
     by_ufunc,
     errstate_of,
     materialize_scalars,
-    reduce_in_transpose,
+    reduces_in_transpose,
     sums_rows,
     unrolls,
 )
@@ -144,7 +144,7 @@ class FusedLowering:
                 if sums_rows(eq, self.target):
                     ones = Number(Literal(1.0, Aval((), x.dtype)), "filled", x.shape[-1:])
                     method, ufunc, params, xs, sliced = "vecdot", "", (), [*xs, ones], (*sliced, False)
-                elif reduce_in_transpose(p.lowering.reduce_ufunc, x.shape, eq.keywords["axis"], self.target):
+                elif reduces_in_transpose(eq, self.target):
                     method = "turned_reduce"
                 elif unrolls(eq, self.target):
                     method = "unrolled_reduce"

@@ -17,7 +17,7 @@ from afx.compiler.lowering_rules import (
     errstate_of,
     lowers_to_dot,
     materialize_scalars,
-    reduce_in_transpose,
+    reduces_in_transpose,
     sums_few,
     sums_rows,
     unrolls,
@@ -221,7 +221,7 @@ class _Lowering:
             self._call(eq, "flat_dot" if everything and len(shape) > 1 else "dot", xs, number)
         elif sums_rows(eq, self.target):
             self._call(eq, "vecdot", [operand, _ones(x.aval, shape[-1])], number)
-        elif reduce_in_transpose(ufunc, shape, axis, self.target):
+        elif reduces_in_transpose(eq, self.target):
             self._call(eq, "turned_reduce", [operand], number, ufunc.__name__, eq.params)
         elif unrolls(eq, self.target):
             self._call(eq, "unrolled_reduce", [operand], number, ufunc.__name__, eq.params)

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from afx.compiler.reductions import SLOW_WITH_NUMBERS, reduce_in_transpose
 from afx.compiler.schedule import ErrorState
 from afx.compiler.target import Target
 from afx.core.aval import Aval, Shape
@@ -21,15 +22,13 @@ __all__ = [
     "errstate_of",
     "lowers_to_dot",
     "materialize_scalars",
-    "reduce_in_transpose",
+    "reduces_in_transpose",
     "sums_few",
     "sums_rows",
     "unrolls",
     "writes_into",
 ]
 
-# with a single number these are up to five times slower than with an array of it (NumPy 2.0 to 2.4)
-SLOW_WITH_NUMBERS = frozenset({np.maximum, np.minimum, np.fmax, np.fmin})
 MOVES = frozenset({"select", "reshape", "permute", "broadcast"})
 
 
@@ -70,15 +69,10 @@ def sums_few(eq: Equation, target: Target) -> bool:
     return x.ndim == 2 and min(x.shape) > 1 and few
 
 
-def reduce_in_transpose(ufunc: np.ufunc | None, shape: Shape, axis: Shape, target: Target) -> bool:
+def reduces_in_transpose(eq: Equation, target: Target) -> bool:
     """Tell whether an extreme of each row is found faster along the columns of the transpose."""
-    return (
-        ufunc in SLOW_WITH_NUMBERS
-        and len(shape) > 1
-        and axis == (len(shape) - 1,)
-        and 1 < shape[-1] <= target.turn_max_columns
-        and math.prod(shape[:-1]) >= target.turn_min_rows
-    )
+    ufunc, shape = eq.primitive.lowering.reduce_ufunc, eq.inputs[0].aval.shape
+    return reduce_in_transpose(ufunc, shape, eq.keywords["axis"], target.turn_min_rows, target.turn_max_columns)
 
 
 def unrolls(eq: Equation, target: Target) -> bool:

@@ -15,6 +15,8 @@ from typing import Literal
 
 import attrs
 
+from afx.compiler import reductions
+
 __all__ = ["DEFAULT", "Target", "current", "use_target"]
 
 
@@ -52,11 +54,11 @@ class Target:
     # -- instruction selection ------------------------------------------------------------------------------------
     fill_min_elements: int = 129  # result: above, maximum and minimum with one number take five times as long
     fill_max_elements: int = 1 << 17  # array that holds that number everywhere: 1 MB
-    dot_sum_min_length: int = 8  # summed axis that is a product with ones: shorter ones do not pay
-    dot_sum_max_length: int = 1024  # the same: up to here BLAS's sum is as exact as NumPy's pairwise one
-    dot_sum_max_elements: int = 9216  # matrix that OpenBLAS multiplies with a vector on one thread
-    turn_min_rows: int = 32  # rows of a matrix whose extremes are found faster in its transpose: measured
-    turn_max_columns: int = 64  # columns of it: measured
+    dot_sum_min_length: int = reductions.DOT_SUM_MIN_LENGTH
+    dot_sum_max_length: int = reductions.DOT_SUM_MAX_LENGTH
+    dot_sum_max_elements: int = reductions.DOT_SUM_MAX_ELEMENTS
+    turn_min_rows: int = reductions.TURN_MIN_ROWS
+    turn_max_columns: int = reductions.TURN_MAX_COLUMNS
     unroll_max_length: int = 4  # reduced axis, neither first nor last, that is taken slice by slice: measured
     unroll_last_max_length: int = 7  # the last axis: 10-40 times as fast, and up to here in NumPy's own order: measured
     unroll_min_rows: int = 32  # rows of that length: measured

@@ -8,16 +8,13 @@ A structure is written as *tokens* in preorder. A token is one of
 Tokens hash and compare without recursion, however deep the tree.
 """
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, itemgetter
 from types import MemberDescriptorType
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
-import attrs
-
-from afx.pytree.static import is_non_trainable, is_static
+from afx.pytree.static import fields_of, is_non_trainable, is_static
 
 __all__ = [
     "LEAF",
@@ -267,16 +264,11 @@ def declare_record(cls: type, static: "frozenset[str]", non_trainable: "frozense
     _RECORDS.pop(cls, None)
 
 
-def _fields_of(cls: type) -> "Sequence[Any]":
-    """Give the fields of an attrs class or a dataclass."""
-    return attrs.fields(cls) if attrs.has(cls) else dataclasses.fields(cls)
-
-
 def class_node(cls: type) -> RecordNode:
     """Give the one node of a frozen attrs class."""
     known = _RECORDS.get(cls)
     if known is None:
-        fields = _fields_of(cls)
+        fields = fields_of(cls)
         names = tuple(field.name for field in fields)
         named = _MARKED_NAMES.get(cls, _NO_NAMES)[1]
         marks = tuple(is_non_trainable(field) or field.name in named for field in fields)
@@ -318,7 +310,7 @@ def class_opener(cls: type) -> Callable[[object], tuple[Node, Sequence[object]]]
     node = class_node(cls)
     values = _values_getter(node.names)
     named = _MARKED_NAMES.get(cls, _NO_NAMES)[0]
-    marked = [k for k, field in enumerate(_fields_of(cls)) if is_static(field) or field.name in named]
+    marked = [k for k, field in enumerate(fields_of(cls)) if is_static(field) or field.name in named]
 
     def open_plain(instance: object) -> tuple[Node, Sequence[object]]:
         return node, values(instance)

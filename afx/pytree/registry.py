@@ -1,15 +1,16 @@
 """Type registry: each type is a leaf, part of the structure, a node, or refused with a reason and a remedy."""
 
+import importlib
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
 from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, cast
 
-import attrs
 import numpy as np
 
 from afx.pytree.nodes import Marked, Node, class_opener, dict_node, named_tuple_node, sequence_node
+from afx.pytree.static import is_attrs_class
 
 __all__ = [
     "INSIDE",
@@ -94,7 +95,7 @@ def _kind(cls: type, mode: Mode) -> Kind:
         return IS_LEAF
     if _is_a(cls, int):
         return mode.number
-    if attrs.has(cls):
+    if is_attrs_class(cls):
         _refuse_unfit(cls)
         return IS_INSTANCE if mode is OUTSIDE else class_opener(cls)
     if getattr(getattr(cls, "__dataclass_params__", None), "frozen", False):
@@ -139,7 +140,8 @@ def _named_tuple_opener(cls: type) -> Opener:
 @cache
 def _frozen_setattr() -> object:
     """Give the `__setattr__` that attrs puts on every frozen class, its own sign of one."""
-    return attrs.make_class("Frozen", (), frozen=True).__setattr__
+    frozen: type = importlib.import_module("attrs").make_class("Frozen", (), frozen=True)
+    return frozen.__setattr__
 
 
 def _refuse_unfit(cls: type) -> None:

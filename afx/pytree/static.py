@@ -1,16 +1,20 @@
-"""Field marks: `static`, part of a class's structure, and `non_trainable`, arrays that no optimizer moves."""
+"""Field marks: `static`, part of a class's structure, and `non_trainable`, arrays that no optimizer moves.
 
+attrs is loaded with the first mark, and by users: it would take a sixth of the time of importing NumPy.
+"""
+
+import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import attrs
-
-__all__ = ["is_non_trainable", "is_static", "non_trainable", "static"]
+__all__ = ["fields_of", "is_attrs_class", "is_non_trainable", "is_static", "non_trainable", "static"]
 
 _MARK = "afx.static"
 _NON_TRAINABLE = "afx.non_trainable"
 
 if TYPE_CHECKING:
+    import attrs
+
     # Type checkers know attrs.field by name; only under that name do they see which fields have defaults.
     from attrs import field as non_trainable
     from attrs import field as static
@@ -30,7 +34,7 @@ else:
         >>> afx.pytree.leaves(Window(2.0))
         [2.0]
         """
-        return attrs.field(metadata={**(metadata or {}), _MARK: True}, **options)
+        return _field(metadata={**(metadata or {}), _MARK: True}, **options)
 
     def non_trainable(*, metadata: Mapping[str, object] | None = None, **options: object) -> object:
         """Mark a field of a frozen attrs class as state that is not trained, such as running statistics.
@@ -48,7 +52,25 @@ else:
         >>> afx.grad(lambda layer: afx.sum(layer.scale * layer.mean))(Centred(afx.ones(2), afx.ones(2)))
         Centred(scale=Array([1., 1.], dtype=float32), mean=Array([0., 0.], dtype=float32))
         """
-        return attrs.field(metadata={**(metadata or {}), _NON_TRAINABLE: True}, **options)
+        return _field(metadata={**(metadata or {}), _NON_TRAINABLE: True}, **options)
+
+
+def _field(**options: object) -> object:
+    return importlib.import_module("attrs").field(**options)
+
+
+def is_attrs_class(cls: type) -> bool:
+    """Tell whether attrs made a class, by the attribute that its guide to extensions documents."""
+    return getattr(cls, "__attrs_attrs__", None) is not None
+
+
+def fields_of(cls: type) -> "tuple[attrs.Attribute[Any], ...]":
+    """Return the fields of an attrs class or a dataclass."""
+    found: Any = getattr(cls, "__attrs_attrs__", None)
+    fields: tuple[attrs.Attribute[Any], ...] = (
+        importlib.import_module("dataclasses").fields(cls) if found is None else found
+    )
+    return fields
 
 
 def is_static(field: "attrs.Attribute[object]") -> bool:

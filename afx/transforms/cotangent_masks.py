@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from afx.core.aval import Aval, Shape
-from afx.core.graph import Graph, Literal
 from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value
 from afx.core.tracing.tape import Entry
 from afx.core.tracing.tracer import to_lower_level
@@ -25,7 +24,7 @@ from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.boolean import any as any_
 
-__all__ = ["GraphPullback", "Mask", "live_inputs", "live_operand"]
+__all__ = ["GraphPullback", "Mask", "live_operand"]
 
 DEEPEST = 64
 BARE: Any = (np.ndarray, np.generic)
@@ -244,48 +243,3 @@ def through(pull: Pullback, whole: Shape, mask: Mask | None, entry: Entry, shape
     """Return where the operand of a positive op is alive, given where its output of shape ``whole`` is."""
     marks = broadcast_to(np.float32(1), whole) if mask is None else mask.get().astype(np.float32)
     return not_equal(pull(to_lower_level(marks), entry.z, entry.xs, entry.params, shape, np.dtype(np.float32)), 0)
-
-
-# -- graphs -----------------------------------------------------------------------------------------------------------
-def live_inputs(graph: Graph, alive: Sequence[Value]) -> list[Value]:
-    """Return where the inputs of a graph are alive, None where nowhere: by its structure alone, derivatives or not.
-
-    Args:
-        graph: the function.
-        alive: the mask of each output, None where it is dead.
-    """
-    masks: dict[int, Value] = {}
-
-    def note(index: int, alive: Value) -> None:
-        masks[index] = alive if index not in masks else to_lower_level(logical_or(masks[index], alive))
-
-    for atom, mask in zip(graph.outputs, alive, strict=True):
-        if not isinstance(atom, Literal) and mask is not None:
-            note(atom.index, mask)
-    for eq in reversed(graph.equations):
-        own = [masks.pop(v.index, None) for v in eq.outputs]
-        if all(m is None for m in own):
-            continue
-        avals, outs = [a.aval for a in eq.inputs], [v.aval.shape for v in eq.outputs]
-        for k, atom in enumerate(eq.inputs):
-            if not isinstance(atom, Literal):
-                note(atom.index, _live_of(eq.primitive, k, own, avals, eq.keywords, outs))
-    return [masks.get(v.index) for v in graph.inputs]
-
-
-def _live_of(
-    p: Primitive, k: int, alive: Sequence[Value], avals: Sequence[Aval], params: Params, outs: Sequence[Shape]
-) -> Value:
-    """Return where an operand is alive of an op whose values are unknown."""
-    plain = (
-        p.masking.nonnegative_linear
-        and p.derivative.vjps is not None
-        and len(p.derivative.vjps) == len(avals)
-        and not any(p.derivative.reads)
-    )
-    if not plain or alive[0] is None:
-        return live_operand(p, k, alive, avals, params, outs)
-    assert p.derivative.vjps is not None
-    marks = to_lower_level(alive[0].astype(np.float32))
-    found = p.derivative.vjps[k](marks, None, (None,) * len(avals), params, avals[k].shape, np.dtype(np.float32))
-    return to_lower_level(not_equal(found, 0))

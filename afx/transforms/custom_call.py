@@ -26,7 +26,8 @@ from afx.errors import GraphError, TracerError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import zero_like
-from afx.transforms.cotangent_masks import ALIVE, MARKED, GraphPullback, live_inputs, select
+from afx.transforms.cotangent_masks import ALIVE, MARKED, GraphPullback, select
+from afx.transforms.graph_masks import live_inputs
 from afx.transforms.jvp import jvp
 from afx.transforms.vjp import Linearization, vjp
 from afx.transforms.vmap import vmap

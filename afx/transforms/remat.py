@@ -17,8 +17,8 @@ from afx.core.aval import Aval
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
 from afx.core.tracing.graph_trace import GraphTrace
-from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError, is_known
-from afx.core.tracing.tracer import Tracer, bind, to_lower_level
+from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError
+from afx.core.tracing.tracer import Tracer, bind, is_known, to_lower_level
 from afx.ops.creation.creation import asarray
 from afx.transforms.compiled_call import CompiledGraph
 from afx.transforms.custom_call import hold_p, pull_masked, pull_through, push_through

@@ -13,9 +13,8 @@ from afx.core.array.array import Array, snapshot
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Value
 from afx.core.tracing.debug_nans import LocatedTape, at, debugging, has_nan
-from afx.core.tracing.recording_trace import is_known
 from afx.core.tracing.tape import Tape, TapeTracer
-from afx.core.tracing.tracer import Tracer, to_array, to_lower_level
+from afx.core.tracing.tracer import Tracer, is_known, to_array, to_lower_level
 from afx.errors import DtypeError, ShapeError, TreeError
 from afx.transforms._arguments import check_callable, moving_leaves, name_of, pair_of, result_tree, untraced
 from afx.transforms.backward_pass import FAILED, backward, backward_with_masks

@@ -51,6 +51,7 @@ class BatchTrace(Trace):
     """
 
     __slots__ = ("size",)
+    knows_values = False
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__(name)

@@ -64,6 +64,7 @@ class GraphTrace(Trace):
         "expanding",
         "lifted",
     )
+    knows_values = False
 
     def __init__(self, name: str, *, expanding: bool = False) -> None:
         super().__init__(name)

@@ -12,12 +12,11 @@ from afx.core.array.array import Array, to_numpy_value
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Var
 from afx.core.primitive import Primitive
-from afx.core.tracing.batch_trace import BatchTracer
-from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
+from afx.core.tracing.graph_trace import GraphTrace
 from afx.core.tracing.tape import plain_value, to_operand
-from afx.core.tracing.tracer import Tracer, bind, to_lower_level
+from afx.core.tracing.tracer import Tracer, bind, is_known, to_lower_level
 
-__all__ = ["RecordingTrace", "UnknownValueError", "is_known"]
+__all__ = ["RecordingTrace", "UnknownValueError"]
 
 _new = object.__new__
 
@@ -32,15 +31,6 @@ class RecordingTracer(Tracer):
     __slots__ = ("_plain", "_var")
     _plain: bool
     _var: Var
-
-
-def is_known(x: Any) -> bool:
-    """Tell whether the transformations that trace an operand all know its value."""
-    while isinstance(x, Tracer):
-        if isinstance(x, (GraphTracer, BatchTracer)):
-            return False
-        x = x._value
-    return True
 
 
 def to_concrete(x: Any) -> Any:
@@ -59,6 +49,7 @@ class RecordingTrace(GraphTrace):
     """An abstract trace that knows the values too."""
 
     __slots__ = ()
+    knows_values = True
 
     def enter(self, x: Tracer) -> RecordingTracer:
         """Enter an input, traced by an outer transformation."""

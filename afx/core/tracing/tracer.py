@@ -27,6 +27,7 @@ __all__ = [
     "bind1",
     "bind2",
     "bind_single",
+    "is_known",
     "is_traced",
     "run_impl",
     "to_array",
@@ -77,9 +78,11 @@ class Trace:
         level: a number larger than that of every trace started before.
         owner: the thread that started it, in which alone its tracers are used; 0 when the function has ended.
         name: of the transformation and function, for messages.
+        knows_values: whether each tracer holds the value that it stands for.
     """
 
     __slots__ = ("level", "name", "owner")
+    knows_values = True
 
     def __init__(self, name: str) -> None:
         self.level = next(_levels)
@@ -138,6 +141,15 @@ class Trace:
             f"{self.name}: a traced array is used after its trace ended; return it from the function "
             "(or with has_aux=True) instead of storing it"
         )
+
+
+def is_known(x: Any) -> bool:
+    """Tell whether the transformations that trace an operand all know its value."""
+    while isinstance(x, Tracer):
+        if not x._trace.knows_values:
+            return False
+        x = x._value
+    return True
 
 
 def raise_op_error(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exception) -> NoReturn:

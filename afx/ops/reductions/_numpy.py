@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.compiler.lowering_rules import reduce_in_transpose
-from afx.compiler.target import DEFAULT
+from afx.compiler.reductions import DOT_SUM_MAX_ELEMENTS, DOT_SUM_MAX_LENGTH, DOT_SUM_MIN_LENGTH, reduce_in_transpose
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Shape, aval_of
 from afx.core.dtypes import DType, float16, float32, float64, promote
@@ -19,7 +18,7 @@ __all__ = ["accumulation_dtype", "beside", "largest", "reduced_by", "sum_keepdim
 
 def reduced_by(ufunc: np.ufunc, x: Any, axis: Shape) -> Any:
     """Return NumPy's reduction, which begins anew with each row: extremes of short ones are taken in the transpose."""
-    if reduce_in_transpose(ufunc, x.shape, axis, DEFAULT):
+    if reduce_in_transpose(ufunc, x.shape, axis):
         last = x.ndim - 1
         return ufunc.reduce(x.transpose((last, *range(last))).copy(), axis=0)
     return ufunc.reduce(x, axis=axis)
@@ -33,11 +32,11 @@ def largest(x: Any, axis: Shape) -> Any:
 
 def sum_keepdims(x: Any, axis: Shape) -> Any:
     """Return the sums along axes, which stay: those of rows in BLAS, three times as fast; float16 gives float32."""
-    if axis != (x.ndim - 1,) or not DEFAULT.sums_by_dot(x.shape[-1]) or x.dtype.char not in "fd":
+    if axis != (x.ndim - 1,) or not DOT_SUM_MIN_LENGTH <= x.shape[-1] <= DOT_SUM_MAX_LENGTH or x.dtype.char not in "fd":
         wide = np.float32 if x.dtype == np.float16 else x.dtype  # which holds the sum of many
         return np.add.reduce(x, axis=axis, keepdims=True, dtype=wide)
     ones = _ones(x.shape[-1], x.dtype)
-    if x.ndim == 2 and len(x) > 1 and x.size <= DEFAULT.dot_sum_max_elements:
+    if x.ndim == 2 and len(x) > 1 and x.size <= DOT_SUM_MAX_ELEMENTS:
         return x.dot(ones).reshape(-1, 1)
     return np.vecdot(x, ones)[..., None]
 
