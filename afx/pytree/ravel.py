@@ -1,15 +1,16 @@
 """Ravelling: the trained leaves of a tree as one vector, and back."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
-import attrs
 import numpy as np
 
 from afx.errors import ShapeError
 from afx.pytree.flatten import flatten, unflatten
-from afx.pytree.static import static
+from afx.pytree.register import register
 from afx.pytree.treedef import TreeDef, marked_leaves
 
 __all__ = ["Unravel", "ravel"]
@@ -17,14 +18,25 @@ __all__ = ["Unravel", "ravel"]
 T = TypeVar("T")
 
 
-@attrs.frozen
-class Unravel(Generic[T]):
-    """The way back from a vector to a tree; made by `ravel`."""
+Layout: TypeAlias = tuple[TreeDef[T], tuple[tuple[int, ...] | None, ...], tuple[Any, ...]]
 
-    treedef: TreeDef[T] = static()  # noqa: RUF009 - a mark of the field, as attrs.field is
-    shapes: tuple[tuple[int, ...] | None, ...] = static()
-    dtypes: tuple[Any, ...] = static()
-    others: tuple[Any, ...]
+
+class Unravel(Generic[T]):
+    """The way back from a vector to a tree; made by `ravel`.
+
+    Attributes:
+        layout: the structure of the tree, and the shapes and dtypes of its leaves, None of those that are not trained.
+        others: the leaves that are not trained, None for the others.
+    """
+
+    __slots__ = ("layout", "others")  # by hand: a plain import does without attrs
+
+    def __init__(self, layout: Layout[T], others: tuple[Any, ...]) -> None:
+        self.layout = layout
+        self.others = others
+
+    def __reduce__(self) -> tuple[type[Unravel[T]], tuple[Layout[T], tuple[Any, ...]]]:
+        return (Unravel, (self.layout, self.others))
 
     def __call__(self, vector: Any) -> T:
         """Return the tree of a vector's elements; what is not trained is as it was.
@@ -32,7 +44,8 @@ class Unravel(Generic[T]):
         Raises:
             ShapeError: the vector has another length.
         """
-        sizes = [0 if shape is None else math.prod(shape) for shape in self.shapes]
+        treedef, shapes, dtypes = self.layout
+        sizes = [0 if shape is None else math.prod(shape) for shape in shapes]
         vector = _as_array(vector)
         if vector.shape != (sum(sizes),):
             raise ShapeError(
@@ -40,7 +53,7 @@ class Unravel(Generic[T]):
             )
         found: list[Any] = []
         start = 0
-        for shape, dtype, other, size in zip(self.shapes, self.dtypes, self.others, sizes, strict=True):
+        for shape, dtype, other, size in zip(shapes, dtypes, self.others, sizes, strict=True):
             if shape is None:
                 found.append(other)
                 continue
@@ -48,7 +61,10 @@ class Unravel(Generic[T]):
             part = part.real if part.dtype.kind == "c" and dtype.kind != "c" else part
             found.append(part.astype(dtype))
             start += size
-        return unflatten(self.treedef, found)
+        return unflatten(treedef, found)
+
+
+register(Unravel, lambda back: (back.others, back.layout), lambda layout, others: Unravel(layout, tuple(others)))
 
 
 def ravel(tree: T) -> tuple[Any, Unravel[T]]:
@@ -80,14 +96,14 @@ def ravel(tree: T) -> tuple[Any, Unravel[T]]:
     shapes = tuple([tuple(x.shape) if t else None for x, t in zip(arrays, trained, strict=True)])
     dtypes = tuple([x.dtype if t else None for x, t in zip(arrays, trained, strict=True)])
     others = tuple([None if t else x for x, t in zip(leaves, trained, strict=True)])
-    return vector, Unravel(treedef, shapes, dtypes, others)
+    return vector, Unravel((treedef, shapes, dtypes), others)
 
 
 def _is_inexact(x: Any) -> bool:
     return getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c")
 
 
-_CONVERTERS: "list[Callable[[Any], Any]]" = []
+_CONVERTERS: list[Callable[[Any], Any]] = []
 
 
 def use_converter(asarray: Callable[[Any], Any]) -> None:

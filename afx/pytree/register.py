@@ -1,6 +1,5 @@
 """Registration: containers and dataclasses of one's own as trees."""
 
-import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -8,6 +7,7 @@ from typing import Any, TypeVar
 from afx.errors import TreeError
 from afx.pytree.nodes import CustomNode, class_opener, declare_record
 from afx.pytree.registry import INSIDE, IS_INSTANCE, OUTSIDE
+from afx.pytree.static import fields_of
 
 __all__ = ["register", "register_dataclass"]
 
@@ -72,9 +72,9 @@ def register_dataclass(cls: type[C], *, static: Iterable[str] = (), non_trainabl
     >>> pytree.flatten(Line(2.0, 0.5))
     ([2.0], Line(slope=*, label=0.5))
     """
-    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+    if not (isinstance(cls, type) and hasattr(cls, "__dataclass_fields__")):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise TreeError(f"register_dataclass: needs a dataclass: got {cls!r}; decorate it with @dataclass(frozen=True)")
-    names = {field.name for field in dataclasses.fields(cls)}
+    names = {field.name for field in fields_of(cls)}
     marked = (frozenset(static), frozenset(non_trainable))
     if missing := sorted((marked[0] | marked[1]) - names):
         raise TreeError(
