@@ -20,7 +20,7 @@ from afx.ops.creation.creation import asarray
 from afx.ops.creation.ranges import arange
 from afx.transforms._arguments import check_callable, describe, name_of
 from afx.transforms.compiled_call import CompiledGraph
-from afx.transforms.nan_search import check_nan
+from afx.transforms.nan_check import check_nan
 
 __all__ = ["fori_loop", "while_loop"]
 

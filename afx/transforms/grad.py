@@ -22,7 +22,7 @@ from afx.transforms._arguments import (
     scalar_output,
 )
 from afx.transforms._diff_arguments import DiffArguments
-from afx.transforms.nan_search import check_nan
+from afx.transforms.nan_check import check_nan
 from afx.transforms.vjp import Linearization, enter_tape, strip_tracers
 
 __all__ = ["grad", "value_and_grad"]

@@ -20,7 +20,7 @@ from afx.transforms._arguments import bound_position, check_callable, check_holo
 from afx.transforms._diff_arguments import DiffArguments
 from afx.transforms.grad import differentiated, grad, run_grad
 from afx.transforms.jvp import jvp
-from afx.transforms.nan_search import check_nan
+from afx.transforms.nan_check import check_nan
 from afx.transforms.vjp import pullback_of, vjp
 from afx.transforms.vmap import vmap
 

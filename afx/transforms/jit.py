@@ -31,7 +31,7 @@ from afx.transforms.compiled_call import CompiledGraph, call
 from afx.transforms.grad import own_name
 from afx.transforms.lowered import Lowered
 from afx.transforms.make_graph import Traced, to_graph
-from afx.transforms.nan_search import check_nan
+from afx.transforms.nan_check import check_nan
 from afx.transforms.retracing import CacheInfo, Retracing, is_disabled
 
 __all__ = ["JitFunction", "Lowered", "jit"]

@@ -13,7 +13,7 @@ from afx.core.tracing.tracer import to_array
 from afx.errors import DtypeError, OperandError, ShapeError, TreeError
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import check_callable, describe, moving_leaves, name_of, untraced, zero_like
-from afx.transforms.nan_search import check_nan
+from afx.transforms.nan_check import check_nan
 
 __all__ = ["jvp"]
 

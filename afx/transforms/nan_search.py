@@ -7,7 +7,6 @@ enter a branch that a choice discarded.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,49 +15,18 @@ import numpy as np
 from afx import pytree
 from afx.core.graph import Equation, Graph, Literal
 from afx.core.interpreter import silent
-from afx.core.tracing.debug_nans import OPEN_BLOCKS, at, debugging, has_nan
+from afx.core.tracing.debug_nans import has_nan
 from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError
 from afx.core.tracing.tracer import Tracer
-from afx.errors import NanError
 from afx.ops.creation.creation import asarray
 from afx.transforms.cotangent_masks import live_operand
 from afx.transforms.retracing import disable_jit
 
-__all__ = ["check_nan"]
+__all__ = ["origin_of_nan"]
 
 
-def check_nan(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-    """Inside of a `debug_nans` block, raise where a result is nan though no argument is.
-
-    Args:
-        name: of the function, for the message.
-        fn: what gave the result.
-        args: its arguments.
-        kwargs: likewise, by name.
-        out: the result.
-
-    Raises:
-        NanError: it names the operation, and the line in the user's file.
-    """
-    if not (OPEN_BLOCKS and debugging()):
-        return
-    results, (leaves, treedef) = pytree.leaves(out), pytree.flatten((args, kwargs))
-    if any(isinstance(x, Tracer) for x in (*results, *leaves)) or not any(map(has_nan, results)):
-        return
-    if any(map(has_nan, leaves)):
-        return
-    origin: Equation | None = None
-    with contextlib.suppress(UnknownValueError), np.errstate(all="ignore"):
-        origin = _origin(name, fn, leaves, treedef)
-    if origin is None:
-        raise NanError(f"{name}: the result is nan though no argument is; guard its operands with afx.where")
-    raise NanError(
-        f"{origin.primitive.name}: nan from operands without nan{at(origin.source)}; guard the operand with afx.where"
-    )
-
-
-def _origin(name: str, fn: Callable[..., Any], leaves: Sequence[Any], treedef: Any) -> Equation | None:
-    """Return the equation that makes the first nan on the way to a result."""
+def origin_of_nan(name: str, fn: Callable[..., Any], leaves: Sequence[Any], treedef: Any) -> Equation | None:
+    """Return the equation that makes the first nan on the way to a result, None where values are unknown."""
     trace = RecordingTrace(name)
     try:
         entered = [trace.enter_plain(asarray(x)) if hasattr(x, "dtype") else x for x in leaves]  # numbers stay weak
@@ -66,6 +34,8 @@ def _origin(name: str, fn: Callable[..., Any], leaves: Sequence[Any], treedef: A
         with disable_jit():
             outs = pytree.leaves(fn(*args, **kwargs))
         graph = trace.finish(outs)
+    except UnknownValueError:
+        return None
     finally:
         trace.alive = False
     return _search(graph, [x._value for x in entered if isinstance(x, Tracer)])

@@ -18,7 +18,7 @@ from afx.core.tracing.tracer import Tracer, is_known, to_array, to_lower_level
 from afx.errors import DtypeError, ShapeError, TreeError
 from afx.transforms._arguments import check_callable, moving_leaves, name_of, pair_of, result_tree, untraced
 from afx.transforms.backward_pass import FAILED, backward, backward_with_masks
-from afx.transforms.nan_search import check_nan
+from afx.transforms.nan_check import check_nan
 
 __all__ = ["vjp"]
 

@@ -1,0 +1,46 @@
+"""NaN check: raises where a result is nan though no argument is, inside of a `debug_nans` block."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from afx import pytree
+from afx.core.tracing.debug_nans import OPEN_BLOCKS, at, debugging, has_nan
+from afx.core.tracing.tracer import Tracer
+from afx.errors import NanError
+
+__all__ = ["check_nan"]
+
+
+def check_nan(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    """Inside of a `debug_nans` block, raise where a result is nan though no argument is.
+
+    Args:
+        name: of the function, for the message.
+        fn: what gave the result.
+        args: its arguments.
+        kwargs: likewise, by name.
+        out: the result.
+
+    Raises:
+        NanError: it names the operation, and the line in the user's file.
+    """
+    if not (OPEN_BLOCKS and debugging()):
+        return
+    results, (leaves, treedef) = pytree.leaves(out), pytree.flatten((args, kwargs))
+    if any(isinstance(x, Tracer) for x in (*results, *leaves)) or not any(map(has_nan, results)):
+        return
+    if any(map(has_nan, leaves)):
+        return
+    search: Any = importlib.import_module("afx.transforms.nan_search")  # a plain import does without it
+    with np.errstate(all="ignore"):
+        origin = search.origin_of_nan(name, fn, leaves, treedef)
+    if origin is None:
+        raise NanError(f"{name}: the result is nan though no argument is; guard its operands with afx.where")
+    raise NanError(
+        f"{origin.primitive.name}: nan from operands without nan{at(origin.source)}; guard the operand with afx.where"
+    )
