@@ -242,7 +242,7 @@ def _record(
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     rules: CustomRules = params["rules"]
     _check_closed(rules, wanted)
-    outs, residuals = rules.forward(xs)
+    outs, residuals = rules.forward(_strong(xs, xs))
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
         return list(rules.backward([to_array(v) for v in kept], [to_array(c) for c in ct]))
@@ -265,7 +265,7 @@ def _record(
 
     return (
         results,
-        [asarray(r) for r in residuals],
+        [asarray(r) for r in _strong(residuals, [*results, *xs])],
         GraphPullback(joint, masked, makes_masks=rules.masked is not None, is_inlined=True),
     )
 

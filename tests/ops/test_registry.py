@@ -150,7 +150,7 @@ def test_forward_mode_is_the_derivative(p: Primitive, sample: Sample) -> None:
         return [z for z in fn(*values) if z.dtype.kind in "fc"]
 
     slopes = [t for t in afx.jvp(fn, xs, ts)[1] if t.dtype.kind in "fc"]
-    for slope, want in zip(slopes, difference(inexact, xs, ts, STEP if p.sampling.smooth else STEP / 32), strict=True):
+    for slope, want in zip(slopes, difference(inexact, xs, ts, STEP if p.sampling.smooth else STEP / 512), strict=True):
         np.testing.assert_allclose(np.asarray(slope), want, rtol=1e-9, atol=1e-10)
 
 
