@@ -149,7 +149,7 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
     fn = _found(name, module, shown)
     if (
         len(args) == 1
-        and name not in DEFAULTS
+        and f"{module}.{name}" not in DEFAULTS
         and kwargs.keys() <= _keywords(fn)
         and list not in map(type, kwargs.values())
     ):
@@ -217,7 +217,7 @@ def _arguments(
     names = list(ours)
     values: list[Any] = []
     options: dict[str, Any] = {}
-    stated = DEFAULTS.get(func.__name__, {}) if func.__module__ == "numpy" else {}
+    stated = DEFAULTS.get(f"{func.__module__}.{func.__name__}", {})
     given: dict[str, Any] = {**stated, **theirs.bind(*args, **kwargs).arguments}
     for place, (key, parameter) in enumerate(theirs.parameters.items()):
         if key not in given or (key not in ours and given[key] in NEUTRAL.get(key, ())):

@@ -67,9 +67,11 @@ ARGUMENTS = {
 }
 
 # Defaults of NumPy's arguments that are not afx's.
-DEFAULTS: dict[str, dict[str, int]] = {
-    "diagonal": {"axis1": 0, "axis2": 1},
-    "trace": {"axis1": 0, "axis2": 1},
+DEFAULTS: dict[str, dict[str, int | str]] = {
+    "numpy.diagonal": {"axis1": 0, "axis2": 1},
+    "numpy.linalg.eigh": {"UPLO": "L"},
+    "numpy.linalg.eigvalsh": {"UPLO": "L"},
+    "numpy.trace": {"axis1": 0, "axis2": 1},
 }
 
 # Values of NumPy's arguments that mean nothing to afx: arrays are immutable and in row-major order.

@@ -295,7 +295,7 @@ def tile(x: ArrayLike, /, reps: int | Sequence[int]) -> Array:
     aval = aval_of(x, "tile")
     counts = list(ints(reps, "tile", "reps"))
     if min(counts, default=0) < 0:
-        raise ArgumentError(f"tile: reps are not negative: got {tuple(counts)}; give 0 or more")
+        raise ArgumentError(f"tile: repetitions are not negative: got {tuple(counts)}; give 0 or more")
     rank = max(aval.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts
     shape = (1,) * (rank - aval.ndim) + aval.shape
