@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 
-__all__ = ["Arena"]
+__all__ = ["ALIGNMENT", "Arena"]
 
 ALIGNMENT = 64
 

@@ -54,6 +54,7 @@ Params: TypeAlias = "tuple[tuple[str, Any], ...]"
 Method: TypeAlias = Literal[
     "ufunc", "dot", "flat_dot", "vecdot", "reduce", "turned_reduce", "unrolled_reduce", "pieces", "into", "kernel",
     "apply", "copies", "copy",
+    "native",
 ]  # fmt: skip
 """What a call runs; ``x, y …`` are its operands in order, ``out`` its only output, ``f`` the ufunc ``Call.ufunc``.
 
@@ -73,6 +74,7 @@ Method: TypeAlias = Literal[
 - ``apply``: the primitive's ``impl(x, y …, **params)``, which makes its outputs itself.
 - ``copies``: the same where the outputs are views: each is copied.
 - ``copy``: ``out[...] = x`` after a reshape of x to out's shape.
+- ``native``: the kernel of the number ``number``, into all outputs; the native back end puts it in place of others.
 """
 
 

@@ -1,8 +1,9 @@
 """Compiling process: reads pickled jobs, writes object code; run as a script by `afx.compiler.native_backend.process`.
 
 A message is its length in eight bytes and a pickle. The first one is the `sys.path` of the parent; each job is
-``(number, schedule, name, layout, cpu)``, each answer ``(number, what was made or None, what went wrong)``: the program,
-the arrays that it captured, and its object code; the name of the error and its text.
+``(number, schedule, layout, cpu)``, each answer ``(number, what was made or None, what went wrong)``: the schedule that
+calls kernels, None where one is the whole, their programs and captured arrays, and the object code; the name of the
+error and its text.
 """
 
 from __future__ import annotations
@@ -87,10 +88,11 @@ def compile_text(text: str, cpu: str, *, form: str = "object") -> Any:
 
 
 def _answer(job: Any, lower: Any, emit: Any) -> tuple[int, Any, tuple[str, str]]:
-    number, schedule, name, layout, cpu = job
+    number, schedule, layout, cpu = job
     try:
-        program, constants = lower(schedule)
-        return number, (program, constants, compile_text(emit(program, name, layout), cpu)), ("", "")
+        mixed, pieces = lower(schedule)
+        code = compile_text(emit([program for program, _ in pieces], layout), cpu)
+        return number, (mixed, pieces, code), ("", "")
     except Exception as error:
         return number, None, (type(error).__name__, str(error))
 
@@ -112,8 +114,8 @@ def main() -> None:
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing but answers goes to the parent
     sys.path[:] = receive(source)
-    lower = importlib.import_module("afx.compiler.native_backend.lower").lower_schedule
-    emit = importlib.import_module("afx.compiler.native_backend.emit").emit_program
+    lower = importlib.import_module("afx.compiler.native_backend.lower").lower_plan
+    emit = importlib.import_module("afx.compiler.native_backend.emit").emit_programs
     while True:
         try:
             job = receive(source)

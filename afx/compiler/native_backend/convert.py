@@ -17,7 +17,7 @@ from afx.core.aval import Shape
 from afx.core.dtypes import DType
 from afx.core.primitive import lookup
 
-__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError"]
+__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError", "made_by"]
 
 NEST_MAX_VALUES = 120  # values of one nest: beyond, LLVM's time grows faster than their number
 NEST_MAX_STREAMS = 16  # arrays that one nest reads and writes: more are seldom vectorized
@@ -89,9 +89,11 @@ class BlockBuilder:
         self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
         self._filled: dict[Any, Place] = {}
         for buffer in schedule.inputs:
-            self.own(buffer.index, buffer.shape, self.dtype(buffer))
+            if buffer.nbytes and not buffer.weak:
+                self.own(buffer.index, buffer.shape, self.dtype(buffer))
         for buffer, constant in schedule.constants:
-            self.places[buffer.index] = self.constant(constant.value)
+            if buffer.nbytes:
+                self.places[buffer.index] = self.constant(constant.value)
 
     # -- values -------------------------------------------------------------------------------------------------------
     def dtype(self, buffer: Buffer) -> str:
@@ -102,10 +104,11 @@ class BlockBuilder:
 
     def own(self, index: int, shape: Shape, dtype: str) -> Place:
         """Enter memory of its own, dense in row-major order."""
-        place = self.places[index] = Place(index, 0, dense(shape, int(dtype[1:])), shape, dtype)
-        self.sizes[index] = place.nbytes
+        place = Place(index, 0, dense(shape, int(dtype[1:])), shape, dtype)
         if place.nbytes == 0:
             raise UnsupportedError("an array without elements")
+        self.places[index] = place
+        self.sizes[index] = place.nbytes
         return place
 
     def temporary(self, shape: Shape, dtype: str) -> Place:
@@ -228,6 +231,10 @@ class BlockBuilder:
         Raises:
             UnsupportedError: an instruction has no native form.
         """
+        for buffer in self.schedule.inputs:
+            self.dtype(buffer)
+        if not all(b.nbytes for b in (*self.schedule.inputs, *[b for b, _ in self.schedule.constants])):
+            raise UnsupportedError("an array without elements")
         for instruction in self.schedule.instructions:
             self.lower(instruction)
         outputs = [self._output(result.operand) for result in self.schedule.results]
@@ -246,12 +253,12 @@ class BlockBuilder:
         try:
             self.lower(instruction)
         except UnsupportedError as reason:
-            for b in _made_by(instruction):
+            for b in made_by(instruction):
                 if b.index not in self.places and b.nbytes and not b.weak:
                     self.own(b.index, b.shape, dtype_name(b.dtype))
             return str(reason)
-        except KeyError:
-            return "an operand without native form"
+        except KeyError:  # an argument or constant that has no place
+            return "a Python number or an array without elements among the operands"
         return ""
 
     def lower(self, instruction: Instruction) -> None:
@@ -314,7 +321,7 @@ class BlockBuilder:
             group.steps = [Nest(group.space, tuple(group.values), tuple(stores), group.quiet or ())]
 
 
-def _made_by(instruction: Instruction) -> tuple[Buffer, ...]:
+def made_by(instruction: Instruction) -> tuple[Buffer, ...]:
     """Return the buffers that an instruction defines."""
     if isinstance(instruction, View):
         return (instruction.out,)

@@ -26,7 +26,7 @@ from afx.compiler.native_backend.program import (
 )
 from afx.compiler.native_backend.writer import Writer
 
-__all__ = ["Layout", "emit_program"]
+__all__ = ["Layout", "emit_programs"]
 
 FOREVER = "9223372036854775807"
 INLINE_MAX_STEPS = 30  # steps of a block whose functions LLVM may join: its time grows faster than their number
@@ -52,11 +52,13 @@ class Layout:
     invalid: int
 
 
-def emit_program(program: Program, name: str, layout: Layout) -> str:
-    """Return the module of a program, whose builtin function bears a name."""
+def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
+    """Return the module of programs, whose builtin functions are called ``kernel_0`` and so on."""
     w = Writer()
-    main = _Blocks(w, layout).emit(program.block, "main", program.is_loop)
-    _Entry(w, layout, program).emit(name, main)
+    blocks = _Blocks(w, layout)
+    for k, program in enumerate(programs):
+        main = blocks.emit(program.block, "main", program.is_loop)
+        _Entry(w, layout, program).emit(f"kernel_{k}", main)
     return w.text()
 
 
@@ -324,13 +326,18 @@ class _Entry:
     def _data(self, k: int) -> str:
         return self._field(self._array(k), 0)
 
+    def _kind(self, dtype: str) -> str:
+        """Return kind, type and byte order of a dtype; those that were pickled are no single objects."""
+        return self.w.let(f"and i32 {self._field(dtype, 8, 'i32')}, {0xFFFFFF}")
+
     def _check(self, array: str, param: Param) -> None:
         """Leave where an array is of another type, dtype, layout or shape."""
         w = self.w
         w.declare("ndarray", '@"type.ndarray" = external global i8')
         w.declare(f"dtype.{param.dtype}", f'@"dtype.{param.dtype}" = external global i8')
         self._refuse_unless(f'icmp eq ptr {self._field(array, -8)}, @"type.ndarray"')
-        self._refuse_unless(f'icmp eq ptr {self._field(array, 40)}, @"dtype.{param.dtype}"')
+        given, wanted = [self._kind(dtype) for dtype in (self._field(array, 40), f'@"dtype.{param.dtype}"')]
+        self._refuse_unless(f"icmp eq i32 {given}, {wanted}")
         flags = w.let(f"and i32 {self._field(array, 48, 'i32')}, {CONTIGUOUS | ALIGNED}")
         self._refuse_unless(f"icmp eq i32 {flags}, {CONTIGUOUS | ALIGNED}")
         self._refuse_unless(f"icmp eq i32 {self._field(array, 8, 'i32')}, {len(param.shape)}")

@@ -7,7 +7,8 @@ import functools
 import itertools
 import platform
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ __all__ = ["Kernel", "layout", "link", "ufunc_loop"]
 
 _names = itertools.count(1)
 FASTCALL = 0x80  # METH_FASTCALL
+CHUNK_SECONDS = 0.02  # of a loop, between which Python looks for Ctrl-C
+FIRST_CHUNK_STEPS = 1 << 8
 
 
 class _MethodDef(ctypes.Structure):
@@ -74,7 +77,8 @@ def layout() -> Layout | None:
     found = _ArrayHead.from_address(id(x) + head)
     kind = ctypes.c_void_p.from_address(id(x) + head - 8).value
     same = (kind, found.data, found.ndim, found.dtype, found.flags & 0x501)
-    if same != (id(np.ndarray), x.ctypes.data, 2, id(np.dtype("f4")), 0x501) or found.shape[1] != 5:
+    dtype = ctypes.string_at(id(x.dtype) + head + 8, 3)  # kind, type, byte order
+    if (*same, dtype) != (id(np.ndarray), x.ctypes.data, 2, id(x.dtype), 0x501, b"ff=") or found.shape[1] != 5:
         return None
     if platform.machine().lower() in ("x86_64", "amd64"):
         return Layout(head, True, 4, 8, 1)
@@ -107,25 +111,51 @@ def _address(name: str, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
 class Kernel:
     """Linked machine code: ``kernel(*arrays)`` gives the errors that were seen, or -1 where it refuses an argument."""
 
-    __slots__ = ("_keep", "call", "code", "program")
+    __slots__ = ("_chunk", "_keep", "call", "program")
 
-    def __init__(self, call: Callable[..., int], program: Program, code: bytes, keep: Any) -> None:
+    def __init__(self, call: Callable[..., int], program: Program, keep: Any) -> None:
         self.call = call
         self.program = program
-        self.code = code
         self._keep = keep
+        self._chunk = FIRST_CHUNK_STEPS
+
+    def walk(self, args: Sequence[Any], state: Any) -> int:
+        """Run a loop chunk by chunk, each about as long as Python may be kept from a signal; return the errors seen."""
+        errors, chunk = 0, self._chunk
+        state[0] = 0
+        while True:
+            state[1] = state[0] + chunk
+            start = time.perf_counter()
+            found = self.call(*args)
+            seconds = time.perf_counter() - start
+            if found < 0:
+                return found
+            errors |= found
+            reached = int(state[2])
+            if reached < int(state[1]):  # the end of the loop, or -1: its condition ended it
+                return errors
+            state[0] = reached
+            wanted = chunk * CHUNK_SECONDS / max(seconds, 1e-9)
+            chunk = self._chunk = max(1, int(min(wanted, 4 * chunk)))
 
 
-def link(program: Program, name: str, code: bytes) -> Kernel:
-    """Link object code and return its function; the code lives as long as the kernel."""
-    builder = load_llvm().JITLibraryBuilder().add_object_img(code).export_symbol(name)
-    for symbol, address in _symbols(program).items():
+def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
+    """Link object code and return its functions; the code lives as long as one of them."""
+    builder = load_llvm().JITLibraryBuilder().add_object_img(code)
+    symbols: dict[str, int] = {}
+    for k, program in enumerate(programs):
+        builder.export_symbol(f"kernel_{k}")
+        symbols |= _symbols(program)
+    for symbol, address in symbols.items():
         builder.import_symbol(symbol, address)
-    tracker = builder.link(_jit(), f"{name}.{next(_names)}")  # its name is not given back when it is dropped
-    method = _MethodDef(name.encode(), tracker[name], FASTCALL, None)
+    tracker = builder.link(_jit(), f"kernels.{next(_names)}")  # its name is not given back when it is dropped
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
-    return Kernel(new(ctypes.addressof(method), None, None), program, code, (tracker, method))
+    found: list[Kernel] = []
+    for k, program in enumerate(programs):
+        method = _MethodDef(b"kernel", tracker[f"kernel_{k}"], FASTCALL, None)
+        found.append(Kernel(new(ctypes.addressof(method), None, None), program, (tracker, method)))
+    return found
 
 
 @functools.cache

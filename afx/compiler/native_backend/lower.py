@@ -8,11 +8,12 @@ from afx.compiler.native_backend.convert import BlockBuilder, Converted, Unsuppo
 from afx.compiler.native_backend.convert_call import lower_call
 from afx.compiler.native_backend.convert_reduction import lower_partial
 from afx.compiler.native_backend.memory import Place
+from afx.compiler.native_backend.pieces import Lowered, split_schedule
 from afx.compiler.native_backend.program import Param, Program, Scan, While, nanoseconds
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Free, Loop, Schedule
 
-__all__ = ["explain_schedule", "lower_schedule"]
+__all__ = ["explain_schedule", "lower_plan", "lower_schedule"]
 
 RELEASE_MIN_NANOSECONDS = 20_000  # predicted work from which on other Python threads run meanwhile
 ARENA_LIMIT = 1 << 30  # bytes: a larger one would be memory that the NumPy plan does not need
@@ -36,13 +37,27 @@ def lower_schedule(schedule: Schedule) -> tuple[Program, tuple[Any, ...]]:
     return Program(converted.block, (*inputs, *outputs, *constants), releases), converted.constants
 
 
+def lower_plan(schedule: Schedule) -> tuple[Schedule | None, tuple[Lowered, ...]]:
+    """Return one program for a whole schedule, or a schedule that calls programs for parts of it.
+
+    Raises:
+        UnsupportedError: it has no part that is worth it.
+    """
+    try:
+        return None, (lower_schedule(schedule),)
+    except UnsupportedError:
+        return split_schedule(schedule, lower_schedule, _reasons)
+
+
 def explain_schedule(schedule: Schedule) -> tuple[tuple[str, str], ...]:
     """Return each instruction with the reason why it has no native form, an empty text where it has one."""
-    try:
-        builder = BlockBuilder(schedule, lower_call, lower_partial, _loop)
-    except UnsupportedError as reason:
-        return tuple([(str(instruction), str(reason)) for instruction in schedule.instructions])
-    return tuple([(str(i), builder.reason(i)) for i in schedule.instructions if not isinstance(i, Alloc | Free)])
+    pairs = zip(schedule.instructions, _reasons(schedule), strict=True)
+    return tuple([(str(i), reason) for i, reason in pairs if not isinstance(i, Alloc | Free)])
+
+
+def _reasons(schedule: Schedule) -> list[str]:
+    builder = BlockBuilder(schedule, lower_call, lower_partial, _loop)
+    return [builder.reason(i) for i in schedule.instructions]
 
 
 def _block(schedule: Schedule) -> Converted:

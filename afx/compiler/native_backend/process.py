@@ -16,20 +16,20 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, TypeAlias
 
 import attrs
 
 from afx.compiler.native_backend.child import receive, send
 from afx.compiler.native_backend.convert import UnsupportedError
 from afx.compiler.native_backend.emit import Layout
-from afx.compiler.native_backend.program import Program
+from afx.compiler.native_backend.pieces import Lowered
 from afx.compiler.schedule import Schedule
 
 __all__ = ["CompileService", "Job", "Made", "service", "warn"]
 
-Made: TypeAlias = "tuple[Program, tuple[Any, ...], bytes]"
-"""A program, the arrays that it captured, and its object code."""
+Made: TypeAlias = "tuple[Schedule | None, tuple[Lowered, ...], bytes]"
+"""A schedule that calls kernels, None where one is the whole; their programs; the object code."""
 
 
 @attrs.define(eq=False)
@@ -38,12 +38,10 @@ class Job:
 
     Attributes:
         schedule: what is compiled.
-        name: of its function.
         done: called in another thread with what was made, or None, and why there is nothing.
     """
 
     schedule: Schedule
-    name: str
     done: Callable[[Made | None, str], None]
 
 
@@ -68,7 +66,7 @@ class CompileService:
                     child = self._running()
                     self._jobs[number] = job
                     assert child.stdin is not None
-                    send(child.stdin, (number, job.schedule, job.name, layout, cpu))
+                    send(child.stdin, (number, job.schedule, layout, cpu))
                     return
             except Exception as error:
                 self._jobs.pop(number, None)

@@ -7,9 +7,9 @@ names are local, or nearly so. What is shown is what runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from afx.compiler.numpy_backend.bindings import (
     arena_text,
@@ -48,7 +48,11 @@ from afx.runtime.blas import product
 from afx.runtime.output_pool import donated_or_empty
 from afx.runtime.thread_pool import run_blocks
 
-__all__ = ["Part", "Program", "emit"]
+__all__ = ["Bind", "Part", "Program", "emit"]
+
+
+Bind: TypeAlias = "Callable[[], Callable[..., None]]"
+"""Binds a kernel to memory of its own; it is called with operands and outputs."""
 
 
 class Part(NamedTuple):
@@ -91,15 +95,16 @@ class Program(NamedTuple):
     fallbacks: dict[str, Schedule]
 
 
-def emit(schedule: Schedule, target: Target) -> Program:
+def emit(schedule: Schedule, target: Target, kernels: Sequence[Bind] = ()) -> Program:
     """Write a schedule down as Python."""
-    return _Emitter(schedule, target).program()
+    return _Emitter(schedule, target, kernels).program()
 
 
 class _Emitter:
     """The program so far, and the part that is being written."""
 
-    def __init__(self, schedule: Schedule, target: Target) -> None:
+    def __init__(self, schedule: Schedule, target: Target, kernels: Sequence[Bind]) -> None:
+        self.kernels = kernels
         self.schedule = schedule
         self.target = target
         self.names = Names()
@@ -198,6 +203,9 @@ class _Emitter:
         if call.method in ("apply", "copies"):
             self._apply(call, xs)
             return
+        if call.method == "native":
+            self._native(call, xs)
+            return
         out = self.write(call.outputs[0])
         if call.method == "pieces":
             params = dict(call.params)
@@ -211,6 +219,12 @@ class _Emitter:
             self._add([f"{kernel}({', '.join([out, *xs])})"], call.error_state)
             return
         self._add(call_lines(call, xs, out, names), call.error_state)
+
+    def _native(self, call: Call, xs: list[str]) -> None:
+        number: int = dict(call.params)["number"]
+        name, bind = f"native_{number}", self.kernels[number]
+        kernel = self.names.use(self.names.bind(name, lambda _: bind(), lambda: f"kernels[{number}].bind()"))
+        self._add([f"{kernel}({', '.join([*xs, *map(self.write, call.outputs)])})"], ())
 
     def _apply(self, call: Call, xs: list[str]) -> None:
         targets = ", ".join([self.write(b) for b in call.outputs])

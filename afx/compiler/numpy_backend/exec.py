@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx.compiler.numpy_backend.emit import Part, Program, emit
+from afx.compiler.numpy_backend.emit import Bind, Part, Program, emit
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 
@@ -20,8 +20,8 @@ class NumpyBackend:
     """The back end that is always there: each instruction is one or a few calls of NumPy."""
 
     @staticmethod
-    def compile(schedule: Schedule, target: Target) -> Executable:
-        """Return a schedule as a program that can be bound to buffers.
+    def compile(schedule: Schedule, target: Target, kernels: Sequence[Bind] = ()) -> Executable:
+        """Return a schedule as a program that can be bound to buffers; calls of kernels name them by their numbers.
 
         >>> import afx
         >>> from afx.compiler.lowering import schedule_graph
@@ -29,7 +29,7 @@ class NumpyBackend:
         >>> NumpyBackend.compile(schedule, Target()).bind()(np.ones(2, np.float32))
         [array([2., 2.], dtype=float32)]
         """
-        return Executable(emit(schedule, target), target)
+        return Executable(emit(schedule, target, kernels), target, kernels)
 
 
 class Executable:
@@ -41,10 +41,10 @@ class Executable:
 
     __slots__ = ("_binds", "_bodies", "_driver", "_target", "program")
 
-    def __init__(self, program: Program, target: Target) -> None:
+    def __init__(self, program: Program, target: Target, kernels: Sequence[Bind] = ()) -> None:
         self.program = program
         self._target = target
-        self._bodies = {name: NumpyBackend.compile(body, target) for name, body in program.bodies.items()}
+        self._bodies = {name: NumpyBackend.compile(body, target, kernels) for name, body in program.bodies.items()}
         last = len(program.parts) - 1
         self._binds = [
             _compiled(_part_text(program, k, part, is_last=k == last)) for k, part in enumerate(program.parts)

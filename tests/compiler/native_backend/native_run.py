@@ -9,7 +9,7 @@ import numpy as np
 
 import afx
 from afx.compiler.native_backend.child import compile_text
-from afx.compiler.native_backend.emit import emit_program
+from afx.compiler.native_backend.emit import emit_programs
 from afx.compiler.native_backend.link import Kernel, layout, link
 from afx.compiler.native_backend.lower import lower_schedule
 
@@ -43,8 +43,8 @@ class Native:
         self.program, self.constants = lower_schedule(lowered.plan.schedule)
         where = layout()
         assert where is not None
-        self.text = emit_program(self.program, "kernel", where)
-        self.kernel: Kernel = link(self.program, "kernel", compile_text(self.text, ""))
+        self.text = emit_programs([self.program], where)
+        self.kernel: Kernel = link([self.program], compile_text(self.text, ""))[0]
 
     def __call__(self, *args: Any) -> tuple[list[Any], int]:
         """Return results and the floating-point errors that were seen."""

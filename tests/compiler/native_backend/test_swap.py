@@ -183,7 +183,7 @@ def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[A
 
     where = layout()
     assert where is not None
-    service.submit(Job(schedule, "kernel", answer), where, "")
+    service.submit(Job(schedule, answer), where, "")
     return done, found
 
 

@@ -1,0 +1,274 @@
+"""Pieces: schedules of which some instructions have no native form, with kernels between NumPy's calls.
+
+A run of neighbouring native instructions becomes one `Call` of the method ``native``. What it writes gets memory of its
+own behind the schedule's block, since a kernel may read an operand after NumPy's plan would have overwritten it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from afx.compiler.arena import ALIGNMENT, Arena
+from afx.compiler.native_backend.convert import UnsupportedError, made_by
+from afx.compiler.native_backend.program import Program
+from afx.compiler.operands import Alias, Buffer, Operand
+from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Result, Schedule, View
+from afx.core.primitive import lookup
+
+__all__ = ["Lowered", "split_schedule"]
+
+Lowered: TypeAlias = "tuple[Program, tuple[Any, ...]]"
+Lower: TypeAlias = "Callable[[Schedule], Lowered]"
+Explain: TypeAlias = "Callable[[Schedule], list[str]]"
+
+PIECE_MIN_CALLS = 2  # calls of NumPy that one kernel must stand for
+LOOP_CALLS = 10  # as how many calls a loop counts
+
+
+def split_schedule(schedule: Schedule, lower: Lower, explain: Explain) -> tuple[Schedule, tuple[Lowered, ...]]:
+    """Return a schedule with calls of kernels, and these kernels' programs and captured arrays by their numbers.
+
+    Args:
+        schedule: the whole.
+        lower: makes the program of a schedule.
+        explain: gives for each instruction why it has no native form.
+
+    Raises:
+        UnsupportedError: no run of its instructions is worth a kernel.
+    """
+    if _has_effects(schedule):
+        raise UnsupportedError("a call that does more than compute, which may not run again where a kernel gives up")
+    found: list[Lowered] = []
+    mixed = _split(schedule, lower, explain, found)
+    if not found:
+        raise UnsupportedError(next((reason for reason in explain(schedule) if reason), "it is too short"))
+    return mixed, tuple(found)
+
+
+def _has_effects(schedule: Schedule) -> bool:
+    for i in schedule.instructions:
+        bodies = i.bodies if isinstance(i, Branch) else (i.body,) if isinstance(i, Loop) else ()
+        if any(map(_has_effects, bodies)) or (isinstance(i, Call) and lookup(i.op).has_effects):
+            return True
+        if isinstance(i, Loop) and i.condition is not None and _has_effects(i.condition):
+            return True
+    return False
+
+
+def _split(schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered]) -> Schedule:
+    return _Splitter(schedule, lower, explain, found).split()
+
+
+class _Splitter:
+    """The instructions so far, and the run that is being collected."""
+
+    def __init__(self, schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered]) -> None:
+        self.schedule = schedule
+        self.found = found
+        self._lower = lower
+        self._explain = explain
+        self._views = {i.out.index: i for i in schedule.instructions if isinstance(i, View)}
+        self._constants = {b.index: (b, constant) for b, constant in schedule.constants}
+        self._buffers = {b.index: b for b in schedule.inputs}
+        self._buffers |= {b.index: b for i in schedule.instructions for b in made_by(i)}
+        self._uses: dict[int, set[int]] = {}  # owner to the positions of the instructions that read it
+        for k, i in enumerate(schedule.instructions):
+            for index in reads_of(i):
+                self._uses.setdefault(self._owner(index), set()).add(k)
+        for index in _results(schedule):
+            self._uses.setdefault(self._owner(index), set()).add(len(schedule))
+        self._out: list[Instruction] = []
+        self._run: list[int] = []  # positions, from the first native instruction to the last one seen
+        self._moved: dict[int, Buffer] = {}
+
+    def split(self) -> Schedule:
+        """Return the schedule with calls of kernels."""
+        reasons = self._explain(self.schedule)
+        instructions = self.schedule.instructions
+        before: list[int] = []  # what belongs to the next instruction, or to the run if that is native
+        for k, i in enumerate(instructions):
+            if isinstance(i, Alloc | Free | View):
+                before.append(k)
+            elif reasons[k]:
+                self._flush()
+                self._out += [instructions[j] for j in before]
+                self._out.append(self._within(i))
+                before = []
+            else:
+                if not self._run:
+                    kept = [j for j in before if not isinstance(instructions[j], Alloc)]
+                    self._out += [instructions[j] for j in kept]
+                    before = [j for j in before if j not in kept]
+                self._run += [*before, k]
+                before = []
+        self._flush()
+        self._out += [instructions[j] for j in before]
+        return self._finish()
+
+    def _within(self, i: Instruction) -> Instruction:
+        """Return an instruction with kernels in its bodies."""
+        if isinstance(i, Loop):
+            return attrs.evolve(i, body=_split(i.body, self._lower, self._explain, self.found))
+        if isinstance(i, Branch):
+            return attrs.evolve(
+                i, bodies=tuple([_split(body, self._lower, self._explain, self.found) for body in i.bodies])
+            )
+        return i
+
+    def _owner(self, index: int) -> int:
+        while index in self._views:
+            index = self._views[index].source.index
+        return index
+
+    # -- runs ---------------------------------------------------------------------------------------------------------
+    def _flush(self) -> None:
+        """End the run: as one kernel where that is worth it, as it was otherwise."""
+        run = [self.schedule.instructions[k] for k in self._run]
+        if sum(map(_calls, run)) >= PIECE_MIN_CALLS:
+            try:
+                self._out += self._piece(run)
+                self._run = []
+                return
+            except UnsupportedError:
+                pass  # such as a result that lies in another order
+        self._out += run
+        self._run = []
+
+    def _piece(self, run: Sequence[Instruction]) -> list[Instruction]:
+        """Return the instructions that stand for a run."""
+        steps = [i for i in run if not isinstance(i, Alloc | Free | View)]
+        inside = set(self._run)
+        made = [b for i in steps for b in made_by(i)]
+        own = {b.index for b in made}
+        outs = tuple([b for b in made if not self._uses.get(b.index, set()) <= inside])
+        read = dict.fromkeys([index for i in steps for index in reads_of(i)])
+        owners = dict.fromkeys([self._owner(index) for index in read])
+        inputs = tuple([self._buffers[k] for k in owners if k not in own and k not in self._constants])
+        if not outs or any(b.storage == "donated" for b in outs):
+            raise UnsupportedError("a run that leaves nothing, or leaves it in the memory of an argument")
+        views = self._views_of(read)
+        before = [view for view in views if view not in run]
+        sub = Schedule(
+            inputs,
+            tuple([self._constants[k] for k in owners if k in self._constants]),
+            (*before, *[i for i in run if i in views or not isinstance(i, Alloc | Free | View)]),
+            tuple([Result(b) for b in outs]),
+        )
+        self.found.append(self._lower(sub))
+        self._moved |= {b.index: b for b in outs}
+        aliases: tuple[Alias, ...] = tuple(["disjoint" for _ in inputs])
+        call = Call("native", "native", inputs, aliases, outs, params=(("number", len(self.found) - 1),))
+        allocs = [Alloc(b) for b in outs if b.storage != "arena"]
+        return [*allocs, call, *[i for i in run if isinstance(i, View | Free)]]
+
+    def _views_of(self, read: dict[int, None]) -> list[View]:
+        """Return the views that a run reads, sources first."""
+        found: dict[int, View] = {}
+
+        def add(index: int) -> None:
+            view = self._views.get(index)
+            if view is not None and index not in found:
+                add(view.source.index)
+                found[index] = view
+
+        for index in read:
+            add(index)
+        return list(found.values())
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+    def _finish(self) -> Schedule:
+        """Return the schedule without what nothing reads any longer, kernels' results in memory of their own."""
+        schedule, out = self.schedule, self._known(self._needed(self._out))
+        last: dict[int, int] = {}
+        for k, i in enumerate(out):
+            last |= {self._owner(index): k for index in reads_of(i)}
+        last |= {self._owner(index): len(out) for index in _results(schedule)}
+        base = -(-schedule.arena_bytes // ALIGNMENT) * ALIGNMENT
+        arena = Arena()
+        for k, i in enumerate(out):
+            if isinstance(i, Call) and i.method == "native":
+                for b in i.outputs:
+                    if b.storage == "arena":
+                        self._moved[b.index] = attrs.evolve(b, place=base + arena.take(b.nbytes))
+            for index, b in self._moved.items():
+                if b.storage == "arena" and last.get(index) == k:
+                    arena.give(b.place - base, b.nbytes)
+        return attrs.evolve(
+            schedule, instructions=tuple([self._on_moved(i) for i in out]), arena_bytes=base + arena.size
+        )
+
+    def _needed(self, instructions: Sequence[Instruction]) -> list[Instruction]:
+        """Return instructions without views that nothing reads."""
+        wanted = set(_results(self.schedule))
+        kept: list[Instruction] = []
+        for i in reversed(instructions):
+            if isinstance(i, View) and i.out.index not in wanted:
+                continue
+            wanted |= set(reads_of(i))
+            kept.append(i)
+        return kept[::-1]
+
+    def _known(self, instructions: Sequence[Instruction]) -> list[Instruction]:
+        """Return instructions that free nothing but what exists."""
+        known = {b.index for i in instructions for b in made_by(i)}
+        found: list[Instruction] = []
+        for i in instructions:
+            if isinstance(i, Free):
+                i = Free(tuple([b for b in i.buffers if b.index in known]))
+                if not i.buffers:
+                    continue
+            found.append(i)
+        return found
+
+    def _on_moved(self, i: Instruction) -> Instruction:
+        """Return an instruction on the memory of kernels' results, which no output takes."""
+        if isinstance(i, Call):
+            moved = [isinstance(x, Buffer) and self._owner(x.index) in self._moved for x in i.operands]
+            aliases = tuple([_alias(a, at) for a, at in zip(i.aliases, moved, strict=True)])
+            i = attrs.evolve(i, aliases=aliases)
+        found: Instruction = _replaced(i, self._moved)
+        return found
+
+
+def _alias(before: Alias, is_moved: bool) -> Alias:
+    return "disjoint" if is_moved else before
+
+
+def _replaced(value: Any, buffers: dict[int, Buffer]) -> Any:
+    """Return an instruction with other buffers; bodies count anew and stay."""
+    if isinstance(value, Buffer):
+        return buffers.get(value.index, value)
+    if isinstance(value, tuple):
+        return tuple([_replaced(v, buffers) for v in value])  # pyright: ignore[reportUnknownVariableType]  # of any kind
+    if isinstance(value, Call | View | Free | Alloc | Fused | Loop | Branch):
+        names = [f.name for f in attrs.fields(type(value)) if f.name not in ("params", "body", "bodies", "condition")]
+        return attrs.evolve(value, **{name: _replaced(getattr(value, name), buffers) for name in names})
+    return value
+
+
+def reads_of(i: Instruction) -> Iterator[int]:
+    """Yield the numbers of the buffers that an instruction reads."""
+    operands: tuple[Operand, ...] = ()
+    if isinstance(i, Call | Branch):
+        operands = (*i.operands, i.index) if isinstance(i, Branch) else i.operands
+    elif isinstance(i, Fused):
+        operands = (*i.sliced, *i.whole)
+    elif isinstance(i, Loop):
+        operands = (*i.tests, *i.consts, *i.carry, *i.xs)
+    elif isinstance(i, View):
+        operands = (i.source,)
+    yield from [x.index for x in operands if isinstance(x, Buffer)]
+
+
+def _results(schedule: Schedule) -> list[int]:
+    return [r.operand.index for r in schedule.results if isinstance(r.operand, Buffer)]
+
+
+def _calls(i: Instruction) -> int:
+    """Return about how many calls of NumPy an instruction is."""
+    if isinstance(i, Fused):
+        return len(i.body)
+    return LOOP_CALLS if isinstance(i, Loop) else int(isinstance(i, Call))

@@ -1,0 +1,180 @@
+"""Runs of kernels: whole plans, and pieces between NumPy's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.compiler.arena import ALIGNMENT
+from afx.compiler.native_backend.link import Kernel
+from afx.compiler.native_backend.program import Inner, Load, Nest, Op, Product, Program
+from afx.compiler.native_backend.swap import NumpyPlan
+from afx.compiler.numpy_backend.exec import NumpyBackend
+from afx.compiler.schedule import Schedule
+from afx.compiler.target import Target
+from afx.core.aval import Aval
+from afx.core.tracing.tracer import NUMPY_ERRORS
+from afx.runtime.output_pool import OutputPool
+
+__all__ = ["MixedRunner", "Runner"]
+
+ERRORS = ((1, "divide"), (2, "over"), (8, "invalid"))
+
+
+@attrs.define(eq=False)
+class _Space:
+    """Memory of one call at a time."""
+
+    arena: Any
+    state: Any
+    pools: list[OutputPool | None]
+
+
+class Runner:
+    """Calls a kernel: makes the arrays of the results, walks through loops in chunks, looks at errors."""
+
+    def __init__(self, schedule: Schedule, target: Target, kernel: Kernel, constants: tuple[Any, ...]) -> None:
+        program = kernel.program
+        self.kernel = kernel
+        self.call = kernel.call
+        self.constants = constants
+        self.outputs = [
+            (p.shape, np.dtype(p.dtype))
+            for p in program.params[len(schedule.inputs) : len(program.params) - len(constants)]
+        ]
+        self.target = target
+        self.arena_bytes = program.block.arena
+        self.is_loop = program.is_loop
+        self.pools = [
+            Aval(shape, dtype).nbytes >= target.pool_min_bytes and not self.is_loop for shape, dtype in self.outputs
+        ]
+        self.free: list[_Space] = []
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        """Return the results, or None where NumPy's plan shall run."""
+        try:
+            space = self.free.pop()
+        except IndexError:
+            space = self._space()
+        outs = [
+            np.empty(shape, dtype) if pool is None else pool()
+            for (shape, dtype), pool in zip(self.outputs, space.pools, strict=True)
+        ]
+        try:
+            errors = self._errors(values, outs, space)
+        finally:
+            if len(self.free) < self.target.bindings_max_sets:
+                self.free.append(space)
+        if errors and (errors < 0 or _are_heard(errors)):
+            return None
+        return outs
+
+    def _errors(self, values: Sequence[Any], outs: list[Any], space: _Space) -> int:
+        """Call the kernel; return the errors that it saw, -1 where it refuses."""
+        if self.is_loop:
+            return self._walk(values, outs, space.arena, space.state)
+        return self.call(*values, *outs, *self.constants, space.arena)
+
+    def _walk(self, values: Sequence[Any], outs: Sequence[Any], arena: Any, state: Any) -> int:
+        return self.kernel.walk((*values, *outs, *self.constants, arena, state), state)
+
+    def _space(self) -> _Space:
+        pools = [
+            OutputPool(Aval(shape, dtype), self.target.pool_max_arrays) if pooled else None
+            for (shape, dtype), pooled in zip(self.outputs, self.pools, strict=True)
+        ]
+        return _Space(_aligned(self.arena_bytes), np.zeros(3, np.int64), pools)
+
+
+class LeaveError(Exception):
+    """A kernel cannot go on: NumPy's plan shall run."""
+
+
+class MixedRunner:
+    """Calls a plan of NumPy's calls with kernels between them."""
+
+    def __init__(
+        self, schedule: Schedule, target: Target, kernels: Sequence[Kernel], constants: Sequence[tuple[Any, ...]]
+    ) -> None:
+        binds = [partial(_bound, kernel, own) for kernel, own in zip(kernels, constants, strict=True)]
+        self.executable = NumpyBackend.compile(schedule, target, binds)
+        self._max_free = target.bindings_max_sets
+        self._free: list[Callable[..., list[Any]]] = []
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        """Return the results, or None where NumPy's plan shall run, which finds what is wrong."""
+        try:
+            run = self._free.pop()
+        except IndexError:
+            run = self.executable.bind()
+        try:
+            return run(*values)
+        except (LeaveError, *NUMPY_ERRORS):
+            return None
+        finally:
+            if len(self._free) < self._max_free:
+                self._free.append(run)
+
+
+def _bound(kernel: Kernel, constants: tuple[Any, ...]) -> Callable[..., None]:
+    """Return a kernel with memory of its own."""
+    program = kernel.program
+    call, arena, state = kernel.call, _aligned(program.block.arena), np.zeros(3, np.int64)
+    rest = (*constants, arena, state) if program.is_loop else (*constants, arena)
+    vectors = _copied_vectors(program)
+    inputs = sum([param.checked for param in program.params])
+
+    def start(arrays: Sequence[Any]) -> int:
+        return kernel.walk((*arrays, *rest), state) if program.is_loop else call(*arrays, *rest)
+
+    def run(*arrays: Any) -> None:
+        errors = start(arrays)
+        if errors < 0:
+            errors = start([_dense(a, k in vectors) if k < inputs else a for k, a in enumerate(arrays)])
+        if errors and (errors < 0 or _are_heard(errors)):
+            raise LeaveError
+
+    return run
+
+
+def _dense(x: Any, is_vector: bool) -> Any:
+    """Return what a kernel takes for an operand: of NumPy's scalars arrays, of vectors whose strides do not matter copies."""
+    return np.ascontiguousarray(x) if is_vector else x if np.ndim(x) else np.array(x)
+
+
+def _copied_vectors(program: Program) -> set[int]:
+    """Return the parameters of which a dense copy gives the same bits.
+
+    They are vectors that emitted operations alone read: loops of NumPy may have other bits for other strides, and arrays
+    of several axes decide about the order of results in memory.
+    """
+    vectors = {k for k, param in enumerate(program.params) if param.checked and len(param.shape) == 1}
+    roots = program.block.roots
+    for step in program.block.steps:
+        read: set[int] = set()
+        if isinstance(step, Nest):
+            called = {k for v in step.values if isinstance(v, Op) and not isinstance(v.name, str) for k in v.args}
+            read = {v.ref.root for k, v in enumerate(step.values) if isinstance(v, Load) and k in called}
+        elif isinstance(step, Inner | Product):
+            read = {ref.root for ref in step.operands}
+        else:
+            return set()
+        vectors -= {roots[root].param for root in read}
+    return vectors
+
+
+def _aligned(nbytes: int) -> Any:
+    """Return memory that begins at a line of the cache."""
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+def _are_heard(errors: int) -> bool:
+    """Tell whether the caller's ``np.errstate`` ignores not all of these errors."""
+    state: dict[str, str] = dict(np.geterr())  # type: ignore[arg-type]  # a TypedDict
+    return any(errors & flag and state[kind] != "ignore" for flag, kind in ERRORS)
