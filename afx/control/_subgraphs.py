@@ -13,8 +13,9 @@ from afx.core.aval import Aval, aval_of
 from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
 from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError, to_concrete
 from afx.core.tracing.tracer import Tracer, to_array
-from afx.errors import ConcreteValueError, ShapeError, TreeError
+from afx.errors import ConcreteValueError
 from afx.ops.creation.creation import asarray, zeros
+from afx.pytree.compare import check_matching, check_structure
 from afx.transforms.compiled_call import CompiledGraph
 
 __all__ = [
@@ -155,12 +156,6 @@ def build(name: str, avals: Sequence[Aval], fn: Callable[..., Sequence[Any]]) ->
 
 def check_same(found: Sequence[Any], found_tree: Any, leaves: Sequence[Any], treedef: Any, who: str, what: str) -> None:
     """Raise where one tree of arrays differs from another in structure, shape or dtype, naming the path."""
-    if found_tree != treedef:
-        raise TreeError(f"{who}: {what} changes its structure: got {found_tree}, from {treedef}; return the same")
-    for k, (new, old) in enumerate(zip(found, leaves, strict=True)):
-        a, b = aval_of(new, who), aval_of(old, who)
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            path = pytree.paths(treedef)[k]
-            raise ShapeError(
-                f"{who}: {what}{path} changes: got {a}, from {b}; return the same shape and dtype (astype)"
-            )
+    check_structure(found_tree, treedef, who, what, "return the same")
+    have, want = [aval_of(x, who) for x in found], [aval_of(x, who) for x in leaves]
+    check_matching(have, want, treedef, who, what, "return the same shape and dtype (astype)")

@@ -10,12 +10,12 @@ import attrs
 from afx import pytree
 from afx.core.array.array import ArrayLike
 from afx.core.aval import aval_of
-from afx.errors import ShapeError, TreeError
 from afx.optim.chain import check_optimizer
 from afx.optim.leaves import map_trained, trained_leaves
 from afx.optim.protocols import Optimizer
 from afx.optim.step import apply_rule
 from afx.pytree import TreeDef
+from afx.pytree.compare import check_matching, check_structure
 
 __all__ = ["Projected", "projected"]
 
@@ -53,13 +53,11 @@ class Projected(Generic[S]):
 
 
 def _check_projection(before: tuple[list[Any], TreeDef[Any]], after: tuple[list[Any], TreeDef[Any]]) -> None:
-    if before[1] != after[1]:
-        raise TreeError(f"projected: the projection changed the structure: got {after[1]}; return {before[1]}")
-    for k, (x, y) in enumerate(zip(before[0], after[0], strict=True)):
-        a, b = aval_of(x), aval_of(y, "projected")
-        if a.shape != b.shape or a.dtype != b.dtype:
-            path = pytree.paths(before[1])[k]
-            raise ShapeError(f"projected: the projection changed params{path}: got {b} from {a}; keep shape and dtype")
+    """Raise where a projection changes the structure, a shape or a dtype."""
+    what = "the projection of params"
+    check_structure(after[1], before[1], "projected", what, "keep it")
+    found, wanted = [aval_of(x, "projected") for x in after[0]], [aval_of(x) for x in before[0]]
+    check_matching(found, wanted, before[1], "projected", what, "keep it")
 
 
 def projected(optimizer: Optimizer[S], projection: Callable[[T], T]) -> Projected[S]:
@@ -70,7 +68,7 @@ def projected(optimizer: Optimizer[S], projection: Callable[[T], T]) -> Projecte
         projection: a function of the parameters that returns allowed ones, of the same structure, shapes and dtypes.
 
     Raises:
-        TreeError, ShapeError: the projection returns something else (at the step).
+        TreeError, ShapeError, DtypeError: the projection returns something else (at the step).
 
     >>> import afx
     >>> from afx import optim

@@ -12,15 +12,16 @@ from typing import Any, Generic, TypeVar
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of
-from afx.errors import DtypeError, ShapeError, TreeError
+from afx.core.aval import aval_of
+from afx.errors import ShapeError, TreeError
 from afx.ops.creation.creation import asarray
 from afx.optim.leaves import check_params, hidden, is_trained, to_compute_dtype, trained_leaves
 from afx.pytree import TreeDef
-from afx.pytree.treedef import difference
+from afx.pytree.compare import check_matching, check_structure
 
 __all__ = ["Steps", "apply_rule", "check_kind", "check_state"]
 
+OTHER_PARAMS = "the state is of other parameters: call init"
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -82,39 +83,19 @@ def apply_rule(
 def _gradients(grads: Any, leaves: Sequence[Any], treedef: TreeDef[Any]) -> list[Array]:
     """Return the leaves of the gradients, or raise where they differ from the parameters', naming the path."""
     slopes, slope_tree = pytree.flatten(grads)
-    if slope_tree != treedef:
-        path, theirs, mine = difference(treedef, slope_tree)
-        raise TreeError(
-            f"step: gradients have another structure than parameters, at {path or 'the top'}: got {mine} in grads "
-            f"where params have {theirs}; pass what afx.grad returns"
-        )
-    for k, (p, g) in enumerate(zip(leaves, slopes, strict=True)):
-        a, b = aval_of(p, "step"), aval_of(g, "step")
-        if a.shape != b.shape or a.dtype != b.dtype:
-            raise _unequal(pytree.paths(treedef)[k], a, b)
+    check_structure(slope_tree, treedef, "step", "grads", "pass what afx.grad returns")
+    found, wanted = [aval_of(g, "step") for g in slopes], [aval_of(p, "step") for p in leaves]
+    check_matching(found, wanted, treedef, "step", "grads", "pass what afx.grad returns")
     return [asarray(g) for g in slopes]
-
-
-def _unequal(path: str, param: Aval, slope: Aval) -> ShapeError | DtypeError:
-    """Return the error for a gradient that differs from its parameter."""
-    got = f"got grads{path} = {slope} where params{path} = {param}"
-    if param.shape != slope.shape:
-        return ShapeError(f"step: a gradient has another shape than its parameter: {got}; pass what afx.grad returns")
-    return DtypeError(f"step: a gradient has another dtype than its parameter: {got}; convert one with astype")
 
 
 def check_state(before: Any, after: Any) -> None:
     """Raise where a step would change the shape of its state, which was then made for other parameters."""
     old, treedef = pytree.flatten(before)
     new, structure = pytree.flatten(after)
-    if treedef != structure:
-        path, mine, theirs = difference(treedef, structure)
-        raise TreeError(f"step: the state is of other parameters: got {mine} at state{path}, not {theirs}; call init")
-    for k, (x, y) in enumerate(zip(old, new, strict=True)):
-        a, b = aval_of(x, "step"), aval_of(y, "step")
-        if a.shape != b.shape or (a.dtype != b.dtype and not a.weak):  # a setting may have been replaced by a number
-            path = pytree.paths(treedef)[k]
-            raise ShapeError(f"step: the state is of other parameters: got state{path} = {a}, not {b}; call init")
+    check_structure(treedef, structure, "step", "state", OTHER_PARAMS)
+    found, wanted = [aval_of(x, "step") for x in old], [aval_of(x, "step") for x in new]
+    check_matching(found, wanted, treedef, "step", "state", OTHER_PARAMS, dtypes="weak")  # numbers may replace settings
 
 
 def _check_updates(leaves: Sequence[Array], updates: Sequence[Array], treedef: TreeDef[Any]) -> None:

@@ -29,9 +29,10 @@ marked with `non_trainable` (running statistics): their gradient is zeros, and o
 The same array may stand in two places (weight tying); each place is a leaf of its own.
 """
 
+from afx.pytree.compare import equal
 from afx.pytree.edit import combine, partition, reduce, update_at
 from afx.pytree.flatten import flatten, flatten_with_path, is_leaf, leaves, structure, unflatten
-from afx.pytree.map import equal, map, map_with_path
+from afx.pytree.map import map, map_with_path
 from afx.pytree.prefix import broadcast_prefix
 from afx.pytree.ravel import Unravel, ravel
 from afx.pytree.register import register, register_dataclass

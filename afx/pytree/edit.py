@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from afx.errors import TreeError
+from afx.pytree.compare import check_structure
 from afx.pytree.flatten import flatten, flatten_until, leaves, unflatten
 from afx.pytree.prefix import broadcast_prefix
-from afx.pytree.treedef import Leaf, Tree, difference, paths
+from afx.pytree.treedef import Leaf, Tree, paths
 
 __all__ = ["combine", "partition", "reduce", "update_at"]
 
@@ -75,12 +76,7 @@ def combine(tree: T, *others: T) -> T:
     columns = [first]
     for other in others:
         found, structure = flatten_until(other, _is_none)
-        if structure != treedef:
-            path, mine, theirs = difference(treedef, structure)
-            raise TreeError(
-                f"combine: the trees have other structures, at {path or 'the top'}: got {mine} and {theirs}; "
-                "pass what pytree.partition returns"
-            )
+        check_structure(structure, treedef, "combine", "a tree", "pass what pytree.partition returns")
         columns.append(found)
     chosen = [[x for x in column if x is not None] for column in zip(*columns, strict=True)]
     for k, several in enumerate(chosen):

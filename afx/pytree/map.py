@@ -1,16 +1,14 @@
-"""Tree maps: `map`, `map_with_path` and `equal` over whole trees."""
+"""Tree maps: `map` and `map_with_path` over whole trees."""
 
 import builtins
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar, overload
 
-import numpy as np
-
 from afx.errors import TreeError
 from afx.pytree.flatten import flatten, flatten_until, unflatten
 from afx.pytree.treedef import Leaf, difference, paths
 
-__all__ = ["equal", "map", "map_with_path"]
+__all__ = ["map", "map_with_path"]
 
 T = TypeVar("T")
 IsLeaf: TypeAlias = "Callable[[Leaf], bool] | None"
@@ -80,34 +78,3 @@ def map_with_path(fn: Callable[[str, Leaf], object], tree: T) -> T:
     """
     found, treedef = flatten(tree)
     return unflatten(treedef, builtins.map(fn, paths(treedef), found))
-
-
-def equal(left: object, right: object) -> bool:
-    """Tell whether two trees have the same structure and the same leaves.
-
-    Arrays, of afx or NumPy, are the same if their dtypes, shapes and values are; nan equals nan in the same place, and
-    -0.0 equals 0.0. Python numbers, which have no dtype, are the same only as numbers of the same type.
-
-    >>> import numpy as np
-    >>> from afx import pytree
-    >>> pytree.equal({"w": np.float32([1, np.nan])}, {"w": np.float32([1, np.nan])})
-    True
-    >>> pytree.equal({"w": np.float32([1, 2])}, {"w": np.float64([1, 2])})
-    False
-    """
-    mine, treedef = flatten(left)
-    theirs, structure = flatten(right)
-    return treedef == structure and all(builtins.map(_same, mine, theirs))
-
-
-def _same(x: Leaf, y: Leaf) -> bool:
-    """Compare two leaves."""
-    if type(x) in _PYTHON_NUMBERS or type(y) in _PYTHON_NUMBERS:
-        return type(x) is type(y) and bool(x == y or (x != x and y != y))  # noqa: PLR0124 - true of nan alone
-    x, y = np.asarray(x), np.asarray(y)
-    if x.dtype != y.dtype or x.shape != y.shape:
-        return False
-    return bool(((x == y) | ((x != x) & (y != y))).all())  # noqa: PLR0124 - true of nan alone
-
-
-_PYTHON_NUMBERS = frozenset((bool, int, float, complex))

@@ -14,6 +14,7 @@ from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import TreeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
+from afx.pytree.compare import check_matching, check_structure
 from afx.transforms._arguments import check_callable, name_of, pair_of, zero_like
 from afx.transforms.custom_call import CustomRules, Flattened, custom_call, pull_masked, pull_through
 
@@ -40,7 +41,7 @@ def custom_vjp(
         mode (`custom_jvp` serves both). It may close over traced arrays, unless a derivative by those is wanted.
 
     Raises:
-        TreeError: ``backward`` returns another structure than the arguments.
+        TreeError, ShapeError: ``backward`` returns another structure or shape than the arguments.
 
     >>> import afx
     >>> clipped = custom_vjp(lambda x: x, lambda x: (x, None), lambda _, ct: (afx.clip(ct, -1.0, 1.0),))
@@ -92,10 +93,14 @@ def _by_position(
     return bound.args, bound.kwargs
 
 
+def _avals(xs: Sequence[Any]) -> list[Aval]:
+    return [aval_of(x) for x in xs]
+
+
 def _kinds(tree: Any, needed: bool) -> tuple[list[Aval], Any, bool]:
     """Return the leaves and the structure of an argument, and whether a rule has to give its cotangent."""
     leaves, treedef = pytree.flatten(tree)
-    return [aval_of(x) for x in leaves], treedef, needed or any(isinstance(x, Tracer) for x in leaves)
+    return _avals(leaves), treedef, needed or any(isinstance(x, Tracer) for x in leaves)
 
 
 def _aligned(found: Any, kinds: Sequence[tuple[list[Aval], Any, bool]], count: int, name: str) -> list[Any]:
@@ -120,12 +125,9 @@ def _aligned(found: Any, kinds: Sequence[tuple[list[Aval], Any, bool]], count: i
             flat += [None] * len(avals)
             continue
         cts, ct_tree = pytree.flatten(_any(ct))
-        shapes = [aval_of(c).shape for c in cts] == [a.shape for a in avals] if ct_tree == treedef else False
-        if not shapes:
-            raise TreeError(
-                f"{name}: the cotangent of argument {k} differs from it: got {[str(aval_of(c)) for c in cts]} in "
-                f"{ct_tree}; return {[str(a) for a in avals]} in {treedef}"
-            )
+        what, advice = f"the cotangent of argument {k}", "return that of the argument"
+        check_structure(ct_tree, treedef, name, what, advice)
+        check_matching(_avals(cts), avals, ct_tree, name, what, advice, dtypes="any")
         flat += [c if isinstance(c, Array) else asarray(c) for c in cts]
     return flat + [None] * (count - len(flat))
 
@@ -172,15 +174,9 @@ def custom_jvp(
             out, tangent = pair_of(rule(primals, tangents), "the rule", "(result, tangent)", name)
             outs, plain.out_tree = pytree.flatten(out)
             slopes, slope_tree = pytree.flatten(tangent)
-            if slope_tree != plain.out_tree:
-                raise TreeError(
-                    f"{name}: the tangent's structure differs: got {slope_tree}; the result is {plain.out_tree}"
-                )
-            for z, t in zip(outs, slopes, strict=True):
-                if aval_of(z).shape != aval_of(t).shape:
-                    raise TreeError(
-                        f"{name}: the tangent's shape differs: got {aval_of(t)}; the result is {aval_of(z)}"
-                    )
+            what, advice = "the tangent", "return that of the result"
+            check_structure(slope_tree, plain.out_tree, name, what, advice)
+            check_matching(_avals(slopes), _avals(outs), slope_tree, name, what, advice, dtypes="any")
             results = [z if isinstance(z, Array) else asarray(z) for z in outs]
             return results, [astype(t, z.dtype) for z, t in zip(results, slopes, strict=True)]
 

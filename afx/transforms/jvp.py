@@ -10,8 +10,9 @@ from afx.core.array.array import wrap
 from afx.core.aval import aval_of
 from afx.core.tracing.jvp_trace import JVPTrace, JVPTracer
 from afx.core.tracing.tracer import to_array
-from afx.errors import DtypeError, OperandError, ShapeError, TreeError
+from afx.errors import DtypeError, OperandError
 from afx.ops.manipulation.shape import astype
+from afx.pytree.compare import check_matching, check_structure
 from afx.transforms._arguments import check_callable, describe, moving_leaves, name_of, untraced, zero_like
 from afx.transforms.nan_check import check_nan
 
@@ -49,8 +50,7 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
             )
     leaves, treedef = pytree.flatten(tuple(primals))
     directions, direction_tree = pytree.flatten(tuple(tangents))
-    if treedef != direction_tree:
-        raise TreeError(f"jvp: tangents have another structure: got {direction_tree}; the primals are {treedef}")
+    check_structure(direction_tree, treedef, "jvp", "tangents", "give them the structure of the primals")
     moving = moving_leaves(leaves, treedef, "jvp", _argument, arguments=True) or [True] * len(leaves)
     check_tangents(leaves, directions, treedef, "jvp")
     trace = JVPTrace(f"jvp of {name_of(fn)}")
@@ -72,19 +72,12 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
 
 def check_tangents(leaves: list[Any], directions: list[Any], treedef: Any, who: str) -> None:
     """Raise where a tangent has another shape or dtype than the leaf it belongs to, naming the path."""
-    for k, (x, t) in enumerate(zip(leaves, directions, strict=True)):
-        have, want = aval_of(t, who), aval_of(x, who)
-        if have.shape != want.shape:
-            raise ShapeError(
-                f"{who}: the tangent of {_argument(pytree.paths(treedef)[k])} has another shape: got {have} "
-                f"for a primal of {want}; make them equal"
-            )
-        unlike = not have.weak and not want.weak and have.dtype != want.dtype
-        if unlike or (have.dtype.kind == "c" and want.dtype.kind != "c"):
-            raise DtypeError(
-                f"{who}: the tangent of {_argument(pytree.paths(treedef)[k])} has another dtype: got {have} "
-                f"for a primal of {want}; use astype"
-            )
+    have, want = [aval_of(t, who) for t in directions], [aval_of(x, who) for x in leaves]
+    check_matching(have, want, treedef, who, "tangents", "give those of the primal", dtypes="weak")
+    for k, (t, x) in enumerate(zip(have, want, strict=True)):
+        if t.dtype.kind == "c" and x.dtype.kind != "c":
+            path = pytree.paths(treedef)[k]
+            raise DtypeError(f"{who}: the dtype of tangents{path} differs: got {t} for {x}; give a real number")
 
 
 def _typed(tangent: Any, primal: Any) -> Any:

@@ -10,8 +10,8 @@ from afx.core.array.array import wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import is_inexact
 from afx.core.tracing.tracer import to_array
-from afx.errors import TreeError
 from afx.pytree import Tree
+from afx.pytree.compare import check_structure
 from afx.transforms._arguments import check_callable, zero_like
 from afx.transforms.jvp import check_tangents
 from afx.transforms.vjp import vjp
@@ -55,8 +55,7 @@ def linearize(fn: Callable[..., R], *primals: Tree) -> tuple[R, Callable[..., R]
 
     def push(*tangents: Any) -> R:
         directions, tree = pytree.flatten(tangents)
-        if tree != in_tree:
-            raise TreeError(f"linearize: tangents have another structure: got {tree}; the primals are {in_tree}")
+        check_structure(tree, in_tree, "linearize", "tangents", "give them the structure of the primals")
         check_tangents(inputs, directions, in_tree, "linearize")
         slopes: Any = iter(transpose(tangents)[0] if transpose else ())
         found = [to_array(next(slopes)) if s else wrap(zero_like(x)) for s, x in zip(smooth, outputs, strict=True)]

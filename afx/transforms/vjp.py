@@ -15,7 +15,7 @@ from afx.core.primitive import Value
 from afx.core.tracing.debug_nans import LocatedTape, at, debugging, has_nan
 from afx.core.tracing.tape import Tape, TapeTracer
 from afx.core.tracing.tracer import Tracer, is_known, to_array, to_lower_level
-from afx.errors import DtypeError, ShapeError, TreeError
+from afx.pytree.compare import check_matching, check_structure
 from afx.transforms._arguments import check_callable, moving_leaves, name_of, pair_of, result_tree, untraced
 from afx.transforms.backward_pass import FAILED, backward, backward_with_masks
 from afx.transforms.nan_check import check_nan
@@ -206,26 +206,17 @@ def strip_tracers(record: Linearization, aux: Any) -> Any:
 def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
     """Return the leaves of a cotangent, checked against the outputs they belong to."""
     cts, ct_tree = pytree.flatten(ct)
-    if ct_tree != out_tree:
-        raise TreeError(f"vjp: the cotangent has another structure: got {ct_tree}; the result is {out_tree}")
-    checked: list[Value] = []
-    for k, (c, x) in enumerate(zip(cts, outputs, strict=True)):
-        have, want = aval_of(c, "vjp"), _strong(x)
-        path = pytree.paths(out_tree)[k]
-        if have.shape != want.shape:
-            raise ShapeError(f"vjp: the cotangent{path} has another shape: got {have}; the result is {want}")
-        if not have.weak and have.dtype != want.dtype:
-            raise DtypeError(
-                f"vjp: the cotangent{path} has another dtype: got {have}; the result is {want}; use astype"
-            )
-        checked.append(
-            to_lower_level(Array.astype(c, want.dtype))
-            if isinstance(c, Array)
-            else want.dtype.type(c)
-            if have.weak
-            else snapshot(c, "vjp")
-        )
-    return checked
+    check_structure(ct_tree, out_tree, "vjp", "the cotangent", "give it the result's structure")
+    found, wanted = [aval_of(c, "vjp") for c in cts], [_strong(x) for x in outputs]
+    check_matching(found, wanted, out_tree, "vjp", "the cotangent", "give those of the result (astype)", dtypes="weak")
+    return [
+        to_lower_level(Array.astype(c, want.dtype))
+        if isinstance(c, Array)
+        else want.dtype.type(c)
+        if have.weak
+        else snapshot(c, "vjp")
+        for c, have, want in zip(cts, found, wanted, strict=True)
+    ]
 
 
 def _strong(x: Any) -> Aval:

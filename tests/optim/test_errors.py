@@ -30,11 +30,11 @@ def test_gradients_must_match_parameters(name: str, rng: np.random.Generator) ->
         grads = pytree.map_with_path(lambda path, p: change(p) if path == ".layers[1].bias" else p, params)
         optimizer.step(params, grads, state, value=1.0)
 
-    with pytest.raises(errors.TreeError, match=r"at \.layers\[1\]\.bias: got None in grads where params have a leaf"):
+    with pytest.raises(errors.TreeError, match=r"grads\.layers\[1\]\.bias differs: got None for a leaf"):
         step(lambda p: None)
-    with pytest.raises(errors.ShapeError, match=r"grads\.layers\[1\]\.bias = float32\[1,1\] .*bias = float32\[1\]"):
+    with pytest.raises(errors.ShapeError, match=r"grads\.layers\[1\]\.bias differs: got float32\[1,1\] for"):
         step(lambda p: p[None])
-    with pytest.raises(errors.DtypeError, match=r"grads\.layers\[1\]\.bias = float64\[1\] .* convert one with astype"):
+    with pytest.raises(errors.DtypeError, match=r"dtype of grads\.layers\[1\]\.bias differs: got float64\[1\] for"):
         step(lambda p: p.astype(np.float64))
 
 
@@ -53,9 +53,9 @@ def test_states_of_other_parameters_are_refused(name: str) -> None:
     """A state made for other shapes, other dtypes or another structure is refused; nothing is broadcast silently."""
     optimizer, x = OPTIMIZERS[name](), afx.ones(3)
     for other in (afx.ones(()), afx.ones((2, 3)), afx.ones(1)):
-        with pytest.raises(errors.ShapeError, match=r"the state is of other parameters: got .* float32\[.*call init"):
+        with pytest.raises(errors.ShapeError, match=r"the state is of other parameters.*call init"):
             optimizer.step(x, x, optimizer.init(other), value=1.0)
-    with pytest.raises(errors.ShapeError, match=r"= float32\[3\], not float64\[3\]"):
+    with pytest.raises(errors.DtypeError, match=r"differs: got float32\[3\] for float64\[3\]; the state is of other"):
         optimizer.step(x.astype(np.float64), x.astype(np.float64), optimizer.init(x), value=1.0)
     with pytest.raises(errors.TreeError, match="structure"):
         optimizer.step(x, x, optimizer.init((x, x)), value=1.0)
@@ -122,5 +122,5 @@ def test_complex_gradients_have_no_order() -> None:
 def test_errors_under_jit_are_the_same() -> None:
     """A mistake inside a compiled step raises while it is traced, with the same message."""
     optimizer, x = optim.adam(0.1), afx.ones(3)
-    with pytest.raises(errors.ShapeError, match=r"grads = float32\[2\] where params = float32\[3\]"):
+    with pytest.raises(errors.ShapeError, match=r"grads differs: got float32\[2\] for float32\[3\]"):
         afx.jit(optimizer.step)(x, afx.ones(2), optimizer.init(x))

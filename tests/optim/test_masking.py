@@ -294,7 +294,7 @@ def test_projections_keep_structure_shape_and_dtype(rng: np.random.Generator) ->
         optimizer = optim.projected(optim.sgd(0.1), projection)
         optimizer.step(params, params, optimizer.init(params))
 
-    with pytest.raises(errors.TreeError, match="changed the structure"):
+    with pytest.raises(errors.TreeError, match="projected: the structure of the projection of params differs"):
         step(lambda p: p.scale)
-    with pytest.raises(errors.ShapeError, match=r"params.layers\[0\].weight: got float32\[3,2\]"):
+    with pytest.raises(errors.DtypeError, match=r"params.layers\[0\].weight differs: got float32\[3,2\]"):
         step(lambda p: pytree.map(lambda x: x.astype(np.float32), p))
