@@ -16,8 +16,7 @@ from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
 from afx.pytree import Tree
-from afx.pytree.nodes import sorted_keys
-from afx.transforms._arguments import check_callable, describe, name_of
+from afx.transforms._arguments import check_callable, name_of
 
 __all__ = ["vmap"]
 
@@ -31,13 +30,15 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
     Args:
         fn: a function of pytrees of arrays, written for one element; a Python branch on its values raises.
         in_axes: the axis of each argument to walk along, None for arguments that are the same for all: one value for
-            every positional argument, or a tuple with an entry per argument, each of which may be a tree of axes.
-            Keyword arguments are walked along their first axis.
+            every positional argument, or a tuple with an entry per argument, each of which may be a tree of axes of
+            the argument's classes (a model with axes in place of arrays). Keyword arguments are walked along their
+            first axis.
         out_axes: where the axis stands in the results; one value or a tree of them; None where all are equal.
         axis_size: the number of elements, needed only where no argument tells it.
 
     Raises:
         ShapeError: an argument lacks the axis, or lengths differ; the message names the path.
+        TreeError: a tree of axes does not fit what it describes.
 
     >>> import afx
     >>> vmap(afx.sum)(afx.ones((2, 3)))
@@ -48,7 +49,7 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves, treedef = pytree.flatten((args, kwargs))
-        axes = [*_spread(in_axes, args), *[0 for _ in pytree.leaves(kwargs)]]
+        axes = [*_argument_axes(in_axes, args), *[0 for _ in pytree.leaves(kwargs)]]
         paths = pytree.paths(treedef)
         fronts = [x if a is None else _to_front(x, a, path) for x, a, path in zip(leaves, axes, paths, strict=True)]
         size = _size(fronts, axes, paths, axis_size, name_of(fn))
@@ -60,7 +61,7 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
         finally:
             batch.alive = False
         outputs, out_tree = pytree.flatten(out)
-        places = _spread_one(out_axes, out)
+        places = _axes_of_leaves(out_axes, out, "vmap with out_axes")
         return pytree.unflatten(out_tree, [_placed(batch, x, a) for x, a in zip(outputs, places, strict=True)])
 
     return run
@@ -101,51 +102,23 @@ def _size(leaves: list[Any], axes: list[Any], paths: list[str], given: int | Non
     return size
 
 
-def _spread(in_axes: Any, args: tuple[Any, ...]) -> list[int | None]:
+def _argument_axes(in_axes: Any, args: tuple[Any, ...]) -> list[int | None]:
     """Return the axis of each leaf of the positional arguments."""
     if not isinstance(in_axes, (tuple, list)):
-        in_axes = (in_axes,) * len(args)
+        return _axes_of_leaves(in_axes, args, "vmap with in_axes")
     if len(in_axes) != len(args):  # pyright: ignore[reportUnknownArgumentType]  # a user's tree
         raise ArgumentError(f"vmap: in_axes names {len(in_axes)} arguments: got a call with {len(args)}; match them")  # pyright: ignore[reportUnknownArgumentType]  # a user's tree
-    spread: list[int | None] = []
-    for axis, arg in zip(in_axes, args, strict=True):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's tree
-        spread += _spread_one(axis, arg)
-    return spread
+    return _axes_of_leaves(tuple(in_axes), args, "vmap with in_axes")  # pyright: ignore[reportUnknownArgumentType]  # a user's tree
 
 
-def _spread_one(axes: Any, tree: Any) -> list[int | None]:
+def _axes_of_leaves(axes: Any, tree: Any, who: str) -> list[int | None]:
     """Return the axis of each leaf of a tree, where ``axes`` is one for all or a tree whose leaves cover subtrees."""
-    if axes is None or isinstance(axes, (int, np.integer)):
-        axis: int | None = None if axes is None else int(axes)  # pyright: ignore[reportUnknownArgumentType]  # one of NumPy's
-        return [axis] * len(pytree.leaves(tree))
-    spread: list[int | None] = []
-    children, parts = _children(axes), _parts(tree)
-    keys = [x.keys() if isinstance(x, dict) else None for x in (axes, tree)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # a user's tree
-    if parts is None or len(children) != len(parts) or keys[0] != keys[1]:
-        raise ArgumentError(
-            f"vmap: axes {axes} do not match what they are for: got {describe(tree)}; give one axis or a tree like it"
-        )
-    for a, t in zip(children, parts, strict=True):
-        spread += _spread_one(a, t)
-    return spread
+    found = pytree.broadcast_prefix(axes, tree, is_leaf=_is_axis, who=who)
+    return [None if axis is None else int(axis) for axis in found]
 
 
-def _children(axes: Any) -> list[Any]:
-    parts = _parts(axes)
-    if parts is None:
-        raise ArgumentError(
-            f"vmap: axes are ints, None, or tuples, lists and dicts of them: got {describe(axes)}; give one"
-        )
-    return parts
-
-
-def _parts(tree: Any) -> list[Any] | None:
-    """Return what a tuple, list or dict holds, None for anything else."""
-    if isinstance(tree, dict):
-        return [tree[k] for k in sorted_keys(tuple(tree))]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's tree
-    if isinstance(tree, (tuple, list)):
-        return list(tree)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's tree
-    return None
+def _is_axis(x: object) -> bool:
+    return x is None or isinstance(x, (int, np.integer))
 
 
 def _placed(batch: BatchTrace, x: Any, axis: int | None) -> Array:

@@ -120,13 +120,13 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
         ),
         (
             lambda: afx.vmap(afx.sin, "a")(X),
-            errors.ArgumentError,
-            "vmap: axes are ints, None, or tuples, lists and dicts of them: got str ('a'); give one",
+            errors.TreeError,
+            "vmap with in_axes: the prefix does not fit: got nothing for [0], where it has a str; give it the tree's",
         ),
         (
             lambda: afx.vmap(afx.sin, out_axes=(0, 0))(X),
-            errors.ArgumentError,
-            "vmap: axes (0, 0) do not match what they are for: got float64[]; give one axis or a tree like it",
+            errors.TreeError,
+            "vmap with out_axes: the prefix does not fit: got nothing for the top, where it has a tuple; give it the",
         ),
         (
             lambda: afx.jit(afx.sin, static_argnums="x"),  # type: ignore[call-overload]  # the mistake

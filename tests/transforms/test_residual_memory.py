@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -13,6 +14,13 @@ import afx
 from afx import Array
 
 HALVES = np.full(3, 0.5)
+
+
+@attrs.frozen
+class Scaled:
+    slope: Any
+    shift: Any
+    power: int
 
 
 def squared(x: Array) -> Array:
@@ -169,10 +177,19 @@ def test_trees_of_axes_have_the_keys_of_what_they_are_for() -> None:
     """A misspelt key is told, and keys need not compare."""
     tree = {"a": np.ones((2, 3)), "b": np.ones(3)}
     for axes in ({"a": 0, "zzz": None}, [0, None]):
-        with pytest.raises(afx.errors.ArgumentError, match="do not match what they are for"):
+        with pytest.raises(afx.errors.TreeError, match=r"vmap with in_axes: the prefix .*\[0\]"):
             afx.vmap(lambda d: d["a"] + d["b"], (axes,))(tree)
+    axes = {"a": 0, "b": None}
+    assert afx.vmap(lambda d: d["a"] + d["b"], (axes,))(tree).shape == (2, 3)
     mixed = afx.vmap(lambda p: p["x"] * p[10], ({10: 0, "x": None},))
     np.testing.assert_array_equal(mixed({10: np.ones(3), "x": 3.0}), [3.0, 3.0, 3.0])
+
+
+def test_a_model_of_axes_says_which_parts_are_mapped() -> None:
+    """A frozen class with axes in place of its arrays fits the class with arrays; static parts are left out."""
+    model = Scaled(np.arange(6.0).reshape(2, 3), np.ones(3), 2)
+    found = afx.vmap(lambda m: m.slope * m.power + m.shift, (Scaled(0, None, 2),))(model)
+    np.testing.assert_array_equal(found, 2 * model.slope + 1)
 
 
 def test_positions_and_lengths_may_be_numpys_integers() -> None:
