@@ -113,6 +113,8 @@ def _argument_axes(in_axes: Any, args: tuple[Any, ...]) -> list[int | None]:
 
 def _axes_of_leaves(axes: Any, tree: Any, who: str) -> list[int | None]:
     """Return the axis of each leaf of a tree, where ``axes`` is one for all or a tree whose leaves cover subtrees."""
+    if _is_axis(axes):
+        return [axes if axes is None else int(axes)] * len(pytree.leaves(tree))
     found = pytree.broadcast_prefix(axes, tree, is_leaf=_is_axis, who=who)
     return [None if axis is None else int(axis) for axis in found]
 
