@@ -16,7 +16,7 @@ from afx.core.dtypes import DType, int64, is_inexact, promote, uint64
 from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, define, register
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ShapeError
-from afx.ops._kinds.batching import batch_elementwise, batch_reduction, batch_unchanged
+from afx.ops._kinds.batching import batch_along_axes, batch_elementwise, batch_unchanged
 from afx.ops._kinds.linear import linear
 
 __all__ = ["broadcast", "cast", "reshape_as", "select_where", "sum_over"]
@@ -233,7 +233,7 @@ sum_p = linear(
     _sum_run,
     _sum_abstract,
     _sum_transpose,
-    batch=batch_reduction(sum_over),
+    batch=batch_along_axes("sum"),
     nonnegative_linear=True,
     reduce_ufunc=np.add,
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from afx.core.aval import aval_of
+from afx.core.aval import aval_of, shape_of
 from afx.core.primitive import Params, Value, lookup
 from afx.core.tracing.tracer import bind
 
-__all__ = ["batch_elementwise", "batch_reduction", "batch_unchanged"]
+__all__ = ["batch_along_axes", "batch_elementwise", "batch_unchanged", "with_batch_axis"]
 
 
 def batch_elementwise(name: str) -> Any:
@@ -27,7 +27,7 @@ def batch_elementwise(name: str) -> Any:
 
 
 def batch_unchanged(name: str) -> Any:
-    """Return the batching rule of an op that acts on each element alone, whatever the axes."""
+    """Return the batching rule of an op of one operand that leaves leading axes alone: its axes count from the back."""
 
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
         return bind(lookup(name), *xs, **params)
@@ -35,10 +35,22 @@ def batch_unchanged(name: str) -> Any:
     return batch
 
 
-def batch_reduction(fn: Any) -> Any:
-    """Return the batching rule of a reduction from its public function."""
+def batch_along_axes(name: str) -> Any:
+    """Return the batching rule of an op whose parameter ``axis``, if it has one, counts axes from the front.
+
+    Each operand gets the batch axis in front, and ``axis``, an integer or several, moves by one.
+    """
 
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        return fn(xs[0], axis=tuple([a + 1 for a in params["axis"]]))
+        ys = [with_batch_axis(size, x, b) for x, b in zip(xs, batched, strict=True)]
+        if "axis" in params:
+            axis = params["axis"]
+            params = {**params, "axis": tuple([a + 1 for a in axis]) if axis.__class__ is tuple else axis + 1}
+        return bind(lookup(name), *ys, **params)
 
     return batch
+
+
+def with_batch_axis(size: int, x: Value, batched: bool) -> Value:
+    """Return an operand with the batch axis in front, repeated where it is the same for all."""
+    return x if batched else bind(lookup("broadcast_to"), x, shape=(size, *shape_of(x)))

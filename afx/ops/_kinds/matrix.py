@@ -13,6 +13,7 @@ from afx.core.dtypes import DType, promote
 from afx.core.primitive import Derivative, Masking, Params, Primitive, Value, define, register
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds.batching import batch_unchanged
 from afx.ops.creation.creation import asarray, tril
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -113,24 +114,20 @@ def matrix_op(
     def pushforward(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         return _down(push(ts[0], z, xs[0], **params))
 
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        return bind(op, xs[0], **params)
-
     rules: dict[str, Any] = {"vjp_all": joint} if multiple_results else {"vjps": (pullback,)}
-    op = define(
+    return define(
         name=name,
         kind="custom",
         impl=_checked(abstract_eval, impl),
         abstract_eval=abstract_eval,
         reads=(reads,),
         jvp=pushforward,
-        batch=batch,
+        batch=batch_unchanged(name),
         core_axes=2,
         multiple_results=multiple_results,
         **rules,
         **tags,
     )
-    return op
 
 
 def matrix_pair_op(name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull: Rule) -> Primitive:

@@ -13,6 +13,7 @@ from afx.core.dtypes import DType
 from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.tracing.tracer import to_lower_level
 from afx.ops._basic import select_where, sum_over
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.partials import reads_of
 
 __all__ = ["reduction"]
@@ -26,8 +27,6 @@ def reduction(
     impl: Callable[..., Any],
     abstract_eval: Shaper,
     partial: ReductionRule,
-    *,
-    batch: Any = None,
     **tags: Any,
 ) -> Primitive:
     """Make a reduction over axes from ``partial(z, x, axis=…)``, dz/dx in the shape of x; z has its axes kept."""
@@ -58,6 +57,6 @@ def reduction(
         vjps=(pull,),
         reads=(reads,),
         jvp=push,
-        batch=batch,
+        batch=batch_along_axes(name),
         **tags,
     )

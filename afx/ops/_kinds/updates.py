@@ -18,12 +18,13 @@ from afx.core.primitive import Params, Primitive, Pullback, Pushforward, Value, 
 from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import fit_p
+from afx.ops._kinds.batching import with_batch_axis
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.where import where
 from afx.ops.indexing.gather import aligned, gathered_shape, move_axis, native_place, range_error
 from afx.ops.indexing.getitem import resolve_index
 from afx.ops.indexing.index import basic, is_array, is_basic, is_sequence, selected_shape
-from afx.ops.indexing.slice import slice_, slice_set, stretched
+from afx.ops.indexing.slice import slice_, slice_set
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
 
 __all__ = ["apply_index_update", "scatter_op"]
@@ -165,7 +166,7 @@ def _runner(name: str, write: Callable[[Any, Any, Any], None], ordered: bool) ->
 def _batch(name: str) -> Any:
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
         p, axis, indices = lookup(name), params["axis"], xs[2:]
-        x, values = (stretched(size, v, b) for v, b in zip(xs[:2], batched[:2], strict=True))
+        x, values = (with_batch_axis(size, v, b) for v, b in zip(xs[:2], batched[:2], strict=True))
         if not any(batched[2:]):
             return bind(p, x, values, *indices, axis=axis + 1)
         count = len(indices)

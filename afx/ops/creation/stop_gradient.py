@@ -8,9 +8,9 @@ import numpy as np
 
 from afx import pytree
 from afx.core.aval import Aval, aval_of
-from afx.core.primitive import Params, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
+from afx.ops._kinds.batching import batch_unchanged
 from afx.ops._kinds.elementwise import nondifferentiable
 
 __all__ = ["stop_gradient"]
@@ -39,8 +39,6 @@ def _abstract(x: Aval) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return stop_gradient(xs[0])
-
-
-stop_gradient_p = nondifferentiable("stop_gradient", _run, _abstract, batch=_batch, may_alias=True)
+stop_gradient_p = nondifferentiable(
+    "stop_gradient", _run, _abstract, batch=batch_unchanged("stop_gradient"), may_alias=True
+)

@@ -13,9 +13,10 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
-from afx.core.primitive import Params, Value
+from afx.core.primitive import Params
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
+from afx.ops._kinds.batching import batch_unchanged
 from afx.ops._kinds.linear import linear
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.elementwise.comparison import equal, not_equal
@@ -37,13 +38,6 @@ __all__ = [
 
 def _part(x: Aval) -> Aval:
     return Aval(x.shape, real_dtype(x.dtype))
-
-
-def _batch(fn: Any) -> Any:
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        return fn(xs[0])
-
-    return batch
 
 
 @register_function
@@ -69,7 +63,7 @@ def _alive(k: int, mask: Any, avals: tuple[Aval, ...], params: Params) -> Any:
     return mask
 
 
-real_p = linear("real", _real_run, _part, _real_transpose, alive=_alive, batch=_batch(real), may_alias=True)
+real_p = linear("real", _real_run, _part, _real_transpose, alive=_alive, batch=batch_unchanged("real"), may_alias=True)
 
 
 @register_function
@@ -91,7 +85,7 @@ def _imag_transpose(ct: Array, x: Aval) -> Array:
     return astype(ct, x.dtype) * -1j
 
 
-imag_p = linear("imag", _imag_run, _part, _imag_transpose, alive=_alive, batch=_batch(imag), may_alias=True)
+imag_p = linear("imag", _imag_run, _part, _imag_transpose, alive=_alive, batch=batch_unchanged("imag"), may_alias=True)
 
 
 @register_function
@@ -130,7 +124,7 @@ conj_p = linear(
     _conj_abstract,
     _conj_transpose,
     alive=_alive,
-    batch=_batch(conj),
+    batch=batch_unchanged("conj"),
     involution=True,
     impl_into=_conj_into,
 )

@@ -17,9 +17,10 @@ from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, aval_of, integer, normalize_axes, normalize_axis
 from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, promote, real_dtype
-from afx.core.primitive import Params, Primitive, Value, lookup
+from afx.core.primitive import Primitive, lookup
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds.batching import batch_unchanged
 from afx.ops._kinds.linear import linear
 from afx.ops.elementwise.complex import conj
 from afx.ops.indexing.slice import embed, slice_
@@ -89,13 +90,6 @@ def _points(who: str, x: Aval, axis: int) -> int:
     return x.shape[axis]
 
 
-def _batch(name: str) -> Any:
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        return bind_single(lookup(name), xs[0], **params)  # axes are negative: those in front are batches
-
-    return batch
-
-
 def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Callable[[DType], DType]) -> Primitive:
     """Make the primitive of a transform; ``dtype`` is the one its operand is converted to."""
 
@@ -105,7 +99,7 @@ def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Cal
     def out(z: Any, x: Any, **params: Any) -> None:
         numpys(np.asarray(x, dtype(aval_of(x).dtype)), out=z, **params)
 
-    return linear(name, run, abstract, transpose, batch=_batch(name), impl_into=out)
+    return linear(name, run, abstract, transpose, batch=batch_unchanged(name), impl_into=out)
 
 
 # -- complex transforms -----------------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ from afx.core.aval import Aval, Shape, aval_of
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, lookup, register
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import IndexRangeError, ShapeError
+from afx.ops._kinds.batching import with_batch_axis
 from afx.ops._kinds.linear import linear
-from afx.ops.indexing.index import Basic, Entry, fits, native, selected_shape, shape_of
+from afx.ops.indexing.index import Basic, Entry, fits, native, selected_shape
 from afx.ops.manipulation.shape import broadcast_to
 
 __all__ = ["embed", "slice_", "slice_add", "slice_set"]
@@ -237,14 +238,9 @@ def joint_linear(name: str) -> Any:
     return push
 
 
-def stretched(size: int, x: Value, batched: bool) -> Value:
-    """Return an operand with the batch axis in front, whether it has one already or not."""
-    return x if batched else broadcast_to(x, (size, *shape_of(x)))
-
-
 def _update_batch(name: str) -> Any:
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        ys = [stretched(size, x, b) for x, b in zip(xs, batched, strict=True)]
+        ys = [with_batch_axis(size, x, b) for x, b in zip(xs, batched, strict=True)]
         return bind(lookup(name), *ys, index=batched_index(size, params["index"]))
 
     return batch

@@ -12,6 +12,7 @@ from afx.core.aval import Aval, broadcast_shapes
 from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError, MissingExtraError, ShapeError
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.matrix import matrices, promote_pair
 from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.shape import broadcast_to, reshape
@@ -123,11 +124,6 @@ def _pull(
     return [to_lower_level(stack(rows, axis=-2)), to_lower_level(y) if avals[1] is not None else None]
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    full = [x if b else broadcast_to(x, (size, *x.shape)) for x, b in zip(xs, batched, strict=True)]
-    return bind_single(solve_banded_p, *full, **params)
-
-
 solve_banded_p: Primitive = define(
     name="solve_banded",
     kind="custom",
@@ -136,5 +132,5 @@ solve_banded_p: Primitive = define(
     vjp_all=_pull,
     reads=(3, 2),
     jvp=_push,
-    batch=_batch,
+    batch=batch_along_axes("solve_banded"),
 )

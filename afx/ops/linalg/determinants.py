@@ -17,10 +17,10 @@ from afx.core.dtypes import real_dtype
 from afx.core.primitive import Derivative, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ShapeError
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.matrix import arrays, column, floating, matrix_op, plain, square, transposed
 from afx.ops.elementwise.complex import imag, real
 from afx.ops.linalg.solve import inv_p
-from afx.ops.manipulation.shape import broadcast_to
 from afx.ops.reductions.sums import sum as sum_
 
 __all__ = ["SlogdetResult", "det", "slogdet"]
@@ -157,18 +157,13 @@ def _cofactors_joint(
     return found
 
 
-def _cofactors_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    full = [x if f else broadcast_to(x, (size, *x.shape)) for x, f in zip(xs, batched, strict=True)]
-    return bind_single(cofactors_p, *full)
-
-
 cofactors_p = register(
     Primitive(
         name="cofactors",
         kind="custom",
         impl=_cofactors_run,
         abstract_eval=_cofactors_abstract,
-        batch=_cofactors_batch,
+        batch=batch_along_axes("cofactors"),
         derivative=Derivative(vjp_all=_cofactors_joint, reads=(-2,), jvp=_cofactors_push),  # it reads all operands
     )
 )

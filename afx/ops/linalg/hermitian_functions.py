@@ -18,9 +18,9 @@ from afx.core.array.array import Array
 from afx.core.aval import Aval
 from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.tracing.tracer import bind_single, to_lower_level
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.matrix import hermitian, square, transposed
 from afx.ops.linalg._divided_differences import Scalar, divided_differences
-from afx.ops.manipulation.shape import broadcast_to
 
 __all__ = ["hermitian_function"]
 
@@ -88,11 +88,6 @@ def _pull(
     return found
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    full = [x if b else broadcast_to(x, (size, *x.shape)) for x, b in zip(xs, batched, strict=True)]
-    return bind_single(hermitian_function_p, *full, **params)
-
-
 hermitian_function_p: Primitive = define(
     name="hermitian_function",
     kind="custom",
@@ -101,5 +96,5 @@ hermitian_function_p: Primitive = define(
     vjp_all=_pull,
     reads=(-1,),
     jvp=_push,
-    batch=_batch,
+    batch=batch_along_axes("hermitian_function"),
 )

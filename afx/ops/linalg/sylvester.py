@@ -15,6 +15,7 @@ from afx.core.dtypes import promote
 from afx.core.primitive import Params, Primitive, Value, define
 from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ShapeError
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.matrix import floating, plain, square, transposed
 from afx.ops.manipulation.shape import astype, broadcast_to
 
@@ -98,11 +99,6 @@ def _pull(
     return [None if v is None else to_lower_level(v) for v in found]
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    full = [x if b else broadcast_to(x, (size, *x.shape)) for x, b in zip(xs, batched, strict=True)]
-    return bind_single(sylvester_p, *full, **params)
-
-
 sylvester_p: Primitive = define(
     name="solve_sylvester",
     kind="custom",
@@ -111,5 +107,5 @@ sylvester_p: Primitive = define(
     vjp_all=_pull,
     reads=(7, 7, 6),
     jvp=_push,
-    batch=_batch,
+    batch=batch_along_axes("solve_sylvester"),
 )

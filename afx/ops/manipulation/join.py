@@ -14,10 +14,11 @@ from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive,
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, OperandError, ShapeError
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.gather import gather
 from afx.ops.indexing.index import ints, is_sequence, shape_of, whole
-from afx.ops.indexing.slice import slice_, stretched
+from afx.ops.indexing.slice import slice_
 from afx.ops.manipulation.axes import atleast_1d, atleast_2d, atleast_3d
 from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
 
@@ -136,18 +137,13 @@ def _concat_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], p
     )
 
 
-def _concat_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    ys = [stretched(size, x, b) for x, b in zip(xs, batched, strict=True)]
-    return bind(concat_p, *ys, axis=params["axis"] + 1, sizes=params["sizes"])
-
-
 concat_p = register(
     Primitive(
         name="concat",
         kind="custom",
         impl=_concat_run,
         abstract_eval=_concat_abstract,
-        batch=_concat_batch,
+        batch=batch_along_axes("concat"),
         derivative=Derivative(vjp_all=_concat_joint, reads=(0,), jvp=_concat_jvp),
         masking=Masking(nonnegative_linear=True),
         lowering=Lowering(impl_into=_concat_into),
@@ -216,18 +212,13 @@ def _stack_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], pa
     return to_lower_level(bind(stack_p, *filled, **params))
 
 
-def _stack_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    ys = [stretched(size, x, b) for x, b in zip(xs, batched, strict=True)]
-    return bind(stack_p, *ys, axis=params["axis"] + 1)
-
-
 stack_p = register(
     Primitive(
         name="stack",
         kind="custom",
         impl=_stack_run,
         abstract_eval=_stack_abstract,
-        batch=_stack_batch,
+        batch=batch_along_axes("stack"),
         derivative=Derivative(vjp_all=_stack_joint, reads=(0,), jvp=_stack_jvp),
         masking=Masking(nonnegative_linear=True),
         lowering=Lowering(impl_into=_stack_into),

@@ -14,6 +14,7 @@ from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive,
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops.indexing.index import ints, whole
 from afx.ops.indexing.slice import slice_
 from afx.ops.manipulation.join import concat, stack
@@ -63,17 +64,13 @@ def _unstack_inline(xs: tuple[Value, ...], params: Params) -> Value:
     return tuple([slice_(xs[0], (*map(whole, shape[:axis]), k)) for k in range(shape[axis])])
 
 
-def _unstack_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return unstack(xs[0], axis=params["axis"] + 1)
-
-
 unstack_p = register(
     Primitive(
         name="unstack",
         kind="custom",
         impl=_unstack_run,
         abstract_eval=_unstack_abstract,
-        batch=_unstack_batch,
+        batch=batch_along_axes("unstack"),
         multiple_results=True,
         decompose=_unstack_inline,
         opaque=True,
@@ -164,17 +161,13 @@ def _split_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], pa
     return tuple([to_lower_level(t) for t in bind(split_p, ts[0], **params)])
 
 
-def _split_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return bind(split_p, xs[0], axis=params["axis"] + 1, sizes=params["sizes"])
-
-
 split_p = register(
     Primitive(
         name="split",
         kind="custom",
         impl=_split_run,
         abstract_eval=_split_abstract,
-        batch=_split_batch,
+        batch=batch_along_axes("split"),
         multiple_results=True,
         derivative=Derivative(vjp_all=_split_joint, reads=(0,), jvp=_split_jvp),
         masking=Masking(nonnegative_linear=True, selects=True),

@@ -12,8 +12,9 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, float16, float32, promote
 from afx.core.primitive import Derivative, Params, Primitive, Value, register
-from afx.core.tracing.tracer import bind, bind_single, to_lower_level
+from afx.core.tracing.tracer import bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.manipulation.shape import astype
 
@@ -93,17 +94,13 @@ def _push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params:
     return _derivative(ts[0], z, xs[0], **params)
 
 
-def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return bind(standardize_p, xs[0], axis=tuple([a + 1 for a in params["axis"]]), eps=params["eps"])
-
-
 standardize_p = register(
     Primitive(
         name="standardize",
         kind="custom",
         impl=_run,
         abstract_eval=_abstract,
-        batch=_batch,
+        batch=batch_along_axes("standardize"),
         decompose=_inline,
         opaque=True,
         derivative=Derivative(vjps=(_pull,), reads=(0b11,), jvp=_push),

@@ -27,12 +27,12 @@ from afx.core.primitive import (
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, ShapeError
 from afx.ops._basic import reduced
-from afx.ops._kinds.batching import batch_reduction
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.creation.creation import asarray, ones
 from afx.ops.elementwise.arithmetic import divide
 from afx.ops.manipulation.pad import pad
-from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
+from afx.ops.manipulation.shape import astype, reshape
 from afx.ops.nn.windows import Padding, each_axis, padded_by, patches, positions
 from afx.ops.reductions._numpy import accumulation_dtype
 from afx.ops.reductions.sums import reduce_over, sum
@@ -181,10 +181,6 @@ def _max_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], par
     return to_lower_level(bind(pick_p, ts[0], bind(first_p, *xs, z, **params), **params))
 
 
-def _max_batch(x: Any, *, axis: Shape) -> Array:
-    return reduce_over(max_first_p, x, axis, keepdims=False, who="max_pool")
-
-
 def _writer(prepare: Callable[..., Into]) -> Into:
     """Return what writes the result for operands of any number of rows."""
 
@@ -200,7 +196,7 @@ max_first_p = register(
         kind="reduction",
         impl=_max_run,
         abstract_eval=_max_abstract,
-        batch=batch_reduction(_max_batch),
+        batch=batch_along_axes("max_first"),
         derivative=Derivative(vjps=(_max_pull,), reads=(0b11,), jvp=_max_push),
         lowering=Lowering(make_kernel=_max_prepare, impl_into=_writer(_max_prepare), batch_operands=(0,)),
         sampling=Sampling(smooth=False),
@@ -257,23 +253,11 @@ def _first_abstract(x: Aval, z: Aval, *, axis: Shape) -> Aval:
     return Aval(z.shape, _numbers(_window(x.shape, axis)))
 
 
-def _all_batched(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]) -> list[Value]:
-    return [v if b else broadcast_to(expand_dims(v, 0), (size, *v.shape)) for v, b in zip(xs, batched, strict=True)]
-
-
-def _moved(axis: Shape) -> Shape:
-    return tuple([a + 1 for a in axis])
-
-
-def _first_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return bind(first_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]))
-
-
 first_p = nondifferentiable(
     "first_of_window",
     _first_run,
     _first_abstract,
-    batch=_first_batch,
+    batch=batch_along_axes("first_of_window"),
     make_kernel=_first_prepare,
     impl_into=_writer(_first_prepare),
     batch_operands=(0, 1),
@@ -312,10 +296,6 @@ def _put_pull(u: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: 
     return to_lower_level(bind(pick_p, u, xs[1], axis=params["axis"]))
 
 
-def _put_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return bind(put_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]), window=params["window"])
-
-
 def _push(name: str) -> Pushforward:
     def push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: Params) -> Value:
         return to_lower_level(bind(lookup(name), ts[0], xs[1], **params))
@@ -329,7 +309,7 @@ put_p = register(
         kind="linear",
         impl=_put_run,
         abstract_eval=_put_abstract,
-        batch=_put_batch,
+        batch=batch_along_axes("put_into_window"),
         derivative=Derivative(vjps=(_put_pull,), reads=(0b100,), jvp=_push("put_into_window")),
         masking=Masking(nonnegative_linear=True),
         lowering=Lowering(make_kernel=_put_prepare, impl_into=_writer(_put_prepare), batch_operands=(0, 1)),
@@ -353,17 +333,13 @@ def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape
     return to_lower_level(bind(put_p, ct, xs[1], axis=axis, window=_window(shape, axis)))
 
 
-def _pick_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return bind(pick_p, *_all_batched(size, xs, batched), axis=_moved(params["axis"]))
-
-
 pick_p = register(
     Primitive(
         name="pick_from_window",
         kind="linear",
         impl=_pick_run,
         abstract_eval=_pick_abstract,
-        batch=_pick_batch,
+        batch=batch_along_axes("pick_from_window"),
         derivative=Derivative(vjps=(_pick_pull,), reads=(0b100,), jvp=_push("pick_from_window")),
         masking=Masking(nonnegative_linear=True),
     )

@@ -11,8 +11,9 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import promote
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
-from afx.core.tracing.tracer import bind, bind2, bind_single, to_lower_level
+from afx.core.tracing.tracer import bind2, bind_single, to_lower_level
 from afx.errors import DtypeError
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.elementwise import binary
 from afx.ops.elementwise.exponential import exp, sigmoid
 from afx.ops.manipulation.shape import astype
@@ -139,17 +140,13 @@ def _log_softmax_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ..
 
 def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitive:
     """Return the record of an op over axes whose rules read its output alone."""
-
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        return bind(p, xs[0], axis=tuple([a + 1 for a in params["axis"]]))
-
-    p = register(
+    return register(
         Primitive(
             name=name,
             kind="custom",
             impl=_runner(into),
             abstract_eval=_abstract,
-            batch=batch,
+            batch=batch_along_axes(name),
             derivative=Derivative(vjps=(pull,), reads=(1,), jvp=jvp),
             masking=Masking(finite_partials=True),
             lowering=Lowering(
@@ -159,7 +156,6 @@ def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitiv
             ),
         )
     )
-    return p
 
 
 softmax_p = _made("softmax", _softmax_into, _softmax_pull, _softmax_jvp)

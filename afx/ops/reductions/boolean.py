@@ -12,7 +12,7 @@ from afx.core.aval import Aval, Shape
 from afx.core.dtypes import bool_
 from afx.core.registry import register_function
 from afx.ops._basic import reduced
-from afx.ops._kinds.batching import batch_reduction
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.sums import Axis, fill_where, reduce_over, reducing
@@ -24,7 +24,7 @@ def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Any:
     def abstract(x: Aval, *, axis: Shape) -> Aval:
         return Aval(reduced(x.shape, axis), bool_)
 
-    return nondifferentiable(name, reducing(ufunc), abstract, batch=batch_reduction(fn))
+    return nondifferentiable(name, reducing(ufunc), abstract, batch=batch_along_axes(name))
 
 
 @register_function

@@ -10,11 +10,12 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
 from afx.core.dtypes import DType, promote
-from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, lookup, register
+from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, register
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
+from afx.core.tracing.tracer import bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, sum_dtype
+from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.linear import linear
 from afx.ops.creation.creation import asarray, ones, ones_like, zeros
 from afx.ops.creation.promotion import promote_operands
@@ -93,12 +94,13 @@ def _sum_transpose(ct: Array, x: Aval, *, axis: int, reverse: bool) -> Array:
     return bind_single(cumulative_sum_p, ct, axis=axis, reverse=not reverse)
 
 
-def _sum_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return bind_single(cumulative_sum_p, xs[0], axis=params["axis"] + 1, reverse=params["reverse"])
-
-
 cumulative_sum_p = linear(
-    "cumulative_sum", _sum_run, _sum_abstract, _sum_transpose, batch=_sum_batch, nonnegative_linear=True
+    "cumulative_sum",
+    _sum_run,
+    _sum_abstract,
+    _sum_transpose,
+    batch=batch_along_axes("cumulative_sum"),
+    nonnegative_linear=True,
 )
 
 
@@ -234,16 +236,13 @@ def _extreme(name: str, ufunc: np.ufunc) -> Primitive:
             abstract(aval_of(y), axis=axis)
         return ufunc.accumulate(y, axis)
 
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        return bind(lookup(name), xs[0], axis=params["axis"] + 1)
-
     return register(
         Primitive(
             name=name,
             kind="custom",
             impl=run,
             abstract_eval=abstract,
-            batch=batch,
+            batch=batch_along_axes(name),
             derivative=Derivative(vjps=(_extreme_pull,), reads=(3,), jvp=_extreme_push),
             sampling=Sampling(smooth=False),
         )

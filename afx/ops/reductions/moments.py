@@ -15,7 +15,6 @@ from afx.core.dtypes import float16, float32, float64, promote, real_dtype
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, reduced
-from afx.ops._kinds.batching import batch_reduction
 from afx.ops._kinds.reduction import reduction
 from afx.ops.creation.creation import Nested, asarray
 from afx.ops.creation.promotion import promote_operands
@@ -218,7 +217,7 @@ def _unit(z: Array, x: Array, *, axis: Shape) -> Array:
     return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
 
 
-vector_norm_p = reduction("vector_norm", _norm_run, _norm_abstract, _unit, batch=batch_reduction(vector_norm))
+vector_norm_p = reduction("vector_norm", _norm_run, _norm_abstract, _unit)
 
 
 @overload
@@ -347,6 +346,4 @@ def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
     return where(isinf(z), tie_weights(z, x, axis=axis), where(x == -math.inf, 0, share))
 
 
-logsumexp_p = reduction(
-    "logsumexp", _logsumexp_run, _logsumexp_abstract, _softmax, batch=batch_reduction(logsumexp), finite_partials=True
-)
+logsumexp_p = reduction("logsumexp", _logsumexp_run, _logsumexp_abstract, _softmax, finite_partials=True)

@@ -14,7 +14,6 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import numpy_of
-from afx.ops._kinds.batching import batch_reduction
 from afx.ops._kinds.elementwise import binary
 from afx.ops._kinds.reduction import reduction
 from afx.ops.elementwise.comparison import isnan
@@ -109,9 +108,7 @@ def _reducing(name: str, ufunc: np.ufunc, fn: Any) -> Primitive:
             raise DtypeError(f"{name}: complex numbers have no order: got {aval_of(x)}; take the abs or a part")
         return ufunc.reduce(y, axis=axis)
 
-    return reduction(
-        name, run, extreme_abstract(name), tie_weights, batch=batch_reduction(fn), smooth=False, reduce_ufunc=ufunc
-    )
+    return reduction(name, run, extreme_abstract(name), tie_weights, smooth=False, reduce_ufunc=ufunc)
 
 
 nanmax_p = _reducing("nanmax", np.fmax, nanmax)

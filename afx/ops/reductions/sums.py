@@ -16,7 +16,6 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, reduced, sum_dtype, sum_p
-from afx.ops._kinds.batching import batch_reduction
 from afx.ops._kinds.reduction import reduction
 from afx.ops.elementwise.where import maximum, minimum
 from afx.ops.elementwise.where import where as where_
@@ -218,7 +217,6 @@ max_p = reduction(
     reducing(np.maximum, ordered=True),
     extreme_abstract("max"),
     tie_weights,
-    batch=batch_reduction(max),
     smooth=False,
     reduce_ufunc=np.maximum,
     selects=True,
@@ -260,7 +258,6 @@ min_p = reduction(
     reducing(np.minimum, ordered=True),
     extreme_abstract("min"),
     tie_weights,
-    batch=batch_reduction(min),
     smooth=False,
     reduce_ufunc=np.minimum,
     selects=True,
@@ -338,9 +335,7 @@ def products_of_others(x: Array) -> Array:
     return z
 
 
-prod_p = reduction(
-    "prod", reducing(np.multiply), _prod_abstract, _others, batch=batch_reduction(prod), domain=(0.5, 2.0)
-)
+prod_p = reduction("prod", reducing(np.multiply), _prod_abstract, _others, domain=(0.5, 2.0))
 
 
 @register_function

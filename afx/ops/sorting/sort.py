@@ -15,6 +15,7 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of
+from afx.ops._kinds.batching import batch_unchanged
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.creation.creation import asarray, ones_like
 from afx.ops.creation.promotion import promote_operands
@@ -32,15 +33,6 @@ from afx.ops.reductions.cumulative import cumulative_sum_p
 __all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", "searchsorted", "sort"]
 
 
-def _batch_axis(fn: Any) -> Any:
-    """Return the batching rule of an op along one axis counted from the back."""
-
-    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-        return fn(xs[0], axis=params["axis"])
-
-    return batch
-
-
 def arg_reduction(name: str, run: Any, fn: Any) -> Primitive:
     def abstract(x: Aval, *, axis: int) -> Aval:
         if not x.shape[axis]:
@@ -55,7 +47,7 @@ def arg_reduction(name: str, run: Any, fn: Any) -> Primitive:
             raise DtypeError(f"{name}: complex numbers have no order: got {aval_of(x)}; take the abs or a part")
         return run(y, axis=axis)
 
-    return nondifferentiable(name, compute, abstract, batch=_batch_axis(fn))
+    return nondifferentiable(name, compute, abstract, batch=batch_unchanged(name))
 
 
 def _without(shape: Shape, axis: int) -> Shape:
@@ -131,11 +123,7 @@ def _argsort_abstract(x: Aval, *, axis: int, stable: bool = True) -> Aval:
     return Aval(x.shape, int64)
 
 
-def _argsort_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    return bind(argsort_p, xs[0], **params)
-
-
-argsort_p = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=_argsort_batch)
+argsort_p = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=batch_unchanged("argsort"))
 
 
 @register_function
@@ -205,7 +193,7 @@ sort_p = register(
         kind="custom",
         impl=_sort_run,
         abstract_eval=_sort_abstract,
-        batch=_batch_axis(sort),
+        batch=batch_unchanged("sort"),
         derivative=Derivative(vjps=(_sort_pull,), reads=(3,), jvp=_sort_push),
         masking=Masking(selects=True),
         sampling=Sampling(smooth=False),
