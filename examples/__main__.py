@@ -15,10 +15,16 @@ from examples import (
     character_model,
     classifier,
     curve_derivative,
+    data_parallel,
     digits_lenet,
     digits_mlp,
     flow,
+    gaussian_process,
+    graph_split,
+    hamiltonian,
+    heat_equation,
     local_optimum,
+    lotka_volterra,
     polynomial,
     time_series,
 )
@@ -37,6 +43,12 @@ EXAMPLES: dict[str, Callable[[Path], list[Claim]]] = {
     "time_series": time_series.run,
     "autoencoder": autoencoder.run,
     "flow": flow.run,
+    "gaussian_process": gaussian_process.run,
+    "lotka_volterra": lotka_volterra.run,
+    "heat_equation": heat_equation.run,
+    "hamiltonian": hamiltonian.run,
+    "data_parallel": data_parallel.run,
+    "graph_split": graph_split.run,
 }
 PAPER = ("catenary", "classifier", "boundary_value", "curve_derivative", "polynomial", "local_optimum")
 

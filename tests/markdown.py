@@ -1,6 +1,7 @@
 """Markdown: fenced blocks of a text, run as a reader would type them."""
 
 import doctest
+import importlib
 import re
 import subprocess
 import sys
@@ -36,3 +37,18 @@ def failures_of_sessions(text: str, name: str) -> str:
     report: list[str] = []
     runner.run(test, out=report.append)
     return "".join(report)
+
+
+def can_be_had(path: str) -> bool:
+    """Tell whether a dotted name is a module or leads to something in one."""
+    parts = path.split(".")
+    value: object = importlib.import_module("afx")
+    for k, word in enumerate(parts[1:], 2):
+        if not hasattr(value, word):
+            try:
+                value = importlib.import_module(".".join(parts[:k]))
+            except ImportError:
+                return False
+        else:
+            value = getattr(value, word)
+    return True

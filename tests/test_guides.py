@@ -1,13 +1,12 @@
 """The guides keep their word: their Python runs, their links lead somewhere, the names in them exist."""
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 
 from examples.__main__ import EXAMPLES
-from tests.markdown import ROOT, blocks, failures_of_sessions, run_python
+from tests.markdown import ROOT, blocks, can_be_had, failures_of_sessions, run_python
 
 FOLDER = ROOT / "examples" / "guides"
 TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
@@ -47,21 +46,6 @@ def test_names_exist(name: str) -> None:
         if not can_be_had(path):
             wrong.append(path)
     assert not wrong
-
-
-def can_be_had(path: str) -> bool:
-    """Tell whether a dotted name is a module or leads to something in one."""
-    parts = path.split(".")
-    value: object = importlib.import_module("afx")
-    for k, word in enumerate(parts[1:], 2):
-        if not hasattr(value, word):
-            try:
-                value = importlib.import_module(".".join(parts[:k]))
-            except ImportError:
-                return False
-        else:
-            value = getattr(value, word)
-    return True
 
 
 @pytest.mark.parametrize("name", TEXTS)

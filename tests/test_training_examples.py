@@ -8,7 +8,22 @@ import numpy as np
 import pytest
 
 import afx
-from examples import autoencoder, character_model, digits, digits_lenet, digits_mlp, flow, time_series
+import afx.distributed
+from examples import (
+    autoencoder,
+    character_model,
+    data_parallel,
+    digits,
+    digits_lenet,
+    digits_mlp,
+    flow,
+    gaussian_process,
+    graph_split,
+    hamiltonian,
+    heat_equation,
+    lotka_volterra,
+    time_series,
+)
 from examples.__main__ import EXAMPLES, PAPER, main
 from examples.report import Claim, Panel, Pixels, save
 
@@ -19,6 +34,12 @@ SMALL: dict[str, tuple[Callable[..., list[Claim]], dict[str, int], float]] = {
     "time_series": (time_series.run, {"steps": 40}, 0.5),
     "autoencoder": (autoencoder.run, {"epochs": 6}, 26.5),
     "flow": (flow.run, {"steps": 60}, -1.85),
+    "gaussian_process": (gaussian_process.run, {"steps": 12, "count": 60}, 1e-6),
+    "lotka_volterra": (lotka_volterra.run, {"repetitions": 8}, 1e-4),
+    "heat_equation": (heat_equation.run, {"steps": 150}, 0.05),
+    "hamiltonian": (hamiltonian.run, {"draws": 80, "chains": 8}, 0.6),
+    "data_parallel": (data_parallel.run, {"steps": 15}, 1.0),
+    "graph_split": (graph_split.run, {"branches": 16, "most_slots": 8}, 1.0),
 }
 
 
@@ -87,7 +108,9 @@ def test_the_flow_is_invertible_and_its_density_right() -> None:
             return point
 
         back = forward(x)
-        np.testing.assert_allclose(np.asarray(back), np.asarray(afx.random.normal(afx.random.key(1), (5, 2))), atol=1e-12)
+        np.testing.assert_allclose(
+            np.asarray(back), np.asarray(afx.random.normal(afx.random.key(1), (5, 2))), atol=1e-12
+        )
         for point, z, found in zip(x, back, flow.log_density(model, x), strict=True):
             log_det = np.linalg.slogdet(np.asarray(afx.jacrev(forward)(point)))[1]
             want = log_det - float(afx.sum(z**2)) / 2 - np.log(2 * np.pi)
@@ -98,3 +121,41 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
     """A panel of pixels becomes a file."""
     save(tmp_path / "pixels.png", Panel("a", "", "", (Pixels(np.eye(3)),)))
     assert (tmp_path / "pixels.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_chains_leap_along_hamiltons_equations() -> None:
+    """Leapfrog is reversible and keeps the energy to the order of its step, squared."""
+    x, y = hamiltonian.measure()
+    w, p = afx.asarray(np.array([0.8, -1.9, 0.4, 0.1])), afx.asarray(np.array([1.0, -0.5, 0.3, 2.0]))
+    there, momentum = hamiltonian.leap(w, p, x, y)
+    back, _ = hamiltonian.leap(there, -momentum, x, y)
+    np.testing.assert_allclose(np.asarray(back), np.asarray(w), rtol=1e-10)
+    energies = [float(0.5 * afx.sum(q**2) - hamiltonian.log_density(v, x, y)) for v, q in ((w, p), (there, momentum))]
+    assert abs(energies[1] - energies[0]) < 0.5
+    assert float(afx.max(afx.abs(there - w))) > 0.05
+
+
+def test_the_marginal_likelihood_is_that_of_a_normal_vector() -> None:
+    """Against the density of a multivariate normal law by SciPy."""
+    normal = pytest.importorskip("scipy.stats").multivariate_normal
+    x, y = gaussian_process.measure(10)
+    process = gaussian_process.Process(*(afx.asarray(v) for v in np.array([0.1, -0.2, -1.0])))
+    covariance = np.exp(0.2) * np.exp(-0.5 * np.subtract.outer(x, x) ** 2 / np.exp(-0.4)) + np.exp(-2) * np.eye(10)
+    expected = -normal(np.zeros(10), covariance).logpdf(np.asarray(y))
+    np.testing.assert_allclose(float(gaussian_process.loss(process, x, y)), expected, rtol=1e-6)
+
+
+def test_the_rod_begins_and_ends_as_it_must() -> None:
+    """Whatever the weights: sin πx at the beginning, 0 at both ends; the exact solution has no residual."""
+    net = afx.nn.MLP.create(afx.random.key(3), [2, 5, 1], activation=afx.tanh)
+    x = afx.linspace(0.0, 1.0, 7)
+    first = [float(heat_equation.temperature(net, point, afx.asarray(0.0))) for point in x]
+    np.testing.assert_allclose(first, np.sin(np.pi * np.asarray(x)), atol=1e-6)
+    assert all(abs(float(heat_equation.temperature(net, afx.asarray(k), afx.asarray(0.7)))) < 1e-6 for k in (0.0, 1.0))
+
+
+def test_the_simulated_exchange() -> None:
+    """No message on one rank; on n, each sends n - 1 shares and n - 1 sums."""
+    machine = afx.distributed.Machine(network_bytes_per_second=100.0, latency_seconds=1.0)
+    assert data_parallel.exchange_seconds(machine, 1000, 1) == 0
+    assert data_parallel.exchange_seconds(machine, 1000, 4) == 2 * 3 * (1 + 2.5)

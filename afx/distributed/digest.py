@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -65,11 +66,16 @@ def _describe_value(value: Any) -> str:
         array: Any = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
         return f"{array.dtype}{list(array.shape)}{hashlib.sha256(array.tobytes()).hexdigest()}"
     if value.__class__ in (bool, int, float, complex, str, bytes, type(None), tuple):
-        return repr(value)
+        return _stable_repr(value)
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def shape_text(tree: Any) -> str:
     """Return the structure of a tree with the shapes and dtypes of its leaves."""
     leaves, treedef = flatten(tree)
-    return f"{treedef!r} {[(np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in leaves]}"
+    return f"{_stable_repr(treedef)} {[(np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in leaves]}"
+
+
+def _stable_repr(value: object) -> str:
+    """Return a text without addresses, by which functions in fields (activations) show and which differ from rank to rank."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
