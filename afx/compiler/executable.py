@@ -71,7 +71,7 @@ class Plan:
     @cached_property
     def native(self) -> NativeCode | None:
         """Its machine code, made beside the first calls; None where none is wanted or the extra ``native`` is missing."""
-        found = native_code(self.schedule, self.target, self.donated, self._policies[0])
+        found = native_code(self.schedule, self.target, self._policies[0])
         if found is not None and self.target.backend == "native":
             found.compile(wait=True)
         return found

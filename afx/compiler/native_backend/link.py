@@ -111,12 +111,11 @@ def _address(name: str, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
 class Kernel:
     """Linked machine code: ``kernel(*arrays)`` gives the errors that were seen, or -1 where it refuses an argument."""
 
-    __slots__ = ("_chunk", "_keep", "call", "program")
+    __slots__ = ("_chunk", "call", "program")
 
-    def __init__(self, call: Callable[..., int], program: Program, keep: Any) -> None:
+    def __init__(self, call: Callable[..., int], program: Program) -> None:
         self.call = call
         self.program = program
-        self._keep = keep
         self._chunk = FIRST_CHUNK_STEPS
 
     def walk(self, args: Sequence[Any], state: Any) -> int:
@@ -150,11 +149,12 @@ def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
         builder.import_symbol(symbol, address)
     tracker = builder.link(_jit(), f"kernels.{next(_names)}")  # its name is not given back when it is dropped
     new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     found: list[Kernel] = []
     for k, program in enumerate(programs):
         method = _MethodDef(b"kernel", tracker[f"kernel_{k}"], FASTCALL, None)
-        found.append(Kernel(new(ctypes.addressof(method), None, None), program, (tracker, method)))
+        # the builtin's own object holds code and definition, which Python reads while it frees the builtin
+        found.append(Kernel(new(ctypes.addressof(method), (tracker, method), None), program))
     return found
 
 

@@ -42,10 +42,17 @@ def split_schedule(schedule: Schedule, lower: Lower, explain: Explain) -> tuple[
     if _has_effects(schedule):
         raise UnsupportedError("a call that does more than compute, which may not run again where a kernel gives up")
     found: list[Lowered] = []
-    mixed = _split(schedule, lower, explain, found)
+    mixed = _split(_on_new_memory(schedule), lower, explain, found)
     if not found:
         raise UnsupportedError(next((reason for reason in explain(schedule) if reason), "it is too short"))
     return mixed, tuple(found)
+
+
+def _on_new_memory(schedule: Schedule) -> Schedule:
+    """Return a schedule that writes into no donated argument, so that NumPy's plan can start again."""
+    allocs = [i.buffer for i in schedule.instructions if isinstance(i, Alloc) and i.buffer.storage == "donated"]
+    new = {b.index: attrs.evolve(b, storage="pooled", place=0) for b in allocs}
+    return attrs.evolve(schedule, instructions=_replaced(schedule.instructions, new)) if new else schedule
 
 
 def _has_effects(schedule: Schedule) -> bool:
@@ -92,6 +99,8 @@ class _Splitter:
         for k, i in enumerate(instructions):
             if isinstance(i, Alloc | Free | View):
                 before.append(k)
+            elif reasons[k] and self._can_run_before(i):
+                self._out.append(self._within(i))
             elif reasons[k]:
                 self._flush()
                 self._out += [instructions[j] for j in before]
@@ -117,6 +126,16 @@ class _Splitter:
                 i, bodies=tuple([_split(body, self._lower, self._explain, self.found) for body in i.bodies])
             )
         return i
+
+    def _can_run_before(self, i: Instruction) -> bool:
+        """Tell whether an instruction may run before the run that is collected: it writes new memory, and reads none of its.
+
+        Python numbers become arrays in this way.
+        """
+        made = {b.index for k in self._run for b in made_by(self.schedule.instructions[k])}
+        read = set(reads_of(i))
+        is_new = all(b.storage == "fresh" for b in made_by(i)) and isinstance(i, Call) and i.allocates
+        return bool(self._run) and is_new and not read & made and not read & set(self._views)
 
     def _owner(self, index: int) -> int:
         while index in self._views:
@@ -147,8 +166,8 @@ class _Splitter:
         read = dict.fromkeys([index for i in steps for index in reads_of(i)])
         owners = dict.fromkeys([self._owner(index) for index in read])
         inputs = tuple([self._buffers[k] for k in owners if k not in own and k not in self._constants])
-        if not outs or any(b.storage == "donated" for b in outs):
-            raise UnsupportedError("a run that leaves nothing, or leaves it in the memory of an argument")
+        if not outs:
+            raise UnsupportedError("a run that leaves nothing")
         views = self._views_of(read)
         before = [view for view in views if view not in run]
         sub = Schedule(

@@ -133,11 +133,10 @@ class Trial:
 def native_code(
     schedule: Schedule,
     target: Target,
-    donated: Sequence[int],
     policy: Sequence[AbstractContextManager[None]],
 ) -> NativeCode | None:
     """Return the machine code of a plan, still to be made; None where the target wants none or the extra is missing."""
-    if target.backend == "numpy" or donated or not schedule.instructions or not _is_installed():
+    if target.backend == "numpy" or not schedule.instructions or not _is_installed():
         return None
     return NativeCode(schedule, target, policy)
 

@@ -1,5 +1,6 @@
 """Machine code takes over from NumPy's plan."""
 
+import gc
 import os
 import pickle
 import signal
@@ -21,7 +22,7 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 from afx.compiler.native_backend import process, swap
 from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.process import CompileService, Job
-from tests.compiler.native_backend.native_run import same_bits
+from tests.compiler.native_backend.native_run import Native, same_bits
 
 
 def native_of(fn: Any, *args: Any) -> Any:
@@ -274,3 +275,27 @@ def test_dropped_functions_give_their_code_back() -> None:
     for k in range(5):
         assert native_of(lambda x, k=k: x + k, np.ones(4))(np.ones(4))[0].tolist() == [1.0 + k] * 4
     assert kept(np.ones(4))[0].tolist() == [2.0] * 4
+
+
+def test_builtins_outlive_what_else_knows_their_code() -> None:
+    """A kernel's builtin holds its code and its definition, which Python reads when it frees the builtin."""
+    call = Native(lambda x: x * 2, np.ones(4)).kernel.call
+    gc.collect()
+    x, out = np.arange(4.0), np.empty(4)
+    assert call(x, out, np.empty(64, np.uint8)) == 0
+    assert out.tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_donated_arguments_and_python_numbers() -> None:
+    """Functions that take their arguments' memory, or Python numbers, run as machine code with the plan's bits."""
+    x = np.linspace(-1, 1, 50)
+    step = afx.jit(lambda p, g: (p - 0.1 * g, np.tanh(g) * 2), donate_argnums=0, backend="native")
+    assert step.lower(afx.asarray(x), x).plan.native.state == "linked"
+    expected = afx.jit(lambda p, g: (p - 0.1 * g, np.tanh(g) * 2), backend="numpy")(x, x)
+    for z, want in zip(step(afx.asarray(x), x), expected, strict=True):
+        assert same_bits(z, want)
+    scaled = afx.jit(lambda x, rate: np.tanh(x) * rate + x * (rate * 2), backend="native")
+    y = x.astype(np.float32)
+    assert scaled.lower(y, 0.1).plan.native.state == "linked"
+    for rate in (0.1, 0.3, 1e-3):
+        assert same_bits(scaled(y, rate), np.tanh(y) * np.float32(rate) + y * np.float32(rate * 2))
