@@ -18,6 +18,7 @@ from afx.distributed.machines import Machines
 from afx.distributed.mpi import connect
 from afx.distributed.parts import by_slot
 from afx.distributed.placement import Estimate, Machine, estimate, place
+from afx.distributed.sharding import ShardedOptimizer, ShardedState, shard_optimizer
 from afx.distributed.split import Split
 
 __all__ = [
@@ -25,11 +26,14 @@ __all__ = [
     "GraphSplit",
     "Machine",
     "Machines",
+    "ShardedOptimizer",
+    "ShardedState",
     "Split",
     "by_slot",
     "connect",
     "estimate",
     "local",
     "place",
+    "shard_optimizer",
     "split_graph",
 ]

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
@@ -250,6 +250,14 @@ class Machines:
         gathered = [decode_tree(data) for data in self._link.gather(encode_tree(done))]
         found = {int(k): tree for pairs in gathered for k, tree in pairs}
         return [found[k] for k in range(len(items))]
+
+    def gather_by_slot(self, trees: Mapping[int, T]) -> dict[int, T]:
+        """Return the trees of all slots, on every rank, of which each rank gives those of its own."""
+        mine = {slot: tree for slot, tree in trees.items() if self._link.owner(slot) == self.rank}
+        if self.ranks == 1:
+            return mine
+        gathered: list[dict[int, T]] = [decode_tree(data) for data in self._link.gather(encode_tree(mine))]
+        return {int(slot): tree for part in gathered for slot, tree in part.items()}
 
     def run_graph(self, split: GraphSplit, *inputs: ArrayLike) -> list[Array]:
         """Return the outputs of a graph whose equations are dealt to slots, on every rank.

@@ -123,6 +123,35 @@ def bits_of(tree: Any) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in afx.pytree.leaves(tree)]
 
 
+def train_sharded(
+    machines: Machines, steps: int = 6, state: Any = None, p: Any = None, start: int = 0
+) -> tuple[Any, Any]:
+    """Train some steps with a sharded optimizer; return parameters and the gathered state."""
+    step = machines.value_and_grad(loss, split=SPLITS[0], has_aux=True)
+    optimizer = distributed.shard_optimizer(machines, optim.adamw(0.1, weight_decay=0.01))
+    p = parameters() if p is None else p
+    state = optimizer.init(p) if state is None else state
+    for number in range(start, start + steps):
+        keys = distributed.by_slot(lambda slot, number=number: random.fold_in(random.key(number), slot))
+        _, grads = step(p, X, Y, keys)
+        p, state = optimizer.step(p, grads, state)
+    return p, optimizer.gather(state)
+
+
+def shard() -> None:
+    """A state that is divided among ranks gives the bits of one process, and goes on from a gathered one."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    p, state = train_sharded(machines, 3)
+    found = train_sharded(machines, 3, state, p)
+    report(machines, bits_of(found) == bits_of(train_sharded(distributed.local(SLOTS), 3, *train_of(3))))
+
+
+def train_of(steps: int) -> tuple[Any, Any]:
+    """Return the state and the parameters after some steps in one process."""
+    p, state = train_sharded(distributed.local(SLOTS), steps)
+    return state, p
+
+
 def differ() -> None:
     """Ranks with other programs are told so before anything is computed."""
     machines = distributed.connect(SLOTS, deadline=60.0)

@@ -52,6 +52,13 @@ def test_ranks_do_not_change_bits(ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
+def test_sharded_optimizers_give_the_bits_of_one_process(ranks: int) -> None:
+    """Each rank keeps its part of the state; a gathered one goes on."""
+    result = run(ranks, "shard")
+    assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
 def test_split_graphs_give_the_bits_of_one_process(ranks: int) -> None:
     """Random graphs of 200 operations (every other one a gradient), each equation on a random slot."""
     result = run(ranks, "graphs", "4")

@@ -1,0 +1,85 @@
+"""`afx.distributed.shard_optimizer`: the steps of the whole optimizer, with the state divided among slots."""
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+import afx
+from afx import Array, distributed, io, optim
+from afx.errors import ArgumentError
+from tests.distributed.programs import bits_of, train_of, train_sharded
+
+
+@attrs.frozen
+class Model:
+    """Leaves of two dtypes, with ones that are not trained."""
+
+    weight: Array
+    bias: Array
+    count: Array
+    mean: Array = afx.non_trainable()
+
+
+MODEL = Model(
+    afx.asarray(np.linspace(-1, 1, 7).reshape(7, 1)),
+    afx.asarray(np.float32([0.5, 1.5])),
+    afx.asarray(3),
+    afx.asarray(np.float64(2.0)),
+)
+GRADS = Model(
+    afx.ones((7, 1), dtype="float64") * 0.5,
+    afx.asarray(np.float32([1, -1])),
+    afx.asarray(0),
+    afx.asarray(np.float64(0)),
+)
+
+
+@pytest.mark.parametrize("slots", [1, 3, 20])
+@pytest.mark.parametrize(
+    "optimizer", [optim.sgd(0.1), optim.adam(0.1), optim.adamw(0.1), optim.lion(0.1), optim.rmsprop(0.1)]
+)
+def test_sharded_steps_are_those_of_the_whole(slots: int, optimizer: Any) -> None:
+    """The same bits as without sharding; what is not trained stays as it is."""
+    sharded = distributed.shard_optimizer(distributed.local(slots), optimizer)
+    state, whole = sharded.init(MODEL), optimizer.init(MODEL)
+    mine = theirs = MODEL
+    for _ in range(4):
+        mine, state = sharded.step(mine, GRADS, state)
+        theirs, whole = optimizer.step(theirs, GRADS, whole)
+    assert isinstance(mine, Model)
+    assert bits_of(mine) == bits_of(theirs)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optim.chain(optim.clip_by_global_norm(1.0), optim.adam(0.1)),
+        optim.lamb(0.1),
+        optim.muon(0.1),
+        optim.adafactor(0.1),
+    ],
+)
+def test_optimizers_that_look_at_whole_trees_are_refused(optimizer: Any) -> None:
+    """A chunk would change what they do: they are named before anything is trained."""
+    with pytest.raises(ArgumentError, match="an optimizer that looks at more than one element"):
+        distributed.shard_optimizer(distributed.local(2), optimizer)
+
+
+def test_a_gathered_state_is_saved_and_goes_on(tmp_path: Path) -> None:
+    """A checkpoint holds the states of all slots and continues bit for bit."""
+    state, p = train_of(3)
+    io.save(tmp_path / "state.npz", (state, p))
+    again, q = io.load(tmp_path / "state.npz")
+    local = distributed.local(4)
+    assert bits_of(train_sharded(local, 3, again, q, start=3)) == bits_of(train_sharded(local, 6))
+
+
+def test_a_state_of_other_slots_is_refused() -> None:
+    """The message says what to save."""
+    sharded = distributed.shard_optimizer(distributed.local(2), optim.adam(0.1))
+    state = distributed.ShardedState({0: sharded.init(MODEL).by_slot[0]})
+    with pytest.raises(ArgumentError, match=r"got \[0\], missing \[1\]; save what gather"):
+        sharded.step(MODEL, GRADS, state)
