@@ -19,9 +19,9 @@ class Arena:
     """
 
     def __init__(self) -> None:
-        self.size = 0
-        self.live = 0
-        self.widest = 0
+        self.size: int = 0
+        self.live: int = 0
+        self.widest: int = 0
         self._holes: list[tuple[int, int]] = []  # (offset, bytes), by offset
 
     def take(self, nbytes: int) -> int:

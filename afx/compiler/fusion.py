@@ -59,14 +59,16 @@ class Group:
     def __init__(
         self, numbers: Sequence[int], graph: Graph, spaces: Sequence[IterationSpace], outputs: Sequence[Var]
     ) -> None:
-        self.numbers = tuple(numbers)
+        self.numbers: tuple[int, ...] = tuple(numbers)
         self.sliced: Sequence[Var]
         self.whole: Sequence[Var]
         self.reshaped: Mapping[int, Equation]
-        self.equations = equations = [graph.equations[k] for k in numbers]
-        self.spaces = spaces
-        self.key = spaces[0].key if spaces else None
-        self.outputs = outputs
+        self.inputs: list[Var]
+        self.equations: list[Equation] = [graph.equations[k] for k in numbers]
+        equations = self.equations
+        self.spaces: Sequence[IterationSpace] = spaces
+        self.key: Key | None = spaces[0].key if spaces else None
+        self.outputs: Sequence[Var] = outputs
         if len(equations) == 1 and not spaces:
             self.inputs = list({a.index: a for a in equations[0].inputs if isinstance(a, Var)}.values())
             self.sliced, self.whole, self.reshaped = (), (), {}

@@ -123,12 +123,12 @@ class Current:
 
     def set(self, target: Target) -> None:
         """Compile for this target from now on."""
-        self.target = target
-        self.key = repr(target)
+        self.target: Target = target
+        self.key: str = repr(target)
 
 
 DEFAULT = Target()
-current = Current(DEFAULT)
+current: Current = Current(DEFAULT)
 
 
 @contextlib.contextmanager

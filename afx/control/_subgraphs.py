@@ -37,9 +37,9 @@ class Body:
     __slots__ = ("lifted", "out_tree", "program")
 
     def __init__(self, program: CompiledGraph, out_tree: Any, lifted: list[Any]) -> None:
-        self.program = program
-        self.out_tree = out_tree
-        self.lifted = lifted
+        self.program: CompiledGraph = program
+        self.out_tree: Any = out_tree
+        self.lifted: list[Any] = lifted
 
 
 def is_abstract(x: Any) -> bool:

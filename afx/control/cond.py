@@ -256,7 +256,7 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return tuple(chosen)
 
 
-switch_p = register(
+switch_p: Primitive = register(
     Primitive(
         name="switch",
         kind="custom",

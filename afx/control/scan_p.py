@@ -301,7 +301,7 @@ def _control(params: Params) -> ScanSpec:
     return ScanSpec(params["body"].graph, consts, carry, params["length"], params["reverse"])
 
 
-scan_p = register(
+scan_p: Primitive = register(
     Primitive(
         name="scan",
         kind="custom",

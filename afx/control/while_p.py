@@ -217,7 +217,7 @@ def _control(params: Params) -> WhileSpec:
     return WhileSpec(loop.test.graph, loop.body.graph, loop.a, loop.b)
 
 
-while_p = register(
+while_p: Primitive = register(
     Primitive(
         name="while_loop",
         kind="custom",
@@ -367,7 +367,7 @@ def _back_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     return bind(back_p, *operands, loop=many, consts=(*[False] * loop.a, *consts), masked=params["masked"])
 
 
-back_p = register(
+back_p: Primitive = register(
     Primitive(
         name="while_loop_backward",
         kind="custom",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from afx.core.dtypes import bool_
+from afx.core.dtypes import DType, bool_
 
 __all__ = ["bool", "e", "inf", "nan", "newaxis", "pi"]
 
-bool = bool_
+bool: DType = bool_
 
-e = math.e
-pi = math.pi
-inf = math.inf
-nan = math.nan
+e: float = math.e
+pi: float = math.pi
+inf: float = math.inf
+nan: float = math.nan
 newaxis = None

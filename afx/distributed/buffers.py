@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx.core.array.array import wrap
+from afx.core.dtypes import DType
 from afx.pytree import flatten, unflatten
 
 __all__ = ["Layout", "Ndarray", "fold", "pack"]
@@ -29,8 +30,8 @@ class Layout:
             start = kinds.get(value.dtype, 0)
             kinds[value.dtype] = start + value.size
             self._leaves.append((value.shape, value.dtype, start))
-        self.dtypes = tuple(kinds)
-        self.lengths = tuple(kinds.values())
+        self.dtypes: tuple[DType, ...] = tuple(kinds)
+        self.lengths: tuple[int, ...] = tuple(kinds.values())
         self._kinds = {dtype: k for k, dtype in enumerate(self.dtypes)}
 
     @property

@@ -24,7 +24,7 @@ class GraphRunner:
 
     def __init__(self, split: GraphSplit, link: Link) -> None:
         self.split = split
-        self.ranks = link.ranks
+        self.ranks: int = link.ranks
         self._split = split
         self._link = link
         self._mine = [slot for slot in range(split.slots) if link.owner(slot) == link.rank]

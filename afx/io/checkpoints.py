@@ -77,7 +77,7 @@ class Checkpoints:
             raise ArgumentError(f"Checkpoints: keep at least the last one: got keep={keep}, keep_best={keep_best}")
         if mode not in ("min", "max"):
             raise ArgumentError(f'Checkpoints: mode is "min" or "max": got {mode!r}')
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
         self._keep, self._keep_best, self._sign = keep, keep_best, 1.0 if mode == "min" else -1.0
         self._allow = tuple(allow)
         self._metrics: dict[int, float | None] = {}

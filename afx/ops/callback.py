@@ -24,8 +24,8 @@ class Callback:
     __slots__ = ("fn", "treedef")
 
     def __init__(self, fn: Callable[..., object], treedef: Any) -> None:
-        self.fn = fn
-        self.treedef = treedef
+        self.fn: Callable[..., object] = fn
+        self.treedef: Any = treedef
 
     def __call__(self, leaves: Sequence[Any]) -> None:
         args, kwargs = pytree.unflatten(self.treedef, list(leaves))
@@ -89,7 +89,7 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return tuple([Unbatched(z) for z in done])
 
 
-callback_p = register(
+callback_p: Primitive = register(
     Primitive(
         name="callback",
         kind="custom",

@@ -53,13 +53,16 @@ LEAF: Final = LeafToken()
 MARKING_NODES: set[object] = set()  # the nodes of classes with fields that `non_trainable` marks
 
 
+Build: TypeAlias = Callable[[Sequence[object]], object]
+
+
 class Node:
     """One level of a tree: how many children it has, and `build`, which makes the value from the list of them."""
 
     __slots__ = ("arity", "build", "flat", "is_flat")
 
     arity: int
-    build: Callable[[Sequence[object]], object]
+    build: Build
     flat: "Node"  # of a node that is not flat: the same node when all of its children are leaves
     is_flat: bool
 
@@ -85,12 +88,12 @@ class SequenceNode(Node):
     __slots__ = ("kind",)
 
     def __init__(self, kind: "type[tuple[object, ...]] | type[list[object]]", arity: int, is_flat: bool) -> None:
-        self.kind = kind
-        self.arity = arity
-        self.build = kind
-        self.is_flat = is_flat
+        self.kind: type[tuple[object, ...]] | type[list[object]] = kind
+        self.arity: int = arity
+        self.build: Build = kind
+        self.is_flat: bool = is_flat
         if not is_flat:
-            self.flat = SequenceNode(kind, arity, True)
+            self.flat: Node = SequenceNode(kind, arity, True)
 
     def steps(self) -> Iterable[str]:
         """Give ``[0]``, ``[1]`` …."""
@@ -116,20 +119,20 @@ class RecordNode(Node):
         self,
         kind: type,
         names: tuple[str, ...],
-        build: Callable[[Sequence[object]], object],
+        build: Build,
         is_flat: bool = False,
         non_trainable: tuple[bool, ...] = (),
     ) -> None:
-        self.kind = kind
-        self.names = names
-        self.arity = len(names)
-        self.build = build
-        self.is_flat = is_flat
-        self.non_trainable = non_trainable
+        self.kind: type = kind
+        self.names: tuple[str, ...] = names
+        self.arity: int = len(names)
+        self.build: Build = build
+        self.is_flat: bool = is_flat
+        self.non_trainable: tuple[bool, ...] = non_trainable
         if any(non_trainable):
             MARKING_NODES.add(self)
         if not is_flat:
-            self.flat = RecordNode(kind, names, build, True, non_trainable)
+            self.flat: Node = RecordNode(kind, names, build, True, non_trainable)
 
     def steps(self) -> Iterable[str]:
         """Give ``.weight``, ``.bias`` …."""
@@ -156,15 +159,15 @@ class DictNode(Node):
     __slots__ = ("_exact", "_hash", "keys", "order")
 
     def __init__(self, order: tuple[object, ...], is_flat: bool = False) -> None:
-        self.order = order
-        self.keys = sorted_keys(order)
-        self.arity = len(order)
-        self.build = _dict_builder(self.keys, order)
+        self.order: tuple[object, ...] = order
+        self.keys: tuple[object, ...] = sorted_keys(order)
+        self.arity: int = len(order)
+        self.build: Build = _dict_builder(self.keys, order)
         self._exact = tuple(_exact(key) for key in self.keys)
         self._hash = hash((self._exact, self.keys, is_flat))
-        self.is_flat = is_flat
+        self.is_flat: bool = is_flat
         if not is_flat:
-            self.flat = DictNode(order, True)
+            self.flat: Node = DictNode(order, True)
 
     def steps(self) -> Iterable[str]:
         """Give ``['w']``, ``['b']`` …."""
@@ -193,15 +196,15 @@ class CustomNode(Node):
     builders: ClassVar[dict[type, Callable[[Any, list[Any]], Any]]] = {}
 
     def __init__(self, kind: type, structure: object, arity: int, is_flat: bool = False) -> None:
-        self.kind = kind
-        self.structure = structure
-        self.arity = arity
+        self.kind: type = kind
+        self.structure: object = structure
+        self.arity: int = arity
         make = self.builders[kind]
-        self.build = lambda children: make(structure, list(children))
+        self.build: Build = lambda children: make(structure, list(children))
         self._exact = (kind, static_token(structure), arity)
-        self.is_flat = is_flat
+        self.is_flat: bool = is_flat
         if not is_flat:
-            self.flat = CustomNode(kind, structure, arity, True)
+            self.flat: Node = CustomNode(kind, structure, arity, True)
 
     def steps(self) -> Iterable[str]:
         """Give the keys of a mapping, else ``[0]``, ``[1]`` …."""
@@ -340,7 +343,7 @@ class Marked:
     __slots__ = ("value",)
 
     def __init__(self, value: object) -> None:
-        self.value = value
+        self.value: object = value
 
 
 # ------------------------------------------------------------------------------------------------------------ dicts

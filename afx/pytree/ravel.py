@@ -32,8 +32,8 @@ class Unravel(Generic[T]):
     __slots__ = ("layout", "others")  # by hand: a plain import does without attrs
 
     def __init__(self, layout: Layout[T], others: tuple[Any, ...]) -> None:
-        self.layout = layout
-        self.others = others
+        self.layout: Layout[T] = layout
+        self.others: tuple[Any, ...] = others
 
     def __reduce__(self) -> tuple[type[Unravel[T]], tuple[Layout[T], tuple[Any, ...]]]:
         return (Unravel, (self.layout, self.others))

@@ -1,7 +1,7 @@
 """Type registry: each type is a leaf, part of the structure, a node, or refused with a reason and a remedy."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import cache
 from types import NoneType
@@ -68,7 +68,7 @@ class Mode:
             Marked: IS_MARKED,
         }
         self.leaf_types: set[type] = set()
-        self.all_leaves = self.leaf_types.issuperset
+        self.all_leaves: Callable[[Iterable[object]], bool] = self.leaf_types.issuperset
         for cls in (float, complex, int, bool, np.ndarray):
             learn(cls, self)
 

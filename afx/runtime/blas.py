@@ -142,6 +142,6 @@ def _nothing(force: bool) -> None:
     """Stand for what older releases of threadpoolctl do not need."""
 
 
-blas = Blas()
+blas: Blas = Blas()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=blas.forget)

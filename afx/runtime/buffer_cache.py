@@ -33,9 +33,9 @@ class IdleBuffers:
     __slots__ = ("__weakref__", "_older", "_used", "max_sets", "recent", "set_bytes")
 
     def __init__(self, set_bytes: int, max_sets: int) -> None:
-        self.max_sets = max_sets
+        self.max_sets: int = max_sets
         self.recent: list[Any] = []
-        self.set_bytes = set_bytes
+        self.set_bytes: int = set_bytes
         self._older: list[Any] = []
         self._used = 0
 

@@ -45,7 +45,7 @@ class OutputPool:
     __slots__ = ("_count", "aval", "kept")
 
     def __init__(self, aval: Aval, count: int) -> None:
-        self.aval = aval
+        self.aval: Aval = aval
         self._count = count
         self.kept: list[np.ndarray[Any, np.dtype[Any]]] = []
 

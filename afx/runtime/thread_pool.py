@@ -70,7 +70,7 @@ if hasattr(os, "register_at_fork"):
 class _Alone(threading.local):
     """Inside of ``with single_threaded:`` a thread shares out nothing: it computes its blocks itself."""
 
-    depth = 0
+    depth: int = 0
 
     def __enter__(self) -> None:
         self.depth += 1
@@ -79,7 +79,7 @@ class _Alone(threading.local):
         self.depth -= 1
 
 
-single_threaded = _Alone()
+single_threaded: _Alone = _Alone()
 
 
 def get_threads() -> int:

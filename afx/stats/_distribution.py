@@ -190,7 +190,8 @@ class Family(Generic[P]):
     """
 
     def __init__(self, law: Callable[P, Law]) -> None:
-        self.__doc__, self.__module__, self.__name__ = law.__doc__, law.__module__, law.__name__
+        self.__doc__, self.__module__ = law.__doc__, law.__module__
+        self.__name__: str = law.__name__
         self._law: Callable[..., Law] = law
         self._signature = inspect.signature(law)
         parameters = self._signature.parameters.values()

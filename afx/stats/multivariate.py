@@ -117,5 +117,5 @@ def _whitened(factor: Array, y: Array) -> Array:
     return solve_triangular(factor, reshape(y, (*y.shape, 1)), lower=True)[..., 0]
 
 
-dirichlet = _Dirichlet()
-multivariate_normal = _MultivariateNormal()
+dirichlet: _Dirichlet = _Dirichlet()
+multivariate_normal: _MultivariateNormal = _MultivariateNormal()

@@ -24,12 +24,12 @@ class DiffArguments:
         self.fn = fn
         self.who = who
         self.names = names
-        self.single = argnums is None or isinstance(argnums, (int, np.integer))
+        self.single: bool = argnums is None or isinstance(argnums, (int, np.integer))
         if argnums is None:
             self.nums: tuple[int, ...] = () if names else (0,)
         else:
             self.nums = _positions(argnums, who)
-        self.count = len(self.nums) + len(names)
+        self.count: int = len(self.nums) + len(names)
         if not self.count:
             raise ArgumentError(f"{who}: nothing to differentiate: got argnums=(); name an argument")
 

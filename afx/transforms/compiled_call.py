@@ -41,7 +41,7 @@ class CompiledGraph:
     __slots__ = ("_batches", "_donated", "_pairs", "_plan", "_pushes", "_spreads", "_target", "graph")
 
     def __init__(self, graph: Graph, donated: Collection[int] = (), target: Target | None = None) -> None:
-        self.graph = graph
+        self.graph: Graph = graph
         self._donated = donated
         self._target = current.target if target is None else target
         self._plan: Plan | None = None
@@ -115,9 +115,9 @@ class Back:
     __slots__ = ("marked", "needed", "program")
 
     def __init__(self, program: CompiledGraph, needed: list[bool], marked: list[bool]) -> None:
-        self.program = program
-        self.needed = needed
-        self.marked = marked
+        self.program: CompiledGraph = program
+        self.needed: list[bool] = needed
+        self.marked: list[bool] = marked
 
     def sort(self, found: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the results of the program as one cotangent and one mask (or None) per input of the function."""
@@ -150,15 +150,16 @@ class VjpGraphs:
         residuals: dict[int, GraphTracer],
         ends: tuple[list[Any], ...],
     ) -> None:
-        self.forward = forward
+        self.forward: CompiledGraph = forward
         self._entries = entries
         self._residuals = residuals
-        self._entered, self._outs, self.owned = ends
-        self.makes_masks = makes_masks(entries)
+        self.owned: list[bool] = ends[2]
+        self._entered, self._outs = ends[:2]
+        self.makes_masks: bool = makes_masks(entries)
         self._backs: dict[tuple[int, ...], Back] = {}
-        self.whole = self._walk_back([ALIVE if own else DEAD for own in self.owned], marking=False)
-        self.back = self.whole.program
-        self.needed = self.whole.needed
+        self.whole: Back = self._walk_back([ALIVE if own else DEAD for own in self.owned], marking=False)
+        self.back: CompiledGraph = self.whole.program
+        self.needed: list[bool] = self.whole.needed
 
     @property
     def is_bounded(self) -> bool:
@@ -215,8 +216,8 @@ class JvpGraph:
     __slots__ = ("moves", "program")
 
     def __init__(self, program: CompiledGraph, moves: list[bool]) -> None:
-        self.program = program
-        self.moves = moves
+        self.program: CompiledGraph = program
+        self.moves: list[bool] = moves
 
 
 def call(program: CompiledGraph, *xs: Any) -> tuple[Any, ...]:
@@ -363,7 +364,7 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return tuple([z if o else Unbatched(z) for z, o in zip(call(spread, *xs), own, strict=True)])
 
 
-call_p = register(
+call_p: Primitive = register(
     Primitive(
         name="call",
         kind="custom",

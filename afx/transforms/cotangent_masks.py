@@ -52,7 +52,7 @@ class Mask:
         self.soft: bool = soft and all(parent.soft for parent in known)
         self.crosses: bool = crosses or any(parent.crosses for parent in known)
         self.twin: tuple[int, int, Mask | None] | None = None
-        self.is_dirty = False
+        self.is_dirty: bool = False
         self._root: Mask | None = None
         self._make: Callable[[], Value] | None = make
         self._value: Value = None
@@ -111,11 +111,11 @@ class GraphPullback:
         is_bounded: bool = False,
         is_inlined: bool = False,
     ) -> None:
-        self.plain = plain
-        self.masked = masked
-        self.is_bounded = is_bounded
-        self.makes_masks = makes_masks
-        self.is_inlined = is_inlined
+        self.plain: JointPullback = plain
+        self.masked: MaskedRule = masked
+        self.is_bounded: bool = is_bounded
+        self.makes_masks: bool = makes_masks
+        self.is_inlined: bool = is_inlined
 
     def __call__(
         self, ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]

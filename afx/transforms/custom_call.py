@@ -315,7 +315,7 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return custom_call(params["rules"].batched(size, batched), xs)
 
 
-hold_p = register(
+hold_p: Primitive = register(
     Primitive(
         name="held_function",
         kind="custom",
@@ -336,8 +336,8 @@ class Flattened:
     __slots__ = ("fn", "out_tree", "treedef")
 
     def __init__(self, fn: Callable[..., Any], treedef: Any) -> None:
-        self.fn = fn
-        self.treedef = treedef
+        self.fn: Callable[..., Any] = fn
+        self.treedef: Any = treedef
         self.out_tree: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:

@@ -25,9 +25,9 @@ class Traced:
     __slots__ = ("graph", "lifted", "out_tree")
 
     def __init__(self, graph: Graph, out_tree: Any, lifted: list[Any]) -> None:
-        self.graph = graph
-        self.out_tree = out_tree
-        self.lifted = lifted
+        self.graph: Graph = graph
+        self.out_tree: Any = out_tree
+        self.lifted: list[Any] = lifted
 
 
 def to_graph(fn: Callable[..., Any], treedef: Any, avals: list[Aval], name: str) -> Traced:

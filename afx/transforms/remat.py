@@ -38,8 +38,8 @@ class Replay:
     num_closed_over = 0
 
     def __init__(self, name: str, graph: Graph, found: tuple[Sequence[Any], Sequence[Any]] | None = None) -> None:
-        self.name = name
-        self.graph = graph
+        self.name: str = name
+        self.graph: Graph = graph
         self._found = found  # the plain operands and results of the recording, which is the first run
 
     def fn(self, *xs: Any) -> Sequence[Any]:

@@ -71,7 +71,7 @@ class Retracing:
     __slots__ = ("_last", "_seen", "_warned", "count")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self._seen: dict[Any, int] = {}  # traces by all that is no static value
         self._last: tuple[Any, Any, Any] | None = None
         self._warned = False

@@ -40,7 +40,7 @@ class Linearization:
     __slots__ = ("again", "inputs", "moving", "tape")
 
     def __init__(self, name: str) -> None:
-        self.tape = LocatedTape(name) if debugging() else Tape(name)
+        self.tape: LocatedTape | Tape = LocatedTape(name) if debugging() else Tape(name)
         self.inputs: list[TapeTracer] = []
         self.moving: list[bool] | None = None
         self.again: Callable[[LocatedTape], object] | None = None

@@ -55,7 +55,7 @@ class CompileService:
         self._collector: threading.Thread | None = None
         self._jobs: dict[int, Job] = {}
         self._count = 0
-        self.broken = ""  # why nothing is compiled any longer
+        self.broken: str = ""  # why nothing is compiled any longer
 
     def submit(self, job: Job, layout: Layout, cpu: str) -> None:
         """Compile a schedule; whatever goes wrong, ``job.done`` is called with None."""
@@ -164,7 +164,7 @@ def warn(reason: str) -> None:
             warnings.warn(f"afx runs NumPy plans without machine code: {reason}", RuntimeWarning, stacklevel=2)
 
 
-service = CompileService()
+service: CompileService = CompileService()
 atexit.register(service.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=service.forget)

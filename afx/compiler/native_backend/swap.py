@@ -59,7 +59,7 @@ class NativeCode:
         self.target = target
         self.policy = policy
         self.run: Run | None = None
-        self.state = "waiting"
+        self.state: str = "waiting"
         self._seconds = 0.0
         self._ready = threading.Event()
 

@@ -30,7 +30,7 @@ class FusedEmitter:
         self._ufuncs = {partial.out.index: partial.ufunc for partial in fused.partials}
         self._sliced = [*fused.sliced, *[b for b in fused.outputs if b.index not in self._parts]]
         self._also_sliced = {b.index for b in self._sliced}
-        self.lines = [*self._head(), *self._body()]
+        self.lines: list[str] = [*self._head(), *self._body()]
 
     def _head(self) -> list[str]:
         fused, names = self.fused, self._names

@@ -45,7 +45,14 @@ class DonatedBuffer:
             raise AttributeError(name)
         return self._refuse()
 
-    __array__ = __array_ufunc__ = __array_function__ = __len__ = __float__ = __int__ = __index__ = __bool__ = _refuse
+    __array__: Callable[..., Any] = _refuse
+    __array_ufunc__: Callable[..., Any] = _refuse
+    __array_function__: Callable[..., Any] = _refuse
+    __len__: Callable[..., Any] = _refuse
+    __float__: Callable[..., Any] = _refuse
+    __int__: Callable[..., Any] = _refuse
+    __index__: Callable[..., Any] = _refuse
+    __bool__: Callable[..., Any] = _refuse
 
 
 DONATED = DonatedBuffer()
@@ -67,7 +74,7 @@ class Array(Operators, Methods):
     _value: Any
 
     __afx_leaf__ = True
-    __array_priority__ = 1000.0
+    __array_priority__: float = 1000.0
 
     def __new__(cls) -> Array:
         """Refuse direct construction: `afx.asarray` makes arrays."""

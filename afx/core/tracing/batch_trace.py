@@ -55,7 +55,7 @@ class BatchTrace(Trace):
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__(name)
-        self.size = size
+        self.size: int = size
 
     def input(self, x: Any) -> BatchTracer:
         """Enter an Array whose first axis is the batch."""

@@ -66,7 +66,7 @@ class LocatedTape(Tape):
     def __init__(self, name: str, *, checks: bool = False) -> None:
         super().__init__(name)
         self.sources: dict[int, Source | None] = {}
-        self.checks = checks
+        self.checks: bool = checks
 
     def apply1(self, p: Primitive, x: Any) -> Any:
         """Record an elementwise op of one operand and where it stands."""

@@ -68,7 +68,7 @@ class GraphTrace(Trace):
 
     def __init__(self, name: str, *, expanding: bool = False) -> None:
         super().__init__(name)
-        self.expanding = expanding
+        self.expanding: bool = expanding
         self._count = 0
         self._errors: dict[str, Any] = {**np.geterr()}
         self._inputs: list[Var] = []

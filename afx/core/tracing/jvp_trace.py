@@ -30,7 +30,7 @@ class JVPTrace(Trace):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.is_ground = True
+        self.is_ground: bool = True
 
     def input(self, x: Any, tangent: Any) -> JVPTracer:
         """Enter an input of the function with its tangent."""

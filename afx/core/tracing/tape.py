@@ -85,8 +85,8 @@ class Tape(Trace):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.entries: list[Entry] = []
-        self.is_ground = True
-        self.has_selections = False
+        self.is_ground: bool = True
+        self.has_selections: bool = False
         self._copies: dict[int, tuple[Any, Any]] = {}
 
     def input(self, x: Any) -> TapeTracer:

@@ -85,9 +85,9 @@ class Trace:
     knows_values = True
 
     def __init__(self, name: str) -> None:
-        self.level = next(_levels)
-        self.owner = get_ident()
-        self.name = name
+        self.level: int = next(_levels)
+        self.owner: int = get_ident()
+        self.name: str = name
 
     def apply1(self, p: Primitive, x: Any) -> Any:
         """Carry out an elementwise op of one operand."""

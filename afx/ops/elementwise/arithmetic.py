@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import real_dtype
-from afx.core.primitive import Value
+from afx.core.primitive import Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, to_lower_level
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
@@ -54,7 +54,9 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(add_p, x, y)
 
 
-add_p = binary("add", np.add, (1.0, 1.0), kinds="biufc", finite_partials=True, commutative=True, identity=0.0)
+add_p: Primitive = binary(
+    "add", np.add, (1.0, 1.0), kinds="biufc", finite_partials=True, commutative=True, identity=0.0
+)
 
 
 @register_function
@@ -67,7 +69,7 @@ def subtract(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(subtract_p, x, y)
 
 
-subtract_p = binary("subtract", np.subtract, (1.0, -1.0), finite_partials=True)
+subtract_p: Primitive = binary("subtract", np.subtract, (1.0, -1.0), finite_partials=True)
 
 
 @register_function
@@ -80,7 +82,7 @@ def multiply(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(multiply_p, x, y)
 
 
-multiply_p = binary(
+multiply_p: Primitive = binary(
     "multiply",
     np.multiply,
     (lambda _z, _x, y: y, lambda _z, x, _y: x),
@@ -102,7 +104,7 @@ def divide(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(divide_p, x, y)
 
 
-divide_p = binary(
+divide_p: Primitive = binary(
     "divide",
     np.divide,
     (lambda _z, _x, y: 1 / y, lambda z, _x, y: -z / y),
@@ -124,7 +126,7 @@ def negative(x: ArrayLike) -> Array:
     return bind1(negative_p, x)
 
 
-negative_p = unary("negative", np.negative, -1.0, finite_partials=True, involution=True)
+negative_p: Primitive = unary("negative", np.negative, -1.0, finite_partials=True, involution=True)
 
 
 @register_function
@@ -137,7 +139,7 @@ def positive(x: ArrayLike) -> Array:
     return bind1(positive_p, x)
 
 
-positive_p = unary("positive", np.positive, 1.0, finite_partials=True)
+positive_p: Primitive = unary("positive", np.positive, 1.0, finite_partials=True)
 
 
 @register_function
@@ -154,7 +156,7 @@ def _reciprocal_run(x: Any) -> Any:
     return np.divide(1, x)
 
 
-reciprocal_p = unary(
+reciprocal_p: Primitive = unary(
     "reciprocal", _reciprocal_run, lambda z, _x: -z * z, kinds="fc", promotes_to_float=True, domain=(0.5, 2.0)
 )
 
@@ -169,7 +171,7 @@ def square(x: ArrayLike) -> Array:
     return bind1(square_p, x)
 
 
-square_p = unary("square", np.square, lambda _z, x: 2 * x, finite_partials=True)
+square_p: Primitive = unary("square", np.square, lambda _z, x: 2 * x, finite_partials=True)
 
 
 @register_function
@@ -182,7 +184,7 @@ def sqrt(x: ArrayLike) -> Array:
     return bind1(sqrt_p, x)
 
 
-sqrt_p = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
+sqrt_p: Primitive = unary("sqrt", np.sqrt, lambda z, _x: 0.5 / z, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
 @register_function
@@ -195,7 +197,9 @@ def cbrt(x: ArrayLike) -> Array:
     return bind1(cbrt_p, x)
 
 
-cbrt_p = unary("cbrt", np.cbrt, lambda z, _x: 1 / (3 * z * z), kinds="f", promotes_to_float=True, domain=(0.1, 4.0))
+cbrt_p: Primitive = unary(
+    "cbrt", np.cbrt, lambda z, _x: 1 / (3 * z * z), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+)
 
 
 @register_function
@@ -225,7 +229,7 @@ def _pow_by_exponent(z: Array, x: Array, y: Array) -> Array:
     return where((x == 0) & (y >= 0), 0, z * log(where((x == 0) & (y >= 0), 1, x)))
 
 
-pow_p = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2.0))
+pow_p: Primitive = binary("pow", np.power, (_pow_by_base, _pow_by_exponent), domain=(0.5, 2.0))
 
 power = pow
 
@@ -240,7 +244,7 @@ def abs(x: ArrayLike) -> Array:
     return bind1(abs_p, x)
 
 
-abs_p = unary(
+abs_p: Primitive = unary(
     "abs",
     np.abs,
     lambda _z, x: sign(x) if x.dtype.kind != "c" else sign(x).conj(),
@@ -269,7 +273,7 @@ def sign(x: ArrayLike) -> Array:
     return bind1(sign_p, x)
 
 
-sign_p = nondifferentiable("sign", np.sign, kinds="iufc")
+sign_p: Primitive = nondifferentiable("sign", np.sign, kinds="iufc")
 
 
 @register_function
@@ -288,7 +292,7 @@ def _cosine(z: Value, x: Value) -> Value:
     return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
 
 
-hypot_p = binary(
+hypot_p: Primitive = binary(
     "hypot",
     np.hypot,
     (lambda z, x, _y: _cosine(z, x), lambda z, _x, y: _cosine(z, y)),
@@ -324,7 +328,9 @@ def _reaches_infinity(x: Any) -> bool:
     return np.asarray(x).dtype.kind == "f" and bool(np.isinf(x).any())
 
 
-floor_divide_p = nondifferentiable("floor_divide", _floor_divide_run, kinds="iuf", arity=2, domain=(0.5, 2.0))
+floor_divide_p: Primitive = nondifferentiable(
+    "floor_divide", _floor_divide_run, kinds="iuf", arity=2, domain=(0.5, 2.0)
+)
 
 
 @register_function
@@ -337,7 +343,7 @@ def remainder(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(remainder_p, x, y)
 
 
-remainder_p = binary(
+remainder_p: Primitive = binary(
     "remainder",
     np.remainder,
     (1.0, lambda _z, x, y: -floor_divide(x, y)),

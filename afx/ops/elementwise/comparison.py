@@ -57,7 +57,7 @@ def equal(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(equal_p, x, y)
 
 
-equal_p = _comparison("equal", np.equal)
+equal_p: Primitive = _comparison("equal", np.equal)
 
 
 @register_function
@@ -70,7 +70,7 @@ def not_equal(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(not_equal_p, x, y)
 
 
-not_equal_p = _comparison("not_equal", np.not_equal)
+not_equal_p: Primitive = _comparison("not_equal", np.not_equal)
 
 
 @register_function
@@ -83,7 +83,7 @@ def less(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(less_p, x, y)
 
 
-less_p = _comparison("less", np.less)
+less_p: Primitive = _comparison("less", np.less)
 
 
 @register_function
@@ -96,7 +96,7 @@ def less_equal(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(less_equal_p, x, y)
 
 
-less_equal_p = _comparison("less_equal", np.less_equal)
+less_equal_p: Primitive = _comparison("less_equal", np.less_equal)
 
 
 @register_function
@@ -109,7 +109,7 @@ def greater(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(greater_p, x, y)
 
 
-greater_p = _comparison("greater", np.greater)
+greater_p: Primitive = _comparison("greater", np.greater)
 
 
 @register_function
@@ -122,7 +122,7 @@ def greater_equal(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(greater_equal_p, x, y)
 
 
-greater_equal_p = _comparison("greater_equal", np.greater_equal)
+greater_equal_p: Primitive = _comparison("greater_equal", np.greater_equal)
 
 
 @register_function
@@ -135,7 +135,7 @@ def logical_and(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(logical_and_p, x, y)
 
 
-logical_and_p = _comparison("logical_and", np.logical_and)
+logical_and_p: Primitive = _comparison("logical_and", np.logical_and)
 
 
 @register_function
@@ -148,7 +148,7 @@ def logical_or(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(logical_or_p, x, y)
 
 
-logical_or_p = _comparison("logical_or", np.logical_or)
+logical_or_p: Primitive = _comparison("logical_or", np.logical_or)
 
 
 @register_function
@@ -161,7 +161,7 @@ def logical_xor(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(logical_xor_p, x, y)
 
 
-logical_xor_p = _comparison("logical_xor", np.logical_xor)
+logical_xor_p: Primitive = _comparison("logical_xor", np.logical_xor)
 
 
 @register_function
@@ -174,7 +174,7 @@ def logical_not(x: ArrayLike) -> Array:
     return bind1(logical_not_p, x)
 
 
-logical_not_p = _comparison("logical_not", np.logical_not)
+logical_not_p: Primitive = _comparison("logical_not", np.logical_not)
 
 
 @register_function
@@ -187,7 +187,7 @@ def isnan(x: ArrayLike) -> Array:
     return bind1(isnan_p, x)
 
 
-isnan_p = _comparison("isnan", np.isnan)
+isnan_p: Primitive = _comparison("isnan", np.isnan)
 
 
 @register_function
@@ -200,7 +200,7 @@ def isinf(x: ArrayLike) -> Array:
     return bind1(isinf_p, x)
 
 
-isinf_p = _comparison("isinf", np.isinf)
+isinf_p: Primitive = _comparison("isinf", np.isinf)
 
 
 @register_function
@@ -213,7 +213,7 @@ def isfinite(x: ArrayLike) -> Array:
     return bind1(isfinite_p, x)
 
 
-isfinite_p = _comparison("isfinite", np.isfinite)
+isfinite_p: Primitive = _comparison("isfinite", np.isfinite)
 
 
 @register_function
@@ -226,7 +226,7 @@ def signbit(x: ArrayLike) -> Array:
     return bind1(signbit_p, x)
 
 
-signbit_p = _comparison("signbit", np.signbit, "biuf")
+signbit_p: Primitive = _comparison("signbit", np.signbit, "biuf")
 
 
 @register_function
@@ -239,7 +239,7 @@ def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(bitwise_and_p, x, y)
 
 
-bitwise_and_p = nondifferentiable("bitwise_and", np.bitwise_and, kinds="biu")
+bitwise_and_p: Primitive = nondifferentiable("bitwise_and", np.bitwise_and, kinds="biu")
 
 
 @register_function
@@ -252,7 +252,7 @@ def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(bitwise_or_p, x, y)
 
 
-bitwise_or_p = nondifferentiable("bitwise_or", np.bitwise_or, kinds="biu")
+bitwise_or_p: Primitive = nondifferentiable("bitwise_or", np.bitwise_or, kinds="biu")
 
 
 @register_function
@@ -265,7 +265,7 @@ def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(bitwise_xor_p, x, y)
 
 
-bitwise_xor_p = nondifferentiable("bitwise_xor", np.bitwise_xor, kinds="biu")
+bitwise_xor_p: Primitive = nondifferentiable("bitwise_xor", np.bitwise_xor, kinds="biu")
 
 
 @register_function
@@ -278,7 +278,7 @@ def bitwise_left_shift(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(bitwise_left_shift_p, x, y)
 
 
-bitwise_left_shift_p = nondifferentiable("bitwise_left_shift", np.left_shift, kinds="iu")
+bitwise_left_shift_p: Primitive = nondifferentiable("bitwise_left_shift", np.left_shift, kinds="iu")
 
 
 @register_function
@@ -291,7 +291,7 @@ def bitwise_right_shift(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(bitwise_right_shift_p, x, y)
 
 
-bitwise_right_shift_p = nondifferentiable("bitwise_right_shift", np.right_shift, kinds="iu")
+bitwise_right_shift_p: Primitive = nondifferentiable("bitwise_right_shift", np.right_shift, kinds="iu")
 
 
 @register_function
@@ -304,8 +304,9 @@ def bitwise_invert(x: ArrayLike) -> Array:
     return bind1(bitwise_invert_p, x)
 
 
-bitwise_invert_p = nondifferentiable("bitwise_invert", np.invert, kinds="biu", involution=True)
+bitwise_invert_p: Primitive = nondifferentiable("bitwise_invert", np.invert, kinds="biu", involution=True)
 
-bitwise_not = invert = bitwise_invert
+bitwise_not = bitwise_invert
+invert = bitwise_invert
 left_shift = bitwise_left_shift
 right_shift = bitwise_right_shift

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
@@ -45,7 +46,7 @@ def exp(x: ArrayLike) -> Array:
     return bind1(exp_p, x)
 
 
-exp_p = unary("exp", np.exp, lambda z, _x: z, kinds="fc", promotes_to_float=True, finite_partials=True)
+exp_p: Primitive = unary("exp", np.exp, lambda z, _x: z, kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
 @register_function
@@ -69,8 +70,12 @@ def _complex_exp2_run(x: Any) -> Any:
     return turned.astype(np.result_type(z.dtype, np.complex64))[()]
 
 
-complex_exp2_p = unary("complex_exp2", _complex_exp2_run, lambda z, _x: z * LOG2, kinds="fc", promotes_to_float=True)
-exp2_p = unary("exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", promotes_to_float=True, finite_partials=True)
+complex_exp2_p: Primitive = unary(
+    "complex_exp2", _complex_exp2_run, lambda z, _x: z * LOG2, kinds="fc", promotes_to_float=True
+)
+exp2_p: Primitive = unary(
+    "exp2", np.exp2, lambda z, _x: z * LOG2, kinds="f", promotes_to_float=True, finite_partials=True
+)
 
 
 @register_function
@@ -98,8 +103,10 @@ def _complex_expm1_run(x: Any) -> Any:
     return z[()]
 
 
-complex_expm1_p = unary("complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", promotes_to_float=True)
-expm1_p = unary(
+complex_expm1_p: Primitive = unary(
+    "complex_expm1", _complex_expm1_run, lambda _z, x: exp(x), kinds="fc", promotes_to_float=True
+)
+expm1_p: Primitive = unary(
     "expm1", np.expm1, lambda _z, x: exp(x), kinds="fc", promotes_to_float=True, finite_partials=True
 )  # z + 1 loses the tail
 
@@ -114,7 +121,7 @@ def log(x: ArrayLike) -> Array:
     return bind1(log_p, x)
 
 
-log_p = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
+log_p: Primitive = unary("log", np.log, lambda _z, x: 1 / x, kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
 
 
 @register_function
@@ -127,7 +134,9 @@ def log1p(x: ArrayLike) -> Array:
     return bind1(log1p_p, x)
 
 
-log1p_p = unary("log1p", np.log1p, lambda _z, x: 1 / (1 + x), kinds="fc", promotes_to_float=True, domain=(-0.5, 4.0))
+log1p_p: Primitive = unary(
+    "log1p", np.log1p, lambda _z, x: 1 / (1 + x), kinds="fc", promotes_to_float=True, domain=(-0.5, 4.0)
+)
 
 
 @register_function
@@ -140,7 +149,9 @@ def log2(x: ArrayLike) -> Array:
     return bind1(log2_p, x)
 
 
-log2_p = unary("log2", np.log2, lambda _z, x: 1 / (x * LOG2), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
+log2_p: Primitive = unary(
+    "log2", np.log2, lambda _z, x: 1 / (x * LOG2), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0)
+)
 
 
 @register_function
@@ -153,7 +164,9 @@ def log10(x: ArrayLike) -> Array:
     return bind1(log10_p, x)
 
 
-log10_p = unary("log10", np.log10, lambda _z, x: 1 / (x * LOG10), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0))
+log10_p: Primitive = unary(
+    "log10", np.log10, lambda _z, x: 1 / (x * LOG10), kinds="fc", promotes_to_float=True, domain=(0.1, 4.0)
+)
 
 
 @register_function
@@ -172,7 +185,7 @@ def _share(x: Array, y: Array) -> Array:
     return sigmoid(where(same, 0, x) - where(same, 0, y))
 
 
-logaddexp_p = binary(
+logaddexp_p: Primitive = binary(
     "logaddexp",
     np.logaddexp,
     (lambda _z, x, y: _share(x, y), lambda _z, x, y: _share(y, x)),
@@ -193,7 +206,7 @@ def logaddexp2(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(logaddexp2_p, x, y)
 
 
-logaddexp2_p = binary(
+logaddexp2_p: Primitive = binary(
     "logaddexp2",
     np.logaddexp2,
     (lambda _z, x, y: _share(x * LOG2, y * LOG2), lambda _z, x, y: _share(y * LOG2, x * LOG2)),
@@ -219,7 +232,7 @@ def _sigmoid_run(x: Any) -> Any:
         return 1 / (1 + np.exp(x * -1.0))  # NumPy has no minus for booleans, and unsigned numbers wrap round
 
 
-sigmoid_p = unary(
+sigmoid_p: Primitive = unary(
     "sigmoid",
     _sigmoid_run,
     lambda z, x: z * sigmoid(-x),
@@ -245,7 +258,7 @@ def _softplus_run(x: Any) -> Any:
     return np.maximum(x, 0) + np.log1p(np.exp(np.abs(x) * -1.0))
 
 
-softplus_p = unary(
+softplus_p: Primitive = unary(
     "softplus",
     _softplus_run,
     lambda _z, x: sigmoid(x),

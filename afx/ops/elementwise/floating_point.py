@@ -10,6 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType, float64, promote, real_dtype
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.errors import DtypeError
@@ -74,7 +75,7 @@ def _int32(_: DType) -> DType:
     return np.dtype(np.int32)
 
 
-exponent_p = nondifferentiable("exponent", _exponent, kinds="f", result=_int32)
+exponent_p: Primitive = nondifferentiable("exponent", _exponent, kinds="f", result=_int32)
 
 
 @register_function
@@ -129,7 +130,7 @@ def spacing(x: ArrayLike) -> Array:
     return bind1(spacing_p, x)
 
 
-spacing_p = nondifferentiable("spacing", np.spacing, kinds="f", promotes_to_float=True)
+spacing_p: Primitive = nondifferentiable("spacing", np.spacing, kinds="f", promotes_to_float=True)
 
 
 # -- other forms of known functions -----------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ def gcd(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(gcd_p, x, y)
 
 
-gcd_p = nondifferentiable("gcd", np.gcd, kinds="iu")
+gcd_p: Primitive = nondifferentiable("gcd", np.gcd, kinds="iu")
 
 
 @register_function
@@ -217,7 +218,7 @@ def lcm(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(lcm_p, x, y)
 
 
-lcm_p = nondifferentiable("lcm", np.lcm, kinds="iu")
+lcm_p: Primitive = nondifferentiable("lcm", np.lcm, kinds="iu")
 
 
 @register_function
@@ -230,4 +231,4 @@ def bitwise_count(x: ArrayLike) -> Array:
     return astype(bind1(bitwise_count_p, x), np.uint8)
 
 
-bitwise_count_p = nondifferentiable("bitwise_count", np.bitwise_count, kinds="iu")
+bitwise_count_p: Primitive = nondifferentiable("bitwise_count", np.bitwise_count, kinds="iu")

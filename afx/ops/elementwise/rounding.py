@@ -9,6 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, nondifferentiable
@@ -40,7 +41,7 @@ def floor(x: ArrayLike) -> Array:
     return bind1(floor_p, x)
 
 
-floor_p = nondifferentiable("floor", np.floor, kinds="biuf")
+floor_p: Primitive = nondifferentiable("floor", np.floor, kinds="biuf")
 
 
 @register_function
@@ -53,7 +54,7 @@ def ceil(x: ArrayLike) -> Array:
     return bind1(ceil_p, x)
 
 
-ceil_p = nondifferentiable("ceil", np.ceil, kinds="biuf")
+ceil_p: Primitive = nondifferentiable("ceil", np.ceil, kinds="biuf")
 
 
 @register_function
@@ -66,7 +67,7 @@ def trunc(x: ArrayLike) -> Array:
     return bind1(trunc_p, x)
 
 
-trunc_p = nondifferentiable("trunc", np.trunc, kinds="biuf")
+trunc_p: Primitive = nondifferentiable("trunc", np.trunc, kinds="biuf")
 
 fix = trunc
 
@@ -121,7 +122,7 @@ def _rint(x: Any) -> Any:
     return y if y.dtype.kind in "biu" else np.rint(y)
 
 
-round_p = nondifferentiable("round", _rint, kinds="biufc", may_alias=True)
+round_p: Primitive = nondifferentiable("round", _rint, kinds="biufc", may_alias=True)
 
 
 @register_function
@@ -139,7 +140,7 @@ def _turned(_z: Array, x: Array, y: Array) -> Array:
     return where(x == 0, 0.0, where(signbit(x) == signbit(y), 1.0, -1.0)).astype(x.dtype)
 
 
-copysign_p = binary(
+copysign_p: Primitive = binary(
     "copysign", np.copysign, (_turned, 0.0), kinds="f", promotes_to_float=True, smooth=False, finite_partials=True
 )
 
@@ -154,7 +155,7 @@ def fmod(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(fmod_p, x, y)
 
 
-fmod_p = binary(
+fmod_p: Primitive = binary(
     "fmod",
     np.fmod,
     (1.0, lambda z, x, y: rint((z - x) / y)),  # x / y itself may round up to the next integer
@@ -174,4 +175,4 @@ def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(nextafter_p, x, y)
 
 
-nextafter_p = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", promotes_to_float=True, smooth=False)
+nextafter_p: Primitive = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", promotes_to_float=True, smooth=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
@@ -54,7 +55,7 @@ def sin(x: ArrayLike) -> Array:
     return bind1(sin_p, x)
 
 
-sin_p = unary("sin", np.sin, lambda _z, x: cos(x), kinds="fc", promotes_to_float=True, finite_partials=True)
+sin_p: Primitive = unary("sin", np.sin, lambda _z, x: cos(x), kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
 @register_function
@@ -67,7 +68,7 @@ def cos(x: ArrayLike) -> Array:
     return bind1(cos_p, x)
 
 
-cos_p = unary("cos", np.cos, lambda _z, x: -sin(x), kinds="fc", promotes_to_float=True, finite_partials=True)
+cos_p: Primitive = unary("cos", np.cos, lambda _z, x: -sin(x), kinds="fc", promotes_to_float=True, finite_partials=True)
 
 
 @register_function
@@ -80,7 +81,7 @@ def tan(x: ArrayLike) -> Array:
     return bind1(tan_p, x)
 
 
-tan_p = unary("tan", np.tan, lambda z, _x: 1 + z * z, kinds="fc", promotes_to_float=True, domain=(-1.0, 1.0))
+tan_p: Primitive = unary("tan", np.tan, lambda z, _x: 1 + z * z, kinds="fc", promotes_to_float=True, domain=(-1.0, 1.0))
 
 
 @register_function
@@ -93,7 +94,7 @@ def asin(x: ArrayLike) -> Array:
     return bind1(asin_p, x)
 
 
-asin_p = unary(
+asin_p: Primitive = unary(
     "asin", np.arcsin, lambda _z, x: 1 / sqrt((1 - x) * (1 + x)), kinds="fc", promotes_to_float=True, domain=(-0.9, 0.9)
 )
 
@@ -110,7 +111,7 @@ def acos(x: ArrayLike) -> Array:
     return bind1(acos_p, x)
 
 
-acos_p = unary(
+acos_p: Primitive = unary(
     "acos",
     np.arccos,
     lambda _z, x: -1 / sqrt((1 - x) * (1 + x)),
@@ -132,7 +133,7 @@ def atan(x: ArrayLike) -> Array:
     return bind1(atan_p, x)
 
 
-atan_p = unary(
+atan_p: Primitive = unary(
     "atan", np.arctan, lambda _z, x: 1 / (1 + x * x), kinds="fc", promotes_to_float=True, finite_partials=True
 )
 
@@ -159,7 +160,7 @@ def _slope(a: Array, x: Array, y: Array) -> Array:
     return where(ordinary, a, 0) / r / r
 
 
-atan2_p = binary(
+atan2_p: Primitive = binary(
     "atan2",
     np.arctan2,
     (lambda _z, x, y: _slope(y, x, y), lambda _z, x, y: _slope(-x, x, y)),
@@ -181,7 +182,7 @@ def sinh(x: ArrayLike) -> Array:
     return bind1(sinh_p, x)
 
 
-sinh_p = unary("sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", promotes_to_float=True)
+sinh_p: Primitive = unary("sinh", np.sinh, lambda _z, x: cosh(x), kinds="fc", promotes_to_float=True)
 
 
 @register_function
@@ -194,7 +195,7 @@ def cosh(x: ArrayLike) -> Array:
     return bind1(cosh_p, x)
 
 
-cosh_p = unary("cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", promotes_to_float=True)
+cosh_p: Primitive = unary("cosh", np.cosh, lambda _z, x: sinh(x), kinds="fc", promotes_to_float=True)
 
 
 @register_function
@@ -207,7 +208,9 @@ def tanh(x: ArrayLike) -> Array:
     return bind1(tanh_p, x)
 
 
-tanh_p = unary("tanh", np.tanh, lambda z, _x: 1 - z * z, kinds="fc", promotes_to_float=True, finite_partials=True)
+tanh_p: Primitive = unary(
+    "tanh", np.tanh, lambda z, _x: 1 - z * z, kinds="fc", promotes_to_float=True, finite_partials=True
+)
 
 
 @register_function
@@ -224,7 +227,7 @@ def _asinh_slope(_z: Array, x: Array) -> Array:
     return 1 / (sqrt(x * x + 1) if x.dtype.kind == "c" else hypot(x, 1))  # x² would overflow
 
 
-asinh_p = unary("asinh", np.arcsinh, _asinh_slope, kinds="fc", promotes_to_float=True, finite_partials=True)
+asinh_p: Primitive = unary("asinh", np.arcsinh, _asinh_slope, kinds="fc", promotes_to_float=True, finite_partials=True)
 
 arcsinh = asinh
 
@@ -239,7 +242,7 @@ def acosh(x: ArrayLike) -> Array:
     return bind1(acosh_p, x)
 
 
-acosh_p = unary(
+acosh_p: Primitive = unary(
     "acosh",
     np.arccosh,
     lambda _z, x: 1 / sqrt(x - 1) / sqrt(x + 1),
@@ -261,7 +264,7 @@ def atanh(x: ArrayLike) -> Array:
     return bind1(atanh_p, x)
 
 
-atanh_p = unary(
+atanh_p: Primitive = unary(
     "atanh", np.arctanh, lambda _z, x: 1 / ((1 - x) * (1 + x)), kinds="fc", promotes_to_float=True, domain=(-0.9, 0.9)
 )
 
@@ -279,7 +282,7 @@ def deg2rad(x: ArrayLike) -> Array:
     return bind1(deg2rad_p, x)
 
 
-deg2rad_p = unary("deg2rad", np.deg2rad, math.pi / 180, kinds="f", promotes_to_float=True)
+deg2rad_p: Primitive = unary("deg2rad", np.deg2rad, math.pi / 180, kinds="f", promotes_to_float=True)
 
 radians = deg2rad
 
@@ -294,7 +297,7 @@ def rad2deg(x: ArrayLike) -> Array:
     return bind1(rad2deg_p, x)
 
 
-rad2deg_p = unary("rad2deg", np.rad2deg, 180 / math.pi, kinds="f", promotes_to_float=True)
+rad2deg_p: Primitive = unary("rad2deg", np.rad2deg, 180 / math.pi, kinds="f", promotes_to_float=True)
 
 degrees = rad2deg
 
@@ -331,4 +334,4 @@ def _sinc_slope(z: Array, x: Array) -> Array:
     return where(near, total * v, (cos(u) - z) / where(near, 1.0, u)) * math.pi
 
 
-sinc_p = unary("sinc", _sinc_run, _sinc_slope, kinds="f", promotes_to_float=True, finite_partials=True)
+sinc_p: Primitive = unary("sinc", _sinc_run, _sinc_slope, kinds="f", promotes_to_float=True, finite_partials=True)

@@ -7,7 +7,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import bool_
-from afx.core.primitive import Params, Value
+from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._basic import where_p
@@ -38,7 +38,7 @@ def maximum(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(maximum_p, x, y)
 
 
-maximum_p = binary(
+maximum_p: Primitive = binary(
     "maximum",
     np.maximum,
     (lambda _z, x, y: _ties(x, y, x > y), lambda _z, x, y: _ties(x, y, y > x)),
@@ -61,7 +61,7 @@ def minimum(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(minimum_p, x, y)
 
 
-minimum_p = binary(
+minimum_p: Primitive = binary(
     "minimum",
     np.minimum,
     (lambda _z, x, y: _ties(x, y, x < y), lambda _z, x, y: _ties(x, y, y < x)),
@@ -109,7 +109,7 @@ def _clipped(xs: tuple[Value, ...], params: Params) -> Value:
     return minimum(upper, maximum(x, lower))
 
 
-clip_p = elementwise(
+clip_p: Primitive = elementwise(
     "clip",
     np.clip,
     (_inside, _at_lower, _at_upper),

@@ -148,8 +148,8 @@ def _symmetric(name: str, numpys: Any) -> Primitive:
     return _transform(name, numpys, abstract, transpose, _computed)
 
 
-fft_p = _symmetric("fft", np.fft.fft)
-ifft_p = _symmetric("ifft", np.fft.ifft)
+fft_p: Primitive = _symmetric("fft", np.fft.fft)
+ifft_p: Primitive = _symmetric("ifft", np.fft.ifft)
 
 
 # -- real transforms --------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def _rfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str) -> Array:
     return bind_single(irfft_p, conj(ct) * _counts(n, axis, ct.dtype, 0.5), axis=axis, norm=INVERSE[norm], n=n)
 
 
-rfft_p = _transform("rfft", np.fft.rfft, _rfft_abstract, _rfft_transpose, _computed)
+rfft_p: Primitive = _transform("rfft", np.fft.rfft, _rfft_abstract, _rfft_transpose, _computed)
 
 
 def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
@@ -235,7 +235,7 @@ def _irfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str, n: int) -> Arr
     return conj(z) * _counts(n, axis, ct.dtype, 2)
 
 
-irfft_p = _transform("irfft", np.fft.irfft, _irfft_abstract, _irfft_transpose, _complex)
+irfft_p: Primitive = _transform("irfft", np.fft.irfft, _irfft_abstract, _irfft_transpose, _complex)
 
 
 def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:

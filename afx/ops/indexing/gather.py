@@ -217,9 +217,9 @@ def _gathering(name: str) -> Primitive:
     )
 
 
-gather_p = _gathering("gather")
-select_p = _gathering("select")
-scatter_p = register(
+gather_p: Primitive = _gathering("gather")
+select_p: Primitive = _gathering("select")
+scatter_p: Primitive = register(
     Primitive(
         name="scatter",
         kind="linear",

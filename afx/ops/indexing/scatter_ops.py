@@ -12,7 +12,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
-from afx.core.primitive import Params, Value
+from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.ops._kinds.updates import apply_index_update, scatter_op
@@ -75,7 +75,7 @@ def _set_pull_values(ct: Value, z: Value, xs: tuple[Value, ...], params: Params,
     return to_lower_level(where(won, gather(ct, *xs[2:], axis=axis), ct.dtype.type(0)))
 
 
-index_set_p = scatter_op(
+index_set_p: Primitive = scatter_op(
     "index_set",
     _write,
     (_set_pull_x, _set_pull_values),
@@ -108,7 +108,7 @@ def _add_write(z: Any, place: Any, values: Any) -> None:
     add_at(z, indices, len(place) - len(indices), values)
 
 
-index_add_p = scatter_op(
+index_add_p: Primitive = scatter_op(
     "index_add",
     _add_write,
     (_add_pull_x, _add_pull_values),
@@ -169,5 +169,5 @@ def _extreme_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], 
 
 
 _extreme_pulls = (_extreme_pull_x, _extreme_pull_values)
-index_min_p = scatter_op("index_min", np.minimum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)
-index_max_p = scatter_op("index_max", np.maximum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)
+index_min_p: Primitive = scatter_op("index_min", np.minimum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)
+index_max_p: Primitive = scatter_op("index_max", np.maximum.at, _extreme_pulls, _extreme_jvp, reads=~0, ordered=True)

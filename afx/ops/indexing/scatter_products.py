@@ -8,7 +8,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Shape, aval_of
-from afx.core.primitive import Params, Value
+from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError
@@ -110,7 +110,7 @@ def _exclusive(values: Array, places: Array) -> Array:
     return before(product, 1) if count > 1 else ones
 
 
-index_multiply_p = scatter_op(
+index_multiply_p: Primitive = scatter_op(
     "index_multiply", np.multiply.at, (_multiply_pull_x, _multiply_pull_values), _multiply_jvp, reads=~1
 )
 

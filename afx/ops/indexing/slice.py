@@ -71,7 +71,7 @@ def _slice_text(x: str, *, index: Basic) -> str:
     return f"{x}[{', '.join([*map(part, index), '...'])}]"
 
 
-slice_p = linear(
+slice_p: Primitive = linear(
     "slice",
     _slice_run,
     _slice_abstract,
@@ -129,7 +129,7 @@ def _embed_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return embed(xs[0], (size, *params["shape"]), batched_index(size, params["index"]))
 
 
-embed_p = linear(
+embed_p: Primitive = linear(
     "embed",
     _embed_run,
     _embed_abstract,
@@ -261,5 +261,5 @@ def _update(name: str, run: Any, prepare: Any, pull_x: Any) -> Primitive:
     )
 
 
-slice_set_p = _update("slice_set", _set_run, _set_prepare, _set_pull_x)
-slice_add_p = _update("slice_add", _add_run, _add_prepare, _add_pull_x)
+slice_set_p: Primitive = _update("slice_set", _set_run, _set_prepare, _set_pull_x)
+slice_add_p: Primitive = _update("slice_add", _add_run, _add_prepare, _add_pull_x)

@@ -13,6 +13,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import DType, real_dtype
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.matrix import (
     adjoint,
@@ -125,7 +126,7 @@ def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array
     return conjugate(hermitian(v @ inner @ adjoint(v)))
 
 
-eigh_p = matrix_op("eigh", _eigh_run, _eigh_abstract, _eigh_push, _eigh_pull, reads=1, multiple_results=True)
+eigh_p: Primitive = matrix_op("eigh", _eigh_run, _eigh_abstract, _eigh_push, _eigh_pull, reads=1, multiple_results=True)
 
 
 def _eigvalsh_abstract(a: Aval) -> Aval:
@@ -147,7 +148,9 @@ def _eigvalsh_run(a: Any) -> Any:
     return np.linalg.eigvalsh(_hermitian_part(a))
 
 
-eigvalsh_p = matrix_op("eigvalsh", _eigvalsh_run, _eigvalsh_abstract, _eigvalsh_push, _eigvalsh_pull, reads=2)
+eigvalsh_p: Primitive = matrix_op(
+    "eigvalsh", _eigvalsh_run, _eigvalsh_abstract, _eigvalsh_push, _eigvalsh_pull, reads=2
+)
 
 
 # -- general ----------------------------------------------------------------------------------------------------------
@@ -215,7 +218,7 @@ def _eig_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
     return conjugate(solve(adjoint(v), inner @ adjoint(v)))
 
 
-eig_p = matrix_op("eig", _eig_run, _eig_abstract, _eig_push, _eig_pull, reads=1, multiple_results=True)
+eig_p: Primitive = matrix_op("eig", _eig_run, _eig_abstract, _eig_push, _eig_pull, reads=1, multiple_results=True)
 
 
 def _eigvals_abstract(a: Aval) -> Aval:
@@ -237,4 +240,4 @@ def _eigvals_pull(ct: Array, z: Any, a: Array) -> Array:
     return transposed(v * row(ct) @ inv(v))
 
 
-eigvals_p = matrix_op("eigvals", _eigvals_run, _eigvals_abstract, _eigvals_push, _eigvals_pull, reads=2)
+eigvals_p: Primitive = matrix_op("eigvals", _eigvals_run, _eigvals_abstract, _eigvals_push, _eigvals_pull, reads=2)

@@ -13,6 +13,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_shapes
 from afx.core.dtypes import real_dtype
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import (
@@ -133,7 +134,7 @@ def _pull(ct: Array, z: Array, a: Array, *, rcond: float) -> Array:
     return conjugate(found)
 
 
-pinv_p = matrix_op("pinv", _run, _abstract, _push, _pull, reads=3)
+pinv_p: Primitive = matrix_op("pinv", _run, _abstract, _push, _pull, reads=3)
 
 
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult:

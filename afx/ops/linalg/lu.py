@@ -13,6 +13,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.matrix import floating, matrices, matrix_op, plain, transposed
 from afx.ops.creation.creation import eye, tril, triu
@@ -148,4 +149,4 @@ def _pull(ct: tuple[Any, Array], z: tuple[Array, Array], a: Any) -> Array:
     return _rows(back, argsort(order, axis=-1))
 
 
-lu_p = matrix_op("lu", _run, _abstract, _push, _pull, reads=1, multiple_results=True)
+lu_p: Primitive = matrix_op("lu", _run, _abstract, _push, _pull, reads=1, multiple_results=True)

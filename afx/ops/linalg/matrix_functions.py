@@ -13,6 +13,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import floating, matrix_op, plain, square, transposed
@@ -223,4 +224,4 @@ def _expm_pull(ct: Array, z: Any, a: Array) -> Array:
     return frechet(expm_p, transposed(a), ct)
 
 
-expm_p = matrix_op("expm", _expm_run, _expm_abstract, _expm_push, _expm_pull, reads=2)
+expm_p: Primitive = matrix_op("expm", _expm_run, _expm_abstract, _expm_push, _expm_pull, reads=2)

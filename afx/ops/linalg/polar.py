@@ -16,6 +16,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import real_dtype
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.matrix import adjoint, conjugate, floating, hermitian, matrices, matrix_op
 from afx.ops.elementwise.complex import real
@@ -94,7 +95,7 @@ def _polar_pull(ct: Array, z: Array, a: Array, *, partial: bool) -> Array:
     return conjugate(_turn(conjugate(ct), z, a))
 
 
-polar_p = matrix_op("polar", _polar_run, _polar_abstract, _polar_push, _polar_pull, reads=3)
+polar_p: Primitive = matrix_op("polar", _polar_run, _polar_abstract, _polar_push, _polar_pull, reads=3)
 
 
 def nuclear_norm(x: Array) -> Array:
@@ -119,4 +120,6 @@ def _nuclear_pull(ct: Array, z: Any, a: Array) -> Array:
     return reshape(ct, (*ct.shape, 1, 1)) * conjugate(polar_factor(a, partial=True))
 
 
-nuclear_norm_p = matrix_op("nuclear_norm", _nuclear_run, _nuclear_abstract, _nuclear_push, _nuclear_pull, reads=2)
+nuclear_norm_p: Primitive = matrix_op(
+    "nuclear_norm", _nuclear_run, _nuclear_abstract, _nuclear_push, _nuclear_pull, reads=2
+)

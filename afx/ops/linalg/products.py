@@ -12,7 +12,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis
 from afx.core.dtypes import DType, promote
-from afx.core.primitive import Params, Value
+from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
@@ -125,7 +125,9 @@ def _alive(k: int, mask: Any, avals: tuple[Aval, ...], params: Params) -> Any:
     return full.any(axis=-1 - k, keepdims=True)
 
 
-matmul_p = bilinear("matmul", _run, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul, alive=_alive)
+matmul_p: Primitive = bilinear(
+    "matmul", _run, _abstract, (_by_first, _by_second), batch=_batch, ufunc=np.matmul, alive=_alive
+)
 
 
 @register_function

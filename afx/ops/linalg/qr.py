@@ -12,6 +12,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.matrix import adjoint, arrays, choice, conjugate, floating, matrices, matrix_op, transposed
 from afx.ops.creation.creation import eye, triu, zeros
@@ -115,4 +116,4 @@ def _pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, full: bool
     return right_solve_triangular(c, transposed(r), lower=True)
 
 
-qr_p = matrix_op("qr", _run, _abstract, _push, _pull, reads=1, multiple_results=True)
+qr_p: Primitive = matrix_op("qr", _run, _abstract, _push, _pull, reads=1, multiple_results=True)

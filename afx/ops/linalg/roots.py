@@ -129,4 +129,6 @@ def _found(name: str) -> Callable[..., Any]:
     return found
 
 
-sqrtm_p, logm_p, fractional_matrix_power_p = map(_schur_op, ("sqrtm", "logm", "fractional_matrix_power"))
+sqrtm_p: Primitive = _schur_op("sqrtm")
+logm_p: Primitive = _schur_op("logm")
+fractional_matrix_power_p: Primitive = _schur_op("fractional_matrix_power")

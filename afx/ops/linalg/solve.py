@@ -14,6 +14,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, integer, normalize_axes
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import (
@@ -66,7 +67,7 @@ def _solve_pull(ct: Array, z: Any, a: Array, wanted: bool) -> tuple[Any, Array]:
     return -(back @ transposed(z)) if wanted else None, back
 
 
-solve_p = matrix_pair_op("solve", np.linalg.solve, _solve_abstract, _solve_push, _solve_pull)
+solve_p: Primitive = matrix_pair_op("solve", np.linalg.solve, _solve_abstract, _solve_push, _solve_pull)
 
 
 # -- inverses ---------------------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ def _inv_pull(ct: Array, z: Array, a: Any) -> Array:
     return -(transposed(z) @ ct @ transposed(z))
 
 
-inv_p = matrix_op("inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1)
+inv_p: Primitive = matrix_op("inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1)
 
 
 # -- tensors ----------------------------------------------------------------------------------------------------------

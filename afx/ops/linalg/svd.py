@@ -14,6 +14,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.dtypes import real_dtype
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.matrix import (
     adjoint,
@@ -192,7 +193,7 @@ def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any,
     return conjugate(found)
 
 
-svd_p = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple_results=True)
+svd_p: Primitive = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple_results=True)
 
 
 # -- singular values --------------------------------------------------------------------------------------------------
@@ -215,4 +216,4 @@ def _values_pull(ct: Array, z: Any, a: Array) -> Array:
     return conjugate(u * row(ct) @ vh)
 
 
-svdvals_p = matrix_op("svdvals", _values_run, _values_abstract, _values_push, _values_pull, reads=2)
+svdvals_p: Primitive = matrix_op("svdvals", _values_run, _values_abstract, _values_push, _values_pull, reads=2)

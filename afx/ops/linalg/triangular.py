@@ -12,6 +12,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.matrix import choice, matrix_pair_op, plain, promote_pair, right_sides, solution_aval, transposed
 from afx.ops.creation.creation import tril, triu
@@ -106,4 +107,4 @@ def _pull(ct: Array, z: Any, a: Array, wanted: bool, *, lower: bool, unit: bool)
     return -_triangle(back @ transposed(z), lower, unit) if wanted else None, back
 
 
-solve_triangular_p = matrix_pair_op("solve_triangular", solved, _abstract, _push, _pull)
+solve_triangular_p: Primitive = matrix_pair_op("solve_triangular", solved, _abstract, _push, _pull)

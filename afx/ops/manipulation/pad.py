@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axes, normalize_axis
-from afx.core.primitive import Params, Value
+from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -295,6 +295,6 @@ def _roll_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     return bind(roll_p, xs[0], shifts=tuple([(a + 1, s) for a, s in params["shifts"]]))
 
 
-roll_p = linear(
+roll_p: Primitive = linear(
     "roll", _roll_run, _roll_abstract, _roll_transpose, batch=_roll_batch, nonnegative_linear=True, may_alias=True
 )

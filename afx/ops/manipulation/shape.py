@@ -9,7 +9,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, normalize_axis, shape_of
 from afx.core.devices import check_device
 from afx.core.dtypes import check_dtype
-from afx.core.primitive import Params, Value
+from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ShapeError
@@ -177,7 +177,7 @@ def _permute_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
     return permute_dims(xs[0], (0, *[a + 1 for a in params["axes"]]))
 
 
-permute_dims_p = linear(
+permute_dims_p: Primitive = linear(
     "permute_dims",
     _permute_run,
     _permute_abstract,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind1
 from afx.ops._kinds.elementwise import unary
 from afx.ops._kinds.special import scipy
@@ -35,7 +36,7 @@ def _relu_slope(_z: Array, x: Array) -> Array:
     return (x > 0).astype(x.dtype)
 
 
-relu_p = unary(
+relu_p: Primitive = unary(
     "relu",
     _relu_run,
     _relu_slope,
@@ -64,7 +65,9 @@ def _elu_slope(_z: Array, x: Array) -> Array:
     return exp(where(x > 0, 0, x))
 
 
-elu_p = unary("elu", _elu_run, _elu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True)
+elu_p: Primitive = unary(
+    "elu", _elu_run, _elu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True
+)
 
 
 # Beyond these bounds a gate is open or shut to the last digit, in every dtype. Clipping there costs nothing in accuracy,
@@ -92,7 +95,9 @@ def _silu_slope(_z: Array, x: Array) -> Array:
     return sigmoid(x) + clip(x, -SILU_BOUND, SILU_BOUND) * (sigmoid(x) * sigmoid(-x))
 
 
-silu_p = unary("silu", _silu_run, _silu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True)
+silu_p: Primitive = unary(
+    "silu", _silu_run, _silu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True
+)
 
 
 def gelu_tanh(x: ArrayLike) -> Array:
@@ -116,7 +121,7 @@ def _gelu_tanh_slope(_z: Array, x: Array) -> Array:
     return sigmoid(v) + u * (sigmoid(v) * sigmoid(-v)) * (u * u * (3 * RATE * CUBE) + RATE)
 
 
-gelu_tanh_p = unary(
+gelu_tanh_p: Primitive = unary(
     "gelu_tanh",
     _gelu_tanh_run,
     _gelu_tanh_slope,
@@ -147,4 +152,4 @@ def _gelu_slope(_z: Array, x: Array) -> Array:
     return ndtr(x) + clip(x, -GELU_BOUND, GELU_BOUND) * density(x)
 
 
-gelu_p = unary("gelu", _gelu_run, _gelu_slope, kinds="f", promotes_to_float=True, finite_partials=True)
+gelu_p: Primitive = unary("gelu", _gelu_run, _gelu_slope, kinds="f", promotes_to_float=True, finite_partials=True)

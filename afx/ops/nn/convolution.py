@@ -156,7 +156,7 @@ def _counter(result: int, kernel: int) -> Callable[[Sequence[Aval], Params], int
     return flops
 
 
-conv_p = bilinear(
+conv_p: Primitive = bilinear(
     "conv",
     _runner(_abstract, _prepare),
     _abstract,
@@ -197,7 +197,7 @@ def _input_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], pa
     return _grouped(conv_input_p, size, xs, batched, wide if size else params)
 
 
-conv_input_p = bilinear(
+conv_input_p: Primitive = bilinear(
     "conv_input",
     _runner(_input_abstract, _input_prepare),
     _input_abstract,
@@ -234,7 +234,7 @@ def _kernel_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
     return _grouped(conv_kernel_p, size, xs, batched, params)
 
 
-conv_kernel_p = bilinear(
+conv_kernel_p: Primitive = bilinear(
     "conv_kernel",
     _runner(_kernel_abstract, _kernel_prepare),
     _kernel_abstract,
@@ -354,7 +354,7 @@ def _correlate_flops(avals: Sequence[Aval], params: Params) -> int:
     return 2 * avals[0].size * avals[1].size
 
 
-correlate_p = bilinear(
+correlate_p: Primitive = bilinear(
     "correlate",
     _correlate_run,
     _correlate_abstract,

@@ -158,8 +158,8 @@ def _made(name: str, into: Callable[..., None], pull: Any, jvp: Any) -> Primitiv
     )
 
 
-softmax_p = _made("softmax", _softmax_into, _softmax_pull, _softmax_jvp)
-log_softmax_p = _made("log_softmax", _log_softmax_into, _log_softmax_pull, _log_softmax_jvp)
+softmax_p: Primitive = _made("softmax", _softmax_into, _softmax_pull, _softmax_jvp)
+log_softmax_p: Primitive = _made("log_softmax", _log_softmax_into, _log_softmax_pull, _log_softmax_jvp)
 
 
 def sigmoid_binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> Array:
@@ -181,7 +181,7 @@ def _times(weight: Any, y: Any) -> Any:
         return np.where(weight == 0, 0.0, weight * y)  # nothing times infinity is nothing
 
 
-binary_cross_entropy_p = binary(
+binary_cross_entropy_p: Primitive = binary(
     "binary_cross_entropy",
     _binary_cross_entropy_run,
     (lambda _z, y, t: sigmoid(y) - t, lambda _z, y, _t: -y),

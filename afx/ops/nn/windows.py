@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
-from afx.core.primitive import Params, Value
+from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import linear
@@ -120,7 +120,7 @@ def _patches_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], 
     return reshape(z, (size, xs[0].shape[1], *z.shape[1:]))
 
 
-patches_p = linear(
+patches_p: Primitive = linear(
     "patches", _patches_run, _patches_abstract, _patches_transpose, batch=_patches_batch, nonnegative_linear=True
 )
 
@@ -146,7 +146,7 @@ def _unpatches_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...]
     return reshape(z, (size, *shape))
 
 
-unpatches_p = linear(
+unpatches_p: Primitive = linear(
     "unpatches",
     _unpatches_run,
     _unpatches_abstract,

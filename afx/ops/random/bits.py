@@ -15,7 +15,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, uint32, uint64
-from afx.core.primitive import Params, Value, lookup
+from afx.core.primitive import Params, Primitive, Value, lookup
 from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import broadcast
@@ -67,7 +67,7 @@ def batch_draw(name: str) -> Any:
     return batch
 
 
-random_bits_p = nondifferentiable("random_bits", _bits_run, _bits_abstract, batch=batch_draw("random_bits"))
+random_bits_p: Primitive = nondifferentiable("random_bits", _bits_run, _bits_abstract, batch=batch_draw("random_bits"))
 
 
 def check_key(key: Any, who: str = "random_bits") -> None:
@@ -116,7 +116,7 @@ def _fold_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     return bind(random_fold_p, key, data)
 
 
-random_fold_p = nondifferentiable("random_fold", _fold_run, _fold_abstract, batch=_fold_batch)
+random_fold_p: Primitive = nondifferentiable("random_fold", _fold_run, _fold_abstract, batch=_fold_batch)
 
 
 # -- draws ------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import int64
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
@@ -96,7 +97,7 @@ def _poisson_abstract(key: Aval, rate: Aval, *, shape: Shape) -> Aval:
     return Aval(key.shape[:-1] + shape, int64)
 
 
-random_poisson_p = nondifferentiable(
+random_poisson_p: Primitive = nondifferentiable(
     "random_poisson", _poisson_run, _poisson_abstract, batch=batch_draw("random_poisson")
 )
 
@@ -159,6 +160,6 @@ def _binomial_abstract(key: Aval, n: Aval, p: Aval, *, shape: Shape) -> Aval:
     return Aval(key.shape[:-1] + shape, int64)
 
 
-random_binomial_p = nondifferentiable(
+random_binomial_p: Primitive = nondifferentiable(
     "random_binomial", _binomial_run, _binomial_abstract, batch=batch_draw("random_binomial")
 )

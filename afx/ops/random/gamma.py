@@ -97,7 +97,7 @@ def _gamma_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], p
     return to_lower_level(ts[1] * _slope(z, xs[1], params["logarithm"]))
 
 
-random_gamma_p = register(
+random_gamma_p: Primitive = register(
     Primitive(
         name="random_gamma",
         kind="custom",
@@ -138,7 +138,7 @@ def _by_logarithm(_z: Array, a: Array, y: Array, *, order: int) -> Array:
     return bind_single(gamma_flow_by_logarithm_p, a, y, order=order)
 
 
-gamma_flow_p = parametric(
+gamma_flow_p: Primitive = parametric(
     "gamma_flow", _vectors(_gamma.flow), (_by_shape, _by_logarithm), {"order": 0}, domain=(0.5, 3.0)
 )
 
@@ -153,7 +153,7 @@ def _then_by_logarithm(z: Array, a: Array, y: Array, *, order: int) -> Array:
     return slope - order * bind_single(gamma_flow_by_logarithm_p, a, y, order=order - 1) if order else slope - 1
 
 
-gamma_flow_by_logarithm_p = parametric(
+gamma_flow_by_logarithm_p: Primitive = parametric(
     "gamma_flow_by_logarithm",
     _vectors(_gamma.flow_by_logarithm),
     (_then_by_shape, _then_by_logarithm),

@@ -10,6 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, int64, uint32, uint64
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError
 from afx.ops._kinds.elementwise import nondifferentiable
@@ -104,7 +105,7 @@ def _integers_abstract(key: Aval, low: Aval, high: Aval, *, shape: Shape, dtype:
     return Aval(key.shape[:-1] + shape, dtype)
 
 
-random_integers_p = nondifferentiable(
+random_integers_p: Primitive = nondifferentiable(
     "random_integers", _integers_run, _integers_abstract, batch=batch_draw("random_integers")
 )
 
@@ -127,4 +128,6 @@ def _order_abstract(key: Aval, *, shape: Shape) -> Aval:
     return Aval(key.shape[:-1] + shape, int64)
 
 
-random_order_p = nondifferentiable("random_order", _order_run, _order_abstract, batch=batch_draw("random_order"))
+random_order_p: Primitive = nondifferentiable(
+    "random_order", _order_run, _order_abstract, batch=batch_draw("random_order")
+)

@@ -9,6 +9,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, float64, uint64
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.random.bits import batch_draw, check_key, generate
@@ -35,6 +36,6 @@ def _orthogonal_abstract(key: Aval, *, shape: Shape, dtype: DType) -> Aval:
     return Aval(key.shape[:-1] + shape, dtype)
 
 
-random_orthogonal_p = nondifferentiable(
+random_orthogonal_p: Primitive = nondifferentiable(
     "random_orthogonal", _orthogonal_run, _orthogonal_abstract, batch=batch_draw("random_orthogonal")
 )

@@ -125,7 +125,7 @@ def _between_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...],
     return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
 
-random_between_p = register(
+random_between_p: Primitive = register(
     Primitive(
         name="random_between",
         kind="custom",

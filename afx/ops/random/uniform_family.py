@@ -15,6 +15,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, float32, float64, uint32, uint64
+from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.random.bits import batch_draw, check_key, generate
@@ -58,7 +59,7 @@ def _draw_abstract(key: Aval, *, law: str, shape: Shape, dtype: DType) -> Aval:
     return Aval(key.shape[:-1] + shape, dtype)
 
 
-random_draw_p = nondifferentiable("random_draw", _draw_run, _draw_abstract, batch=batch_draw("random_draw"))
+random_draw_p: Primitive = nondifferentiable("random_draw", _draw_run, _draw_abstract, batch=batch_draw("random_draw"))
 
 
 def _uniform(words: Any, out: Any) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import bool_
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.ops._basic import reduced
 from afx.ops._kinds.batching import batch_along_axes
@@ -20,7 +20,7 @@ from afx.ops.reductions.sums import Axis, fill_where, reduce_over, reducing
 __all__ = ["all", "any"]
 
 
-def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Any:
+def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Primitive:
     def abstract(x: Aval, *, axis: Shape) -> Aval:
         return Aval(reduced(x.shape, axis), bool_)
 
@@ -38,7 +38,7 @@ def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: Array
     return reduce_over(all_p, x, axis, keepdims, "all")
 
 
-all_p = _truth("all", np.logical_and, all)
+all_p: Primitive = _truth("all", np.logical_and, all)
 
 
 @register_function
@@ -52,4 +52,4 @@ def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: Array
     return reduce_over(any_p, x, axis, keepdims, "any")
 
 
-any_p = _truth("any", np.logical_or, any)
+any_p: Primitive = _truth("any", np.logical_or, any)

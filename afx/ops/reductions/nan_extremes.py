@@ -39,7 +39,7 @@ def _chosen(x: Array, y: Array, beyond: Array) -> Array:
     return where(x == y, 0.5, beyond | (isnan(y) & ~isnan(x))).astype(x.dtype)
 
 
-fmax_p = binary(
+fmax_p: Primitive = binary(
     "fmax",
     np.fmax,
     (lambda _z, x, y: _chosen(x, y, x > y), lambda _z, x, y: _chosen(y, x, y > x)),
@@ -60,7 +60,7 @@ def fmin(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(fmin_p, x, y)
 
 
-fmin_p = binary(
+fmin_p: Primitive = binary(
     "fmin",
     np.fmin,
     (lambda _z, x, y: _chosen(x, y, x < y), lambda _z, x, y: _chosen(y, x, y < x)),
@@ -111,7 +111,7 @@ def _reducing(name: str, ufunc: np.ufunc, fn: Any) -> Primitive:
     return reduction(name, run, extreme_abstract(name), tie_weights, smooth=False, reduce_ufunc=ufunc)
 
 
-nanmax_p = _reducing("nanmax", np.fmax, nanmax)
+nanmax_p: Primitive = _reducing("nanmax", np.fmax, nanmax)
 
 
 @register_function
@@ -139,7 +139,7 @@ def nanmin(
     return reduce_over(nanmin_p, _cut(x), axis, keepdims, "nanmin")
 
 
-nanmin_p = _reducing("nanmin", np.fmin, nanmin)
+nanmin_p: Primitive = _reducing("nanmin", np.fmin, nanmin)
 
 
 # -- places -----------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _place(name: str, fn: Any, native: Any) -> Primitive:
     return arg_reduction(name, run, fn)
 
 
-nanargmax_p = _place("nanargmax", nanargmax, np.nanargmax)
+nanargmax_p: Primitive = _place("nanargmax", nanargmax, np.nanargmax)
 
 
 @register_function
@@ -183,4 +183,4 @@ def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
     return arg_extremum(nanargmin_p, x, axis, keepdims)
 
 
-nanargmin_p = _place("nanargmin", nanargmin, np.nanargmin)
+nanargmin_p: Primitive = _place("nanargmin", nanargmin, np.nanargmin)

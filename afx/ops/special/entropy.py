@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
@@ -36,7 +37,7 @@ def _logit(p: Any) -> Any:
     return _where(outside, np.log(p) - np.log1p(-1.0 * p), np.log1p(s) - np.log1p(-s))
 
 
-logit_p = unary(
+logit_p: Primitive = unary(
     "logit",
     ignore_fp_errors(_logit),
     lambda _z, p: 1 / (p * (1 - p)),
@@ -70,7 +71,7 @@ def _xlogy_by_y(_z: Array, x: Array, y: Array) -> Array:
     return where(nothing, 0, x / where(nothing, 1, y))
 
 
-xlogy_p = binary(
+xlogy_p: Primitive = binary(
     "xlogy", ignore_fp_errors(_xlogy), (_xlogy_by_x, _xlogy_by_y), kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
 )
 
@@ -99,7 +100,7 @@ def _xlog1py_by_y(_z: Array, x: Array, y: Array) -> Array:
     return where(nothing, 0, x / (1 + where(nothing, 0, y)))
 
 
-xlog1py_p = binary(
+xlog1py_p: Primitive = binary(
     "xlog1py",
     ignore_fp_errors(_xlog1py),
     (_xlog1py_by_x, _xlog1py_by_y),
@@ -129,7 +130,9 @@ def _entr_slope(_z: Array, x: Array) -> Array:
     return where(x < 0, 0, -log(where(x < 0, 1, x)) - 1)
 
 
-entr_p = unary("entr", ignore_fp_errors(_entr), _entr_slope, kinds="f", promotes_to_float=True, domain=(0.1, 4.0))
+entr_p: Primitive = unary(
+    "entr", ignore_fp_errors(_entr), _entr_slope, kinds="f", promotes_to_float=True, domain=(0.1, 4.0)
+)
 
 
 @register_function
@@ -170,7 +173,7 @@ def _rel_entr_by_y(_z: Array, x: Array, y: Array) -> Array:
     return where(ordinary, -where(ordinary, x, 0) / where(ordinary, y, 1), 0)
 
 
-rel_entr_p = binary(
+rel_entr_p: Primitive = binary(
     "rel_entr",
     ignore_fp_errors(_rel_entr),
     (_rel_entr_by_x, _rel_entr_by_y),
@@ -207,7 +210,7 @@ def _kl_div_by_y(_z: Array, x: Array, y: Array) -> Array:
     return where(ordinary | origin, 1 - where(ordinary, x, 0) / where(ordinary, y, 1), 0)
 
 
-kl_div_p = binary(
+kl_div_p: Primitive = binary(
     "kl_div",
     ignore_fp_errors(_kl_div),
     (_kl_div_by_x, _kl_div_by_y),

@@ -45,7 +45,7 @@ def erf(x: ArrayLike) -> Array:
     return bind1(erf_p, x)
 
 
-erf_p = unary(
+erf_p: Primitive = unary(
     "erf",
     scipy("erf"),
     lambda _z, x: _gauss(x) * (2 / ROOTPI),
@@ -68,7 +68,7 @@ def erfc(x: ArrayLike) -> Array:
     return bind1(erfc_p, x)
 
 
-erfc_p = unary(
+erfc_p: Primitive = unary(
     "erfc",
     scipy("erfc"),
     lambda _z, x: _gauss(x) * (-2 / ROOTPI),
@@ -93,7 +93,7 @@ def erfcx(x: ArrayLike) -> Array:
     return bind1(erfcx_p, x)
 
 
-erfcx_p = unary(
+erfcx_p: Primitive = unary(
     "erfcx", scipy("erfcx"), lambda _z, x: bind_single(erfcx_slope_p, x, order=1), kinds="f", promotes_to_float=True
 )
 
@@ -144,7 +144,7 @@ def erfinv(x: ArrayLike) -> Array:
     return bind1(erfinv_p, x)
 
 
-erfinv_p = unary(
+erfinv_p: Primitive = unary(
     "erfinv",
     scipy("erfinv"),
     lambda z, _x: exp(z * z) * (ROOTPI / 2),
@@ -167,7 +167,7 @@ def erfcinv(x: ArrayLike) -> Array:
     return bind1(erfcinv_p, x)
 
 
-erfcinv_p = unary(
+erfcinv_p: Primitive = unary(
     "erfcinv",
     scipy("erfcinv"),
     lambda z, _x: exp(z * z) * (-ROOTPI / 2),
@@ -197,7 +197,9 @@ def density(x: Array) -> Array:
     return exp(-0.5 * u * u) * (1 / (ROOT2 * ROOTPI))
 
 
-ndtr_p = unary("ndtr", scipy("ndtr"), lambda _z, x: density(x), kinds="f", promotes_to_float=True, finite_partials=True)
+ndtr_p: Primitive = unary(
+    "ndtr", scipy("ndtr"), lambda _z, x: density(x), kinds="f", promotes_to_float=True, finite_partials=True
+)
 
 
 @register_function
@@ -215,7 +217,7 @@ def ndtri(p: ArrayLike) -> Array:
     return bind1(ndtri_p, p)
 
 
-ndtri_p = unary(
+ndtri_p: Primitive = unary(
     "ndtri",
     scipy("ndtri"),
     lambda z, _x: exp(0.5 * z * z) * (ROOT2 * ROOTPI),
@@ -244,7 +246,7 @@ def _log_ndtr_slope(_z: Array, x: Array) -> Array:
     return where(x < 0, ROOT2 / ROOTPI / erfcx(left * (-1 / ROOT2)), density(right) / ndtr(right))
 
 
-log_ndtr_p = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", promotes_to_float=True)
+log_ndtr_p: Primitive = unary("log_ndtr", scipy("log_ndtr"), _log_ndtr_slope, kinds="f", promotes_to_float=True)
 
 
 @register_function
@@ -260,7 +262,7 @@ def ndtri_exp(y: ArrayLike) -> Array:
     return bind1(ndtri_exp_p, y)
 
 
-ndtri_exp_p = unary(
+ndtri_exp_p: Primitive = unary(
     "ndtri_exp",
     scipy("ndtri_exp"),
     lambda z, _y: 1 / _log_ndtr_slope(z, z),

@@ -60,7 +60,9 @@ def exp1(x: ArrayLike) -> Array:
     return bind1(exp1_p, x)
 
 
-exp1_p = unary("exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0))
+exp1_p: Primitive = unary(
+    "exp1", scipy("exp1"), lambda _z, x: -exp(-x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
+)
 
 
 @register_function
@@ -78,4 +80,6 @@ def expi(x: ArrayLike) -> Array:
     return bind1(expi_p, x)
 
 
-expi_p = unary("expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0))
+expi_p: Primitive = unary(
+    "expi", scipy("expi"), lambda _z, x: exp(x) / x, kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
+)

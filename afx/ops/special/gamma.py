@@ -46,7 +46,7 @@ def gammaln(x: ArrayLike) -> Array:
     return bind1(gammaln_p, x)
 
 
-gammaln_p = unary(
+gammaln_p: Primitive = unary(
     "gammaln", scipy("gammaln"), lambda _z, x: digamma(x), kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
 )
 
@@ -64,7 +64,7 @@ def gamma(x: ArrayLike) -> Array:
     return bind1(gamma_p, x)
 
 
-gamma_p = unary(
+gamma_p: Primitive = unary(
     "gamma", scipy("gamma"), lambda z, x: z * digamma(x), kinds="f", promotes_to_float=True, domain=(0.2, 4.0)
 )
 
@@ -89,7 +89,7 @@ def _rgamma_slope(z: Array, x: Array) -> Array:
     return where(left, reflected, -z * digamma(where(left, 1, x)))
 
 
-rgamma_p = unary("rgamma", scipy("rgamma"), _rgamma_slope, kinds="f", promotes_to_float=True)
+rgamma_p: Primitive = unary("rgamma", scipy("rgamma"), _rgamma_slope, kinds="f", promotes_to_float=True)
 
 
 @register_function
@@ -105,7 +105,7 @@ def gammasgn(x: ArrayLike) -> Array:
     return bind1(gammasgn_p, x)
 
 
-gammasgn_p = nondifferentiable("gammasgn", scipy("gammasgn"), kinds="f", promotes_to_float=True)
+gammasgn_p: Primitive = nondifferentiable("gammasgn", scipy("gammasgn"), kinds="f", promotes_to_float=True)
 
 
 @register_function
@@ -121,7 +121,7 @@ def digamma(x: ArrayLike) -> Array:
     return bind1(digamma_p, x)
 
 
-digamma_p = unary(
+digamma_p: Primitive = unary(
     "digamma",
     scipy("digamma"),
     lambda _z, x: bind_single(polygamma_p, x, n=1),
@@ -205,7 +205,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     return bind2(betaln_p, a, b)
 
 
-betaln_p = binary(
+betaln_p: Primitive = binary(
     "betaln",
     double(log_beta),
     (lambda _z, a, b: -digamma_gap(a, b), lambda _z, a, b: -digamma_gap(b, a)),
@@ -228,7 +228,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     return bind2(beta_p, a, b)
 
 
-beta_p = binary(
+beta_p: Primitive = binary(
     "beta",
     scipy("beta"),
     (lambda z, a, b: -z * digamma_gap(a, b), lambda z, a, b: -z * digamma_gap(b, a)),

@@ -76,7 +76,7 @@ def _density_by_x(z: Array, a: Array, b: Array, x: Array) -> Array:
     return where(inside, z * ((a - 1) / y - (b - 1) / (1 - y)), border)
 
 
-beta_density_p = ternary(
+beta_density_p: Primitive = ternary(
     "beta_density",
     double(_density),
     (_density_by_a, _density_by_b, _density_by_x),
@@ -142,7 +142,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind_single(betainc_p, a, b, x)
 
 
-betainc_p = ternary(
+betainc_p: Primitive = ternary(
     "betainc",
     scipy("betainc"),
     (
@@ -173,7 +173,7 @@ def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind_single(betaincc_p, a, b, x)
 
 
-betaincc_p = ternary(
+betaincc_p: Primitive = ternary(
     "betaincc",
     scipy("betaincc"),
     (
@@ -223,7 +223,7 @@ def betaincinv(a: ArrayLike, b: ArrayLike, p: ArrayLike) -> Array:
     return bind_single(betaincinv_p, a, b, p)
 
 
-betaincinv_p = ternary(
+betaincinv_p: Primitive = ternary(
     "betaincinv",
     _betaincinv,
     (
@@ -254,7 +254,7 @@ def betainccinv(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Array:
     return bind_single(betainccinv_p, a, b, q)
 
 
-betainccinv_p = ternary(
+betainccinv_p: Primitive = ternary(
     "betainccinv",
     scipy("betainccinv"),
     (

@@ -50,7 +50,7 @@ def _density_by_x(z: Array, a: Array, x: Array) -> Array:
     return where(inside, z * ((a - 1) / where(inside, x, 1) - 1), where(x == 0, border, 0))
 
 
-gamma_density_p = binary(
+gamma_density_p: Primitive = binary(
     "gamma_density",
     double(_density),
     (_density_by_a, _density_by_x),
@@ -103,7 +103,7 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     return bind2(gammainc_p, a, x)
 
 
-gammainc_p = binary(
+gammainc_p: Primitive = binary(
     "gammainc",
     scipy("gammainc"),
     (lambda _z, a, x: _slope(a, x), lambda _z, a, x: density(a, x)),
@@ -133,7 +133,7 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     return bind2(gammaincc_p, a, x)
 
 
-gammaincc_p = binary(
+gammaincc_p: Primitive = binary(
     "gammaincc",
     scipy("gammaincc"),
     (lambda _z, a, x: -_slope(a, x), lambda _z, a, x: -density(a, x)),
@@ -180,7 +180,7 @@ def gammaincinv(a: ArrayLike, p: ArrayLike) -> Array:
     return bind2(gammaincinv_p, a, p)
 
 
-gammaincinv_p = binary(
+gammaincinv_p: Primitive = binary(
     "gammaincinv",
     _inside("gammaincinv"),
     (lambda z, a, _p: _moved(z, a), lambda z, a, _p: 1 / density(a, z)),
@@ -208,7 +208,7 @@ def gammainccinv(a: ArrayLike, q: ArrayLike) -> Array:
     return bind2(gammainccinv_p, a, q)
 
 
-gammainccinv_p = binary(
+gammainccinv_p: Primitive = binary(
     "gammainccinv",
     _inside("gammainccinv"),
     (lambda z, a, _q: _moved(z, a), lambda z, a, _q: -1 / density(a, z)),

@@ -58,7 +58,7 @@ def _log_density_by_x(_z: Array, a: Array, b: Array, x: Array) -> Array:
     return _pole(a, x) - _pole(b, 1 - x)
 
 
-log_beta_density_p = ternary(
+log_beta_density_p: Primitive = ternary(
     "log_beta_density",
     double(_log_density),
     (_log_density_by_a, _log_density_by_b, _log_density_by_x),
@@ -163,7 +163,7 @@ def log_betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind_single(log_betainc_p, a, b, x)
 
 
-log_betainc_p = ternary("log_betainc", _values(upper=False), _partials(upper=False), domain=(0.2, 0.9))
+log_betainc_p: Primitive = ternary("log_betainc", _values(upper=False), _partials(upper=False), domain=(0.2, 0.9))
 
 
 @register_function
@@ -187,4 +187,4 @@ def log_betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind_single(log_betaincc_p, a, b, x)
 
 
-log_betaincc_p = ternary("log_betaincc", _values(upper=True), _partials(upper=True), domain=(0.2, 0.9))
+log_betaincc_p: Primitive = ternary("log_betaincc", _values(upper=True), _partials(upper=True), domain=(0.2, 0.9))

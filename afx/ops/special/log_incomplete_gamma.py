@@ -49,7 +49,7 @@ def _log_density_by_x(_z: Array, a: Array, x: Array) -> Array:
     return where(x == 0, border, (a - 1) / where(x == 0, 1, x) - 1)
 
 
-log_gamma_density_p = binary(
+log_gamma_density_p: Primitive = binary(
     "log_gamma_density",
     double(_log_density),
     (_log_density_by_a, _log_density_by_x),
@@ -139,7 +139,7 @@ def log_gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     return bind2(log_gammainc_p, a, x)
 
 
-log_gammainc_p = binary(
+log_gammainc_p: Primitive = binary(
     "log_gammainc", _values(upper=False), _partials(upper=False), kinds="f", promotes_to_float=True, domain=(0.5, 3.0)
 )
 
@@ -164,6 +164,6 @@ def log_gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     return bind2(log_gammaincc_p, a, x)
 
 
-log_gammaincc_p = binary(
+log_gammaincc_p: Primitive = binary(
     "log_gammaincc", _values(upper=True), _partials(upper=True), kinds="f", promotes_to_float=True, domain=(0.5, 3.0)
 )

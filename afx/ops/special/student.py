@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._kinds.elementwise import binary
@@ -61,7 +62,7 @@ def _by_df(_z: Array, df: Array, t: Array) -> Array:
     return -sign(t) * far / 4 - _density(n, t) * t / (2 * n)
 
 
-stdtr_p = binary(
+stdtr_p: Primitive = binary(
     "stdtr",
     scipy("stdtr"),
     (_by_df, lambda _z, df, t: _density(df, t)),
@@ -89,7 +90,7 @@ def stdtrit(df: ArrayLike, p: ArrayLike) -> Array:
     return bind2(stdtrit_p, df, p)
 
 
-stdtrit_p = binary(
+stdtrit_p: Primitive = binary(
     "stdtrit",
     scipy("stdtrit"),
     (lambda z, df, _p: -_by_df(z, df, z) / _density(df, z), lambda z, df, _p: 1 / _density(df, z)),

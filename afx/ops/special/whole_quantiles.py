@@ -68,10 +68,10 @@ def _geometric_cdf(k: Any, p: Any) -> Any:
     return -np.expm1(k * np.log1p(-p))
 
 
-poisson_quantile_p = _step("poisson_quantile", _poisson, _poisson_cdf, 2)
-binomial_quantile_p = _step("binomial_quantile", _binomial, _binomial_cdf, 3)
-nbinom_quantile_p = _step("nbinom_quantile", _nbinom, _nbinom_cdf, 3)
-geometric_quantile_p = _step("geometric_quantile", _geometric, _geometric_cdf, 2, least=1.0)
+poisson_quantile_p: Primitive = _step("poisson_quantile", _poisson, _poisson_cdf, 2)
+binomial_quantile_p: Primitive = _step("binomial_quantile", _binomial, _binomial_cdf, 3)
+nbinom_quantile_p: Primitive = _step("nbinom_quantile", _nbinom, _nbinom_cdf, 3)
+geometric_quantile_p: Primitive = _step("geometric_quantile", _geometric, _geometric_cdf, 2, least=1.0)
 
 
 def poisson_quantile(mu: Array, q: Array) -> Array:

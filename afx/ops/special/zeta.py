@@ -85,7 +85,7 @@ zeta_slope_p: Primitive = parametric(
     "zeta_slope", double(_slopes), (_slope_by_x, _slope_by_q), {"order": 1}, domain=(1.5, 4.0)
 )
 
-zeta_p = binary(
+zeta_p: Primitive = binary(
     "zeta",
     scipy("zeta"),
     (lambda _z, x, q: _slope(x, q, 1), lambda _z, x, q: -x * zeta(x + 1, q)),
