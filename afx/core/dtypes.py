@@ -123,7 +123,9 @@ def check_dtype(dtype: DTypeLike, who: str) -> DType:
         raise DtypeError(f"{who}: not a dtype: got {dtype!r}; use afx.float32, afx.int64, bool …") from error
     if found.char not in SUPPORTED:
         raise DtypeError(f"{who}: afx holds booleans, integers, floats and complex numbers: got {found}; convert first")
-    return found.newbyteorder("=")
+    return (
+        found if found.isnative else found.newbyteorder("=")
+    )  # the dtype itself: NumPy's fast paths compare by identity
 
 
 def is_inexact(dtype: DType) -> bool:

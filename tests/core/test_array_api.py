@@ -7,6 +7,7 @@ import pytest
 
 import afx
 from afx import errors
+from afx.core.dtypes import check_dtype
 
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -153,3 +154,11 @@ def test_constants_are_python_numbers() -> None:
     assert (afx.ones(2, "float16") * afx.pi).dtype == afx.float16
     assert afx.ones(2)[:, afx.newaxis].shape == (2, 1)
     assert afx.ones(2, afx.bool).dtype == afx.bool_
+
+
+@pytest.mark.parametrize("char", "?bhilBHILefdFD")
+def test_dtypes_are_the_ones_that_numpy_knows(char: str) -> None:
+    """A native dtype stays the same object, by which NumPy finds the fast paths of ``ufunc.at``; others turn native."""
+    assert check_dtype(np.dtype(char), "test") is np.dtype(char)
+    assert check_dtype(np.dtype(char).newbyteorder(">"), "test") == np.dtype(char)
+    assert check_dtype(np.dtype(char).newbyteorder(">"), "test").isnative

@@ -13,10 +13,11 @@ from afx.compiler.arena import ALIGNMENT
 from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.program import Inner, Load, Nest, Op, Product, Program
 from afx.compiler.native_backend.swap import NumpyPlan
-from afx.compiler.numpy_backend.exec import NumpyBackend
+from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
-from afx.core.aval import Aval
+from afx.core.aval import Aval, Shape
+from afx.core.dtypes import DType
 from afx.core.tracing.tracer import NUMPY_ERRORS
 from afx.runtime.output_pool import OutputPool
 
@@ -40,16 +41,16 @@ class Runner:
     def __init__(self, schedule: Schedule, target: Target, kernel: Kernel, constants: tuple[Any, ...]) -> None:
         program = kernel.program
         self.kernel = kernel
-        self.call = kernel.call
+        self.call: Callable[..., int] = kernel.call
         self.constants = constants
-        self.outputs = [
+        self.outputs: list[tuple[Shape, DType]] = [
             (p.shape, np.dtype(p.dtype))
             for p in program.params[len(schedule.inputs) : len(program.params) - len(constants)]
         ]
         self.target = target
-        self.arena_bytes = program.block.arena
-        self.is_loop = program.is_loop
-        self.pools = [
+        self.arena_bytes: int = program.block.arena
+        self.is_loop: bool = program.is_loop
+        self.pools: list[bool] = [
             Aval(shape, dtype).nbytes >= target.pool_min_bytes and not self.is_loop for shape, dtype in self.outputs
         ]
         self.free: list[_Space] = []
@@ -101,7 +102,7 @@ class MixedRunner:
         self, schedule: Schedule, target: Target, kernels: Sequence[Kernel], constants: Sequence[tuple[Any, ...]]
     ) -> None:
         binds = [partial(_bound, kernel, own) for kernel, own in zip(kernels, constants, strict=True)]
-        self.executable = NumpyBackend.compile(schedule, target, binds)
+        self.executable: Executable = NumpyBackend.compile(schedule, target, binds)
         self._max_free = target.bindings_max_sets
         self._free: list[Callable[..., list[Any]]] = []
 

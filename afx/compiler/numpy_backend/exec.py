@@ -42,7 +42,7 @@ class Executable:
     __slots__ = ("_binds", "_bodies", "_driver", "_target", "program")
 
     def __init__(self, program: Program, target: Target, kernels: Sequence[Bind] = ()) -> None:
-        self.program = program
+        self.program: Program = program
         self._target = target
         self._bodies = {name: NumpyBackend.compile(body, target, kernels) for name, body in program.bodies.items()}
         last = len(program.parts) - 1
