@@ -8,6 +8,7 @@ import numpy as np
 
 from afx import pytree
 from afx.core.aval import Aval, aval_of
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.batching import batch_unchanged
@@ -39,6 +40,6 @@ def _abstract(x: Aval) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
-stop_gradient_p = nondifferentiable(
+stop_gradient_p: Primitive = nondifferentiable(
     "stop_gradient", _run, _abstract, batch=batch_unchanged("stop_gradient"), may_alias=True
 )

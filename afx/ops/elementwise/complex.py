@@ -13,7 +13,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
-from afx.core.primitive import Params
+from afx.core.primitive import Params, Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.batching import batch_unchanged
@@ -63,7 +63,9 @@ def _alive(k: int, mask: Any, avals: tuple[Aval, ...], params: Params) -> Any:
     return mask
 
 
-real_p = linear("real", _real_run, _part, _real_transpose, alive=_alive, batch=batch_unchanged("real"), may_alias=True)
+real_p: Primitive = linear(
+    "real", _real_run, _part, _real_transpose, alive=_alive, batch=batch_unchanged("real"), may_alias=True
+)
 
 
 @register_function
@@ -85,7 +87,9 @@ def _imag_transpose(ct: Array, x: Aval) -> Array:
     return astype(ct, x.dtype) * -1j
 
 
-imag_p = linear("imag", _imag_run, _part, _imag_transpose, alive=_alive, batch=batch_unchanged("imag"), may_alias=True)
+imag_p: Primitive = linear(
+    "imag", _imag_run, _part, _imag_transpose, alive=_alive, batch=batch_unchanged("imag"), may_alias=True
+)
 
 
 @register_function
@@ -118,7 +122,7 @@ def _conj_into(z: Any, x: Any) -> None:
         np.copyto(z, x)
 
 
-conj_p = linear(
+conj_p: Primitive = linear(
     "conj",
     _conj_run,
     _conj_abstract,

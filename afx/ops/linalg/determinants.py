@@ -65,7 +65,7 @@ def _det_pull(ct: Array, z: Any, a: Array) -> Array:
     return column(column(ct)) * bind_single(cofactors_p, a)
 
 
-det_p = matrix_op("det", _det_run, _det_abstract, _det_push, _det_pull, reads=2)
+det_p: Primitive = matrix_op("det", _det_run, _det_abstract, _det_push, _det_pull, reads=2)
 
 
 # -- cofactors --------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def _cofactors_joint(
     return found
 
 
-cofactors_p = register(
+cofactors_p: Primitive = register(
     Primitive(
         name="cofactors",
         kind="custom",
@@ -208,6 +208,6 @@ def _slogdet_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Array) -> 
     return column(column(slope)) * transposed(bind_single(inv_p, a))
 
 
-slogdet_p = matrix_op(
+slogdet_p: Primitive = matrix_op(
     "slogdet", _slogdet_run, _slogdet_abstract, _slogdet_push, _slogdet_pull, reads=3, multiple_results=True
 )

@@ -137,7 +137,7 @@ def _concat_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], p
     )
 
 
-concat_p = register(
+concat_p: Primitive = register(
     Primitive(
         name="concat",
         kind="custom",
@@ -212,7 +212,7 @@ def _stack_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], pa
     return to_lower_level(bind(stack_p, *filled, **params))
 
 
-stack_p = register(
+stack_p: Primitive = register(
     Primitive(
         name="stack",
         kind="custom",

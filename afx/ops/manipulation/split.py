@@ -64,7 +64,7 @@ def _unstack_inline(xs: tuple[Value, ...], params: Params) -> Value:
     return tuple([slice_(xs[0], (*map(whole, shape[:axis]), k)) for k in range(shape[axis])])
 
 
-unstack_p = register(
+unstack_p: Primitive = register(
     Primitive(
         name="unstack",
         kind="custom",
@@ -161,7 +161,7 @@ def _split_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], pa
     return tuple([to_lower_level(t) for t in bind(split_p, ts[0], **params)])
 
 
-split_p = register(
+split_p: Primitive = register(
     Primitive(
         name="split",
         kind="custom",

@@ -94,7 +94,7 @@ def _push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params:
     return _derivative(ts[0], z, xs[0], **params)
 
 
-standardize_p = register(
+standardize_p: Primitive = register(
     Primitive(
         name="standardize",
         kind="custom",

@@ -190,7 +190,7 @@ def _writer(prepare: Callable[..., Into]) -> Into:
     return into
 
 
-max_first_p = register(
+max_first_p: Primitive = register(
     Primitive(
         name="max_first",
         kind="reduction",
@@ -253,7 +253,7 @@ def _first_abstract(x: Aval, z: Aval, *, axis: Shape) -> Aval:
     return Aval(z.shape, _numbers(_window(x.shape, axis)))
 
 
-first_p = nondifferentiable(
+first_p: Primitive = nondifferentiable(
     "first_of_window",
     _first_run,
     _first_abstract,
@@ -303,7 +303,7 @@ def _push(name: str) -> Pushforward:
     return push
 
 
-put_p = register(
+put_p: Primitive = register(
     Primitive(
         name="put_into_window",
         kind="linear",
@@ -333,7 +333,7 @@ def _pick_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape
     return to_lower_level(bind(put_p, ct, xs[1], axis=axis, window=_window(shape, axis)))
 
 
-pick_p = register(
+pick_p: Primitive = register(
     Primitive(
         name="pick_from_window",
         kind="linear",

@@ -94,7 +94,7 @@ def _sum_transpose(ct: Array, x: Aval, *, axis: int, reverse: bool) -> Array:
     return bind_single(cumulative_sum_p, ct, axis=axis, reverse=not reverse)
 
 
-cumulative_sum_p = linear(
+cumulative_sum_p: Primitive = linear(
     "cumulative_sum",
     _sum_run,
     _sum_abstract,
@@ -284,7 +284,7 @@ def _grouped_sum(v: Array, news: Array, axis: int) -> Array:
     return v
 
 
-cummax_p = _extreme("cummax", np.maximum)
+cummax_p: Primitive = _extreme("cummax", np.maximum)
 
 
 @register_function
@@ -298,4 +298,4 @@ def cummin(x: ArrayLike, axis: int | None = None) -> Array:
     return bind_single(cummin_p, y, axis=place)
 
 
-cummin_p = _extreme("cummin", np.minimum)
+cummin_p: Primitive = _extreme("cummin", np.minimum)

@@ -12,6 +12,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
+from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, reduced
@@ -217,7 +218,7 @@ def _unit(z: Array, x: Array, *, axis: Shape) -> Array:
     return clip(x, -largest, largest) / where(z == 0, math.inf, minimum(z, largest))
 
 
-vector_norm_p = reduction("vector_norm", _norm_run, _norm_abstract, _unit)
+vector_norm_p: Primitive = reduction("vector_norm", _norm_run, _norm_abstract, _unit)
 
 
 @overload
@@ -346,4 +347,4 @@ def _softmax(z: Array, x: Array, *, axis: Shape) -> Array:
     return where(isinf(z), tie_weights(z, x, axis=axis), where(x == -math.inf, 0, share))
 
 
-logsumexp_p = reduction("logsumexp", _logsumexp_run, _logsumexp_abstract, _softmax, finite_partials=True)
+logsumexp_p: Primitive = reduction("logsumexp", _logsumexp_run, _logsumexp_abstract, _softmax, finite_partials=True)

@@ -212,7 +212,7 @@ def max(
     return reduce_over(max_p, x, axis, keepdims, "max")
 
 
-max_p = reduction(
+max_p: Primitive = reduction(
     "max",
     reducing(np.maximum, ordered=True),
     extreme_abstract("max"),
@@ -253,7 +253,7 @@ def min(
     return reduce_over(min_p, x, axis, keepdims, "min")
 
 
-min_p = reduction(
+min_p: Primitive = reduction(
     "min",
     reducing(np.minimum, ordered=True),
     extreme_abstract("min"),
@@ -335,7 +335,7 @@ def products_of_others(x: Array) -> Array:
     return z
 
 
-prod_p = reduction("prod", reducing(np.multiply), _prod_abstract, _others, domain=(0.5, 2.0))
+prod_p: Primitive = reduction("prod", reducing(np.multiply), _prod_abstract, _others, domain=(0.5, 2.0))
 
 
 @register_function

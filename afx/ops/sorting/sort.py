@@ -75,7 +75,7 @@ def argmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
     return arg_extremum(argmax_p, x, axis, keepdims)
 
 
-argmax_p = arg_reduction("argmax", np.argmax, argmax)
+argmax_p: Primitive = arg_reduction("argmax", np.argmax, argmax)
 
 
 @register_function
@@ -88,7 +88,7 @@ def argmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
     return arg_extremum(argmin_p, x, axis, keepdims)
 
 
-argmin_p = arg_reduction("argmin", np.argmin, argmin)
+argmin_p: Primitive = arg_reduction("argmin", np.argmin, argmin)
 
 
 @register_function
@@ -123,7 +123,7 @@ def _argsort_abstract(x: Aval, *, axis: int, stable: bool = True) -> Aval:
     return Aval(x.shape, int64)
 
 
-argsort_p = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=batch_unchanged("argsort"))
+argsort_p: Primitive = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=batch_unchanged("argsort"))
 
 
 @register_function
@@ -187,7 +187,7 @@ def _sort_push(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], pa
     return _shared(t, z, axis) if _has_ties(z, axis) else t
 
 
-sort_p = register(
+sort_p: Primitive = register(
     Primitive(
         name="sort",
         kind="custom",
@@ -259,7 +259,7 @@ def _search_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
     return rows.sum(axis=1).reshape((size, *v.shape[1:]))
 
 
-searchsorted_p = nondifferentiable("searchsorted", _search_run, _search_abstract, batch=_search_batch)
+searchsorted_p: Primitive = nondifferentiable("searchsorted", _search_run, _search_abstract, batch=_search_batch)
 
 
 # -- elements that are not zero -----------------------------------------------------------------------------------------
