@@ -114,8 +114,8 @@ class Kernel:
     __slots__ = ("_chunk", "call", "program")
 
     def __init__(self, call: Callable[..., int], program: Program) -> None:
-        self.call = call
-        self.program = program
+        self.call: Callable[..., int] = call
+        self.program: Program = program
         self._chunk = FIRST_CHUNK_STEPS
 
     def walk(self, args: Sequence[Any], state: Any) -> int:
