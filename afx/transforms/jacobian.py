@@ -75,8 +75,7 @@ def _forward_jacobian(
     check_callable(fn, who)
     chosen = DiffArguments(fn, argnums, argnames, who)
 
-    @functools.wraps(fn)
-    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def compute(*args: P.args, **kwargs: P.kwargs) -> Any:
         x, call = chosen.split(args, kwargs)
         leaves, treedef = pytree.flatten(x)
         moving = moving_leaves(leaves, treedef, who, chosen.label) or [True] * len(leaves)
@@ -99,8 +98,19 @@ def _forward_jacobian(
         if holomorphic:
             _check_complex(pytree.leaves(columns), who)
         found = pytree.map(lambda c: chosen.arrange(_split(c, c.shape[:-1], leaves, treedef, moving)), columns)
-        check_nan(f"{who} of {name_of(fn)}", run, args, kwargs, found)
         return (found, aux) if has_aux else found
+
+    return _checked(fn, compute, who)
+
+
+def _checked(fn: Callable[P, Any], compute: Callable[..., Any], who: str) -> Callable[P, Any]:
+    """Return the function, which inside of `debug_nans` looks for nan in what it gives."""
+
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        found = compute(*args, **kwargs)
+        check_nan(f"{who} of {name_of(fn)}", compute, args, kwargs, found)
+        return found
 
     return run
 
@@ -134,8 +144,7 @@ def jacrev(
     check_callable(fn, "jacrev")
     chosen = DiffArguments(fn, argnums, argnames, "jacrev")
 
-    @functools.wraps(fn)
-    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def compute(*args: P.args, **kwargs: P.kwargs) -> Any:
         x, call = chosen.split(args, kwargs)
         moving = moving_leaves(*pytree.flatten(x), "jacrev", chosen.label)
         if holomorphic:
@@ -157,10 +166,9 @@ def jacrev(
 
         rows = vmap(pull)(_basis(avals))
         found = pytree.unflatten(out_tree, [chosen.arrange(_rows(rows, avals, k)) for k in range(len(avals))])
-        check_nan(f"jacrev of {name_of(fn)}", run, args, kwargs, found)
         return (found, *aux) if has_aux else found
 
-    return run
+    return _checked(fn, compute, "jacrev")
 
 
 def elementwise_grad(

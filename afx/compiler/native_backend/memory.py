@@ -113,6 +113,7 @@ def _finish(step: Step, numbers: dict[int, int], arena: int) -> Step:
 def merge_axes(nest: Nest) -> Nest:
     """Join neighbouring axes over which all operands walk evenly, and drop those of length 1.
 
+    >>> from afx.compiler.native_backend.program import Ref
     >>> ref = Ref(0, "f4", 0, (12, 4))
     >>> merge_axes(Nest((2, 3), (Load(ref),), ((0, ref),))).space
     (6,)
