@@ -12,7 +12,7 @@ from afx.compiler.arena import Arena
 from afx.compiler.native_backend.memory import Place, finish_steps, of_array, place_memory
 from afx.compiler.native_backend.program import Block, Load, Nest, Number, Op, Ref, Step, UfuncLoop, Value
 from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Alloc, Call, Free, Fused, Instruction, Loop, Schedule, Space, View
+from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Schedule, Space, View
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 from afx.core.primitive import lookup
@@ -71,7 +71,7 @@ class BlockBuilder:
         schedule: Schedule,
         lower_call: Callable[[BlockBuilder, Call], None],
         lower_partial: Callable[[BlockBuilder, Call, Space, str], None],
-        lower_loop: Callable[[BlockBuilder, Loop], None],
+        lower_control: Callable[[BlockBuilder, Loop | Branch], None],
     ) -> None:
         self.schedule = schedule
         self.items: list[Item] = []
@@ -83,7 +83,7 @@ class BlockBuilder:
         self.constant_owners: list[int] = []
         self._lower_call = lower_call
         self._lower_partial = lower_partial
-        self._lower_loop = lower_loop
+        self._lower_control = lower_control
         self._fresh = -1
         self._taken: set[int] = set()  # owners of results
         self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
@@ -267,8 +267,8 @@ class BlockBuilder:
             self._lower_call(self, instruction)
         elif isinstance(instruction, View):
             self._view(instruction)
-        elif isinstance(instruction, Loop):
-            self._lower_loop(self, instruction)
+        elif isinstance(instruction, Loop | Branch):
+            self._lower_control(self, instruction)
         elif isinstance(instruction, Fused):
             partials = {p.out.index: p.ufunc for p in instruction.partials}
             for part in instruction.body:
@@ -281,8 +281,6 @@ class BlockBuilder:
                     if view.out.index in self.places and view.source.index not in self.places:
                         shape = (("shape", view.source.shape),)
                         self.look(view.source, view.op, shape, self.places[view.out.index])
-        elif not isinstance(instruction, Alloc | Free):
-            raise UnsupportedError(f"{type(instruction).__name__.lower()}")
 
     def _view(self, view: View) -> None:
         self.look(view.out, view.op, view.params, self.places[view.source.index])

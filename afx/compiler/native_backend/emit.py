@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from afx.compiler.native_backend.emit_nest import emit_step, on_roots, roots_of
+from afx.compiler.native_backend.emit_op import memory_type
 from afx.compiler.native_backend.program import (
     Block,
+    Choice,
     Inner,
     Nest,
     Param,
@@ -145,6 +147,8 @@ class _Blocks:
         for step in steps:
             if isinstance(step, Scan | While):
                 self._loop(block, step, "0", str(step.length) if isinstance(step, Scan) else FOREVER)
+            elif isinstance(step, Choice):
+                self._choice(block, step)
             else:
                 self._step(block, step)
 
@@ -242,6 +246,25 @@ class _Blocks:
         w.line(f"br label %left{k}")
         w.label(f"left{k}")
         return w.let(f"load i64, ptr {where}")
+
+    def _choice(self, block: Block, step: Choice) -> None:
+        """Add a jump to one of several blocks."""
+        w, k = self.w, self.w.fresh()
+        functions = [self.emit(body, "branch") for body in step.bodies]
+        kind = memory_type(step.dtype)
+        index = w.let(f"load {kind}, ptr {self._root(block, step.index)}")
+        if kind != "i64":
+            index = w.let(f"{'sext' if step.dtype[0] == 'i' else 'zext'} {kind} {index} to i64")
+        cases = " ".join([f"i64 {n}, label %case{k}.{n}" for n in range(len(functions) - 1)])
+        shared = [self._root(block, root) for root in (*step.operands, *step.outputs)]
+        own = [[self._root(block, root) for root in roots] for roots in step.constants]
+        arena = w.shifted("%arena", step.arena)
+        w.line(f"switch i64 {index}, label %case{k}.{len(functions) - 1} [{cases}]")
+        for n, function in enumerate(functions):
+            w.label(f"case{k}.{n}")
+            w.line(f"call void {function}({', '.join([f'ptr {p}' for p in (*shared, *own[n], arena)])})")
+            w.line(f"br label %chosen{k}")
+        w.label(f"chosen{k}")
 
     def _turns(self, t: str, carry: list[str], other: list[str]) -> tuple[list[str], list[str]]:
         """Return where a step finds the carry and where it leaves the next one."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import attrs
 
 from afx.compiler.native_backend.convert import BlockBuilder, Converted, UnsupportedError, dtype_name
 from afx.compiler.native_backend.convert_call import lower_call
 from afx.compiler.native_backend.convert_reduction import lower_partial
 from afx.compiler.native_backend.memory import Place
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
-from afx.compiler.native_backend.program import Param, Program, Scan, While, nanoseconds
+from afx.compiler.native_backend.program import Block, Choice, Param, Program, Scan, Step, While, nanoseconds
 from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Alloc, Free, Loop, Schedule
+from afx.compiler.schedule import Alloc, Branch, ErrorState, Free, Loop, Schedule
 
 __all__ = ["explain_schedule", "lower_plan", "lower_schedule"]
 
@@ -56,19 +59,63 @@ def explain_schedule(schedule: Schedule) -> tuple[tuple[str, str], ...]:
 
 
 def _reasons(schedule: Schedule) -> list[str]:
-    builder = BlockBuilder(schedule, lower_call, lower_partial, _loop)
+    builder = BlockBuilder(schedule, lower_call, lower_partial, _control)
     return [builder.reason(i) for i in schedule.instructions]
 
 
 def _block(schedule: Schedule) -> Converted:
-    return BlockBuilder(schedule, lower_call, lower_partial, _loop).build()
+    return BlockBuilder(schedule, lower_call, lower_partial, _control).build()
+
+
+def _quiet_block(schedule: Schedule, ignored: ErrorState) -> Converted:
+    """Return the block of a body, all of whose steps ignore floating-point errors."""
+    found = _block(schedule)
+    return attrs.evolve(found, block=_quieted(found.block, ignored)) if ignored else found
+
+
+def _quieted(block: Block, ignored: Sequence[str]) -> Block:
+    return attrs.evolve(block, steps=tuple([_quieted_step(step, ignored) for step in block.steps]))
+
+
+def _quieted_step(step: Step, ignored: Sequence[str]) -> Step:
+    if isinstance(step, Scan):
+        return attrs.evolve(step, body=_quieted(step.body, ignored))
+    if isinstance(step, While):
+        return attrs.evolve(step, test=_quieted(step.test, ignored), body=_quieted(step.body, ignored))
+    if isinstance(step, Choice):
+        return attrs.evolve(step, bodies=tuple([_quieted(body, ignored) for body in step.bodies]))
+    return attrs.evolve(step, quiet=tuple(sorted({*step.quiet, *ignored})))
+
+
+def _control(b: BlockBuilder, control: Loop | Branch) -> None:
+    if isinstance(control, Loop):
+        _loop(b, control)
+    else:
+        _branch(b, control)
+
+
+def _branch(b: BlockBuilder, branch: Branch) -> None:
+    """Add a branch: a block for each body, which writes into the same memory."""
+    bodies = [_quiet_block(body, branch.error_state) for body in branch.bodies]
+    index = b.dense(branch.index)
+    if index.dtype[0] not in "biu":
+        raise UnsupportedError(f"{branch.op} by a number that is no integer")
+    if index.offset:
+        index = b.copied(index)
+    operands = [_pointer(b, x) for x in branch.operands]
+    outputs = [b.own(x.index, x.shape, b.dtype(x)) for x in branch.outputs]
+    constants = [[b.constant(c) for c in body.constants] for body in bodies]
+    step = Choice(
+        tuple([body.block for body in bodies]), index.owner, index.dtype, _owners(operands), _owners(outputs),
+        tuple(map(_owners, constants)), 0,
+    )  # fmt: skip
+    reads = [index, *operands, *[c for own in constants for c in own]]
+    b.fixed([step], reads, outputs, max([body.block.arena for body in bodies]))
 
 
 def _loop(b: BlockBuilder, loop: Loop) -> None:
     """Add a loop: the blocks of its body and condition, and memory for the carry that moves between two places."""
-    if loop.error_state:
-        raise UnsupportedError("a loop under np.errstate")
-    body = _block(loop.body)
+    body = _quiet_block(loop.body, loop.error_state)
     consts = [_pointer(b, x) for x in loop.consts]
     init = [_pointer(b, x) for x in loop.carry]
     carry = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
@@ -76,7 +123,7 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     constants = [b.constant(c) for c in body.constants]
     reads = [*consts, *init, *constants]
     if loop.condition is not None:
-        test = _block(loop.condition)
+        test = _quiet_block(loop.condition, loop.error_state)
         tests = [_pointer(b, x) for x in loop.tests]
         more = [b.constant(c) for c in test.constants]
         verdict = b.temporary((), "b1")

@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.emit_nest import on_roots
-from afx.compiler.native_backend.program import Inner, Load, Nest, Product, Root, Scan, Step, While
+from afx.compiler.native_backend.program import Choice, Inner, Load, Nest, Product, Root, Scan, Step, While
 from afx.core.aval import Shape
 
 __all__ = ["Place", "finish_steps", "merge_axes", "of_array", "place_memory"]
@@ -102,6 +102,10 @@ def _finish(step: Step, numbers: dict[int, int], arena: int) -> Step:
     if isinstance(step, Nest | Inner | Product):
         moved = on_roots(step, numbers)
         return merge_axes(moved) if isinstance(moved, Nest) else moved
+    if isinstance(step, Choice):
+        constants = tuple(map(roots, step.constants))
+        index, operands, outputs = numbers[step.index], roots(step.operands), roots(step.outputs)
+        return attrs.evolve(step, index=index, operands=operands, outputs=outputs, constants=constants, arena=arena)
     own = ("xs", "ys") if isinstance(step, Scan) else ("test_consts", "test_constants")
     names = ("consts", "init", "carry", "other", "constants", *own)
     changes: dict[str, Any] = {name: roots(getattr(step, name)) for name in names}

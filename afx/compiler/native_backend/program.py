@@ -16,6 +16,7 @@ from afx.core.aval import Shape
 
 __all__ = [
     "Block",
+    "Choice",
     "Inner",
     "Load",
     "Nest",
@@ -257,7 +258,30 @@ class While:
     arena: int
 
 
-Step: TypeAlias = "Nest | Inner | Product | Scan | While"
+@attrs.frozen
+class Choice:
+    """One of several blocks: each takes operands, outputs and its own captured arrays.
+
+    Attributes:
+        bodies: the blocks.
+        index: memory of the number of the block that runs; beyond the last one, the last one does.
+        dtype: of that number.
+        operands: memory that each block reads.
+        outputs: memory that each block writes.
+        constants: of each block, memory of arrays that it captured.
+        arena: the offset of the blocks' arena.
+    """
+
+    bodies: tuple[Block, ...]
+    index: int
+    dtype: str
+    operands: tuple[int, ...]
+    outputs: tuple[int, ...]
+    constants: tuple[tuple[int, ...], ...]
+    arena: int
+
+
+Step: TypeAlias = "Nest | Inner | Product | Scan | While | Choice"
 
 
 @attrs.frozen
@@ -324,6 +348,8 @@ class Program:
 
 def step_blocks(step: Step) -> tuple[Block, ...]:
     """Return the blocks that a step runs."""
+    if isinstance(step, Choice):
+        return step.bodies
     return (step.body,) if isinstance(step, Scan) else (step.test, step.body) if isinstance(step, While) else ()
 
 
@@ -350,6 +376,8 @@ def nanoseconds(block: Block) -> float:
             total += 100 + 0.03 * math.prod(step.sizes)
         elif isinstance(step, Scan):
             total += step.length * (nanoseconds(step.body) + 5)
+        elif isinstance(step, Choice):
+            total += 5 + max(map(nanoseconds, step.bodies))
         else:
             total += 1000 * (nanoseconds(step.body) + nanoseconds(step.test))
     return total

@@ -77,3 +77,35 @@ def test_chunks_end_where_the_whole_ends() -> None:
             state[0] = state[2]
         assert same_bits(outs[0], last)
         assert same_bits(outs[1], rows)
+
+
+def test_branches() -> None:
+    """One of several bodies runs, within loops too; each has its own constants and temporary values."""
+    x, table = np.linspace(-1, 1, 6), np.arange(6.0)
+
+    def fn(x: Any) -> Any:
+        def step(y: Any, k: Any) -> Any:
+            turns = [lambda y: np.sin(y) + table, lambda y: y[::-1] * 2 - y.sum(), lambda y: y]
+            y = afx.switch(k, turns, y)
+            return afx.cond(y[0] > 0, lambda y: -np.tanh(y) * 3, lambda y: y + 1, y), y[0]
+
+        return afx.scan(step, x, np.array([0, 1, 2, 1, 0, 2, 2, 1], np.int32))
+
+    assert_same_bits(fn, x)
+    assert_same_bits(lambda x: afx.grad(lambda x: (fn(x)[0] ** 2).sum())(x), x)
+    for k in range(3):
+        assert_same_bits(lambda x, k: afx.switch(k, [np.sin, lambda x: x * 2, lambda x: x], x), x, np.int64(k))
+
+
+def test_loops_and_branches_that_ignore_errors() -> None:
+    """What runs under `np.errstate` as a whole reports none of the errors that it ignores."""
+    x = np.array([0.0, 1.0])
+
+    def fn(x: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            y = afx.scan(lambda y, _: (1 / (y - y[::-1] * x), None), x, None, 3)[0]
+            return afx.cond(x[1] > 0, lambda y: 1 / (y * 0 + 0.0), lambda y: y, x) + np.sign(y)
+
+    native = assert_same_bits(fn, x)
+    assert native(x)[1] & 1 == 0
+    assert assert_same_bits(lambda x: afx.scan(lambda y, _: (1 / y, None), x, None, 3)[0], x)(x)[1] & 1 == 1
