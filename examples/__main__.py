@@ -109,6 +109,8 @@ def run_all(names: Iterable[str], output: Path) -> int:
         print(f"  took {time.perf_counter() - start:.1f} s\n", flush=True)
         claims += found
     failed = sum(not claim.holds for claim in claims)
+    if not claims:  # a rank beside the first one, which speaks
+        return 0
     print(f"{failed} of {len(claims)} claims FAILED" if failed else f"all {len(claims)} claims hold")
     return 1 if failed else 0
 

@@ -62,11 +62,17 @@ def _title(eq: Equation) -> str:
 
 def _shorten(value: Any) -> str:
     """Return a parameter's text, or its beginning; of a graph its size."""
-    inner = value if isinstance(value, Graph) else getattr(value, "graph", None)
-    if isinstance(inner, Graph):
+    inner = _inner_graph(value)
+    if inner is not None:
         return f"graph of {len(inner)} equations"
     text = " ".join(str(value).split())
     return text if len(text) <= MAX_PARAMETER_LENGTH else f"{text[: MAX_PARAMETER_LENGTH - 1]}…"
+
+
+def _inner_graph(value: Any) -> Graph | None:
+    """Return the graph that a parameter is or holds, such as the body of a loop."""
+    inner = value if isinstance(value, Graph) else getattr(value, "graph", None)
+    return inner if isinstance(inner, Graph) else None
 
 
 def to_dot(graph: Graph) -> str:
@@ -151,10 +157,16 @@ def _draw_arrows(layout: Layout) -> list[str]:
 
 
 def to_html(graph: Graph) -> str:
-    """Return a picture of a graph with its text folded below, the text alone of a large one."""
-    text = f"<pre>{escape(str(graph))}</pre>"
-    picture = to_svg(graph)
-    if picture is None:
-        return text
-    summary = f"<summary>{escape(graph.label)}</summary>"
-    return f'<div style="overflow-x:auto">{picture}</div><details>{summary}{text}</details>'
+    """Return a picture of a graph with its text and its inner graphs folded below; of a large one no picture."""
+    picture, text = to_svg(graph), f"<pre>{escape(str(graph))}</pre>"
+    parts = [text] if picture is None else [f'<div style="overflow-x:auto">{picture}</div>', _fold(graph.label, text)]
+    for eq in graph.equations:
+        for name, value in eq.params:
+            inner = _inner_graph(value)
+            if inner is not None:
+                parts.append(_fold(f"{eq.primitive.name}: {name}", to_html(inner)))
+    return "".join(parts)
+
+
+def _fold(summary: str, content: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"

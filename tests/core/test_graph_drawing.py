@@ -79,7 +79,9 @@ def test_a_notebook_shows_picture_and_text_and_of_large_graphs_the_text() -> Non
             x = afx.sin(x)
         return x
 
-    assert "<svg" in program()._repr_html_()
+    html = program()._repr_html_()
+    assert html.count("<svg") == 2  # the body of the loop has a picture of its own
+    assert "<summary>scan: body</summary>" in html
     assert program()._repr_svg_() == to_svg(program())
     graph = afx.trace(long)(1.0)
     assert graph._repr_svg_() is None
