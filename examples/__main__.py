@@ -24,6 +24,7 @@ from examples import (
     hamiltonian,
     heat_equation,
     local_optimum,
+    logistic_regression,
     lotka_volterra,
     polynomial,
     time_series,
@@ -43,6 +44,7 @@ EXAMPLES: dict[str, Callable[[Path], list[Claim]]] = {
     "time_series": time_series.run,
     "autoencoder": autoencoder.run,
     "flow": flow.run,
+    "logistic_regression": logistic_regression.run,
     "gaussian_process": gaussian_process.run,
     "lotka_volterra": lotka_volterra.run,
     "heat_equation": heat_equation.run,
@@ -89,7 +91,7 @@ def command_line() -> argparse.ArgumentParser:
 
 def listing() -> str:
     """Return a line for each example."""
-    return "\n".join(f"  {name:<17} {summary(name)}" for name in EXAMPLES)
+    return "\n".join(f"  {name:<19} {summary(name)}" for name in EXAMPLES)
 
 
 def summary(name: str) -> str:

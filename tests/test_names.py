@@ -129,6 +129,7 @@ NAMES: dict[str, list[str]] = {
         "diff",
         "digitize",
         "disable_jit",
+        "distributed",
         "divide",
         "divmod",
         "dot",

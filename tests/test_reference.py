@@ -49,7 +49,7 @@ def test_each_public_name_has_a_place(folder: Path, name: str) -> None:
 def test_all_families_are_in_it() -> None:
     """The whole reference has afx and each of its public modules."""
     modules = reference.public_modules()
-    assert {"afx", "afx.nn", "afx.optim", "afx.linalg", "afx.plot", "afx.io"} <= set(modules)
+    assert {"afx", "afx.distributed", "afx.nn", "afx.optim", "afx.linalg", "afx.plot", "afx.io"} <= set(modules)
     assert "afx.core" not in modules
 
 

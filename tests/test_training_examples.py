@@ -21,6 +21,7 @@ from examples import (
     graph_split,
     hamiltonian,
     heat_equation,
+    logistic_regression,
     lotka_volterra,
     time_series,
 )
@@ -34,6 +35,7 @@ SMALL: dict[str, tuple[Callable[..., list[Claim]], dict[str, int], float]] = {
     "time_series": (time_series.run, {"steps": 40}, 0.5),
     "autoencoder": (autoencoder.run, {"epochs": 6}, 26.5),
     "flow": (flow.run, {"steps": 60}, -1.85),
+    "logistic_regression": (logistic_regression.run, {"penalties": 2}, 1e-5),
     "gaussian_process": (gaussian_process.run, {"steps": 12, "count": 60}, 1e-6),
     "lotka_volterra": (lotka_volterra.run, {"repetitions": 8}, 1e-4),
     "heat_equation": (heat_equation.run, {"steps": 150}, 0.05),

@@ -654,6 +654,7 @@ INTERNAL = {
 FAMILIES = (
     "data",
     "debug",
+    "distributed",
     "errors",
     "fft",
     "io",
