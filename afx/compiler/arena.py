@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from bisect import insort
 
+from afx.compiler.target import DEFAULT
+
 __all__ = ["ALIGNMENT", "Arena"]
 
-ALIGNMENT = 64
+ALIGNMENT: int = DEFAULT.arena_alignment_bytes
 
 
 class Arena:
     """Hands out offsets in one block of memory and takes them back, the smallest hole that fits first.
 
     Attributes:
+        alignment: bytes of which each offset is a multiple.
         size: bytes that the block needs.
         live: bytes that are in use now.
         widest: the most that were in use at any time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, alignment: int = ALIGNMENT) -> None:
+        self.alignment: int = alignment
         self.size: int = 0
         self.live: int = 0
         self.widest: int = 0
@@ -26,7 +30,7 @@ class Arena:
 
     def take(self, nbytes: int) -> int:
         """Return the offset of a free piece."""
-        need = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        need = self._aligned(nbytes)
         self.live += need
         self.widest = max(self.widest, self.live)
         best = -1
@@ -45,9 +49,12 @@ class Arena:
         self.size = offset + need
         return offset
 
+    def _aligned(self, nbytes: int) -> int:
+        return -(-max(nbytes, 1) // self.alignment) * self.alignment
+
     def give(self, offset: int, nbytes: int) -> None:
         """Take a piece back."""
-        room = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        room = self._aligned(nbytes)
         self.live -= room
         insort(self._holes, (offset, room))
         k = self._holes.index((offset, room))

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import attrs
 import numpy as np
 
-from afx.compiler.arena import Arena
+from afx.compiler.arena import ALIGNMENT, Arena
 from afx.compiler.fusion import Group, Groups
 from afx.compiler.lowering_rules import by_ufunc, writes_into
 from afx.core.graph import Equation, Var
@@ -105,12 +105,13 @@ class BufferAssignment:
         return "\n".join(lines)
 
 
-def assign(groups: Groups, donated: Collection[int] = ()) -> BufferAssignment:
+def assign(groups: Groups, donated: Collection[int] = (), alignment: int = ALIGNMENT) -> BufferAssignment:
     """Assign memory to every value of a grouped graph.
 
     Args:
         groups: the graph, grouped.
         donated: positions of arguments whose memory results may take.
+        alignment: bytes of which each offset in the arena is a multiple.
 
     >>> import afx
     >>> from afx.compiler.fusion import fuse
@@ -124,7 +125,7 @@ def assign(groups: Groups, donated: Collection[int] = ()) -> BufferAssignment:
     intervals = find_lifetimes(groups, values)
     given = frozenset([graph.inputs[k].index for k in donated])
     donated_to = donate(groups, values, intervals, given)
-    offsets, arena = assign_offsets(intervals, donated_to)
+    offsets, arena = assign_offsets(intervals, donated_to, alignment)
     return BufferAssignment(values, tuple(intervals), donated_to, offsets, arena.size, arena.widest)
 
 
@@ -284,9 +285,11 @@ def _of_group(group: Group, out: Var, free: Collection[int], values: Mapping[int
 
 
 # -- offsets ----------------------------------------------------------------------------------------------------------
-def assign_offsets(intervals: Sequence[Interval], donated_to: Mapping[int, int]) -> tuple[dict[int, int], Arena]:
+def assign_offsets(
+    intervals: Sequence[Interval], donated_to: Mapping[int, int], alignment: int = ALIGNMENT
+) -> tuple[dict[int, int], Arena]:
     """Return the place in the arena of each root that lies there, and the arena."""
-    arena, offsets = Arena(), dict[int, int]()
+    arena, offsets = Arena(alignment), dict[int, int]()
     taken = set(donated_to.values())
     starting = [interval for interval in intervals if interval.in_arena]
     ending = sorted([i for i in starting if i.root not in taken], key=lambda i: (i.end, i.root))

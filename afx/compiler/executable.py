@@ -149,7 +149,7 @@ class Plan:
     @cached_property
     def buffers(self) -> BufferAssignment:
         """The memory of each value."""
-        return assign(self.groups, self.donated)
+        return assign(self.groups, self.donated, self.target.arena_alignment_bytes)
 
 
 def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None = None) -> Plan:
@@ -167,7 +167,7 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
     """
     target = current.target if target is None else target
     groups = fuse(graph, target)
-    schedule = lower(groups, assign(groups, donated), target)
+    schedule = lower(groups, assign(groups, donated, target.arena_alignment_bytes), target)
     policies = _thread_policies(schedule, graph, target)
     tuner = Autotuner(len(policies), target) if len(policies) > 1 else None
     executable = NumpyBackend.compile(schedule, target)

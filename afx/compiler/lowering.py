@@ -50,7 +50,7 @@ __all__ = ["lower", "schedule_graph"]
 def schedule_graph(graph: Graph, target: Target, donated: Collection[int] = ()) -> Schedule:
     """Return the schedule of a graph, by all steps of the compiler."""
     groups = fuse(simplify(graph, target, expanding=True), target)
-    return lower(groups, assign(groups, donated), target)
+    return lower(groups, assign(groups, donated, target.arena_alignment_bytes), target)
 
 
 def lower(groups: Groups, buffers: BufferAssignment, target: Target) -> Schedule:

@@ -15,6 +15,7 @@ import numpy as np
 
 from afx.compiler.graph_builder import GraphBuilder, Params, Rule
 from afx.compiler.layout_rules import collapse_batched_matmul, collapse_short_last_axis, split_reduction
+from afx.compiler.update_rules import add_embedded
 from afx.core.aval import Aval, broadcast_shapes
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Constant, Literal
@@ -357,7 +358,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "any": (fold,),
     "elementwise": (sink_broadcasts, identity, involution),
     "linear": (involution,),
-    "add": (fold_negation, collapse_short_last_axis),
+    "add": (fold_negation, add_embedded, collapse_short_last_axis),
     "subtract": (minus_zero, fold_negation, collapse_short_last_axis),
     "multiply": (negative_one, powers_of_two, collapse_short_last_axis),
     "divide": (divide_by_constant,),

@@ -142,7 +142,8 @@ class Algebra(Record):
     """Identities that simplification may use.
 
     Attributes:
-        canonical: the structural role: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``fit``, ``select``.
+        canonical: the structural role: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``fit``, ``select``; ``slice``, its
+            transpose ``embed``, and ``set_part`` and ``add_part``, which update the part that a slice with its ``index`` takes.
         commutative: whether its two operands can be exchanged.
         identity: the number that leaves the other operand unchanged, if there is one.
         involution: whether applying it twice gives the operand.

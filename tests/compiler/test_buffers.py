@@ -99,3 +99,12 @@ def test_an_assignment_prints() -> None:
     text = str(assign(grouped(lambda x: afx.sin(x) @ x, X)))
     assert text.splitlines()[0] == "64 bytes of arena, 64 at the widest point"
     assert "1: written, 64 bytes @0" in text
+
+
+def test_offsets_are_aligned_as_the_target_says() -> None:
+    """A target whose vectors are longer gets buffers further apart."""
+    groups = grouped(lambda x: afx.sin(afx.cos(x) @ x) @ afx.exp(x), X)
+    for alignment in (64, 256, 4096):
+        assigned = assign(groups, (), alignment)
+        assert len(assigned.offsets) > 1
+        assert all(offset % alignment == 0 for offset in assigned.offsets.values())

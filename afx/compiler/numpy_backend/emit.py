@@ -7,9 +7,8 @@ names are local, or nearly so. What is shown is what runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
 
 from afx.compiler.numpy_backend.bindings import (
     arena_text,
@@ -26,8 +25,9 @@ from afx.compiler.numpy_backend.calls import applied, call_lines, view_text
 from afx.compiler.numpy_backend.emit_fused import FusedEmitter
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
 from afx.compiler.numpy_backend.names import Names
+from afx.compiler.numpy_backend.program import Bind, Part, Program
 from afx.compiler.numpy_backend.scalar_loops import emit_scalar_steps, run_scalar_loop
-from afx.compiler.operands import Buffer, Operand
+from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import (
     Alloc,
     Branch,
@@ -37,62 +37,19 @@ from afx.compiler.schedule import (
     Fused,
     Instruction,
     Loop,
+    Params,
     Result,
     Schedule,
     View,
 )
 from afx.compiler.target import Target
 from afx.core.dtypes import DType
-from afx.core.primitive import lookup
+from afx.core.primitive import lookup, primitive_for_role
 from afx.runtime.blas import product
 from afx.runtime.output_pool import donated_or_empty
 from afx.runtime.thread_pool import run_blocks
 
-__all__ = ["Bind", "Part", "Program", "emit"]
-
-
-Bind: TypeAlias = "Callable[[], Callable[..., None]]"
-"""Binds a kernel to memory of its own; it is called with operands and outputs."""
-
-
-class Part(NamedTuple):
-    """One function of a program.
-
-    Attributes:
-        bound: names that it reads from outside, bound once.
-        functions: lines of the functions inside of it.
-        arguments: names of values that earlier parts made.
-        lines: its body.
-        makes: names of values that it makes and does not delete.
-    """
-
-    bound: tuple[str, ...]
-    functions: tuple[str, ...]
-    arguments: tuple[str, ...]
-    lines: tuple[str, ...]
-    makes: tuple[str, ...]
-
-
-class Program(NamedTuple):
-    """A schedule as Python.
-
-    Attributes:
-        schedule: the schedule.
-        names: what names stand for.
-        inputs: names of the arguments.
-        parts: the functions, in the order in which they run; the last one gives the results.
-        results: the expressions that are returned.
-        bodies: schedules of loops and branches by the names of their functions.
-        fallbacks: schedules that are compiled when they are first needed, by the names of theirs.
-    """
-
-    schedule: Schedule
-    names: Names
-    inputs: tuple[str, ...]
-    parts: tuple[Part, ...]
-    results: tuple[str, ...]
-    bodies: dict[str, Schedule]
-    fallbacks: dict[str, Schedule]
+__all__ = ["emit"]
 
 
 def emit(schedule: Schedule, target: Target, kernels: Sequence[Bind] = ()) -> Program:
@@ -213,6 +170,10 @@ class _Emitter:
             self._add([f"{function}({', '.join(xs)}, {out}, {params['axis']}, {params['stops']})"], call.error_state)
             return
         if call.method == "kernel":
+            lines = self._part_lines(call, xs, out)
+            if lines:
+                self._add(lines, call.error_state)
+                return
             if call.aliases[0] == "same" and call.outputs[0].storage == "arena":
                 xs[0] = out  # an update in place: NumPy sees that nothing is to be copied
             kernel = names.use(self._kernel(call))
@@ -226,7 +187,30 @@ class _Emitter:
         kernel = self.names.use(self.names.bind(name, lambda _: bind(), lambda: f"kernels[{number}].bind()"))
         self._add([f"{kernel}({', '.join([*xs, *map(self.write, call.outputs)])})"], ())
 
+    def _part_lines(self, call: Call, xs: list[str], out: str) -> list[str]:
+        """Return the lines of an update of a part of a buffer in the arena, whose view is made once."""
+        role, names = lookup(call.op).algebra.canonical, self.names
+        in_place = role in ("add_part", "set_part") and call.aliases[0] == "same"
+        if call.outputs[0].storage != "arena" or not (in_place or role == "embed"):
+            return []
+        params = (("index", dict(call.params)["index"]),)
+        part = names.use(self._make_once(f"part_{out}", primitive_for_role("slice").name, out, params))
+        if role == "add_part":
+            return [f"{names.numpy('add')}({part}, {xs[1]}, {part})"]
+        return [*([f"{out}.fill(0)"] if role == "embed" else []), f"{part}[...] = {xs[-1]}"]
+
+    def _is_constant(self, call: Call) -> bool:
+        """Tell whether a call repeats a number, and no result of the schedule lies in the array of it."""
+        returned = [r.operand for r in self.schedule.results]
+        owners = {x.place if x.storage == "view" else x.index for x in returned if isinstance(x, Buffer)}
+        repeats = lookup(call.op).algebra.canonical == "broadcast" and isinstance(call.operands[0], Number)
+        return repeats and call.outputs[0].index not in owners
+
     def _apply(self, call: Call, xs: list[str]) -> None:
+        if self._is_constant(call):
+            self._bound.add(call.outputs[0].index)
+            self._make_once(self.names.of(call.outputs[0]), call.op, xs[0], call.params)
+            return
         targets = ", ".join([self.write(b) for b in call.outputs])
         first = call.operands[0] if call.operands else None
         if call.method == "copies":
@@ -257,11 +241,14 @@ class _Emitter:
             self._add([f"{self.write(view.out)} = {text}"])
             return
         self._bound.add(view.out.index)
-        source, used = self.names.of(view.source), dict(self.names.used)
-        text = view_text(view.op, view.params, source, self.names, is_array)
-        self.names.used = used  # what makes it is no part of the program
-        impl = lookup(view.op).impl
-        self.names.bind(name, partial(made_view, impl, source, dict(view.params)), partial(str, text))
+        self._make_once(name, view.op, self.names.of(view.source), view.params, is_array)
+
+    def _make_once(self, name: str, op: str, source: str, params: Params, is_array: bool = True) -> str:
+        """Enter a view that is made once for each set of buffers."""
+        names, used = self.names, dict(self.names.used)
+        text = view_text(op, params, source, names, is_array)
+        names.used = used  # what makes it is no part of the program
+        return names.bind(name, partial(made_view, lookup(op).impl, source, dict(params)), partial(str, text))
 
     def _alloc(self, alloc: Alloc) -> None:
         buffer, names = alloc.buffer, self.names

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from afx.compiler.numpy_backend.emit import Bind, Part, Program, emit
+from afx.compiler.numpy_backend.emit import emit
+from afx.compiler.numpy_backend.program import Bind, Part, Program
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 

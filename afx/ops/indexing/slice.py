@@ -13,7 +13,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of
-from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, lookup, register
+from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, lookup, register
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import IndexRangeError, ShapeError
 from afx.ops._kinds.batching import with_batch_axis
@@ -81,6 +81,7 @@ slice_p: Primitive = linear(
     selects=True,
     may_alias=True,
     emit_view=_slice_text,
+    canonical="slice",
 )
 
 
@@ -137,6 +138,7 @@ embed_p: Primitive = linear(
     batch=_embed_batch,
     nonnegative_linear=True,
     make_kernel=_embed_prepare,
+    canonical="embed",
 )
 
 
@@ -246,7 +248,7 @@ def _update_batch(name: str) -> Any:
     return batch
 
 
-def _update(name: str, run: Any, prepare: Any, pull_x: Any) -> Primitive:
+def _update(name: str, role: str, run: Any, prepare: Any, pull_x: Any) -> Primitive:
     return register(
         Primitive(
             name=name,
@@ -257,9 +259,10 @@ def _update(name: str, run: Any, prepare: Any, pull_x: Any) -> Primitive:
             derivative=Derivative(vjps=(pull_x, _pull_values), reads=(0, 0), jvp=joint_linear(name)),
             masking=Masking(nonnegative_linear=True, selects=name == "slice_set"),
             lowering=Lowering(make_kernel=prepare, updates_first_operand=True),
+            algebra=Algebra(canonical=role),
         )
     )
 
 
-slice_set_p: Primitive = _update("slice_set", _set_run, _set_prepare, _set_pull_x)
-slice_add_p: Primitive = _update("slice_add", _add_run, _add_prepare, _add_pull_x)
+slice_set_p: Primitive = _update("slice_set", "set_part", _set_run, _set_prepare, _set_pull_x)
+slice_add_p: Primitive = _update("slice_add", "add_part", _add_run, _add_prepare, _add_pull_x)

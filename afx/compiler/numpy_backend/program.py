@@ -1,0 +1,54 @@
+"""Program: a schedule as Python, in functions that run one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from afx.compiler.numpy_backend.names import Names
+from afx.compiler.schedule import Schedule
+
+__all__ = ["Bind", "Part", "Program"]
+
+Bind: TypeAlias = "Callable[[], Callable[..., None]]"
+"""Binds a kernel to memory of its own; it is called with operands and outputs."""
+
+
+class Part(NamedTuple):
+    """One function of a program.
+
+    Attributes:
+        bound: names that it reads from outside, bound once.
+        functions: lines of the functions inside of it.
+        arguments: names of values that earlier parts made.
+        lines: its body.
+        makes: names of values that it makes and does not delete.
+    """
+
+    bound: tuple[str, ...]
+    functions: tuple[str, ...]
+    arguments: tuple[str, ...]
+    lines: tuple[str, ...]
+    makes: tuple[str, ...]
+
+
+class Program(NamedTuple):
+    """A schedule as Python.
+
+    Attributes:
+        schedule: the schedule.
+        names: what names stand for.
+        inputs: names of the arguments.
+        parts: the functions, in the order in which they run; the last one gives the results.
+        results: the expressions that are returned.
+        bodies: schedules of loops and branches by the names of their functions.
+        fallbacks: schedules that are compiled when they are first needed, by the names of theirs.
+    """
+
+    schedule: Schedule
+    names: Names
+    inputs: tuple[str, ...]
+    parts: tuple[Part, ...]
+    results: tuple[str, ...]
+    bodies: dict[str, Schedule]
+    fallbacks: dict[str, Schedule]
