@@ -1,20 +1,21 @@
-"""Rewrite rules: simplifications in one table, by the kind, role or ufunc of the ops they look at.
+"""Rewrite rules: simplifications in one table, pattern and replacement, with the conditions under which they hold.
 
-A rule sees an op and its new operands; it returns what stands for the result, or None where it does not apply. Values
-and dtypes stay, and the signs of zero, infinities and nan with them; sums of repeated numbers may differ in the last
-places, and of zeros in their sign, and products near the ends of the range overflow in another order.
+What no pattern says, since it depends on tags of the record or on shapes, is a function that sees an op and its new
+operands and returns what stands for the result, or None where it does not apply. Values and dtypes stay, and the signs
+of zero, infinities and nan with them; sums of repeated numbers may differ in the last places, and of zeros in their
+sign, and products near the ends of the range overflow in another order.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from afx.compiler.graph_builder import GraphBuilder, Params, Rule
 from afx.compiler.layout_rules import collapse_batched_matmul, collapse_short_last_axis, split_reduction
+from afx.compiler.patterns import Match, like, number_of, rule
 from afx.compiler.update_rules import add_embedded
 from afx.core.aval import Aval, broadcast_shapes
 from afx.core.dtypes import DType
@@ -22,18 +23,6 @@ from afx.core.graph import Atom, Constant, Literal
 from afx.core.primitive import Primitive, with_ufunc
 
 __all__ = ["RULES"]
-
-
-def _number(b: GraphBuilder, x: Atom) -> Any:
-    """Return the number that a literal, or a broadcast literal, holds."""
-    eq = b.made_by(x, "broadcast")
-    x = x if eq is None else eq.inputs[0]
-    return x.value if isinstance(x, Literal) else None
-
-
-def _like(b: GraphBuilder, x: Atom, aval: Aval) -> Atom | None:
-    """Return x as the whole result, repeated where the result is larger."""
-    return b.broadcast(x, aval.shape) if x.aval.dtype == aval.dtype and not x.aval.weak else None
 
 
 # -- any op -----------------------------------------------------------------------------------------------------------
@@ -80,12 +69,12 @@ def identity(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params
     if not p.algebra.commutative or p.algebra.identity is None or len(xs) != 2:
         return None
     for x, y in (xs, xs[::-1]):
-        n = _number(b, y)
+        n = number_of(b, y)
         if n is None or isinstance(n, bool) or n != p.algebra.identity:
             continue
         if aval.dtype.kind == "c" or (n == 0 and aval.dtype.kind == "f" and math.copysign(1, n) > 0):
             continue  # of complex infinities even the product with 1 is nan
-        return _like(b, x, aval)
+        return like(b, x, aval)
     return None
 
 
@@ -95,185 +84,13 @@ def involution(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Para
     return eq.inputs[0] if p.algebra.involution and eq is not None and eq.primitive is p else None
 
 
-def minus_zero(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A difference x - 0 is x (but x - -0.0 is not: for -0.0 it is 0.0)."""
-    n = _number(b, xs[1])
-    plain = n is not None and n == 0 and aval.dtype.kind in "iuf" and math.copysign(1, n) > 0
-    return _like(b, xs[0], aval) if plain else None
-
-
-def divide_by_constant(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A quotient x / 1 is x, and division by a power of two is the product with its inverse."""
-    n: Any = _number(b, xs[1])
-    if not isinstance(n, float) or not math.isfinite(n) or n == 0.0:
-        return None
-    if n == 1.0:
-        return _like(b, xs[0], aval)
-    limits = np.finfo(aval.dtype)
-    if math.frexp(n)[0] not in (0.5, -0.5) or not float(limits.tiny) <= abs(1 / n) <= float(limits.max):
-        return None
-    return b.make(with_ufunc(np.multiply), (xs[0], Literal(1 / n, Aval((), aval.dtype))), (), aval)
-
-
-def fold_negation(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A sum x + -y is x - y, -x + y is y - x, x - -y is x + y."""
-    x, y = xs
-    add, subtract, negative = (with_ufunc(u) for u in (np.add, np.subtract, np.negative))
-    if aval.dtype.kind not in "fc":
-        return None
-    right = b.defining_equation(y)
-    if right is not None and right.primitive is negative:
-        return b.make(subtract if p is add else add, (x, right.inputs[0]), (), aval)
-    left = b.defining_equation(x)
-    if p is add and left is not None and left.primitive is negative:
-        return b.make(subtract, (y, left.inputs[0]), (), aval)
-    return None
-
-
-def negative_one(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A product x · -1 is -x, and a factor takes the sign of what it multiplies."""
-    for x, y in (xs, xs[::-1]):
-        n = _number(b, y)
-        if n is None or aval.dtype.kind != "f":
-            continue
-        negative = with_ufunc(np.negative)
-        if n == -1:
-            return b.broadcast(b.make(negative, (x,), (), Aval(x.aval.shape, aval.dtype)), aval.shape)
-        eq = b.defining_equation(x)
-        if eq is not None and eq.primitive is negative and isinstance(y, Literal):
-            return b.make(p, (eq.inputs[0], Literal(-n, y.aval)), (), aval)
-    return None
-
-
-def powers_of_two(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A product (x·m)·n is x·(m·n) where m or n is a power of two near 1, so that nothing is rounded differently.
-
-    That is so between 1e4 times the smallest and 1e-4 times the largest normal number; half precision has too few.
-    """
-    if aval.dtype.char not in "fd" or len(aval.shape) == 0:
-        return None
-    for x, y in (xs, xs[::-1]):
-        eq = b.defining_equation(x)
-        if eq is None or eq.primitive is not p or not isinstance(y, Literal) or x.aval.shape != aval.shape:
-            continue
-        for inner, other in (eq.inputs, eq.inputs[::-1]):
-            if isinstance(other, Literal) and _small_power(other.value, y.value) and inner.aval.shape == aval.shape:
-                return b.make(p, (inner, Literal(other.value * y.value, Aval((), aval.dtype))), (), aval)
-    return None
-
-
-def _small_power(*factors: Any) -> bool:
-    """Tell whether both factors are moderate, and one of them is a power of two."""
-    if not all(isinstance(n, float) and 1e-4 < abs(n) < 1e4 for n in factors):
-        return False
-    return any(math.frexp(n)[0] in (0.5, -0.5) for n in factors)
-
-
-def negated_product(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """-(n·x) is (-n)·x."""
-    eq = b.defining_equation(xs[0])
-    if eq is None or eq.primitive is not with_ufunc(np.multiply) or aval.dtype.kind != "f":
-        return None
-    for x, y in (eq.inputs, eq.inputs[::-1]):
-        if isinstance(y, Literal) and isinstance(y.value, float):
-            return b.make(eq.primitive, (x, Literal(-y.value, y.aval)), (), aval)
-    return None
-
-
-def small_power(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """Powers 1, 2, 3, 4 and -1 of floats are products and a quotient."""
-    x, n = xs[0], _number(b, xs[1])
-    if aval.dtype.kind != "f" or isinstance(n, complex) or n not in (1, 2, 3, 4, -1) or x.aval.shape != aval.shape:
-        return None
-    if n == 1:
-        return _like(b, x, aval)
-    if n == -1:
-        return b.make(with_ufunc(np.divide), (Literal(1.0, Aval((), aval.dtype)), x), (), aval)
-    square = b.make(with_ufunc(np.square), (x,), (), aval)
-    if n == 2:
-        return square
-    return b.make(with_ufunc(np.multiply), (square, x if n == 3 else square), (), aval)
-
-
-def cast_bool_compare(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A truth value made a number and compared with zero is that truth value."""
-    eq = b.made_by(xs[0], "cast")
-    n = _number(b, xs[1])
-    if eq is None or n is None or n != 0 or eq.inputs[0].aval.dtype != np.bool_:
-        return None
-    return b.broadcast(eq.inputs[0], aval.shape)
-
-
 # -- casts ------------------------------------------------------------------------------------------------------------
-def same_dtype(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A cast to the dtype it has is x; a cast of a repeated number is the cast number, repeated."""
-    x = xs[0]
-    if x.aval.dtype == aval.dtype and not x.aval.weak:
-        return x
-    eq = b.made_by(x, "broadcast")
-    if eq is not None:
-        inner = b.make(p, eq.inputs, params, Aval(eq.inputs[0].aval.shape, aval.dtype))
-        return b.broadcast(inner, aval.shape)
-    return None
-
-
-def cast_of_cast(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """Of two casts the first one goes where it loses nothing."""
-    eq = b.made_by(xs[0], "cast")
+def cast_repeated(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A cast of a repeated number is the cast number, repeated."""
+    eq = b.made_by(xs[0], "broadcast")
     if eq is None:
         return None
-    first = eq.inputs[0]
-    if first.aval.weak or not _holds_all(first.aval.dtype, xs[0].aval.dtype):
-        return None
-    return first if first.aval.dtype == aval.dtype else b.make(p, (first,), params, aval)
-
-
-def _holds_all(source: DType, target: DType) -> bool:
-    """Tell whether a dtype holds each number of another: NumPy calls float64 safe for int64, whose digits it loses."""
-    if source.kind in "iu" and target.kind in "fc":
-        return np.finfo(target).nmant + 1 >= np.iinfo(source).bits
-    return np.can_cast(source, target, "safe")
-
-
-# -- choices ----------------------------------------------------------------------------------------------------------
-def chosen(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A choice under a known condition, or between equal things, is what it takes."""
-    condition, x, y = xs
-    known = _number(b, condition)
-    if known is not None:
-        return _like(b, x if known else y, aval)
-    return _like(b, x, aval) if x == y else None
-
-
-def nested_select(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A choice under the same condition inside a branch is already decided."""
-    condition, x, y = xs
-    left, right = b.made_by(x, "select"), b.made_by(y, "select")
-    if left is not None and left.inputs[0] == condition:
-        return _choice(b, p, (condition, left.inputs[1], y), aval)
-    if right is not None and right.inputs[0] == condition:
-        return _choice(b, p, (condition, x, right.inputs[2]), aval)
-    return None
-
-
-def _choice(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], aval: Aval) -> Atom:
-    """Return a choice in a shape that may be larger than those of its operands together."""
-    shape = broadcast_shapes([x.aval.shape for x in xs])
-    assert shape is not None
-    return b.broadcast(b.make(p, xs, (), Aval(shape, aval.dtype, aval.weak)), aval.shape)
-
-
-def masked_product(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """Where a condition holds, a factor that is the condition as a number is 1."""
-    condition, x, y = xs
-    eq = b.defining_equation(x)
-    if eq is None or eq.primitive is not with_ufunc(np.multiply) or aval.dtype.kind == "c":
-        return None
-    for factor, other in (eq.inputs, eq.inputs[::-1]):
-        cast = b.made_by(factor, "cast")
-        if cast is not None and cast.inputs[0] == condition:
-            return b.make(p, (condition, other, y), params, aval)
-    return None
+    return b.broadcast(b.make(p, eq.inputs, params, Aval(eq.inputs[0].aval.shape, aval.dtype)), aval.shape)
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
@@ -354,22 +171,110 @@ def no_axes(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params,
     return xs[0] if not dict(params)["axis"] and xs[0].aval == aval else None
 
 
-RULES: Mapping[str, Sequence[Rule]] = {
+# -- conditions -------------------------------------------------------------------------------------------------------
+def is_real(match: Match) -> bool:
+    """Tell whether the result is a real floating-point number."""
+    return match.aval.dtype.kind == "f"
+
+
+def is_inexact(match: Match) -> bool:
+    """Tell whether the result is a real or complex floating-point number."""
+    return match.aval.dtype.kind in "fc"
+
+
+def is_no_complex(match: Match) -> bool:
+    """Tell whether the result has one part alone: of complex infinities even the product with 1 is nan."""
+    return match.aval.dtype.kind != "c"
+
+
+def takes_plus_zero(match: Match) -> bool:
+    """Tell whether n is 0 or 0.0: x - -0.0 is 0.0 for -0.0."""
+    return match.n == 0 and match.aval.dtype.kind in "iuf" and math.copysign(1, match.n) > 0
+
+
+def divides_by_power(match: Match) -> bool:
+    """Tell whether n is a power of two with an inverse, so that nothing is rounded differently."""
+    n = match.n
+    if not isinstance(n, float) or not math.isfinite(n) or math.frexp(n)[0] not in (0.5, -0.5):
+        return False
+    limits = np.finfo(match.aval.dtype)
+    return float(limits.tiny) <= abs(1 / n) <= float(limits.max)
+
+
+def scales_by_powers(match: Match) -> bool:
+    """Tell whether n or m is a power of two and both are near 1, so that nothing is rounded differently.
+
+    That is so between 1e4 times the smallest and 1e-4 times the largest normal number; half precision has too few.
+    """
+    factors = (match.n, match.m)
+    if match.aval.dtype.char not in "fd" or not match.aval.shape or match.atoms["x"].aval.shape != match.aval.shape:
+        return False
+    if not all(isinstance(n, float) and 1e-4 < abs(n) < 1e4 for n in factors):
+        return False
+    return any(math.frexp(n)[0] in (0.5, -0.5) for n in factors)
+
+
+def is_boolean(match: Match) -> bool:
+    """Tell whether x is a truth value."""
+    return match.atoms["x"].aval.dtype == np.bool_
+
+
+def keeps_dtype(match: Match) -> bool:
+    """Tell whether x has the dtype of the result."""
+    return match.atoms["x"].aval.dtype == match.aval.dtype and not match.atoms["x"].aval.weak
+
+
+def loses_nothing(match: Match) -> bool:
+    """Tell whether the first of two casts keeps each number: NumPy calls float64 safe for int64, whose digits it loses."""
+    first, source, target = match.atoms["x"], match.atoms["x"].aval.dtype, match.xs[0].aval.dtype
+    if first.aval.weak:
+        return False
+    if source.kind in "iu" and target.kind in "fc":
+        return np.finfo(target).nmant + 1 >= np.iinfo(source).bits
+    return np.can_cast(source, target, "safe")
+
+
+PATTERNS = (
+    rule("x - n", "x", when=takes_plus_zero),
+    rule("x + -y", "x - y", when=is_inexact),
+    rule("x - -y", "x + y", when=is_inexact),
+    rule("x * -1", "-x", when=is_real),
+    rule("-x * n", "x * -n", when=is_real),
+    rule("-(x * n)", "x * -n", when=lambda match: is_real(match) and isinstance(match.n, float)),
+    rule("(x * m) * n", "x * (m * n)", when=scales_by_powers),
+    rule("x / 1.0", "x"),
+    rule("x / n", "x * (1 / n)", when=divides_by_power),
+    rule("x ** 1", "x", when=is_real),
+    rule("x ** -1", "1 / x", when=is_real),
+    rule("x ** 2", "square(x)", when=is_real),
+    rule("x ** 3", "square(x) * x", when=is_real),
+    rule("x ** 4", "square(x) * square(x)", when=is_real),
+    rule("cast(x) != 0", "x", when=is_boolean),
+    rule("cast(x)", "x", when=keeps_dtype),
+    rule("cast(cast(x))", "x", when=lambda match: keeps_dtype(match) and loses_nothing(match)),
+    rule("cast(cast(x))", "cast(x)", when=loses_nothing),
+    rule("select(n, x, y)", "x", when=lambda match: bool(match.n)),
+    rule("select(n, x, y)", "y", when=lambda match: not match.n),
+    rule("select(c, x, x)", "x"),
+    rule("select(c, select(c, x, y), z)", "select(c, x, z)"),
+    rule("select(c, x, select(c, y, z))", "select(c, x, z)"),
+    rule("select(c, cast(c) * x, y)", "select(c, x, y)", when=is_no_complex),
+)
+FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     "any": (fold,),
     "elementwise": (sink_broadcasts, identity, involution),
     "linear": (involution,),
-    "add": (fold_negation, add_embedded, collapse_short_last_axis),
-    "subtract": (minus_zero, fold_negation, collapse_short_last_axis),
-    "multiply": (negative_one, powers_of_two, collapse_short_last_axis),
-    "divide": (divide_by_constant,),
-    "power": (small_power,),
-    "negative": (negated_product,),
+    "add": (add_embedded, collapse_short_last_axis),
+    "subtract": (collapse_short_last_axis,),
+    "multiply": (collapse_short_last_axis,),
     "matmul": (collapse_batched_matmul,),
-    "not_equal": (cast_bool_compare,),
-    "cast": (same_dtype, cast_of_cast),
-    "select": (chosen, nested_select, masked_product),
+    "cast": (cast_repeated,),
     "reshape": (reshaped,),
     "permute": (permuted,),
     "broadcast": (broadcasted,),
     "reduces": (no_axes, reduced_repeats, split_reduction),
+}
+RULES: Mapping[str, Sequence[Rule]] = {
+    op: (*[rewrite for found, rewrite in PATTERNS if found == op], *FUNCTIONS.get(op, ()))
+    for op in dict.fromkeys([*FUNCTIONS, *[found for found, _ in PATTERNS]])
 }

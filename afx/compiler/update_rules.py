@@ -64,10 +64,11 @@ def _add_zeros(b: GraphBuilder, x: Atom, part: Part) -> Atom:
 
 def _part(eq: Equation, shape: Shape) -> Part | None:
     """Return what the index of an update takes; None where that is no interval of one axis."""
-    index = dict(eq.params)["index"]
-    if not all(isinstance(entry, tuple) and entry[2] == 1 for entry in index) or len(index) > len(shape):
+    index: tuple[int | tuple[int, int, int] | None, ...] = dict(eq.params)["index"]
+    intervals = [entry for entry in index if isinstance(entry, tuple) and entry[2] == 1]
+    if len(intervals) < len(index) or len(index) > len(shape):
         return None
-    cut = [Part(k, i[0], i[1]) for k, i in enumerate(index) if (i[0], i[1]) != (0, shape[k])]
+    cut = [Part(k, i[0], i[1]) for k, i in enumerate(intervals) if (i[0], i[1]) != (0, shape[k])]
     return cut[0] if len(cut) == 1 else None
 
 
