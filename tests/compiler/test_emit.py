@@ -97,3 +97,11 @@ def test_what_is_shown_is_what_runs() -> None:
     space: dict[str, Any] = {"np": np}
     exec(fn.lower(x).plan.source, space)
     np.testing.assert_array_equal(space["run"](x)[0], np.asarray(fn(x)))
+
+
+def test_repeated_numbers_outlive_the_calls_that_read_them() -> None:
+    """They are made once, so that no run deletes them, nor a view of them."""
+    fn = afx.jit(lambda x: afx.sort(x) + afx.sort(afx.ones(40_000).reshape(200, 200) * 3.0) @ afx.sort(x))
+    x = np.ones((200, 200), np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(fn(x), np.full((200, 200), 601.0))

@@ -269,10 +269,11 @@ class _Emitter:
         return self.names.share(f"{dtype.name}_", dtype, f"np.dtype('{dtype.name}')")
 
     def _free(self, free: Free) -> None:
-        gone = [self.read(b) for b in free.buffers]
+        gone = [self.read(b) for b in free.buffers if b.index not in self._bound]
         for name in gone:
             self._makes.pop(name, None)
-        self._add([f"del {', '.join(gone)}"])
+        if gone:
+            self._add([f"del {', '.join(gone)}"])
 
     def _fused(self, fused: Fused) -> None:
         self._loops += 1
