@@ -29,7 +29,14 @@ def call_functions(carry: Any, x: Any) -> tuple[Any, Any]:
     return (b, afx.log(e + 1.0), afx.tanh(d), afx.arctan2(c, a) + d**3), (e, afx.minimum(a, -0.0))
 
 
-STEPS: dict[str, Step] = {"arithmetic": rotate, "functions": call_functions}
+def choose(carry: Any, x: Any) -> tuple[Any, Any]:
+    """Carry four numbers through choices between them."""
+    a, b, c, d = carry
+    near = (abs(a) < 1.0) & ~(b > x) | (c == d)
+    return (afx.where(near, a + x, -b), a, afx.where(x >= 0.0, d, c), afx.where(near, d, afx.sqrt(abs(a)))), (near, a)
+
+
+STEPS: dict[str, Step] = {"arithmetic": rotate, "functions": call_functions, "choices": choose}
 START = tuple(np.float64(x) for x in (0.3, 1.7, -0.2, 0.9))
 
 
@@ -92,6 +99,28 @@ def test_gradients_of_loops_are_those_of_numpy() -> None:
     assert bits(fn(START, xs)) == bits(wanted)
 
 
+def count(carry: Any, k: Any) -> tuple[Any, Any]:
+    """Count steps beside a number that they scale."""
+    n, x = carry
+    return (n * 3 + k, x * 0.5 + afx.astype(n, "float64")), (n - 1, n > k)
+
+
+@pytest.mark.parametrize("start", [1, 2**61, -(2**62)])
+def test_whole_numbers_count_as_those_of_numpy(start: int) -> None:
+    """Also where they leave the range of int64 and begin anew."""
+    first, xs = (np.int64(start), np.float64(0.5)), np.arange(12)
+    assert "def steps_1(" in source_of(lambda c, xs: afx.scan(count, c, xs), first, xs)
+    assert bits(run(count, first, xs)) == bits(by_numpy(count, first, xs))
+    assert bits(run(count, first, xs)) == bits(afx.scan(count, first, xs))
+
+
+def test_counted_loops_take_floats() -> None:
+    """`fori_loop` hands its counter to the step."""
+    fn = afx.jit(lambda x: afx.fori_loop(0, 10, lambda i, c: c * 0.5 + i, x))
+    assert "def steps_1(" in fn.lower(np.float64(1.0)).plan.source
+    assert float(fn(np.float64(1.0))) == float(afx.fori_loop(0, 10, lambda i, c: c * 0.5 + i, np.float64(1.0)))
+
+
 SPECIAL: dict[str, tuple[Step, Any]] = {
     "overflow of a product": (lambda c, x: (c * 1e200, c), 1e200),
     "infinity minus infinity": (lambda c, x: (c * 1e300 - c * 1e300, c), 1e10),
@@ -105,6 +134,8 @@ SPECIAL: dict[str, tuple[Step, Any]] = {
     "a carried infinity": (lambda c, x: (c + x, -c), np.inf),
     "a carried nan": (lambda c, x: (c * x, c), np.nan),
     "a reciprocal of zero": (lambda c, x: (x**-1 + c, c), 1.0),
+    "a choice of what is finite": (lambda c, x: (afx.where(x > 1.0, c / x, c), c), 1.0),
+    "a comparison of nan": (lambda c, x: (afx.where(c > x, 1.0, x), c), np.nan),
     "a constant infinity": (lambda c, x: (c - np.inf, c), 1.0),
 }
 

@@ -1,4 +1,6 @@
-"""Scalar loops: steps on 0-d float64 values run as arithmetic on Python's floats, an eighth of the time of NumPy's calls.
+"""Scalar loops: steps on 0-d values run as arithmetic of Python, an eighth of the time of NumPy's calls.
+
+Values are of float64, truth values that choose among them, and int64, which counts.
 
 Sums, differences, products, quotients and square roots of Python's floats have the bits of NumPy's; every other
 function is NumPy's own. No flag of the processor is asked: an operation that could have raised one leaves an infinity, a
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from afx.compiler.numpy_backend.names import Names
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Alloc, Call, Free, Loop, Schedule
 from afx.compiler.target import Target
+from afx.core.primitive import lookup
 
 __all__ = ["emit_scalar_steps", "run_scalar_loop"]
 
@@ -44,51 +47,95 @@ FORMS = {
     "positive": Form("{}"),
     "square": Form("{0} * {0}"),
     "reciprocal": Form("1.0 / {}", ()),
+    "absolute": Form("abs_({})"),
+    "sqrt": Form("sqrt_({})"),
 }
-FLOAT64 = np.dtype(np.float64)
+COUNTS = ("add", "subtract", "multiply", "negative")
+COMPARISONS = {"greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=", "equal": "==", "not_equal": "!="}
+LOGIC = {
+    "bitwise_and": "{} & {}",
+    "logical_and": "{} & {}",
+    "bitwise_or": "{} | {}",
+    "logical_or": "{} | {}",
+    "bitwise_xor": "{} ^ {}",
+    "logical_xor": "{} ^ {}",
+    "invert": "not {}",
+    "logical_not": "not {}",
+}
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {"abs": abs, "sqrt": math.sqrt, "float": float}
+KINDS = {np.dtype(np.float64): "float", np.dtype(np.int64): "int", np.dtype(np.bool_): "bool"}
+LARGEST = 2**63 - 1
 
 
 def emit_scalar_steps(loop: Loop, name: str, names: Names, target: Target) -> list[str]:
-    """Return the lines of a function that runs steps of a loop on Python's floats.
+    """Return the lines of a function that runs steps of a loop on Python's numbers.
 
-    There are none where a value is anything but a 0-d float64 one. The function takes the constants, the carry and rows
-    as floats, what keeps a row of results, and what computes a step by NumPy; it gives the last carry.
+    There are none where a value is anything but a 0-d one of float64, int64 or bool. The function takes the constants,
+    the carry and rows as numbers, what keeps a row of results, and what computes a step by NumPy; it gives the last
+    carry.
     """
     body = loop.body
-    calls = [i for i in body if isinstance(i, Call)]
+    if loop.condition is not None or not _are_numbers(body, target):
+        return []
+    kinds = [_kind(x) for call in _calls(body) for x in call.outputs]
+    return list(_steps(loop, name, names)) if "float" in kinds else []
+
+
+def _calls(body: Schedule) -> list[Call]:
+    return [i for i in body if isinstance(i, Call)]
+
+
+def _are_numbers(body: Schedule, target: Target) -> bool:
+    """Tell whether all values of a step are numbers, and all calls have a form for them."""
+    calls = _calls(body)
     others = [i for i in body if not isinstance(i, (Alloc, Call, Free))]
-    if loop.condition is not None or others or not 0 < len(calls) <= target.scalar_max_lines:
-        return []
-    if not all(map(_is_scalar, body.inputs)) or not all(map(_is_float, calls)):
-        return []
-    if not all(_is_result(r.operand) for r in body.results):
-        return []
-    return list(_steps(loop, calls, name, names))
+    if others or not 0 < len(calls) <= target.scalar_max_lines or not all(map(_kind, body.inputs)):
+        return False
+    return all(_form(call) is not None for call in calls) and all(_is_result(r.operand) for r in body.results)
 
 
-def _is_scalar(x: Buffer) -> bool:
-    return x.dtype == FLOAT64 and not x.shape
-
-
-def _is_number(x: Operand) -> bool:
+def _kind(x: Operand) -> str:
+    """Return ``float``, ``int`` or ``bool``, an empty text for everything else."""
     if isinstance(x, Buffer):
-        return _is_scalar(x)
-    return isinstance(x.literal.value, float) and (x.literal.aval.dtype == FLOAT64 or x.literal.aval.weak)
+        return "" if x.shape else KINDS.get(x.dtype, "")
+    value = x.literal.value
+    if isinstance(value, float) and x.literal.aval.weak:
+        return "float"
+    kind = KINDS.get(x.literal.aval.dtype, "")
+    return kind if type(value).__name__ == kind else ""
 
 
 def _is_result(x: Operand) -> bool:
-    """Tell whether a value can be kept as a float: rows of another dtype round it as they do any number."""
-    if isinstance(x, Buffer):
-        return _is_scalar(x)
-    return isinstance(x.literal.value, float)
+    """Tell whether a value can be kept as a number: rows of another dtype round a float as they do any number."""
+    return bool(_kind(x)) if isinstance(x, Buffer) else isinstance(x.literal.value, float)
 
 
-def _is_float(call: Call) -> bool:
-    return call.method == "ufunc" and all(map(_is_scalar, call.outputs)) and all(map(_is_number, call.operands))
+def _form(call: Call) -> Form | None:
+    """Return how a call is computed, None for one that NumPy must compute."""
+    kinds = [_kind(x) for x in call.operands]
+    if len(call.outputs) != 1 or not all(kinds) or not _kind(call.outputs[0]):
+        return None
+    out, alike = _kind(call.outputs[0]), len(set(kinds)) == 1
+    role = lookup(call.op).algebra.canonical
+    if role == "select":
+        return Form("{1} if {0} else {2}", ()) if kinds == ["bool", out, out] else None
+    if role == "cast":
+        return Form("float_({})", ()) if out == "float" and kinds[0] != "float" else None
+    if call.method != "ufunc" or not alike:
+        return None
+    if out == "bool":
+        if kinds[0] == "bool":
+            return Form(LOGIC[call.ufunc], ()) if call.ufunc in LOGIC else None
+        return Form(f"{{}} {COMPARISONS[call.ufunc]} {{}}", ()) if call.ufunc in COMPARISONS else None
+    if out == "int":
+        return FORMS[call.ufunc] if kinds[0] == "int" and call.ufunc in COUNTS else None
+    if kinds[0] != "float":
+        return None
+    return FORMS.get(call.ufunc, Form("", ()))
 
 
-def _steps(loop: Loop, calls: Sequence[Call], name: str, names: Names) -> Iterator[str]:
-    inputs = list(map(names.of, loop.body.inputs))
+def _steps(loop: Loop, name: str, names: Names) -> Iterator[str]:
+    inputs, calls = list(map(names.of, loop.body.inputs)), _calls(loop.body)
     ends = len(loop.consts), len(loop.consts) + len(loop.carry)
     consts, carry, rows = inputs[: ends[0]], inputs[ends[0] : ends[1]], inputs[ends[1] :]
     made = [_text(r.operand, names) for r in loop.body.results]
@@ -100,10 +147,7 @@ def _steps(loop: Loop, calls: Sequence[Call], name: str, names: Names) -> Iterat
     yield f"    for {', '.join(rows)}{',' if rows else '_'} in rows_:"
     yield "        try:"
     yield from [f"            {_text(call.outputs[0], names)} = {_expression(call, names)}" for call in calls]
-    ending = [names.of(x) for x in _unchecked(calls, loop.body)]
-    yield f"            sum_ = {' + '.join(ending)}"
-    yield "            if sum_ - sum_ != 0.0:"
-    yield "                raise ArithmeticError"
+    yield from [f"            {line}" for line in _checks(calls, loop.body, names)]
     yield "        except (ArithmeticError, ValueError):"
     yield f"            {', '.join(targets)}, = plain_({', '.join(inputs)})"
     count = len(loop.carry)
@@ -117,30 +161,42 @@ def _text(x: Operand, names: Names) -> str:
     if isinstance(x, Buffer):
         return names.of(x)
     value = x.literal.value
-    assert isinstance(value, float)
-    return repr(value) if math.isfinite(value) else names.number(Number(x.literal, "scalar"))
+    is_plain = not isinstance(value, float) or math.isfinite(value)
+    return repr(value) if is_plain else names.number(Number(x.literal, "scalar"))
 
 
 def _expression(call: Call, names: Names) -> str:
-    xs = [_text(x, names) for x in call.operands]
-    if call.ufunc in FORMS:
-        return FORMS[call.ufunc].text.format(*xs)
-    if call.ufunc == "sqrt":
-        return f"{names.function('sqrt', math.sqrt)}({xs[0]})"
-    return f"{names.function('float', float)}({names.ufunc(call.op)[0]}({', '.join(xs)}))"
+    form, xs = _form(call), [_text(x, names) for x in call.operands]
+    assert form is not None
+    text = form.text or f"float_({names.ufunc(call.op)[0]}({', '.join(['{}'] * len(xs))}))"
+    for name, value in FUNCTIONS.items():
+        if text.startswith(f"{name}_("):
+            names.function(name, value)
+    return text.format(*xs)
+
+
+def _checks(calls: Sequence[Call], body: Schedule, names: Names) -> list[str]:
+    """Return the lines that raise where NumPy must compute the step."""
+    counts = [names.of(c.outputs[0]) for c in calls if _kind(c.outputs[0]) == "int"]
+    lines = [f"if not -{LARGEST} <= {k} <= {LARGEST}:" for k in counts]
+    ending = [names.of(x) for x in _unchecked(calls, body)]
+    if ending:
+        lines += [f"sum_ = {' + '.join(ending)}", "if sum_ - sum_ != 0.0:"]
+    return [text for line in lines for text in ([line, "    raise ArithmeticError"] if line[:2] == "if" else [line])]
 
 
 def _unchecked(calls: Sequence[Call], body: Schedule) -> list[Buffer]:
-    """Return values whose infinities and nan no other value shows."""
+    """Return floats whose infinities and nan no other value shows."""
     shown = set[int]()
     for call in calls:
-        form = FORMS.get(call.ufunc)
-        passing = (0,) if call.ufunc == "sqrt" else form.passing if form else ()
-        shown |= {x.index for k, x in enumerate(call.operands) if k in passing and isinstance(x, Buffer)}
+        form = _form(call)
+        assert form is not None
+        shown |= {x.index for k, x in enumerate(call.operands) if k in form.passing and isinstance(x, Buffer)}
     values = [*body.inputs, *[call.outputs[0] for call in calls]]
     read = {x.index for call in calls for x in call.operands if isinstance(x, Buffer)}
     made = {call.outputs[0].index for call in calls}
-    return [x for x in values if x.index not in shown and (x.index in read or x.index in made)]
+    floats = [x for x in values if _kind(x) == "float" and x.index not in shown]
+    return [x for x in floats if x.index in read or x.index in made]
 
 
 def run_scalar_loop(
@@ -163,12 +219,12 @@ def run_scalar_loop(
         operands: constants, the first carry, and arrays that are walked along.
         ys: arrays of the stacked results.
     """
-    consts, carry = ([float(x) for x in values] for values in operands[:2])
+    consts, carry = ([_number(x) for x in values] for values in operands[:2])
     errors = np.geterr()
 
-    def careful(*values: float) -> list[float]:
+    def careful(*values: Any) -> list[Any]:
         with np.errstate(**errors):
-            return [float(x) for x in plain(*map(np.float64, values))]
+            return [_number(x) for x in plain(*[np.asarray(x)[()] for x in values])]
 
     if errors["under"] != "ignore":  # results that are too small leave no trace in others
         steps = _careful_steps
@@ -181,6 +237,11 @@ def run_scalar_loop(
             for y, column in zip(ys, zip(*kept, strict=True), strict=True):
                 y[part] = column[::-1] if reverse else column
     return [np.array(c) for c in carry]
+
+
+def _number(x: Any) -> Any:
+    """Return a number of Python."""
+    return x.item() if isinstance(x, (np.generic, np.ndarray)) else x  # pyright: ignore[reportUnknownVariableType]  # NumPy's stub
 
 
 def _rows(xs: Sequence[Any], part: slice, reverse: bool) -> Iterator[tuple[float, ...]]:
