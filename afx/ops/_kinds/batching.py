@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from afx.core.aval import aval_of, shape_of
+from afx.core.aval import shape_of
 from afx.core.primitive import Params, Value, lookup
 from afx.core.tracing.tracer import bind
 
@@ -16,7 +16,7 @@ def batch_elementwise(name: str) -> Any:
 
     def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
         p = lookup(name)
-        rank = max(aval_of(x).ndim - b for x, b in zip(xs, batched, strict=True))
+        rank = max([len(shape_of(x)) - b for x, b in zip(xs, batched, strict=True)])
         ys = [
             x.reshape((size,) + (1,) * (rank - x.ndim + 1) + x.shape[1:]) if b and x.ndim <= rank else x
             for x, b in zip(xs, batched, strict=True)

@@ -64,7 +64,9 @@ def elementwise_impl(
         dtype = z.dtype
         if real and dtype.kind == "c":
             refuse((x,))
-        return z if x.__class__ is np.ndarray and dtype is x.dtype else settle((x,), z)
+        if x.__class__ is np.ndarray and dtype is x.dtype:
+            return z
+        return z if is_float_of(z, x.__class__) else settle((x,), z)
 
     def run2(x: Any, y: Any) -> Any:
         z = ufunc(x, y)
@@ -73,13 +75,16 @@ def elementwise_impl(
             refuse((x, y))
         if (x.__class__ is np.ndarray and dtype is x.dtype) or (y.__class__ is np.ndarray and dtype is y.dtype):
             return z
-        return settle((x, y), z)
+        return z if is_float_of(z, x.__class__, y.__class__) else settle((x, y), z)
 
     def run(*xs: Any) -> Any:
         z = ufunc(*xs)
         if real and z.dtype.kind == "c":
             refuse(xs)
         return settle(xs, z)
+
+    def is_float_of(z: Any, *kinds: type) -> bool:  # NumPy's own numbers, such as those that reductions give
+        return z.__class__ in kinds and z.__class__ is not np.ndarray and z.dtype.kind in "fc"
 
     def refuse(xs: tuple[Any, ...]) -> None:
         got = ", ".join(str(aval_of(x)) for x in xs)
