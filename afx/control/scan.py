@@ -22,17 +22,18 @@ from afx.transforms.nan_check import check_nan
 __all__ = ["scan"]
 
 C = TypeVar("C")
+Y = TypeVar("Y")
 
 
 def scan(
-    fn: Callable[[C, Any], tuple[C, Any]],
+    fn: Callable[[C, Any], tuple[C, Y]],
     init: C,
     xs: Tree = None,
     length: int | None = None,
     *,
     reverse: bool = False,
     checkpoint: int | None = None,
-) -> tuple[C, Tree]:
+) -> tuple[C, Y]:
     """Run ``carry, y = fn(carry, x)`` over the first axis of ``xs`` and return the last carry and the stacked ys.
 
     Under `jit` and `trace` it is one equation, however long it is; elsewhere a Python loop, so that Python control

@@ -71,3 +71,11 @@ def decorators(line: Line, x: Array) -> None:
 def graphs(line: Line, x: Array) -> None:
     assert_type(afx.trace(loss)(line, x), Graph)
     assert_type(afx.stop_gradient(line), Line)
+
+
+def step(carry: Line, x: Array) -> tuple[Line, dict[str, Array]]:
+    return carry, {"product": carry.slope * x}
+
+
+def loops(line: Line, x: Array) -> None:
+    assert_type(afx.scan(step, line, x), tuple[Line, dict[str, Array]])

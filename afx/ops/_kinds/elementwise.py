@@ -64,9 +64,8 @@ def elementwise_impl(
         dtype = z.dtype
         if real and dtype.kind == "c":
             refuse((x,))
-        if x.__class__ is np.ndarray and dtype is x.dtype:
-            return z
-        return z if is_float_of(z, x.__class__) else settle((x,), z)
+        stands = (x.__class__ is np.ndarray and dtype is x.dtype) or _is_number_of(z, dtype, x.__class__)
+        return z if stands else settle((x,), z)
 
     def run2(x: Any, y: Any) -> Any:
         z = ufunc(x, y)
@@ -75,7 +74,7 @@ def elementwise_impl(
             refuse((x, y))
         if (x.__class__ is np.ndarray and dtype is x.dtype) or (y.__class__ is np.ndarray and dtype is y.dtype):
             return z
-        return z if is_float_of(z, x.__class__, y.__class__) else settle((x, y), z)
+        return z if _is_number_of(z, dtype, x.__class__, y.__class__) else settle((x, y), z)
 
     def run(*xs: Any) -> Any:
         z = ufunc(*xs)
@@ -83,14 +82,16 @@ def elementwise_impl(
             refuse(xs)
         return settle(xs, z)
 
-    def is_float_of(z: Any, *kinds: type) -> bool:  # NumPy's own numbers, such as those that reductions give
-        return z.__class__ in kinds and z.__class__ is not np.ndarray and z.dtype.kind in "fc"
-
     def refuse(xs: tuple[Any, ...]) -> None:
         got = ", ".join(str(aval_of(x)) for x in xs)
         raise DtypeError(f"{name}: not defined for complex numbers: got {got}; take the abs or a part")
 
     return run1 if arity == 1 else run2 if arity == 2 else run
+
+
+def _is_number_of(z: Any, dtype: DType, *kinds: type) -> bool:
+    """Tell whether a result is a NumPy number of the operands' own kind, such as reductions give: its dtype stands."""
+    return z.__class__ in kinds and z.__class__ is not np.ndarray and dtype.kind in "fc"
 
 
 def _of_one_dtype(compute: Callable[..., Any], floating: bool, arity: int) -> Callable[..., Any]:
