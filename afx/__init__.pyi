@@ -5,6 +5,7 @@ from afx import debug as debug
 from afx import distributed as distributed
 from afx import errors as errors
 from afx import fft as fft
+from afx import integrate as integrate
 from afx import io as io
 from afx import linalg as linalg
 from afx import nn as nn
@@ -314,7 +315,7 @@ from afx.ops.reductions.sums import ptp as ptp
 from afx.ops.reductions.quantiles import quantile as quantile
 from afx.ops.elementwise.trigonometry import rad2deg as rad2deg
 from afx.ops.elementwise.trigonometry import radians as radians
-from afx.ops.manipulation.shape import ravel as ravel
+from afx.control.solving.functions import ravel as ravel
 from afx.ops.indexing.index_tricks import ravel_multi_index as ravel_multi_index
 from afx.ops.elementwise.complex import real as real
 from afx.ops.elementwise.floating_point import real_if_close as real_if_close

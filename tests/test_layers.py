@@ -26,7 +26,7 @@ LAYERS = (
     ("ops",),
     ("transforms",),
     ("control", "random", "stats"),
-    ("nn", "optim", "linalg", "fft", "special", "debug"),
+    ("nn", "optim", "integrate", "linalg", "fft", "special", "debug"),
     ("data", "distributed", "export", "io", "plot", "testing", "train"),
     ("__init__",),
 )

@@ -11,6 +11,9 @@ PUBLIC = {
     "afx.control.scan": [
         "scan",
     ],
+    "afx.control.solving.functions": [
+        "ravel",
+    ],
     "afx.control.while_loop": [
         "fori_loop",
         "while_loop",
@@ -334,7 +337,6 @@ PUBLIC = {
         "broadcast_to",
         "expand_dims",
         "permute_dims",
-        "ravel",
         "reshape",
         "squeeze",
         "transpose",
@@ -657,6 +659,7 @@ FAMILIES = (
     "distributed",
     "errors",
     "fft",
+    "integrate",
     "io",
     "linalg",
     "nn",

@@ -12,9 +12,11 @@
 `accumulate`, `skip_nonfinite`           several batches a step; steps left out
 `adjustable`, `params_ema`, `projected`  settings in the state; averages; steps that end in a set
 `cosine_decay`, `warmup`, `join` …       schedules, accepted wherever a learning rate is
+`minimize`, `root` …                     solvers: minima and roots, with implicit derivatives
 ========================================  =================================================================
 """
 
+from afx.control.solving.report import Status
 from afx.optim.accumulation import Accumulate, AccumulateState, accumulate
 from afx.optim.adafactor import Adafactor, AdafactorState, FactoredState, adafactor, scale_by_factored_rms
 from afx.optim.adagrad import AdadeltaState, RssState, adadelta, adagrad, scale_by_adadelta, scale_by_rss
@@ -64,6 +66,9 @@ from afx.optim.schedules import (
     warmup_cosine,
 )
 from afx.optim.sgd import LearningRateState, Sgd, SgdState, TraceState, scale_by_learning_rate, sgd, trace
+from afx.optim.solvers.minimize import minimize
+from afx.optim.solvers.results import MinimizeResult, RootResult
+from afx.optim.solvers.root import root
 from afx.optim.transforms import (
     EmaState,
     ScheduleState,
@@ -104,6 +109,7 @@ __all__ = [
     "LionState",
     "Mask",
     "Masked",
+    "MinimizeResult",
     "MomentsState",
     "MuonState",
     "NadamState",
@@ -118,6 +124,7 @@ __all__ = [
     "RmsState",
     "Rmsprop",
     "RmspropState",
+    "RootResult",
     "RssState",
     "Schedule",
     "ScheduleFree",
@@ -127,6 +134,7 @@ __all__ = [
     "SgdState",
     "SkipNonfinite",
     "SkipNonfiniteState",
+    "Status",
     "TraceState",
     "Transformation",
     "TransformationChain",
@@ -162,6 +170,7 @@ __all__ = [
     "lion",
     "map_trained",
     "masked",
+    "minimize",
     "muon",
     "nadam",
     "one_cycle",
@@ -174,6 +183,7 @@ __all__ = [
     "radam",
     "reduce_on_plateau",
     "rmsprop",
+    "root",
     "scale",
     "scale_by_adadelta",
     "scale_by_adam",

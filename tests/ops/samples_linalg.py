@@ -23,6 +23,7 @@ def directions(count: int) -> tuple[np.ndarray, ...]:
 
 SAMPLES: dict[str, list[Sample]] = {
     "solve": [Sample((A, B)), Sample((A[0], B[0, :, :1])), Sample((A[0], B)), Sample((NONE, np.zeros((0, 2))))],
+    "solve_or_nan": [Sample((A, B)), Sample((A[0], B[0, :, :1])), Sample((A[0], B)), Sample((NONE, np.zeros((0, 2))))],
     "solve_triangular": [
         Sample((A, B), {"lower": lower, "unit": unit}) for lower in (False, True) for unit in (False, True)
     ]

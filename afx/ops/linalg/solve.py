@@ -7,7 +7,7 @@ differentiation", written in afx's own operations.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from afx.ops._kinds.matrix import (
     floating,
     matrix_op,
     matrix_pair_op,
+    plain,
     promote_pair,
     right_sides,
     solution_aval,
@@ -53,21 +54,46 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     return z[..., 0] if y.ndim == 1 else z
 
 
-def _solve_abstract(a: Aval, b: Aval) -> Aval:
-    return solution_aval("solve", a, b)
+def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
+    """Make an op that solves systems, whose derivatives are solutions by the same op."""
+
+    def abstract(a: Aval, b: Aval) -> Aval:
+        return solution_aval(name, a, b)
+
+    def push(ta: Any, tb: Any, z: Array, a: Array, b: Array) -> Array:
+        return bind_single(op, a, -(ta @ z) if tb is None else tb if ta is None else tb - ta @ z)
+
+    def pull(ct: Array, z: Any, a: Array, wanted: bool) -> tuple[Any, Array]:
+        back = bind_single(op, transposed(a), ct)
+        return -(back @ transposed(z)) if wanted else None, back
+
+    op = matrix_pair_op(name, impl, abstract, push, pull)
+    return op
 
 
-def _solve_push(ta: Any, tb: Any, z: Array, a: Array, b: Array) -> Array:
-    right = -(ta @ z) if tb is None else tb if ta is None else tb - ta @ z
-    return bind_single(solve_p, a, right)
+solve_p: Primitive = _solve_op("solve", np.linalg.solve)
 
 
-def _solve_pull(ct: Array, z: Any, a: Array, wanted: bool) -> tuple[Any, Array]:
-    back = bind_single(solve_p, transposed(a), ct)
-    return -(back @ transposed(z)) if wanted else None, back
+def solve_or_nan(a: Array, b: Array) -> Array:
+    """Return the solution of ``a @ x = b`` for a vector b; nan where a is singular, so that loops of solvers go on."""
+    return bind_single(solve_or_nan_p, a, reshape(b, (-1, 1)))[:, 0]
 
 
-solve_p: Primitive = matrix_pair_op("solve", np.linalg.solve, _solve_abstract, _solve_push, _solve_pull)
+def _run_or_nan(a: Any, b: Any) -> Any:
+    try:
+        return plain(np.linalg.solve(a, b))
+    except np.linalg.LinAlgError:
+        if a.ndim == b.ndim == 2:
+            return np.full(b.shape, np.nan, b.dtype)
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    out = np.empty((*lead, *b.shape[-2:]), b.dtype)
+    a, b = np.broadcast_to(a, (*lead, *a.shape[-2:])), np.broadcast_to(b, out.shape)
+    for k in np.ndindex(*lead):
+        out[k] = _run_or_nan(a[k], b[k])
+    return out
+
+
+solve_or_nan_p: Primitive = _solve_op("solve_or_nan", _run_or_nan)
 
 
 # -- inverses ---------------------------------------------------------------------------------------------------------

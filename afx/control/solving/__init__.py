@@ -1,0 +1,1 @@
+"""Solving: the ground under solvers of equations, minima, integrals and differential equations."""

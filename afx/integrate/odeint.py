@@ -1,0 +1,273 @@
+"""`odeint`: the solution of a system of ordinary differential equations at requested times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeVar, TypeVarTuple
+
+import attrs
+import numpy as np
+
+from afx.control.scan import scan
+from afx.control.solving.functions import ravel
+from afx.control.solving.report import Status
+from afx.control.solving.vectors import as_vector
+from afx.control.while_loop import while_loop
+from afx.core.array.array import Array, ArrayLike
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.integrate.event import EventFn, Happening, crossed, locate
+from afx.integrate.results import OdeResult
+from afx.integrate.rosenbrock import RODAS
+from afx.integrate.runge_kutta import DOPRI5
+from afx.integrate.step import Field, Method, error_norm, initial_step, interpolate, step_factor
+from afx.ops.creation.creation import asarray, zeros_like
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.comparison import isfinite
+from afx.ops.elementwise.where import minimum, where
+from afx.transforms._arguments import check_callable
+from afx.transforms.vmap import vmap
+
+__all__ = ["OdeMethod", "odeint"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+OdeMethod = Literal["dopri5", "rodas"]
+METHODS = {"dopri5": DOPRI5, "rodas": RODAS}
+
+
+@attrs.frozen
+class March:
+    """The state of an integration, in the direction of growing time.
+
+    Attributes:
+        t: the time reached.
+        y: the state there.
+        slope: dy/dt there.
+        h: the next step size.
+        norm: the error of the last accepted step, in units of the tolerance.
+        begin: where the last accepted step began.
+        start: the state there.
+        length: its length.
+        dense: its interpolant.
+        happening: what the event function was, and whether it changed its sign.
+        accepted: how many steps were.
+        rejected: how many were not.
+        retried: whether the last trial was rejected.
+        status: a `Status`.
+    """
+
+    t: Array
+    y: Array
+    slope: Array
+    h: Array
+    norm: Array
+    begin: Array
+    start: Array
+    length: Array
+    dense: tuple[Array, ...]
+    happening: Happening
+    accepted: Array
+    rejected: Array
+    retried: Array
+    status: Array
+
+
+def odeint(
+    fn: Callable[[Array, T, *Ts], T],
+    init: T,
+    ts: ArrayLike,
+    *args: *Ts,
+    method: OdeMethod = "dopri5",
+    rtol: float | None = None,
+    atol: float | None = None,
+    max_steps: int = 10_000,
+    event: EventFn | None = None,
+) -> OdeResult[T]:
+    """Return the solution of ``dy/dt = fn(t, y, *args)`` from ``init`` at ``ts[0]``, at each of the times.
+
+    Steps follow the tolerance, not the requested times, where the state is interpolated. Gradients flow through the
+    steps, whose sizes count as constants: by ``init``, ``args``, ``ts`` and traced arrays that ``fn`` closes over, in
+    both modes. Works under `jit` and `vmap`.
+
+    ==========  =============================================================================================
+    ``dopri5``  Dormand & Prince's explicit pair of orders 5(4), the default
+    ``rodas``   a Rosenbrock method of orders 4(3) for stiff systems, with exact Jacobians (Hairer & Wanner)
+    ==========  =============================================================================================
+
+    Args:
+        fn: (t, y, *args) to dy/dt, a tree as y is.
+        init: the first state, a tree of real arrays.
+        ts: float[times], in ascending or descending order; the first is where the state is ``init``.
+        *args: what else ``fn`` takes, any trees.
+        method: how a step is made.
+        rtol: of each step's error, relative to the state; 1e-6 in float64 and 1e-3 in float32 without it.
+        atol: added to it; 1e-9 and 1e-6 without it.
+        max_steps: the limit of steps, rejected ones included.
+        event: (t, y, *args) to one or several numbers; the integration ends where the first of them changes its sign.
+
+    Raises:
+        ArgumentError: no such method; times that turn back.
+        ShapeError: ``ts`` is no vector of at least one time.
+
+    >>> import afx
+    >>> result = odeint(lambda t, y: -y, np.ones(1), np.array([0.0, 1.0]))
+    >>> result.ys.round(5), result.reason
+    (Array([[1.     ],
+           [0.36788]], dtype=float64), 'the tolerance is met')
+    """
+    check_callable(fn, "odeint")
+    if method not in METHODS:
+        raise ArgumentError(f"odeint: no such method: got {method!r}; use 'dopri5' or 'rodas'")
+    y, unravel = ravel(init, "odeint")
+    times = _times(ts, y)
+    sign = where(times[-1] >= times[0], 1, -1).astype(y.dtype)
+    exact = y.dtype == np.float64
+
+    def field(t: Array, v: Array) -> Array:
+        out = as_vector(fn(sign * t, unravel(v), *args), v.dtype, "odeint")
+        if out.shape != v.shape:
+            raise ShapeError(f"odeint: dy/dt has as many elements as y: got {out.aval} for {v.aval}")
+        return sign * out
+
+    def watched(t: Array, v: Array) -> Array:
+        if event is None:
+            return zeros_like(v[:0])
+        return as_vector(event(sign * t, unravel(v), *args), v.dtype, "odeint: event")
+
+    tolerance = (
+        (1e-6 if exact else 1e-3) if rtol is None else rtol,
+        (1e-9 if exact else 1e-6) if atol is None else atol,
+    )
+    march, states = _integrate(METHODS[method], field, watched, y, sign * times, tolerance, max_steps)
+    reached = sign * times <= march.t
+    found = locate(watched, march)
+    before = sign * times <= where(found.index >= 0, found.t, np.inf)
+    states = where((reached & before)[:, None], states, np.nan)
+    ended = where(march.status == int(Status.RUNNING), int(Status.CONVERGED), march.status)
+    work = (march.accepted + march.rejected) * METHODS[method].evaluations + 2
+    return OdeResult(
+        march.accepted,
+        work,
+        ended,
+        times,
+        vmap(unravel)(states),
+        march.rejected,
+        sign * found.t,
+        unravel(found.y),
+        found.index,
+    )
+
+
+def _times(ts: ArrayLike, y: Array) -> Array:
+    times = asarray(ts)
+    if times.ndim != 1 or not times.shape[0]:
+        raise ShapeError(f"odeint: ts are times, the first that of the start: got {times.aval}; give a vector")
+    if times.dtype.kind not in "fiu":
+        raise DtypeError(f"odeint: times are real: got {times.aval}")
+    if not isinstance(times, Tracer):
+        steps = np.diff(np.asarray(times))
+        if not ((steps >= 0).all() or (steps <= 0).all()):
+            raise ArgumentError("odeint: times turn back: got neither ascending nor descending ts; sort them")
+    return times.astype(y.dtype)
+
+
+def _integrate(
+    method: Method,
+    field: Field,
+    watched: Field,
+    y: Array,
+    times: Array,
+    tolerance: tuple[float, float],
+    max_steps: int,
+) -> tuple[March, Array]:
+    """Return the last state of the march and the states at all times."""
+    slope = field(times[0], y)
+    end = stop_gradient(times[-1])
+    span = stop_gradient(times[-1] - times[0])
+    h = stop_gradient(initial_step(field, times[0], y, slope, span, method.order, *tolerance))
+    nought = zeros_like(y)
+    one = zeros_like(h) + 1
+    no = asarray(0)
+    begin = March(
+        times[0],
+        y,
+        slope,
+        h,
+        one,
+        times[0],
+        y,
+        one,
+        (nought, nought, nought, nought),
+        Happening(watched(times[0], y), watched(times[0], y)),
+        no,
+        no,
+        asarray(False),
+        where(isfinite(h), int(Status.RUNNING), int(Status.NONFINITE)),
+    )
+
+    def advance(m: March) -> March:
+        return _advance(method, field, watched, m, end, tolerance, max_steps)
+
+    def to(m: March, target: Array) -> tuple[March, Array]:
+        goal = stop_gradient(target)
+        m = while_loop(lambda s: (s.status == int(Status.RUNNING)) & (s.t < goal), advance, m)
+        return m, interpolate(m.start, m.dense, (target - m.begin) / m.length)
+
+    march, states = scan(to, begin, times)
+    return march, states
+
+
+def _advance(
+    method: Method,
+    field: Field,
+    watched: Field,
+    m: March,
+    end: Array,
+    tolerance: tuple[float, float],
+    max_steps: int,
+) -> March:
+    """Return the march after one trial of a step."""
+    eps = float(np.finfo(m.y.dtype).eps)
+    now = stop_gradient(m.t)
+    last = now + 1.0001 * m.h >= end
+    h = where(last, end - now, m.h)
+    step = method.step(field, m.t, m.y, m.slope, h)
+    norm = stop_gradient(error_norm(step.error, m.y, step.y, *tolerance))
+    good = norm <= 1
+    factor = stop_gradient(step_factor(method, norm, m.norm))
+    proposed = h * factor
+    tiny = ~good & (proposed <= 4 * eps * abs_(now) + np.finfo(m.y.dtype).tiny)
+    ended = where(isfinite(norm), int(Status.STALLED), int(Status.NONFINITE))
+    status = where(tiny, ended, m.status)
+    over = m.accepted + m.rejected + 1 >= max_steps
+
+    t = where(last, m.t + (end - now), m.t + h)
+    values = watched(t, step.y)
+    happening = Happening(where(good, m.happening.after, m.happening.before), where(good, values, m.happening.after))
+    happened = good & crossed(happening).any()
+    status = where(happened, int(Status.EVENT), status)
+    status = where((status == int(Status.RUNNING)) & over & ~(good & last), int(Status.ITERATION_LIMIT), status)
+
+    def pick(new: Array, old: Array) -> Array:
+        return where(good, new, old)
+
+    grown = where(good & m.retried, minimum(proposed, h), proposed)
+    return March(
+        pick(t, m.t),
+        pick(step.y, m.y),
+        pick(step.slope, m.slope),
+        grown,
+        pick(norm, m.norm),
+        pick(m.t, m.begin),
+        pick(m.y, m.start),
+        pick(h, m.length),
+        tuple([pick(a, b) for a, b in zip(step.dense, m.dense, strict=True)]),
+        happening,
+        m.accepted + good,
+        m.rejected + ~good,
+        ~good,
+        status,
+    )

@@ -1,0 +1,48 @@
+"""Results of integration: a solution, beside the report of the work it took."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import attrs
+
+from afx.control.solving.report import Report
+from afx.core.array.array import Array
+
+__all__ = ["OdeResult", "QuadResult"]
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class OdeResult(Report, Generic[T]):
+    """What `odeint` found; ``iterations`` counts the accepted steps.
+
+    Attributes:
+        ts: float[times], the requested times.
+        ys: the states there, a tree as the first state with the times as first axis; nan at times that were not reached.
+        rejected: int, the number of steps that were tried in vain.
+        event_time: float, when the event happened, nan if none did.
+        event_y: the state then.
+        event_index: int, which of the values of ``event`` changed its sign, -1 if none did.
+    """
+
+    ts: Array
+    ys: T
+    rejected: Array
+    event_time: Array
+    event_y: T
+    event_index: Array
+
+
+@attrs.frozen
+class QuadResult(Report, Generic[T]):
+    """What `quad` found; ``iterations`` counts the intervals that were halved.
+
+    Attributes:
+        value: the integral, a tree as the function returns.
+        error: float, an estimate of the largest absolute error.
+    """
+
+    value: T
+    error: Array

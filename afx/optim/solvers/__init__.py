@@ -1,0 +1,1 @@
+"""Solvers: minima, least squares, roots and fixed points of functions of trees, with implicit derivatives."""

@@ -1,0 +1,131 @@
+"""Descent: directions and line searches alternate until the gradient is small."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import attrs
+
+from afx.control.solving.report import Status
+from afx.control.solving.vectors import iterate, norm_of
+from afx.core.array.array import Array
+from afx.ops.creation.creation import asarray, ones_like
+from afx.ops.elementwise.where import minimum, where
+from afx.ops.linalg.products import vecdot
+from afx.ops.reductions.boolean import all as all_
+from afx.optim.solvers.directions import Direction, first_step
+from afx.optim.solvers.line_search import Objective, Point, choose, search_projected, search_strong_wolfe
+
+__all__ = ["Box", "State", "descend", "status_of"]
+
+M = TypeVar("M")
+
+NEAR = 1e-6  # how near to a bound an unknown can be held by it (Bertsekas 1982, equation 32)
+
+
+@attrs.frozen
+class Box:
+    """Bounds of each unknown, infinite where there is none."""
+
+    lower: Array
+    upper: Array
+
+    def project(self, x: Array) -> Array:
+        """Return the nearest point of the box."""
+        return where(x < self.lower, self.lower, where(x > self.upper, self.upper, x))
+
+
+@attrs.frozen
+class State(Generic[M]):
+    """The state of a descent.
+
+    Attributes:
+        point: where it is.
+        memory: what the direction has learned.
+        fresh: whether the memory is as at the start, so that the direction is steepest descent.
+        free: which unknowns are not held by a bound.
+        iterations: steps so far.
+        evaluations: evaluations so far.
+        status: a `Status`.
+    """
+
+    point: Point
+    memory: M
+    fresh: Array
+    free: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+
+def optimality(point: Point, box: Box | None) -> Array:
+    """Return the largest component of the gradient; with bounds of how far the projected gradient step moves."""
+    g = point.gradient if box is None else point.x - box.project(point.x - point.gradient)
+    return norm_of(g)
+
+
+def status_of(point: Point, tolerance: float, box: Box | None) -> Array:
+    """Return the status of a point: converged, not finite, or still running."""
+    small = optimality(point, box) <= tolerance
+    return where(~point.is_finite(), int(Status.NONFINITE), where(small, int(Status.CONVERGED), int(Status.RUNNING)))
+
+
+def descend(
+    objective: Objective, direction: Direction[M], start: Array, tolerance: float, limit: int, box: Box | None
+) -> State[M]:
+    """Return the last state of a descent.
+
+    Args:
+        objective: a point to value and gradient.
+        direction: how directions are found.
+        start: the first point; with bounds its projection is.
+        tolerance: of the largest component of the gradient.
+        limit: of iterations.
+        box: the bounds, or None.
+    """
+    x = start if box is None else box.project(start)
+    first = Point(x, *objective(x))
+    empty = direction.init(x)
+
+    def advance(s: State[M]) -> State[M]:
+        found, accepted, evaluations = _step(objective, direction, s, box)
+        flatter = optimality(found, box) < optimality(s.point, box)
+        lower = (found.value < s.point.value) | (accepted & flatter)
+        stuck = ~lower & s.fresh
+        status = where(stuck, int(Status.STALLED), status_of(found, tolerance, box))
+        status = where(lower | stuck, status, int(Status.RUNNING))
+        point = choose(lower, found, s.point)
+        free = s.free if box is None else _free(point, box)
+        step, change = found.x - s.point.x, found.gradient - s.point.gradient
+        learned = direction.learn(s.memory, where(free, step, 0.0), where(free, change, 0.0))
+        # what was learned is of one set of free unknowns; where nothing was found, steepest descent comes next
+        kept = lower & all_(free == s.free)
+        memory = choose(kept, learned, empty)
+        return State(point, memory, ~kept, free, s.iterations + lower, s.evaluations + evaluations, status)
+
+    free = ones_like(x, dtype=bool) if box is None else _free(first, box)
+    begin = State(first, empty, asarray(True), free, asarray(0), asarray(1), status_of(first, tolerance, box))
+    return iterate(begin, advance, limit)
+
+
+def _step(objective: Objective, direction: Direction[M], s: State[M], box: Box | None) -> tuple[Point, Array, Array]:
+    """Return the next point, whether it satisfies the conditions of the line search, and the evaluations."""
+    g = s.point.gradient
+    proposed, count = direction.propose(s.memory, s.point.x, g, s.free)
+    # rounding can spoil a direction
+    downhill = vecdot(proposed, g) < 0
+    ray = where(downhill, proposed, where(s.free, -g * first_step(g), 0.0))
+    one = asarray(1.0, g.dtype)
+    if box is None:
+        found, accepted, evaluations = search_strong_wolfe(objective, s.point, ray, one)
+    else:
+        ray = where(s.free, ray, -g)  # the projection keeps it on its bound
+        found, accepted, evaluations = search_projected(objective, box.project, s.point, ray, one)
+    return found, accepted, count + evaluations
+
+
+def _free(point: Point, box: Box) -> Array:
+    """Tell which unknowns are not held by a bound: at it, or so near that a gradient step reaches it."""
+    x, g = point.x, point.gradient
+    near = minimum(norm_of(x - box.project(x - g)), NEAR)
+    return ~(((x <= box.lower + near) & (g > 0)) | ((x >= box.upper - near) & (g < 0)))

@@ -1,0 +1,175 @@
+"""`odeint` solves differential equations to its tolerance, with derivatives, events and reasons."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate
+
+import afx
+from afx.integrate import odeint
+
+METHODS: list[Any] = ["dopri5", "rodas"]
+TIMES = np.linspace(0.0, 5.0, 6)
+RATES = np.array([1.5, 1.0, 3.0, 1.0])
+ANIMALS = np.array([1.0, 1.0])
+
+
+def lotka_volterra(_: Any, y: Any, p: Any) -> Any:
+    """Prey and predators."""
+    return afx.stack([p[0] * y[0] - p[1] * y[0] * y[1], p[3] * y[0] * y[1] - p[2] * y[1]])
+
+
+def decay(k: Any, y: Any, ts: Any, method: Any = "dopri5") -> Any:
+    """Return the end of an exponential decay."""
+    return odeint(lambda t, y: -k * y, y, ts, method=method, rtol=1e-7, atol=1e-9).ys[-1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_solutions_are_those_of_scipy(method: Any) -> None:
+    """Lotka and Volterra's system is solved as SciPy solves it, to the tolerance."""
+    result = odeint(lotka_volterra, ANIMALS, TIMES, RATES, method=method, rtol=1e-7, atol=1e-9)
+    want = scipy.integrate.solve_ivp(
+        lambda t, y: np.asarray(lotka_volterra(t, y, RATES)), (0, 5), ANIMALS, t_eval=TIMES, rtol=1e-11, atol=1e-13
+    )
+    np.testing.assert_allclose(result.ys, want.y.T, rtol=2e-6)
+    assert result.converged
+    assert result.reason == "the tolerance is met"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tolerances_are_met_between_steps(method: Any) -> None:
+    """The harmonic oscillator keeps its closed form at many requested times, in either direction of time."""
+    ts = np.linspace(0.0, 6.0, 50)
+    for times in (ts, -ts):
+        found = odeint(lambda t, y: afx.stack([y[1], -y[0]]), [0.0, 1.0] * np.ones(2), times, method=method)
+        np.testing.assert_allclose(found.ys[:, 0], np.sin(times), atol=2e-5)
+    single = odeint(lambda t, y: afx.stack([y[1], -y[0]]), np.float32([0.0, 1.0]), ts, method=method)
+    assert single.ys.dtype == np.float32
+    np.testing.assert_allclose(single.ys[:, 0], np.sin(ts), atol=2e-2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_errors_follow_the_tolerance(method: Any) -> None:
+    """The error at the end is of the size of the tolerance, whichever it is."""
+    for tolerance in (1e-4, 1e-6, 1e-8):
+        options: Any = {"method": method, "rtol": tolerance, "atol": tolerance}
+        found = odeint(lambda t, y: y * afx.cos(t), np.float64(1.0), [0.0, 5.0], **options).ys[-1]
+        assert abs(float(found) - np.exp(np.sin(5.0))) < 5 * tolerance
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_of_decay(method: Any) -> None:
+    """Exponential decay has its closed form's derivatives by rate, start and times, in both modes and compiled."""
+    k, y, ts = np.float64(0.7), np.float64(2.0), np.array([0.0, 1.0, 3.0])
+    end = 2 * np.exp(-2.1)
+    want = (-3 * end, end / 2, np.array([0.7 * end, 0.0, -0.7 * end]))
+    for found in (
+        afx.grad(decay, argnums=(0, 1, 2))(k, y, ts, method),
+        *([afx.jit(afx.grad(decay, argnums=(0, 1, 2)))(k, y, ts)] if method == "dopri5" else []),
+    ):
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-12)
+    assert float(afx.jvp(lambda r: decay(r, y, ts, method), (k,), (np.float64(1.0),))[1]) == pytest.approx(
+        want[0], 1e-6
+    )
+
+
+def test_gradients_of_the_oscillator() -> None:
+    """The harmonic oscillator's state has its closed form's derivative by the frequency."""
+
+    def position(w: Any) -> Any:
+        field = lambda t, s: {"x": s["v"], "v": -w * w * s["x"]}  # noqa: E731  # a function of a tree
+        start = {"x": np.float64(1.0), "v": np.float64(0.0)}
+        return odeint(field, start, [0.0, 2.0], rtol=1e-9, atol=1e-11).ys["x"][-1]
+
+    w = np.float64(1.3)
+    assert float(position(w)) == pytest.approx(np.cos(2.6), rel=1e-7)
+    assert float(afx.grad(position)(w)) == pytest.approx(-2 * np.sin(2.6), rel=1e-6)
+
+
+def test_gradients_of_lotka_volterra() -> None:
+    """Derivatives by all parameters are those of finite differences."""
+
+    def total(p: Any) -> Any:
+        return afx.sum(odeint(lotka_volterra, ANIMALS, [0.0, 2.0], p, rtol=1e-7, atol=1e-9).ys[-1])
+
+    h = 1e-5
+    want = [float(total(RATES + h * e) - total(RATES - h * e)) / (2 * h) for e in np.eye(4)]
+    np.testing.assert_allclose(afx.grad(total)(RATES), want, rtol=1e-5)
+
+
+def test_batches() -> None:
+    """Under vmap each element is solved as alone, with its own steps."""
+    ks = np.array([0.1, 1.0, 10.0])
+    result = afx.jit(afx.vmap(lambda k: odeint(lambda t, y: -k * y, np.float64(1.0), TIMES)))(ks)
+    np.testing.assert_allclose(result.ys, np.exp(-ks[:, None] * TIMES), rtol=1e-4, atol=1e-7)
+    assert int(result.iterations[0]) < int(result.iterations[2])
+
+
+def test_stiff_systems() -> None:
+    """Robertson's kinetics take the implicit method some hundred steps, and stop the explicit one."""
+
+    def robertson(_: Any, y: Any) -> Any:
+        slow, middle, fast = 0.04 * y[0], 1e4 * y[1] * y[2], 3e7 * y[1] ** 2
+        return afx.stack([middle - slow, slow - middle - fast, fast])
+
+    start, ts = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.4, 40.0, 4000.0])
+    result = odeint(robertson, start, ts, method="rodas", rtol=1e-6, atol=1e-10)
+    # Hairer & Wanner 1996, section IV.1; reference: SciPy's Radau at rtol=1e-9
+    want = [[9.85172114e-01, 3.38639538e-05, 1.47940222e-02], [0.715827069, 9.18553477e-06, 2.84163746e-01]]
+    np.testing.assert_allclose(result.ys[1:3], want, rtol=1e-5)
+    np.testing.assert_allclose(result.ys[3], [1.83202258e-01, 8.94237125e-07, 8.16796848e-01], rtol=1e-5)
+    assert int(result.iterations) < 300
+    stuck = odeint(robertson, start, ts, max_steps=200)
+    assert stuck.reason == "the limit of iterations was reached"
+    assert np.isnan(stuck.ys[-1]).all()
+
+
+def fall(height: Any, gravity: Any) -> Any:
+    """Return a fall that ends on the ground."""
+    start = {"x": height, "v": 0.0 * height}
+    field = lambda t, s: {"x": s["v"], "v": -gravity + 0.0 * s["v"]}  # noqa: E731  # a function of a tree
+    return odeint(field, start, np.linspace(0.0, 3.0, 4), event=lambda t, s: s["x"])
+
+
+def test_events_end_the_integration() -> None:
+    """A fall ends on the ground; later times are nan; the time of the impact is differentiable."""
+    result = fall(np.float64(10.0), np.float64(9.81))
+    assert result.reason == "an event ended it"
+    assert result.converged
+    assert int(result.event_index) == 0
+    assert float(result.event_time) == pytest.approx(np.sqrt(20 / 9.81), rel=1e-9)
+    assert float(result.event_y["v"]) == pytest.approx(-np.sqrt(20 * 9.81), rel=1e-9)
+    np.testing.assert_allclose(result.ys["x"], [10.0, 10 - 9.81 / 2, np.nan, np.nan])
+    found = afx.grad(lambda *a: fall(*a).event_time, argnums=(0, 1))(np.float64(10.0), np.float64(9.81))
+    np.testing.assert_allclose(found, [1 / np.sqrt(20 * 9.81), -0.5 * np.sqrt(20 / 9.81) / 9.81], rtol=1e-8)
+    batch = afx.vmap(lambda h: fall(h, 9.81).event_time)(np.array([1.0, 5.0, 1000.0]))
+    np.testing.assert_allclose(batch, [*np.sqrt(np.array([2.0, 10.0]) / 9.81), np.nan], rtol=1e-9)
+
+
+def test_the_first_of_several_events_counts() -> None:
+    """Of several event functions the first that changes its sign ends the integration, and is named."""
+    result = odeint(lambda t, y: 1.0 + 0.0 * y, np.float64(0.0), [0.0, 10.0], event=lambda t, y: [y - 4.0, 2.5 - y])
+    assert int(result.event_index) == 1
+    assert float(result.event_time) == pytest.approx(2.5, rel=1e-12)
+
+
+def test_fields_that_are_not_finite() -> None:
+    """A solution that reaches infinity in finite time ends with a reason, and nan afterwards."""
+    result = odeint(lambda t, y: y * y, np.float64(1.0), [0.0, 0.5, 2.0])
+    assert not result.converged
+    assert float(result.ys[1]) == pytest.approx(2.0, rel=1e-5)
+    assert np.isnan(result.ys[2])
+
+
+def test_wrong_use_is_named() -> None:
+    """Mistakes raise where they are made."""
+    with pytest.raises(afx.errors.ArgumentError, match="turn back"):
+        odeint(lambda t, y: y, np.float64(1.0), [0.0, 2.0, 1.0])
+    with pytest.raises(afx.errors.ArgumentError, match="no such method"):
+        odeint(lambda t, y: y, np.float64(1.0), [0.0, 1.0], method="euler")  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(afx.errors.ShapeError, match="as many elements"):
+        odeint(lambda t, y: y[:1], np.ones(2), [0.0, 1.0])
+    with pytest.raises(afx.errors.ShapeError, match="times"):
+        odeint(lambda t, y: y, np.ones(2), 1.0)
