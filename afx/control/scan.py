@@ -88,7 +88,8 @@ def _resolve_weak_carry(
         return as_strong_arrays(first)
 
     def step(c: Any, *row: Any) -> Any:
-        return _pair(fn(c, pytree.unflatten(tree, list(row))), fn)[0]
+        out = fn(c, pytree.unflatten(tree, list(row)))
+        return out[0] if isinstance(out, tuple) and len(out) == 2 else c  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # a user's value; the loop refuses another
 
     rows = [x[start] if x.shape[0] else zeros(x.shape[1:], x.dtype) for x in leaves]
     return resolve_weak_carry(step, first, carry_tree, f"scan of {name_of(fn)}", rows)

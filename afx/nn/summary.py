@@ -24,7 +24,7 @@ class Row(NamedTuple):
     held: int  # numbers that are not trained, such as running statistics
 
 
-def summary(model: object, *args: Any, file: TextIO | None = None) -> None:
+def summary(model: object, *args: object, file: TextIO | None = None) -> None:
     """Print a table of a model's layers: where each stands, its class, its output and its number of parameters.
 
     Args:

@@ -172,7 +172,7 @@ def test_numbers_of_numpy_do_where_an_integer_is_asked_for() -> None:
     np.testing.assert_array_equal(afx.average(M, axis=np.int64(0)), [3.0, 4.0, 5.0])
     assert len(afx.split(V, np.int64(3))) == 3
     np.testing.assert_array_equal(afx.histogram(V, np.int64(2))[0], [1, 2])
-    assert nn.Conv.create(KEY, 3, 2, 4).kernel.shape == (3, 2, 4)
+    assert nn.Conv.create(KEY, (np.int64(3),), np.int64(2), np.int64(4)).kernel.shape == (3, 2, 4)
 
 
 def test_an_integral_along_rows_of_places() -> None:

@@ -168,7 +168,9 @@ BODIES: dict[str, Callable[[Any, Any], Any]] = {
     "scan in pieces": lambda x, w: afx.scan(lambda c, y: (c * w + y, None), w, x, checkpoint=2)[0],
     "fori_loop": lambda x, w: afx.fori_loop(0, 3, lambda k, c: c * w + x[k], w),
     "while_loop": lambda x, w: afx.while_loop(
-        lambda s: s[0] < afx.sum(w) * 0 + 3, lambda s: (s[0] + 1, s[1] * w + x[afx.astype(s[0], int)]), (0.0, w)
+        lambda s: s[0] < afx.sum(w) * 0 + 3,
+        lambda s: (s[0] + 1, s[1] * w + afx.asarray(x)[afx.astype(s[0], int)]),
+        (0.0, w),
     )[1],
     "cond": lambda x, w: afx.cond(w[0] > 0, lambda: ((w * w + x[0]) * w + x[1]) * w + x[2], lambda: w),
     "switch": lambda x, w: afx.switch(

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
+from types import EllipsisType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from afx.core.array.array import Array
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
@@ -30,7 +31,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @register_function
-def einsum(subscripts: Any, /, *operands: Any, optimize: bool = True) -> Array:
+def einsum(
+    subscripts: str | ArrayLike, /, *operands: ArrayLike | Sequence[int | EllipsisType], optimize: bool = True
+) -> Array:
     """Return the sum of products that ``subscripts`` names: a letter for each axis, summed where it is not in the result.
 
     Products of more than two operands are taken pair by pair in the order that `numpy.einsum_path` finds; each pair is

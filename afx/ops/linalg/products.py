@@ -235,7 +235,7 @@ def vdot(x: ArrayLike, y: ArrayLike) -> Array:
 
 @register_function
 def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
-    """Return the dot product of vectors along an axis, the conjugate of x taken; other axes broadcast.
+    """Return the dot product of vectors along an axis of each operand, the conjugate of x taken; other axes broadcast.
 
     Raises:
         ShapeError: the vectors differ in length, or other axes do not broadcast.
@@ -248,7 +248,9 @@ def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     ends = [v.shape[axis] if -v.ndim <= axis < v.ndim else None for v in (a, b)]
     if ends[0] is None or ends[0] != ends[1]:
         raise ShapeError(f"vecdot: lengths along axis {axis} differ: got {a} and {b}; reshape an operand")
-    broadcast_avals("vecdot", (a, b))
+    if axis >= 0 and a.ndim != b.ndim:  # it counts from the front of each operand
+        x, y, axis = moveaxis(x, axis, -1), moveaxis(y, axis, -1), -1
+    broadcast_avals("vecdot", (aval_of(x), aval_of(y)))
     products = multiply(conj(x), y)
     return sum(products, axis=axis, dtype=products.dtype)
 

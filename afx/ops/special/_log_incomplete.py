@@ -57,7 +57,7 @@ def beta_tail(a: Any, b: Any, x: Any, *, upper: bool, m: int, n: int) -> Any:
     """Return the mean of ``log(t / x)ᵐ log((1 - t) / (1 - x))ⁿ`` under ``(t / x)ᵃ ((1 - t) / (1 - x))ᵇ``.
 
     The log-odds of t run from those of x to infinity, or to -infinity. Without powers it is the logarithm of the
-    weight's integral, the tail.
+    weight's integral, the tail. It is nan unless a, b > 0 and 0 < x < 1.
     """
 
     def log_weight(v: Any, a: Any, b: Any, x: Any) -> Any:
@@ -68,7 +68,8 @@ def beta_tail(a: Any, b: Any, x: Any, *, upper: bool, m: int, n: int) -> Any:
         first, second = beta_logs(x, not upper, v)
         return first**m * second**n
 
-    return _tail(log_weight, moment if m or n else None, beta_width(a, b, x, not upper), a, b, x)
+    z = _tail(log_weight, moment if m or n else None, beta_width(a, b, x, not upper), a, b, x)
+    return _where((a > 0) & (b > 0) & (x > 0) & (x < 1), z, np.nan)
 
 
 def log_of_share(upper: bool, share: Any, rest: Any, *xs: Any) -> Any:

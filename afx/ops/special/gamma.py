@@ -170,7 +170,7 @@ polygamma_p: Primitive = parametric(
 
 
 # -- beta -------------------------------------------------------------------------------------------------------------
-def digamma_gap(x: Array, d: Array, n: int = 0) -> Array:
+def digamma_gap(x: Array, d: Array | float, n: int = 0) -> Array:
     """Return ``polygamma(n, x + d) - polygamma(n, x)``, accurate for small d beside a large x."""
     return bind_single(digamma_gap_p, x, d, n=n)
 

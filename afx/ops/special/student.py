@@ -14,10 +14,12 @@ from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.exponential import exp, log, log1p
 from afx.ops.elementwise.where import minimum, where
-from afx.ops.special.gamma import betaln
+from afx.ops.special.gamma import betaln, digamma_gap
 from afx.ops.special.incomplete_beta import betainc_slope_p
 
 __all__ = ["log_density", "log_square_plus_one", "stdtr", "stdtrit"]
+
+FAR = -46.0  # logarithm of a share 1e-20, beside which one rounds to one
 
 
 def log_square_plus_one(u: Array) -> Array:
@@ -90,10 +92,20 @@ def stdtrit(df: ArrayLike, p: ArrayLike) -> Array:
     return bind2(stdtrit_p, df, p)
 
 
+def _quantile_by_df(z: Array, df: Array, _p: Array) -> Array:
+    """Return ``-(∂F/∂df) / f``; in tails, where f may underflow, that of ``F = share**a / (2 a B(a, 1/2))``, a = df / 2."""
+    log_share = -log_square_plus_one(z / sqrt(df))
+    tail = log_share < FAR
+    near = where(tail, 0, z)
+    n, far = where(tail, df, 1), where(tail, log_share, FAR)
+    in_tail = where(tail, z, 0) * ((far + 1 + digamma_gap(n / 2, 0.5)) / 2 - 1 / n) / n
+    return where(tail, in_tail, -_by_df(z, df, near) / _density(df, near))
+
+
 stdtrit_p: Primitive = binary(
     "stdtrit",
     scipy("stdtrit"),
-    (lambda z, df, _p: -_by_df(z, df, z) / _density(df, z), lambda z, df, _p: 1 / _density(df, z)),
+    (_quantile_by_df, lambda z, df, _p: exp(-log_density(df, z))),
     kinds="f",
     promotes_to_float=True,
     domain=(0.55, 0.9),

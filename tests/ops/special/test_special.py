@@ -48,6 +48,16 @@ TWO_OPERANDS = {
 }
 
 
+FAR_BETALN = [
+    (1e-6, 1e5, 13.815498467828967),
+    (3e-4, 2e7, 8.106511619777862),
+    (0.25, 1e12, -5.619732754283966),
+    (2.5, 1e15, -86.06225811680379),
+    (40.0, 1e9, -722.2988739972129),
+    (1e5, 1e5, -138633.92706134808),
+]
+
+
 def slope(fn: Callable[..., Any], *xs: float, by: int = 0) -> float:
     """Return a derivative at a point, in float64."""
     return float(afx.grad(fn, by)(*[np.float64(x) for x in xs]))
@@ -85,6 +95,28 @@ def test_polygamma(n: int) -> None:
     np.testing.assert_allclose(np.asarray(special.polygamma(n, x)), scipy.special.polygamma(n, x), rtol=1e-13)
     found = afx.grad(lambda x: afx.sum(special.polygamma(n, x)))(x)
     np.testing.assert_allclose(np.asarray(found), scipy.special.polygamma(n + 1, x), rtol=1e-13)
+
+
+@pytest.mark.parametrize(("a", "b", "want"), FAR_BETALN)
+def test_betaln_of_unlike_parameters(a: float, b: float, want: float) -> None:
+    """The logarithm of the beta function keeps its digits where one parameter outweighs the other (SciPy loses nine)."""
+    assert float(special.betaln(np.float64(a), b)) == pytest.approx(want, rel=1e-13)
+    assert float(special.betaln(np.float64(b), a)) == pytest.approx(want, rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("df", "p", "want"),
+    [
+        (1.0, 1e-300, 2.1945482016709167e302),
+        (2.0, 1e-280, 1.13618593955467e142),
+        (30.0, 1e-290, 16837032135.29261),
+        (0.1, 1e-5, 1.7273572818455204e49),
+        (3.0, 0.2, 0.05155072611488466),
+    ],
+)
+def test_quantiles_of_students_t_by_degrees_of_freedom(df: float, p: float, want: float) -> None:
+    """The derivative is finite wherever the quantile is, in tails whose density underflows too."""
+    assert slope(special.stdtrit, df, p) == pytest.approx(want, rel=1e-12)
 
 
 def test_multigammaln() -> None:
