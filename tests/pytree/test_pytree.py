@@ -625,7 +625,9 @@ def test_what_cannot_stand_in_a_tree_is_named(tree: object, message: str) -> Non
     for _ in range(2):
         with pytest.raises(TreeError) as caught:
             pytree.flatten(tree)
-        assert str(caught.value).replace("'tests.pytree.test_pytree.Line'", "'Line'") == message  # as newer Pythons name it
+        assert (
+            str(caught.value).replace("'tests.pytree.test_pytree.Line'", "'Line'") == message
+        )  # as newer Pythons name it
         assert caught.value.__cause__ is None
 
 

@@ -195,3 +195,10 @@ def test_mistakes_are_explained(run: Any, words: str) -> None:
     """Each mistake raises with its reason."""
     with pytest.raises(afx.errors.AfxError, match=words):
         run()
+
+
+def test_vecdot_counts_axes_of_each_operand() -> None:
+    """An axis counts within each operand, as in NumPy, also where the operands have different numbers of axes."""
+    a, v = RNG.normal(size=(3, 3)), RNG.normal(size=3)
+    np.testing.assert_allclose(afx.vecdot(a, v, axis=0), np.linalg.vecdot(a, v, axis=0))
+    np.testing.assert_allclose(np.linalg.vecdot(afx.asarray(v), a, axis=0), np.linalg.vecdot(v, a, axis=0))
