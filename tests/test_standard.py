@@ -196,7 +196,7 @@ def test_axes_out_of_range_raise_both_errors(axis: int) -> None:
     ]
     for call in calls:
         for error in (IndexError, ValueError, afx.errors.AxisError, afx.errors.ShapeError):
-            with pytest.raises(error, match=f"axis {axis} is out of range"):
+            with pytest.raises(error, match=f"axis {axis} is out of bounds"):
                 call()
 
 

@@ -24,10 +24,11 @@ from afx.control._subgraphs import (
 from afx.core.array.array import ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
-from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
+from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
 from afx.core.tracing.batch_trace import BatchTracer
 from afx.core.tracing.tracer import Tracer, bind, to_array
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops._kinds.higher_order import higher_order
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.elementwise.where import clip, where
@@ -256,18 +257,15 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return tuple(chosen)
 
 
-switch_p: Primitive = register(
-    Primitive(
-        name="switch",
-        kind="custom",
-        impl=_run,
-        abstract_eval=_abstract,
-        batch=_batch,
-        multiple_results=True,
-        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
-        lowering=Lowering(
-            flops=lambda _, params: max([flops(branch.graph) for branch in params["branches"]]),
-            control=lambda params: BranchSpec(tuple([branch.graph for branch in params["branches"]])),
-        ),
-    )
+switch_p: Primitive = higher_order(
+    "switch",
+    _run,
+    _abstract,
+    _batch,
+    _record,
+    _jvp,
+    lowering=Lowering(
+        flops=lambda _, params: max([flops(branch.graph) for branch in params["branches"]]),
+        control=lambda params: BranchSpec(tuple([branch.graph for branch in params["branches"]])),
+    ),
 )

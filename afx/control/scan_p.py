@@ -20,8 +20,9 @@ from afx.control._subgraphs import Body, build, full_mask, inexact, zeros_of
 from afx.core.aval import Aval
 from afx.core.graph import Var
 from afx.core.interpreter import evaluate
-from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
+from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
 from afx.core.tracing.tracer import bind, to_array
+from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
 from afx.transforms.compiled_call import CompiledGraph, VjpGraphs
 from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback
@@ -301,18 +302,15 @@ def _control(params: Params) -> ScanSpec:
     return ScanSpec(params["body"].graph, consts, carry, params["length"], params["reverse"])
 
 
-scan_p: Primitive = register(
-    Primitive(
-        name="scan",
-        kind="custom",
-        impl=_run,
-        abstract_eval=_abstract,
-        batch=_batch,
-        multiple_results=True,
-        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
-        lowering=Lowering(
-            flops=lambda _, params: params["length"] * flops(params["body"].graph),
-            control=_control,
-        ),
-    )
+scan_p: Primitive = higher_order(
+    "scan",
+    _run,
+    _abstract,
+    _batch,
+    _record,
+    _jvp,
+    lowering=Lowering(
+        flops=lambda _, params: params["length"] * flops(params["body"].graph),
+        control=_control,
+    ),
 )

@@ -18,8 +18,9 @@ from afx.compiler.control_flow import WhileSpec
 from afx.control._subgraphs import build, full_mask, inexact, zeros_of
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
-from afx.core.primitive import Derivative, JointPullback, Lowering, Params, Primitive, Value, register
+from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
 from afx.core.tracing.tracer import bind, to_array
+from afx.ops._kinds.higher_order import higher_order
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.boolean import any as any_
@@ -217,17 +218,8 @@ def _control(params: Params) -> WhileSpec:
     return WhileSpec(loop.test.graph, loop.body.graph, loop.a, loop.b)
 
 
-while_p: Primitive = register(
-    Primitive(
-        name="while_loop",
-        kind="custom",
-        impl=_run,
-        abstract_eval=_abstract,
-        batch=_batch,
-        multiple_results=True,
-        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
-        lowering=Lowering(control=_control),
-    )
+while_p: Primitive = higher_order(
+    "while_loop", _run, _abstract, _batch, _record, _jvp, lowering=Lowering(control=_control)
 )
 
 
@@ -367,14 +359,4 @@ def _back_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     return bind(back_p, *operands, loop=many, consts=(*[False] * loop.a, *consts), masked=params["masked"])
 
 
-back_p: Primitive = register(
-    Primitive(
-        name="while_loop_backward",
-        kind="custom",
-        impl=_back_run,
-        abstract_eval=_back_abstract,
-        batch=_back_batch,
-        multiple_results=True,
-        derivative=Derivative(concrete_vjp=_back_record, jvp=_back_jvp),
-    )
-)
+back_p: Primitive = higher_order("while_loop_backward", _back_run, _back_abstract, _back_batch, _back_record, _back_jvp)

@@ -145,7 +145,9 @@ def broadcast_avals(name: str, avals: Sequence[Aval]) -> Shape:
     shape = broadcast_shapes([a.shape for a in avals])
     if shape is None:
         got = ", ".join(map(str, avals))
-        raise ShapeError(f"{name}: shapes do not broadcast: got {got}; reshape an operand or add axes of length 1")
+        raise ShapeError(
+            f"{name}: operands could not be broadcast together: got {got}; reshape an operand or add axes of length 1"
+        )
     return shape
 
 
@@ -159,7 +161,7 @@ def normalize_axis(axis: int, ndim: int, who: str) -> int:
     place = axis if axis.__class__ is int else integer(axis, who, "an axis")
     if not -ndim <= place < ndim:
         hint = f"use an axis from {-ndim} to {ndim - 1}" if ndim else "a 0-d array has no axes"
-        raise AxisError(f"{who}: axis {place} is out of range: got an array of {ndim} axes; {hint}")
+        raise AxisError(f"{who}: axis {place} is out of bounds for array of dimension {ndim}: got axis={axis}; {hint}")
     return place % ndim
 
 
@@ -177,7 +179,7 @@ def normalize_axes(axis: int | Sequence[int] | None, ndim: int, who: str) -> tup
     given: Any = axis if several else (axis,)
     axes = sorted(normalize_axis(a, ndim, who) for a in given)
     if len(set(axes)) != len(axes):
-        raise ShapeError(f"{who}: an axis is named twice: got axis={axis}; name each once")
+        raise ShapeError(f"{who}: duplicate value in axis: got axis={axis}; name each once")
     return tuple(axes)
 
 
@@ -191,7 +193,7 @@ def checked_shape(shape: int | Sequence[int], who: str) -> Shape:
     given = shape if isinstance(shape, Sequence) else (shape,)
     lengths = tuple([integer(n, who, "a length of the shape") for n in given])
     if any(n < 0 for n in lengths):
-        raise ShapeError(f"{who}: lengths are 0 or more: got shape {lengths}; change the shape")
+        raise ShapeError(f"{who}: negative dimensions are not allowed: got shape {lengths}; change the shape")
     return lengths
 
 

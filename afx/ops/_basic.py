@@ -125,7 +125,9 @@ def resolved_shape(x: Any, have: Shape, shape: Shape) -> Shape:
             return tuple([size // known if n == -1 else n for n in shape])
     elif math.prod(shape) == size and all([n >= 0 for n in shape]):  # noqa: C419  # a list is quicker than a generator
         return shape
-    raise ShapeError(f"reshape: {size} elements do not fit: got {aval_of(x)} and shape {shape}; change the shape")
+    raise ShapeError(
+        f"reshape: cannot reshape array of size {size} into shape {shape}: got {aval_of(x)}; change the shape"
+    )
 
 
 def _reshape_run(x: Any, *, shape: Shape) -> Any:

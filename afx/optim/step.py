@@ -69,7 +69,7 @@ def apply_rule(
             raise
         raise TreeError(f"step: the state is of other parameters ({error}); call init(params)") from error
     except ShapeError as error:
-        if "do not broadcast" not in str(error):
+        if "not be broadcast" not in str(error):
             raise
         raise ShapeError(f"step: the state is of other parameters: got {error}; call init(params)") from error
     check_state(state, after)

@@ -125,11 +125,13 @@ def normal(
     return loc_scale_sample("normal", "normal", key, shape, loc, scale, dtype)
 
 
-def loc_scale_sample(who: str, law: str, key: ArrayLike, shape: ShapeLike, loc: Any, scale: Any, dtype: Any) -> Array:
-    """Return ``loc + scale · z`` for draws z from a standard law."""
+def loc_scale_sample(
+    who: str, distribution: str, key: ArrayLike, shape: ShapeLike, loc: Any, scale: Any, dtype: Any
+) -> Array:
+    """Return ``loc + scale · z`` for draws z from a standard distribution."""
     lengths, found, (centre, width) = resolve_arguments(who, key, shape, dtype, loc, scale)
     require_scale(who, width)
-    z = random_draw(key, law, lengths, found)
+    z = random_draw(key, distribution, lengths, found)
     if not is_number(width, 1):
         z = z * width
     return z if is_number(centre, 0) else z + centre

@@ -234,7 +234,7 @@ def truncated_normal(
         low: the lower bounds of what is drawn, -inf for none.
         high: the upper bounds, inf for none.
         shape: of the result; that of the parameters without one.
-        loc: the mean of the normal law that is truncated.
+        loc: the mean of the normal distribution that is truncated.
         scale: its standard deviation, above 0.
         dtype: that of the parameters, or the default dtype.
 

@@ -87,7 +87,7 @@ def t(
     *,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Return numbers of Student's law of ``df`` degrees of freedom, above 0, moved by ``loc`` and stretched by ``scale``.
+    """Return numbers of Student's distribution: ``df`` degrees of freedom above 0, shifted by ``loc``, scaled by ``scale``.
 
     Arguments are those of `gamma`.
 
@@ -113,7 +113,7 @@ def f(
     *,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Return numbers of the F law: the ratio of two chi-squared numbers, each over its degrees of freedom, above 0.
+    """Return numbers of the F distribution: the ratio of two chi-squared numbers, each over its degrees of freedom, above 0.
 
     Arguments are those of `gamma`.
 

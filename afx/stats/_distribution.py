@@ -1,8 +1,8 @@
 """Distribution families: functions that differentiate by the argument and by every real parameter.
 
-A family is one function from parameters to a *law*, decorated with `continuous` or `discrete`. The law says what is
-special about the standard distribution (location 0, scale 1) inside its support; location, scale, dtypes, what lies
-outside, and parameters that are not allowed are the family's business.
+A family is one function from parameters to a *distribution*, decorated with `continuous` or `discrete`. The distribution
+describes its standard form (location 0, scale 1) inside of the support. The family adds location, scale and dtypes, the
+values outside of the support, and checks of parameters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype
 
-__all__ = ["ContinuousLaw", "DiscreteLaw", "continuous", "discrete", "floating", "log1mexp", "quiet"]
+__all__ = ["ContinuousDistribution", "DiscreteDistribution", "continuous", "discrete", "floating", "log1mexp", "quiet"]
 
 P = ParamSpec("P")
 Fn: TypeAlias = Callable[[Array], Array]
@@ -55,7 +55,7 @@ def log1mexp(x: Array) -> Array:
     return where(small, log(-expm1(-where(small, x, 1))), log1p(-exp(-where(small, 1, x))))
 
 
-# -- laws -------------------------------------------------------------------------------------------------------------
+# -- distributions -----------------------------------------------------------------------------------------------------
 FILLS = {  # what functions are below and above the support
     "pdf": (0.0, 0.0),
     "logpdf": (-math.inf, -math.inf),
@@ -67,7 +67,7 @@ FILLS = {  # what functions are below and above the support
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Law:
+class Distribution:
     """A distribution at given parameters, by its standard form.
 
     Attributes:
@@ -114,8 +114,8 @@ class Law:
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class ContinuousLaw(Law):
-    """A law of real numbers.
+class ContinuousDistribution(Distribution):
+    """A distribution of real numbers.
 
     Attributes:
         scale: the scale.
@@ -151,8 +151,8 @@ class ContinuousLaw(Law):
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class DiscreteLaw(Law):
-    """A law of whole numbers."""
+class DiscreteDistribution(Distribution):
+    """A distribution of whole numbers."""
 
     def value(self, name: str, x: Array) -> Array:
         """Return a function of `FILLS`."""
@@ -189,11 +189,11 @@ class Family(Generic[P]):
     Parameters that are not allowed give nan, as in SciPy.
     """
 
-    def __init__(self, law: Callable[P, Law]) -> None:
-        self.__doc__, self.__module__ = law.__doc__, law.__module__
-        self.__name__: str = law.__name__
-        self._law: Callable[..., Law] = law
-        self._signature = inspect.signature(law)
+    def __init__(self, distribution: Callable[P, Distribution]) -> None:
+        self.__doc__, self.__module__ = distribution.__doc__, distribution.__module__
+        self.__name__: str = distribution.__name__
+        self._distribution: Callable[..., Distribution] = distribution
+        self._signature = inspect.signature(distribution)
         parameters = self._signature.parameters.values()
         self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         self._names, self._keys = tuple(self._signature.parameters), self._signature.parameters.keys()
@@ -204,15 +204,15 @@ class Family(Generic[P]):
     def __reduce__(self) -> str:
         return self.__name__
 
-    def _bind(self, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, Law]:
-        """Return the argument and the law, all parameters in one floating dtype with it."""
+    def _bind(self, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, Distribution]:
+        """Return the argument and the distribution, all parameters in one floating dtype with it."""
         given = {**dict(zip(self._names, args, strict=False)), **kwargs}
         values = {**self._defaults, **given}
         if len(given) < len(args) + len(kwargs) or values.keys() != self._keys:
             self._refuse(args, kwargs)
         x, *parameters = floating(self.__name__, x, *[values[name] for name in self._names])
         with quiet():
-            return x, self._law(*parameters)
+            return x, self._distribution(*parameters)
 
     def _refuse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
@@ -222,9 +222,9 @@ class Family(Generic[P]):
             raise TypeError(f"{self.__name__}: {error}; its parameters, behind the argument, are {names}") from None
 
     def _value(self, name: str, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
-        y, law = self._bind(x, args, kwargs)
+        y, distribution = self._bind(x, args, kwargs)
         with quiet():
-            return law.value(name, y)
+            return distribution.value(name, y)
 
     def cdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
         """Return the distribution function: the probability of at most x."""
@@ -244,13 +244,13 @@ class Family(Generic[P]):
 
     def ppf(self, q: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
         """Return the quantile: the least x whose `cdf` is q or more."""
-        y, law = self._bind(q, args, kwargs)
+        y, distribution = self._bind(q, args, kwargs)
         with quiet():
-            return law.quantile(y)
+            return distribution.quantile(y)
 
 
 class continuous(Family[P]):  # named as the decorator that it is
-    """Make a distribution of real numbers from a function of its parameters to its `ContinuousLaw`."""
+    """Make a distribution of real numbers from a function of its parameters to its `ContinuousDistribution`."""
 
     def pdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
         """Return the density."""
@@ -262,7 +262,7 @@ class continuous(Family[P]):  # named as the decorator that it is
 
 
 class discrete(Family[P]):  # named as the decorator that it is
-    """Make a distribution of whole numbers from a function of its parameters to its `DiscreteLaw`.
+    """Make a distribution of whole numbers from a function of its parameters to its `DiscreteDistribution`.
 
     Values have no derivative by the numbers themselves, nor quantiles any.
     """

@@ -14,7 +14,7 @@ from afx.ops.elementwise.where import where
 from afx.ops.special import student
 from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv, density
 from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
-from afx.stats._distribution import ContinuousLaw, continuous
+from afx.stats._distribution import ContinuousDistribution, continuous
 
 __all__ = ["beta", "f", "t"]
 
@@ -22,10 +22,10 @@ Fn: TypeAlias = Callable[[Array, Array, Array], Array]
 
 
 @continuous
-def beta(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def beta(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Beta distribution: density ``xᵃ⁻¹ (1 - x)ᵇ⁻¹ / B(a, b)`` for x from 0 to 1."""
     c, d = asarray(a), asarray(b)
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=lambda y: log_beta_density(c, d, y),
         pdf=lambda y: density(c, d, y),
         cdf=lambda y: betainc(c, d, y),
@@ -66,7 +66,7 @@ def _odds(a: Array, b: Array, q: Array) -> Array:
 
 
 @continuous
-def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """F distribution: of the ratio of two chi-squared numbers, each over its degrees of freedom."""
     m, n = asarray(dfn), asarray(dfd)
     a, b, ratio = m / 2, n / 2, m / n
@@ -75,7 +75,7 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
         odds = ratio * y
         return _sided(log_beta_density, log_beta_density, a, b, odds) + log(ratio) - 2 * log1p(odds)
 
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=logpdf,
         cdf=lambda y: _sided(betainc, betaincc, a, b, ratio * y),
         sf=lambda y: _sided(betaincc, betainc, a, b, ratio * y),
@@ -91,7 +91,7 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
 
 # -- Student's t ------------------------------------------------------------------------------------------------------
 @continuous
-def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Student's t distribution of ``df`` degrees of freedom."""
     n = asarray(df)
     half = asarray(0.5, n.dtype)
@@ -101,7 +101,7 @@ def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Continuous
         tail = _sided(log_betaincc, log_betainc, half, n / 2, (where(far, y, -1) / sqrt(n)) ** 2) - math.log(2)
         return where(far, tail, log1p(-student.stdtr(n, -where(far, -1, y))))
 
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=lambda y: student.log_density(n, y),
         cdf=lambda y: student.stdtr(n, y),
         sf=lambda y: student.stdtr(n, -y),

@@ -13,15 +13,15 @@ from afx.ops.elementwise.trigonometry import arctan2, tan
 from afx.ops.elementwise.where import where
 from afx.ops.special.entropy import logit, xlogy
 from afx.ops.special.student import log_square_plus_one
-from afx.stats._distribution import ContinuousLaw, continuous, log1mexp
+from afx.stats._distribution import ContinuousDistribution, continuous, log1mexp
 
 __all__ = ["cauchy", "expon", "laplace", "logistic", "uniform", "weibull_min"]
 
 
 @continuous
-def expon(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def expon(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Exponential distribution: density ``exp(-x)`` for x of 0 or more."""
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=negative,
         cdf=lambda y: -expm1(-y),
         logcdf=log1mexp,
@@ -34,10 +34,10 @@ def expon(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
 
 
 @continuous
-def weibull_min(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def weibull_min(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Weibull distribution: the survival function is ``exp(-xᶜ)`` for x of 0 or more."""
     k = asarray(c)
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=lambda y: log(k) + xlogy(k - 1, y) - y**k,
         cdf=lambda y: -expm1(-(y**k)),
         logcdf=lambda y: log1mexp(y**k),
@@ -51,9 +51,9 @@ def weibull_min(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> C
 
 
 @continuous
-def uniform(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def uniform(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Uniform distribution from ``loc`` to ``loc + scale``."""
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=lambda y: 0 * y,
         cdf=lambda y: y,
         sf=lambda y: 1 - y,
@@ -69,9 +69,9 @@ def uniform(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
 
 # -- of two sides -----------------------------------------------------------------------------------------------------
 @continuous
-def logistic(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def logistic(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Logistic distribution: the distribution function is the sigmoid."""
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=lambda y: log_sigmoid(y) + log_sigmoid(-y),
         cdf=sigmoid,
         sf=lambda y: sigmoid(-y),
@@ -98,9 +98,9 @@ def _laplace_quantile(q: Array) -> Array:
 
 
 @continuous
-def laplace(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def laplace(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Laplace distribution: density ``½ exp(-|x|)``, whose derivative at 0 is 0."""
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=lambda y: -abs_(y) - math.log(2),
         cdf=_laplace_cdf,
         sf=lambda y: _laplace_cdf(-y),
@@ -128,9 +128,9 @@ def _cauchy_quantile(q: Array) -> Array:
 
 
 @continuous
-def cauchy(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def cauchy(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Cauchy distribution: density ``1 / (π (1 + x²))``."""
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=lambda y: -math.log(math.pi) - log_square_plus_one(y),
         cdf=_cauchy_cdf,
         sf=lambda y: _cauchy_cdf(-y),

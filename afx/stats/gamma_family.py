@@ -6,13 +6,13 @@ from afx.core.array.array import Array, ArrayLike
 from afx.ops.creation.creation import asarray
 from afx.ops.special.incomplete_gamma import density, gammainc, gammaincc, gammaincinv
 from afx.ops.special.log_incomplete_gamma import log_gamma_density, log_gammainc, log_gammaincc
-from afx.stats._distribution import ContinuousLaw, continuous
+from afx.stats._distribution import ContinuousDistribution, continuous
 
 __all__ = ["chi2", "gamma"]
 
 
-def _gamma(a: Array, loc: ArrayLike, scale: ArrayLike) -> ContinuousLaw:
-    return ContinuousLaw(
+def _gamma(a: Array, loc: ArrayLike, scale: ArrayLike) -> ContinuousDistribution:
+    return ContinuousDistribution(
         logpdf=lambda y: log_gamma_density(a, y),
         pdf=lambda y: density(a, y),
         cdf=lambda y: gammainc(a, y),
@@ -28,12 +28,12 @@ def _gamma(a: Array, loc: ArrayLike, scale: ArrayLike) -> ContinuousLaw:
 
 
 @continuous
-def gamma(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def gamma(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Gamma distribution of shape ``a``: density ``xᵃ⁻¹ exp(-x) / Γ(a)`` for x of 0 or more."""
     return _gamma(asarray(a), loc, scale)
 
 
 @continuous
-def chi2(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def chi2(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Chi-squared distribution of ``df`` degrees of freedom: the gamma distribution of shape ``df / 2`` and scale 2."""
     return _gamma(asarray(df) / 2, loc, asarray(scale) * 2)

@@ -8,7 +8,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.exponential import exp, log
 from afx.ops.special.errors import log_ndtr, ndtr, ndtri
-from afx.stats._distribution import ContinuousLaw, continuous
+from afx.stats._distribution import ContinuousDistribution, continuous
 
 __all__ = ["lognorm", "norm"]
 
@@ -20,9 +20,9 @@ def _log_density(y: Array) -> Array:
 
 
 @continuous
-def norm(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def norm(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Normal distribution of mean ``loc`` and standard deviation ``scale``."""
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=_log_density,
         cdf=ndtr,
         sf=lambda y: ndtr(-y),
@@ -35,10 +35,10 @@ def norm(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
 
 
 @continuous
-def lognorm(s: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousLaw:
+def lognorm(s: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Log-normal distribution: of ``loc + scale exp(s z)`` for a standard normal z."""
     sigma = asarray(s)
-    return ContinuousLaw(
+    return ContinuousDistribution(
         logpdf=lambda y: _log_density(log(y) / sigma) - log(sigma * y),
         cdf=lambda y: ndtr(log(y) / sigma),
         sf=lambda y: ndtr(-log(y) / sigma),

@@ -12,16 +12,16 @@ from afx.ops.special.incomplete_gamma import gammainc, gammaincc
 from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
 from afx.ops.special.log_incomplete_gamma import log_gamma_density, log_gammainc, log_gammaincc
 from afx.ops.special.whole_quantiles import binomial_quantile, geometric_quantile, nbinom_quantile, poisson_quantile
-from afx.stats._distribution import DiscreteLaw, discrete, log1mexp
+from afx.stats._distribution import DiscreteDistribution, discrete, log1mexp
 
 __all__ = ["binom", "geom", "nbinom", "poisson"]
 
 
 @discrete
-def poisson(mu: ArrayLike, loc: ArrayLike = 0) -> DiscreteLaw:
+def poisson(mu: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
     """Poisson distribution of mean ``mu``, 0 or more."""
     mean = asarray(mu)
-    return DiscreteLaw(
+    return DiscreteDistribution(
         logpdf=lambda k: log_gamma_density(k + 1, mean),
         cdf=lambda k: gammaincc(k + 1, mean),
         sf=lambda k: gammainc(k + 1, mean),
@@ -35,10 +35,10 @@ def poisson(mu: ArrayLike, loc: ArrayLike = 0) -> DiscreteLaw:
 
 
 @discrete
-def binom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteLaw:
+def binom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
     """Binomial distribution: of the successes, each of probability ``p``, in ``n`` trials."""
     count, rate = asarray(n), asarray(p)
-    return DiscreteLaw(
+    return DiscreteDistribution(
         logpdf=lambda k: log_beta_density(k + 1, count - k + 1, rate) - log(count + 1),
         cdf=lambda k: betaincc(k + 1, count - k, rate),
         sf=lambda k: betainc(k + 1, count - k, rate),
@@ -53,10 +53,10 @@ def binom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteLaw:
 
 
 @discrete
-def nbinom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteLaw:
+def nbinom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
     """Negative binomial distribution: of the failures before ``n`` successes, each of probability ``p``."""
     count, rate = asarray(n), asarray(p)
-    return DiscreteLaw(
+    return DiscreteDistribution(
         logpdf=lambda k: log_beta_density(count, k + 1, rate) + log(rate) - log(count + k),
         cdf=lambda k: betainc(count, k + 1, rate),
         sf=lambda k: betaincc(count, k + 1, rate),
@@ -70,10 +70,10 @@ def nbinom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteLaw:
 
 
 @discrete
-def geom(p: ArrayLike, loc: ArrayLike = 0) -> DiscreteLaw:
+def geom(p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
     """Geometric distribution: of the trials up to the first success, of probability ``p``."""
     rate = asarray(p)
-    return DiscreteLaw(
+    return DiscreteDistribution(
         logpdf=lambda k: xlog1py(k - 1, -rate) + log(rate),
         cdf=lambda k: -expm1(xlog1py(k, -rate)),
         logcdf=lambda k: log1mexp(-xlog1py(k, -rate)),

@@ -17,12 +17,13 @@ from afx.compiler.target import Target, current
 from afx.core.aval import Aval
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
-from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
+from afx.core.primitive import JointPullback, Params, Primitive, Value
 from afx.core.tracing.batch_trace import BatchTrace, BatchTracer, Unbatched
 from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
 from afx.core.tracing.jvp_trace import JVPTrace, JVPTracer
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
 from afx.core.tracing.tracer import bind, to_array
+from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to
 from afx.transforms.backward_pass import backward, backward_with_masks, entries_with_finite_partials, makes_masks
 from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, Mask, clean
@@ -364,15 +365,4 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return tuple([z if o else Unbatched(z) for z, o in zip(call(spread, *xs), own, strict=True)])
 
 
-call_p: Primitive = register(
-    Primitive(
-        name="call",
-        kind="custom",
-        impl=_run,
-        abstract_eval=_abstract,
-        batch=_batch,
-        decompose=_inline,
-        multiple_results=True,
-        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
-    )
-)
+call_p: Primitive = higher_order("call", _run, _abstract, _batch, _record, _jvp, decompose=_inline)

@@ -19,10 +19,11 @@ from afx.core.aval import SCALARS, Aval, aval_of
 from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
-from afx.core.primitive import Derivative, JointPullback, Params, Primitive, Value, register
+from afx.core.primitive import JointPullback, Params, Primitive, Value
 from afx.core.tracing.graph_trace import GraphTrace
 from afx.core.tracing.tracer import ClosureError, Tracer, bind, to_array, to_lower_level
 from afx.errors import GraphError, TracerError
+from afx.ops._kinds.higher_order import higher_order
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import zero_like
@@ -143,9 +144,9 @@ def custom_call(rules: CustomRules, leaves: Sequence[Any]) -> list[Any]:
             return outs
     else:
         with contextlib.suppress(ClosureError):
-            return list(bind(hold_p, *leaves, rules=rules))
+            return list(bind(custom_call_p, *leaves, rules=rules))
     lifted, own = _closed(rules, leaves)
-    return list(bind(hold_p, *leaves, *lifted, rules=own))
+    return list(bind(custom_call_p, *leaves, *lifted, rules=own))
 
 
 def _closed(rules: CustomRules, leaves: Sequence[Any]) -> tuple[list[Any], CustomRules]:
@@ -315,18 +316,8 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     return custom_call(params["rules"].batched(size, batched), xs)
 
 
-hold_p: Primitive = register(
-    Primitive(
-        name="held_function",
-        kind="custom",
-        impl=_run,
-        abstract_eval=_abstract,
-        batch=_batch,
-        decompose=_inline,
-        opaque=True,
-        multiple_results=True,
-        derivative=Derivative(concrete_vjp=_record, jvp=_jvp),
-    )
+custom_call_p: Primitive = higher_order(
+    "custom_call", _run, _abstract, _batch, _record, _jvp, decompose=_inline, opaque=True
 )
 
 

@@ -115,8 +115,8 @@ class JitFunction(Generic[P, R]):
                         return result
             result = self._run(self._fn, (), args, kwargs, ())
         else:
-            fn, fixed, rest, named = self._split(args, kwargs)
-            result = self._run(fn, fixed, rest, named, self._given(len(args)))
+            fn, static_values, rest, named = self._split(args, kwargs)
+            result = self._run(fn, static_values, rest, named, self._given(len(args)))
         return result
 
     def _given(self, count: int) -> tuple[int, ...]:
@@ -138,10 +138,10 @@ class JitFunction(Generic[P, R]):
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Return the graph and the plan for these arguments, without running them."""
-        fn, fixed, rest, named = self._split(args, kwargs)
+        fn, static_values, rest, named = self._split(args, kwargs)
         leaves, treedef = pytree.flatten((rest, named))
         given = self._given(len(args))
-        entry = self._entry(fn, self._key(fixed, leaves, treedef, given), leaves, treedef, rest, given)
+        entry = self._entry(fn, self._key(static_values, leaves, treedef, given), leaves, treedef, rest, given)
         return Lowered(entry.program.plan.graph, entry.program.plan)
 
     def clear_cache(self) -> None:
@@ -167,21 +167,21 @@ class JitFunction(Generic[P, R]):
     def _run(
         self,
         fn: Callable[..., Any],
-        fixed: Any,
+        static_values: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         given: tuple[int, ...],
     ) -> Any:
         leaves, treedef = pytree.flatten((args, kwargs))
         values: list[Any] = []
-        kinds: list[Any] = [treedef, orders(treedef), fixed, given, get_default_dtype(), current.key]
+        kinds: list[Any] = [treedef, orders(treedef), static_values, given, get_default_dtype(), current.key]
         for x in leaves:
             if x.__class__ is Array:
                 value = x._value
                 values.append(value)
                 kinds += (value.shape, value.dtype)
             elif isinstance(x, Tracer):
-                return self._traced(fn, fixed, args, kwargs)
+                return self._traced(fn, static_values, args, kwargs)
             else:
                 values.append(to_numpy_value(x, self._name))  # a Python number keeps all its digits
                 kinds += _kind(x)
@@ -198,12 +198,12 @@ class JitFunction(Generic[P, R]):
             self._quick[get_default_dtype(), current.key, *[k for v in values for k in (v.shape, v.dtype)]] = entry
         return entry.results(entry.program.plan(*values))
 
-    def _traced(self, fn: Callable[..., Any], fixed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _traced(self, fn: Callable[..., Any], static_values: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run on traced arrays: as part of an abstract trace, as one op of any other."""
         leaves, treedef = pytree.flatten((args, kwargs))
         if any(isinstance(x, GraphTracer) for x in leaves):
             return fn(*args, **kwargs)
-        entry = self._entry(fn, self._key(fixed, leaves, treedef), leaves, treedef)
+        entry = self._entry(fn, self._key(static_values, leaves, treedef), leaves, treedef)
         return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
 
     def _split(
@@ -216,7 +216,7 @@ class JitFunction(Generic[P, R]):
         still = {n: a for n, a in enumerate(args) if n in nums}
         named_still = {k: v for k, v in kwargs.items() if k in self._static_names}
         try:
-            fixed = tuple([(k, static_token(v)) for k, v in (*still.items(), *sorted(named_still.items()))])
+            static_values = tuple([(k, static_token(v)) for k, v in (*still.items(), *sorted(named_still.items()))])
         except TypeError as error:
             raise TreeError(
                 f"{self._name}: a static argument is not hashable ({error}): got {still or named_still}; "
@@ -229,10 +229,12 @@ class JitFunction(Generic[P, R]):
             return self._fn(*full, **named, **named_still)  # pyright: ignore[reportCallIssue]  # arguments split at run time
 
         rest = tuple([a for n, a in enumerate(args) if n not in nums])
-        return fn, fixed, rest, {k: v for k, v in kwargs.items() if k not in self._static_names}
+        return fn, static_values, rest, {k: v for k, v in kwargs.items() if k not in self._static_names}
 
-    def _key(self, fixed: Any, leaves: Sequence[Any], treedef: Any, given: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        kinds: list[Any] = [treedef, orders(treedef), fixed, given, get_default_dtype(), current.key]
+    def _key(
+        self, static_values: Any, leaves: Sequence[Any], treedef: Any, given: tuple[int, ...] = ()
+    ) -> tuple[Any, ...]:
+        kinds: list[Any] = [treedef, orders(treedef), static_values, given, get_default_dtype(), current.key]
         for x in leaves:
             kinds += _kind(x)
         return tuple(kinds)

@@ -21,7 +21,7 @@ from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError
 from afx.core.tracing.tracer import Tracer, bind, is_known, to_lower_level
 from afx.ops.creation.creation import asarray
 from afx.transforms.compiled_call import CompiledGraph
-from afx.transforms.custom_call import hold_p, pull_masked, pull_through, push_through
+from afx.transforms.custom_call import custom_call_p, pull_masked, pull_through, push_through
 
 __all__ = ["rematerialize"]
 
@@ -51,7 +51,7 @@ class Replay:
 
     def forward(self, xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the results and what the backward pass needs: the operands."""
-        return list(bind(hold_p, *xs, rules=self)), xs
+        return list(bind(custom_call_p, *xs, rules=self)), xs
 
     def backward(self, xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         """Run again, and pull cotangents back."""
@@ -108,10 +108,10 @@ def rematerialize(name: str, fn: Callable[..., Sequence[Any]], leaves: Sequence[
         else:
             plain += [to_lower_level(_ground(x)) for x in trace.lifted]
             rules = Replay(name, graph, (plain, [_ground(z) for z in outs]))
-            return list(bind(hold_p, *traced, *trace.lifted, rules=rules))
+            return list(bind(custom_call_p, *traced, *trace.lifted, rules=rules))
     front = GraphTrace(name)
     graph, _ = _recorded(front, fn, leaves, [front.input(x.aval) for x in traced])
-    return list(bind(hold_p, *traced, *front.lifted, rules=Replay(name, graph)))
+    return list(bind(custom_call_p, *traced, *front.lifted, rules=Replay(name, graph)))
 
 
 def _recorded(

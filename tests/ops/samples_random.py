@@ -16,8 +16,8 @@ SAMPLES: dict[str, list[Sample]] = {
     ],
     "random_fold": [Sample((KEY, np.int64(5))), Sample((KEYS, np.arange(3))), Sample((KEY, np.arange(2)[:, None]))],
     "random_draw": [
-        Sample((key,), {"law": law, "shape": shape, "dtype": dtype})
-        for key, shape, law, dtype in [
+        Sample((key,), {"distribution": distribution, "shape": shape, "dtype": dtype})
+        for key, shape, distribution, dtype in [
             (KEY, (), "uniform", F32),
             (KEYS, (0, 2), "uniform", F64),
             (KEYS, (30,), "uniform", np.dtype("float16")),

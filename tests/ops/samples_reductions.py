@@ -86,7 +86,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((RNG.normal(size=3), RNG.normal(size=4)), {"full": True}),
         Sample((RNG.normal(size=1), RNG.normal(size=1)), {"full": False}),
     ],
-    "patches": [Sample((IMAGE,), WINDOW)],
-    "unpatches": [Sample((ROWS,), {"shape": IMAGE.shape, **WINDOW})],
+    "im2col": [Sample((IMAGE,), WINDOW)],
+    "col2im": [Sample((ROWS,), {"shape": IMAGE.shape, **WINDOW})],
     "searchsorted": [Sample((np.sort(V), A), {"side": "left"}), Sample((np.sort(V), S), {"side": "right"})],
 }

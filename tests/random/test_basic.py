@@ -1,4 +1,4 @@
-"""Uniform and normal numbers, integers, and yes or no: laws, ranges, dtypes, derivatives and mistakes."""
+"""Uniform and normal numbers, integers, and yes or no: distributions, ranges, dtypes, derivatives and mistakes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +51,7 @@ def test_normal_numbers_are_quantiles_of_the_bits(dtype: str, tolerance: float) 
 
 
 def test_normal_numbers_have_their_moments() -> None:
-    """Mean, variance, skewness and kurtosis are those of a normal law, within five standard errors."""
+    """Mean, variance, skewness and kurtosis are those of a normal distribution, within five standard errors."""
     x = np.asarray(random.normal(KEY, N, 3.0, 2.0, dtype=afx.float64))
     z = (x - 3) / 2
     for moment, want, variance in [(z, 0, 1), (z**2, 1, 2), (z**3, 0, 15), (z**4, 3, 96)]:
@@ -143,7 +143,7 @@ def test_draws_differentiate_in_their_parameters(draw: Callable[..., Any]) -> No
         (lambda: random.normal(KEY, (1, 3), np.zeros((2, 3))), r"parameters do not broadcast to the shape"),
         (lambda: random.normal(KEY, dtype=afx.int32), r"normal: draws real floating numbers: got int32; use afx"),
         (lambda: random.normal(KEY, loc=np.zeros(2, complex)), r"normal: draws real floating numbers: got complex128"),
-        (lambda: random.uniform(KEY, -2), r"uniform: lengths are 0 or more: got shape \(-2,\)"),
+        (lambda: random.uniform(KEY, -2), r"uniform: negative dimensions are not allowed: got shape \(-2,\)"),
         (lambda: random.uniform(KEY, 2, 1.0, 0.0), r"uniform: low lies below high: got 1.0, 0.0; change it"),
         (lambda: random.randint(KEY, 2, 2), r"randint: low lies below high: got 2 and 2; exchange them"),
         (lambda: random.randint(KEY, 0, 300, dtype=afx.int8), r"randint: int8 does not hold these bounds: got 0, 300"),

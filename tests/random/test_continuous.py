@@ -1,4 +1,4 @@
-"""Continuous laws: each draw has its distribution function and its derivatives."""
+"""Continuous distributions: each draw has its distribution function and its derivatives."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ SURE = 1e-4  # the keys are fixed: a test that passes always passes
 F64 = afx.float64
 INF = np.inf
 
-LAWS: dict[str, tuple[Callable[..., Any], tuple[float, ...], Any]] = {
+DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], tuple[float, ...], Any]] = {
     "exponential": (lambda k, n, s: random.exponential(k, n, s), (2.0,), stats.expon(scale=2)),
     "laplace": (random.laplace, (1.0, 2.0), stats.laplace(1, 2)),
     "logistic": (random.logistic, (1.0, 2.0), stats.logistic(1, 2)),
@@ -38,22 +38,24 @@ LAWS: dict[str, tuple[Callable[..., Any], tuple[float, ...], Any]] = {
     "f": (lambda k, n, u, v: random.f(k, u, v, n), (5.0, 7.0), stats.f(5, 7)),
 }
 BOUNDS = [(-1, 2, 0, 1), (-INF, INF, 0, 1), (3, INF, 0, 1), (-50, -49, 1, 2), (20, 20.1, 0, 1), (-1, 5, 2, 0.5)]
-each_law = pytest.mark.parametrize(("draw", "params", "law"), LAWS.values(), ids=LAWS.keys())
+each_distribution = pytest.mark.parametrize(
+    ("draw", "params", "distribution"), DISTRIBUTIONS.values(), ids=DISTRIBUTIONS.keys()
+)
 
 
-@each_law
+@each_distribution
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_draws_have_their_distribution(draw: Callable[..., Any], params: Any, law: Any, dtype: str) -> None:
-    """The empirical distribution function is near the law's (Kolmogorov & Smirnov), in both dtypes."""
+def test_draws_have_their_distribution(draw: Callable[..., Any], params: Any, distribution: Any, dtype: str) -> None:
+    """The empirical distribution function is near the distribution's (Kolmogorov & Smirnov), in both dtypes."""
     x = np.asarray(draw(KEY, N, *[np.asarray(v, dtype) for v in params]))
     assert (x.shape, x.dtype) == ((N,), dtype)
-    assert stats.kstest(x.astype(np.float64), law.cdf).pvalue > SURE
+    assert stats.kstest(x.astype(np.float64), distribution.cdf).pvalue > SURE
 
 
-@each_law
-def test_draws_of_each_element_are_independent(draw: Callable[..., Any], params: Any, law: Any) -> None:
+@each_distribution
+def test_draws_of_each_element_are_independent(draw: Callable[..., Any], params: Any, distribution: Any) -> None:
     """Neighbours are not related: the pairs' distribution functions fill a square evenly."""
-    u = law.cdf(np.asarray(draw(KEY, N, *[np.float64(v) for v in params])))
+    u = distribution.cdf(np.asarray(draw(KEY, N, *[np.float64(v) for v in params])))
     counts = np.histogram2d(u[:-1], u[1:], bins=10, range=[[0, 1], [0, 1]])[0]
     expected = len(u) / 100
     assert np.sum((counts - expected) ** 2) / expected < 99 + 5 * np.sqrt(2 * 99)
@@ -61,12 +63,12 @@ def test_draws_of_each_element_are_independent(draw: Callable[..., Any], params:
 
 @pytest.mark.parametrize(("low", "high", "loc", "scale"), BOUNDS)
 def test_truncated_normal_has_its_distribution(low: float, high: float, loc: float, scale: float) -> None:
-    """Between the bounds and nowhere else, the law is SciPy's; far out in a tail, too."""
+    """Between the bounds and nowhere else, the distribution is SciPy's; far out in a tail, too."""
     x = np.asarray(random.truncated_normal(KEY, low, high, N, loc, scale, dtype=F64))
     assert x.min() >= low
     assert x.max() <= high
-    law = stats.truncnorm((low - loc) / scale, (high - loc) / scale, loc, scale)
-    assert stats.kstest(x, law.cdf).pvalue > SURE
+    distribution = stats.truncnorm((low - loc) / scale, (high - loc) / scale, loc, scale)
+    assert stats.kstest(x, distribution.cdf).pvalue > SURE
     small = np.asarray(random.truncated_normal(KEY, low, high, N, loc, scale))
     assert small.dtype == np.float32
     assert np.float32(low) <= small.min()
@@ -101,7 +103,7 @@ def test_draws_differentiate_in_their_parameters(fn: Callable[..., Any], points:
 
 
 def test_quantiles_move_as_the_draws_derivatives_say() -> None:
-    """A draw at probability u has the derivative of the law's quantile at u, from SciPy."""
+    """A draw at probability u has the derivative of the distribution's quantile at u, from SciPy."""
     a, b, m, s = -1.0, 2.0, 0.5, 1.5
     x = np.asarray(random.truncated_normal(KEY, a, b, 50, m, s, dtype=F64))
 
@@ -175,7 +177,7 @@ def test_second_derivatives_of_gamma_numbers() -> None:
 
 
 def test_small_shapes_do_not_underflow() -> None:
-    """Logarithms of gamma numbers, and the laws made of them, are finite where gamma numbers underflow."""
+    """Logarithms of gamma numbers, and the distributions made of them, are finite where gamma numbers underflow."""
     y = np.asarray(random.loggamma(KEY, 1e-6, 100))
     assert np.isfinite(y).all()
     assert y.min() < -1e5

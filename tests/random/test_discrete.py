@@ -44,12 +44,12 @@ def fits(counts: Any, probabilities: Any) -> bool:
     return bool(stats.chisquare(found, want).pvalue > SURE)
 
 
-@pytest.mark.parametrize(("draw", "law"), COUNTS.values(), ids=COUNTS.keys())
-def test_counts_have_their_probabilities(draw: Callable[[Any], Any], law: Any) -> None:
+@pytest.mark.parametrize(("draw", "distribution"), COUNTS.values(), ids=COUNTS.keys())
+def test_counts_have_their_probabilities(draw: Callable[[Any], Any], distribution: Any) -> None:
     """Each count is as frequent as its probability says."""
     x = np.asarray(draw(KEY)).astype(np.int64)
     counts = np.bincount(x)
-    assert fits(counts, law.pmf(np.arange(len(counts))))
+    assert fits(counts, distribution.pmf(np.arange(len(counts))))
 
 
 def test_large_counts_have_their_moments() -> None:
@@ -155,7 +155,7 @@ def test_normal_vectors_have_mean_and_covariance() -> None:
 
 
 def test_directions_are_even() -> None:
-    """Unit vectors, vectors in a ball and orthogonal matrices: lengths are right, coordinates have the exact law."""
+    """Unit vectors, vectors in a ball and orthogonal matrices: lengths are right, coordinates have the exact distribution."""
     x = np.asarray(random.sphere(KEY, 3, N, dtype=afx.float64))
     np.testing.assert_allclose(np.linalg.norm(x, axis=-1), 1, rtol=1e-12)
     assert stats.kstest(x[:, 0], stats.uniform(-1, 2).cdf).pvalue > SURE  # Archimedes
@@ -203,7 +203,7 @@ def test_counts_have_no_derivative() -> None:
             r"choice: fewer than 2 probabilities",
         ),
         (lambda: random.multivariate_normal(KEY, np.zeros(2), np.eye(3)), r"a vector and a matrix of its length"),
-        (lambda: random.orthogonal(KEY, -1), r"orthogonal: lengths are 0 or more: got shape \(-1, -1\)"),
+        (lambda: random.orthogonal(KEY, -1), r"orthogonal: negative dimensions are not allowed: got shape \(-1, -1\)"),
     ],
 )
 def test_mistakes_are_explained(fn: Callable[[], Any], message: str) -> None:

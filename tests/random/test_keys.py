@@ -205,7 +205,7 @@ def test_nothing_but_numpy_is_needed() -> None:
         ),
         (lambda: random.fold_in(KEY, 0.5), r"fold_in: folds one integer into a key: got float32\[\]~; use vmap"),
         (lambda: random.fold_in(KEY, 2**64), r"fold_in: takes an integer from -\d+ to 2\*\*64 - 1"),
-        (lambda: random.split(KEY, -1), r"split: lengths are 0 or more: got shape \(-1,\)"),
+        (lambda: random.split(KEY, -1), r"split: negative dimensions are not allowed: got shape \(-1,\)"),
         (lambda: random.split(KEY, 0.5), r"split: a length of the shape is an integer: got 0.5"),
         (lambda: random.bits(KEY, 2, dtype=afx.int32), r"bits: fill unsigned integers: got int32; use afx.uint32"),
     ],

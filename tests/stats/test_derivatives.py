@@ -176,19 +176,19 @@ def test_masked_points_have_no_share_in_gradients() -> None:
 @pytest.mark.parametrize("name", stats.__all__)
 def test_transformations(name: str) -> None:
     """Every distribution gives the same compiled and in a loop, and distributions pickle."""
-    law = getattr(stats, name)
-    assert pickle.loads(pickle.dumps(law)) is law
+    distribution = getattr(stats, name)
+    assert pickle.loads(pickle.dumps(distribution)) is distribution
     rows = dict(SMOOTH)
     rows |= {"poisson": (3.0, 2.5), "binom": (3.0, 7.0, 0.3), "nbinom": (3.0, 2.5, 0.3), "geom": (3.0, 0.3)}
     if name in rows:
         _, *parameters = rows[name]
         x = np.array([rows[name][0], rows[name][0] + 1.0])
-        methods = ["cdf", "logsf", "logpmf" if hasattr(law, "logpmf") else "logpdf"]
+        methods = ["cdf", "logsf", "logpmf" if hasattr(distribution, "logpmf") else "logpdf"]
     else:
         x, parameters, methods = np.array([[0.3, 0.7], [0.6, 0.4]]), [np.array([2.0, 0.5])], ["logpdf", "pdf"]
     parameters = [np.asarray(p, np.float64) for p in parameters]
     for method in methods:
-        fn = getattr(law, method)
+        fn = getattr(distribution, method)
         plain = [np.asarray(fn(row, *parameters)) for row in x]
         np.testing.assert_allclose(afx.jit(afx.vmap(lambda row, fn=fn: fn(row, *parameters)))(x), plain, rtol=1e-13)
         by = tuple(range(1, len(parameters) + 1))

@@ -51,14 +51,14 @@ def compare(found: Any, expected: Any) -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's own at the ends of a support
 def test_continuous_values(name: str, parameters: tuple[float, ...], place: dict[str, float]) -> None:
     """Densities, distribution functions and quantiles are SciPy's to twelve digits, in float64."""
-    law, peer = getattr(stats, name), getattr(scipy.stats, name)
+    distribution, peer = getattr(stats, name), getattr(scipy.stats, name)
     x = np.concatenate([peer.ppf(SHARES, *parameters, **place), EDGES])
     for method in ("pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"):
-        found = getattr(law, method)(x, *parameters, **place)
+        found = getattr(distribution, method)(x, *parameters, **place)
         assert found.dtype == np.float64
         compare(found, getattr(peer, method)(x, *parameters, **place))
     q = np.concatenate([SHARES, [0.0, 1.0, -0.1, 1.1, np.nan]])
-    compare(law.ppf(q, *parameters, **place), peer.ppf(q, *parameters, **place))
+    compare(distribution.ppf(q, *parameters, **place), peer.ppf(q, *parameters, **place))
 
 
 @pytest.mark.parametrize("place", [{}, {"loc": 2}], ids=["standard", "moved"])
@@ -66,20 +66,20 @@ def test_continuous_values(name: str, parameters: tuple[float, ...], place: dict
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's own at the ends of a support
 def test_discrete_values(name: str, parameters: tuple[float, ...], place: dict[str, float]) -> None:
     """Probabilities, distribution functions and quantiles are SciPy's; numbers that are not whole have probability 0."""
-    law, peer = getattr(stats, name), getattr(scipy.stats, name)
+    distribution, peer = getattr(stats, name), getattr(scipy.stats, name)
     k = np.concatenate([np.arange(-1, 15.0), [100, 201, 0.5, 2.5, -np.inf, np.nan]])
     for method in ("pmf", "logpmf", "cdf", "sf"):
-        compare(getattr(law, method)(k, *parameters, **place), getattr(peer, method)(k, *parameters, **place))
+        compare(getattr(distribution, method)(k, *parameters, **place), getattr(peer, method)(k, *parameters, **place))
     for method, rest in (("logcdf", "sf"), ("logsf", "cdf")):  # SciPy's logarithm of what is nearly 1 has few digits
         other = getattr(peer, rest)(k, *parameters, **place)
         expected = np.where(other < 0.5, np.log1p(-other), getattr(peer, method)(k, *parameters, **place))
         finite = np.isfinite(expected) | (other != 1)
-        compare(np.asarray(getattr(law, method)(k, *parameters, **place))[finite], expected[finite])
+        compare(np.asarray(getattr(distribution, method)(k, *parameters, **place))[finite], expected[finite])
     q = np.concatenate([SHARES, [0.0, -0.1, 1.1, np.nan]])
-    compare(law.ppf(q, *parameters, **place), peer.ppf(q, *parameters, **place))
+    compare(distribution.ppf(q, *parameters, **place), peer.ppf(q, *parameters, **place))
     whole = np.arange(1.0, 6.0)
-    q = np.asarray(law.cdf(whole, *parameters))
-    np.testing.assert_array_equal(law.ppf(q[q < 1], *parameters), whole[q < 1])
+    q = np.asarray(distribution.cdf(whole, *parameters))
+    np.testing.assert_array_equal(distribution.ppf(q[q < 1], *parameters), whole[q < 1])
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_discrete_values(name: str, parameters: tuple[float, ...], place: dict[s
 )
 def test_parameters_that_are_not_allowed(name: str, wrong: dict[str, float]) -> None:
     """Where a parameter is not allowed every function is nan, as SciPy's is."""
-    law = getattr(stats, name)
+    distribution = getattr(stats, name)
     kinds = ("pmf", "logpmf") if name in DISCRETE else ("pdf", "logpdf")
     for method in (*kinds, "cdf", "sf", "logcdf", "logsf", "ppf"):
-        assert np.isnan(getattr(law, method)(np.float64(0.5), **wrong))
+        assert np.isnan(getattr(distribution, method)(np.float64(0.5), **wrong))
 
 
 def test_large_parameters_keep_digits() -> None:

@@ -130,12 +130,12 @@ class Array(Operators, Methods):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise OperandError(f"len: a 0-d array has no length: got {self.aval}; use x.size or x.item()")
+            raise OperandError(f"len: an unsized object has no length: got {self.aval}; use x.size or x.item()")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Array]:
         if not self.shape:
-            raise OperandError(f"iter: a 0-d array has no axis to walk along: got {self.aval}; use x.item()")
+            raise OperandError(f"iter: iteration over a 0-d array: got {self.aval}; use x.item()")
         return iter(FUNCTIONS.unstack(self))
 
     # -- plain Python values ------------------------------------------------------------------------------------------
@@ -151,7 +151,9 @@ class Array(Operators, Methods):
         """Return the only element as a Python number."""
         value = self.concrete("item")
         if self.size != 1:
-            raise OperandError(f"item: needs exactly one element: got {self.aval}; index it first")
+            raise OperandError(
+                f"item: can only convert an array of size 1 to a Python scalar: got {self.aval}; index it first"
+            )
         return value.item()
 
     def tolist(self) -> Any:
@@ -162,14 +164,16 @@ class Array(Operators, Methods):
         value = self.concrete("bool")
         if self.size != 1:
             raise OperandError(
-                f"bool: true or false of many elements is ambiguous: got {self.aval}; call .any() or .all()"
+                f"bool: the truth value of an array with more than one element is ambiguous: got {self.aval}; call any() or all()"
             )
         return bool(value)
 
     def _scalar(self, who: str, convert: Callable[[Any], N]) -> N:
         value = self.concrete(who)
         if self.size != 1:
-            raise OperandError(f"{who}: needs exactly one element: got {self.aval}; index or reduce it first")
+            raise OperandError(
+                f"{who}: can only convert an array of size 1 to a Python scalar: got {self.aval}; index or reduce it first"
+            )
         return convert(value.item())
 
     def __float__(self) -> float:

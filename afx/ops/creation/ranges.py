@@ -95,7 +95,7 @@ def linspace(
     check_device(device, "linspace")
     num = integer(num, "linspace", "num")
     if num < 0:
-        raise ArgumentError(f"linspace: the number of elements is 0 or more: got num={num}; give num >= 0")
+        raise ArgumentError(f"linspace: the number of samples must be non-negative: got num={num}; give num >= 0")
     a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")
     rank = len(broadcast_avals("linspace", [a, b]))
     axis = normalize_axis(axis, rank + 1, "linspace")

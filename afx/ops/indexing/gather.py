@@ -59,10 +59,12 @@ def gathered_shape(who: str, x: Aval, indices: tuple[Aval, ...], axis: int) -> S
         if i.dtype.kind not in "iu":
             raise DtypeError(f"{who}: an index array holds integers: got {got} for {x}; convert it with astype")
     if axis + len(indices) > x.ndim:
-        raise IndexRangeError(f"{who}: too many indices: got {got} for {x}; an array has one for each axis")
+        raise IndexRangeError(f"{who}: too many indices for array: got {got} for {x}; an array has one for each axis")
     common = broadcast_shapes([i.shape for i in indices])
     if common is None:
-        raise ShapeError(f"{who}: index arrays do not broadcast: got {got}; reshape one, or index twice")
+        raise ShapeError(
+            f"{who}: indexing arrays could not be broadcast together: got {got}; reshape one, or index twice"
+        )
     return (*x.shape[:axis], *common, *x.shape[axis + len(indices) :])
 
 

@@ -52,9 +52,13 @@ def expanded(index: tuple[Any, ...], consumed: int, aval: Aval, who: str) -> tup
     dots = [k for k, i in enumerate(index) if i is ...]
     missing = aval.ndim - consumed
     if len(dots) > 1:
-        raise IndexRangeError(f"{who}: an index holds one … at most: got {len(dots)}; spell the axes out with :")
+        raise IndexRangeError(
+            f"{who}: an index can only have a single ellipsis ('...'): got {len(dots)}; spell the axes out with :"
+        )
     if missing < 0:
-        raise IndexRangeError(f"{who}: too many indices: got {consumed} for {aval}; an array has one for each axis")
+        raise IndexRangeError(
+            f"{who}: too many indices for array: got {consumed} for {aval}; an array has one for each axis"
+        )
     k = dots[0] if dots else len(index)
     return (*index[:k], *[slice(None)] * missing, *index[k + 1 :])
 
@@ -79,7 +83,7 @@ def out_of_range(i: int, axis: int, aval: Aval, who: str) -> IndexRangeError:
     """Return the error for an index outside its axis."""
     n = aval.shape[axis]
     hint = f"use an index from {-n} to {n - 1}" if n else "an empty axis has no elements"
-    return IndexRangeError(f"{who}: index {i} is out of range: got {aval}, whose axis {axis} has length {n}; {hint}")
+    return IndexRangeError(f"{who}: index {i} is out of bounds for axis {axis} with size {n}: got {aval}; {hint}")
 
 
 def _bounds(entry: slice, n: int, who: str) -> Entry:

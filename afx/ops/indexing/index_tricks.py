@@ -50,7 +50,7 @@ def _checked(index: Array, n: int, who: str) -> Array:
     """Return indices after checking their range, where they are known."""
     try:
         if ((index < 0) | (index >= n)).any():
-            raise IndexRangeError(f"{who}: an index is out of range: got {index!r} for a length of {n}; correct it")
+            raise IndexRangeError(f"{who}: an index is out of bounds: got {index!r} for a length of {n}; correct it")
     except ConcreteValueError:
         pass  # compiled, they cannot be checked
     return index

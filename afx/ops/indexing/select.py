@@ -113,7 +113,7 @@ def _checked(index: Array, n: int) -> Array:
     wrong = (index < 0) | (index >= n)
     try:
         if wrong.any():
-            raise IndexRangeError(f"choose: an index is out of range: got {index!r} for {n} choices; use mode='clip'")
+            raise IndexRangeError(f"choose: an index is out of bounds: got {index!r} for {n} choices; use mode='clip'")
     except ConcreteValueError:
         return gather(np.arange(n), where(wrong, n, index))
     return index

@@ -121,7 +121,7 @@ def resize(x: Nested, new_shape: int | Sequence[int]) -> Array:
     """
     y, shape = asarray(x), ints(new_shape, "resize", "new_shape")
     if min(shape, default=0) < 0:
-        raise ArgumentError(f"resize: lengths are 0 or more: got {new_shape}; give others")
+        raise ArgumentError(f"resize: negative dimensions are not allowed: got {new_shape}; give others")
     if not y.size:
         return zeros(shape, y.dtype)
     return reshape(gather(reshape(y, (-1,)), np.arange(math.prod(shape)) % y.size), shape)

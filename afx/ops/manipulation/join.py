@@ -47,7 +47,7 @@ def _listed(arrays: Any, who: str) -> list[Any]:
         raise OperandError(f"{who}: takes a sequence of arrays: got one of {aval_of(arrays)}; write [x, y]")
     found: list[Any] = list(arrays)  # pyright: ignore[reportUnknownArgumentType]  # a user's sequence
     if not found:
-        raise ArgumentError(f"{who}: takes at least one array: got an empty sequence; give one")
+        raise ArgumentError(f"{who}: need at least one array: got an empty sequence; give one")
     if not isinstance(arrays, Array) and any(is_sequence(x) for x in found):  # lists of numbers among arrays
         others = [x for x in found if hasattr(x, "dtype")]
         return [promote_operands(x, *others)[0] if is_sequence(x) else x for x in found]
@@ -79,7 +79,7 @@ def concat(arrays: Arrays, /, *, axis: int | None = 0, dtype: DTypeLike | None =
     avals = [aval_of(x, "concat") for x in xs]
     if avals[0].ndim == 0:
         got = ", ".join(map(str, avals))
-        raise ShapeError(f"concat: 0-d arrays have no axis to join along: got {got}; use afx.stack")
+        raise ShapeError(f"concat: zero-dimensional arrays cannot be concatenated: got {got}; use afx.stack")
     place = normalize_axis(axis, avals[0].ndim, "concat")
     if len(xs) == 1:
         return astype(xs[0], avals[0].dtype)
@@ -103,7 +103,9 @@ def _concat_abstract(*avals: Aval, axis: int, sizes: tuple[int, ...]) -> Aval:
     for a in avals:
         if a.ndim != len(first) or a.shape[:axis] + a.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
             got = ", ".join(map(str, avals))
-            raise ShapeError(f"concat: shapes differ beside axis {axis}: got {got}; reshape, or choose another axis")
+            raise ShapeError(
+                f"concat: array dimensions except for the concatenation axis must match exactly: got {got}; reshape"
+            )
     dtype = promote(*_dtypes(avals))
     return Aval((*first[:axis], sum(sizes), *first[axis + 1 :]), dtype)
 
@@ -175,7 +177,9 @@ def stack(arrays: Arrays, /, *, axis: int = 0, dtype: DTypeLike | None = None) -
     avals = [aval_of(x, "stack") for x in xs]
     if any(a.shape != avals[0].shape for a in avals):
         got = ", ".join(map(str, avals))
-        raise ShapeError(f"stack: shapes differ: got {got}; reshape or broadcast them to one shape")
+        raise ShapeError(
+            f"stack: all input arrays must have the same shape: got {got}; reshape or broadcast them to one shape"
+        )
     z: Array = bind(stack_p, *xs, axis=normalize_axis(axis, avals[0].ndim + 1, "stack"))
     return z
 

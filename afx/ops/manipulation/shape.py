@@ -110,7 +110,7 @@ def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     ndim = aval.ndim + len(given)
     places = {normalize_axis(a, ndim, "expand_dims") for a in given}
     if len(places) != len(given):
-        raise ShapeError(f"expand_dims: an axis is named twice: got axis={axis}; name each once")
+        raise ShapeError(f"expand_dims: repeated axis: got axis={axis}; name each once")
     lengths = iter(aval.shape)
     return reshape(x, tuple([1 if a in places else next(lengths) for a in range(ndim)]))
 
@@ -130,7 +130,9 @@ def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
         return reshape(x, tuple([n for n in aval.shape if n != 1]))
     places = {normalize_axis(a, aval.ndim, "squeeze") for a in ints(axis, "squeeze", "axis")}
     if any(aval.shape[a] != 1 for a in places):
-        raise ShapeError(f"squeeze: only axes of length 1 can go: got {aval} and axis={axis}; reshape or index instead")
+        raise ShapeError(
+            f"squeeze: cannot select an axis to squeeze out which has size not equal to one: got {aval} and axis={axis}; reshape"
+        )
     return reshape(x, tuple([n for a, n in enumerate(aval.shape) if a not in places]))
 
 
@@ -152,7 +154,7 @@ def permute_dims(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     order = tuple(range(aval.ndim))[::-1] if axes is None else ints(axes, "permute_dims", "axes")
     places = tuple([normalize_axis(a, aval.ndim, "permute_dims") for a in order])
     if sorted(places) != list(range(aval.ndim)):
-        raise ShapeError(f"permute_dims: each axis is to be named once: got {aval} and axes={axes}; list every axis")
+        raise ShapeError(f"permute_dims: axes don't match array: got {aval} and axes={axes}; list every axis")
     z: Array = bind(permute_dims_p, x, axes=places)
     return z
 

@@ -103,7 +103,7 @@ def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int =
         indices_or_sections = integer(indices_or_sections, "split", "the number of parts")
     if isinstance(indices_or_sections, int) and indices_or_sections > 0 and n % indices_or_sections:
         raise ShapeError(
-            f"split: {n} elements make no {indices_or_sections} equal parts: got {aval} and axis={axis}; "
+            f"split: array split does not result in an equal division: got {indices_or_sections} parts of {aval}; "
             "use array_split"
         )
     return array_split(x, indices_or_sections, axis=axis)

@@ -33,7 +33,7 @@ from afx.ops.creation.creation import asarray, ones
 from afx.ops.elementwise.arithmetic import divide
 from afx.ops.manipulation.pad import pad
 from afx.ops.manipulation.shape import astype, reshape
-from afx.ops.nn.windows import Padding, each_axis, padded_by, patches, positions
+from afx.ops.nn.windows import Padding, each_axis, im2col, padded_by, positions
 from afx.ops.reductions._numpy import accumulation_dtype
 from afx.ops.reductions.sums import reduce_over, sum
 
@@ -120,12 +120,12 @@ def _pooling_windows(
     if padded and fill:
         x = pad(asarray(x), ((0, 0), *pads, (0, 0)), constant_values=fill)
     rest = ((0, 0),) * rank if padded and fill else pads
-    rows = patches(x, sizes, steps, (1,) * rank, rest)
+    rows = im2col(x, sizes, steps, (1,) * rank, rest)
     cells = reshape(rows, (a.shape[0], *places, count, a.shape[-1]))
     return (
         cells,
         (rank + 1,),
-        sum(patches(ones_, sizes, steps, (1,) * rank, pads), axis=-1, keepdims=True) if padded else count,
+        sum(im2col(ones_, sizes, steps, (1,) * rank, pads), axis=-1, keepdims=True) if padded else count,
     )
 
 

@@ -91,66 +91,64 @@ def positions(x: Aval, window: Shape, stride: Shape, dilation: Shape, padding: P
     return tuple([(r - s) // t + 1 for r, s, t in zip(room, spans, stride, strict=True)])
 
 
-def patches(x: ArrayLike, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Array:
+def im2col(x: ArrayLike, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Array:
     """Return float[batch, *positions, product of window · channels] from float[batch, *spatial, channels]."""
-    return bind_single(patches_p, x, window=window, stride=stride, dilation=dilation, padding=padding)
+    return bind_single(im2col_p, x, window=window, stride=stride, dilation=dilation, padding=padding)
 
 
-def _patches_abstract(x: Aval, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Aval:
-    out = positions(x, window, stride, dilation, padding, "patches")
+def _im2col_abstract(x: Aval, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Aval:
+    out = positions(x, window, stride, dilation, padding, "im2col")
     return Aval((x.shape[0], *out, math.prod(window) * x.shape[-1]), x.dtype)
 
 
-def _patches_run(x: Any, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
+def _im2col_run(x: Any, *, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
     view = windows(padded(x, padding), window, stride, dilation)
     rank = len(window)
     return np.array(view, order="C").reshape(*view.shape[: 1 + rank], math.prod(window) * x.shape[-1])
 
 
-def _patches_transpose(ct: Array, x: Aval, **params: Any) -> Array:
-    return bind_single(unpatches_p, ct, shape=x.shape, **params)
+def _im2col_transpose(ct: Array, x: Aval, **params: Any) -> Array:
+    return bind_single(col2im_p, ct, shape=x.shape, **params)
 
 
 def _merged(size: int, x: Value) -> Value:
     return reshape(x, (size * x.shape[1], *x.shape[2:]))
 
 
-def _patches_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
-    z = patches(_merged(size, xs[0]), **params)
+def _im2col_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    z = im2col(_merged(size, xs[0]), **params)
     return reshape(z, (size, xs[0].shape[1], *z.shape[1:]))
 
 
-patches_p: Primitive = linear(
-    "patches", _patches_run, _patches_abstract, _patches_transpose, batch=_patches_batch, nonnegative_linear=True
+im2col_p: Primitive = linear(
+    "im2col", _im2col_run, _im2col_abstract, _im2col_transpose, batch=_im2col_batch, nonnegative_linear=True
 )
 
 
-def _unpatches_abstract(
-    x: Aval, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs
-) -> Aval:
+def _col2im_abstract(x: Aval, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Aval:
     return Aval(shape, x.dtype)
 
 
-def _unpatches_run(x: Any, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
+def _col2im_run(x: Any, *, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
     return col2im(x, shape, window, stride, dilation, padding)
 
 
-def _unpatches_transpose(ct: Array, x: Aval, *, shape: Shape, **params: Any) -> Array:
-    return patches(ct, **params)
+def _col2im_transpose(ct: Array, x: Aval, *, shape: Shape, **params: Any) -> Array:
+    return im2col(ct, **params)
 
 
-def _unpatches_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _col2im_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     shape = params["shape"]
     rest = {k: v for k, v in params.items() if k != "shape"}
-    z = bind(unpatches_p, _merged(size, xs[0]), shape=(size * shape[0], *shape[1:]), **rest)
+    z = bind(col2im_p, _merged(size, xs[0]), shape=(size * shape[0], *shape[1:]), **rest)
     return reshape(z, (size, *shape))
 
 
-unpatches_p: Primitive = linear(
-    "unpatches",
-    _unpatches_run,
-    _unpatches_abstract,
-    _unpatches_transpose,
-    batch=_unpatches_batch,
+col2im_p: Primitive = linear(
+    "col2im",
+    _col2im_run,
+    _col2im_abstract,
+    _col2im_transpose,
+    batch=_col2im_batch,
     nonnegative_linear=True,
 )

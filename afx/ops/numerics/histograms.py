@@ -62,7 +62,9 @@ def bincount(x: Nested, /, weights: Nested | None = None, minlength: int = 0, *,
     if length is None:
         known: Any = index.concrete("bincount")
         if known.size and known.min() < 0:
-            raise ArgumentError(f"bincount: numbers are 0 or more: got {known.min()} in {index.aval}; shift them")
+            raise ArgumentError(
+                f"bincount: numbers must not be negative: got {known.min()} in {index.aval}; shift them"
+            )
         length = int(known.max(initial=minlength - 1)) + 1
     w = ones(index.shape, np.int64) if weights is None else asarray(weights)
     if w.shape != index.shape:
@@ -92,7 +94,9 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
     try:
         steps: Any = np.diff(stop_gradient(edges).concrete("digitize"))
         if (steps < 0).any() and (steps > 0).any():
-            raise ArgumentError(f"digitize: bins ascend or descend: got {edges!r}; sort them")
+            raise ArgumentError(
+                f"digitize: bins must be monotonically increasing or decreasing: got {edges!r}; sort them"
+            )
     except ConcreteValueError:
         pass  # compiled, they cannot be checked
     if edges.shape[0] < 2:
@@ -139,7 +143,7 @@ def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
         raise ShapeError(f"{who}: edges are a vector of two or more: got {edges.aval}; reshape it, or give a number")
     try:
         if (stop_gradient(diff(edges)) < 0).any():
-            raise ArgumentError(f"{who}: edges ascend: got {edges!r}; sort them")
+            raise ArgumentError(f"{who}: bins must increase monotonically: got {edges!r}; sort them")
     except ConcreteValueError:
         pass  # compiled, they cannot be checked
     return edges
@@ -160,7 +164,9 @@ def _even_edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:
     flat = low == high
     try:
         if (low > high).any():
-            raise ArgumentError(f"{who}: a range ascends: got {low!r} to {high!r}; exchange its ends")
+            raise ArgumentError(
+                f"{who}: max must be larger than min in range parameter: got {low!r} to {high!r}; exchange its ends"
+            )
         if not (isfinite(low) & isfinite(high)).all():
             raise ArgumentError(f"{who}: the ends of the range are not finite: got {low!r} and {high!r}; give range=")
     except ConcreteValueError:

@@ -1,7 +1,7 @@
 """Distributions: inverse-CDF samplers, one random word an element, the same wherever they are drawn.
 
 A word is read as a signed integer k of w bits. Uniform numbers take its upper bits, 24 for float32 and 53 for float64.
-The other laws are quantiles at ``(k + ½) / 2ʷ + ½``: exact in both tails, since a tail's probability p is made of the
+The other distributions are quantiles at ``(k + ½) / 2ʷ + ½``: exact in both tails, since a tail's probability p is made of the
 integer and not of a difference of floats.
 """
 
@@ -27,35 +27,36 @@ Sampler: TypeAlias = Callable[[Any, Any], None]
 FRACTIONS = {"e": 11, "f": 24, "d": 53}  # bits of a fraction
 
 
-def drawn(law: str, words: Any) -> Any:
+def drawn(distribution: str, words: Any) -> Any:
     """Return draws in float64, one for each of a vector of uint64 words, which are overwritten."""
     out = np.empty(words.shape)
-    SAMPLERS[law](words, out)
+    SAMPLERS[distribution](words, out)
     return out
 
 
-def random_draw(key: ArrayLike, law: str, shape: Shape, dtype: DType) -> Array:
-    """Return independent draws from a standard law: float[*keys, *shape] for a key uint32[*keys, 2].
+def random_draw(key: ArrayLike, distribution: str, shape: Shape, dtype: DType) -> Array:
+    """Return independent draws from a standard distribution: float[*keys, *shape] for a key uint32[*keys, 2].
 
     Args:
         key: the key.
-        law: ``uniform``, ``normal``, ``exponential``, ``logistic``, ``laplace``, ``cauchy``, or ``open``: uniform, but never 0.
+        distribution: ``uniform``, ``normal``, ``exponential``, ``logistic``, ``laplace``, ``cauchy``, or ``open``, which is
+            uniform but never 0.
         shape: the shape drawn from each key.
         dtype: of the result; float16 is rounded from float32.
     """
-    return bind_single(random_draw_p, key, law=law, shape=shape, dtype=dtype)
+    return bind_single(random_draw_p, key, distribution=distribution, shape=shape, dtype=dtype)
 
 
-def _draw_run(key: Any, *, law: str, shape: Shape, dtype: DType) -> Any:
-    check_key(key, law)
-    if dtype.itemsize < 4 and law != "uniform":
-        drawn: Any = _draw_run(key, law=law, shape=shape, dtype=float32)
+def _draw_run(key: Any, *, distribution: str, shape: Shape, dtype: DType) -> Any:
+    check_key(key, distribution)
+    if dtype.itemsize < 4 and distribution != "uniform":
+        drawn: Any = _draw_run(key, distribution=distribution, shape=shape, dtype=float32)
         return drawn.astype(dtype)
-    return generate(key, shape, dtype, uint64 if dtype == float64 else uint32, SAMPLERS[law])
+    return generate(key, shape, dtype, uint64 if dtype == float64 else uint32, SAMPLERS[distribution])
 
 
-def _draw_abstract(key: Aval, *, law: str, shape: Shape, dtype: DType) -> Aval:
-    check_key(key, law)
+def _draw_abstract(key: Aval, *, distribution: str, shape: Shape, dtype: DType) -> Aval:
+    check_key(key, distribution)
     return Aval(key.shape[:-1] + shape, dtype)
 
 

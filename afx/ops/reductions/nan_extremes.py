@@ -160,7 +160,7 @@ def _place(name: str, fn: Any, native: Any) -> Primitive:
     def run(x: Any, *, axis: int) -> Any:
         if x.dtype.kind == "f" and np.isnan(x).all(axis=axis).any():
             raise ArgumentError(
-                f"{name}: all elements are nan: got {aval_of(x)} along axis {axis}; use argmax or where"
+                f"{name}: All-NaN slice encountered: got {aval_of(x)} along axis {axis}; use argmax or where"
             )
         return native(x, axis=axis)
 

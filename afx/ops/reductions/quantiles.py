@@ -209,7 +209,9 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
         rows = where(isnan(rows), math.nan, rows)  # cuts off what made the nan from the derivative
     if not rows.shape[-1]:
         if who in ("quantile", "percentile"):
-            raise ShapeError(f"{who}: of no elements there is none: got {aval} along axis {axis}; check for empties")
+            raise ShapeError(
+                f"{who}: reduction over an empty axis has no identity: got {aval} along axis {axis}; check for empties"
+            )
         rows = broadcast_to(astype(math.nan, dtype), (*rows.shape[:-1], 1))
     found = _found(rows, reshape(fractions, (-1,)), METHODS[method], dtype, skipping)
     rest = len(aval.shape) - len(axes)

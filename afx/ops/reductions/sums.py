@@ -146,7 +146,7 @@ def extreme_abstract(name: str) -> Callable[..., Aval]:
     def abstract(x: Aval, *, axis: Shape) -> Aval:
         if math.prod([x.shape[a] for a in axis]) == 0:
             raise ShapeError(
-                f"{name}: of no elements there is none: got {x} along axis {axis}; check that it is not empty"
+                f"{name}: reduction over an empty axis has no identity: got {x} along axis {axis}; give initial="
             )
         if x.dtype.kind == "c":
             raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
@@ -173,7 +173,7 @@ def reduce_with_initial(
     """Return the extreme of a first value and of those elements that count."""
     name = reduce.__name__
     if initial is None:
-        raise ArgumentError(f"{name}: of no elements there is none: got where= without initial=; give initial=")
+        raise ArgumentError(f"{name}: reduction has no identity: got where= without initial=; give initial=")
     shape = shape_of(x, name)
     axes = normalize_axes(axis, len(shape), name)
     if 0 in shape:

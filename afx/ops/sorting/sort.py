@@ -36,7 +36,9 @@ __all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", 
 def arg_reduction(name: str, run: Any, fn: Any) -> Primitive:
     def abstract(x: Aval, *, axis: int) -> Aval:
         if not x.shape[axis]:
-            raise ShapeError(f"{name}: of no elements there is none: got {x} along axis {axis}; give at least one")
+            raise ShapeError(
+                f"{name}: reduction over an empty axis has no identity: got {x} along axis {axis}; give one element at least"
+            )
         if x.dtype.kind == "c":
             raise DtypeError(f"{name}: complex numbers have no order: got {x}; take the abs or a part")
         return Aval(_without(x.shape, axis), int64)
@@ -278,7 +280,9 @@ def nonzero(x: ArrayLike) -> tuple[Array, ...]:
     (Array([1, 2], dtype=int64),)
     """
     if not aval_of(x, "nonzero").ndim:
-        raise ShapeError(f"nonzero: a 0-d array has no indices: got {aval_of(x)}; reshape it to a vector")
+        raise ShapeError(
+            f"nonzero: calling nonzero on 0-d arrays is not allowed: got {aval_of(x)}; reshape it to a vector"
+        )
     found: Any = not_equal(x, 0).concrete("nonzero").nonzero()
     return tuple([wrap(i) for i in found])
 

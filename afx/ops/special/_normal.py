@@ -129,7 +129,7 @@ def quantile_of_tail(p: Any) -> Any:
 
 
 def quantile(p: Any) -> Any:
-    """Return the quantiles of a normal law at any probabilities p from 0 to 1."""
+    """Return the quantiles of a normal distribution at any probabilities p from 0 to 1."""
     q = p - p.dtype.type(0.5)
     z = np.empty_like(q)
     central(q, z)

@@ -194,7 +194,9 @@ def test_scipy_on_arrays_is_afx(name: str) -> None:
 
 def test_shapes_must_fit() -> None:
     """Shapes that do not broadcast raise, and the error names them."""
-    with pytest.raises(afx.errors.ShapeError, match=r"gammainc: shapes do not broadcast: got float64\[2\]"):
+    with pytest.raises(
+        afx.errors.ShapeError, match=r"gammainc: operands could not be broadcast together: got float64\[2\]"
+    ):
         special.gammainc(np.ones(2), np.ones(3))
     with pytest.raises(afx.errors.DtypeError, match="betainc"):
         special.betainc(1j, 1.0, 0.5)
