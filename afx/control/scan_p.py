@@ -1,8 +1,8 @@
 """Scan primitive: one equation that holds the graph of a step.
 
 Operands are the values that the step closes over (constants), the first carry, and the arrays walked along. Its
-derivatives are loops of the same kind: forward mode carries tangents beside values; reverse mode runs a loop that stacks
-what the steps' pullbacks read, then one in the other direction that carries the cotangents of the carry and sums those
+derivatives are loops of the same kind: forward mode carries tangents beside values; reverse mode runs a loop that
+stacks the residuals of the steps. A loop in the other direction then carries the cotangents of the carry and sums those
 of the constants.
 """
 

@@ -1,7 +1,7 @@
 """Dtypes: their names, the default for numbers that afx makes itself, and promotion (NEP 50).
 
-Promotion is NumPy's, with one stated difference: where NumPy turns integers into float64 because a Python float joins
-them, or because an operation such as ``sin`` or ``/`` has no integer result, afx takes the default dtype.
+Promotion is NumPy's, with one stated difference: where NumPy turns integers into float64, afx takes the default dtype:
+beside a Python float, and in operations without an integer result, such as ``sin`` or ``/``.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class _End:
 
 
 class _Item(Generic[T]):
-    """An item, told from the end and from errors by its type."""
+    """An item, distinguished from the end and from errors by its type."""
 
     __slots__ = ("value",)
 

@@ -13,7 +13,7 @@ from afx.ops.elementwise.exponential import sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.elementwise.where import clip, maximum, where
 from afx.ops.manipulation.split import split
-from afx.ops.nn import activations as gates
+from afx.ops.nn import activations as ops
 from afx.ops.nn.activations import gelu_exact, gelu_tanh, relu, silu
 from afx.ops.nn.softmax import log_softmax, softmax
 
@@ -54,7 +54,7 @@ def elu(x: ArrayLike, alpha: float = 1.0) -> Array:
     >>> elu(afx.asarray([0.0, 1.0]))
     Array([0., 1.], dtype=float32)
     """
-    z = gates.elu(x)
+    z = ops.elu(x)
     return z if alpha == 1.0 else where(z > 0, z, alpha * z)
 
 
@@ -67,7 +67,7 @@ def celu(x: ArrayLike, alpha: float = 1.0) -> Array:
     if not isinstance(alpha, Tracer) and not alpha > 0:
         raise ArgumentError(f"celu: alpha is positive: got {alpha}; use relu for the limit at 0")
     y = asarray(x)
-    return where(y > 0, y, alpha * gates.elu(where(y > 0, 0, y) / alpha))
+    return where(y > 0, y, alpha * ops.elu(where(y > 0, 0, y) / alpha))
 
 
 # Klambauer et al. 2017, equation 14: means and variances of normal numbers stay 0 and 1.
@@ -104,9 +104,9 @@ def mish(x: ArrayLike) -> Array:
     Array(0.8651, dtype=float32)
     """
     y = asarray(x)
-    is_open = y > gates.GELU_BOUND  # to the last digit; infinity would meet a slope of 0 there
-    bounded = clip(where(is_open, 0, y), -gates.SILU_BOUND, gates.GELU_BOUND)
-    return where(is_open, y, bounded * tanh(softplus(bounded)))
+    is_identity = y > ops.GELU_BOUND  # to the last digit; infinity would meet a slope of 0 there
+    bounded = clip(where(is_identity, 0, y), -ops.SILU_BOUND, ops.GELU_BOUND)
+    return where(is_identity, y, bounded * tanh(softplus(bounded)))
 
 
 def relu6(x: ArrayLike) -> Array:

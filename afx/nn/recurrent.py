@@ -88,7 +88,7 @@ class RNNCell:
         activation: Callable[[Array], Array] = tanh,
         init: Initializer | None = None,
     ) -> RNNCell:
-        """Return a cell with drawn weights, uniform within 1/√hidden unless told otherwise."""
+        """Return a cell with drawn weights, uniform within 1/√hidden by default."""
         weights = _weights("RNNCell", seed, inputs, hidden, 1, init)
         return cls(*weights, zeros(hidden) if bias else None, activation)
 
@@ -136,7 +136,7 @@ class GRUCell:
     def create(
         cls, seed: Seed, inputs: int, hidden: int, *, bias: bool = True, init: Initializer | None = None
     ) -> GRUCell:
-        """Return a cell with drawn weights, uniform within 1/√hidden unless told otherwise."""
+        """Return a cell with drawn weights, uniform within 1/√hidden by default."""
         weights = _weights("GRUCell", seed, inputs, hidden, 3, init)
         return cls(*weights, *((zeros(3 * hidden), zeros(hidden)) if bias else (None, None)))
 
@@ -191,7 +191,7 @@ class LSTMCell:
     def create(
         cls, seed: Seed, inputs: int, hidden: int, *, bias: bool = True, init: Initializer | None = None
     ) -> LSTMCell:
-        """Return a cell with drawn weights, uniform within 1/√hidden unless told otherwise."""
+        """Return a cell with drawn weights, uniform within 1/√hidden by default."""
         weights = _weights("LSTMCell", seed, inputs, hidden, 4, init)
         return cls(*weights, zeros(4 * hidden).at[hidden : 2 * hidden].set(1.0) if bias else None)
 

@@ -64,7 +64,7 @@ class TransformerBlock:
         activation: Callable[[Array], Array] = gelu,
         init: Initializer = glorot_uniform,
     ) -> TransformerBlock:
-        """Return a block with drawn weights; four times as many hidden features as features, unless told otherwise."""
+        """Return a block with drawn weights; four times as many hidden features as features by default."""
         first, second, third = split(key_of(seed), 3)
         hidden = 4 * features if hidden is None else hidden
         attention = MultiHeadAttention.create(

@@ -199,8 +199,8 @@ def adafactor(
 ) -> Adafactor:
     """Return Adafactor: Adam without momentum, whose second moment of a matrix takes two vectors in place of a matrix.
 
-    The mean square of an element is (mean of its row) · (mean of its column) / (mean of all), its decay at step t is
-    1 - t^-decay, updates are clipped to a root mean square of ``clipping`` and multiplied by that of the parameters.
+    The mean square of an element is (mean of its row) · (mean of its column) / (mean of all). Its decay at step t is
+    1 - t^-decay. Updates are clipped to a root mean square of ``clipping`` and multiplied by that of the parameters.
 
     Source: Shazeer & Stern 2018, Algorithm 4, in Optax's form. torch factors every matrix, and bounds the learning rate by
     1 / √t: ``least_length=1, learning_rate=lambda t: afx.minimum(1e-2, (t + 1) ** -0.5)``; its weight decay is multiplied by

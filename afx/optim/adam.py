@@ -169,8 +169,8 @@ def adam(
 ) -> Adam:
     """Return Adam: steps along the mean gradient, scaled by the root of the mean square gradient.
 
-    With m = b1·m + (1 - b1)·g and v = b2·v + (1 - b2)·g², and both corrected for their start at 0,
-    m̂ = m / (1 - b1ᵗ) and v̂ = v / (1 - b2ᵗ), the step is ``-learning_rate · m̂ / (√v̂ + eps)``.
+    The moments are m = b1·m + (1 - b1)·g and v = b2·v + (1 - b2)·g². Corrected for their start at 0 they are
+    m̂ = m / (1 - b1ᵗ) and v̂ = v / (1 - b2ᵗ). The step is ``-learning_rate · m̂ / (√v̂ + eps)``.
 
     Source: Kingma & Ba 2015, Algorithm 1. eps stands where the paper, torch and Optax have it; Keras adds it before the
     correction of v, so its first steps are smaller. At v = 0 the derivative of √v is taken as 0, so that a step has a

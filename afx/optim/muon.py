@@ -136,8 +136,9 @@ def muon(
 ) -> Partition:
     """Return Muon for matrices, and Adam with Nesterov's momentum for all other arrays.
 
-    The momentum of a matrix float[in, out] is brought near to the nearest orthogonal matrix, so that all directions move
-    alike, by five Newton-Schulz iterations z = a·z + (b·zzᵀ + c·(zzᵀ)²)·z, and multiplied by √max(1, out / in). The state is
+    The momentum of a matrix float[in, out] is brought near to the nearest orthogonal matrix, so that all directions
+    move alike. Five Newton-Schulz iterations z = a·z + (b·zzᵀ + c·(zzᵀ)²)·z do it. The result is multiplied by
+    √max(1, out / in). The state is
     ``states["muon"]`` and ``states["adam"]``.
 
     Source: Jordan et al. 2024 (Muon: an optimizer for hidden layers), as in Optax. torch iterates in bfloat16, and does not

@@ -213,7 +213,7 @@ class Sgd:
 def sgd(learning_rate: LearningRate, *, momentum: float = 0.0, nesterov: bool = False, dampening: float = 0.0) -> Sgd:
     """Return gradient descent: the step is ``-learning_rate · v``, where v is the gradient or gathers momentum.
 
-    Without momentum v = g; with it v = momentum·v + (1 - dampening)·g, where the first gradient is taken whole, and
+    Without momentum v = g; with it v = momentum·v + (1 - dampening)·g, where the first gradient is taken whole.
     Nesterov's form steps along momentum·v + g in place of v.
 
     Source: Polyak 1964; Nesterov 1983 as rewritten by Sutskever et al. 2013, who gather learning_rate·g: that differs

@@ -1,7 +1,7 @@
 """Gamma family: draws differentiable in every parameter, by their quantiles.
 
-A draw's derivative by a shape is how its quantile moves (Figurnov, Mohamed & Mnih 2018), so that the mean of derivatives
-over draws is the derivative of the expectation.
+A draw's derivative by a shape is that of its quantile (Figurnov, Mohamed & Mnih 2018). So the mean of derivatives over
+draws is the derivative of the expectation.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ __all__ = ["dirichlet", "multivariate_normal"]
 class _Dirichlet:
     """Dirichlet distribution: density of shares, proportional to the product of ``x_i`` to the power ``alpha_i - 1``.
 
-    As in SciPy, x is float[k] or float[k, n] for n points (the components are its first axis), or has k - 1 components,
-    of which the last share is what is left. ``alpha`` is float[k], positive. Points that are no shares have density 0.
+    As in SciPy, x is float[k], or float[k, n] for n points: the components are its first axis. Of k - 1 components the
+    last share is the rest. ``alpha`` is float[k], positive. Points that are no shares have density 0.
 
     >>> afx.stats.dirichlet.pdf(np.array([0.2, 0.3, 0.5]), np.ones(3)).round(4)
     Array(2., dtype=float64)

@@ -222,7 +222,7 @@ def _crosses(masks: Sequence[Mask | None]) -> bool:
 
 
 def makes_masks(entries: Sequence[Entry]) -> bool:
-    """Tell whether choices, or ops whose graphs custom_call choices, may make masks on the way back."""
+    """Tell whether choices, or ops whose graphs hold choices, may make masks on the way back."""
     return any(
         e.primitive is not None
         and (e.primitive.algebra.canonical == "select" or (isinstance(e.joint, GraphPullback) and e.joint.makes_masks))

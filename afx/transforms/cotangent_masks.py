@@ -1,9 +1,9 @@
 """Cotangent masks: the elements of a cotangent that an output depends on.
 
 Where a branch was not taken, or an element was not selected, a cotangent is zero, and zero times an infinite partial
-would be nan. A mask says where a cotangent is alive. It travels through every op: elementwise ops keep it, linear ones
-with positive coefficients map it, ops along axes or over matrices spread it over those, ops that custom_call graphs walk them
-with it, and what nothing is known of is alive as a whole if any of its results is. A mask is computed when a rule asks
+would be nan. A mask says where a cotangent is alive. It travels through every op: elementwise ops keep it; linear ones
+with positive coefficients map it; ops along axes or over matrices extend it over those; ops that hold graphs walk them
+with it. Any other op is alive as a whole if any of its results is. A mask is computed when a rule asks
 for it: most selections never need theirs.
 """
 
@@ -40,7 +40,7 @@ class Mask:
         soft: whether selections alone made it, so that finite partials need none.
         crosses: whether it goes through ops that mix elements: kinks (``relu``, ``maximum``) are local.
         twin: the entry of a choice, the operand, and the mask of its result: both operands together are alive as that is.
-        is_dirty: whether the cotangent may custom_call nan where it is dead: soft ones are cleaned only before elements mix.
+        is_dirty: whether the cotangent may hold nan where it is dead: soft ones are cleaned only before elements mix.
     """
 
     __slots__ = ("_make", "_root", "_value", "crosses", "depth", "is_dirty", "soft", "twin")

@@ -1,7 +1,7 @@
 """NaN search: finds the operation and the user's line from which a nan in a result comes.
 
-The function runs once more, recorded on plain values with jitted functions as plain Python, so that each step of a loop
-is an equation of its own with its line. From the results the search goes back along elements that are nan, and does not
+The function runs once more, recorded on plain values, with jitted functions as plain Python. So each step of a loop is
+an equation of its own with its line. From the results the search goes back along elements that are nan, and does not
 enter a branch that a choice discarded.
 """
 

@@ -1,7 +1,7 @@
 """NumPy's dispatch: ``np.sin(x)`` on an Array is ``afx.sin(x)``, found by name; an unknown function raises.
 
-NumPy's functions take their arguments as NumPy names them. They are bound to NumPy's own signature, those left at their
-defaults are dropped, and the others go to the arguments of the same name, operands to those at the same place.
+NumPy's functions take their arguments as NumPy names them. They are bound to NumPy's own signature, and those left at
+their defaults are dropped. The others go to the arguments of the same name, operands to those at the same position.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Functional updates: checks and rules shared by the ops of ``x.at[index]``.
 
 An index is taken apart as in `afx.ops.indexing.getitem`: a basic part, which `slice` reads and `slice_set` writes, and index
-arrays along consecutive axes, which an op's own primitive takes. A mask with values that do not depend on the place is
-a choice, so that the mask may be traced and what it replaces has no derivative, not even nan.
+arrays along consecutive axes, which an op's own primitive takes. A mask whose values are the same at every position is
+a selection. So the mask may be traced, and replaced elements have no derivative, not even nan.
 """
 
 from __future__ import annotations

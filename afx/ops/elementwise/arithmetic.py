@@ -207,7 +207,7 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
     """Return ``x ** y``.
 
     The derivative by the base of ``0.0 ** 0.0`` is 0. The derivative by the exponent is 0 where the base is 0 and the
-    exponent positive, and nan for a negative base, where the power is defined at integer exponents only.
+    exponent positive. It is nan for a negative base, where the power is defined at integer exponents only.
 
     >>> pow(2.0, 3.0)
     Array(8., dtype=float32)

@@ -69,8 +69,8 @@ def _multiply_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...],
 def _others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) -> Value | None:
     """Return for each value the product of the other values for its place; None where no place repeats.
 
-    Dividing the product by the value would fail at zeros, so values are sorted by place, and products of what stands
-    before and behind each are built up by doubling.
+    Dividing the product by the value would fail at zeros. So values are sorted by index, and products of those before
+    and behind each are built up by doubling.
     """
     numbers = _numbered(indices, shape, axis)
     if numbers.__class__ is np.ndarray and np.unique(numbers).size == numbers.size:

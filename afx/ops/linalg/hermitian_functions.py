@@ -4,8 +4,8 @@ With eigenvalues w, projectors P and divided differences f[…], the operation o
 
     M(a; t1, …, tk) = Σ f[w_0, …, w_k] P_0 t1 P_1 t2 … tk P_k,
 
-linear in each t; order 0 is f(a). Its derivative by a is the sum of those with one more direction at every place
-(Daleckii & Krein 1965), and its transposes are its own with operands turned round. No eigenvector is differentiated.
+linear in each t; order 0 is f(a). Its derivative by a is the sum of those with one more direction at every position
+(Daleckii & Krein 1965). Its transposes are itself with exchanged operands. No eigenvector is differentiated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Singular value decomposition: of stacks of matrices, and singular values alone.
 
 The rules are those of Townsend 2016, "Differentiating the singular value decomposition", and Giles 2008, with
-1 / (s_j² - s_i²) taken apart into 1 / (s_j - s_i) and 1 / (s_j + s_i), so that only the former is lost where singular
-values are equal.
+1 / (s_j² - s_i²) split into 1 / (s_j - s_i) and 1 / (s_j + s_i). So only the former is lost where singular values
+are equal.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ elu_p: Primitive = unary(
 )
 
 
-# Beyond these bounds a gate is open or shut to the last digit, in every dtype. Clipping there costs nothing in accuracy,
-# and keeps infinity times zero (and the overflow of powers) out of the formulas.
+# Beyond these bounds an activation is the identity or 0 to the last digit, in every dtype. Clipping there costs nothing
+# in accuracy, and keeps infinity times zero (and the overflow of powers) out of the formulas.
 SILU_BOUND = 1e4
 GELU_BOUND = 40.0
 
@@ -87,7 +87,7 @@ def silu(x: ArrayLike) -> Array:
 
 def _silu_run(x: Any) -> Any:
     bounded = np.maximum(x, -SILU_BOUND)
-    with np.errstate(over="ignore"):  # exp = inf shuts the gate
+    with np.errstate(over="ignore"):  # exp = inf gives 0
         return bounded / (1 + np.exp(bounded * -1.0))
 
 
@@ -111,7 +111,7 @@ CUBE = 0.044715
 
 def _gelu_tanh_run(x: Any) -> Any:
     u = np.clip(x * 1.0, -GELU_BOUND, GELU_BOUND)
-    with np.errstate(over="ignore"):  # exp = inf shuts the gate
+    with np.errstate(over="ignore"):  # exp = inf gives 0
         return np.maximum(x, -GELU_BOUND) / (1 + np.exp(u * (u * u * (-RATE * CUBE) - RATE)))
 
 

@@ -1,7 +1,7 @@
 """Probing: the pattern of a linear op, from runs on indices and noise.
 
-Run on the numbers of the elements of its operand, an op that does nothing but move data tells where each element of its
-result comes from. Run on noise too, it tells whether it does nothing else. The transpose of an op that adds elements up
+An op that only moves data, run on the indices of its operand's elements, tells the source of each element of its
+result. Run on noise too, it tells whether it does nothing else. The transpose of an op that adds elements up
 is tried in the same way, and tells where each element of the operand goes to.
 """
 

@@ -1,8 +1,8 @@
 """Sparse derivatives: `sparse_jacobian`, `sparse_hessian`.
 
 Where each output depends on few inputs, columns that share no row are computed together: the graph of the function
-tells which entries there can be, a colouring of the columns which of them go together, and one derivative for each
-colour gives all entries (Curtis, Powell and Reid 1974; for symmetric matrices Coleman and Moré 1984).
+gives the structurally nonzero entries, a coloring the columns that share a pass, and one derivative for each color all
+entries (Curtis, Powell and Reid 1974; for symmetric matrices Coleman and Moré 1984).
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def sparse_jacobian(fn: Callable[P, Any], argnums: int = 0, *, mode: Mode | None
     """Return the function of the Jacobian of ``fn`` as a sparse matrix.
 
     What can depend on what is read from the graph of ``fn``, once for each kind of arguments: exactly through
-    elementwise operations, indexing, reshaping, joining, sums and products with constants, and with care elsewhere, so
-    that an entry may be listed that is always 0. Indices and masks that depend on traced numbers count as unknown.
+    elementwise operations, indexing, reshaping, joining, sums and products with constants. Elsewhere an entry may be
+    listed that is always 0. Indices and masks that depend on traced numbers count as unknown.
 
     Args:
         fn: a function of pytrees of real arrays, without Python branches on their numbers.
