@@ -191,8 +191,8 @@ class BatchNorm:
         y = _checked("BatchNorm", x, self.scale, rank=2)
         axes = tuple(range(y.ndim - 1))
         z = standardize(y, axes, eps=self.eps) * self.scale + self.shift
-        found, spread = _statistics(stop_gradient(_wide(y)), axes, y.aval)
-        return z, attrs.evolve(self, mean=self._mixed(self.mean, found), variance=self._mixed(self.variance, spread))
+        mean, variance = _statistics(stop_gradient(_wide(y)), axes, y.aval)
+        return z, attrs.evolve(self, mean=self._mixed(self.mean, mean), variance=self._mixed(self.variance, variance))
 
     def _mixed(self, old: Array, new: Array) -> Array:
         return astype(self.decay * old + (1 - self.decay) * new, old.dtype)

@@ -55,15 +55,15 @@ class ScaleByRms:
         check_kind(state, RmsState, "scale_by_rms")
         count, nu, mean = state.count + 1, average_square(state.nu, grads, self.decay), None
         correction = 1 / (1 - self.decay**count) if self.bias_correction else 1.0
-        spread = times(nu, correction) if self.bias_correction else nu
+        moment = times(nu, correction) if self.bias_correction else nu
         if state.mean is not None:
             mean = average(state.mean, grads, self.decay)
 
             def variance(n: Array, m: Array) -> Array:  # rounding may bring it below 0
                 return maximum(n - square(as_real(correction, m) * m), 0.0)
 
-            spread = map_trained(variance, spread, mean)
-        return map_trained(self._divide, grads, spread), RmsState(count, nu, mean)
+            moment = map_trained(variance, moment, mean)
+        return map_trained(self._divide, grads, moment), RmsState(count, nu, mean)
 
     def _divide(self, g: Array, n: Array) -> Array:
         eps = as_real(self.eps, n)
@@ -173,7 +173,7 @@ def rmsprop(
     """Return RMSProp: steps of ``-learning_rate · g / (√v + eps)``, where v = decay·v + (1 - decay)·g².
 
     With momentum, the step is along u = momentum·u + g / (√v + eps). Centred, v - m² stands for v, where
-    m = decay·m + (1 - decay)·g: a gradient that hardly changes has no spread, and steps are then large; a larger eps,
+    m = decay·m + (1 - decay)·g: a gradient that hardly changes has no variance, and steps are then large; a larger eps,
     such as 1e-2, bounds them.
 
     Source: Hinton 2012, lecture 6e (decay 0.9); the centred form is of Graves 2013 (Generating sequences with recurrent

@@ -100,8 +100,8 @@ def t(
     first, second = split(key)
     half = freedom / 2
     # in logarithms: for few degrees of freedom the gamma number underflows
-    spread: Array = exp((log(half) - random_gamma(second, half, lengths, found, logarithm=True)) / 2)
-    z: Array = random_draw(first, "normal", lengths, found) * spread * width + centre
+    root: Array = exp((log(half) - random_gamma(second, half, lengths, found, logarithm=True)) / 2)
+    z: Array = random_draw(first, "normal", lengths, found) * root * width + centre
     return z
 
 

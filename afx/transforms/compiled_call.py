@@ -361,8 +361,8 @@ def _batched(graph: Graph, size: int, flags: tuple[bool, ...], whole: bool) -> t
 
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     program: CompiledGraph = params["program"]
-    spread, own = program.batched_where_needed(size, batched)
-    return tuple([z if o else Unbatched(z) for z, o in zip(call(spread, *xs), own, strict=True)])
+    mapped, own = program.batched_where_needed(size, batched)
+    return tuple([z if o else Unbatched(z) for z, o in zip(call(mapped, *xs), own, strict=True)])
 
 
 call_p: Primitive = higher_order("call", _run, _abstract, _batch, _record, _jvp, decompose=_inline)

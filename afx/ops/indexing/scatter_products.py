@@ -61,8 +61,8 @@ def _multiply_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...],
     if ts[1] is not None:
         others = _others(values, indices, x.shape, axis)
         part = ts[1] if others is None else ts[1] * to_lower_level(others)
-        spread = x * to_lower_level(scatter(part, *indices, shape=x.shape, axis=axis))
-        total = spread if total is None else total + spread
+        product = x * to_lower_level(scatter(part, *indices, shape=x.shape, axis=axis))
+        total = product if total is None else total + product
     return total
 
 

@@ -294,11 +294,11 @@ def tile(x: ArrayLike, /, reps: int | Sequence[int]) -> Array:
     rank = max(aval.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts
     shape = (1,) * (rank - aval.ndim) + aval.shape
-    spread = broadcast_to(
+    repeated = broadcast_to(
         reshape(x, tuple([m for n in shape for m in (1, n)])),
         tuple([m for c, n in zip(counts, shape, strict=True) for m in (c, n)]),
     )
-    return reshape(spread, tuple([c * n for c, n in zip(counts, shape, strict=True)]))
+    return reshape(repeated, tuple([c * n for c, n in zip(counts, shape, strict=True)]))
 
 
 @register_function

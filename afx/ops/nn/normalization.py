@@ -63,8 +63,8 @@ def _run(x: Any, *, axis: Shape, eps: float) -> Any:
     _abstract(aval_of(x), axis=axis, eps=eps)
     n = _count(x.shape, axis)
     z = x - np.add.reduce(x, axis, keepdims=True) / n
-    spread = np.add.reduce(z * z, axis, keepdims=True) / n
-    return np.divide(z, np.sqrt(spread + eps), out=z if z.__class__ is np.ndarray else None)
+    variance = np.add.reduce(z * z, axis, keepdims=True) / n
+    return np.divide(z, np.sqrt(variance + eps), out=z if z.__class__ is np.ndarray else None)
 
 
 def _parts(x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:

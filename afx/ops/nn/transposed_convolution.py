@@ -28,7 +28,7 @@ def conv_transpose(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Array:
-    """Return each element of a batch spread by kernels: the adjoint of `conv`, often called deconvolution.
+    """Return elements times kernels, summed where windows overlap: the adjoint of `conv`, often called deconvolution.
 
     Element i of x adds ``x[i] * kernel[j]`` to position ``stride·i + dilation·j`` (Dumoulin & Visin 2016, chapter 4).
 
@@ -69,19 +69,17 @@ def conv_transpose(
     dilation = each_axis(dilation, rank, "dilation", "conv_transpose")
     spans = tuple([(w - 1) * d + 1 for w, d in zip(k.shape[:rank], dilation, strict=True)])
     spatial, pads = _result(a, k, padding, stride, dilation, spans)
-    x, spread = same_dtype(x, kernel, "conv_transpose")
+    x, weights = same_dtype(x, kernel, "conv_transpose")
     shape = (a.shape[0], *spatial, k.shape[-1])
     params = {"stride": stride, "padding": pads, "dilation": dilation, "groups": groups}
-    return bind_single(conv_input_p, x, _adjoint(asarray(spread), groups), shape=shape, **params)
+    return bind_single(conv_input_p, x, _adjoint(asarray(weights), groups), shape=shape, **params)
 
 
 def _result(x: Aval, k: Aval, padding: Padding, stride: Shape, dilation: Shape, spans: Shape) -> tuple[Shape, Pairs]:
     """Return the spatial shape of the result, and what the convolution back is padded by."""
     lengths, window = x.shape[1:-1], k.shape[: len(stride)]
     if not all(window) or not all(lengths):
-        raise ShapeError(
-            f"conv_transpose: no elements to spread: got x {x} and kernel {k}; use 1 or more along each axis"
-        )
+        raise ShapeError(f"conv_transpose: no elements: got x {x} and kernel {k}; use 1 or more along each axis")
     if padding == "same":
         spatial = tuple([n * s for n, s in zip(lengths, stride, strict=True)])
         return spatial, padded_by("same", spatial, window, stride, dilation, "conv_transpose")

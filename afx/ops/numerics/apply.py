@@ -45,9 +45,9 @@ def apply_along_axis(func: Callable[..., ArrayLike], axis: int, x: Nested, /, *a
         raise ShapeError(f"apply_along_axis: no vector lies along axis {axis}: got {y.aval}; check for empties")
     rows = unstack(reshape(moveaxis(y, place, -1), (-1, y.shape[place])))
     found = stack([asarray(func(row, *args, **kwargs)) for row in rows])
-    spread = reshape(found, (*rest, *found.shape[1:]))
-    last, first = range(len(rest), spread.ndim), range(place, place + found.ndim - 1)
-    return moveaxis(spread, tuple(last), tuple(first))
+    reshaped = reshape(found, (*rest, *found.shape[1:]))
+    last, first = range(len(rest), reshaped.ndim), range(place, place + found.ndim - 1)
+    return moveaxis(reshaped, tuple(last), tuple(first))
 
 
 @register_function

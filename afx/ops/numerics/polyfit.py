@@ -151,8 +151,8 @@ def polyfit(
     if n <= order:
         raise ArgumentError(f"polyfit: a covariance takes more points than coefficients: got {n} and {order}; add some")
     rest = right - left @ z
-    spread = sum(rest * rest, axis=0) / (n - order)
-    return z, base * spread if values.ndim == 1 else base[:, :, None] * spread
+    variance = sum(rest * rest, axis=0) / (n - order)
+    return z, base * variance if values.ndim == 1 else base[:, :, None] * variance
 
 
 def _points(x: Nested, y: Nested, w: Nested | None) -> tuple[Array, Array, Array | None]:

@@ -139,8 +139,8 @@ def _binomial_added(u: Any, n: Any, p: Any) -> Any:
 
 def _propose_binomial(first: Any, second: Any, n: Any, p: Any) -> tuple[Any, Any]:
     """Propose by transformed rejection with squeeze (Hörmann 1993, algorithm BTRS)."""
-    spread = np.sqrt(n * p * (1 - p))
-    b = 1.15 + 2.53 * spread
+    deviation = np.sqrt(n * p * (1 - p))
+    b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * p
     u, v = drawn("open", first) - 0.5, drawn("open", second)
     near = 0.5 - np.abs(u)
@@ -150,7 +150,7 @@ def _propose_binomial(first: Any, second: Any, n: Any, p: Any) -> tuple[Any, Any
     j, m = np.clip(k, 0, n), np.floor((n + 1) * p)
     bound = log_factorial(m) + log_factorial(n - m) - log_factorial(j) - log_factorial(n - j)
     bound += (j - m) * (np.log(p) - np.log1p(-p))
-    fits = np.log(v * (2.83 + 5.1 / b) * spread / (a / (near * near) + b)) <= bound
+    fits = np.log(v * (2.83 + 5.1 / b) * deviation / (a / (near * near) + b)) <= bound
     return k, inside & (sure | fits)
 
 

@@ -215,8 +215,8 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
         rows = broadcast_to(astype(math.nan, dtype), (*rows.shape[:-1], 1))
     found = _found(rows, reshape(fractions, (-1,)), METHODS[method], dtype, skipping)
     rest = len(aval.shape) - len(axes)
-    spread = reshape(found, (*found.shape[:-1], *fractions.shape))
-    front = permute_dims(spread, (*range(rest, spread.ndim), *range(rest)))
+    reshaped = reshape(found, (*found.shape[:-1], *fractions.shape))
+    front = permute_dims(reshaped, (*range(rest, reshaped.ndim), *range(rest)))
     if not keepdims:
         return front
     return reshape(front, fractions.shape + tuple([1 if a in axes else n for a, n in enumerate(aval.shape)]))
