@@ -110,7 +110,9 @@ def test_the_flow_is_invertible_and_its_density_right() -> None:
             return point
 
         back = forward(x)
-        np.testing.assert_allclose(np.asarray(back), np.asarray(afx.random.normal(afx.random.key(1), (5, 2))), atol=1e-12)
+        np.testing.assert_allclose(
+            np.asarray(back), np.asarray(afx.random.normal(afx.random.key(1), (5, 2))), atol=1e-12
+        )
         for point, z, found in zip(x, back, flow.log_density(model, x), strict=True):
             log_det = np.linalg.slogdet(np.asarray(afx.jacrev(forward)(point)))[1]
             want = log_det - float(afx.sum(z**2)) / 2 - np.log(2 * np.pi)

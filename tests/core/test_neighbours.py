@@ -28,6 +28,9 @@ class Other:
     def __rmatmul__(self, other: Any) -> str:
         return "rmatmul"
 
+    def __rdivmod__(self, other: Any) -> str:
+        return "rdivmod"
+
     def __gt__(self, other: Any) -> str:
         return "gt"
 
@@ -36,9 +39,12 @@ def test_operators_ask_types_that_they_do_not_know() -> None:
     """An unknown type answers itself, traced or not; without an answer Python's own TypeError names both."""
     a: Any = X
     assert (a + Other(), Other() + a, a @ Other(), a < Other()) == ("radd", "add", "rmatmul", "gt")
+    assert divmod(a, Other()) == "rdivmod"
     afx.grad(lambda x: afx.sum(x) if x + Other() == "radd" else afx.sum(x * 0))(X)
     with pytest.raises(TypeError, match="unsupported operand"):
         a + object()
+    with pytest.raises(TypeError, match="unsupported operand"):
+        divmod(a, object())
     with pytest.raises(TypeError, match="not supported between"):
         assert a < object()
 

@@ -186,10 +186,16 @@ class Operators:  # noqa: PLW1641  # == is elementwise, so nothing hashes
             return not_implemented(other, error)
 
     def __divmod__(self, other: ArrayLike, /) -> tuple[Array, Array]:
-        return FUNCTIONS.floor_divide(self, other), FUNCTIONS.remainder(self, other)
+        try:
+            return FUNCTIONS.floor_divide(self, other), FUNCTIONS.remainder(self, other)
+        except OperandError as error:
+            return cast("tuple[Array, Array]", not_implemented(other, error))
 
     def __rdivmod__(self, other: ArrayLike, /) -> tuple[Array, Array]:
-        return FUNCTIONS.floor_divide(other, self), FUNCTIONS.remainder(other, self)
+        try:
+            return FUNCTIONS.floor_divide(other, self), FUNCTIONS.remainder(other, self)
+        except OperandError as error:
+            return cast("tuple[Array, Array]", not_implemented(other, error))
 
     def __neg__(self) -> Array:
         return FUNCTIONS.negative(self)

@@ -206,7 +206,11 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         errors.ShapeError,
         "concat: array dimensions except for the concatenation axis must match exactly: got .*; reshape",
     ),
-    "concat 0-d": (lambda: afx.concat([1.0, 2.0]), errors.ShapeError, "concat: zero-dimensional arrays .* use afx.stack"),
+    "concat 0-d": (
+        lambda: afx.concat([1.0, 2.0]),
+        errors.ShapeError,
+        "concat: zero-dimensional arrays .* use afx.stack",
+    ),
     "concat axis": (lambda: afx.concat([V, V], axis=1), errors.ShapeError, "concat: axis 1 is out of bounds"),
     "concat nothing": (lambda: afx.concat([]), errors.ArgumentError, "concat: need at least one array"),
     "concat one": (lambda: afx.concat(1.0), errors.OperandError, r"concat: takes a sequence of arrays: .*\[x, y\]"),
