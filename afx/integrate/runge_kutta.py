@@ -1,4 +1,4 @@
-"""Dormand-Prince 5(4): an explicit Runge-Kutta pair of order 5 with an error estimate of order 4 and dense output.
+"""Dormand-Prince pair: an explicit Runge-Kutta method of order 5 with an error estimate of order 4 and dense output.
 
 Sources: Dormand & Prince 1980, "A family of embedded Runge-Kutta formulae"; the dense output of order 4 is that of
 Hairer, Nørsett & Wanner 1993, "Solving Ordinary Differential Equations I", section II.6.
