@@ -91,13 +91,14 @@ class TestCheckpoint:
 
         def peak(**options: Any) -> tuple[int, float]:
             fn = lambda a: afx.scan(lambda c, y: (afx.sin(c * a) * y + c * 0.5, None), a, xs, **options)[0]  # noqa: E731  # a function to differentiate
-            afx.grad(fn)(np.float64(1.5))  # what is made once is there already
-            gc.collect()
-            tracemalloc.start()
-            found = float(afx.grad(fn)(np.float64(1.5)))
-            memory = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            return memory, found
+            memories: list[int] = []
+            for _ in range(4):  # what is made once, machine code among it, is there in the last ones
+                gc.collect()
+                tracemalloc.start()
+                found = float(afx.grad(fn)(np.float64(1.5)))
+                memories.append(tracemalloc.get_traced_memory()[1])
+                tracemalloc.stop()
+            return min(memories), found
 
         (whole, want), (pieces, found) = peak(), peak(checkpoint=50)
         assert found == pytest.approx(want, rel=1e-10)

@@ -151,7 +151,7 @@ def test_nothing_to_differentiate(name: str, value: Any) -> None:
         (
             lambda: afx.scan(lambda c, x: c, 0.0, X),
             errors.OperandError,
-            "scan: <lambda> must return (carry, y): got float32[]~; return a pair",
+            "scan: <lambda> must return (carry, y): got float32[]; return a pair",
         ),
         (
             lambda: afx.scan(lambda c, x: (c, x), 0.0, length=-3),
