@@ -10,13 +10,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import queue
 import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import attrs
 
@@ -55,23 +56,38 @@ class CompileService:
         self._collector: threading.Thread | None = None
         self._jobs: dict[int, Job] = {}
         self._count = 0
+        self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
         self.broken: str = ""  # why nothing is compiled any longer
 
     def submit(self, job: Job, layout: Layout, cpu: str) -> None:
-        """Compile a schedule; whatever goes wrong, ``job.done`` is called with None."""
+        """Compile a schedule without waiting; whatever goes wrong, ``job.done`` is called with None."""
         with self._lock:
-            number = self._count = self._count + 1
-            try:
-                if not self.broken:
-                    child = self._running()
-                    self._jobs[number] = job
-                    assert child.stdin is not None
-                    send(child.stdin, (number, job.schedule, layout, cpu))
-                    return
-            except Exception as error:
-                self._jobs.pop(number, None)
-                self._fail(f"the compiling process cannot be started or reached ({error})")
+            if not self.broken:
+                number = self._count = self._count + 1
+                self._jobs[number] = job
+                self._outbox.put((number, job.schedule, layout, cpu))
+                if self._writer is None:
+                    self._writer = threading.Thread(target=self._write, name="afx native jobs", daemon=True)
+                    self._writer.start()
+                return
         job.done(None, self.broken)
+
+    def _write(self) -> None:
+        """Send jobs to the child, which reads no more than it has compiled: only this thread waits for it."""
+        outbox = self._outbox
+        while (message := outbox.get()) is not None:
+            try:
+                child = self._running()
+                assert child.stdin is not None
+                send(child.stdin, message)
+            except Exception as error:
+                with self._lock:
+                    job = self._jobs.pop(message[0], None)
+                    if job is not None:
+                        self._fail(f"the compiling process cannot be started or reached ({error})")
+                if job is not None:
+                    job.done(None, self.broken)
 
     @property
     def pid(self) -> int | None:
@@ -83,11 +99,16 @@ class CompileService:
         """End the child."""
         with self._lock:
             child, self._child = self._child, None
+            writer, self._writer = self._writer, None
+        if writer is not None:
+            self._outbox.put(None)
         if child is not None:
             with contextlib.suppress(OSError):  # it may have ended by itself
                 child.kill()
             child.wait()
             _close_pipe(child.stdin)
+        if writer is not None and writer is not threading.current_thread():
+            writer.join(5.0)
         if self._collector is not None and self._collector is not threading.current_thread():
             self._collector.join(5.0)  # linking must have ended before the interpreter does
 
@@ -96,6 +117,7 @@ class CompileService:
         child, self._child = self._child, None
         self._collector = None
         self._lock = threading.Lock()
+        self._outbox, self._writer = queue.SimpleQueue(), None
         self._jobs = {}
         if child is not None:
             child.returncode = 0  # it is no child of this process

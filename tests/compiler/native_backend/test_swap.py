@@ -188,12 +188,24 @@ def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[A
     return done, found
 
 
+def test_many_large_jobs_neither_wait_nor_block() -> None:
+    """Jobs and answers larger than a pipe holds go both ways at once, and who submits does not wait for them."""
+    service = CompileService()
+    large = np.ones(100_000)
+    schedules = [schedule_of(lambda x, k=k: x * large + k, np.ones(100_000)) for k in range(6)]
+    asked = [ask(service, schedule) for schedule in schedules]
+    assert all(done.wait(60) for done, _ in asked)
+    assert all(found[0] for _, found in asked)
+    service.close()
+
+
 def test_a_killed_compiler_is_a_failure_that_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the child dies while it compiles, the plan stays NumPy's and one warning says why."""
     monkeypatch.setattr(process, "_WARNED", [])
     service = CompileService([sys.executable, "-c", "import sys, time; time.sleep(60)"])
     schedule = schedule_of(lambda x: x + 1, np.ones(3))
     done, found = ask(service, schedule)
+    wait_for(lambda: service.pid is not None)
     assert service.pid is not None
     os.kill(service.pid, signal.SIGKILL)
     assert done.wait(20)
