@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeVar, TypeVarTuple
+from typing import Any, Literal, TypeVar, TypeVarTuple
 
 import attrs
 import numpy as np
 
 from afx.control.scan import scan
-from afx.control.solving.functions import ravel
+from afx.control.solving.functions import parametrize, ravel, stopped
 from afx.control.solving.report import Status
 from afx.control.solving.vectors import as_vector
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.integrate.adjoint import attach_adjoint
 from afx.integrate.event import EventFn, Happening, crossed, locate
 from afx.integrate.results import OdeResult
 from afx.integrate.rosenbrock import RODAS
@@ -85,12 +87,12 @@ def odeint(
     atol: float | None = None,
     max_steps: int = 10_000,
     event: EventFn | None = None,
+    gradient: Literal["steps", "adjoint"] = "steps",
 ) -> OdeResult[T]:
     """Return the solution of ``dy/dt = fn(t, y, *args)`` from ``init`` at ``ts[0]``, at each of the times.
 
-    Steps follow the tolerance, not the requested times, where the state is interpolated. Gradients flow through the
-    steps, whose sizes count as constants: by ``init``, ``args``, ``ts`` and traced arrays that ``fn`` closes over, in
-    both modes. Works under `jit` and `vmap`.
+    Steps follow the tolerance, not the requested times, where the state is interpolated. The solution is differentiable
+    by ``init``, ``args``, ``ts`` and traced arrays that ``fn`` closes over. Works under `jit` and `vmap`.
 
     ==========  =============================================================================================
     ``dopri5``  Dormand & Prince's explicit pair of orders 5(4), the default
@@ -107,9 +109,12 @@ def odeint(
         atol: added to it; 1e-9 and 1e-6 without it.
         max_steps: the limit of steps, rejected ones included.
         event: (t, y, *args) to one or several numbers; the integration ends where the first of them changes its sign.
+        gradient: ``steps`` differentiates the steps, whose sizes count as constants, in both modes; ``adjoint`` solves an
+            equation backwards (Chen et al. 2018): for reverse mode alone, in memory that does not grow with the steps,
+            and as exact as the tolerance.
 
     Raises:
-        ArgumentError: no such method; times that turn back.
+        ArgumentError: no such method or gradient; times that turn back; an event together with ``adjoint``.
         ShapeError: ``ts`` is no vector of at least one time.
 
     >>> import afx
@@ -121,33 +126,40 @@ def odeint(
     check_callable(fn, "odeint")
     if method not in METHODS:
         raise ArgumentError(f"odeint: no such method: got {method!r}; use 'dopri5' or 'rodas'")
+    if gradient not in ("steps", "adjoint"):
+        raise ArgumentError(f"odeint: no such gradient: got {gradient!r}; use 'steps' or 'adjoint'")
+    if gradient == "adjoint" and event is not None:
+        raise ArgumentError("odeint: events have no adjoint: got gradient='adjoint'; use 'steps'")
     y, unravel = ravel(init, "odeint")
     times = _times(ts, y)
-    sign = where(times[-1] >= times[0], 1, -1).astype(y.dtype)
+    sign = stop_gradient(where(times[-1] >= times[0], 1, -1).astype(y.dtype))
     exact = y.dtype == np.float64
 
+    run = _on_vectors(fn, unravel)
+
     def field(t: Array, v: Array) -> Array:
-        out = as_vector(fn(sign * t, unravel(v), *args), v.dtype, "odeint")
-        if out.shape != v.shape:
-            raise ShapeError(f"odeint: dy/dt has as many elements as y: got {out.aval} for {v.aval}")
-        return sign * out
+        return sign * run(sign * t, v, *args)
 
     def watched(t: Array, v: Array) -> Array:
         if event is None:
-            return zeros_like(v[:0])
+            return _unwatched(t, v)
         return as_vector(event(sign * t, unravel(v), *args), v.dtype, "odeint: event")
 
     tolerance = (
         (1e-6 if exact else 1e-3) if rtol is None else rtol,
         (1e-9 if exact else 1e-6) if atol is None else atol,
     )
-    march, states = _integrate(METHODS[method], field, watched, y, sign * times, tolerance, max_steps)
+    way = METHODS[method]
+    if gradient == "steps":
+        march, states = _integrate(way, field, watched, y, sign * times, tolerance, max_steps)
+    else:
+        march, states = _by_adjoint(way, run, sign, y, sign * times, args, tolerance, max_steps)
     reached = sign * times <= march.t
     found = locate(watched, march)
     before = sign * times <= where(found.index >= 0, found.t, np.inf)
     states = where((reached & before)[:, None], states, np.nan)
     ended = where(march.status == int(Status.RUNNING), int(Status.CONVERGED), march.status)
-    work = (march.accepted + march.rejected) * METHODS[method].evaluations + 2
+    work = (march.accepted + march.rejected) * way.evaluations + 2
     return OdeResult(
         march.accepted,
         work,
@@ -159,6 +171,59 @@ def odeint(
         unravel(found.y),
         found.index,
     )
+
+
+def _on_vectors(fn: Callable[..., Any], unravel: Callable[[Array], Any]) -> Callable[..., Array]:
+    """Return dy/dt as a function of time, a vector and the other arguments."""
+
+    def run(t: Array, v: Array, *args: Any) -> Array:
+        out = as_vector(fn(t, unravel(v), *args), v.dtype, "odeint")
+        if out.shape != v.shape:
+            raise ShapeError(f"odeint: dy/dt has as many elements as y: got {out.aval} for {v.aval}")
+        return out
+
+    return run
+
+
+def _by_adjoint(
+    way: Method,
+    run: Callable[..., Array],
+    sign: Array,
+    y: Array,
+    times: Array,
+    args: Any,
+    tolerance: tuple[float, float],
+    max_steps: int,
+) -> tuple[March, Array]:
+    """Return the march on plain values, and the states as a function for reverse mode by the adjoint equation."""
+    problem = parametrize(run, [_same, _same], [Aval((), y.dtype), y.aval], args, "odeint")
+
+    def along(t: Array, v: Array, *params: Any) -> Array:
+        return sign * problem.fn(sign * t, v, *params)
+
+    held = stopped(problem.params)
+
+    def field(t: Array, v: Array) -> Array:
+        return along(t, v, *held)
+
+    march, states = _integrate(way, field, _unwatched, stop_gradient(y), stop_gradient(times), tolerance, max_steps)
+
+    def back(reverse: Field, z: Array, ends: Array) -> Array:
+        def mirrored(t: Array, v: Array) -> Array:
+            return -reverse(-t, v)
+
+        end, found = _integrate(way, mirrored, _unwatched, z, -ends, tolerance, max_steps)
+        return where(end.t >= -ends[-1], found[-1], np.nan)
+
+    return march, attach_adjoint(along, back, states, y, times, problem.params)
+
+
+def _same(x: Array) -> Array:
+    return x
+
+
+def _unwatched(_: Array, y: Array) -> Array:
+    return zeros_like(y[:0])
 
 
 def _times(ts: ArrayLike, y: Array) -> Array:

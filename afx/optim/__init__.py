@@ -12,7 +12,7 @@
 `accumulate`, `skip_nonfinite`           several batches a step; steps left out
 `adjustable`, `params_ema`, `projected`  settings in the state; averages; steps that end in a set
 `cosine_decay`, `warmup`, `join` …       schedules, accepted wherever a learning rate is
-`minimize`, `root` …                     solvers: minima and roots, with implicit derivatives
+`minimize`, `root`, `least_squares` …    solvers with implicit derivatives; `scipy_minimize` … are SciPy's
 ========================================  =================================================================
 """
 
@@ -66,9 +66,12 @@ from afx.optim.schedules import (
     warmup_cosine,
 )
 from afx.optim.sgd import LearningRateState, Sgd, SgdState, TraceState, scale_by_learning_rate, sgd, trace
+from afx.optim.solvers.fixed_point import fixed_point
+from afx.optim.solvers.least_squares import least_squares
 from afx.optim.solvers.minimize import minimize
-from afx.optim.solvers.results import MinimizeResult, RootResult
+from afx.optim.solvers.results import FixedPointResult, LeastSquaresResult, MinimizeResult, RootResult
 from afx.optim.solvers.root import root
+from afx.optim.solvers.scipy_bridge import ScipyResult, scipy_least_squares, scipy_minimize, scipy_root
 from afx.optim.transforms import (
     EmaState,
     ScheduleState,
@@ -100,12 +103,14 @@ __all__ = [
     "EmaState",
     "EmptyState",
     "FactoredState",
+    "FixedPointResult",
     "Frozen",
     "Labels",
     "Lars",
     "LarsState",
     "LearningRate",
     "LearningRateState",
+    "LeastSquaresResult",
     "LionState",
     "Mask",
     "Masked",
@@ -130,6 +135,7 @@ __all__ = [
     "ScheduleFree",
     "ScheduleFreeState",
     "ScheduleState",
+    "ScipyResult",
     "Sgd",
     "SgdState",
     "SkipNonfinite",
@@ -160,12 +166,14 @@ __all__ = [
     "cosine_restarts",
     "ema",
     "exponential_decay",
+    "fixed_point",
     "freeze",
     "global_norm",
     "inverse_sqrt",
     "join",
     "lamb",
     "lars",
+    "least_squares",
     "linear",
     "lion",
     "map_trained",
@@ -204,6 +212,9 @@ __all__ = [
     "schedule_free",
     "schedule_free_adamw",
     "schedule_free_sgd",
+    "scipy_least_squares",
+    "scipy_minimize",
+    "scipy_root",
     "set_to_zero",
     "sgd",
     "skip_nonfinite",

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
+from afx.control.linear_solvers import gmres
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import float32
@@ -23,19 +24,32 @@ from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ConcreteValueError, DtypeError, TracerError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.where import where
 from afx.ops.linalg.solve import solve_or_nan
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
 from afx.transforms._arguments import check_callable, moving_leaves, name_of, zero_like
 from afx.transforms.custom_call import CustomRules, custom_call, pull_masked, pull_through, push_through
 from afx.transforms.jacobian import jacfwd
+from afx.transforms.jvp import jvp
 
-__all__ = ["Parametrized", "attach_derivative", "attach_implicit_derivative", "parametrize", "ravel", "stopped"]
+__all__ = [
+    "Parametrized",
+    "attach_derivative",
+    "attach_implicit_derivative",
+    "attach_pullback",
+    "parametrize",
+    "ravel",
+    "stopped",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+DENSE_MAX_UNKNOWNS = 512  # beyond, a Jacobian takes more memory and time than products with it
+
 Slope = Callable[[Array, Sequence[Any], Sequence[Any]], Array]
+Pull = Callable[[Array, Sequence[Any], Array], Sequence[Any]]
 
 
 def ravel(tree: T, who: str) -> tuple[Array, Callable[[Array], T]]:
@@ -149,7 +163,16 @@ def attach_implicit_derivative(residual: Callable[..., Array], solution: Array, 
 
     def slope(z: Array, ps: Sequence[Any], ts: Sequence[Any]) -> Array:
         found = push_through(lambda *v: [residual(z, *v)], ps, ts)[1][0]
-        return -solve_or_nan(jacfwd(residual)(z, *ps), found)
+        if z.shape[0] <= DENSE_MAX_UNKNOWNS:
+            return -solve_or_nan(jacfwd(residual)(z, *ps), found)
+
+        def at(x: Array) -> Array:
+            return residual(x, *ps)
+
+        def product(v: Array) -> Array:
+            return jvp(at, (z,), (v,))[1]
+
+        return -gmres(product, found, tol=100 * float(np.finfo(z.dtype).eps)).x
 
     return attach_derivative("implicit solution", solution, params, slope)
 
@@ -186,4 +209,28 @@ def attach_derivative(name: str, value: Array, params: Sequence[Any], slope: Slo
 
     rules = CustomRules(name, lambda *xs: [xs[0]], forward, backward, push, masked=masked)
     found: Array = attached([value, *params])[0]
+    return found
+
+
+def attach_pullback(name: str, value: Array, params: Sequence[Any], pull: Pull) -> Array:
+    """Return a value as a function of parameters with a given reverse-mode derivative; it has no other mode.
+
+    Args:
+        name: of the function, for messages.
+        value: a constant for derivatives.
+        params: what it depends on.
+        pull: (value, params, cotangent) to one cotangent (or None) per parameter.
+    """
+
+    def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        return [None, *pull(xs[0], xs[1:], cts[0])]
+
+    def masked(xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        # the value does not show on what it depends: every parameter is alive
+        return backward(xs, [where(m, c, 0.0) for m, c in zip(masks, cts, strict=True)]), [None] * len(xs)
+
+    rules = CustomRules(name, lambda *xs: [xs[0]], lambda xs: ([xs[0]], xs), backward, None, masked=masked)
+    if not any(isinstance(x, Tracer) for x in (value, *params)):
+        return value
+    found: Array = custom_call(rules, [value, *params])[0]
     return found

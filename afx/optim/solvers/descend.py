@@ -16,7 +16,7 @@ from afx.ops.reductions.boolean import all as all_
 from afx.optim.solvers.directions import Direction, first_step
 from afx.optim.solvers.line_search import Objective, Point, choose, search_projected, search_strong_wolfe
 
-__all__ = ["Box", "State", "descend", "status_of"]
+__all__ = ["Box", "State", "descend", "free_unknowns", "optimality", "status_of"]
 
 M = TypeVar("M")
 
@@ -95,7 +95,7 @@ def descend(
         status = where(stuck, int(Status.STALLED), status_of(found, tolerance, box))
         status = where(lower | stuck, status, int(Status.RUNNING))
         point = choose(lower, found, s.point)
-        free = s.free if box is None else _free(point, box)
+        free = s.free if box is None else free_unknowns(point, box)
         step, change = found.x - s.point.x, found.gradient - s.point.gradient
         learned = direction.learn(s.memory, where(free, step, 0.0), where(free, change, 0.0))
         # what was learned is of one set of free unknowns; where nothing was found, steepest descent comes next
@@ -103,7 +103,7 @@ def descend(
         memory = choose(kept, learned, empty)
         return State(point, memory, ~kept, free, s.iterations + lower, s.evaluations + evaluations, status)
 
-    free = ones_like(x, dtype=bool) if box is None else _free(first, box)
+    free = ones_like(x, dtype=bool) if box is None else free_unknowns(first, box)
     begin = State(first, empty, asarray(True), free, asarray(0), asarray(1), status_of(first, tolerance, box))
     return iterate(begin, advance, limit)
 
@@ -124,7 +124,7 @@ def _step(objective: Objective, direction: Direction[M], s: State[M], box: Box |
     return found, accepted, count + evaluations
 
 
-def _free(point: Point, box: Box) -> Array:
+def free_unknowns(point: Point, box: Box) -> Array:
     """Tell which unknowns are not held by a bound: at it, or so near that a gradient step reaches it."""
     x, g = point.x, point.gradient
     near = minimum(norm_of(x - box.project(x - g)), NEAR)

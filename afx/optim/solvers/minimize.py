@@ -12,9 +12,10 @@ from afx.control.solving.vectors import bound_vector
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.optim.solvers.descend import Box, descend
+from afx.optim.solvers.descend import Box, State, descend
 from afx.optim.solvers.directions import Bfgs, Direction, Lbfgs, NewtonCg
 from afx.optim.solvers.results import MinimizeResult
+from afx.optim.solvers.trust_region import Region, trust
 from afx.transforms.grad import grad, value_and_grad
 from afx.transforms.jvp import jvp
 
@@ -23,7 +24,7 @@ __all__ = ["MinimizeMethod", "minimize"]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-MinimizeMethod = Literal["lbfgs", "bfgs", "newton_cg"]
+MinimizeMethod = Literal["lbfgs", "bfgs", "newton_cg", "trust_region"]
 
 
 def minimize(
@@ -42,13 +43,15 @@ def minimize(
     order: by the implicit function theorem, not through the iterations. It does not depend on the start. Works under
     `jit` and `vmap`, where each element of the batch stops by itself.
 
-    ==============  =====================================================================================
-    ``lbfgs``       limited-memory BFGS (Liu & Nocedal 1989), the default: any number of unknowns
-    ``bfgs``        BFGS with a dense matrix: up to some hundred unknowns
-    ``newton_cg``   Newton's directions by conjugate gradients on products with the Hessian
-    ==============  =====================================================================================
+    ================  ===================================================================================
+    ``lbfgs``         limited-memory BFGS (Liu & Nocedal 1989), the default: any number of unknowns
+    ``bfgs``          BFGS with a dense matrix: up to some hundred unknowns
+    ``newton_cg``     Newton's directions by conjugate gradients on products with the Hessian
+    ``trust_region``  the same model inside of a ball that follows its success (Steihaug 1983): where the curvature
+                      is negative, and a line search would take many steps
+    ================  ===================================================================================
 
-    Line searches satisfy the strong Wolfe conditions; with bounds they follow the projected path (Bertsekas 1982).
+    Line searches satisfy the strong Wolfe conditions; with bounds steps are projected (Bertsekas 1982).
 
     Args:
         fn: a function of a tree and ``args`` that returns a real scalar.
@@ -95,7 +98,11 @@ def minimize(
     def product(x: Array, v: Array) -> Array:
         return jvp(plain_slope, (x,), (v,))[1]
 
-    end = descend(objective, _direction(method, memory, product), start, float(limit), max_iterations, box)
+    end: Region | State[Any]
+    if method == "trust_region":
+        end = trust(objective, product, start, float(limit), max_iterations, box)
+    else:
+        end = descend(objective, _direction(method, memory, product), start, float(limit), max_iterations, box)
 
     def residual(x: Array, *params: Any) -> Array:
         g = slope(x, *params)
@@ -117,7 +124,7 @@ def _direction(method: str, memory: int, product: Callable[[Array, Array], Array
         return Bfgs()
     if method == "newton_cg":
         return NewtonCg(product)
-    raise ArgumentError(f"minimize: no such method: got {method!r}; use 'lbfgs', 'bfgs' or 'newton_cg'")
+    raise ArgumentError(f"minimize: no such method: got {method!r}; use 'lbfgs', 'bfgs', 'newton_cg' or 'trust_region'")
 
 
 def _box(bounds: tuple[Any, Any] | None, start: Array) -> Box | None:

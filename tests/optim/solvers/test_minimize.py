@@ -11,7 +11,7 @@ import afx
 from afx import optim
 
 START = np.tile([-1.2, 1.0], 5)
-METHODS = ["lbfgs", "bfgs", "newton_cg"]
+METHODS = ["lbfgs", "bfgs", "newton_cg", "trust_region"]
 EYE = np.eye(3)
 
 
@@ -176,3 +176,21 @@ def test_wrong_use_is_named() -> None:
         optim.minimize(lambda x: afx.sum(abs(x)), np.ones(2, complex))
     with pytest.raises(afx.errors.ShapeError, match="as many elements"):
         optim.minimize(rosenbrock, START, bounds=(np.zeros(3), None))
+
+
+def test_many_unknowns_are_differentiated_without_a_matrix() -> None:
+    """A thousand coupled unknowns have the derivatives that their linear system gives."""
+    n = 1000
+    weights = np.linspace(1.0, 3.0, n)
+
+    def energy(x: Any, a: Any) -> Any:
+        return 0.5 * afx.sum(weights * (x - a) ** 2) + 0.25 * afx.sum((x[1:] - x[:-1]) ** 2)
+
+    a, v = np.sin(np.arange(n)), np.cos(np.arange(n))
+    difference = np.diff(np.eye(n), axis=0)
+    matrix = np.diag(weights) + 0.5 * difference.T @ difference
+    of = lambda b: optim.minimize(energy, np.zeros(n), b).x  # noqa: E731  # a function to differentiate
+    want = np.linalg.solve(matrix, weights * v)
+    np.testing.assert_allclose(afx.jvp(of, (a,), (v,))[1], want, rtol=1e-9, atol=1e-11)
+    found = afx.grad(lambda b: afx.sum(of(b) * v))(a)
+    np.testing.assert_allclose(found, weights * np.linalg.solve(matrix, v), rtol=1e-9, atol=1e-11)

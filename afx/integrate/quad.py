@@ -1,0 +1,277 @@
+"""`quad`: the integral of a function of one number over a range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, TypeVarTuple
+
+import attrs
+import numpy as np
+
+from afx import pytree
+from afx.control.solving.functions import attach_derivative, parametrize, stopped
+from afx.control.solving.report import Status
+from afx.control.solving.vectors import as_vector, iterate, norm_of
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, aval_of
+from afx.core.dtypes import DType, get_default_dtype
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.integrate.kronrod import GAUSS_WEIGHTS, NODES, WEIGHTS
+from afx.integrate.results import QuadResult
+from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.ranges import arange
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.comparison import isfinite
+from afx.ops.elementwise.where import maximum, minimum, where
+from afx.ops.manipulation.shape import reshape
+from afx.ops.reductions.boolean import all as all_
+from afx.ops.reductions.sums import max as max_
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.sorting.sort import argmax
+from afx.transforms._arguments import check_callable
+from afx.transforms.custom_call import push_through
+from afx.transforms.make_graph import eval_shape
+from afx.transforms.vmap import vmap
+
+__all__ = ["quad"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+Integrand = Callable[..., Array]  # (position in [0, 1], lower, upper, *params) to the integrand there, a vector
+
+
+def quad(
+    fn: Callable[[Array, *Ts], T],
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *args: *Ts,
+    rtol: float | None = None,
+    atol: float | None = None,
+    max_intervals: int = 100,
+) -> QuadResult[T]:
+    """Return the integral of ``fn(x, *args)`` over x from ``lower`` to ``upper``.
+
+    Intervals are halved where the error is largest, by the Gauss-Kronrod rule of 10 and 21 points with the error
+    estimate of QUADPACK's ``qag`` (Piessens et al. 1983); infinite ranges are mapped to finite ones as in ``qagi``. The
+    integral is differentiable by its limits, by ``args``, and by traced arrays that ``fn`` closes over, in both modes
+    and every order. Works under `jit` and `vmap`.
+
+    Args:
+        fn: a function of one number and ``args`` that returns real numbers, any tree; it is called under `vmap`.
+        lower: the lower limit, which may be -inf.
+        upper: the upper limit, which may be inf. Traced limits are finite.
+        *args: what else ``fn`` takes, any trees.
+        rtol: of the error, relative to the largest integral; without it the square root of the precision, 1.5e-8 in
+            float64 and 3.5e-4 in float32.
+        atol: the error that is allowed in any case; as rtol without it.
+        max_intervals: the limit of intervals.
+
+    Raises:
+        ShapeError: a limit is no scalar.
+        DtypeError: a limit or a result is no real number.
+
+    >>> import afx
+    >>> quad(lambda x: afx.exp(-x * x), np.float64(-np.inf), np.inf).value ** 2
+    Array(3.14159265, dtype=float64)
+    """
+    check_callable(fn, "quad")
+    if max_intervals < 1:
+        raise ArgumentError(f"quad: max_intervals is a number of intervals: got {max_intervals}; give 1 or more")
+    dtype = _dtype(lower, upper, args)
+    place, ends = _range(_limit(lower, dtype), _limit(upper, dtype))
+    point: Any = Aval((), dtype)
+    shapes: Any = eval_shape(fn, point, *args)
+    problem = parametrize(fn, [lambda x: x], [Aval((), dtype)], args, "quad")
+
+    def integrand(u: Array, a: Array, b: Array, *params: Any) -> Array:
+        terms: list[Array] = [w * as_vector(problem.fn(x, *params), dtype, "quad") for x, w in place(u, a, b)]
+        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+
+    values = [*ends, *problem.params]
+    precise = float(np.finfo(dtype).eps) ** 0.5
+    tolerance = (precise if rtol is None else rtol, precise if atol is None else atol)
+    end = _refine(integrand, stopped(values), dtype, tolerance, max_intervals)
+
+    def slope(_: Array, ps: Sequence[Any], ts: Sequence[Any]) -> Array:
+        found: Array = push_through(lambda *v: [_total(integrand, end, v)], ps, ts)[1][0]
+        return found
+
+    value = attach_derivative("quad", sum_(end.values, axis=0), values, slope)
+    result: QuadResult[T] = QuadResult(
+        end.iterations, end.evaluations, end.status, _as_tree(value, shapes), sum_(end.errors)
+    )
+    return result
+
+
+# -- ranges -----------------------------------------------------------------------------------------------------------
+def _dtype(lower: Any, upper: Any, args: Any) -> DType:
+    """Return the dtype of the nodes: that of limits and arguments, the default one of Python's numbers."""
+    avals = [aval_of(x, "quad") for x in (lower, upper, *pytree.leaves(args))]
+    strong = [a.dtype for a in avals if not a.weak and a.dtype.kind == "f"]
+    dtype: DType = np.result_type(np.float32, *strong) if strong else np.dtype(get_default_dtype())
+    return dtype
+
+
+def _limit(x: ArrayLike, dtype: DType) -> Array:
+    aval = aval_of(x, "quad")
+    if aval.shape != ():
+        raise ShapeError(f"quad: limits are scalars: got {aval}; use afx.vmap for a batch of ranges")
+    if aval.dtype.kind not in "fiu":
+        raise DtypeError(f"quad: limits are real numbers: got {aval}; write the path as a function of a real number")
+    return asarray(x).astype(dtype)
+
+
+def _range(
+    lower: Array, upper: Array
+) -> tuple[Callable[[Array, Array, Array], list[tuple[Array, Array]]], list[Array]]:
+    """Return the map of [0, 1] to points and their weights, and finite numbers in place of the limits."""
+    low, high = [not isinstance(x, Tracer) and bool(np.isinf(np.asarray(x))) for x in (lower, upper)]
+    backward = (low and float(lower) > 0) or (high and float(upper) < 0)
+    sign = -1.0 if backward else 1.0
+    if backward and low and high and float(lower) == float(upper):
+        sign = 0.0
+
+    def finite(u: Array, a: Array, b: Array) -> list[tuple[Array, Array]]:
+        return [(a + (b - a) * u, b - a)]
+
+    def far(u: Array) -> tuple[Array, Array]:
+        return (1 - u) / u, 1 / (u * u)
+
+    def above(u: Array, a: Array, _: Array) -> list[tuple[Array, Array]]:
+        x, w = far(u)
+        return [(a + x, sign * w)]
+
+    def below(u: Array, _: Array, b: Array) -> list[tuple[Array, Array]]:
+        x, w = far(u)
+        return [(b - x, sign * w)]
+
+    def whole(u: Array, *_: Array) -> list[tuple[Array, Array]]:
+        x, w = far(u)
+        return [(x, sign * w), (-x, sign * w)]
+
+    nought = zeros((), lower.dtype)
+    if low and high:
+        return whole, [nought, nought]
+    if low:
+        return (above, [upper, nought]) if backward else (below, [nought, upper])
+    if high:
+        return (below, [nought, lower]) if backward else (above, [lower, nought])
+    return finite, [lower, upper]
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+@attrs.frozen
+class Mesh:
+    """The intervals so far: [0, 1] in pieces; those that are not used yet are empty.
+
+    Attributes:
+        lower: float[intervals].
+        upper: float[intervals].
+        values: float[intervals, values], the integral over each.
+        errors: float[intervals], an estimate of its error.
+        iterations: the number of intervals that were halved.
+        evaluations: of the integrand.
+        status: a `Status`.
+    """
+
+    lower: Array
+    upper: Array
+    values: Array
+    errors: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+
+def _refine(
+    integrand: Integrand, held: Sequence[Any], dtype: DType, tolerance: tuple[float, float], limit: int
+) -> Mesh:
+    """Return the mesh on which the integral is exact up to the tolerance."""
+    rtol, atol = tolerance
+    nodes, weights = NODES.astype(dtype), WEIGHTS.astype(dtype)
+    difference = (WEIGHTS - GAUSS_WEIGHTS).astype(dtype)
+    eps = float(np.finfo(dtype).eps)
+
+    def at(u: Array) -> Array:
+        return integrand(u, *held)
+
+    def rule(a: Array, b: Array) -> tuple[Array, Array]:
+        f = vmap(at)(a + (b - a) * nodes)
+        value = weights @ f
+        size = (b - a) * (weights @ abs_(f))
+        spread = (b - a) * (weights @ abs_(f - value))
+        error = abs_((b - a) * (difference @ f))
+        some = spread > 0
+        share = minimum(1.0, (200 * error / where(some, spread, 1.0)) ** 1.5)
+        error = where(some & (error > 0), spread * share, error)
+        rounding = 50 * eps * size
+        error = where(size > float(np.finfo(dtype).tiny) / (50 * eps), maximum(rounding, error), error)
+        return (b - a) * value, max_(error, initial=0.0)
+
+    def status_of(values: Array, errors: Array) -> Array:
+        total = sum_(values, axis=0)
+        small = sum_(errors) <= maximum(atol, rtol * norm_of(total))
+        return where(
+            all_(isfinite(total)), where(small, int(Status.CONVERGED), int(Status.RUNNING)), int(Status.NONFINITE)
+        )
+
+    index = arange(limit)
+
+    def advance(m: Mesh) -> Mesh:
+        worst = argmax(m.errors)
+        here, new = index == worst, index == m.iterations + 1
+        a, b = m.lower[worst], m.upper[worst]
+        middle = 0.5 * (a + b)
+        (left, left_error), (right, right_error) = rule(a, middle), rule(middle, b)
+        values = where(here[:, None], left, where(new[:, None], right, m.values))
+        errors = where(here, left_error, where(new, right_error, m.errors))
+        status = status_of(values, errors)
+        # halves of an interval this small are the interval
+        narrow = (b - a) <= 8 * eps * maximum(abs_(b), float(np.finfo(dtype).tiny))
+        useless = narrow | (left_error + right_error <= 100 * eps * norm_of(left + right))
+        status = where((status == int(Status.RUNNING)) & narrow & useless, int(Status.STALLED), status)
+        return Mesh(
+            where(new, middle, m.lower),
+            where(here, middle, where(new, b, m.upper)),
+            values,
+            errors,
+            m.iterations + 1,
+            m.evaluations + 2 * len(NODES),
+            status,
+        )
+
+    first, error = rule(asarray(0.0, dtype), asarray(1.0, dtype))
+    empty = asarray(np.full(limit, 0.5), dtype)
+    values = where((index == 0)[:, None], first, 0.0)
+    errors = where(index == 0, error, 0.0)
+    begin = Mesh(
+        where(index == 0, 0.0, empty),
+        where(index == 0, 1.0, empty),
+        values,
+        errors,
+        asarray(0),
+        asarray(len(NODES)),
+        status_of(values, errors),
+    )
+    return iterate(begin, advance, limit - 1)
+
+
+def _total(integrand: Integrand, mesh: Mesh, values: Sequence[Any]) -> Array:
+    """Return the integral on a mesh as a function of limits and parameters."""
+    width = (mesh.upper - mesh.lower)[:, None]
+    u = reshape(mesh.lower[:, None] + width * NODES.astype(width.dtype), (-1,))
+    weights = reshape(width * WEIGHTS.astype(width.dtype), (-1,))
+
+    def at(v: Array) -> Array:
+        return integrand(v, *values)
+
+    return weights @ vmap(at)(u)
+
+
+def _as_tree(value: Array, shapes: Any) -> Any:
+    """Return a vector as the tree that the integrand returns."""
+    leaves, tree = pytree.flatten(shapes)
+    ends = np.cumsum([a.size for a in leaves]).tolist()
+    return pytree.unflatten(tree, [reshape(value[e - a.size : e], a.shape) for a, e in zip(leaves, ends, strict=True)])

@@ -1,0 +1,89 @@
+"""`least_squares` fits, says how, and its solutions are differentiable by the data."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import afx
+from afx import optim
+
+METHODS: list[Any] = ["levenberg_marquardt", "gauss_newton"]
+TIMES = np.linspace(0.0, 4.0, 12)
+NOISE = 0.1 * np.random.default_rng(0).normal(size=12)
+COUNTS = 3 * np.exp(-0.5 * TIMES) + NOISE
+ONES = np.ones(2)
+
+
+def decay(p: Any, counts: Any) -> Any:
+    """Return the residuals of an exponential decay."""
+    return p[0] * afx.exp(-p[1] * TIMES) - counts
+
+
+def valley(x: Any) -> Any:
+    """Return the residuals of Rosenbrock's function."""
+    return afx.concat([10.0 * (x[1:] - x[:-1] ** 2), 1.0 - x[:-1]])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_fits_are_those_of_scipy(method: Any) -> None:
+    """Parameters and cost are SciPy's, in both precisions."""
+    want = scipy.optimize.least_squares(lambda p: np.asarray(decay(p, COUNTS)), ONES, xtol=1e-14, gtol=1e-14)
+    result = optim.least_squares(decay, ONES, COUNTS, method=method)
+    np.testing.assert_allclose(result.x, want.x, rtol=1e-8)
+    assert float(result.cost) == pytest.approx(want.cost, rel=1e-12)
+    assert result.converged
+    single = optim.least_squares(decay, ONES.astype(np.float32), COUNTS.astype(np.float32), method=method)
+    np.testing.assert_allclose(single.x, want.x, rtol=1e-4)
+
+
+def test_fits_are_differentiable_by_the_data() -> None:
+    """Derivatives, with the curvature of residuals that stay, are those of finite differences."""
+
+    def fit(counts: Any) -> Any:
+        return optim.least_squares(decay, ONES, counts).x
+
+    h = 1e-4
+    want = np.stack(
+        [(np.asarray(fit(COUNTS + h * e)) - np.asarray(fit(COUNTS - h * e))) / (2 * h) for e in np.eye(12)], 1
+    )
+    for jacobian in (afx.jacrev(fit), afx.jacfwd(fit), afx.jit(afx.jacrev(fit))):
+        np.testing.assert_allclose(jacobian(COUNTS), want, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_residuals_that_vanish(sparse: bool) -> None:
+    """Rosenbrock's function ends at exactly 0, with dense and sparse Jacobians, plain and compiled."""
+    start = np.tile([-1.2, 1.0], 4)
+    for run in (lambda x: optim.least_squares(valley, x, sparse=sparse),):
+        for result in (run(start), afx.jit(run)(start)):
+            assert result.converged
+            assert float(result.cost) < 1e-28
+            np.testing.assert_allclose(result.x, np.ones(8), rtol=1e-13)
+
+
+def test_batches_and_trees() -> None:
+    """Batches stop by themselves, and unknowns and residuals are trees."""
+    together = afx.vmap(lambda c: optim.least_squares(decay, ONES, c).x)(np.stack([COUNTS, 2 * COUNTS]))
+    np.testing.assert_allclose(together[1], together[0] * np.array([2.0, 1.0]), rtol=1e-7)
+    start = {"x": np.float64(0.5), "y": np.zeros(2)}
+    result = optim.least_squares(lambda v: [v["x"] - 2.0, (v["y"] - 1.0, v["x"] * v["y"] - 2.0)], start)
+    assert float(result.x["x"]) == pytest.approx(2.0, rel=1e-10)
+    assert result.residuals.shape == (5,)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_fewer_residuals_than_unknowns(method: Any) -> None:
+    """Of many solutions one near the start is found."""
+    result = optim.least_squares(lambda x: x[:1] + x[1:] - 1.0, np.zeros(2), method=method)
+    np.testing.assert_allclose(result.x, [0.5, 0.5], rtol=1e-12)
+
+
+def test_wrong_use_is_named() -> None:
+    """Mistakes raise where they are made."""
+    with pytest.raises(afx.errors.ArgumentError, match="no such method"):
+        optim.least_squares(valley, ONES, method="dogleg")  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(afx.errors.ArgumentError, match="sparse"):
+        optim.least_squares(valley, ONES, method="gauss_newton", sparse=True)
+    assert optim.least_squares(lambda x: x * np.nan, ONES).reason == "the function is not finite"
