@@ -315,7 +315,7 @@ from afx.ops.reductions.sums import ptp as ptp
 from afx.ops.reductions.quantiles import quantile as quantile
 from afx.ops.elementwise.trigonometry import rad2deg as rad2deg
 from afx.ops.elementwise.trigonometry import radians as radians
-from afx.control.solving.functions import ravel as ravel
+from afx.ops.manipulation.shape import ravel as ravel
 from afx.ops.indexing.index_tricks import ravel_multi_index as ravel_multi_index
 from afx.ops.elementwise.complex import real as real
 from afx.ops.elementwise.floating_point import real_if_close as real_if_close

@@ -11,9 +11,6 @@ PUBLIC = {
     "afx.control.scan": [
         "scan",
     ],
-    "afx.control.solving.functions": [
-        "ravel",
-    ],
     "afx.control.while_loop": [
         "fori_loop",
         "while_loop",
@@ -337,6 +334,7 @@ PUBLIC = {
         "broadcast_to",
         "expand_dims",
         "permute_dims",
+        "ravel",
         "reshape",
         "squeeze",
         "transpose",

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from afx.control.scan import scan
-from afx.control.solving.functions import parametrize, ravel, stopped
+from afx.control.solving.functions import flatten_to_vector, parametrize, stopped
 from afx.control.solving.report import Status
 from afx.control.solving.vectors import as_vector
 from afx.control.while_loop import while_loop
@@ -130,7 +130,7 @@ def odeint(
         raise ArgumentError(f"odeint: no such gradient: got {gradient!r}; use 'steps' or 'adjoint'")
     if gradient == "adjoint" and event is not None:
         raise ArgumentError("odeint: events have no adjoint: got gradient='adjoint'; use 'steps'")
-    y, unravel = ravel(init, "odeint")
+    y, unravel = flatten_to_vector(init, "odeint")
     times = _times(ts, y)
     sign = stop_gradient(where(times[-1] >= times[0], 1, -1).astype(y.dtype))
     exact = y.dtype == np.float64

@@ -38,8 +38,8 @@ __all__ = [
     "attach_derivative",
     "attach_implicit_derivative",
     "attach_pullback",
+    "flatten_to_vector",
     "parametrize",
-    "ravel",
     "stopped",
 ]
 
@@ -52,7 +52,7 @@ Slope = Callable[[Array, Sequence[Any], Sequence[Any]], Array]
 Pull = Callable[[Array, Sequence[Any], Array], Sequence[Any]]
 
 
-def ravel(tree: T, who: str) -> tuple[Array, Callable[[Array], T]]:
+def flatten_to_vector(tree: T, who: str) -> tuple[Array, Callable[[Array], T]]:
     """Return the trained leaves of a tree as one vector, and the function that puts a vector in their place.
 
     The vector has the widest dtype of the leaves, float32 at least; leaves keep their own.

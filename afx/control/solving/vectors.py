@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.solving.functions import ravel
+from afx.control.solving.functions import flatten_to_vector
 from afx.control.solving.report import Status
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
@@ -72,7 +72,7 @@ def bound_vector(bound: Any, default: float, like: Array, who: str) -> Array:
     leaves = pytree.leaves(bound)
     if len(leaves) == 1 and not aval_of(leaves[0], f"{who}: bounds").shape:
         return full(like.shape, leaves[0], like.dtype)
-    vector = ravel(
+    vector = flatten_to_vector(
         pytree.map(lambda x: asarray(x, np.result_type(aval_of(x).dtype, np.float32)), bound), f"{who}: bounds"
     )[0]
     if vector.shape != like.shape:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, TypeVarTuple
 import attrs
 import numpy as np
 
-from afx.control.solving.functions import attach_implicit_derivative, parametrize, ravel, stopped
+from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
 from afx.control.solving.report import Status
 from afx.control.solving.vectors import as_vector, iterate, norm_of
 from afx.core.array.array import Array
@@ -66,7 +66,7 @@ def fixed_point(
     """
     if memory < 0:
         raise ArgumentError(f"fixed_point: memory is a number of differences: got {memory}; give 0 or more")
-    start, unravel = ravel(init, "fixed_point")
+    start, unravel = flatten_to_vector(init, "fixed_point")
     start = stopped([start])[0]
     problem = parametrize(fn, [unravel], [start.aval], args, "fixed_point")
 

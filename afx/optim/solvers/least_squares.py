@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, TypeVarTuple
 import attrs
 import numpy as np
 
-from afx.control.solving.functions import attach_implicit_derivative, parametrize, ravel, stopped
+from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
 from afx.control.solving.report import Status
 from afx.control.solving.vectors import as_vector, iterate, norm_of
 from afx.core.array.array import Array
@@ -89,7 +89,7 @@ def least_squares(
     >>> result.x
     {'size': Array(3., dtype=float64), 'rate': Array(0.5, dtype=float64)}
     """
-    start, unravel = ravel(init, "least_squares")
+    start, unravel = flatten_to_vector(init, "least_squares")
     start = stopped([start])[0]
     problem = parametrize(fn, [unravel], [start.aval], args, "least_squares")
 

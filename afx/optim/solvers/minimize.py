@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, TypeVarTuple
 
 import numpy as np
 
-from afx.control.solving.functions import attach_implicit_derivative, parametrize, ravel, stopped
+from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
 from afx.control.solving.vectors import bound_vector
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
@@ -73,7 +73,7 @@ def minimize(
     >>> result.x, result.reason
     (Array([1., 2.], dtype=float32), 'the tolerance is met')
     """
-    start, unravel = ravel(init, "minimize")
+    start, unravel = flatten_to_vector(init, "minimize")
     start = stopped([start])[0]
     problem = parametrize(fn, [unravel], [start.aval], args, "minimize")
 

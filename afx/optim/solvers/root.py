@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from afx.control.cond import cond
-from afx.control.solving.functions import attach_implicit_derivative, parametrize, ravel, stopped
+from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
 from afx.control.solving.report import Status
 from afx.control.solving.vectors import as_vector, bound_vector, iterate, norm_of
 from afx.control.while_loop import while_loop
@@ -80,7 +80,7 @@ def root(
     >>> result.x, bool(result.converged)
     (Array([2., 3.], dtype=float32), True)
     """
-    start, unravel = ravel(init, "root")
+    start, unravel = flatten_to_vector(init, "root")
     start = stopped([start])[0]
     problem = parametrize(fn, [unravel], [start.aval], args, "root")
 

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.solving.functions import ravel
+from afx.control.solving.functions import flatten_to_vector
 from afx.control.solving.vectors import as_vector, bound_vector
 from afx.core.array.array import Array
 from afx.core.aval import aval_of
@@ -243,7 +243,7 @@ def _start(fn: Any, init: T, dtype: DTypeLike, who: str) -> tuple[Array, Callabl
     """Return the start as a vector of a dtype, and the function that makes a tree of such a vector."""
     check_callable(fn, who)
     wide = pytree.map(lambda x: asarray(x).astype(dtype) if is_inexact(aval_of(x).dtype) else x, init)
-    return ravel(wide, who)
+    return flatten_to_vector(wide, who)
 
 
 def _plain(run: Callable[..., Any], start: Array) -> Callable[..., Any]:

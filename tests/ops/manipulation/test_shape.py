@@ -228,7 +228,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         errors.ShapeError,
         "unstack: axis 0 is out of bounds for .* 0-d array has no axes",
     ),
-    "tile": (lambda: afx.tile(V, -1), errors.ArgumentError, "tile: reps are not negative"),
+    "tile": (lambda: afx.tile(V, -1), errors.ArgumentError, "tile: repetitions are not negative"),
     "repeat": (lambda: afx.repeat(V, -1), errors.ArgumentError, "repeat: repeats are numbers from 0 on"),
     "repeat each": (lambda: afx.repeat(V, [1, 2]), errors.ShapeError, "repeat: 2 repeats for 5 elements"),
     "flip": (lambda: afx.flip(V, 1), errors.ShapeError, "flip: axis 1 is out of bounds"),
