@@ -55,7 +55,7 @@ def test_comparisons_with_none_and_texts_are_python_s() -> None:
     assert a == pytest.approx(1.0)
     assert pytest.approx(1.0) == a
     assert (a == None) is False  # noqa: E711  # the operator is what is tested
-    assert (a != None) is True  # noqa: E711
+    assert (a != None) is True  # noqa: E711 - the comparison itself is tested
     assert a not in (None, "auto")
     for other in ([1.0], "x", None):
         with pytest.raises(errors.OperandError, match="convert it with"):

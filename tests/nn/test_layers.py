@@ -214,11 +214,11 @@ class TestSequential:
     def test_mistakes(self) -> None:
         """A list, a class and what is no function are named, with the right call."""
         with pytest.raises(afx.errors.ArgumentError, match=r"nn\.Sequential\(\*layers\)"):
-            nn.Sequential([nn.relu, nn.tanh])  # type: ignore[arg-type]
+            nn.Sequential([nn.relu, nn.tanh])  # type: ignore[arg-type]  # a mistake on purpose
         with pytest.raises(afx.errors.ArgumentError, match=r"layer 1 is a class: got Linear; write nn\.Linear\.create"):
             nn.Sequential(nn.relu, nn.Linear)
         with pytest.raises(afx.errors.ArgumentError, match="layer 0: needs a function"):
-            nn.Sequential(3)  # type: ignore[arg-type]
+            nn.Sequential(3)  # type: ignore[arg-type]  # a mistake on purpose
 
 
 def test_tied_weights_sum_their_gradients(rng: np.random.Generator) -> None:
@@ -306,23 +306,23 @@ class TestText:
         with pytest.raises(
             afx.errors.ArgumentError, match=r"Mine: takes its arrays: got 3, 'a', 1; write Mine\(weight"
         ):
-            Mine(3, "a", 1)  # type: ignore[arg-type]
+            Mine(3, "a", 1)  # type: ignore[arg-type]  # a mistake on purpose
 
 
 MISTAKES: dict[str, tuple[Any, str]] = {
-    "Linear": (lambda: nn.Linear(3, 2), "nn.Linear.create(key, 3, 2)"),  # type: ignore[arg-type]
+    "Linear": (lambda: nn.Linear(3, 2), "nn.Linear.create(key, 3, 2)"),  # type: ignore[arg-type]  # a mistake on purpose
     "no bias": (lambda: nn.Linear(3, 2, bias=False), "nn.Linear.create(key, 3, 2)"),  # type: ignore[call-arg,misc]
     "Conv": (lambda: nn.Conv(1, 16, 3), "nn.Conv.create(key, window, channels, out)"),  # type: ignore[arg-type]
     "Embedding": (lambda: nn.Embedding(10, 4), "nn.Embedding.create(key, 10, 4)"),  # type: ignore[call-arg,arg-type]
     "LayerNorm": (lambda: nn.LayerNorm(64), "nn.LayerNorm.create(64)"),  # type: ignore[call-arg,arg-type]
     "BatchNorm": (lambda: nn.BatchNorm(64), "nn.BatchNorm.create(64)"),  # type: ignore[call-arg,arg-type]
-    "GRU": (lambda: nn.GRU(3, 4), "nn.GRU.create(key, 3, 4)"),  # type: ignore[arg-type]
-    "two sizes": (lambda: nn.MLP(3, 4), "nn.MLP.create(key, sizes)"),  # type: ignore[arg-type]
-    "MLP": (lambda: nn.MLP(3, 4, 2), "nn.MLP.create(key, sizes)"),  # type: ignore[call-arg,arg-type]
+    "GRU": (lambda: nn.GRU(3, 4), "nn.GRU.create(key, 3, 4)"),  # type: ignore[arg-type]  # a mistake on purpose
+    "two sizes": (lambda: nn.MLP(3, 4), "nn.MLP.create(key, sizes)"),  # type: ignore[arg-type]  # a mistake on purpose
+    "MLP": (lambda: nn.MLP(3, 4, 2), "nn.MLP.create(key, sizes)"),  # type: ignore[call-arg,arg-type]  # a mistake on purpose
     "attention": (lambda: nn.MultiHeadAttention(64, 8), "nn.MultiHeadAttention.create(key, 64, 8)"),  # type: ignore[call-arg,arg-type]
     "padding": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="SAME"), "write 'same'"),  # type: ignore[arg-type]
     "pad word": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="full"), "padding is 'valid', 'same'"),  # type: ignore[arg-type]
-    "window": (lambda: nn.Conv.create(0, 3, 1, 2), "write (3,) for one axis"),  # type: ignore[arg-type]
+    "window": (lambda: nn.Conv.create(0, 3, 1, 2), "write (3,) for one axis"),  # type: ignore[arg-type]  # a mistake on purpose
     "strides": (lambda: nn.Conv.create(0, (3,), 1, 2, stride=(1, 2)), "stride is an integer"),
     "dilation": (lambda: nn.ConvTranspose.create(0, (3,), 1, 2, dilation=0), "dilation is an integer"),
     "groups": (lambda: nn.ConvTranspose.create(0, (3,), 3, 2, groups=2), "groups divide channels"),
