@@ -12,6 +12,7 @@ TALL = RNG.normal(size=(2, 4, 3)) + 2 * np.eye(4, 3)
 WIDE = TALL.swapaxes(-1, -2).copy()
 ONE, NONE = np.array([[1.5]]), np.zeros((0, 0))
 B = RNG.normal(size=(2, 3, 2))
+SPREAD = np.diag([1.0, 3.0, 6.0]) + 0.2 * A[0]  # no two singular values near each other
 SINGULAR = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [0.5, -1.0, 1.0]])
 APART = np.diag([1.0, 3.0, 6.0]) + 0.2 * RNG.normal(size=(2, 3, 3))  # real eigenvalues, no two near each other
 
@@ -34,7 +35,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "cofactors": [Sample((A, *directions(k))) for k in range(4)]
     + [Sample((SINGULAR, np.ones((3, 3)))), Sample((ONE, ONE)), Sample((NONE,))],
     "qr": [Sample((x,), {"full": False}) for x in (TALL, A[0], ONE, np.zeros((3, 0)))],
-    "svd": [Sample((x,), {"full": False}) for x in (TALL, WIDE, A[0], ONE, np.zeros((3, 0)))]
+    "svd": [Sample((x,), {"full": False}) for x in (TALL, WIDE, SPREAD, ONE, np.zeros((3, 0)))]
     + [Sample((A,), {"full": True})],
     "svdvals": [Sample((x,)) for x in (TALL, WIDE, A[0], ONE, np.zeros((3, 0)))],
     "pinv": [Sample((x,), {"rcond": 1e-15}) for x in (TALL, WIDE, A[0], ONE, np.zeros((3, 0)))],

@@ -47,6 +47,7 @@ fmax_p: Primitive = binary(
     masks_cotangent=True,
     commutative=True,
     finite_partials=True,
+    smooth=False,
 )
 
 
@@ -68,6 +69,7 @@ fmin_p: Primitive = binary(
     masks_cotangent=True,
     commutative=True,
     finite_partials=True,
+    smooth=False,
 )
 
 
