@@ -128,6 +128,7 @@ def test_loops_stop_for_signals() -> None:
     script = """
         import os, signal, threading, time
         import numpy as np, afx
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
         fn = afx.jit(lambda x: afx.scan(lambda y, _: (np.sin(y) + y[::-1], None), x, None, 100_000_000)[0], backend="native")
         x = np.linspace(0, 1, 8)
         assert fn.lower(x).plan.native.state == "linked"
