@@ -8,7 +8,19 @@ from typing import Any
 import attrs
 import numpy as np
 
-__all__ = ["LIBRARIES", "Job", "Losses", "adam_step", "arrays", "namespace", "scan_of", "training", "value_and_grad"]
+__all__ = [
+    "LIBRARIES",
+    "Job",
+    "Losses",
+    "adam_step",
+    "arrays",
+    "compiled",
+    "namespace",
+    "scan_of",
+    "training",
+    "transforms",
+    "value_and_grad",
+]
 
 LIBRARIES = ("afx", "jax", "torch", "autograd")
 RATE, B1, B2, EPS = 1e-3, 0.9, 0.999, 1e-8
@@ -74,6 +86,26 @@ def arrays(library: str, values: Sequence[np.ndarray]) -> list[Any]:
 
         jax.config.update("jax_enable_x64", any(x.dtype == np.float64 for x in values))
     return [m.asarray(x) for x in values]
+
+
+def transforms(library: str) -> Any:
+    """Return the module in which afx or jax keeps its transformations."""
+    if library == "afx":
+        return namespace("afx")
+    import jax
+
+    return jax
+
+
+def compiled(library: str, fn: Callable[..., Any], values: Sequence[np.ndarray]) -> Job:
+    """Return a call of a function that afx or jax compiles."""
+    args = arrays(library, values)
+    run = transforms(library).jit(fn)
+    if library == "afx":
+        return Job(lambda: run(*args))
+    import jax
+
+    return Job(lambda: jax.block_until_ready(run(*args)))
 
 
 def value_and_grad(

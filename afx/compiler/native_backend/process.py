@@ -95,6 +95,11 @@ class CompileService:
         child = self._child
         return None if child is None or child.poll() is not None else child.pid
 
+    @property
+    def pending(self) -> int:
+        """How many jobs are not done."""
+        return len(self._jobs)
+
     def close(self) -> None:
         """End the child."""
         with self._lock:

@@ -5,14 +5,20 @@ Where a library has several ways, each gets the fastest one known.
 
 from tests.benchmarks.workloads import (
     adam,
+    bundle,
     catenary,
     chain,
     classifier,
+    gru,
     lenet,
+    likelihoods,
+    linear_systems,
     logistic,
     lotka_volterra,
     lstm,
+    mandelbrot,
     mlp,
+    nbody,
     rosenbrock,
     rows,
     stencils,
@@ -23,6 +29,7 @@ from tests.benchmarks.workloads.workload import Workload
 __all__ = ["WORKLOADS", "Workload"]
 
 FAMILIES = (
-    classifier, chain, mlp, lenet, adam, logistic, transformer, lstm, catenary, lotka_volterra, rosenbrock, rows, stencils,
+    classifier, chain, mlp, lenet, adam, logistic, transformer, lstm, gru, catenary, lotka_volterra, rosenbrock, rows, stencils,
+    nbody, linear_systems, mandelbrot, likelihoods, bundle,
 )  # fmt: skip
 WORKLOADS: dict[str, Workload] = {work.name: work for family in FAMILIES for work in family.WORKLOADS}

@@ -10,12 +10,13 @@ import numpy as np
 from tests.benchmarks.libraries import Job, namespace, scan_of, value_and_grad
 from tests.benchmarks.workloads.workload import Workload
 
-__all__ = ["WORKLOADS"]
+__all__ = ["WORKLOADS", "sigmoid_of"]
 
 STEPS, BATCH, INPUTS, UNITS = 100, 16, 32, 64
 
 
-def _sigmoid(library: str) -> Callable[[Any], Any]:
+def sigmoid_of(library: str) -> Callable[[Any], Any]:
+    """Return a library's sigmoid."""
     if library == "afx":
         from afx import nn
 
@@ -29,7 +30,7 @@ def _sigmoid(library: str) -> Callable[[Any], Any]:
 
 
 def _step(library: str) -> Callable[..., Any]:
-    m, sigmoid = namespace(library), _sigmoid(library)
+    m, sigmoid = namespace(library), sigmoid_of(library)
 
     def step(p: Any, x: Any, h: Any, c: Any) -> Any:
         gates = x @ p[0] + h @ p[1] + p[2]

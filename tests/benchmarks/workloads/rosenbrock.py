@@ -1,4 +1,4 @@
-"""The Hessian of Rosenbrock's function: forward over reverse mode, batched over n directions."""
+"""Hessians of Rosenbrock's function: forward over reverse mode, at one point in n dimensions, or at many in five."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.libraries import Job, arrays
+from tests.benchmarks.libraries import Job, arrays, compiled, transforms
 from tests.benchmarks.workloads.workload import Workload
 
 __all__ = ["WORKLOADS"]
+
+
+POINTS = 1000
 
 
 def _rosenbrock(x: Any) -> Any:
@@ -39,7 +42,14 @@ def _make(library: str, size: int) -> Job:
     return Job(lambda: slow(x))
 
 
+def _make_small(library: str) -> Job:
+    m = transforms(library)
+    points = np.random.default_rng(0).normal(size=(POINTS, 5)).astype(np.float32)
+    return compiled(library, m.vmap(m.hessian(_rosenbrock)), [points])
+
+
 WORKLOADS = [
     Workload(f"Hessian of Rosenbrock's function, n = {size}", lambda lib, size=size: _make(lib, size))
     for size in (10, 30, 100)
 ]
+WORKLOADS.append(Workload(f"Hessians of Rosenbrock's function, n = 5, {POINTS} points", _make_small, ("afx", "jax")))
