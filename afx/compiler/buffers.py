@@ -1,8 +1,8 @@
 """Buffer assignment: which memory each value of a grouped graph takes.
 
-Four functions over one list of intervals: alias analysis finds the memory that values share, liveness tells from when to
-when each piece is needed, donation lets results take the memory of operands that end there, and offsets place the rest
-in one block, the arena.
+Four functions over one list of intervals. Alias analysis finds the values that share memory. Liveness gives the interval
+in which each buffer is needed. Donation lets results take the memory of operands that end there. Offsets put the rest
+into one block, the arena.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Value(NamedTuple):
             a view of its root.
         root: the variable that owns the memory: itself, but for views.
         nbytes: bytes of its elements.
-        strides: in bytes, None where only a run tells them.
+        strides: in bytes, None where they are known only at run time.
         offset: bytes from the start of the root's memory; None where strides are.
         is_all: whether it is all of its root's memory, each element once.
         is_row_major: whether it is that in row-major order.
@@ -288,7 +288,7 @@ def _of_group(group: Group, out: Var, free: Collection[int], values: Mapping[int
 def assign_offsets(
     intervals: Sequence[Interval], donated_to: Mapping[int, int], alignment: int = ALIGNMENT
 ) -> tuple[dict[int, int], Arena]:
-    """Return the place in the arena of each root that lies there, and the arena."""
+    """Return the arena's offset of each root that lies in it, and the arena's size."""
     arena, offsets = Arena(alignment), dict[int, int]()
     taken = set(donated_to.values())
     starting = [interval for interval in intervals if interval.in_arena]

@@ -1,4 +1,4 @@
-"""Control flow: what the compiler is told of ops that hold graphs, by the rule ``Lowering.control`` of their record."""
+"""Control flow: how ops that hold graphs describe themselves, by the rule ``Lowering.control`` of their record."""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ ThreadPolicy: TypeAlias = "tuple[AbstractContextManager[None], ...]"  # what hol
 class Plan:
     """A graph made ready to run: ``plan(*values)`` gives the outputs as fresh bare NumPy values.
 
-    Each call checks out a set of buffers and gives it back at its end, so that calls from several threads, and calls
-    within calls, do not meet.
+    Each call checks out a set of buffers and returns it at its end: concurrent and nested calls share none.
 
     Attributes:
         graph: what it computes.
@@ -175,7 +174,7 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
 
 
 def _idle(schedule: Schedule, graph: Graph, target: Target) -> IdleBuffers:
-    """Return the place of idle buffers: each set holds the block, scratch of each thread, and results to be used again."""
+    """Return the list of idle buffer sets: each set holds the block, scratch of each thread, and results to be used again."""
     results = sum([a.aval.nbytes for a in graph.outputs])
     return IdleBuffers(
         schedule.arena_bytes + get_threads() * _scratch_bytes(schedule) + results, target.bindings_max_sets
@@ -216,7 +215,7 @@ def _has_pieces(schedule: Schedule) -> bool:
 
 
 def _within(policy: ThreadPolicy, run: Run, inputs: tuple[Any, ...]) -> list[Any]:
-    """Run while these threads are held back."""
+    """Run with these thread pools limited to one thread."""
     if not policy:
         return run(*inputs)
     with policy[0]:

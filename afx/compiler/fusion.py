@@ -1,7 +1,7 @@
 """Fusion: equations on large arrays that run together, block by block, so that values stay in the cache.
 
-Blocks are of elements, where all values of a group have one shape, or of rows: everything that works on each row, or
-on each example, apart from the others, such as a sum along the last axis, can then run in them too.
+Blocks are of elements, where all values of a group have one shape, or of rows. Blocks of rows also run ops that work on
+each row, or each example, by itself, such as a sum along the last axis.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graph builder: enters equations one by one; rules are tried, equal ones become one, held functions are unfolded."""
+"""Graph builder: enters equations one by one; rules are tried, equal ones become one, opaque calls are inlined."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GraphBuilder:
         equations: in order.
         constants: captured arrays and their variables.
         target: what is compiled for.
-        expanding: whether functions held by one op are replaced by their own equations, as plans want them.
+        expanding: whether opaque calls are inlined, as plans want them.
     """
 
     def __init__(self, table: Mapping[str, Sequence[Rule]], target: Target, *, expanding: bool) -> None:

@@ -181,7 +181,7 @@ class FusedLowering:
         return "unknown" if found == "same" and base is not x else found
 
     def _view_of_output(self, eq: Equation) -> View:
-        """Place a value that is reshaped into an output in that output's memory."""
+        """Compute a value that is reshaped into an output in that output's buffer."""
         source, out = eq.inputs[0], self._place[eq.outputs[0].index]
         assert isinstance(source, Var)
         view = Buffer(source.index, source.aval.shape, source.aval.dtype, "view", out.index)

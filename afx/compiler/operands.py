@@ -1,4 +1,4 @@
-"""Operands: what instructions read and write, buffers with known places and numbers."""
+"""Operands: what instructions read and write, buffers with known storage and numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Buffer:
         dtype: NumPy's dtype, in the machine's byte order.
         storage: where its memory comes from.
         place: the offset, the slot or the number that belongs to `storage`.
-        strides: bytes from one element to the next along each axis; None where only a run tells them (arguments,
+        strides: bytes from one element to the next along each axis; None where they are known only at run time (arguments,
             their views, and what an implementation made).
         weak: whether it may be a Python number, which takes the dtype of what it meets.
     """

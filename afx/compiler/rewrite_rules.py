@@ -1,9 +1,9 @@
 """Rewrite rules: simplifications in one table, pattern and replacement, with the conditions under which they hold.
 
-What no pattern says, since it depends on tags of the record or on shapes, is a function that sees an op and its new
-operands and returns what stands for the result, or None where it does not apply. Values and dtypes stay, and the signs
-of zero, infinities and nan with them; sums of repeated numbers may differ in the last places, and of zeros in their
-sign, and products near the ends of the range overflow in another order.
+Rules that depend on tags of the record or on shapes are functions of an op and its new operands. Such a function returns
+the replacement of the result, or None where it does not apply. Values and dtypes stay, with the signs of zero, infinities
+and nan. Sums of repeated numbers may differ in the last digits, sums of zeros in their sign. Products near the ends of
+the range may overflow in another order.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Schedule: the instructions that compute a graph, in order, on buffers with known places.
+"""Schedule: the instructions that compute a graph, in order, on buffers with known storage.
 
 A schedule is data alone: frozen, comparable, printable, picklable, and the same in every process for one graph and
 target. It names ops by their primitives' names and NumPy's functions by theirs, never by objects. Back ends read it:
-the NumPy back end prints it as Python, a native one compiles `Fused` and `Loop`, a distributed one adds exchanges as
-`Call` instructions, whose order every rank keeps.
+the NumPy back end prints it as Python, and the native one compiles `Fused`, `Loop` and `Branch`.
 
-The order of `Schedule.instructions` is the order of execution. Each buffer is written by one instruction (a donated or
-reused place is another `Buffer` with the same place) and read by later ones only.
+The order of `Schedule.instructions` is the order of execution. Each buffer is written by one instruction and read by
+later ones only. Donated or reused memory is another `Buffer` with the same storage.
 """
 
 from __future__ import annotations
@@ -211,9 +210,9 @@ class Partial:
 class Fused:
     """Calls that run together, block by block, so that their values stay in the cache.
 
-    A block computes all calls of `body` in order, on its own elements or rows of every buffer in `sliced`, of every
-    output that is no partial, and of every scratch value, and on all of every buffer in `whole`. Blocks are independent
-    of each other but for `partials`, and may run in any order and on any thread.
+    A block computes all calls of `body` in order. It works on its own elements or rows of each buffer in `sliced`, each
+    scratch value and each output that is no partial, and it reads the buffers in `whole` as wholes. Blocks depend on each
+    other through `partials` alone, and may run in any order and on any thread.
 
     Attributes:
         space: what is cut into blocks.

@@ -20,7 +20,7 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
     Args:
         graph: any graph.
         target: what is compiled for.
-        expanding: whether functions held by one op are replaced by their own equations, as plans want them.
+        expanding: whether opaque calls are inlined, as plans want them.
 
     >>> import afx
     >>> print(simplify(afx.trace(lambda x: (afx.sqrt(x), -(-x) * 1.0 + x * 2)[1])(afx.ones(2))))

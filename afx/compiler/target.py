@@ -42,7 +42,7 @@ class Target:
     fold_max_elements: int = 4096  # constant that is computed while compiling: 16-32 KB, no longer than a trace
     rewrite_max_depth: int = 30  # results of rules that are rewritten again: a bound on recursion, never met in use
     collapse_max_axis_length: int = 32  # last axis whose loops are so short that NumPy's overhead shows: measured
-    collapse_min_elements: int = 1 << 13  # array from which on they show: measured
+    collapse_min_elements: int = 1 << 13  # array above which they show: measured
 
     # -- fusion ---------------------------------------------------------------------------------------------------
     fuse_min_elements: int = 1 << 15  # largest value of a group: below, calls cost more than the cache gains: measured
@@ -70,7 +70,7 @@ class Target:
     )  # multiplications of a matrix product on several threads: OpenBLAS, 65536·4
     blas_threads_min_terms: int = 9216  # the same of a product with a vector: OpenBLAS, 2304·4
     blas_complex_factor: int = 8  # times as early as real ones complex products are shared out: OpenBLAS
-    lapack_threads_min_elements: int = 1024  # matrix from which on a factorization may: getrf and potrf are blocked
+    lapack_threads_min_elements: int = 1024  # matrix above which a factorization may: getrf and potrf are blocked
     cut_min_products: int = 1 << 22  # multiplications of a product that is cut: 0.02 ms a piece: measured
     cut_pieces: int = 2  # pieces of a product: as many as two threads need; more lose 5-10 %: measured
     cut_multiple: int = 16  # rows or columns of a piece are a multiple of it: those that BLAS computes together

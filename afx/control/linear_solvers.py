@@ -194,7 +194,7 @@ def _matvec(a: Operator | None, who: str) -> Matvec:
 
 
 class _Operator:
-    """A linear function with the values that it closes over apart, so that these can be held fixed."""
+    """A linear function with its closed-over values apart, so that these can stay fixed."""
 
     def __init__(self, fn: Matvec, like: Array, who: str) -> None:
         body = body_of(fn, pytree.structure((like,)), [like.aval], who)
@@ -202,7 +202,7 @@ class _Operator:
         self.consts = body.lifted
 
     def at(self, consts: Sequence[Any], transposed: bool = False) -> Matvec:
-        """Return the function, or its transpose, with these values in place of those closed over."""
+        """Return the function, or its transpose, with these values instead of its closed-over ones."""
 
         def forth(v: Array) -> Array:
             found: Array = to_array(call(self._program, v, *consts)[0])

@@ -49,7 +49,7 @@ def scan(
             bounds memory; the square root of the length is a good choice.
 
     Raises:
-        ArgumentError: nothing tells the number of steps, or it is negative.
+        ArgumentError: the number of steps is unknown or negative.
         ShapeError: first lengths differ, or the carry changes its shape or dtype; the message names the path.
         TreeError: the carry changes its structure.
 
@@ -102,7 +102,7 @@ def _length(leaves: Sequence[Array], tree: Any, length: int | None) -> int:
             raise ShapeError(f"scan: xs{path} has no axis to walk along: got {x.aval}; close over it instead")
         found[f"xs{path}"] = x.shape[0]
     if not found:
-        raise ArgumentError("scan: nothing tells the number of steps: got xs without arrays; give length=")
+        raise ArgumentError("scan: the number of steps is unknown: got xs without arrays; give length=")
     if len(set(found.values())) > 1:
         got = ", ".join(f"{k} {n}" for k, n in found.items())
         raise ShapeError(f"scan: lengths of the first axis differ: got {got}; make them equal")
@@ -166,7 +166,7 @@ def _traced(
 
 
 def _empty(fn: Any, carry: list[Array], carry_tree: Any, leaves: list[Array], tree: Any) -> tuple[Any, Any]:
-    """Return the carry as it came and ys of length 0, whose shapes a trace of one step tells."""
+    """Return the carry unchanged and ys of length 0, with shapes from a trace of one step."""
     body = _body(fn, carry, carry_tree, leaves, tree)
     avals = [a.aval for a in body.program.graph.outputs]
     _, ys = pytree.unflatten(body.out_tree, [zeros((0, *a.shape), a.dtype) for a in avals])

@@ -195,7 +195,7 @@ def _makes_masks(loop: WhileLoop, consts: tuple[bool, ...]) -> bool:
 
 
 def _placed(loop: WhileLoop, consts: Sequence[bool], found: Sequence[Any]) -> list[Any]:
-    """Return the results of the backward pass in the places of the operands they belong to, None in the others."""
+    """Return the results of the backward pass at the positions of their operands, None at the others."""
     values = iter(found)
     of_body = [next(values) if m else None for m in consts]
     return [*[None] * loop.a, *of_body, *[next(values) if inexact(c) else None for c in loop.carry]]

@@ -1,7 +1,7 @@
 """Graphs: programs as frozen data, a flat list of equations in single-assignment form.
 
-Variables are numbers given in the order of their definition (inputs, constants, then equation outputs), so that two
-graphs of the same structure are equal as data: comparing, hashing, printing and destroying one needs no recursion.
+Variables are numbered in the order of their definition: inputs, constants, then equation outputs. So two graphs of the
+same structure are equal as data, and comparing, hashing, printing and destroying one needs no recursion.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Equation:
         inputs: variables and literals.
         outputs: the variables it defines.
         params: the op's static parameters, hashable, sorted by name.
-        source: the place in the user's files that made it (its ``str`` is ``file:line``), or None; not part of
+        source: the source location of the user's code that made it (its ``str`` is ``file:line``), or None; not part of
             equality.
         ignored_fp_errors: the floating-point warnings that ``np.errstate`` ignored around it within its function, such as
             ``("divide", "invalid")``; not part of equality.

@@ -1,7 +1,7 @@
-"""Layered layout: places of boxes in rows, so that arrows run downwards and cross little.
+"""Layered layout: positions of boxes in rows, so that arrows run downwards and cross little.
 
 Sugiyama, Tagawa & Toda 1981, "Methods for visual understanding of hierarchical system structures": rows by the longest
-path, boxes without content where an arrow passes a row, order by barycentres, then places by relaxation.
+path, boxes without content where an arrow passes a row, order by barycentres, then positions by relaxation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SWEEPS = 8
 
 @attrs.frozen
 class Layout:
-    """Places of boxes and routes of arrows.
+    """Positions of boxes and routes of arrows.
 
     Attributes:
         centers: x and y of each box.
@@ -37,7 +37,7 @@ class Layout:
 
 
 def place_boxes(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
-    """Return places for boxes of these widths.
+    """Return positions of boxes of these widths.
 
     Args:
         widths: of the boxes, in an order in which every arrow runs forward.
@@ -101,7 +101,7 @@ def _neighbours(count: int, chains: Sequence[Sequence[int]]) -> tuple[list[list[
 
 
 def _order(rows: Sequence[int], neighbours: tuple[list[list[int]], list[list[int]]]) -> list[list[int]]:
-    """Order the boxes of each row by the mean place of their neighbours, downwards and upwards in turn."""
+    """Order the boxes of each row by the mean position of their neighbours, downwards and upwards in turn."""
     order = [list[int]() for _ in range(max(rows, default=-1) + 1)]
     for k, number in enumerate(rows):
         order[number].append(k)
@@ -131,7 +131,7 @@ def _relax(
 
 
 def _spread(row: Sequence[int], wished: Sequence[float], widths: Sequence[float], x: list[float]) -> None:
-    """Write the places of a row's boxes into ``x``: as near to the wished ones as the gaps allow, on average."""
+    """Write the positions of a row's boxes into ``x``: as near to the wished ones as the gaps allow, on average."""
     places = list[float]()
     for i, k in enumerate(row):
         least = places[-1] + (widths[row[i - 1]] + widths[k]) / 2 + BOX_GAP if places else wished[i]

@@ -39,7 +39,7 @@ class _Item(Generic[T]):
 def prefetch(items: Iterable[T], depth: int = 2) -> Iterator[T]:
     """Yield the items of an iterable, while a thread makes the next ones.
 
-    Order and values stay. An exception of the iterable is raised in the place of the item. The thread ends with the
+    Order and values stay. An exception of the iterable is raised instead of the item. The thread ends with the
     iteration, also when that is left early (``close``, ``break``, an exception); NumPy computes there without
     Python's lock, so that reading and cutting of the next batch overlaps the present step.
 

@@ -65,7 +65,7 @@ def pack(tree: Any, weight: float) -> tuple[Layout, list[Ndarray]]:
 
 
 def fold(total: Ndarray, part: Ndarray) -> bool:
-    """Add a slot's buffer to the sum of those before it; integers must be the same in all, which is told."""
+    """Add a slot's buffer to the sum of those before it; integers must be the same in all slots, or this raises."""
     if total.dtype.kind in "fc":
         np.add(total, part, out=total)
         return True

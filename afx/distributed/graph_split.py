@@ -1,8 +1,8 @@
 """Graph split: one program of run, send and receive for each slot, as pure data.
 
-All slots follow one topological order, that of the graph's equations. A slot runs what it has the operands of, sends
-each value as soon as it is computed, and waits only in front of an equation that needs a value of another slot. Since
-that value stands earlier in the common order, no cycle of waiting slots can arise, and no scheduler is needed.
+All slots follow one topological order, that of the graph's equations. A slot sends each value as soon as it is computed,
+and waits only in front of an equation that needs a value of another slot. That value stands earlier in the common order:
+slots cannot wait in a cycle, and no scheduler is needed.
 """
 
 from __future__ import annotations

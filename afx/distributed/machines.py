@@ -126,8 +126,8 @@ class Machines:
     ) -> Callable[..., Any]:
         """Return a function that computes a loss and its gradient over the whole batch, each slot its part of it.
 
-        For a loss that is a mean over its examples, of which slot i has nᵢ of n, value and gradient are
-        ``Σ (nᵢ/n) fᵢ`` and ``Σ (nᵢ/n) ∇fᵢ``, summed in the order of the slots: those of the unsplit batch but for
+        The loss is a mean over its examples, and slot i has nᵢ of all n. Value and gradient are ``Σ (nᵢ/n) fᵢ`` and
+        ``Σ (nᵢ/n) ∇fᵢ``, summed in the order of the slots: those of the unsplit batch but for
         rounding, and the same bits on any number of ranks.
 
         Args:

@@ -29,7 +29,7 @@ def save(path: str | os.PathLike[str], tree: object) -> None:
     Args:
         path: where to write; what stands there is replaced. The usual ending is ``.npz``.
         tree: frozen attrs classes, tuples, named tuples, lists, dicts and None, of arrays and numbers; or a Graph.
-            Classes and functions in it must be found by name in a module. An array in two places is written once.
+            Classes and functions in it must be found by name in a module. An array that the tree holds twice is written once.
 
     Raises:
         TreeError: a lambda, a local class or another value that no file can hold; the message has its key path.

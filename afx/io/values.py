@@ -41,7 +41,7 @@ class Encoder:
         self._kept: list[object] = []
 
     def array(self, value: Any, path: str) -> str:
-        """Collect an array and return its name; one that stands in two places is kept once."""
+        """Collect an array and return its name; one that the tree holds twice is kept once."""
         name = self._names.get(id(value))
         if name is None:
             name = _member_name(path, len(self.arrays), self.arrays)
@@ -170,7 +170,7 @@ class Decoder:
         return self.arrays[name]
 
     def shared(self, name: str, make: Callable[[Ndarray], Any]) -> Any:
-        """Return what is made of an array of the file, the same for every place that names it."""
+        """Return what is made of an array of the file, the same for every reference to it."""
         if name not in self._shared:
             self._shared[name] = make(self.arrays[name])
         return self._shared[name]

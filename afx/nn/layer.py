@@ -41,7 +41,7 @@ def layer(cls: type[T]) -> type[T]:
 
 
 def _checked(cls: type[Any], build: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that refuses sizes in the place of arrays and layers."""
+    """Return a constructor that refuses sizes where arrays and layers belong."""
     fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cls)
 
     @functools.wraps(build)

@@ -63,7 +63,7 @@ class Linear:
 class Embedding:
     """A row of numbers for each of a number of things.
 
-    The same table reads out scores by `attend`: weights are tied by one layer called at both places, whose gradient is
+    The same table reads out scores by `attend`: weights are tied by one layer called twice, whose gradient is
     the sum of both. (The same array in two fields would be two parameters, which part at the first step.)
 
     Attributes:

@@ -105,7 +105,7 @@ def confusion_matrix(predictions: ArrayLike, targets: ArrayLike, classes: int | 
 
     Raises:
         ShapeError: the shapes do not belong together.
-        ArgumentError: nothing tells the number of classes.
+        ArgumentError: the number of classes is unknown.
         IndexRangeError: a target or prediction is no class, where they are known.
 
     >>> confusion_matrix(afx.asarray([0, 1, 1]), afx.asarray([0, 0, 1]), classes=2)

@@ -259,8 +259,8 @@ def _where_run(condition: Any, x: Any, y: Any) -> Any:
 _BITS = {"f": np.dtype(np.int32), "d": np.dtype(np.int64)}
 
 
-_MANY = 4096  # elements from which on a look at the condition costs little beside the choice
-_RUNS = 16  # elements of a run of equal conditions in the mean from which on copying under a mask is the faster
+_MANY = 4096  # elements above which a look at the condition costs little beside the select
+_RUNS = 16  # mean length of a run of equal conditions above which copying under a mask is faster
 
 
 def _is_irregular(condition: Any, out: Any) -> bool:

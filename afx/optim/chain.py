@@ -202,7 +202,7 @@ def chain(*links: Transformation[Any] | Optimizer[Any]) -> Chain[Any] | Transfor
     transformation, to stand in other chains. The state is the tuple of the links' states.
 
     Raises:
-        ArgumentError: nothing is is_nonzero, or something that is neither; two optimizers, of which the second would go uphill;
+        ArgumentError: no parts, or a part of another kind; two optimizers, of which the second would go uphill;
             a transformation behind the optimizer that would do so.
 
     >>> import afx

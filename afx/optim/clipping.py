@@ -208,8 +208,8 @@ class _AdaptiveClip(StatelessRescaling):
 def adaptive_clip(clipping: float, *, eps: float = 1e-3) -> Rescaling[EmptyState]:
     """Return the rule that keeps each unit's gradient below ``clipping`` times the norm of the unit's parameters.
 
-    A unit is a whole vector, a column of a matrix (in stacks too, along axis 0), or the kernel of one output channel,
-    whose axis is the last.
+    A unit is a whole vector, a column of a matrix (in stacks too, along axis 0), or the kernel of one output channel.
+    The channel axis is the last.
 
     Source: Brock et al. 2021, section 4.1, as in Optax.
 

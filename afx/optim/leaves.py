@@ -36,7 +36,7 @@ def is_trained(leaf: Any) -> bool:
 
 
 def hidden() -> Array:
-    """Return what stands, inside of rules and states, in the place of a leaf that is not trained."""
+    """Return what stands, inside of rules and states, for a leaf that is not trained."""
     return zeros((0,), bool_)
 
 
@@ -76,7 +76,7 @@ def map_trained(fn: Callable[[Any, Any, Any], object], tree: T, other: object, t
 @overload
 def map_trained(fn: Callable[..., object], tree: T, /, *rest: object) -> T: ...
 def map_trained(fn: Callable[..., object], tree: T, /, *rest: object) -> T:
-    """Apply a function to every trained leaf, or to those in the same place of several trees, as `afx.pytree.map` does.
+    """Apply a function to every trained leaf, or to the matching ones of several trees, as `afx.pytree.map` does.
 
     Where a leaf of any of the trees is neither floating nor complex, the first tree's leaf is kept.
 

@@ -87,7 +87,7 @@ def masked(transformation: Transformation[S], mask: Mask) -> Masked[S]:
             a parameter, or a function ``(path, leaf) -> bool``.
 
     Raises:
-        ArgumentError: an optimizer is is_nonzero, not a transformation.
+        ArgumentError: got an optimizer, not a gradient transformation.
         TreeError, ShapeError, DtypeError: the mask does not fit the parameters (in ``init`` and ``update``).
 
     >>> import afx
@@ -169,12 +169,12 @@ def freeze(optimizer: Optimizer[S], frozen: Mask | Callable[[Any], object]) -> F
 
     Args:
         optimizer: what moves the others.
-        frozen: a mask that is true where parameters are frozen (a prefix tree of bools or boolean arrays, or a function
-            ``(path, leaf) -> bool``), or a function of the parameters that returns what is frozen: leaves, subtrees,
-            elements (``lambda y: y[[0, -1]]``) or a tuple of such.
+        frozen: a mask that is true where parameters are frozen, or a function of the parameters that returns the frozen
+            part. A mask is a prefix tree of bools or boolean arrays, or a function ``(path, leaf) -> bool``. A frozen
+            part is leaves, subtrees, elements (``lambda y: y[[0, -1]]``) or a tuple of such.
 
     Raises:
-        ArgumentError: a transformation is is_nonzero, not an optimizer; the function returns no parts (at the step).
+        ArgumentError: got a gradient transformation, not an optimizer; the function returns no parts (at the step).
         TreeError, ShapeError, DtypeError: the mask does not fit the parameters (at the step); the message names the path.
 
     >>> import afx

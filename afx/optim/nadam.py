@@ -203,7 +203,7 @@ def radam(
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
-        threshold: the number of steps that the average square stands for, from which on it is used.
+        threshold: the number of steps that the average square stands for, above which it is used.
         correct_eps: adds eps after the correction of the average square.
         weight_decay: the strength of the decoupled decay, 0 or more.
         mask: what decays, as in `adamw`.

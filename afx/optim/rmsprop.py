@@ -177,7 +177,7 @@ def rmsprop(
     such as 1e-2, bounds them.
 
     Source: Hinton 2012, lecture 6e (decay 0.9); the centred form is of Graves 2013 (Generating sequences with recurrent
-    neural networks). Defaults and the place of eps are torch's; Graves and Optax add eps inside of the root, and Optax's
+    neural networks). Defaults and eps outside of the root are torch's; Graves and Optax add eps inside of the root, and Optax's
     decay is 0.9: ``decay=0.9, eps_in_root=True``.
 
     Args:

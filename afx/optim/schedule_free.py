@@ -95,9 +95,9 @@ def schedule_free(
 ) -> ScheduleFree[S]:
     """Return an optimizer that needs no schedule: it averages its iterates, and takes gradients near to the average.
 
-    The parameters that are trained are y = b1·x + (1 - b1)·z, where z moves as the optimizer says and x is the average of
-    all z, weighted by (largest learning rate so far)^power; ``optimizer.eval_params(params, state)`` gives x, which is what
-    to evaluate. The optimizer has no momentum of its own: b1 takes its place.
+    The trained parameters are y = b1·x + (1 - b1)·z. The optimizer moves z; x is the average of all z, weighted by
+    (largest learning rate so far)^power. Evaluate with x, from ``optimizer.eval_params(params, state)``. The optimizer has
+    no momentum of its own: b1 does its work.
 
     Source: Defazio et al. 2024 (The road less scheduled), as in Optax.
 

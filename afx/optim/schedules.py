@@ -162,7 +162,7 @@ def piecewise_constant(start: float, factors: Mapping[int, float]) -> Schedule:
 
     Args:
         start: the first learning rate.
-        factors: of each step from which on the rate is multiplied, its factor.
+        factors: by step, the factor that multiplies the rate from then on.
 
     >>> piecewise_constant(1.0, {5: 0.5})(asarray(7.0))
     Array(0.5, dtype=float64)

@@ -26,7 +26,7 @@ keys were inserted; their leaves are taken in the order of the sorted keys.
 **Leaves that are not trained** are those that are not floating or complex (counters, keys, masks), and those in fields
 marked with `non_trainable` (running statistics): their gradient is zeros, and optimizers leave them as they are.
 
-The same array may stand in two places (weight tying); each place is a leaf of its own.
+The same array may stand at two key paths (weight tying); each is a leaf of its own.
 """
 
 from afx.pytree.compare import equal

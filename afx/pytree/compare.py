@@ -29,7 +29,7 @@ class Described(Protocol):
 def equal(left: object, right: object) -> bool:
     """Tell whether two trees have the same structure and the same leaves.
 
-    Arrays, of afx or NumPy, are the same if their dtypes, shapes and values are; nan equals nan in the same place, and
+    Arrays, of afx or NumPy, are the same if their dtypes, shapes and values are; nan equals nan at the same index, and
     -0.0 equals 0.0. Python numbers, which have no dtype, are the same only as numbers of the same type.
 
     >>> import numpy as np

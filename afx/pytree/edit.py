@@ -32,7 +32,7 @@ def reduce(fn: Callable[[R, Leaf], R], tree: object, initial: R) -> R:
 
 
 def partition(tree: T, predicate: "Tree | Callable[[str, Leaf], bool]") -> tuple[T, T]:
-    """Split a tree in two of its structure: what a predicate holds for, and the rest, with None in the others' places.
+    """Split a tree in two of its structure: what a predicate holds for, and the rest, with None instead of the others.
 
     `combine` puts them together again. `afx.optim.partition` trains groups of parameters.
 
@@ -63,10 +63,10 @@ def _is_none(x: object) -> bool:
 
 
 def combine(tree: T, *others: T) -> T:
-    """Put trees with None in places together: each place takes the leaf of the tree that has one.
+    """Combine trees that have None for missing leaves: each leaf comes from the tree that has it.
 
     Raises:
-        TreeError: the structures differ, or two trees have a leaf in one place.
+        TreeError: the structures differ, or two trees have a leaf at one key path.
 
     >>> from afx import pytree
     >>> pytree.combine({"w": 1.0, "n": None}, {"w": None, "n": 3})
@@ -98,17 +98,17 @@ class _Mark:
         self.index = index
 
 
-def update_at(tree: T, place: "str | Callable[[T], object]", new: "Tree | Callable[[Leaf], object]") -> T:
+def update_at(tree: T, where: "str | Callable[[T], object]", new: "Tree | Callable[[Leaf], object]") -> T:
     """Return a tree with one leaf, or all leaves of one part, changed; the given tree stays as it is.
 
     Args:
         tree: the tree, mostly of frozen classes.
-        place: the key path of a leaf or a part, such as ``".layers[0].weight"``, or a function of the tree that returns
+        where: the key path of a leaf or a part, such as ``".layers[0].weight"``, or a function of the tree that returns
             leaves or parts of it.
         new: the new leaf, a tree of new leaves of the part's structure, or a function of each leaf.
 
     Raises:
-        TreeError: there is no such place, or the new leaves do not fit it.
+        TreeError: there is no such key path, or the new leaves do not fit it.
 
     >>> from afx import pytree
     >>> pytree.update_at({"w": [1.0, 2.0], "b": 0.0}, "['w'][1]", 5.0)
@@ -117,30 +117,30 @@ def update_at(tree: T, place: "str | Callable[[T], object]", new: "Tree | Callab
     {'w': [10.0, 20.0], 'b': 0.0}
     """
     found, treedef = flatten(tree)
-    if isinstance(place, str):
-        where = [k for k, path in enumerate(paths(treedef)) if _starts_with(path, place)]
+    if isinstance(where, str):
+        chosen = [k for k, path in enumerate(paths(treedef)) if _starts_with(path, where)]
         shape = None
     else:
-        marks, shape = flatten(place(unflatten(treedef, [_Mark(k) for k in range(len(found))])))
+        marks, shape = flatten(where(unflatten(treedef, [_Mark(k) for k in range(len(found))])))
         if not all(isinstance(mark, _Mark) for mark in marks):
             raise TreeError("update_at: the function returns parts of the tree it is given: got something else; select")
-        where = [cast("_Mark", mark).index for mark in marks]
-    if not where:
-        raise TreeError(f"update_at: there are no leaves at {place!r}: got {treedef}; see pytree.paths")
+        chosen = [cast("_Mark", mark).index for mark in marks]
+    if not chosen:
+        raise TreeError(f"update_at: there are no leaves at {where!r}: got {treedef}; see pytree.paths")
     after: list[Any] = list(found)
     if callable(new):
-        values = [new(found[k]) for k in where]
+        values = [new(found[k]) for k in chosen]
     else:
         values, structure = flatten(new)
-        if len(values) != len(where) or (shape is not None and structure != shape):
+        if len(values) != len(chosen) or (shape is not None and structure != shape):
             raise TreeError(
-                f"update_at: the new part has another structure: got {structure} for {len(where)} leaves; "
+                f"update_at: the new part has another structure: got {structure} for {len(chosen)} leaves; "
                 "give its structure, or a function of each leaf"
             )
-    for k, value in zip(where, values, strict=True):
+    for k, value in zip(chosen, values, strict=True):
         after[k] = value
     return unflatten(treedef, after)
 
 
-def _starts_with(path: str, place: str) -> bool:
-    return path.startswith(place) and path[len(place) : len(place) + 1] in ("", ".", "[")
+def _starts_with(path: str, prefix: str) -> bool:
+    return path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("", ".", "[")

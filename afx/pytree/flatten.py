@@ -97,7 +97,7 @@ def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Tok
 
 
 def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], TreeDef[T]]:
-    """Take a tree apart as `flatten` does, but no further than where a function tells that a part is a leaf."""
+    """Take a tree apart as `flatten` does, but not below what a function calls a leaf."""
     found: list[Leaf] = []
     tokens: list[Token] = []
     waiting: list[tuple[Any, Mode]] = [(tree, OUTSIDE)]
@@ -196,7 +196,7 @@ def unflatten(treedef: TreeDef[T], leaves: Iterable[Leaf]) -> T:
     if len(rest) != treedef.num_leaves:
         raise TreeError(
             f"unflatten: the number of leaves differs: got {len(rest)} for the {treedef.num_leaves} of {treedef!r}; "
-            "give one for each place"
+            "give one for each leaf"
         )
     built: list[object] = []  # what is built, the last in front
     at = len(rest)

@@ -36,7 +36,7 @@ def map(
 @overload
 def map(fn: Callable[..., object], tree: T, /, *rest: object, is_leaf: IsLeaf = None) -> T: ...
 def map(fn: Callable[..., object], tree: T, /, *rest: object, is_leaf: IsLeaf = None) -> T:
-    """Apply a function to every leaf, or to the leaves in the same place of several trees.
+    """Apply a function to every leaf, or to the matching leaves of several trees.
 
     Args:
         fn: takes one leaf of each tree and gives the new leaf.
@@ -49,7 +49,7 @@ def map(fn: Callable[..., object], tree: T, /, *rest: object, is_leaf: IsLeaf = 
         A tree of the structure of `tree`; it is typed as `tree` is, for leaves mostly become leaves of the same kind.
 
     Raises:
-        TreeError: the structures differ; the message names the first place where they do.
+        TreeError: the structures differ; the message names the first key path where they do.
 
     >>> from afx import pytree
     >>> pytree.map(lambda p, g: p - 0.5 * g, {"w": [1.0, 2.0]}, {"w": [2.0, 2.0]})

@@ -15,7 +15,7 @@ __all__ = ["broadcast_prefix"]
 def broadcast_prefix(
     prefix: object, tree: object, *, is_leaf: Callable[[Any], bool] = is_leaf, who: str = "broadcast_prefix"
 ) -> list[Any]:
-    """Return what a prefix tree says of each leaf of a tree: a value stands for all leaves below its place.
+    """Return what a prefix tree says of each leaf of a tree: a value stands for all leaves below it.
 
     Args:
         prefix: of the tree's structure from the top, down to its values.
@@ -37,7 +37,7 @@ def broadcast_prefix(
 
 
 def _laid(prefix: Any, tree: Any, mode: Mode, path: str, is_value: Callable[[Any], bool], who: str) -> Iterator[Any]:
-    """Yield the values for the leaves below one place."""
+    """Yield the values for the leaves below one node."""
     cls: type = tree.__class__
     kind = mode.kinds.get(cls) or learn(cls, mode)
     if kind is IS_STATIC or kind is IS_MARKED:

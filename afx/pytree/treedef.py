@@ -114,7 +114,7 @@ def static_values(treedef: TreeDef[object]) -> list[tuple[str, tuple[object, obj
 
 
 def orders(treedef: TreeDef[object]) -> tuple[tuple[int, tuple[object, ...]], ...]:
-    """List the orders of keys of those dicts whose keys do not stand in sorted order, each beside its token's place."""
+    """List the orders of keys of those dicts whose keys do not stand in sorted order, each beside its token's index."""
     return tuple([(k, t.order) for k, t in enumerate(treedef.tokens) if isinstance(t, DictNode) and t.order != t.keys])
 
 

@@ -106,7 +106,7 @@ def choice(
     Args:
         key: uint32[2].
         x: an int, or an array to choose slices of.
-        shape: of what is chosen, which takes the place of the axis.
+        shape: of the sample, which replaces the axis.
         replace: whether a slice may be chosen again.
         p: float[n], the probabilities, all equal without them; need not add up to 1. Without replacement each further
             slice is chosen by the probabilities of those that are left (Efraimidis & Spirakis 2006).

@@ -1,9 +1,8 @@
 """Autotuner: picks the fastest thread policy of a plan from timed calls.
 
-The plan's threads hand the interpreter to each other at each call of NumPy, which pays where calls are long, and not
-where other programs are busy. Nobody can know what is best without trying, and it changes. So a plan that could use
-threads times its calls, and now and then one call under another policy, as often as costs little. Policies differ in who
-computes, never in what: no bit of a result depends on them.
+The plan's threads hand the interpreter to each other at each call of NumPy. That pays where calls are long, and not
+where other programs are busy; the best policy changes with time. So a plan that could use threads times its calls, and
+now and then one call under another policy. Policies differ in the threads that compute, never in the result's bits.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ def set_backend(backend: Backend) -> None:
     """Set who runs functions that are compiled from now on; `afx.jit` takes the same word for one function.
 
     Args:
-        backend: ``"auto"``: calls of NumPy at once, and once a function has taken some milliseconds machine code with
-            the same bits, made beside it by another process and kept where it is faster. ``"numpy"``: calls of NumPy
+        backend: ``"auto"``: calls of NumPy at once. After some milliseconds of calls another process compiles machine code
+            with the same bits, which is kept where it is faster. ``"numpy"``: calls of NumPy
             alone. ``"native"``: machine code before the first call, which waits for it. Without the extra ``native``
             (llvmlite), and for functions that have no native form, all three run calls of NumPy.
 

@@ -1,9 +1,9 @@
-"""BLAS: products in pieces, and libraries that are held to one thread while plans run.
+"""BLAS: products in pieces, and libraries limited to one thread while plans run.
 
-BLAS libraries keep threads of their own, which cut a product as they find processors, so that its last digits depend on
-their number, and which spin while they wait: beside other busy threads products become many times slower. Where
-threadpoolctl is installed, plans hold BLAS to one thread while they run, and compute the pieces of large products on
-their own threads; BLAS is set back at the end of each call, so that the caller's own NumPy stays as it was.
+BLAS libraries keep threads of their own. They cut a product by the number of processors, on which its last digits then
+depend. They spin while they wait: beside other busy threads products become many times slower. Where threadpoolctl is
+installed, plans limit BLAS to one thread while they run, and compute the pieces of large products on their own threads.
+The limit ends with each call, so that the caller's own NumPy stays as it was.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _installed() -> bool:
 
 
 class Blas:
-    """The process's BLAS libraries, held to one thread while plans run."""
+    """The process's BLAS libraries, limited to one thread while plans run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class Blas:
             release(force=True)
 
     def forget(self) -> None:
-        """Begin anew in a forked child, which has none of the threads that held BLAS."""
+        """Begin anew in a forked child, which has none of the threads that limited BLAS."""
         self._lock = threading.Lock()
         if self._depth:
             self._depth = 0

@@ -22,7 +22,7 @@ class IdleBuffers:
     """The sets of buffers of one plan that no call uses, each as the function that runs on it.
 
     A call takes a set from ``recent`` and puts it back, and pays for nothing else. Where a plan makes a new set, those
-    of all plans move to ``older``; a plan whose set is older takes it from there and so tells that it is in use.
+    of all plans move to ``older``; a plan whose set is older takes it from there and so marks it as used.
 
     Attributes:
         recent: sets used since some plan last made one.

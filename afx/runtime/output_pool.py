@@ -18,7 +18,7 @@ __all__ = ["OutputPool", "donated_or_empty", "without_debugger_refs"]
 
 
 def without_debugger_refs(count: Callable[[], int]) -> int:
-    """Return a number of references that a function tells, without those of debuggers, which would make it too large."""
+    """Return a function's count of references without those of debuggers, which would make it too large."""
     trace, profile = sys.gettrace(), sys.getprofile()
     sys.settrace(None)
     sys.setprofile(None)
@@ -30,7 +30,7 @@ def without_debugger_refs(count: Callable[[], int]) -> int:
 
 
 def _alone() -> int:
-    """Return what `sys.getrefcount` tells of an array that only a list holds; that differs between versions of Python."""
+    """Return what `sys.getrefcount` returns for an array that only a list holds; that differs between versions of Python."""
     for array in [np.empty(1)]:
         return sys.getrefcount(array)
     raise AssertionError

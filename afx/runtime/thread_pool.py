@@ -47,7 +47,7 @@ class _Pool:
         self.threads = _cores()
 
     def helpers(self, count: int) -> list[_Worker]:
-        """Return workers; the lock is held by the caller."""
+        """Return workers; the caller has the lock."""
         while len(self.workers) < count:
             self.workers.append(_Worker())
         return self.workers[:count]

@@ -44,7 +44,7 @@ def steps(
         step: ``(state, batch) -> (state, value)``, usually under `afx.jit`.
         state: a tree: parameters, optimizer state, random key, layers with running statistics.
         batches: one item a step, as `afx.data.batches` gives them, on from ``start``.
-        start: how many steps were done before, as `resume` tells.
+        start: how many steps were done before, from `resume`.
 
     >>> run = steps(lambda total, x: (total + x, -x), 0.0, [1.0, 2.0])
     >>> [(done.number, done.state, done.value) for done in run]

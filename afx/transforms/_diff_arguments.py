@@ -15,7 +15,7 @@ __all__ = ["DiffArguments"]
 
 
 class DiffArguments:
-    """Which arguments are differentiated: takes them out of a call, and puts traced ones in their places."""
+    """Which arguments are differentiated: takes them out of a call, and puts traced ones there instead."""
 
     def __init__(
         self, fn: Callable[..., Any], argnums: int | Sequence[int] | None, argnames: str | Sequence[str], who: str

@@ -33,7 +33,7 @@ def _parameters(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | Non
 
 
 def check_positions(fn: Callable[..., Any], **positions: tuple[int, ...]) -> None:
-    """Refuse positions behind the last parameter, as far as a function tells its parameters."""
+    """Refuse positions behind the last parameter, as far as a function's signature is known."""
     parameters = _parameters(fn)
     if parameters is None:
         return

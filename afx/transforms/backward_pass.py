@@ -71,7 +71,7 @@ def backward_with_masks(
 ) -> tuple[list[Value], Mapping[int, Mask]]:
     """Return what `backward` does, and the masks of the inputs, given those of some outputs by index.
 
-    An input without a mask is alive everywhere, if it has a cotangent. ``soft`` tells that selections alone made them.
+    An input without a mask is alive everywhere, if it has a cotangent. ``soft``: selections alone made them.
     """
     seeded = {index: Mask(functools.partial(constant, alive), soft=soft) for index, alive in given.items()}
     masks = Masks(tape.entries, _safe_entries(tape, use_masks=True), seeded)
@@ -255,7 +255,7 @@ def _filled(entries: Sequence[Entry], k: int, found: tuple[Value, ...]) -> tuple
 
 
 def _add(cts: list[Value], j: int, g: Value, mask: Mask | None, masks: Masks) -> None:
-    """Accumulate a cotangent; a place is alive if it is for either part."""
+    """Accumulate a cotangent; an element is alive if either part's is."""
     have = cts[j]
     if have is None:
         cts[j] = g

@@ -1,4 +1,4 @@
-"""Custom call: functions held by one op, under `custom_vjp`, `custom_jvp` and `checkpoint`.
+"""Custom call: functions called by one op, under `custom_vjp`, `custom_jvp` and `checkpoint`.
 
 Such a function runs as a single tape entry with a pullback of its own. Abstract traces keep it as one equation, so that
 its rules survive until the graph is differentiated; plans take the function's own equations in.
@@ -136,7 +136,7 @@ class CustomRules:
 
 
 def custom_call(rules: CustomRules, leaves: Sequence[Any]) -> list[Any]:
-    """Run a held function; without traced leaves it is simply called. The caller's memory is copied."""
+    """Run an opaque function; without traced leaves it is simply called. The caller's memory is copied."""
     leaves = [asarray(x) if issubclass(x.__class__, np.ndarray) else x for x in leaves]
     if not any(isinstance(x, Tracer) for x in leaves):
         outs = list(rules.fn(*leaves))

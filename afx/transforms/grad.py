@@ -189,7 +189,7 @@ class Differentiated(functools.partial[Any]):
 
 
 def own_name(self: object, fn: object) -> str | None:
-    """Return the qualified name by which a function is found that was put in the place of ``fn``, None where it is not."""
+    """Return the qualified name by which a decorated function is found that replaced ``fn``, None where there is none."""
     path: str = getattr(fn, "__qualname__", "")
     found: Any = sys.modules.get(getattr(fn, "__module__", ""))
     for name in path.split("."):

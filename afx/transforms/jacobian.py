@@ -49,7 +49,7 @@ def jacfwd(
         holomorphic: whether ``fn`` is a complex-differentiable function of complex arguments with complex results.
 
     Returns:
-        A function whose result has the structure of ``fn``'s result, and in place of each leaf the structure of the
+        A function whose result has the structure of ``fn``'s result, and instead of each leaf the structure of the
         argument, with leaves of shape ``output.shape + input.shape``.
 
     Raises:

@@ -64,7 +64,7 @@ LEAF = pytree.structure(0.0)
 
 @attrs.frozen
 class Options:
-    """Which arguments are static, which are given away, and who runs the function."""
+    """Static arguments, donated arguments, and the back end of a jitted function."""
 
     static_nums: tuple[int, ...] = ()
     static_names: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class JitFunction(Generic[P, R]):
         return result
 
     def _given(self, count: int) -> tuple[int, ...]:
-        """Return the positions of the arguments that are given away, when the static ones are left out."""
+        """Return the positions of the donated arguments, not counting the static ones."""
         still = {n % count for n in self._static_nums if -count <= n < count} if self._donate else ()
         return tuple([n - sum([s < n for s in still]) for n in self._donate if n < count and n not in still])
 
@@ -269,7 +269,7 @@ def _kind(x: Any) -> tuple[Any, ...]:
 
 
 def _references() -> int:
-    """Return what `sys.getrefcount` tells below of memory that only an Array and a list hold."""
+    """Return what `sys.getrefcount` returns below for memory that only an Array and a list hold."""
     values = [np.empty(1)]
     leaves = [wrap(v) for v in values]
     for k in range(len(leaves)):
@@ -338,7 +338,7 @@ def jit(
         fn: a pure function of pytrees of arrays and numbers that returns such a pytree.
         static_argnums: positions of arguments whose value, which must hash, is part of the kind.
         static_argnames: names of such keyword arguments.
-        donate_argnums: positions of arguments that are given away: results may be written into the memory of their
+        donate_argnums: positions of donated arguments: results may be written into the memory of their
             Arrays, which cannot be used afterwards and say so. A training step that gives away parameters and state
             needs half the memory. Memory that is also seen elsewhere, by ``np.asarray`` or another Array, and arrays of
             NumPy stay as they are; so does everything where some argument is traced by another transformation.

@@ -1,4 +1,4 @@
-"""Graph making: `trace` turns a function into a `Graph`, `eval_shape` tells its outputs."""
+"""Graph making: `trace` turns a function into a `Graph`, `eval_shape` returns its outputs' avals."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _compose_mask(entry: Entry, i: int, k: int, mask: Mask | None, shape: Shape)
 
 
 def _unbroadcast_mask(mask: Mask, whole: Shape, shape: Shape) -> Value:
-    """Return where an operand of this shape is alive: where the result is at any place it was broadcast to."""
+    """Return where an operand of this shape is alive: where the result is for any element it was broadcast to."""
     alive = mask.get()
     if alive.shape != whole:
         alive = to_lower_level(broadcast_to(alive, whole))

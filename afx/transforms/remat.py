@@ -117,7 +117,7 @@ def rematerialize(name: str, fn: Callable[..., Sequence[Any]], leaves: Sequence[
 def _recorded(
     trace: GraphTrace, fn: Callable[..., Sequence[Any]], leaves: Sequence[Any], inputs: Sequence[Any]
 ) -> tuple[Graph, list[Array]]:
-    """Run a function with these inputs in the places of traced leaves; return its graph and its results."""
+    """Run a function with these inputs instead of traced leaves; return its graph and its results."""
     entered = iter(inputs)
     try:
         outs = [asarray(z) for z in fn(*[next(entered) if isinstance(x, Tracer) else x for x in leaves])]

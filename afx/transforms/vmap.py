@@ -29,12 +29,12 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
 
     Args:
         fn: a function of pytrees of arrays, written for one element; a Python branch on its values raises.
-        in_axes: the axis of each argument to walk along, None for arguments that are the same for all: one value for
-            every positional argument, or a tuple with an entry per argument, each of which may be a tree of axes of
-            the argument's classes (a model with axes in place of arrays). Keyword arguments are walked along their
-            first axis.
+        in_axes: the axis of each argument to walk along, None for arguments that are the same for all. One value counts
+            for every positional argument; a tuple has an entry per argument. An entry may be a tree of axes of the
+            argument's classes (a model with axes instead of arrays). Keyword arguments are walked along their first
+            axis.
         out_axes: where the axis stands in the results; one value or a tree of them; None where all are equal.
-        axis_size: the number of elements, needed only where no argument tells it.
+        axis_size: the number of elements, needed only where no argument has a batch axis.
 
     Raises:
         ShapeError: an argument lacks the axis, or lengths differ; the message names the path.
@@ -81,7 +81,7 @@ def _to_front(x: Any, axis: int, path: str) -> Array:
 
 
 def _moved(x: Array, source: int, target: int) -> Array:
-    """Return x with one axis moved to another place."""
+    """Return x with one axis moved to another position."""
     if source == target:
         return x
     order = [a for a in range(x.ndim) if a != source]
@@ -124,7 +124,7 @@ def _is_axis(x: object) -> bool:
 
 
 def _placed(batch: BatchTrace, x: Any, axis: int | None) -> Array:
-    """Return an output with its batch axis in its place; one that does not depend on the batch is repeated."""
+    """Return an output with its batch axis where it was asked for; one that does not depend on the batch is repeated."""
     own = isinstance(x, BatchTracer) and x._trace is batch
     if axis is None:
         if own:

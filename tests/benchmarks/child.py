@@ -99,6 +99,10 @@ def _warm(run: Callable[[], Any], seconds: float) -> None:
 
 
 def _steady(run: Callable[[], Any], seconds: float) -> float:
+    """Return the median time of a run, once compilers that work beside the calls have had as long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        run()
     taken: list[float] = []
     begin = time.perf_counter()
     while len(taken) < 5 or (time.perf_counter() - begin < seconds and len(taken) < MOST):

@@ -68,7 +68,7 @@ def test_elementwise_results_take_the_memory_of_an_operand(case: str) -> None:
 
 
 def test_results_take_the_memory_of_donated_arguments_alone() -> None:
-    """Of those that are given away."""
+    """Of those that are donated."""
     groups = grouped(lambda x, y: x * 2.0 + y, X, X)
     assert not assign(groups).donated_to or all(root > 1 for root in assign(groups).donated_to.values())
     assert 1 in assign(groups, [1]).donated_to.values()

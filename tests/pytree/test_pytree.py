@@ -704,7 +704,7 @@ def test_unflatten_counts_leaves(count: int) -> None:
         pytree.unflatten(treedef, (0.0,) * count)
     assert str(caught.value) == (
         f"unflatten: the number of leaves differs: got {count} for the 2 of Line(slope=*, intercept=*); "
-        "give one for each place"
+        "give one for each leaf"
     )
 
 

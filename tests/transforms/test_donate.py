@@ -1,4 +1,4 @@
-"""Arguments that are given away: their memory takes results, and nothing that others see changes."""
+"""Arguments that are donated: their memory takes results, and nothing that others see changes."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def update(p: Array, g: Array) -> Array:
 
 @pytest.mark.parametrize("size", [7, 100_000], ids=["small", "in blocks"])
 def test_a_result_takes_the_memory_of_an_argument(size: int) -> None:
-    """The values are those of the plain function, in the memory that was given away."""
+    """The values are those of the plain function, in the memory that was donated."""
     p, g = fresh(size), fresh(size, 1)
     wanted, place = np.asarray(update(p, g)).copy(), memory_of(p)
     found = afx.jit(update, donate_argnums=0)(p, g)
@@ -51,7 +51,7 @@ def test_what_was_given_away_says_so() -> None:
     for use in uses:
         with pytest.raises(OperandError, match="donate_argnums"):
             use()
-    assert "given away" in repr(p)
+    assert "donated" in repr(p)
 
 
 def test_memory_that_others_see_is_left_alone() -> None:
@@ -98,7 +98,7 @@ def test_training_in_the_memory_of_parameters_and_state() -> None:
 
 
 def test_training_many_leaves() -> None:
-    """Small and large parameters train alike, whether given away or not."""
+    """Small and large parameters train alike, whether donated or not."""
     rule = optim.adam(1e-2)
 
     def step(p: Any, s: Any) -> Any:
@@ -126,7 +126,7 @@ def test_inside_another_transformation_nothing_is_given_away() -> None:
 
 
 def test_static_arguments_beside_it() -> None:
-    """Positions count all arguments; a static one cannot be given away."""
+    """Positions count all arguments; a static one cannot be donated."""
     step = afx.jit(lambda k, p: p * k, static_argnums=0, donate_argnums=1)
     p = fresh()
     place = memory_of(p)

@@ -71,13 +71,13 @@ def test_positions_are_integers(positions: Any) -> None:
 
 
 def test_a_derivative_first_changes_nothing_for_donation() -> None:
-    """Where arguments are traced nothing is given away; a later plain call gives away."""
+    """Where arguments are traced nothing is donated; a later plain call donates."""
     fn = afx.jit(lambda v: v * 2, donate_argnums=0)
     x = afx.ones(3)
     np.testing.assert_array_equal(afx.grad(lambda v: fn(v).sum())(x), [2.0, 2.0, 2.0])
     np.testing.assert_array_equal(x, [1.0, 1.0, 1.0])
     fn(x)
-    with pytest.raises(errors.OperandError, match="given away"):
+    with pytest.raises(errors.OperandError, match="donated"):
         np.asarray(x)
 
 

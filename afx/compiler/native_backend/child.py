@@ -29,7 +29,7 @@ def send(stream: IO[bytes], message: Any) -> None:
     data = pickle.dumps(message, protocol=5)
     left = memoryview(struct.pack("<Q", len(data)) + data)
     while left:
-        left = left[stream.write(left) :]  # without a buffer, whose lock a forked process would find held
+        left = left[stream.write(left) :]  # without a buffer, whose lock a forked process would find locked
     stream.flush()
 
 

@@ -257,7 +257,7 @@ class BlockBuilder:
                 if b.index not in self.places and b.nbytes and not b.weak:
                     self.own(b.index, b.shape, dtype_name(b.dtype))
             return str(reason)
-        except KeyError:  # an argument or constant that has no place
+        except KeyError:  # an argument or constant that has no slot
             return "a Python number or an array without elements among the operands"
         return ""
 
@@ -370,7 +370,7 @@ def number_of(value: Any, dtype: str) -> Number:
 
 
 def copy_nest(out: Place, x: Place, quiet: tuple[str, ...] = ()) -> Nest:
-    """Return the nest that copies an operand, broadcast and cast, to a place."""
+    """Return the nest that copies an operand, broadcast and cast, to a memory slot."""
     load = Load(Ref(x.owner, x.dtype, x.offset, broadcast(x, out.shape)))
     values: list[Value] = [load] if x.dtype == out.dtype else [load, Op("cast", out.dtype, (0,))]
     return Nest(

@@ -212,7 +212,7 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
 
 
 def _part_of(out: Place, index: Any) -> Place:
-    """Return the place of a part of an array."""
+    """Return the memory slot of a part of an array."""
     x = of_array(out)
     z = lookup("slice").impl(x, index=index)
     offset = out.offset + z.__array_interface__["data"][0] - x.__array_interface__["data"][0]

@@ -61,7 +61,7 @@ def _taken(values: Shape, order: Sequence[int]) -> Shape:
 
 
 def reduce_into(b: BlockBuilder, call: Call, x: Place, axes: Shape) -> None:
-    """Add the reduction of a place."""
+    """Add the reduction of a memory slot."""
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     b.fixed(_reduce_steps(call, out, x, axes), [x], [out])
 

@@ -18,7 +18,7 @@ from afx.compiler.schedule import Alloc, Branch, ErrorState, Free, Loop, Schedul
 
 __all__ = ["explain_schedule", "lower_plan", "lower_schedule"]
 
-RELEASE_MIN_NANOSECONDS = 20_000  # predicted work from which on other Python threads run meanwhile
+RELEASE_MIN_NANOSECONDS = 20_000  # predicted work above which the interpreter's lock is released
 ARENA_LIMIT = 1 << 30  # bytes: a larger one would be memory that the NumPy plan does not need
 
 
@@ -114,7 +114,7 @@ def _branch(b: BlockBuilder, branch: Branch) -> None:
 
 
 def _loop(b: BlockBuilder, loop: Loop) -> None:
-    """Add a loop: the blocks of its body and condition, and memory for the carry that moves between two places."""
+    """Add a loop: the blocks of its body and condition, and memory for the carry, which alternates between two buffers."""
     body = _quiet_block(loop.body, loop.error_state)
     consts = [_pointer(b, x) for x in loop.consts]
     init = [_pointer(b, x) for x in loop.carry]

@@ -1,4 +1,4 @@
-"""Memory of native blocks: places of values, their lifetimes in the arena, and iteration spaces with merged axes."""
+"""Memory of native blocks: slots of values, their lifetimes in the arena, and iteration spaces with merged axes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Place:
 
 
 def of_array(place: Place) -> Any:
-    """Return an array of a place's shape and strides, whose elements must not be read."""
+    """Return an array of a slot's shape and strides, whose elements must not be read."""
     low = sum([min(0, (n - 1) * s) for n, s in zip(place.shape, place.strides, strict=True)])
     high = sum([max(0, (n - 1) * s) for n, s in zip(place.shape, place.strides, strict=True)])
     memory = np.empty(high - low + int(place.dtype[1:]), np.uint8)

@@ -80,7 +80,7 @@ def applied(op: str, params: Params, xs: Sequence[str], names: Names) -> str:
 
 
 def view_text(op: str, params: Params, source: str, names: Names, is_array: bool = True) -> str:
-    """Return the expression of a view: NumPy's own, where the op tells it and the operand is an array."""
+    """Return the expression of a view: NumPy's own, where the op has one and the operand is an array."""
     emit = names.emit_view(op) if is_array else None
     return applied(op, params, [source], names) if emit is None else emit(source, **dict(params))
 

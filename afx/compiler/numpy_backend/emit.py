@@ -1,7 +1,7 @@
 """Code generation: a schedule as Python that calls NumPy.
 
-The program is one function, or, since the time that Python takes to compile one grows faster than its length, several
-that hand values to each other. What a part reads from outside is bound to it once for each set of buffers, so that all
+The program is one function, or several in a row: Python's time to compile a function grows faster than its length.
+What a part reads from outside is bound to it once for each set of buffers, so that all
 names are local, or nearly so. What is shown is what runs.
 """
 

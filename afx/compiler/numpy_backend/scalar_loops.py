@@ -3,9 +3,9 @@
 Values are of float64, truth values that choose among them, and int64, which counts.
 
 Sums, differences, products, quotients and square roots of Python's floats have the bits of NumPy's; every other
-function is NumPy's own. No flag of the processor is asked: an operation that could have raised one leaves an infinity, a
-nan or an exception behind, and infinities and nan stay what they are in sums and products. So a step whose last values
-are finite went without; any other one is computed again by NumPy, which warns, raises and rounds as it does.
+function is NumPy's own. The processor's flags are not read: an operation that raises one leaves an infinity, a nan or
+an exception behind, and sums and products keep infinities and nan. So a step whose last values are finite raised no
+flag. Any other step is computed again by NumPy, with its warnings, exceptions and rounding.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def run_scalar_loop(
         steps: runs some steps on floats.
         plain: runs one step by NumPy.
         length: the number of steps.
-        chunk: steps whose rows are held as Python's floats at once.
+        chunk: steps whose rows are Python floats at a time.
         reverse: whether rows are walked from the last to the first.
         operands: constants, the first carry, and arrays that are walked along.
         ys: arrays of the stacked results.

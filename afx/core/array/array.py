@@ -36,7 +36,7 @@ class DonatedBuffer:
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise OperandError(
-            "Array: its memory was given away: got an argument of an earlier call of a function jitted with "
+            "Array: its buffer was donated: got an argument of an earlier call of a function jitted with "
             "donate_argnums; use that call's results, or do not donate the argument"
         )
 
@@ -279,7 +279,7 @@ ArrayLike: TypeAlias = Array | np.ndarray[Any, np.dtype[Any]] | np.generic | boo
 
 def _repr(value: Any) -> str:
     if value is DONATED:
-        return "Array(its memory was given away)"
+        return "Array(its buffer was donated)"
     body = np.array2string(np.asarray(value), separator=", ", prefix="Array(", suffix=")")
     shape = f", shape={value.shape}" if value.size == 0 and value.shape != (0,) else ""
     return f"Array({body}{shape}, dtype={value.dtype})"

@@ -248,7 +248,7 @@ def _arguments(
 
 
 def _by_place(names: list[str], ours: Mapping[str, inspect.Parameter], place: int) -> bool:
-    """Tell whether afx's function takes an argument at this place."""
+    """Tell whether afx's function takes an argument at this position."""
     return place < len(names) and ours[names[place]].kind is not inspect.Parameter.KEYWORD_ONLY
 
 

@@ -29,8 +29,8 @@ _debugging: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_debug_nan
 def debug_nans() -> Generator[None]:
     """Raise where a function's result or gradient is nan, naming the operation and the user's line that made the first.
 
-    Inside the ``with`` block the results of jitted functions, `grad`, `value_and_grad`, `vjp`, `jvp`, the Jacobians and
-    loops are looked at, and jitted functions run as plain Python. A nan in a branch that `where` discards is none.
+    Inside the ``with`` block the results of jitted functions, derivatives and loops are checked, and jitted functions run
+    as plain Python. A nan in a branch that `where` discards does not count.
 
     Raises:
         NanError: from within the block, where a result is nan though no argument is.
@@ -58,7 +58,7 @@ class LocatedTape(Tape):
     """A tape with the source of each entry.
 
     Attributes:
-        sources: by index of the entry, the place outside afx that computed it.
+        sources: by index of the entry, the source location outside afx that computed it.
     """
 
     __slots__ = ("checks", "sources")
@@ -93,7 +93,7 @@ class LocatedTape(Tape):
 
 
 def at(source: Source | None) -> str:
-    """Return `` at file:line``, or nothing where the place is unknown."""
+    """Return `` at file:line``, or nothing where the source location is unknown."""
     return "" if source is None else f" at {source}"
 
 

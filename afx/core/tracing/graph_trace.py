@@ -49,7 +49,7 @@ class GraphTrace(Trace):
     """The trace of `afx.trace` and `afx.jit`; it sees shapes and dtypes only.
 
     Attributes:
-        expanding: whether functions held by one op are replaced by their own equations, as plans want them.
+        expanding: whether opaque calls are inlined, as plans want them.
         lifted: tracers of outer traces that the function closed over; they became extra inputs of the graph.
     """
 

@@ -12,7 +12,7 @@ _PACKAGE = __name__.partition(".")[0] + "."
 
 
 class SourceLocation(NamedTuple):
-    """A place in a user's code as text, which other processes understand."""
+    """A source location in a user's code as text, which other processes understand."""
 
     file: str
     line: int
@@ -23,7 +23,7 @@ class SourceLocation(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A place in a user's code; turned into a line only when asked, or pickled."""
+    """A source location in a user's code; turned into a line only when asked, or pickled."""
 
     code: CodeType
     offset: int
@@ -46,7 +46,7 @@ _own: set[int] = set()  # the identities of the namespaces of afx's modules, as 
 
 
 def caller(depth: int = 2) -> Source | None:
-    """Return the nearest place outside afx that led here; so many frames up at least are afx's own."""
+    """Return the nearest source location outside afx that led here; so many frames up at least are afx's own."""
     frame: FrameType | None = sys._getframe(depth)  # the documented way to the caller's line
     while frame is not None and (id(frame.f_globals) in _own or _is_own(frame)):
         frame = frame.f_back

@@ -39,7 +39,7 @@ NUMPY_ERRORS = (TypeError, ValueError, OverflowError, IndexError)
 
 
 class ClosureError(TracerError):
-    """A function held by an op closes over a tracer of the trace that sees the op; `afx.transforms.custom_call` mends it."""
+    """A function called by an op closes over a tracer of the trace that sees the op; `afx.transforms.custom_call` mends it."""
 
 
 class Tracer(Array):
@@ -110,7 +110,7 @@ class Trace:
         return f"Traced<{x.aval} by {self.name}>"
 
     def check_closure(self, params: Params, name: str, *values: Any) -> None:
-        """Raise `ClosureError` where what a held function gave is traced here or further inside: it closes over that."""
+        """Raise `ClosureError` where an opaque function returns a tracer of this level or further inside, a closed-over value."""
         if any(isinstance(v, Tracer) and v._trace.level >= self.level for v in values):
             name = getattr(params.get("rules"), "name", name)
             raise ClosureError(

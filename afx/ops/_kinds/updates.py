@@ -50,7 +50,7 @@ def apply_index_update(
         index: see `getitem`.
         values: broadcast to the shape of ``x[index]``.
         p: the primitive that takes index arrays.
-        op: what becomes of an element and its value where no place repeats.
+        op: what becomes of an element and its value where no index repeats.
         at_slice: the same at a canonical basic index, for ops that have a primitive for it.
     """
     aval = aval_of(x, who)
@@ -69,7 +69,7 @@ def apply_index_update(
 
 
 def _chosen(who: str, x: Any, aval: Aval, index: Any, values: Any, op: Callable[[Any, Any], Any]) -> Array | None:
-    """Return the update as a choice where the index is a mask and all its places have the same values."""
+    """Return the update as a select where the index is a mask and one value goes to all of it."""
     if not is_array(index) or index.dtype.kind != "b" or is_sequence(values):
         return None
     shape = aval.shape[index.ndim :]
@@ -93,7 +93,7 @@ def _scattered(who: str, x: Any, found: Any, values: Any, p: Primitive) -> Array
 
 
 def _fitting(who: str, values: Any, place: Aval) -> Any:
-    """Return values in the shape and dtype of their place, or raise."""
+    """Return values in the shape and dtype of ``x[index]``, or raise."""
     if isinstance(values, (list, tuple)):
         values = asarray(cast("list[Any]", values))
     aval = aval_of(values, who)
@@ -116,7 +116,7 @@ def _fitting(who: str, values: Any, place: Aval) -> Any:
 
 
 def _filled(who: str, value: Any, place: Aval) -> Any:
-    """Return a number, repeated without memory of its own, as a place takes it."""
+    """Return a number, broadcast without memory of its own to the shape of ``x[index]``."""
     if isinstance(value, Array):  # a weak traced number
         kinds = aval_of(value).dtype.kind + place.dtype.kind
         number = bind(fit_p, value, dtype=place.dtype) if kinds in ("ii", "iu") else astype(value, place.dtype)

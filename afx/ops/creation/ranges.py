@@ -111,7 +111,7 @@ def linspace(
 
 
 def _along(z: Array, axis: int) -> Array:
-    """Return numbers with their axis, the first, in another place."""
+    """Return numbers with their first axis moved."""
     return z if axis == 0 else moveaxis(z, 0, axis)
 
 

@@ -270,7 +270,7 @@ bitwise_xor_p: Primitive = nondifferentiable("bitwise_xor", np.bitwise_xor, kind
 
 @register_function
 def bitwise_left_shift(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return integers with their bits moved to the left by y places.
+    """Return integers with their bits shifted left by y bits.
 
     >>> bitwise_left_shift(3, 2)
     Array(12, dtype=int64)
@@ -283,7 +283,7 @@ bitwise_left_shift_p: Primitive = nondifferentiable("bitwise_left_shift", np.lef
 
 @register_function
 def bitwise_right_shift(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return integers with their bits moved to the right by y places.
+    """Return integers with their bits shifted right by y bits.
 
     >>> bitwise_right_shift(12, 2)
     Array(3, dtype=int64)

@@ -1,6 +1,6 @@
 """Gather and scatter: the linear primitives behind indices that are arrays.
 
-`gather` reads elements at places given by integer arrays, `scatter` adds elements up at such places: each is the
+`gather` reads elements at indices given by integer arrays, `scatter` adds elements up at such indices: each is the
 transpose of the other. Index arrays name consecutive axes of x, from ``axis`` on, and broadcast to one shape that takes
 the place of these axes; negative indices count from the end. They are operands, so that they may be traced.
 """
@@ -26,7 +26,7 @@ INDICES = ~3  # the bit mask of a rule that reads every operand but the first
 
 
 def gather(x: ArrayLike, *indices: ArrayLike, axis: int = 0) -> Array:
-    """Return the elements of x at these places along consecutive axes.
+    """Return the elements of x at these indices along consecutive axes.
 
     >>> gather(afx.asarray([1.0, 2.0, 3.0]), afx.asarray([2, 0]))
     Array([3., 1.], dtype=float32)
@@ -42,7 +42,7 @@ def selection(x: ArrayLike, *indices: ArrayLike, axis: int = 0) -> Array:
 
 
 def scatter(x: ArrayLike, *indices: ArrayLike, shape: Shape, axis: int = 0) -> Array:
-    """Return zeros of a shape with the elements of x added at these places: the transpose of `gather`.
+    """Return zeros of a shape with the elements of x added at these indices: the transpose of `gather`.
 
     >>> scatter(afx.asarray([1.0, 2.0, 4.0]), afx.asarray([1, 0, 1]), shape=(3,))
     Array([2., 5., 0.], dtype=float32)
@@ -53,7 +53,7 @@ def scatter(x: ArrayLike, *indices: ArrayLike, shape: Shape, axis: int = 0) -> A
 
 # -- shape rules ------------------------------------------------------------------------------------------------------
 def gathered_shape(who: str, x: Aval, indices: tuple[Aval, ...], axis: int) -> Shape:
-    """Return the shape of x at these places, or raise."""
+    """Return the shape of x at these indices, or raise."""
     got = ", ".join(map(str, indices))
     for i in indices:
         if i.dtype.kind not in "iu":
@@ -75,13 +75,13 @@ def _gather_abstract(x: Aval, *indices: Aval, axis: int) -> Aval:
 def _scatter_abstract(x: Aval, *indices: Aval, shape: Shape, axis: int) -> Aval:
     want = gathered_shape("scatter", Aval(shape, x.dtype), indices, axis)
     if x.shape != want:
-        raise ShapeError(f"scatter: the elements have another shape: got {x} for places of shape {want}; reshape them")
+        raise ShapeError(f"scatter: the elements have another shape: got {x} for indices of shape {want}; reshape them")
     return Aval(shape, x.dtype)
 
 
 # -- what they compute ------------------------------------------------------------------------------------------------
 def native_place(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
-    """Return NumPy's index of these places."""
+    """Return NumPy's index of these index arrays."""
     return (*[slice(None)] * axis, *indices) if axis else indices
 
 
@@ -112,7 +112,7 @@ def _scatter_run(x: Any, *indices: Any, shape: Shape, axis: int) -> Any:
 
 
 def add_at(z: Any, indices: tuple[Any, ...], axis: int, values: Any) -> None:
-    """Add values into an array just allocated; places may repeat.
+    """Add values into an array just allocated; indices may repeat.
 
     ``np.add.at`` is fast for one index of one axis only, so that other indices are turned into such a one.
     """
@@ -129,7 +129,7 @@ FEW = 256  # elements, for which making a flat index costs more than it saves
 
 
 def _flat(shape: Shape, indices: tuple[Any, ...], axis: int) -> Any:
-    """Return the places of elements in row-major order."""
+    """Return the row-major positions of elements."""
     number: Any = 0
     for i, n in zip(np.broadcast_arrays(*indices), shape[axis:], strict=False):
         if i.size and (i.min() < -n or i.max() >= n):

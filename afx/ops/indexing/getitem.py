@@ -198,7 +198,7 @@ def take(
 
     Args:
         x: any shape.
-        indices: integers of any shape, which takes the place of the axis.
+        indices: integers of any shape, which replaces the axis.
         axis: the axis; without one x is read as if it were flat.
         mode: what becomes of indices outside the axis: an error, counted around, or the nearest (which no negative one
             is but the first).
@@ -237,7 +237,7 @@ def _integers(indices: Any, who: str) -> Any:
 
 @register_function
 def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> Array:
-    """Return, for each place of ``indices``, the element of x at that index along the axis: what `argsort` asks for.
+    """Return, for each element of ``indices``, the element of x at that index along the axis: what `argsort` asks for.
 
     Args:
         x: any shape.

@@ -130,7 +130,7 @@ def _listed(arrays: Any) -> list[Any]:
 def ix_(*arrays: Nested) -> tuple[Array, ...]:
     """Return index vectors laid along axes of their own, so that ``x[ix_(rows, columns)]`` is the grid of them.
 
-    A boolean vector stands for the places where it is true.
+    A boolean vector stands for the indices where it is true.
 
     Raises:
         ShapeError: one that is no vector.

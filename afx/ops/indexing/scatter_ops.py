@@ -56,7 +56,7 @@ def _write(z: Any, place: Any, values: Any) -> None:
 
 
 def _winners(shape: Any, axis: int, indices: tuple[Value, ...], ct: Value) -> Value:
-    """Return which values stay: of those for one place the last."""
+    """Return which values stay: at a repeated index the last."""
     places = aval_of(gather(ct, *indices, axis=axis)).shape
     order = np.arange(math.prod(places)).reshape(places)
     last = bind(index_set_p, np.zeros(shape, np.int64), order, *indices, axis=axis)
@@ -138,7 +138,7 @@ def index_max(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
 
 
 def _shares(z: Value, xs: tuple[Value, ...], axis: int) -> tuple[Value, Value, Value]:
-    """Return which elements of x and which values are the result, and the inverse of how many share each place."""
+    """Return which elements of x and which values are the result, and the inverse of how many share each index."""
     dtype = z.dtype
     own = to_lower_level(equal(xs[0], z)).astype(dtype)
     theirs = to_lower_level(to_lower_level(equal(xs[1], gather(z, *xs[2:], axis=axis))).astype(dtype))

@@ -37,7 +37,7 @@ def index_multiply(x: ArrayLike, index: Index, values: ArrayLike) -> Array:
 
 
 def _product(x: Value, values: Value, indices: tuple[Value, ...], axis: int) -> Value:
-    """Return for each element of x the product of the values for its place, 1 where there are none."""
+    """Return for each element of x the product of the values for its index, 1 where there are none."""
     one = broadcast_to(values.dtype.type(1), x.shape)
     return to_lower_level(bind(index_multiply_p, one, values, *indices, axis=axis))
 
@@ -67,7 +67,7 @@ def _multiply_jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...],
 
 
 def _others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) -> Value | None:
-    """Return for each value the product of the other values for its place; None where no place repeats.
+    """Return for each value the product of the other values for its index; None where no index repeats.
 
     Dividing the product by the value would fail at zeros. So values are sorted by index, and products of those before
     and behind each are built up by doubling.
@@ -87,7 +87,7 @@ def _others(values: Value, indices: tuple[Value, ...], shape: Shape, axis: int) 
 
 
 def _numbered(indices: tuple[Value, ...], shape: Shape, axis: int) -> Value:
-    """Return one number for each place that index arrays name, as one axis."""
+    """Return one number for each tuple of indices, as one axis."""
     total: Value = 0
     for i, n in zip(indices, shape[axis:], strict=False):
         total = total * n + to_lower_level(where(i < 0, i + n, i)).astype(np.int64)
@@ -95,12 +95,12 @@ def _numbered(indices: tuple[Value, ...], shape: Shape, axis: int) -> Value:
 
 
 def _exclusive(values: Array, places: Array) -> Array:
-    """Return the product of the values before each one that stand for the same place, places being sorted."""
+    """Return the product of the values before each one for the same index, the indices being sorted."""
     count = values.shape[0]
     ones = broadcast_to(values.dtype.type(1), values.shape)
 
     def before(x: Array, distance: int) -> Array:
-        """Return x shifted back, 1 where what stood there was for another place."""
+        """Return x shifted back, 1 where the previous index differs."""
         same = reshape(equal(places[distance:], places[:-distance]), (count - distance,) + (1,) * (values.ndim - 1))
         return concat([ones[:distance], where(same, x[:-distance], ones[distance:])])
 

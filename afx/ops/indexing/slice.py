@@ -118,7 +118,7 @@ def _embed_abstract(x: Aval, *, shape: Shape, index: Basic) -> Aval:
     _check("embed", Aval(shape, x.dtype), index)
     want = selected_shape(shape, index)
     if x.shape != want:
-        raise ShapeError(f"embed: the part has another shape: got {x} for a place of shape {want}; reshape it")
+        raise ShapeError(f"embed: the part has another shape: got {x} for a slice of shape {want}; reshape it")
     return Aval(shape, x.dtype)
 
 

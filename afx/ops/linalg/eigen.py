@@ -1,7 +1,7 @@
 """Eigendecomposition: eigenvalues and eigenvectors of stacks of symmetric (Hermitian) and general matrices.
 
-Rules are those of Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic
-differentiation", for complex matrices with the conjugate transpose, and for eigenvectors of length 1.
+Source: Giles 2008, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation". Complex
+matrices take the conjugate transpose; eigenvectors have length 1.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def _lengths(terms: list[str], avals: Sequence[Aval], subscripts: str) -> dict[s
 
 
 def _path(terms: list[str], lengths: dict[str, int], result: str, optimize: bool) -> list[tuple[int, int]]:
-    """Return the pairs to multiply, by their places among the values that remain; results are put at the end."""
+    """Return the pairs to multiply, by their positions among the values that remain; results are put at the end."""
     in_order = [(0, 1)] * (len(terms) > 1) + [(0, k) for k in range(len(terms) - 2, 0, -1)]
     if not optimize or len(terms) < 3:
         return in_order

@@ -176,7 +176,7 @@ def _doublings(x: Any) -> Any:
 
 
 def _halvings(x: Any) -> Any:
-    """Return how often to halve each matrix: by its norm, or less often where its powers are smaller than that tells."""
+    """Return how often to halve each matrix: by its norm, or less often where its powers are smaller than the norm predicts."""
     by_norm = _doublings(_size(x) / THETA)
     if not by_norm.any():
         return by_norm

@@ -66,12 +66,12 @@ def svd(
 ) -> SVDResult | Array:
     """Return U, S and Vh with ``U[..., :k] * S @ Vh[..., :k, :] = a``, where k is the smaller of m and n.
 
-    Singular vectors are not unique: each pair can change its sign (its phase, where complex), those of equal singular
-    values turn among each other, and those that ``full_matrices`` adds are any basis of what is left. The derivatives
-    are of vectors that turn no more than they must; functions that do not depend on the choice have right ones.
-    Those of equal singular values turn among each other without bound: derivatives of what depends on them are nan, and
-    so are second derivatives, while first derivatives of what depends on singular values alone are right; `polar` has all
-    derivatives there. Terms of the vectors of a singular value 0 that do not exist count as 0.
+    Singular vectors are not unique. Each pair can change its sign (its phase, where complex). Vectors of equal singular
+    values rotate among each other, and ``full_matrices`` adds any basis of the complement. The derivatives are of vectors
+    that rotate no more than they must; functions that do not depend on the choice have right ones. Vectors of equal
+    singular values have no derivative: derivatives through them are nan, and so are second derivatives. First derivatives
+    through singular values alone are right; `polar` has all derivatives there. Terms of the vectors of a singular value 0
+    that do not exist count as 0.
 
     Args:
         a: float[..., m, n], real or complex.

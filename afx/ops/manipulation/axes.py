@@ -49,7 +49,7 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
 
 @register_function
 def moveaxis(x: ArrayLike, /, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """Return x with axes moved to other places; the other axes keep their order.
+    """Return x with axes moved to other positions; the other axes keep their order.
 
     Args:
         x: any shape.
@@ -68,7 +68,7 @@ def moveaxis(x: ArrayLike, /, source: int | Sequence[int], destination: int | Se
         for axes, name in ((source, "source"), (destination, "destination"))
     )
     if len(start) != len(end) or len(set(start)) != len(start) or len(set(end)) != len(end):
-        raise ShapeError(f"moveaxis: each axis moves to one place: got {source} and {destination}; name each once")
+        raise ShapeError(f"moveaxis: each axis moves to one position: got {source} and {destination}; name each once")
     rest = iter([a for a in range(ndim) if a not in start])
     return permute_dims(x, [start[end.index(place)] if place in end else next(rest) for place in range(ndim)])
 

@@ -40,16 +40,16 @@ def append(x: Nested, values: Nested, axis: int | None = None) -> Array:
 
 @register_function
 def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nested, axis: int | None = None) -> Array:
-    """Return x with values put in front of places along an axis.
+    """Return x with values inserted before the given indices along an axis.
 
     Args:
         x: any shape.
-        obj: the place: an int, a slice, integers or a boolean mask; known values, since they decide the shape.
-        values: converted to x's dtype; broadcast to one slice for each place (at one place there may be several).
+        obj: the index: an int, a slice, integers or a boolean mask; known values, since they decide the shape.
+        values: converted to x's dtype; broadcast to one slice for each index (at one index there may be several).
         axis: the axis; without one x is read as if it were flat.
 
     Raises:
-        IndexRangeError: a place outside the axis.
+        IndexRangeError: an index out of bounds.
         ShapeError: values that do not fit.
 
     >>> insert(np.array([1.0, 3.0]), 1, 2.0)
@@ -71,7 +71,7 @@ def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nest
         order = np.insert(np.arange(n), where.item() if single else where, n + np.arange(count))
     except (IndexError, ValueError):
         raise IndexRangeError(
-            f"insert: a place outside the axis: got {obj!r} for {y.aval} along axis {axis}; use places on it"
+            f"insert: an index is out of bounds: got {obj!r} for {y.aval} along axis {axis}; give indices on it"
         ) from None
     shape = tuple([len(order) - n if a == place else length for a, length in enumerate(y.shape)])
     return gather(concat([y, broadcast_to(new, shape)], axis=place), order, axis=place)
@@ -82,7 +82,7 @@ def _count(where: Any) -> int:
 
 
 def _places(obj: Any) -> Any:
-    """Return places as a slice or a NumPy array of integers or booleans."""
+    """Return indices as a slice or a NumPy array of integers or booleans."""
     if obj.__class__ is slice:
         return obj
     found: Any = np.asarray(obj)
@@ -91,7 +91,7 @@ def _places(obj: Any) -> Any:
 
 @register_function
 def delete(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, axis: int | None = None) -> Array:
-    """Return x without the slices at these places along an axis; arguments and errors are those of `insert`.
+    """Return x without the slices at these indices along an axis; arguments and errors are those of `insert`.
 
     >>> delete(np.array([1.0, 2.0, 3.0]), 1)
     Array([1., 3.], dtype=float64)
@@ -104,7 +104,7 @@ def delete(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, axis: int | 
         kept = np.delete(np.arange(y.shape[place]), _places(obj))
     except (IndexError, ValueError):
         raise IndexRangeError(
-            f"delete: a place outside the axis: got {obj!r} for {y.aval} along axis {axis}; use places on it"
+            f"delete: an index is out of bounds: got {obj!r} for {y.aval} along axis {axis}; give indices on it"
         ) from None
     return gather(y, kept, axis=place)
 

@@ -160,7 +160,7 @@ def stack(arrays: Arrays, /, *, axis: int = 0, dtype: DTypeLike | None = None) -
 
     Args:
         arrays: of one shape; their dtypes are promoted.
-        axis: the place of the new axis in the result.
+        axis: the position of the new axis in the result.
         dtype: that of the result instead.
 
     Raises:

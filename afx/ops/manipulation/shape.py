@@ -97,7 +97,7 @@ def broadcast_to(x: ArrayLike, shape: Sequence[int]) -> Array:
 
 @register_function
 def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
-    """Return x with new axes of length 1 at these places of the result.
+    """Return x with new axes of length 1 at these positions of the result.
 
     Raises:
         ShapeError: an axis is out of range or named twice.

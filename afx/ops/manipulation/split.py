@@ -87,7 +87,7 @@ def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int =
 
     Args:
         x: any shape.
-        indices_or_sections: the number of equal parts, or the places of the cuts.
+        indices_or_sections: the number of equal parts, or the indices of the cuts.
         axis: the axis.
 
     Raises:
@@ -130,7 +130,7 @@ def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis:
 def _bounds(n: int, cuts: Any) -> list[tuple[int, int]]:
     """Return where each part begins and ends."""
     if hasattr(cuts, "__len__"):
-        places = ints(cuts, "split", "the place of a cut")
+        places = ints(cuts, "split", "the index of a cut")
         spans = [slice(a, b).indices(n)[:2] for a, b in zip([0, *places], [*places, None], strict=True)]
         return [(a, max(a, b)) for a, b in spans]
     parts = integer(cuts, "split", "the number of parts")

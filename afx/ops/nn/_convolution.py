@@ -1,12 +1,12 @@
 """Convolution kernels: cross-correlation and its two transposes on plain arrays.
 
 The windows of a block of examples are copied side by side, as the rows of a matrix, into one buffer that stays in the
-cache; a matrix product takes them to the result. Where a window has few neighbouring elements, its places are the rows
+cache; a matrix product takes them to the result. Where a window has few neighbouring elements, its offsets are the rows
 and the positions the columns, so that each copy is long. The transpose by the input goes the other way: products first,
-then one shifted addition for each place of the window.
+then one shifted addition for each offset of the window.
 
-Examples of few elements are not copied at all: the kernel is laid out as a band matrix instead, which has a row for
-each element of an example and a column for each of its results. Where only the last axis is short, a band matrix does
+Examples of few elements are not copied at all: the kernel becomes a band matrix, with a row for each element of an
+example and a column for each of its results. Where only the last axis is short, a band matrix does
 the same along that axis, and the windows go over the others: they are longer then, and fewer.
 """
 
@@ -35,10 +35,10 @@ __all__ = [
 Pairs = tuple[tuple[int, int], ...]
 Into = Callable[..., None]
 BLOCK = 1 << 20  # bytes of windows that are worked on at a time
-LONG_RUN = 10  # neighbouring elements from which on copying windows row by row is the faster
+LONG_RUN = 10  # neighbouring elements above which copying windows row by row is faster
 SMALL_BAND = 1 << 13  # elements of a band matrix that costs nothing
 MOST_ZEROS = 4  # times as long as the kernel may a column of it be
-MANY_CHANNELS = 8  # from which on adding up place by place is the faster
+MANY_CHANNELS = 8  # from this size, adding up offset by offset is faster
 NARROW = 16  # elements of a window along the last axis up to which a band along it beats copying windows
 SHORT = 6  # times as long as the window may the last axis be for that
 
@@ -76,7 +76,7 @@ def windows(x: Any, window: Shape, stride: Shape, dilation: Shape) -> Any:
 def window_offsets(
     window: Shape, out: Shape, stride: Shape, dilation: Shape
 ) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
-    """Yield each place in a window, with the index of the elements that stand there, position by position."""
+    """Yield each offset in a window, with the index of the elements that stand there, position by position."""
     for place in np.ndindex(*window):
         spans = [
             slice(p * d, p * d + (n - 1) * s + 1, s) for p, d, n, s in zip(place, dilation, out, stride, strict=True)
@@ -175,7 +175,7 @@ def _narrow(x: Shape, kernel: Shape, out: Shape) -> bool:
 def _band(
     x: Shape, kernel: Shape, out: Shape, stride: Shape, dilation: Shape, dtype: Any, *, upright: bool = True
 ) -> tuple[Any, Any]:
-    """Return zero matrices, and a view [*lead, *positions, *window, channels, out] of the places of the kernel in them.
+    """Return zero matrices, and a view [*lead, *positions, *window, channels, out] of the kernel's offsets in them.
 
     The kernel's shape begins with that of the matrices; they are transposed in memory where they are not ``upright``.
     """
@@ -196,7 +196,7 @@ def _band(
 def _row_band(
     x: Shape, kernel: Shape, z: Shape, stride: Shape, dilation: Shape, dtype: Any, *, upright: bool = True
 ) -> tuple[Any, Any]:
-    """Return a band matrix of the last axis for each place along the others, and the places of the kernel in them."""
+    """Return a band matrix of the last axis for each offset along the others, and the kernel's offsets in them."""
     return _band((1, *x[-2:]), kernel, (1, *z[-2:]), stride[-1:], dilation[-1:], dtype, upright=upright)
 
 
@@ -380,7 +380,7 @@ def _summing_input_by_band(
 
 
 def col2im(x: Any, shape: Shape, window: Shape, stride: Shape, dilation: Shape, padding: Pairs) -> Any:
-    """Return float[batch, *spatial, channels] with each of float[batch, *positions, window · channels] in its place."""
+    """Return float[batch, *spatial, channels] with each of float[batch, *positions, window · channels] at its position."""
     out = x.shape[1:-1]
     room = np.zeros(_roomy(shape, padding), x.dtype)
     parts = x.reshape(shape[0], *out, *window, shape[-1])

@@ -260,7 +260,7 @@ def correlate(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "valid") -> Arr
     Args:
         signal: float[n].
         kernel: float[m].
-        mode: ``"valid"`` gives the n - m + 1 places where the kernel lies inside; ``"full"`` all n + m - 1 where it
+        mode: ``"valid"`` gives the n - m + 1 positions where the kernel lies inside; ``"full"`` all n + m - 1 where it
             touches; ``"same"`` the max(n, m) in the middle of these.
 
     Raises:

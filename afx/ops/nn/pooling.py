@@ -57,7 +57,7 @@ def max_pool(
         x: float[batch, *spatial, channels].
         window: its length, or one for each spatial axis.
         stride: from one window to the next; the window's length, where it is not given.
-        padding: as `conv`'s; padded places count as -inf. Without padding the windows must cover each axis exactly
+        padding: as `conv`'s; padding counts as -inf. Without padding the windows must cover each axis exactly
             when the stride is not given.
 
     Returns:
@@ -81,7 +81,7 @@ def avg_pool(
     stride: int | Sequence[int] | None = None,
     padding: Padding = "valid",
 ) -> Array:
-    """Return the mean of each window; padded places are not counted. Arguments and errors are those of `max_pool`.
+    """Return the mean of each window; padding is not counted. Arguments and errors are those of `max_pool`.
 
     >>> import afx
     >>> avg_pool(afx.asarray([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -210,7 +210,7 @@ def _window(shape: Shape, axis: Shape) -> Shape:
 
 @lru_cache(maxsize=256)
 def _places(window: Shape, axis: Shape, ndim: int) -> list[tuple[int | slice, ...]]:
-    """Return for each place of a window along these axes the index of the elements that stand there."""
+    """Return for each offset of a window along these axes the index of the elements that stand there."""
     found: list[tuple[int | slice, ...]] = []
     for place in np.ndindex(*window):
         at = dict(zip(axis, place, strict=True))
@@ -218,7 +218,7 @@ def _places(window: Shape, axis: Shape, ndim: int) -> list[tuple[int | slice, ..
     return found
 
 
-# -- at which place it stands, and what is put there and picked from there --------------------------------------------
+# -- its offset in the window, and what is put there and picked from there --------------------------------------------
 def _first_run(x: Any, z: Any, *, axis: Shape) -> Any:
     k = np.empty(z.shape, _numbers(_window(x.shape, axis)))
     _first_prepare(aval_of(x), aval_of(z), axis=axis)(k, x, z)
@@ -226,12 +226,12 @@ def _first_run(x: Any, z: Any, *, axis: Shape) -> Any:
 
 
 def _numbers(window: Shape) -> DType:
-    """Return the dtype of the numbers of places."""
+    """Return the dtype of the offsets."""
     return np.dtype(np.int8 if math.prod(window) < 128 else np.int32)
 
 
 def _first_prepare(x: Aval, z: Aval, *, axis: Shape) -> Into:
-    """Count the places in front of the first largest element; where that is nan, all but the last."""
+    """Count the offsets in front of the first largest element; where that is nan, all but the last."""
     places = _places(_window(x.shape, axis), axis, x.ndim)[:-1]
     missed, other = np.ones(z.shape, bool), np.empty(z.shape, bool)
 

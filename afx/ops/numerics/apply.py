@@ -25,7 +25,7 @@ def apply_along_axis(func: Callable[..., ArrayLike], axis: int, x: Nested, /, *a
 
     Args:
         func: takes a vector, gives an array.
-        axis: where the vectors lie, and the axes of the function's result in their place.
+        axis: where the vectors lie, and the axes of the function's result that replace them.
         x: any shape with that axis.
         *args: further arguments of the function.
         **kwargs: and its named ones.

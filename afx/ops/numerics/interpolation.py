@@ -159,7 +159,7 @@ def gradient(
 
     Args:
         x: the samples.
-        *spacing: one number for all axes, or for each axis a number or the vector of places; 1 unless given.
+        *spacing: one number for all axes, or for each axis a number or the vector of coordinates; 1 unless given.
         axis: one axis, several, or all (None).
         edge_order: 1 or 2, the order of accuracy at the ends.
 
@@ -168,7 +168,7 @@ def gradient(
 
     Raises:
         ArgumentError: another order, or not as many spacings as axes.
-        ShapeError: not enough samples, or places of another number.
+        ShapeError: not enough samples, or another number of coordinates.
 
     >>> gradient(np.array([1.0, 4.0, 9.0]))
     Array([3., 4., 5.], dtype=float64)
@@ -207,7 +207,7 @@ def _slopes(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
         raise ShapeError(f"gradient: takes {edge_order + 1} samples or more: got {x.aval} along axis {axis}; give more")
     if aval.ndim > 1 or (aval.ndim == 1 and aval.shape != (n,)):
         raise ShapeError(
-            f"gradient: places are a vector of {n}: got {aval} along axis {axis} of {x.aval}; reshape them"
+            f"gradient: coordinates are a vector of {n}: got {aval} along axis {axis} of {x.aval}; reshape them"
         )
     front = tuple([-1 if a == axis else 1 for a in range(x.ndim)])
     h: Any = spacing if aval.ndim == 0 else reshape(diff(astype(spacing, real_dtype(x.dtype))), front)

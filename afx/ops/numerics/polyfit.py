@@ -156,12 +156,12 @@ def polyfit(
 
 
 def _points(x: Nested, y: Nested, w: Nested | None) -> tuple[Array, Array, Array | None]:
-    """Return places, values and weights in one floating dtype."""
+    """Return coordinates, values and weights in one floating dtype."""
     given = promote_operands(x, y) if w is None else promote_operands(x, y, w)
     dtype = promote(tuple([v.dtype for v in given]), (False,) * len(given), floating=True)
     places, values = given[0], given[1]
     fits = places.ndim == 1 and values.ndim in (1, 2) and values.shape[0] == places.shape[0]
     if not fits or (w is not None and given[2].shape != places.shape):
         got = ", ".join(str(v.aval) for v in given)
-        raise ShapeError(f"polyfit: places, values and weights do not fit: got {got}; give as many of each")
+        raise ShapeError(f"polyfit: coordinates, values and weights do not fit: got {got}; give as many of each")
     return astype(places, dtype), astype(values, dtype), None if w is None else astype(given[2], dtype)

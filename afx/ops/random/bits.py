@@ -152,7 +152,7 @@ class Stream:
         self._keys, self._n, self._index = keys, n, index
 
     def at(self, part: Any) -> Stream:
-        """Return the stream of the elements at some places."""
+        """Return the stream of the elements at some indices."""
         return Stream(self._keys, self._n, self._index[part])
 
     def pairs(self, part: Any, round_: int, purpose: int = DRAW) -> tuple[Any, Any]:

@@ -148,7 +148,7 @@ def _doubled(fn: Callable[[Array, Array], Array], z: Array, axis: int) -> Array:
 
 
 def _parts(z: Array, axis: int, span: int) -> tuple[Array, Array, Array]:
-    """Return the first elements along an axis, all others, and for each of these the one ``span`` places before."""
+    """Return the first elements along an axis, all others, and for each of these the one ``span`` elements before."""
     lead = (slice(None),) * axis
     return z[(*lead, slice(0, span))], z[(*lead, slice(span, None))], z[(*lead, slice(0, -span))]
 

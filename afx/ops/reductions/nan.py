@@ -44,7 +44,7 @@ def _present(x: ArrayLike, dtype: DTypeLike | None, among: ArrayLike | None) -> 
 
 
 def _filled(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str) -> ArrayLike:
-    """Return x with a number in the places of nan, where the derivative is 0."""
+    """Return x with a number instead of nan, where the derivative is 0."""
     y = x if dtype is None else astype(x, dtype)
     return where(isnan(y), value, y) if aval_of(y, who).dtype.kind in "fc" else y
 
@@ -248,9 +248,9 @@ def nan_to_num(
     Args:
         x: any shape; of complex numbers the parts are treated apart.
         copy: has no effect: arrays are immutable.
-        nan: in the place of nan.
-        posinf: in the place of infinity, the largest number of the dtype unless given.
-        neginf: in the place of -infinity, the smallest number of the dtype unless given.
+        nan: the number instead of nan.
+        posinf: the number instead of infinity, the largest number of the dtype unless given.
+        neginf: the number instead of -infinity, the smallest number of the dtype unless given.
 
     >>> nan_to_num(np.array([1.0, np.nan]))
     Array([1., 0.], dtype=float64)

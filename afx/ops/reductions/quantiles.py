@@ -124,7 +124,7 @@ def nanpercentile(
 
 # -- where a quantile stands ------------------------------------------------------------------------------------------
 def _between(alpha: float, beta: float) -> Place:
-    """Return the place, counted from 0, of a fraction among n elements after Hyndman & Fan's two parameters."""
+    """Return the index, counted from 0, of a fraction among n elements after Hyndman & Fan's two parameters."""
     return lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1
 
 
@@ -137,7 +137,7 @@ def _inverted(n: Count, q: Array) -> Array:
 
 
 def _closest(n: Count, q: Array) -> Array:
-    """Return the nearest place; of two the one whose number, counted from 1, is even."""
+    """Return the nearest index; of two the one whose number, counted from 1, is even."""
     place = n * q - 1.5
     return where((place == floor(place)) & (floor(place) % 2 == 1), place, floor(place) + 1)
 

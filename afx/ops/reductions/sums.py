@@ -46,7 +46,7 @@ def with_axes(z: Array, shape: Shape, axis: Shape, keepdims: bool) -> Array:
 
 
 def fill_where(x: ArrayLike, where: ArrayLike | None, other: ArrayLike) -> ArrayLike:
-    """Return x with another number in the places that a reduction leaves out."""
+    """Return x with another number where a reduction leaves elements out."""
     return x if where is None else where_(where, x, other)
 
 

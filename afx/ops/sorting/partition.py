@@ -33,7 +33,7 @@ class TopK(NamedTuple):
 def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
     """Return the k largest elements along an axis, the largest first, and their indices.
 
-    Equal elements keep their order and share the derivative evenly, those that just miss a place too.
+    Equal elements keep their order and share the derivative evenly, those that just miss being chosen too.
 
     Args:
         x: any shape with an axis.
@@ -63,22 +63,22 @@ def _check_places(x: ArrayLike, kth: int | Sequence[int], axis: int | None, who:
     n = aval.size if axis is None else aval.shape[normalize_axis(axis, aval.ndim, who)]
     for k in ints(kth, who, "kth"):
         if not -n <= k < n:
-            raise ArgumentError(f"{who}: a place outside the axis: got kth={kth} for {aval}; use places below {n}")
+            raise ArgumentError(f"{who}: kth is out of bounds: got kth={kth} for {aval}; give indices below {n}")
 
 
 @register_function
 def partition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:
-    """Return x with the element that sorting would put at a place there, smaller ones before it, larger ones behind.
+    """Return x with the element that sorting would put at an index there, smaller ones before it, larger ones behind.
 
     The others stand in order too, which NumPy does not promise: it is `sort`, with its derivative.
 
     Args:
         x: any shape.
-        kth: the place, or several.
+        kth: the index, or several.
         axis: the axis; None partitions all elements as one.
 
     Raises:
-        ArgumentError: a place outside the axis.
+        ArgumentError: kth is out of bounds.
 
     >>> partition(np.array([3.0, 1.0, 2.0]), 1)
     Array([1., 2., 3.], dtype=float64)

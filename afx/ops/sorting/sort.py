@@ -154,7 +154,7 @@ def _sort_abstract(x: Aval, *, axis: int) -> Aval:
 
 
 def _shared(v: Value, z: Value, axis: int) -> Value:
-    """Return values along sorted places with the mean of each group of equal elements in all its places."""
+    """Return values in sorted order, each group of equal elements replaced by its mean."""
     rows, values = (moveaxis(to_array(u), axis, -1) for u in (z, v))
     if not values.size:
         return v

@@ -3,7 +3,7 @@
 The n-th derivative of a density f by its parameter is f times a polynomial of the derivatives of log f. Its integral over
 the whole axis is 0, so it may be taken from either end; from the nearer one nearly all of the integrand has one sign.
 On the axis of log t (or of the log-odds of t) the integrand falls smoothly from the end of the interval. Its logarithm
-tells where it has become negligible. Parameters below 1, where it would fall too slowly, are raised by 1, and the
+says where it has become negligible. Parameters below 1, where it would fall too slowly, are raised by 1, and the
 difference that makes has a closed form.
 
 Everything here takes and gives float64 arrays of one shape.

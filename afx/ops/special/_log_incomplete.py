@@ -1,8 +1,8 @@
 """Relative tails: gamma and beta integrals over their integrands, finite where the integrals underflow.
 
-On the axis of log t (of the log-odds of t) the gamma (beta) integral from x to the near end of the axis is the integrand
-at x times a tail. Its logarithm, and the moments that are its derivatives, come from Gauss's rule on the interval where
-the integrand has not become negligible, as in `afx.ops.special._incomplete`.
+The gamma integral is taken over log t, the beta integral over the log-odds of t. From x to the near end of that axis it
+is the integrand at x times a tail. The tail's logarithm and its moments, the derivatives, come from Gauss's rule on the
+interval where the integrand is not negligible, as in `afx.ops.special._incomplete`.
 
 Everything here takes and gives float64 arrays of one shape.
 """

@@ -20,7 +20,7 @@ __all__ = ["Box", "State", "descend", "free_unknowns", "optimality", "status_of"
 
 M = TypeVar("M")
 
-NEAR = 1e-6  # how near to a bound an unknown can be held by it (Bertsekas 1982, equation 32)
+NEAR = 1e-6  # how near to a bound it can be active (Bertsekas 1982, equation 32)
 
 
 @attrs.frozen
@@ -43,7 +43,7 @@ class State(Generic[M]):
         point: where it is.
         memory: what the direction has learned.
         fresh: whether the memory is as at the start, so that the direction is steepest descent.
-        free: which unknowns are not held by a bound.
+        free: which unknowns have no active bound.
         iterations: steps so far.
         evaluations: evaluations so far.
         status: a `Status`.
@@ -125,7 +125,7 @@ def _step(objective: Objective, direction: Direction[M], s: State[M], box: Box |
 
 
 def free_unknowns(point: Point, box: Box) -> Array:
-    """Tell which unknowns are not held by a bound: at it, or so near that a gradient step reaches it."""
+    """Tell which unknowns have no active bound: at it, or so near that a gradient step reaches it."""
     x, g = point.x, point.gradient
     near = minimum(norm_of(x - box.project(x - g)), NEAR)
     return ~(((x <= box.lower + near) & (g > 0)) | ((x >= box.upper - near) & (g < 0)))

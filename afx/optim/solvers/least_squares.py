@@ -45,7 +45,7 @@ LeastSquaresMethod = Literal["levenberg_marquardt", "gauss_newton"]
 
 FIRST_DAMPING = 1e-3  # in units of the largest squared column (Madsen, Nielsen & Tingleff 2004, section 3.2)
 LEAST_GAIN = 1e-4  # the least ratio of actual to expected decrease
-FEW = 4  # units in the last place, below which a step is rounding
+FEW = 4  # ulps, below which a step is rounding
 
 
 def least_squares(

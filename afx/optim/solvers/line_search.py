@@ -25,7 +25,7 @@ DECREASE = 1e-4  # c1 of the Wolfe conditions (Nocedal & Wright 2006, section 3.
 CURVATURE = 0.9  # c2: loose, as quasi-Newton directions come with a good length
 MAX_EVALUATIONS = 30
 SHORTEST = 0.1  # how near to an end of the interval a trial may be, as a fraction
-ROUNDING = 16  # units in the last place by which two values may differ through rounding alone
+ROUNDING = 16  # ulps by which two values may differ through rounding alone
 
 T = TypeVar("T")
 

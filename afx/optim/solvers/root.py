@@ -36,7 +36,7 @@ RootMethod = Literal["newton", "broyden", "bisection"]
 
 DECREASE = 1e-4
 HALVINGS = 30
-FEW = 4  # units in the last place, below which a step is rounding
+FEW = 4  # ulps, below which a step is rounding
 
 
 def root(

@@ -1,8 +1,8 @@
 """Probing: the pattern of a linear op, from runs on indices and noise.
 
-An op that only moves data, run on the indices of its operand's elements, tells the source of each element of its
-result. Run on noise too, it tells whether it does nothing else. The transpose of an op that adds elements up
-is tried in the same way, and tells where each element of the operand goes to.
+An op that only moves data, run on the indices of its operand's elements, gives the source of each element of its
+result. Run on noise too, it shows whether it does nothing else. The transpose of an op that adds elements up
+is tried in the same way, and shows where each element of the operand goes to.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def probe_permutation(
 def probe_transpose(
     p: Primitive, k: int, operands: Sequence[Any], aval: Aval, params: Mapping[str, Any]
 ) -> Edges | None:
-    """Return what the output reads, if each element of operand k goes to one place at most."""
+    """Return what the output reads, if each element of operand k goes to one output element at most."""
 
     def fn(x: Any) -> Any:
         return bind(p, *operands[:k], x, *operands[k + 1 :], **params)

@@ -1,8 +1,8 @@
 """Sparse derivatives: `sparse_jacobian`, `sparse_hessian`.
 
-Where each output depends on few inputs, columns that share no row are computed together: the graph of the function
-gives the structurally nonzero entries, a coloring the columns that share a pass, and one derivative for each color all
-entries (Curtis, Powell and Reid 1974; for symmetric matrices Coleman and Moré 1984).
+Where each output depends on few inputs, columns that share no row are computed together. The graph of the function
+gives the structurally nonzero entries. A graph coloring gives the columns that share a pass, one derivative for each
+color (Curtis, Powell and Reid 1974; for symmetric matrices Coleman and Moré 1984).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Layout:
         shape: of the matrix.
         seeds: the colour of each input, -1 where it has none: one forward derivative for each colour.
         back: the colour of each output, likewise for reverse derivatives.
-        places: where each entry stands among the forward results, then the reverse ones, each row-major.
+        positions: of each entry among the forward results, then the reverse ones, each row-major.
     """
 
     rows: Ints
@@ -65,7 +65,7 @@ class Layout:
     shape: tuple[int, int]
     seeds: Ints
     back: Ints
-    places: Ints
+    positions: Ints
 
     @property
     def sweeps(self) -> int:
@@ -222,12 +222,12 @@ def _jacobian_layout(rows: Ints, columns: Ints, shape: tuple[int, int], mode: Mo
         assert reverse is not None
         back, seeds = reverse
         alone = seeds[columns] < 0
-    places = np.where(
+    positions = np.where(
         alone,
         _count(seeds) * shape[0] + back[rows] * shape[1] + columns,
         seeds[columns] * shape[0] + rows,
     )
-    return Layout(rows, columns, shape, seeds, back, places)
+    return Layout(rows, columns, shape, seeds, back, positions)
 
 
 def _sweeps(pair: tuple[Ints, Ints]) -> int:
@@ -285,7 +285,7 @@ def _filled(fn: Callable[[Any], Any], x: Any, layout: Layout) -> SparseMatrix:
     if not found:
         return SparseMatrix(asarray(np.zeros(0, leaves[0].dtype if leaves else None)), indices, layout.shape)
     values = found[0] if len(found) == 1 else concat(found)
-    return SparseMatrix(gather(values, wrap(layout.places)), indices, layout.shape)
+    return SparseMatrix(gather(values, wrap(layout.positions)), indices, layout.shape)
 
 
 def _seeds(colours: Ints, leaves: Sequence[Any]) -> list[Array]:
@@ -296,8 +296,8 @@ def _seeds(colours: Ints, leaves: Sequence[Any]) -> list[Array]:
         aval = aval_of(x)
         mine = colours[start : start + aval.size]
         seeds = np.zeros((_count(colours), aval.size), aval.dtype)
-        places = np.flatnonzero(mine >= 0)
-        seeds[mine[places], places] = 1
+        positions = np.flatnonzero(mine >= 0)
+        seeds[mine[positions], positions] = 1
         found.append(wrap(seeds.reshape(len(seeds), *aval.shape)))
         start += aval.size
     return found

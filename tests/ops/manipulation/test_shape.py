@@ -197,7 +197,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "stack axis": (lambda: afx.stack([X], axis="x"), errors.ArgumentError, "stack: an axis is an integer: got 'x'"),
     "squeeze": (lambda: afx.squeeze(X, 0), errors.ShapeError, "squeeze: cannot select an axis to squeeze out"),
     "permute": (lambda: afx.permute_dims(X, (0, 0, 1)), errors.ShapeError, "permute_dims: axes don't match array"),
-    "moveaxis": (lambda: afx.moveaxis(X, (0, 1), 0), errors.ShapeError, "moveaxis: each axis moves to one place"),
+    "moveaxis": (lambda: afx.moveaxis(X, (0, 1), 0), errors.ShapeError, "moveaxis: each axis moves to one position"),
     "swapaxes": (lambda: afx.swapaxes(X, 0, 3), errors.ShapeError, "swapaxes: axis 3 is out of bounds"),
     "matrix_transpose": (lambda: afx.matrix_transpose(V), errors.ShapeError, "two axes or more"),
     "broadcast_arrays": (lambda: afx.broadcast_arrays(X, V), errors.ShapeError, "broadcast_arrays: operands could not"),
