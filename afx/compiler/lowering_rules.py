@@ -10,7 +10,7 @@ import numpy as np
 from afx.compiler.reductions import SLOW_WITH_NUMBERS, reduce_in_transpose
 from afx.compiler.schedule import ErrorState
 from afx.compiler.target import Target
-from afx.core.aval import Aval, Shape
+from afx.core.aval import Shape
 from afx.core.dtypes import DType
 from afx.core.graph import Equation
 
@@ -104,13 +104,8 @@ def calls_blas(eq: Equation, target: Target) -> bool:
             math.sqrt(x.size * y.size * out.size) * (target.blas_complex_factor if out.dtype.kind == "c" else 1)
             >= least
         )
-    if p.kind != "custom" or p.lowering.may_alias:
-        return False
-    return any(_is_matrix(a.aval) and a.aval.size >= target.lapack_threads_min_elements for a in eq.inputs)
-
-
-def _is_matrix(x: Aval) -> bool:
-    return x.ndim > 1 and x.dtype.kind in "fc"
+    least = target.lapack_threads_min_elements
+    return p.lowering.calls_lapack and any(a.aval.size >= least for a in eq.inputs)
 
 
 def writes_into(eq: Equation) -> bool:

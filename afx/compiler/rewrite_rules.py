@@ -31,7 +31,7 @@ def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, av
     if (
         p.multiple_results
         or p.algebra.canonical == "broadcast"
-        or p.kind == "custom"
+        or p.opaque
         or not xs
         or aval.size > b.target.fold_max_elements
     ):

@@ -121,6 +121,7 @@ class Lowering(Record):
         batch_operands: operands of which each row (of their first axis) goes into the same row of the output and no
             other; ``impl_into`` then takes any number of rows. Where ``axis`` is a parameter, this holds for other axes.
         sums_over_batch: whether the results of those rows are summed instead (a convolution's kernel).
+        calls_lapack: whether it calls LAPACK, which may use several threads for large operands.
         control: of ops that hold graphs, the parameters to their `afx.compiler.control_flow.ControlSpec`.
     """
 
@@ -135,6 +136,7 @@ class Lowering(Record):
     updates_first_operand: bool = False
     batch_operands: tuple[int, ...] = ()
     sums_over_batch: bool = False
+    calls_lapack: bool = False
     control: Callable[[Params], Any] | None = None
 
 

@@ -1,6 +1,7 @@
 """Tags of primitives: each that a record carries is true, since simplification, masks and plans trust it blindly."""
 
 import itertools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -247,3 +248,16 @@ def test_derivatives_in_single_precision(p: Primitive, sample: Sample, dtype: st
     for single, double in zip(*found, strict=True):
         scale = np.abs(double[np.isfinite(double)]).max(initial=1.0)
         np.testing.assert_allclose(single, double, rtol=2e-3, atol=2e-4 * scale)
+
+
+@tagged(lambda p: not p.lowering.calls_lapack)
+def test_calls_no_lapack(p: Primitive, sample: Sample) -> None:
+    """An op that does not say so runs no function of `numpy.linalg` or `scipy.linalg`, whose threads plans limit."""
+    modules = set[str]()
+    p.impl(*sample.operands, **sample.params)  # tables that it makes once, such as nodes of a quadrature, do not count
+    sys.setprofile(lambda frame, event, _: modules.add(frame.f_globals.get("__name__", "")) if event == "call" else None)
+    try:
+        p.impl(*sample.operands, **sample.params)
+    finally:
+        sys.setprofile(None)
+    assert not [name for name in modules if name.startswith(("numpy.linalg", "scipy.linalg"))]

@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
 from afx.core.dtypes import DType, promote
-from afx.core.primitive import Derivative, Masking, Params, Primitive, Value, define, register
+from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, define, register
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.batching import batch_unchanged
@@ -124,6 +124,7 @@ def matrix_op(
         jvp=pushforward,
         batch=batch_unchanged(name),
         core_axes=2,
+        calls_lapack=True,
         multiple_results=multiple_results,
         **rules,
         **tags,
@@ -163,6 +164,7 @@ def matrix_pair_op(name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull:
             abstract_eval=abstract_eval,
             batch=batch,
             masking=Masking(core_axes=2),
+            lowering=Lowering(calls_lapack=True),
             derivative=Derivative(vjp_all=joint, reads=(3, 2), jvp=pushforward),
         )
     )

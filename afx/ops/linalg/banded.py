@@ -133,4 +133,5 @@ solve_banded_p: Primitive = define(
     reads=(3, 2),
     jvp=_push,
     batch=batch_along_axes("solve_banded"),
+    calls_lapack=True,
 )

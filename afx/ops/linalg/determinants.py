@@ -14,7 +14,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import real_dtype
-from afx.core.primitive import Derivative, Params, Primitive, Value, register
+from afx.core.primitive import Derivative, Lowering, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ShapeError
 from afx.ops._kinds.batching import batch_along_axes
@@ -164,6 +164,7 @@ cofactors_p: Primitive = register(
         impl=_cofactors_run,
         abstract_eval=_cofactors_abstract,
         batch=batch_along_axes("cofactors"),
+        lowering=Lowering(calls_lapack=True),
         derivative=Derivative(vjp_all=_cofactors_joint, reads=(-2,), jvp=_cofactors_push),  # it reads all operands
     )
 )

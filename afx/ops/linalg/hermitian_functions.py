@@ -97,4 +97,5 @@ hermitian_function_p: Primitive = define(
     reads=(-1,),
     jvp=_push,
     batch=batch_along_axes("hermitian_function"),
+    calls_lapack=True,
 )

@@ -108,4 +108,5 @@ sylvester_p: Primitive = define(
     reads=(7, 7, 6),
     jvp=_push,
     batch=batch_along_axes("solve_sylvester"),
+    calls_lapack=True,
 )
