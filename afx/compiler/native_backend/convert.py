@@ -155,6 +155,11 @@ class BlockBuilder:
         steps = [abs(s) for s, n in zip(place.strides, place.shape, strict=True) if n > 1]
         return place.owner not in self._unordered and steps == sorted(steps, reverse=True)
 
+    def lay_out_as(self, owner: int, operands: Sequence[Place]) -> None:
+        """Note that NumPy lays memory out in the order of operands, which need not be row-major."""
+        if not all(map(self.is_row_major, operands)):
+            self._unordered.add(owner)
+
     def ordered(self, x: Operand) -> Place:
         """Return where an operand lies whose order of elements in memory decides about bits."""
         place = self.place(x)
@@ -183,8 +188,8 @@ class BlockBuilder:
         space = out.shape
         owner = self.own(out.index, out.shape, self.dtype(out)).owner
         places = [self.places[x.index] for x in operands if isinstance(x, Buffer)]
-        if allocates and not all(map(self.is_row_major, places)):
-            self._unordered.add(owner)
+        if allocates:
+            self.lay_out_as(owner, places)
         k = self._group_of(space, operands, quiet)
         group = self.items[k]
         assert isinstance(group, Group)

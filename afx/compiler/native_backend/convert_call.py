@@ -18,6 +18,7 @@ from afx.compiler.native_backend.convert import (
     dense,
     dtype_name,
 )
+from afx.compiler.native_backend.convert_index import INDEXED
 from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.emit_op import ALL, INLINE
 from afx.compiler.native_backend.memory import Place, merged, of_array
@@ -91,8 +92,6 @@ def _cast_in(group: Group, k: int, want: str) -> int:
 def _check_cast(have: str, want: str) -> None:
     if not {have, want} <= ALL:
         raise UnsupportedError(f"cast of {have} to {want}")
-    if have[0] == "f" and want[0] in "iu":
-        raise UnsupportedError("cast of floats to integers")
 
 
 def _cast(b: BlockBuilder, call: Call) -> None:
@@ -267,6 +266,9 @@ def _apply(b: BlockBuilder, call: Call) -> None:
     """Look at a constant, or sum integers and booleans in the wider dtype of their sum, in which no order matters."""
     if lookup(call.op).lowering.may_alias and len(call.operands) == 1 and not isinstance(call.operands[0], Buffer):
         b.look(call.outputs[0], call.op, call.params, b.place(call.operands[0]))
+        return
+    if call.op in INDEXED:
+        INDEXED[call.op](b, call)
         return
     want = dtype_name(call.outputs[0].dtype)
     if call.op != "sum" or want[0] not in "iu":

@@ -1,8 +1,9 @@
 """Native programs as LLVM IR: blocks of steps, loops over blocks, and the builtin function that Python calls.
 
 That function follows the fast calling convention of CPython (``METH_FASTCALL``) and reads the data pointers of NumPy
-arrays itself. It returns -1 where an argument is not what the program was made for, else NumPy's numbers of the
-floating-point errors that were seen (1 divide, 2 over, 8 invalid).
+arrays itself. It returns -1 where an argument is not what the program was made for, or where an index or a conversion
+turns out to be NumPy's to decide, else NumPy's numbers of the floating-point errors that were seen (1 divide, 2 over,
+8 invalid).
 """
 
 from __future__ import annotations
@@ -16,10 +17,8 @@ from afx.compiler.native_backend.emit_op import memory_type
 from afx.compiler.native_backend.program import (
     Block,
     Choice,
-    Inner,
-    Nest,
+    Leaf,
     Param,
-    Product,
     Program,
     Scan,
     Step,
@@ -109,11 +108,11 @@ class _Blocks:
     def __init__(self, w: Writer, layout: Layout) -> None:
         self.w = w
         self.flags = _Flags(w, layout)
-        self._functions: dict[Nest | Inner | Product, str] = {}
+        self._functions: dict[Leaf, str] = {}
 
     def emit(self, block: Block, name: str, chunked: bool = False) -> str:
         """Add the function of a block and return its name; a chunked one runs the steps from one number to another."""
-        parameters = [*[f"ptr noalias %p{k}" for k in range(block.params)], "ptr noalias %arena"]
+        parameters = [*[f"ptr noalias %p{k}" for k in range(block.params)], "ptr noalias %arena", "ptr noalias %fault"]
         if chunked:
             parameters += ["i64 %start", "i64 %stop"]
         name = f"@{name}{self.w.fresh()}"
@@ -156,20 +155,20 @@ class _Blocks:
         root = block.roots[k]
         return self.w.shifted("%arena" if root.param < 0 else f"%p{root.param}", root.offset)
 
-    def _step(self, block: Block, step: Nest | Inner | Product) -> None:
+    def _step(self, block: Block, step: Leaf) -> None:
         """Call the function of a step; flags that its equations ignore are taken back behind it."""
         w = self.w
         function = self._function(step, is_single=len(block.steps) <= INLINE_MAX_STEPS)
         quiet = self.flags.number(step.quiet)
         before = self.flags.read() if quiet else ""
         roots = ", ".join([f"ptr {self._root(block, k)}" for k in roots_of(step)])
-        w.line(f"call void {function}({roots})")
+        w.line(f"call void {function}({roots}, ptr %fault)")
         if quiet:
             after = self.flags.read()
             new = w.let(f"and i32 {after}, {w.let(f'xor i32 {before}, -1')}")
             self.flags.clear(w.let(f"and i32 {new}, {quiet}"))
 
-    def _function(self, step: Nest | Inner | Product, is_single: bool) -> str:
+    def _function(self, step: Leaf, is_single: bool) -> str:
         """Return the function of a step; steps that differ in their memory alone share one."""
         same = on_roots(step, {root: k for k, root in enumerate(roots_of(step))})
         if same not in self._functions:
@@ -204,7 +203,7 @@ class _Blocks:
             row = w.let(f"sub nsw i64 {loop.length - 1}, {t}") if loop.reverse else t
             at_x = [_row(w, x, row, size) for x, size in zip(xs, loop.x_bytes, strict=True)]
             at_y = [_row(w, y, row, size) for y, size in zip(ys, loop.y_bytes, strict=True)]
-            pointers = [f"ptr {p}" for p in (*consts, *old, *at_x, *new, *at_y, *constants, arena)]
+            pointers = [f"ptr {p}" for p in (*consts, *old, *at_x, *new, *at_y, *constants, arena, "%fault")]
             w.line(f"call void {body}({', '.join(pointers)})")
 
         w.loop(start, stop, 1, step)
@@ -231,13 +230,14 @@ class _Blocks:
         w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %ask{k}, label %left{k}")
         w.label(f"ask{k}")
         old, new = self._turns(t, carry, other)
-        w.line(
-            f"call void {test}({', '.join([f'ptr {p}' for p in (*test_consts, *old, verdict, *test_constants, arena)])})"
-        )
+        asked = (*test_consts, *old, verdict, *test_constants, arena, "%fault")
+        w.line(f"call void {test}({', '.join([f'ptr {p}' for p in asked])})")
         goes = w.let(f"icmp ne i8 {w.let(f'load i8, ptr {verdict}')}, 0")
         w.line(f"br i1 {goes}, label %go{k}, label %done{k}")
         w.label(f"go{k}")
-        w.line(f"call void {body}({', '.join([f'ptr {p}' for p in (*consts, *old, *new, *constants, arena)])})")
+        w.line(
+            f"call void {body}({', '.join([f'ptr {p}' for p in (*consts, *old, *new, *constants, arena, '%fault')])})"
+        )
         w.line(f"store i64 {w.let(f'add i64 {t}, 1')}, ptr {where}")
         w.line(f"br label %next{k}")
         w.label(f"done{k}")
@@ -262,7 +262,7 @@ class _Blocks:
         w.line(f"switch i64 {index}, label %case{k}.{len(functions) - 1} [{cases}]")
         for n, function in enumerate(functions):
             w.label(f"case{k}.{n}")
-            w.line(f"call void {function}({', '.join([f'ptr {p}' for p in (*shared, *own[n], arena)])})")
+            w.line(f"call void {function}({', '.join([f'ptr {p}' for p in (*shared, *own[n], arena, '%fault')])})")
             w.line(f"br label %chosen{k}")
         w.label(f"chosen{k}")
 
@@ -312,6 +312,9 @@ class _Entry:
                 self._check(self._array(k), param)
         pointers = [f"ptr {self._data(k)}" for k in range(len(program.params) + 1)]
         state = self._data(len(program.params) + 1) if program.is_loop else ""
+        fault = w.local("i64", 8)
+        w.line(f"store i64 0, ptr {fault}")
+        pointers.append(f"ptr {fault}")
         self.flags.clear(str(self.flags.all))
         thread = ""
         if program.releases_gil:
@@ -328,6 +331,7 @@ class _Entry:
         found = self.flags.read()
         if program.releases_gil:
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
+        self._refuse_unless(f"icmp eq i64 {w.let(f'load i64, ptr {fault}')}, 0")
         w.line(f"ret ptr {w.let(f'call ptr @PyLong_FromLong(i64 {self._numbers(found)})')}")
         w.label("refuse")
         w.line(f"ret ptr {w.let('call ptr @PyLong_FromLong(i64 -1)')}")

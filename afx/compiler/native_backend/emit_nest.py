@@ -6,8 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from afx.compiler.native_backend.emit_index import emit_extreme, emit_indexed
 from afx.compiler.native_backend.emit_op import emit, memory_type, number, read, read_one, written
-from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Product, Ref, UfuncLoop
+from afx.compiler.native_backend.program import (
+    Extreme,
+    Indexed,
+    Inner,
+    Leaf,
+    Load,
+    Nest,
+    Number,
+    Op,
+    Product,
+    Ref,
+    UfuncLoop,
+)
 from afx.compiler.native_backend.writer import Writer
 from afx.core.aval import Shape
 
@@ -18,7 +31,7 @@ VECTOR_BYTES = 64  # of the widest elements that are computed at once: LLVM spli
 MAX_LANES = 32
 
 
-def roots_of(step: Nest | Inner | Product) -> list[int]:
+def roots_of(step: Leaf) -> list[int]:
     """Return the roots that a step reads or writes, each once."""
     if isinstance(step, Nest):
         refs = [v.ref for v in step.values if isinstance(v, Load)] + [ref for _, ref in step.stores]
@@ -27,19 +40,24 @@ def roots_of(step: Nest | Inner | Product) -> list[int]:
     return sorted({ref.root for ref in refs})
 
 
-def on_roots(step: Nest | Inner | Product, numbers: Mapping[int, int]) -> Nest | Inner | Product:
+def on_roots(step: Leaf, numbers: Mapping[int, int]) -> Leaf:
     """Return a step with other roots."""
 
     def root(ref: Ref) -> Ref:
         return attrs.evolve(ref, root=numbers[ref.root])
 
-    if not isinstance(step, Nest):
+    if isinstance(step, Inner | Product):
         return attrs.evolve(step, operands=tuple(map(root, step.operands)))
+    if isinstance(step, Indexed):
+        indices = tuple(map(root, step.indices))
+        return attrs.evolve(step, part=root(step.part), whole=root(step.whole), indices=indices)
+    if isinstance(step, Extreme):
+        return attrs.evolve(step, x=root(step.x), out=root(step.out))
     values = tuple([Load(root(v.ref)) if isinstance(v, Load) else v for v in step.values])
     return attrs.evolve(step, values=values, stores=tuple([(k, root(ref)) for k, ref in step.stores]))
 
 
-def emit_step(w: Writer, step: Nest | Inner | Product, attributes: str = "") -> str:
+def emit_step(w: Writer, step: Leaf, attributes: str = "") -> str:
     """Add the function of a step, whose parameters are its roots; return its name."""
     name = f"@{type(step).__name__.lower()}{w.fresh()}"
     roots = ", ".join([f"ptr noalias %r{k}" for k in roots_of(step)])
@@ -49,13 +67,18 @@ def emit_step(w: Writer, step: Nest | Inner | Product, attributes: str = "") -> 
             _Nest(w, step).emit()
         elif isinstance(step, Inner):
             _inner(w, step)
+        elif isinstance(step, Indexed):
+            emit_indexed(w, step)
+        elif isinstance(step, Extreme):
+            emit_extreme(w, step)
         else:
             sizes = [str(n) for n in step.sizes]
             steps = [ref.strides[0] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
             _call(w, step.loop, [_start(w, ref) for ref in step.operands], sizes, steps)
+        w.hand_over_faults("%fault")
         w.line("ret void")
 
-    w.function(f"internal void {name}({roots}) {attributes}", body)
+    w.function(f"internal void {name}({roots}, ptr noalias %fault) {attributes}", body)
     return name
 
 

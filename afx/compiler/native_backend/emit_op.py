@@ -102,7 +102,7 @@ def constant(x: Number) -> str:
 
 # -- casts ------------------------------------------------------------------------------------------------------------
 def cast(w: Writer, x: str, old: str, new: str) -> str:
-    """Convert an element; floats become no integers here, since values outside of the range are NumPy's to decide."""
+    """Convert an element."""
     if old == new:
         return x
     if new == "b1":
@@ -112,11 +112,30 @@ def cast(w: Writer, x: str, old: str, new: str) -> str:
         if old in FLOATS:
             return w.let(f"{'fpext' if new == 'f8' else 'fptrunc'} {a} {x} to {b}")
         return w.let(f"{'sitofp' if old[0] == 'i' else 'uitofp'} {a} {x} to {b}")
+    if old in FLOATS:
+        return _to_integer(w, x, old, new)
     if a == b:
         return x
     if int(old[1:]) > int(new[1:]):
         return w.let(f"trunc {a} {x} to {b}")
     return w.let(f"{'sext' if old[0] == 'i' else 'zext'} {a} {x} to {b}")
+
+
+def _to_integer(w: Writer, x: str, old: str, new: str) -> str:
+    """Convert floats to integers; one that does not fit is a fault, as what becomes of it is NumPy's to decide."""
+    bits, signed = 8 * int(new[1:]), new[0] == "i"
+    kind, test = lanes(w, element_type(old)), lanes(w, "i1")
+    whole = _intrinsic("trunc")(w, [x], old)
+    low, high = (same(w, element_type(old), constant(Number(n, old))) for n in _bounds(bits, signed))
+    fits = w.let(f"and {test} {compared(w, 'oge', [whole, low], old)}, {compared(w, 'olt', [whole, high], old)}")
+    w.fault(w.let(f"xor {test} {fits}, {same(w, 'i1', 'true')}"))
+    safe = w.let(f"select {test} {fits}, {kind} {whole}, {kind} {_zero(w, old)}")
+    return w.let(f"{'fptosi' if signed else 'fptoui'} {kind} {safe} to {lanes(w, element_type(new))}")
+
+
+def _bounds(bits: int, signed: bool) -> tuple[float, float]:
+    """Return the smallest integer of so many bits, and the one behind the largest."""
+    return (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1)) if signed else (0.0, 2.0**bits)
 
 
 def truth(w: Writer, x: str, dtype: str) -> str:
@@ -135,6 +154,18 @@ def _zero(w: Writer, dtype: str) -> str:
 Rule = Callable[[Writer, list[str], str], str]
 
 
+def compared(w: Writer, predicate: str, xs: list[str], dtype: str) -> str:
+    """Compare floats; orders of nan raise no flag, as NumPy's do not, for which LLVM has an intrinsic of its own."""
+    kind = lanes(w, element_type(dtype))
+    if predicate in ("oeq", "une", "uno"):
+        return w.let(f"fcmp {predicate} {kind} {xs[0]}, {xs[1]}")
+    test = lanes(w, "i1")
+    function = f"@llvm.experimental.constrained.fcmp.{'' if w.lanes == 1 else f'v{w.lanes}'}f{8 * int(dtype[1:])}"
+    w.declare(function, f"declare {test} {function}({kind}, {kind}, metadata, metadata)")
+    operands = ", ".join([f"{kind} {x}" for x in xs])
+    return w.let(f'call {test} {function}({operands}, metadata !"{predicate}", metadata !"fpexcept.strict")')
+
+
 def _arithmetic(of_floats: str, of_ints: str, of_bools: str = "") -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
         name = of_floats if dtype in FLOATS else of_bools if dtype == "b1" else of_ints
@@ -147,7 +178,7 @@ def _comparison(of_floats: str, of_ints: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
         kind = lanes(w, element_type(dtype))
         if dtype in FLOATS:
-            return w.let(f"fcmp {of_floats} {kind} {xs[0]}, {xs[1]}")
+            return compared(w, of_floats, xs, dtype)
         sign = "" if len(of_ints) == 2 and of_ints in ("eq", "ne") else "s" if dtype[0] == "i" else "u"
         return w.let(f"icmp {sign}{of_ints} {kind} {xs[0]}, {xs[1]}")
 
@@ -289,7 +320,7 @@ INLINE: dict[str, tuple[set[str], Rule]] = {
     "left_shift": (INTEGERS, _shift("left")),
     "right_shift": (INTEGERS, _shift("right")),
     "isnan": (REAL, _isnan),
-    "isfinite": (REAL, _finite("olt")),
+    "isfinite": (REAL, _finite("one")),
     "isinf": (REAL, _finite("oeq")),
 }
 

@@ -10,9 +10,10 @@ import attrs
 from afx.compiler.native_backend.convert import BlockBuilder, Converted, UnsupportedError, dtype_name
 from afx.compiler.native_backend.convert_call import lower_call
 from afx.compiler.native_backend.convert_reduction import lower_partial
+from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.memory import Place
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
-from afx.compiler.native_backend.program import Block, Choice, Param, Program, Scan, Step, While, nanoseconds
+from afx.compiler.native_backend.program import Block, Choice, Param, Program, Scan, Step, While
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, ErrorState, Free, Loop, Schedule
 

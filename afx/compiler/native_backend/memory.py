@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.emit_nest import on_roots
-from afx.compiler.native_backend.program import Choice, Inner, Load, Nest, Product, Root, Scan, Step, While
+from afx.compiler.native_backend.program import Choice, Indexed, Load, Nest, Root, Scan, Step, While
 from afx.core.aval import Shape
 
 __all__ = ["Place", "finish_steps", "merge_axes", "of_array", "place_memory"]
@@ -99,9 +99,15 @@ def _finish(step: Step, numbers: dict[int, int], arena: int) -> Step:
     def roots(owners: Sequence[int]) -> Shape:
         return tuple([numbers[owner] for owner in owners])
 
-    if isinstance(step, Nest | Inner | Product):
+    if not isinstance(step, Scan | While | Choice):
         moved = on_roots(step, numbers)
-        return merge_axes(moved) if isinstance(moved, Nest) else moved
+        return (
+            merge_axes(moved)
+            if isinstance(moved, Nest)
+            else _merge_indexed(moved)
+            if isinstance(moved, Indexed)
+            else moved
+        )
     if isinstance(step, Choice):
         constants = tuple(map(roots, step.constants))
         index, operands, outputs = numbers[step.index], roots(step.operands), roots(step.outputs)
@@ -128,6 +134,12 @@ def merge_axes(nest: Nest) -> Nest:
     values = tuple([Load(attrs.evolve(v.ref, strides=next(found))) if isinstance(v, Load) else v for v in nest.values])
     stores = tuple([(k, attrs.evolve(ref, strides=next(found))) for k, ref in nest.stores])
     return attrs.evolve(nest, space=space, values=values, stores=stores)
+
+
+def _merge_indexed(step: Indexed) -> Indexed:
+    space, strides = merged(step.space, [ref.strides for ref in step.operands])
+    part, whole, *indices = [attrs.evolve(ref, strides=s) for ref, s in zip(step.operands, strides, strict=True)]
+    return attrs.evolve(step, space=space, part=part, whole=whole, indices=tuple(indices))
 
 
 def merged(space: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:

@@ -55,7 +55,7 @@ class CompileService:
         self._child: subprocess.Popen[bytes] | None = None
         self._collector: threading.Thread | None = None
         self._jobs: dict[int, Job] = {}
-        self._count = 0
+        self._count = self._handing_over = 0
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self.broken: str = ""  # why nothing is compiled any longer
@@ -98,7 +98,7 @@ class CompileService:
     @property
     def pending(self) -> int:
         """How many jobs are not done."""
-        return len(self._jobs)
+        return len(self._jobs) + self._handing_over
 
     def close(self) -> None:
         """End the child."""
@@ -154,8 +154,10 @@ class CompileService:
                     job = self._jobs.pop(number, None)
                 if error not in ("", UnsupportedError.__name__):
                     warn(f"a program could not be compiled ({error}: {reason})")
+                    self._handing_over = int(job is not None)
                 if job is not None:
                     job.done(made, reason)
+                    self._handing_over = 0
         except (EOFError, OSError, ValueError):
             pass  # it ended
         child.wait()

@@ -6,18 +6,21 @@ inner loops of NumPy's ufuncs by symbols; their addresses are filled in when the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
+from afx.compiler.native_backend.elements import Load, Number, Op, Ref, Root, UfuncLoop, Value
 from afx.core.aval import Shape
 
 __all__ = [
     "Block",
     "Choice",
+    "Extreme",
+    "Indexed",
     "Inner",
+    "Leaf",
     "Load",
     "Nest",
     "Number",
@@ -33,103 +36,7 @@ __all__ = [
     "Value",
     "While",
     "chunked_step",
-    "nanoseconds",
 ]
-
-
-@attrs.frozen
-class Root:
-    """Memory of a block that shares no byte with its other roots.
-
-    Attributes:
-        param: position among the block's parameters, or -1 where it lies in the arena.
-        offset: bytes from the parameter, or from the beginning of the arena.
-    """
-
-    param: int
-    offset: int = 0
-
-
-@attrs.frozen
-class Ref:
-    """Strided elements in a root.
-
-    Attributes:
-        root: number of the root in its block.
-        dtype: NumPy's name without byte order, such as ``f4``.
-        offset: bytes to the first element.
-        strides: bytes between neighbours, one an axis of the iteration space.
-    """
-
-    root: int
-    dtype: str
-    offset: int
-    strides: Shape
-
-
-@attrs.frozen
-class UfuncLoop:
-    """Inner loop of a NumPy ufunc, called by pointer.
-
-    Attributes:
-        ufunc: its name in NumPy.
-        dtypes: of operands and results, as `Ref.dtype`.
-        has_data: whether NumPy passes it a pointer of its own.
-    """
-
-    ufunc: str
-    dtypes: tuple[str, ...]
-    has_data: bool
-
-    @property
-    def symbol(self) -> str:
-        """Name under which its address is linked; that of its data ends in ``.data``."""
-        return f"ufunc.{self.ufunc}.{'.'.join(self.dtypes)}"
-
-
-@attrs.frozen
-class Load:
-    """Element read from memory."""
-
-    ref: Ref
-
-
-@attrs.frozen
-class Number:
-    """Constant.
-
-    Attributes:
-        value: as Python's number.
-        dtype: its type.
-    """
-
-    value: bool | int | float | complex
-    dtype: str
-
-    def __eq__(self, other: object) -> bool:
-        # repr tells 0.0 from -0.0 and finds nan equal to itself
-        return isinstance(other, Number) and repr(self.value) == repr(other.value) and self.dtype == other.dtype
-
-    def __hash__(self) -> int:
-        return hash((repr(self.value), self.dtype))
-
-
-@attrs.frozen
-class Op:
-    """Operation on earlier values of its nest.
-
-    Attributes:
-        name: an operation of `afx.compiler.native_backend.emit_op`, or the loop of a ufunc.
-        dtype: of the result.
-        args: positions of the operands.
-    """
-
-    name: str | UfuncLoop
-    dtype: str
-    args: tuple[int, ...]
-
-
-Value: TypeAlias = "Load | Number | Op"
 
 
 @attrs.frozen
@@ -164,6 +71,59 @@ class Inner:
     space: Shape
     operands: tuple[Ref, ...]
     quiet: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Indexed:
+    """Elements whose places arrays of integers name: read from an array, or written into one, in row-major order.
+
+    Attributes:
+        kind: ``gather`` reads elements, ``set`` and ``add`` write them.
+        space: lengths of the axes.
+        part: the elements that are made or given.
+        whole: the array that is indexed; its strides are 0 along axes of the indices alone.
+        indices: one for each indexed axis; negative ones count from its end, others outside of it are faults.
+        steps: bytes between neighbours along the indexed axes.
+        lengths: of the indexed axes.
+        quiet: floating-point warnings that it ignores.
+    """
+
+    kind: Literal["gather", "set", "add"]
+    space: Shape
+    part: Ref
+    whole: Ref
+    indices: tuple[Ref, ...]
+    steps: Shape
+    lengths: Shape
+    quiet: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[Ref, ...]:
+        """All that it reads and writes."""
+        return (self.part, self.whole, *self.indices)
+
+
+@attrs.frozen
+class Extreme:
+    """Place of the first largest or smallest element along an axis; nan counts as both.
+
+    Attributes:
+        is_max: whether it is the largest.
+        space: lengths of the axes; the last one is searched.
+        x: what is searched.
+        out: the places, as int64; its last stride is 0.
+    """
+
+    is_max: bool
+    space: Shape
+    x: Ref
+    out: Ref
+    quiet: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[Ref, ...]:
+        """What it reads, and what it writes."""
+        return (self.x, self.out)
 
 
 @attrs.frozen
@@ -281,7 +241,8 @@ class Choice:
     arena: int
 
 
-Step: TypeAlias = "Nest | Inner | Product | Scan | While | Choice"
+Leaf: TypeAlias = "Nest | Inner | Product | Indexed | Extreme"
+Step: TypeAlias = "Leaf | Scan | While | Choice"
 
 
 @attrs.frozen
@@ -361,23 +322,3 @@ def chunked_step(block: Block) -> int:
     ]
     longest = max(lengths, default=-1)
     return lengths.index(longest) if longest >= 0 else -1
-
-
-def nanoseconds(block: Block) -> float:
-    """Return about how long a block takes; a loop whose length is unknown counts as a thousand steps."""
-    total = 0.0
-    for step in block.steps:
-        if isinstance(step, Nest):
-            calls = sum([isinstance(v, Op) and not isinstance(v.name, str) for v in step.values])
-            total += 5 + math.prod(step.space) * (0.1 * len(step.values) + calls)
-        elif isinstance(step, Inner):
-            total += 20 + 0.3 * math.prod(step.space)
-        elif isinstance(step, Product):
-            total += 100 + 0.03 * math.prod(step.sizes)
-        elif isinstance(step, Scan):
-            total += step.length * (nanoseconds(step.body) + 5)
-        elif isinstance(step, Choice):
-            total += 5 + max(map(nanoseconds, step.bodies))
-        else:
-            total += 1000 * (nanoseconds(step.body) + nanoseconds(step.test))
-    return total

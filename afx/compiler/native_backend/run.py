@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.compiler.arena import ALIGNMENT
 from afx.compiler.native_backend.link import Kernel
-from afx.compiler.native_backend.program import Inner, Load, Nest, Op, Product, Program
+from afx.compiler.native_backend.program import Choice, Inner, Load, Nest, Op, Product, Program, Scan, While
 from afx.compiler.native_backend.swap import NumpyPlan
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
 from afx.compiler.schedule import Schedule
@@ -162,7 +162,7 @@ def _copied_vectors(program: Program) -> set[int]:
             read = {v.ref.root for k, v in enumerate(step.values) if isinstance(v, Load) and k in called}
         elif isinstance(step, Inner | Product):
             read = {ref.root for ref in step.operands}
-        else:
+        elif isinstance(step, Scan | While | Choice):
             return set()
         vectors -= {roots[root].param for root in read}
     return vectors

@@ -21,6 +21,7 @@ class Writer:
         self._declared: dict[str, str] = {}
         self._functions: list[str] = []
         self._locals: list[str] = []
+        self._faults = ""
         self._count = 0
 
     def fresh(self) -> str:
@@ -44,6 +45,24 @@ class Writer:
         self._locals.append(f"  {name} = alloca {kind}, align {alignment}")
         return name
 
+    def fault(self, condition: str) -> None:
+        """Note, where a condition holds for one of the lanes, that the open function cannot compute what NumPy would."""
+        if not self._faults:
+            self._faults = self.local("i64", 8)
+        if self.lanes > 1:
+            function = f"@llvm.vector.reduce.or.v{self.lanes}i1"
+            self.declare(function, f"declare i1 {function}(<{self.lanes} x i1>)")
+            condition = self.let(f"call i1 {function}(<{self.lanes} x i1> {condition})")
+        seen, new = self.let(f"load i64, ptr {self._faults}"), self.let(f"zext i1 {condition} to i64")
+        self.line(f"store i64 {self.let(f'or i64 {seen}, {new}')}, ptr {self._faults}")
+
+    def hand_over_faults(self, pointer: str) -> None:
+        """Add the faults of the open function to those before, at its end."""
+        if self._faults:
+            seen = self.let(f"load i64, ptr {pointer}")
+            own = self.let(f"load i64, ptr {self._faults}")
+            self.line(f"store i64 {self.let(f'or i64 {seen}, {own}')}, ptr {pointer}")
+
     def declare(self, name: str, text: str) -> None:
         """Declare a symbol once."""
         self._declared[name] = text
@@ -54,11 +73,12 @@ class Writer:
 
     def function(self, head: str, body: Callable[[], None]) -> None:
         """Add a function; functions that the body adds stand apart."""
-        outer = self.lines, self._locals
-        self.lines, self._locals = [], []
+        outer = self.lines, self._locals, self._faults
+        self.lines, self._locals, self._faults = [], [], ""
         body()
-        self._functions.append("\n".join([f"define {head} {{", "entry:", *self._locals, *self.lines, "}"]))
-        self.lines, self._locals = outer
+        start = [f"  store i64 0, ptr {self._faults}"] if self._faults else []
+        self._functions.append("\n".join([f"define {head} {{", "entry:", *self._locals, *start, *self.lines, "}"]))
+        self.lines, self._locals, self._faults = outer
 
     def loop(self, start: str, stop: str, step: int, body: Callable[[str], None]) -> None:
         """Add a loop from ``start`` up to ``stop``."""
