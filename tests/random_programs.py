@@ -146,6 +146,16 @@ NUMBERED = [  # an array and a number, {n} any and {p} positive
     "L.betaln(1.5 + L.sin({a}), {p})",
     "-{n} * {a} + {n}",
 ]
+GUARDED = [  # functions whose values or slopes are not finite where a mask leaves them out
+    "L.guarded(L.sqrt, {a})",
+    "L.guarded(L.log, {a})",
+    "L.guarded(lambda v: v ** -0.7, {a})",
+    "L.guarded(lambda v: L.xlogy(v, v) / v, {a})",
+    "L.guarded(lambda v: L.expm1(-L.log(v)), {a})",
+    "L.guarded(lambda v: L.where(v > 0.5, L.log(v), L.sqrt(v)), {a})",
+    "L.guarded(lambda v: L.arccosh(1 + v), {a})",
+    "L.guarded(lambda v: L.arctan2(v, v) * L.cbrt(v), {a})",
+]
 ROWS = [  # of vectors and matrices, along the last axis
     "L.cumsum({a}, axis=-1)",
     "L.cumprod({a}, axis=-1)",
@@ -256,6 +266,11 @@ NESTED: dict[str, tuple[list[Shape], Shape, Shape, str]] = {  # shapes of a func
     "jit": ([V], V, V, "L.jit({g})({a})"),
     "checkpoint": ([V], V, V, "L.checkpoint({g})({a})"),
     "custom": ([V], V, V, "L.custom({g})({a})"),
+    "custom rule": ([V], V, V, "L.doubled({g})({a})"),
+    "jit of grad": ([V], (), V, "L.jit(L.grad({g}))({a})"),
+    "grad of jit": ([V], (), V, "L.grad(L.jit({g}))({a})"),
+    "masked rows": ([V], V, M, "L.masked({g}, {rows})"),
+    "masked scan": ([V, V], V, V, "L.masked_scan({g}, {a}, {rows})"),
     "grad": ([V], (), V, "L.grad({g})({a})"),
     "value_and_grad": ([V], (), V, "L.value_and_grad({g})({a})[1]"),
     "jvp": ([V], V, V, "L.jvp({g}, ({a},), (0.3 * {a},))[1]"),
@@ -266,12 +281,18 @@ NESTED: dict[str, tuple[list[Shape], Shape, Shape, str]] = {  # shapes of a func
     "hessian": ([V], (), V, "L.hessian({g})({a}) @ {a}"),
     "scan": ([V, V], V, V, "L.scan(lambda c, x: ({g}(c, x), L.sum(c * x)), {a}, {rows})[0]"),
     "scan of checkpoint": ([V, V], V, M, "L.scan(lambda c, x: (L.checkpoint({g})(c, x), 0.5 * c), {a}, {rows})[1]"),
-    "scan of number": ([(), V], (), V, "L.scan(lambda c, x: ({g}(c, x), c), L.number({number}), {rows})[0] * {a}"),
+    "scan of number": (
+        [(), V],
+        (),
+        V,
+        "L.scan(lambda c, x: ({g}(c, x) + 0 * x[0], c), L.number({number}), {rows})[0] * {a}",
+    ),
     "cond": ([V], V, V, "L.cond(L.sum({a}) > {number}, {g}, {h}, {a})"),
     "switch": ([V], V, V, "L.switch(L.int_of({a}[0]), [{g}, {h}], {a})"),
     "while": ([V], V, V, "L.bounded_while({g}, {a})"),
     "fori": ([V], V, V, "L.fori_loop(0, 3, lambda i, c: {g}(c) * L.cos(i * {a} * 0.3), {a})"),
 }
+ALIVE, PADDING = np.array([True, False]), np.array([[0.0], [np.nan]])  # of the rows of a matrix
 SHAPES: tuple[Shape, ...] = ((), (3,), (2, 3), (3, 3))
 SHALLOW = ("value", "grad", "jvp", "vmap_grad", "linearize")  # modes whose programs nest deeper
 MODES = ("value", "grad", "jvp", "hessian", "hvp", "jacfwd", "jacrev", "vmap_grad", "third", "jvp_grad", "linearize")
@@ -359,8 +380,8 @@ class _Writer:
         found = None
         while found is None:
             kind = rng.choices(
-                ["unary", "pair", "number", "row", "reduced", "outer", "square", "scalar", "nested"],
-                [20, 14, 10, 12, 8, 5, 4, 4, 14 if depth else 0],
+                ["unary", "pair", "number", "guarded", "row", "reduced", "outer", "square", "scalar", "nested"],
+                [18, 14, 10, 4, 12, 8, 5, 4, 4, 16 if depth else 0],
             )[0]
             found = getattr(self, f"_{kind}")(known, indent, depth)
         return found
@@ -378,6 +399,10 @@ class _Writer:
     def _number(self, known: list[tuple[str, Shape]], *_: Any) -> tuple[str, Shape] | None:
         name, shape = self.pick(known) or ("", ())
         return self.fill(self.rng.choice(NUMBERED), name), shape
+
+    def _guarded(self, known: list[tuple[str, Shape]], *_: Any) -> tuple[str, Shape] | None:
+        name, shape = self.pick(known) or ("", ())
+        return self.fill(self.rng.choice(GUARDED), name), shape
 
     def _row(self, known: list[tuple[str, Shape]], *_: Any) -> tuple[str, Shape] | None:
         found = self.pick(known, (3,), (2, 3))
@@ -424,7 +449,7 @@ class _Writer:
         given, result, shape, template = NESTED[kind]
         for key in ("{g}", "{h}"):
             if key in template:
-                inner = [] if kind == "custom" else known  # rules of one's own close over nothing
+                inner = [] if kind.startswith("custom") else known  # rules of one's own close over nothing
                 template = template.replace(key, self.function(inner, given, result, indent, depth))
         text = template.replace("{a}", vector[0]).replace("{rows}", matrix[0])
         return text.replace("{number}", self.rng.choice(["0", "0.7", "-1", "0.1"])), shape
@@ -458,6 +483,28 @@ def _custom(fn: Callable[[Any], Any]) -> Any:
     return afx.custom_jvp(fn, lambda point, tangent: afx.jvp(fn, point, tangent))
 
 
+def _doubled(fn: Callable[[Any], Any]) -> Any:
+    """Return a function with twice its derivative, in every order."""
+    found: Any = afx.custom_jvp(fn, lambda point, tangent: (fn(*point), 2 * afx.jvp(fn, point, tangent)[1]))
+    return found
+
+
+def _guarded(fn: Callable[[Any], Any], x: Any) -> Any:
+    keep = x > 0.1234
+    return afx.where(keep, fn(x), 0.3) + afx.where(keep, fn(x * keep), -0.2)
+
+
+def _masked(fn: Callable[[Any], Any], rows: Any) -> Any:
+    return afx.where(ALIVE[:, None], afx.vmap(fn)(rows + PADDING), 0.4)
+
+
+def _masked_scan(fn: Callable[[Any, Any], Any], first: Any, rows: Any) -> Any:
+    def step(c: Any, x: Any) -> Any:
+        return afx.where(x[1], fn(c, x[0]), c), None
+
+    return afx.scan(step, first, (rows + PADDING, ALIVE))[0]
+
+
 def _bounded_while(fn: Callable[[Any], Any], x: Any) -> Any:
     return afx.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, fn(s[1])), (0, x))[1]
 
@@ -487,6 +534,7 @@ AFX.irfft_of = lambda a: afx.fft.irfft(afx.fft.rfft(a) * 0.5, 3)
 AFX.int_of = lambda v: afx.astype(afx.abs(afx.floor(v)), np.int64)
 AFX.multiply_of, AFX.betaln = afx.multiply, afx.special.betaln
 AFX.custom, AFX.bounded_while, AFX.norm = _custom, _bounded_while, _norm
+AFX.doubled, AFX.guarded, AFX.masked, AFX.masked_scan = _doubled, _guarded, _masked, _masked_scan
 
 
 def jax_library() -> Any:
@@ -532,7 +580,32 @@ def jax_library() -> Any:
         setattr(lib, name, getattr(jax.lax, name))
     lib.switch = lambda i, fns, x: jax.lax.switch(i, fns, x)
     lib.bounded_while = lambda fn, x: jax.lax.fori_loop(0, 3, lambda _, c: fn(c), x)
+    _add_masks(lib)
     return lib
+
+
+def _add_masks(lib: Any) -> None:
+    """Add the functions of masks and rules to JAX's: its masks need operands that are safe where they are not chosen."""
+    import jax
+
+    def doubled(fn: Callable[[Any], Any]) -> Any:
+        rule: Any = jax.custom_jvp(fn)
+        rule.defjvp(lambda point, tangent: (rule(*point), 2 * jax.jvp(fn, point, tangent)[1]))
+        return rule
+
+    def guarded(fn: Callable[[Any], Any], x: Any) -> Any:
+        keep = x > 0.1234
+        z = fn(lib.where(keep, x, 1.0))
+        return lib.where(keep, z, 0.3) + lib.where(keep, z, -0.2)
+
+    def masked(fn: Callable[[Any], Any], rows: Any) -> Any:
+        return lib.where(ALIVE[:, None], jax.vmap(fn)(lib.where(ALIVE[:, None], rows, 0.5)), 0.4)
+
+    def masked_scan(fn: Callable[[Any, Any], Any], first: Any, rows: Any) -> Any:
+        safe = lib.where(ALIVE[:, None], rows, 0.5)
+        return jax.lax.scan(lambda c, x: (lib.where(x[1], fn(c, x[0]), c), None), first, (safe, ALIVE))[0]
+
+    lib.doubled, lib.guarded, lib.masked, lib.masked_scan = doubled, guarded, masked, masked_scan
 
 
 def arrays_of(tree: Any) -> list[Any]:

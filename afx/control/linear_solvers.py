@@ -25,7 +25,8 @@ from afx.ops.linalg.products import matmul
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import sum as sum_
 from afx.transforms.compiled_call import call
-from afx.transforms.custom_call import CustomRules, custom_call
+from afx.transforms.custom_call import custom_call
+from afx.transforms.custom_rules import CustomRules
 from afx.transforms.vjp import vjp
 
 __all__ = ["IterativeResult", "cg", "gmres"]

@@ -30,7 +30,7 @@ from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sort import argmax
 from afx.transforms._arguments import check_callable
-from afx.transforms.custom_call import push_through
+from afx.transforms.flat_functions import push_through
 from afx.transforms.make_graph import eval_shape
 from afx.transforms.vmap import vmap
 

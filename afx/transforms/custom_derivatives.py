@@ -10,13 +10,15 @@ from typing import Any, ParamSpec, TypeVar
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
-from afx.core.tracing.tracer import Tracer, to_array
+from afx.core.tracing.tracer import Tracer
 from afx.errors import TreeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.pytree.compare import check_matching, check_structure
-from afx.transforms._arguments import check_callable, name_of, pair_of, zero_like
-from afx.transforms.custom_call import CustomRules, Flattened, custom_call, pull_masked, pull_through
+from afx.transforms._arguments import check_callable, name_of, pair_of
+from afx.transforms.custom_call import custom_call
+from afx.transforms.custom_rules import CustomRules, push_rules
+from afx.transforms.flat_functions import Flattened
 
 __all__ = ["custom_jvp", "custom_vjp"]
 
@@ -38,7 +40,9 @@ def custom_vjp(
 
     Returns:
         A function that computes as ``fn`` and differentiates by these rules, under every transformation but forward
-        mode (`custom_jvp` serves both). It may close over traced arrays, unless a derivative by those is wanted.
+        mode (`custom_jvp` serves both). It may close over traced arrays, unless a derivative by those is wanted. Second
+        derivatives are those of ``forward`` and ``backward`` as they are written: where ``forward`` gets its result from
+        the returned function itself, that result follows the rule again.
 
     Raises:
         TreeError, ShapeError: ``backward`` returns another structure or shape than the arguments.
@@ -132,11 +136,6 @@ def _aligned(found: Any, kinds: Sequence[tuple[list[Aval], Any, bool]], count: i
     return flat + [None] * (count - len(flat))
 
 
-def _alike(tangent: Any, ct: Any) -> Any:
-    """Return a tangent in the dtype of its cotangent: numbers that came as residuals are arrays now."""
-    return tangent if ct is None else astype(tangent, aval_of(ct).dtype)
-
-
 def _any(x: Any) -> Any:
     """Return x as a value of unknown type."""
     return x
@@ -149,7 +148,8 @@ def custom_jvp(
 
     Args:
         fn: a function of pytrees of floating arrays.
-        rule: ``(primals, tangents)`` to ``(fn(*primals), tangent of the result)``; linear in the tangents.
+        rule: ``(primals, tangents)`` to ``(fn(*primals), tangent of the result)``; linear in the tangents. Whatever
+            the rule computes its result by, every order of derivatives sees one that follows the rule.
 
     Returns:
         A function that computes as ``fn`` and differentiates by this rule, in every mode and order.
@@ -158,6 +158,8 @@ def custom_jvp(
     >>> f = custom_jvp(afx.abs, lambda x, t: (afx.abs(x[0]), 7.0 * t[0]))
     >>> afx.grad(f)(2.0)
     Array(7., dtype=float32)
+    >>> afx.grad(afx.grad(lambda x: f(x) ** 2))(2.0)
+    Array(98., dtype=float32)
     """
     for given in (fn, rule):
         check_callable(given, "custom_jvp")
@@ -180,23 +182,7 @@ def custom_jvp(
             results = [z if isinstance(z, Array) else asarray(z) for z in outs]
             return results, [astype(t, z.dtype) for z, t in zip(results, slopes, strict=True)]
 
-        def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-            return plain(*xs), xs
-
-        def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-            # the rule is linear in the tangents: its transpose is its own pullback
-            zeros = [to_array(zero_like(x)) for x in xs]
-            return pull_through(
-                lambda *ts: [_alike(t, c) for t, c in zip(push(xs, ts)[1], cts, strict=True)], zeros, cts
-            )
-
-        def masked(xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-            zeros = [to_array(zero_like(x)) for x in xs]
-            return pull_masked(
-                lambda *ts: [_alike(t, c) for t, c in zip(push(xs, ts)[1], cts, strict=True)], zeros, cts, masks
-            )
-
-        outs = custom_call(CustomRules(name, plain, forward, backward, push, masked=masked), leaves)
+        outs = custom_call(push_rules(name, plain, push), leaves)
         result: R = pytree.unflatten(plain.out_tree, outs)
         return result
 

@@ -20,7 +20,7 @@ from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import float32
 from afx.core.interpreter import evaluate
 from afx.core.tracing.graph_trace import GraphTrace
-from afx.core.tracing.tracer import Tracer, to_array
+from afx.core.tracing.tracer import Tracer
 from afx.errors import ConcreteValueError, DtypeError, TracerError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.creation.stop_gradient import stop_gradient
@@ -28,8 +28,10 @@ from afx.ops.elementwise.where import where
 from afx.ops.linalg.solve import solve_or_nan
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
-from afx.transforms._arguments import check_callable, moving_leaves, name_of, zero_like
-from afx.transforms.custom_call import CustomRules, custom_call, pull_masked, pull_through, push_through
+from afx.transforms._arguments import check_callable, moving_leaves, name_of
+from afx.transforms.custom_call import custom_call
+from afx.transforms.custom_rules import CustomRules
+from afx.transforms.flat_functions import push_through, transpose_push
 from afx.transforms.jacobian import jacfwd
 from afx.transforms.jvp import jvp
 
@@ -199,14 +201,7 @@ def attach_derivative(name: str, value: Array, params: Sequence[Any], slope: Slo
     def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         return attached(xs), xs
 
-    def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        start = [to_array(zero_like(x)) for x in xs]
-        return pull_through(lambda *ts: push(xs, ts)[1], start, cts)
-
-    def masked(xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        start = [to_array(zero_like(x)) for x in xs]
-        return pull_masked(lambda *ts: push(xs, ts)[1], start, cts, masks)
-
+    backward, masked = transpose_push(push)
     rules = CustomRules(name, lambda *xs: [xs[0]], forward, backward, push, masked=masked)
     found: Array = attached([value, *params])[0]
     return found
