@@ -6,6 +6,7 @@ Public functions of the same names stand in their families; these here take valu
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -246,14 +247,20 @@ def _cast(z: Any, dtype: DType) -> Any:
     return z if z.dtype == dtype else z.astype(dtype)
 
 
+_where: Callable[..., Any] = np.where
+
+
 def _where_run(condition: Any, x: Any, y: Any) -> Any:
+    z = _where(condition, x, y)
+    if z.dtype.kind in "fc" and (z.dtype is getattr(x, "dtype", None) or z.dtype is getattr(y, "dtype", None)):
+        return z  # an inexact operand's own dtype is what operands promote to
     avals = [aval_of(x), aval_of(y)]
     dtype = promote((avals[0].dtype, avals[1].dtype), (avals[0].weak, avals[1].weak))
     if dtype.kind in "iu":
         for number, a in zip((x, y), avals, strict=True):
             if a.weak:
                 dtype.type(number)  # raises where the dtype does not hold it: NumPy's where cuts its bits off
-    return _cast(np.where(condition, x, y), dtype)
+    return _cast(z, dtype)
 
 
 _BITS = {"f": np.dtype(np.int32), "d": np.dtype(np.int64)}

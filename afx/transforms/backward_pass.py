@@ -58,7 +58,7 @@ def backward(tape: Tape, seeds: Mapping[int, Value], *, use_masks: bool = True) 
     Args:
         tape: the record of the function.
         seeds: the cotangent of each output, by index of its entry; of that entry's shape and dtype.
-        use_masks: whether selections make masks as choices do, so that what was not selected gives 0 and never nan.
+        use_masks: whether choices and selections make masks, so that what was left out gives 0 and never nan.
 
     Returns:
         A list as long as the tape that holds a lower-level value for each input that the outputs depend on.
@@ -102,7 +102,7 @@ def _walk(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_masks: bool)
             cts[k] = None
             if p.derivative.vjps is None:
                 _pull_all(entries, entry, k, ct, cts, masks, use_masks)
-            elif p.masking.mask is not None or (use_masks and p.masking.selects) or (masks and k in masks):
+            elif (use_masks and (p.masking.mask is not None or p.masking.selects)) or (masks and k in masks):
                 _pull_masked(entries, entry, k, ct, cts, masks)
             else:
                 _, ins, z, xs, params, _, _, _, _ = entry

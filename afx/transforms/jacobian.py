@@ -12,8 +12,10 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval, aval_of
+from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray, ones_like, zeros
+from afx.ops.manipulation.join import stack
 from afx.ops.manipulation.shape import reshape
 from afx.pytree import Tree
 from afx.transforms._arguments import bound_position, check_callable, check_holomorphic, moving_leaves, name_of, pair_of
@@ -61,7 +63,7 @@ def jacfwd(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
-    return _forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd")
+    return _checked(fn, _forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd"), "jacfwd")
 
 
 def _forward_jacobian(
@@ -100,7 +102,7 @@ def _forward_jacobian(
         found = pytree.map(lambda c: chosen.arrange(_split(c, c.shape[:-1], leaves, treedef, moving)), columns)
         return (found, aux) if has_aux else found
 
-    return _checked(fn, compute, who)
+    return compute
 
 
 def _checked(fn: Callable[P, Any], compute: Callable[..., Any], who: str) -> Callable[P, Any]:
@@ -141,34 +143,62 @@ def jacrev(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
-    check_callable(fn, "jacrev")
-    chosen = DiffArguments(fn, argnums, argnames, "jacrev")
+    return _checked(fn, _reverse_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacrev"), "jacrev")
+
+
+def _reverse_jacobian(
+    fn: Callable[P, Any],
+    argnums: int | Sequence[int] | None,
+    argnames: str | Sequence[str],
+    has_aux: bool,
+    holomorphic: bool,
+    who: str,
+) -> Callable[P, Any]:
+    check_callable(fn, who)
+    chosen = DiffArguments(fn, argnums, argnames, who)
 
     def compute(*args: P.args, **kwargs: P.kwargs) -> Any:
         x, call = chosen.split(args, kwargs)
-        moving = moving_leaves(*pytree.flatten(x), "jacrev", chosen.label)
+        leaves, treedef = pytree.flatten(x)
+        moving = moving_leaves(leaves, treedef, who, chosen.label)
         if holomorphic:
-            check_holomorphic(*pytree.flatten(x), "jacrev", chosen.label, moving=moving)
+            check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
         out, pullback, *aux = pullback_of(call, (x,), has_aux)
         outputs, out_tree = pytree.flatten(out)
         if holomorphic:
-            _check_complex(outputs, "jacrev")
+            _check_complex(outputs, who)
         else:
-            _check_real(outputs, "jacrev", "result", "take afx.jacfwd for real arguments")
+            _check_real(outputs, who, "result", "take afx.jacfwd for real arguments")
         if not outputs:
-            raise ArgumentError(
-                f"jacrev: {name_of(fn)} returns no arrays: got {out_tree}; return what to differentiate"
-            )
+            raise ArgumentError(f"{who}: {name_of(fn)} returns no arrays: got {out_tree}; return what to differentiate")
         avals = [aval_of(v) for v in outputs]
 
         def pull(ct: list[Array]) -> Any:
             return pullback(pytree.unflatten(out_tree, ct))[0]
 
-        rows = vmap(pull)(_basis(avals))
+        pull_each = _one_by_one(pull) if 0 < _count(outputs) <= FEW and not any(map(is_traced, leaves)) else vmap(pull)
+        rows = pull_each(_basis(avals))
         found = pytree.unflatten(out_tree, [chosen.arrange(_rows(rows, avals, k)) for k in range(len(avals))])
         return (found, *aux) if has_aux else found
 
-    return _checked(fn, compute, "jacrev")
+    return compute
+
+
+FEW = 4  # passes that are quicker one by one than batched, outside of traces
+
+
+def _count(leaves: Sequence[Any]) -> int:
+    return sum([aval_of(x).size for x in leaves])
+
+
+def _one_by_one(pull: Callable[[list[Array]], Any]) -> Callable[[list[Array]], Any]:
+    """Return what `vmap` of a function computes, by one call for each element."""
+
+    def pull_each(basis: list[Array]) -> Any:
+        found = [pull([rows[k] for rows in basis]) for k in range(basis[0].shape[0])]
+        return pytree.map(lambda *rows: stack(rows), *found)
+
+    return pull_each
 
 
 def elementwise_grad(
@@ -213,8 +243,9 @@ def hessian(
 ) -> Callable[P, Any]:
     """Return the function of second derivatives of a scalar ``fn``: forward mode over reverse mode.
 
-    Its result has the structure of the argument twice over; for an array of shape s it has shape ``s + s``. Arguments are
-    those of `jacfwd`.
+    Up to four numbers outside of other transformations take reverse mode twice, which is quicker there. The result has
+    the structure of the argument twice over; for an array of shape s it has shape ``s + s``. Arguments are those of
+    `jacfwd`.
 
     >>> import afx
     >>> hessian(lambda x: afx.sum(x**3))(afx.asarray([1.0, 2.0]))
@@ -222,7 +253,18 @@ def hessian(
            [ 0., 12.]], dtype=float32)
     """
     gradient = differentiated(run_grad, fn, argnums, argnames, has_aux, holomorphic, "hessian")
-    return _forward_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")
+    forward = _forward_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")
+    reverse = _reverse_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")
+    chosen = DiffArguments(fn, argnums, argnames, "hessian")
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        leaves, treedef = pytree.flatten(chosen.split(args, kwargs)[0])
+        few = _count(leaves) <= FEW and not any(map(is_traced, leaves))
+        few = few and moving_leaves(leaves, treedef, "hessian", chosen.label) is None
+        few = few and all(aval_of(x).dtype.kind == "f" for x in leaves)
+        return (reverse if few else forward)(*args, **kwargs)
+
+    return _checked(fn, run, "hessian")
 
 
 def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:

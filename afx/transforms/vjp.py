@@ -22,6 +22,9 @@ from afx.transforms.nan_check import check_nan
 
 __all__ = ["vjp"]
 
+NEEDS_MASKS: set[tuple[str, int]] = set()  # tapes, by name and length, whose choices left out what is not finite
+MOST_NAMES = 256
+
 R = TypeVar("R")
 A = TypeVar("A")
 Ts = TypeVarTuple("Ts")
@@ -109,21 +112,28 @@ class Linearization:
         ]
 
     def _pull_without_masks(self, seeds: dict[int, Value]) -> list[Value] | None:
-        """Return the cotangents of the inputs without masks of selections, which cost; None where one could be nan.
+        """Return the cotangents of the inputs without masks, which cost; None where one could be nan.
 
         Only 0·inf and 0·nan need masks, and both show in the result: so the walk is repeated with them if they do, and
-        where NumPy would warn, which the masks may forbid.
+        where NumPy would warn, which the masks may forbid. A function that needed them is not tried again soon.
         """
         tape = self.tape
-        if not tape.has_selections or isinstance(tape, LocatedTape) or not all(is_known(t._value) for t in self.inputs):
+        asked = tape.has_selections or (tape.has_choices and (tape.name, len(tape.entries)) not in NEEDS_MASKS)
+        if not asked or isinstance(tape, LocatedTape) or not all(is_known(t._value) for t in self.inputs):
             return None
         try:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
                 cts = backward(tape, seeds, use_masks=False)
         except Exception:  # raised again by the walk that follows
-            return None
-        found = [cts[t._index] for t in self.inputs]
-        return found if all(ct is None or _is_finite(ct) for ct in found) else None
+            found = None
+        else:
+            found = [cts[t._index] for t in self.inputs]
+            found = found if all(ct is None or _is_finite(ct) for ct in found) else None
+        if found is None:
+            if len(NEEDS_MASKS) >= MOST_NAMES:
+                NEEDS_MASKS.clear()
+            NEEDS_MASKS.add((tape.name, len(tape.entries)))
+        return found
 
     def _locate(self, error: Exception) -> None:
         """Add the user's forward line to an error of the backward pass, by running the function once more."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx import Array
+from afx import Array, pytree
 from afx.errors import ArgumentError, OperandError, ShapeError
 
 X, Y = np.array([1.0, 2.0]), np.float64(3.0)
@@ -45,6 +45,26 @@ def test_jacobians_by_name_and_with_auxiliary_results(jacobian: Any) -> None:
     np.testing.assert_allclose(np.asarray(by_name["y"]), X)
     both = jacobian(lambda x, y: x * y, 0, "y")(X, y=Y)
     np.testing.assert_allclose(np.asarray(both[0]), 3 * np.eye(2))
+
+
+def test_few_and_many_parameters_have_the_same_hessian() -> None:
+    """Second derivatives by few numbers are those by many, compiled and by hand; trees, names and kinks included."""
+
+    def loss(p: Any, y: Any, *, scale: Any = 2.0) -> Any:
+        shape, rate = afx.exp(p["shape"]), p["rate"]
+        return afx.sum(afx.where(y > 1.0, (y / scale) ** shape, rate[0] * y) * afx.maximum(rate[1], 0.3)) * scale
+
+    p = {"shape": np.float64(0.3), "rate": np.array([0.5, 0.7])}
+    y = np.linspace(0.1, 3.0, 7)
+    few, many = afx.hessian(loss)(p, y), afx.jacfwd(afx.grad(loss))(p, y)
+    compiled = afx.jit(afx.hessian(loss))(p, y)
+    for found in (few, compiled):
+        assert pytree.structure(found) == pytree.structure(many)
+        for x, z in zip(pytree.leaves(found), pytree.leaves(many), strict=True):
+            np.testing.assert_allclose(np.asarray(x), np.asarray(z), rtol=1e-13, atol=1e-15)
+    by_name = afx.hessian(loss, argnames="scale")(p, y, scale=np.float64(2.0))["scale"]["scale"]
+    want = afx.grad(afx.grad(lambda s: loss(p, y, scale=s)))(np.float64(2.0))
+    assert float(by_name) == pytest.approx(float(want), rel=1e-13)
 
 
 def test_hessian_and_vjp_with_auxiliary_results() -> None:

@@ -99,6 +99,15 @@ def test_second_derivatives_at_an_exact_fit() -> None:
         np.testing.assert_allclose(np.asarray(run(x)), want, rtol=1e-12, atol=1e-15)
 
 
+def test_choices_are_masked_at_every_call() -> None:
+    """What a choice leaves out gives 0 at the first call and at later ones, with and without values that need the mask."""
+    gradient = afx.grad(lambda x: afx.sum(afx.where(x > 0, afx.sqrt(x) * afx.log(x), 0.0)))
+    for point, want in ((X[1:], None), (X, 0.0), (X[1:], None), (X, 0.0)):
+        found = np.asarray(gradient(point))
+        expected = (np.log(X[1:]) / 2 + 1) / np.sqrt(X[1:])
+        np.testing.assert_allclose(found, expected if want is None else [want, *expected], rtol=1e-14)
+
+
 def test_what_is_selected_keeps_infinities_and_nan() -> None:
     """A selected infinite slope stays infinite, and a nan stays nan."""
     for run in (lambda f: f, afx.jit):

@@ -25,6 +25,9 @@ N = TypeVar("N")
 Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
+NUMBERS = frozenset({*SCALARS, *[np.dtype(c).type for c in SUPPORTED]})  # Python's and NumPy's, taken as they are
+
+
 class Owned(np.ndarray[Any, np.dtype[Any]]):
     """Marks memory that afx allocated, on the base of the views it hands out: such a view is taken back uncopied."""
 
@@ -343,7 +346,7 @@ def to_numpy_value(x: Any, who: str) -> Any:
         if x.dtype.char in SUPPORTED and x.dtype.isnative:
             return x
         return x.astype(check_dtype(x.dtype, who))
-    if kind in SCALARS:
+    if kind in NUMBERS:
         return x
     aval = aval_of(x, who)  # raises for what is not array-like
     if issubclass(kind, np.generic):

@@ -39,15 +39,20 @@ Function = Callable[..., Any]
 OPERANDS = ("ArrayLike", "ArrayLike | None")  # how afx's functions type an operand that takes no list
 STATED = ("subok", "where")  # which are True where nothing is said
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, POSITIONAL)
 
 
 # -- ufuncs -----------------------------------------------------------------------------------------------------------
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Answer ``ufunc(*inputs)``, ``reduce``, ``accumulate`` and ``outer`` with afx's own function."""
-    if not kwargs and method == "__call__" and not any(isinstance(x, (list, tuple)) for x in inputs):
+    if not kwargs and method == "__call__":
         quick = _quick(ufunc)
         if quick is not None:
-            return quick(*inputs)
+            try:
+                return quick(*inputs)
+            except OperandError:  # lists become arrays below
+                if not any(isinstance(x, (list, tuple)) for x in inputs):
+                    raise
     name = ufunc.__name__
     shown = f"np.{name}" if hasattr(np, name) else name
     if _writes_to_numpy(method, inputs, kwargs):
@@ -126,6 +131,10 @@ def _along(method: str, name: str, shown: str, operands: list[Any], options: dic
 # -- functions --------------------------------------------------------------------------------------------------------
 def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer a NumPy function called on an Array with afx's function of that name."""
+    if not kwargs and list not in (kinds := [x.__class__ for x in args]) and tuple not in kinds:
+        fn, count = _quick_function(func)
+        if len(args) <= count:
+            return fn(*args)
     name, module = func.__name__, func.__module__
     shown = f"{module}.{name}".replace("numpy", "np", 1)
     if name in WRITING and not isinstance(args[0] if args else next(iter(kwargs.values())), np.ndarray):
@@ -156,6 +165,24 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
         return fn(*args, **kwargs)  # nothing to translate: as a rule
     values, options = _arguments(func, fn, args, kwargs, shown)
     return fn(*values, **options)
+
+
+@functools.lru_cache(maxsize=512)
+def _quick_function(func: Function) -> tuple[Function, int]:
+    """Return afx's function of a name, and how many arguments it takes by place as NumPy's does: 0 where to look closer."""
+    name, module = func.__name__, func.__module__
+    theirs = _signature(func)
+    special = name in WRITING or name in CONVERTING or name in QUERIES or name in READING or name == "where"
+    if special or theirs is None or f"{module}.{name}" in DEFAULTS:
+        return func, 0
+    fn = _found(name, module, f"{module}.{name}".replace("numpy", "np", 1))
+    count = 0
+    for (key, parameter), (own, mine) in zip(theirs.parameters.items(), _parameters(fn).items(), strict=False):
+        alike = key == own or ARGUMENTS.get(key, key) == own or parameter.default is inspect.Parameter.empty
+        if not alike or parameter.kind not in BY_PLACE or mine.kind not in BY_PLACE:
+            break
+        count += 1
+    return fn, count
 
 
 def _converts(name: str, module: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -78,15 +78,17 @@ class Tape(Trace):
         entries: what was computed, in order.
         is_ground: whether all values are bare NumPy values, as they are when no outer trace is involved.
         has_selections: whether an op selected some of its operand's elements.
+        has_choices: whether an op chose elements by a condition, as ``where`` does.
     """
 
-    __slots__ = ("_copies", "entries", "has_selections", "is_ground")
+    __slots__ = ("_copies", "entries", "has_choices", "has_selections", "is_ground")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.entries: list[Entry] = []
         self.is_ground: bool = True
         self.has_selections: bool = False
+        self.has_choices: bool = False
         self._copies: dict[int, tuple[Any, Any]] = {}
 
     def input(self, x: Any) -> TapeTracer:
@@ -227,6 +229,8 @@ class Tape(Trace):
         """Enter an op with those of its values that its pullbacks read; the caller's memory is copied."""
         if p.masking.selects:
             self.has_selections = True
+        elif p.masking.mask is not None:
+            self.has_choices = True
         reads = self._reads(p, ins)
         kept = tuple(
             [

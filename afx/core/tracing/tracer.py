@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
+from afx.core.array.array import NUMBERS, Array, snapshot, to_numpy_value, wrap
 from afx.core.aval import aval_of
 from afx.core.primitive import Params, Primitive
 from afx.errors import AfxError, EscapedTracerError, OperandError, TracerError
@@ -34,6 +34,7 @@ __all__ = [
     "to_lower_level",
 ]
 
+UNTRACED = NUMBERS | {Array, np.ndarray}  # types whose values no trace watches: quicker asked than isinstance
 _levels = itertools.count(1)
 NUMPY_ERRORS = (TypeError, ValueError, OverflowError, IndexError)
 
@@ -187,17 +188,21 @@ def bind1(p: Primitive, x: Any) -> Array:
 
 
 def bind2(p: Primitive, x: Any, y: Any) -> Array:
-    """Apply an elementwise op of two operands."""
-    top = None
-    if isinstance(x, Tracer):
-        top = x._trace
-    if isinstance(y, Tracer) and (top is None or y._trace.level > top.level):
-        top = y._trace
-    if top is not None:
-        z: Array = top.apply2(p, x, y)
-        return z
-    x = x._value if x.__class__ is Array else to_numpy_value(x, p.name)
-    y = y._value if y.__class__ is Array else to_numpy_value(y, p.name)
+    """Apply an op of two operands and no parameters, an elementwise one as a rule."""
+    if x.__class__ is Array and y.__class__ is Array:
+        x, y = x._value, y._value
+    else:
+        if x.__class__ not in UNTRACED or y.__class__ not in UNTRACED:
+            top = None
+            if isinstance(x, Tracer):
+                top = x._trace
+            if isinstance(y, Tracer) and (top is None or y._trace.level > top.level):
+                top = y._trace
+            if top is not None:
+                z: Array = top.apply2(p, x, y)
+                return z
+        x = x._value if x.__class__ is Array else x if x.__class__ in NUMBERS else to_numpy_value(x, p.name)
+        y = y._value if y.__class__ is Array else y if y.__class__ in NUMBERS else to_numpy_value(y, p.name)
     try:
         return wrap(p.impl(x, y))
     except NUMPY_ERRORS as error:
@@ -208,7 +213,7 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
     """Apply an op; the result is an Array, or a tuple of them where the primitive says so."""
     top: Trace | None = None
     for x in xs:
-        if isinstance(x, Tracer) and (top is None or x._trace.level > top.level):
+        if x.__class__ not in UNTRACED and isinstance(x, Tracer) and (top is None or x._trace.level > top.level):
             top = x._trace
     if top is not None:
         return top.apply(p, xs, params)

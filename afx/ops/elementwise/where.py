@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
@@ -11,7 +13,7 @@ from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.ops._basic import where_p
-from afx.ops._kinds.elementwise import binary, elementwise
+from afx.ops._kinds.elementwise import binary, elementwise, elementwise_impl
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import not_equal
 
@@ -87,7 +89,7 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     upper = np.inf if max is None else max
     if min is None and max is None:
         return x if isinstance(x, Array) else asarray(x)
-    if aval_of(x, "clip").dtype.kind in "biu" and (min is None or max is None):
+    if (min is None or max is None) and aval_of(x, "clip").dtype.kind in "biu":
         return minimum(x, upper) if min is None else maximum(x, lower)
     return bind_single(clip_p, x, lower, upper)
 
@@ -109,10 +111,20 @@ def _clipped(xs: tuple[Value, ...], params: Params) -> Value:
     return minimum(upper, maximum(x, lower))
 
 
+_clip_any = elementwise_impl("clip", np.clip, floating=False, arity=3, kinds="biuf")
+
+
+def _clip_run(x: Any, lower: Any, upper: Any) -> Any:
+    if x.__class__ is np.ndarray and x.dtype.kind == "f" and lower.__class__ is upper.__class__ is float:
+        return x.clip(lower, upper)  # the commonest case, without looking for the dtype
+    return _clip_any(x, lower, upper)
+
+
 clip_p: Primitive = elementwise(
     "clip",
     np.clip,
     (_inside, _at_lower, _at_upper),
+    impl=_clip_run,
     kinds="biuf",
     masks_cotangent=True,
     exact=True,
@@ -138,6 +150,6 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     >>> where(True, 1.0, 2.0)
     Array(1., dtype=float32)
     """
-    if aval_of(condition, "where").dtype != bool_:
+    if getattr(condition, "dtype", None) is not bool_ and aval_of(condition, "where").dtype != bool_:
         condition = not_equal(condition, 0)
     return bind_single(where_p, condition, x, y)

@@ -8,7 +8,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import normalize_axes
-from afx.core.dtypes import real_dtype
+from afx.core.dtypes import float32, float64, real_dtype
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice, floating, matrices, square, symmetrize_lower
@@ -87,6 +87,8 @@ def norm(
     >>> norm(afx.asarray([3.0, 4.0]))
     Array(5., dtype=float32)
     """
+    if axis is None and ord is None and getattr(x, "dtype", None) in (float32, float64):
+        return vector_norm(x, keepdims=keepdims)
     y = floating(x, "norm")
     if axis is None and ord is None:
         return vector_norm(y, keepdims=keepdims)

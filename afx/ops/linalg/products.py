@@ -10,11 +10,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis
+from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis, shape_of
 from afx.core.dtypes import DType, promote
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import bind_single
+from afx.core.tracing.tracer import bind2, bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import bilinear
 from afx.ops.creation.creation import asarray
@@ -55,7 +55,7 @@ def matmul(x: ArrayLike, y: ArrayLike) -> Array:
     >>> matmul(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
     Array([11.], dtype=float32)
     """
-    return bind_single(matmul_p, *same_dtype(x, y, "matmul"))
+    return bind2(matmul_p, *same_dtype(x, y, "matmul"))
 
 
 def _check_product(x: Aval, y: Aval) -> None:
@@ -207,12 +207,12 @@ def dot(x: ArrayLike, y: ArrayLike) -> Array:
     >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
-    a, b = aval_of(x, "dot"), aval_of(y, "dot")
-    if not a.ndim or not b.ndim:
-        return multiply(x, y)
-    if a.ndim <= 2 and b.ndim <= 2 and a.shape[-1] == b.shape[0]:
+    a, b = shape_of(x, "dot"), shape_of(y, "dot")
+    if 1 <= len(a) <= 2 and 1 <= len(b) <= 2 and a[-1] == b[0]:
         return matmul(x, y)
-    return _contracted("dot", x, y, ([-1], [-2 if b.ndim > 1 else -1]))
+    if not a or not b:
+        return multiply(x, y)
+    return _contracted("dot", x, y, ([-1], [-2 if len(b) > 1 else -1]))
 
 
 @register_function

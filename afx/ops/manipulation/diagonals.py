@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, integer, normalize_axis
+from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.aval import aval_of, integer, normalize_axis, shape_of
 from afx.core.registry import register_function
+from afx.core.tracing.tracer import to_lower_level
 from afx.errors import ShapeError
 from afx.ops.indexing.index import Entry, whole
 from afx.ops.indexing.slice import embed, slice_
@@ -36,6 +37,9 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) ->
     >>> diagonal(afx.asarray([[1.0, 2.0], [3.0, 4.0]]))
     Array([1., 4.], dtype=float32)
     """
+    value = to_lower_level(x)
+    if value is not x and value.ndim >= 2 and (offset.__class__, axis1, axis2) == (int, -2, -1):
+        return wrap(value.diagonal(offset, -2, -1))  # outside of traces NumPy's own view
     aval = aval_of(x, "diagonal")
     if aval.ndim < 2:
         raise ShapeError(f"diagonal: takes two axes or more: got {aval}; afx.diag makes a matrix of a vector")
@@ -73,9 +77,9 @@ def diag(x: ArrayLike, k: int = 0) -> Array:
     Array([[1., 0.],
            [0., 2.]], dtype=float32)
     """
+    if len(shape_of(x, "diag")) == 2:
+        return diagonal(x, integer(k, "diag", "k"))
     aval, k = aval_of(x, "diag"), integer(k, "diag", "k")
-    if aval.ndim == 2:
-        return diagonal(x, k)
     if aval.ndim != 1:
         raise ShapeError(f"diag: takes a vector or a matrix: got {aval}; use afx.diagonal for more axes")
     n = aval.size + abs(k)

@@ -48,6 +48,9 @@ def _ones(size: int, dtype: DType) -> Any:
 
 def accumulation_dtype(x: ArrayLike, who: str) -> tuple[DType, DType]:
     """Return the dtype in which numbers are added up for an average, which holds the sum, and that of the average."""
+    known: Any = getattr(x, "dtype", None)
+    if known is float32 or known is float64:
+        return known, known
     aval = aval_of(x, who)
     natural = promote((aval.dtype,), (aval.weak,), floating=True)
     wide = (

@@ -160,8 +160,9 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
     if not isinstance(ord, (int, float, np.integer, np.floating)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise ArgumentError(f"vector_norm: ord is a number: got {ord!r}; use 1, 2, math.inf or another power")
     if ord == 2:
-        dtype = promote((aval_of(x, "vector_norm").dtype,), (False,), floating=True)
-        return reduce_over(vector_norm_p, astype(x, dtype), axis, keepdims, "vector_norm")
+        if getattr(x, "dtype", None) not in (float32, float64):
+            x = astype(x, promote((aval_of(x, "vector_norm").dtype,), (False,), floating=True))
+        return reduce_over(vector_norm_p, x, axis, keepdims, "vector_norm")
     size = abs_(x)
     if ord in (math.inf, -math.inf):
         if ord > 0 and 0 in size.shape:
@@ -193,9 +194,20 @@ def _floating(x: Any, who: str) -> None:
         raise DtypeError(f"{who}: needs floating elements: got {x.dtype}; use astype")
 
 
+NORM_DOT_MAX_ELEMENTS = 1024  # up to which a plain sum of squares is as exact as pairwise ones, in one BLAS thread
+NORM_DOT_MIN = {"f": 1e-24, "d": 1e-280}  # sums of squares above lose nothing to squares that underflow
+
+
 def _norm_run(x: Any, *, axis: Shape) -> Any:
-    _floating(numpy_of(x), "vector_norm")
-    x = np.abs(numpy_of(x))
+    x = numpy_of(x)
+    _floating(x, "vector_norm")
+    if len(axis) == x.ndim and x.size <= NORM_DOT_MAX_ELEMENTS and x.dtype.char in "fd":
+        flat = x.reshape(-1)
+        with np.errstate(all="ignore"):
+            square = flat.dot(flat)
+        if NORM_DOT_MIN[x.dtype.char] < square < math.inf:
+            return np.sqrt(square)
+    x = np.abs(x)
     if not x.size:
         return np.zeros(reduced(x.shape, axis), x.dtype)
     top = x.max(axis=axis, keepdims=True)

@@ -1,6 +1,7 @@
 """Linear algebra agrees with NumPy, and its derivatives with central differences."""
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +95,18 @@ def test_every_function_of_numpys_is_there() -> None:
     names = set(np.linalg.__all__) - {"LinAlgError"}
     assert names <= set(linalg.__all__)
     assert names - {"svdvals", "norm"} <= {name.split()[0] for name in CALLS}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1, 5, 1024, 1025])
+def test_norms_neither_overflow_nor_underflow(dtype: str, size: int) -> None:
+    """The norm of n equal numbers is √n of them from the smallest to the largest that have one; inf and nan stay."""
+    limits = np.finfo(dtype)
+    for value in (limits.smallest_normal, limits.eps**3, 1e-12, 1.0, 1e12, float(limits.max) / 64):
+        x = np.full(size, value, dtype)
+        assert float(linalg.norm(x)) == pytest.approx(math.sqrt(size) * float(x[0]), rel=4 * float(limits.eps))
+    assert float(linalg.norm(np.array([np.inf, 1.0], dtype))) == np.inf
+    assert np.isnan(float(linalg.norm(np.array([np.nan, 1.0], dtype))))
 
 
 @pytest.mark.parametrize("order", [None, 2, -2, 1, -1, 0, 3, 0.5, np.inf, -np.inf, "fro", "f", "nuc", 7, "x"], ids=str)

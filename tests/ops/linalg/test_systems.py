@@ -41,7 +41,7 @@ SOLVERS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any], np.nda
     "cg of a function": (lambda a, b: linalg.cg(lambda v: a @ v, b, tol=1e-14).x, lambda a: a, S, T),
     "cg with M": (lambda a, b: linalg.cg(a, b, tol=1e-14, M=lambda v: v / a.diagonal()).x, lambda a: a, S, T),
     "gmres": (lambda a, b: linalg.gmres(a, b, tol=1e-14).x, lambda a: a, G, T),
-    "restarted gmres": (lambda a, b: linalg.gmres(lambda v: a @ v, b, tol=1e-14, restart=4).x, lambda a: a, G, T),
+    "restarted gmres": (lambda a, b: linalg.gmres(lambda v: a @ v, b, tol=1e-16, restart=4).x, lambda a: a, G, T),
 }
 
 
