@@ -128,7 +128,7 @@ class Plan:
     @property
     def why_not_native(self) -> tuple[tuple[str, str], ...]:
         """Each instruction with the reason why it has no native form, an empty text where it has one."""
-        return explain(self.schedule)
+        return explain(self.schedule, self.target)
 
     @property
     def llvm(self) -> str:

@@ -34,8 +34,9 @@ class Target:
 
     # -- back end -------------------------------------------------------------------------------------------------
     # "numpy": calls of NumPy; "auto": machine code with the same bits takes over when it is ready and faster;
-    # "native": machine code is compiled before the first call
+    # "native": machine code is compiled before the first call, in its second tier
     backend: Literal["auto", "numpy", "native"] = "auto"
+    native_tier: Literal[1, 2] = 2  # of the back end "native"; 1: the bits of NumPy's plan, as by default
     cpu: str = ""  # LLVM's name of the processor that machine code is made for; "": this one
 
     # -- rewriting ------------------------------------------------------------------------------------------------
@@ -97,6 +98,11 @@ class Target:
     tune_memory_ratio: float = 0.8  # weight of the past in a mean
     tune_outlier_ratio: float = 3.0  # times the mean as which a longer call counts: two in a row change something
     tune_changed_ratio: float = 1.5  # growth of the mean at which the others are tried at once
+
+    @property
+    def tier(self) -> int:
+        """Whose bits machine code gives: 1 for those of NumPy's plan, 2 for its own."""
+        return self.native_tier if self.backend == "native" else 1
 
     def sums_by_dot(self, length: int) -> bool:
         """Tell whether sums over a contiguous axis of this length are products with ones."""

@@ -20,8 +20,9 @@ def set_backend(backend: Backend) -> None:
     Args:
         backend: ``"auto"``: calls of NumPy at once. After some milliseconds of calls another process compiles machine code
             with the same bits, which is kept where it is faster. ``"numpy"``: calls of NumPy
-            alone. ``"native"``: machine code before the first call, which waits for it. Without the extra ``native``
-            (llvmlite), and for functions that have no native form, all three run calls of NumPy.
+            alone. ``"native"``: machine code before the first call, which waits for it, with bits of its own: functions
+            within 1 ulp (0.51 of float32) by polynomials on vectors. Without the extra ``native`` (llvmlite), and for
+            functions that have no native form, all three run calls of NumPy.
 
     Raises:
         ArgumentError: another word.

@@ -343,7 +343,7 @@ def jit(
             needs half the memory. Memory that is also seen elsewhere, by ``np.asarray`` or another Array, and arrays of
             NumPy stay as they are; so does everything where some argument is traced by another transformation.
         backend: who runs it: ``"auto"``, ``"numpy"`` or ``"native"``, as `afx.set_backend` says; None for what that
-            has set.
+            has set. The first two give the same bits; ``"native"`` has its own, the same from the first call on.
 
     Raises:
         ConcreteValueError: the function asks for the value of a traced array.

@@ -38,13 +38,13 @@ def start(code: NativeCode) -> None:
             return
         try:
             run = _linked(made, code)
-            is_whole = made[0] is None
-            code.settle("linked", run if is_whole and code.target.backend == "native" else Trial(code, run))
+            is_chosen = code.target.tier > 1 or (made[0] is None and code.target.backend == "native")
+            code.settle("linked", run if is_chosen else Trial(code, run))
         except Exception as error:
             warn(f"machine code cannot be linked ({error})")
             code.settle(str(error), run_numpy)
 
-    service.submit(Job(code.schedule, done), where, code.target.cpu)
+    service.submit(Job(code.schedule, done), where, code.target)
 
 
 def _linked(made: Made, code: NativeCode) -> Run:
@@ -75,7 +75,7 @@ def text_of(schedule: Schedule, target: Target, form: str) -> str:
     """Return ``llvm`` or ``assembly`` of a schedule's machine code; empty where it has none."""
     where = layout()
     try:
-        pieces = lower_plan(schedule)[1]
+        pieces = lower_plan(schedule, target.tier)[1]
     except UnsupportedError:
         return ""
     if where is None:

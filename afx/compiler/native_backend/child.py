@@ -1,7 +1,7 @@
 """Compiling process: reads pickled jobs, writes object code; run as a script by `afx.compiler.native_backend.process`.
 
 A message is its length in eight bytes and a pickle. The first one is the `sys.path` of the parent; each job is
-``(number, schedule, layout, cpu)``, each answer ``(number, what was made or None, what went wrong)``: the schedule that
+``(number, schedule, layout, cpu, tier)``, each answer ``(number, what was made or None, what went wrong)``: the schedule that
 calls kernels, None where one is the whole, their programs and captured arrays, and the object code; the name of the
 error and its text.
 """
@@ -88,9 +88,9 @@ def compile_text(text: str, cpu: str, *, form: str = "object") -> Any:
 
 
 def _answer(job: Any, lower: Any, emit: Any) -> tuple[int, Any, tuple[str, str]]:
-    number, schedule, layout, cpu = job
+    number, schedule, layout, cpu, tier = job
     try:
-        mixed, pieces = lower(schedule)
+        mixed, pieces = lower(schedule, tier)
         code = compile_text(emit([program for program, _ in pieces], layout), cpu)
         return number, (mixed, pieces, code), ("", "")
     except Exception as error:

@@ -9,8 +9,9 @@ import attrs
 import numpy as np
 
 from afx.compiler.arena import Arena
+from afx.compiler.native_backend.functions.rewrites import join_logistic, keep_needed
 from afx.compiler.native_backend.memory import Place, finish_steps, of_array, place_memory
-from afx.compiler.native_backend.program import Block, Load, Nest, Number, Op, Ref, Step, UfuncLoop, Value
+from afx.compiler.native_backend.program import Block, Fast, Load, Nest, Number, Op, Ref, Step, UfuncLoop, Value
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Schedule, Space, View
 from afx.core.aval import Shape
@@ -72,8 +73,10 @@ class BlockBuilder:
         lower_call: Callable[[BlockBuilder, Call], None],
         lower_partial: Callable[[BlockBuilder, Call, Space, str], None],
         lower_control: Callable[[BlockBuilder, Loop | Branch], None],
+        tier: int = 1,
     ) -> None:
         self.schedule = schedule
+        self.tier = tier
         self.items: list[Item] = []
         self.places: dict[int, Place] = {}  # buffer index to where it lies in the memory of its owner
         self.defined: dict[int, int] = {}  # owner to the item that writes it
@@ -320,8 +323,11 @@ class BlockBuilder:
             if place.owner in self.stored:
                 stores.append((k, Ref(place.owner, place.dtype, 0, place.strides)))
         group.writes = [ref.root for _, ref in stores]
+        values = tuple(group.values)
+        if self.tier > 1:
+            values, stores = keep_needed(join_logistic(values), stores)
         if stores:
-            group.steps = [Nest(group.space, tuple(group.values), tuple(stores), group.quiet or ())]
+            group.steps = [Nest(group.space, values, tuple(stores), group.quiet or ())]
 
 
 def made_by(instruction: Instruction) -> tuple[Buffer, ...]:
@@ -383,6 +389,6 @@ def copy_nest(out: Place, x: Place, quiet: tuple[str, ...] = ()) -> Nest:
     )
 
 
-def call_of(loop: UfuncLoop | str, dtype: str) -> Callable[[Group, list[int]], int]:
+def call_of(loop: UfuncLoop | Fast | str, dtype: str) -> Callable[[Group, list[int]], int]:
     """Return what adds an operation to a group."""
     return lambda group, args: group.add(Op(loop, dtype, tuple(args)))

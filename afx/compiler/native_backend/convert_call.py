@@ -21,8 +21,9 @@ from afx.compiler.native_backend.convert import (
 from afx.compiler.native_backend.convert_index import INDEXED
 from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.emit_op import ALL, INLINE
+from afx.compiler.native_backend.functions.table import has_fast
 from afx.compiler.native_backend.memory import Place, merged, of_array
-from afx.compiler.native_backend.program import Load, Nest, Number, Op, Product, Ref, Step
+from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Product, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
 from afx.core.primitive import lookup
@@ -55,7 +56,7 @@ def _ufunc(b: BlockBuilder, call: Call) -> None:
     types = _types_of(ufunc, call.operands)
     if dtype_name(call.outputs[0].dtype) != types[-1]:
         raise UnsupportedError(f"{call.op}: NumPy's result has another dtype")
-    make = _operation(call, types)
+    make = _operation(b, call, types)
 
     def add(group: Group, args: list[int]) -> int:
         return make(group, [_cast_in(group, k, want) for k, want in zip(args, types, strict=False)])
@@ -70,10 +71,12 @@ def _types_of(ufunc: Any, operands: Sequence[Operand]) -> tuple[str, ...]:
     return tuple([dtype_name(t) for t in found])
 
 
-def _operation(call: Call, types: tuple[str, ...]) -> Callable[[Group, list[int]], int]:
+def _operation(b: BlockBuilder, call: Call, types: tuple[str, ...]) -> Callable[[Group, list[int]], int]:
     inline = INLINE.get(call.ufunc)
     if inline is not None and set(types[:-1]) <= inline[0] and len(set(types[:-1])) == 1:
         return call_of(call.ufunc, types[-1])
+    if b.tier > 1 and has_fast(call.ufunc, types):
+        return call_of(Fast(call.ufunc, loop_of(call.ufunc, types)), types[-1])
     return call_of(loop_of(call.ufunc, types), types[-1])
 
 
@@ -271,6 +274,11 @@ def _apply(b: BlockBuilder, call: Call) -> None:
         INDEXED[call.op](b, call)
         return
     want = dtype_name(call.outputs[0].dtype)
+    if b.tier > 1 and has_fast(call.op, (want, *[b.dtype(x) for x in call.operands if isinstance(x, Buffer)])):
+        b.elementwise(
+            call.outputs[0], call.operands, call.error_state, call_of(Fast(call.op, None), want), call.allocates
+        )
+        return
     if call.op != "sum" or want[0] not in "iu":
         raise UnsupportedError(call.op)
     x = b.place(call.operands[0])

@@ -8,7 +8,7 @@ import attrs
 
 from afx.core.aval import Shape
 
-__all__ = ["Load", "Number", "Op", "Ref", "Root", "UfuncLoop", "Value"]
+__all__ = ["Fast", "Load", "Number", "Op", "Ref", "Root", "UfuncLoop", "Value"]
 
 
 @attrs.frozen
@@ -62,6 +62,19 @@ class UfuncLoop:
 
 
 @attrs.frozen
+class Fast:
+    """Function of the second tier, with bits of its own.
+
+    Attributes:
+        name: as in the table of `afx.compiler.native_backend.functions`.
+        loop: NumPy's loop, for elements that the function leaves to it; None where it takes all.
+    """
+
+    name: str
+    loop: UfuncLoop | None
+
+
+@attrs.frozen
 class Load:
     """Element read from memory."""
 
@@ -93,12 +106,12 @@ class Op:
     """Operation on earlier values of its nest.
 
     Attributes:
-        name: an operation of `afx.compiler.native_backend.emit_op`, or the loop of a ufunc.
+        name: an operation of `afx.compiler.native_backend.emit_op`, the loop of a ufunc, or a function of the second tier.
         dtype: of the result.
         args: positions of the operands.
     """
 
-    name: str | UfuncLoop
+    name: str | UfuncLoop | Fast
     dtype: str
     args: tuple[int, ...]
 

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from afx.compiler.native_backend.call_loop import call_loop
 from afx.compiler.native_backend.emit_index import emit_extreme, emit_indexed
 from afx.compiler.native_backend.emit_op import emit, memory_type, number, read, read_one, written
+from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.program import (
     Extreme,
+    Fast,
     Indexed,
     Inner,
     Leaf,
@@ -74,7 +77,7 @@ def emit_step(w: Writer, step: Leaf, attributes: str = "") -> str:
         else:
             sizes = [str(n) for n in step.sizes]
             steps = [ref.strides[0] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
-            _call(w, step.loop, [_start(w, ref) for ref in step.operands], sizes, steps)
+            call_loop(w, step.loop, [_start(w, ref) for ref in step.operands], sizes, steps)
         w.hand_over_faults("%fault")
         w.line("ret void")
 
@@ -109,27 +112,7 @@ def _element(w: Writer, pointer: str, i: str, stride: int) -> str:
 def _inner(w: Writer, step: Inner) -> None:
     length = str(step.space[-1]) if step.space else "1"
     strides = [ref.strides[-1] if ref.strides else 0 for ref in step.operands]
-    _over(w, step.space[:-1], step.operands, lambda pointers: _call(w, step.loop, pointers, [length], strides))
-
-
-def _call(w: Writer, loop: UfuncLoop, pointers: Sequence[str], sizes: Sequence[str], steps: Sequence[int]) -> None:
-    """Call a loop of NumPy: arrays of pointers, sizes and strides, and its own data."""
-    w.declare(f"{loop.symbol}", f'declare void @"{loop.symbol}"(ptr, ptr, ptr, ptr)')
-    data = "null"
-    if loop.has_data:
-        data = f'@"{loop.symbol}.data"'
-        w.declare(data, f"{data} = external global i8")
-    args = _array(w, "ptr", pointers)
-    counts = _array(w, "i64", sizes)
-    strides = _array(w, "i64", [str(s) for s in steps])
-    w.line(f'call void @"{loop.symbol}"(ptr {args}, ptr {counts}, ptr {strides}, ptr {data})')
-
-
-def _array(w: Writer, kind: str, values: Sequence[str]) -> str:
-    place = w.local(f"[{len(values)} x {kind}]", 16)
-    for k, value in enumerate(values):
-        w.line(f"store {kind} {value}, ptr {w.shifted(place, 8 * k)}")
-    return place
+    _over(w, step.space[:-1], step.operands, lambda pointers: call_loop(w, step.loop, pointers, [length], strides))
 
 
 class _Nest:
@@ -224,7 +207,9 @@ class _Nest:
         assert isinstance(op.name, UfuncLoop)
         found = [self._operand(j, start) for j in op.args]
         out = self.strips.get(k) or self.w.local(f"[{min(STRIP, self.length)} x {memory_type(op.dtype)}]", 64)
-        _call(self.w, op.name, [*[p for p, _ in found], out], [str(count)], [*[s for _, s in found], _size(op.dtype)])
+        call_loop(
+            self.w, op.name, [*[p for p, _ in found], out], [str(count)], [*[s for _, s in found], _size(op.dtype)]
+        )
 
     def _operand(self, j: int, start: str) -> tuple[str, int]:
         """Return the pointer and the stride with which NumPy's loop reads an operand."""
@@ -300,8 +285,12 @@ class _Nest:
         for k in ops:
             op = values[k]
             assert isinstance(op, Op)
-            assert isinstance(op.name, str)
-            known[k] = emit(w, op.name, [get(j) for j in op.args], [self._dtype(j) for j in op.args], op.dtype)
+            assert not isinstance(op.name, UfuncLoop)
+            args = [get(j) for j in op.args]
+            if isinstance(op.name, Fast):
+                known[k] = emit_fast(w, op.name, args, op.dtype)
+            else:
+                known[k] = emit(w, op.name, args, [self._dtype(j) for j in op.args], op.dtype)
             if k in kept:
                 dense = Ref(0, op.dtype, 0, (_size(op.dtype),))
                 written(w, op.dtype, known[k], self._at(self.strips[k], dense, i))

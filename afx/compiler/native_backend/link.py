@@ -15,7 +15,7 @@ import numpy as np
 
 from afx.compiler.native_backend.child import load_llvm
 from afx.compiler.native_backend.emit import Layout
-from afx.compiler.native_backend.program import Block, Inner, Nest, Op, Product, Program, UfuncLoop
+from afx.compiler.native_backend.program import Block, Fast, Inner, Nest, Op, Product, Program, UfuncLoop
 
 __all__ = ["Kernel", "layout", "link", "ufunc_loop"]
 
@@ -172,7 +172,7 @@ def _symbols(program: Program) -> dict[str, int]:
     found["type.ndarray"] = id(np.ndarray)
     for param in program.params:
         found[f"dtype.{param.dtype}"] = id(np.dtype(param.dtype))
-    for function in ("memset", "memcpy", "memmove", "fetestexcept", "feclearexcept"):
+    for function in ("memset", "memcpy", "memmove", "fetestexcept", "feclearexcept", "fma", "fmaf"):
         if hasattr(ctypes.CDLL(None), function):
             found[function] = _function(ctypes.CDLL(None), function)
     for loop in set(_loops(program.block)):
@@ -194,6 +194,8 @@ def _loops(block: Block) -> Iterator[UfuncLoop]:
     """Yield the loops of NumPy that a block calls."""
     for step in block.all_steps():
         if isinstance(step, Nest):
-            yield from [v.name for v in step.values if isinstance(v, Op) and isinstance(v.name, UfuncLoop)]
+            names = [v.name for v in step.values if isinstance(v, Op)]
+            loops = [name.loop if isinstance(name, Fast) else name for name in names]
+            yield from [loop for loop in loops if isinstance(loop, UfuncLoop)]
         elif isinstance(step, Inner | Product):
             yield step.loop

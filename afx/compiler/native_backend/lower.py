@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -23,13 +24,17 @@ RELEASE_MIN_NANOSECONDS = 20_000  # predicted work above which the interpreter's
 ARENA_LIMIT = 1 << 30  # bytes: a larger one would be memory that the NumPy plan does not need
 
 
-def lower_schedule(schedule: Schedule) -> tuple[Program, tuple[Any, ...]]:
+def lower_schedule(schedule: Schedule, tier: int = 1) -> tuple[Program, tuple[Any, ...]]:
     """Return the program of a schedule and the arrays that it captured, which are its last arguments.
+
+    Args:
+        schedule: the whole, or a run of its instructions.
+        tier: as `Target.tier`.
 
     Raises:
         UnsupportedError: an instruction has no native form.
     """
-    converted = _block(schedule)
+    converted = _block(schedule, tier)
     if converted.block.arena > ARENA_LIMIT:
         raise UnsupportedError("more memory than NumPy's plan")
     inputs = [Param(b.shape, dtype_name(b.dtype), True) for b in schedule.inputs]
@@ -41,36 +46,36 @@ def lower_schedule(schedule: Schedule) -> tuple[Program, tuple[Any, ...]]:
     return Program(converted.block, (*inputs, *outputs, *constants), releases), converted.constants
 
 
-def lower_plan(schedule: Schedule) -> tuple[Schedule | None, tuple[Lowered, ...]]:
+def lower_plan(schedule: Schedule, tier: int = 1) -> tuple[Schedule | None, tuple[Lowered, ...]]:
     """Return one program for a whole schedule, or a schedule that calls programs for parts of it.
 
     Raises:
         UnsupportedError: it has no part that is worth it.
     """
     try:
-        return None, (lower_schedule(schedule),)
+        return None, (lower_schedule(schedule, tier),)
     except UnsupportedError:
-        return split_schedule(schedule, lower_schedule, _reasons)
+        return split_schedule(schedule, partial(lower_schedule, tier=tier), partial(_reasons, tier=tier))
 
 
-def explain_schedule(schedule: Schedule) -> tuple[tuple[str, str], ...]:
+def explain_schedule(schedule: Schedule, tier: int = 1) -> tuple[tuple[str, str], ...]:
     """Return each instruction with the reason why it has no native form, an empty text where it has one."""
-    pairs = zip(schedule.instructions, _reasons(schedule), strict=True)
+    pairs = zip(schedule.instructions, _reasons(schedule, tier), strict=True)
     return tuple([(str(i), reason) for i, reason in pairs if not isinstance(i, Alloc | Free)])
 
 
-def _reasons(schedule: Schedule) -> list[str]:
-    builder = BlockBuilder(schedule, lower_call, lower_partial, _control)
+def _reasons(schedule: Schedule, tier: int) -> list[str]:
+    builder = BlockBuilder(schedule, lower_call, lower_partial, _control, tier)
     return [builder.reason(i) for i in schedule.instructions]
 
 
-def _block(schedule: Schedule) -> Converted:
-    return BlockBuilder(schedule, lower_call, lower_partial, _control).build()
+def _block(schedule: Schedule, tier: int) -> Converted:
+    return BlockBuilder(schedule, lower_call, lower_partial, _control, tier).build()
 
 
-def _quiet_block(schedule: Schedule, ignored: ErrorState) -> Converted:
+def _quiet_block(schedule: Schedule, ignored: ErrorState, tier: int) -> Converted:
     """Return the block of a body, all of whose steps ignore floating-point errors."""
-    found = _block(schedule)
+    found = _block(schedule, tier)
     return attrs.evolve(found, block=_quieted(found.block, ignored)) if ignored else found
 
 
@@ -97,7 +102,7 @@ def _control(b: BlockBuilder, control: Loop | Branch) -> None:
 
 def _branch(b: BlockBuilder, branch: Branch) -> None:
     """Add a branch: a block for each body, which writes into the same memory."""
-    bodies = [_quiet_block(body, branch.error_state) for body in branch.bodies]
+    bodies = [_quiet_block(body, branch.error_state, b.tier) for body in branch.bodies]
     index = b.dense(branch.index)
     if index.dtype[0] not in "biu":
         raise UnsupportedError(f"{branch.op} by a number that is no integer")
@@ -116,7 +121,7 @@ def _branch(b: BlockBuilder, branch: Branch) -> None:
 
 def _loop(b: BlockBuilder, loop: Loop) -> None:
     """Add a loop: the blocks of its body and condition, and memory for the carry, which alternates between two buffers."""
-    body = _quiet_block(loop.body, loop.error_state)
+    body = _quiet_block(loop.body, loop.error_state, b.tier)
     consts = [_pointer(b, x) for x in loop.consts]
     init = [_pointer(b, x) for x in loop.carry]
     carry = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
@@ -124,7 +129,7 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     constants = [b.constant(c) for c in body.constants]
     reads = [*consts, *init, *constants]
     if loop.condition is not None:
-        test = _quiet_block(loop.condition, loop.error_state)
+        test = _quiet_block(loop.condition, loop.error_state, b.tier)
         tests = [_pointer(b, x) for x in loop.tests]
         more = [b.constant(c) for c in test.constants]
         verdict = b.temporary((), "b1")

@@ -26,6 +26,7 @@ from afx.compiler.native_backend.convert import UnsupportedError
 from afx.compiler.native_backend.emit import Layout
 from afx.compiler.native_backend.pieces import Lowered
 from afx.compiler.schedule import Schedule
+from afx.compiler.target import Target
 
 __all__ = ["CompileService", "Job", "Made", "service", "warn"]
 
@@ -60,13 +61,13 @@ class CompileService:
         self._writer: threading.Thread | None = None
         self.broken: str = ""  # why nothing is compiled any longer
 
-    def submit(self, job: Job, layout: Layout, cpu: str) -> None:
+    def submit(self, job: Job, layout: Layout, target: Target) -> None:
         """Compile a schedule without waiting; whatever goes wrong, ``job.done`` is called with None."""
         with self._lock:
             if not self.broken:
                 number = self._count = self._count + 1
                 self._jobs[number] = job
-                self._outbox.put((number, job.schedule, layout, cpu))
+                self._outbox.put((number, job.schedule, layout, target.cpu, target.tier))
                 if self._writer is None:
                     self._writer = threading.Thread(target=self._write, name="afx native jobs", daemon=True)
                     self._writer.start()

@@ -11,13 +11,14 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from afx.compiler.native_backend.elements import Load, Number, Op, Ref, Root, UfuncLoop, Value
+from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, Root, UfuncLoop, Value
 from afx.core.aval import Shape
 
 __all__ = [
     "Block",
     "Choice",
     "Extreme",
+    "Fast",
     "Indexed",
     "Inner",
     "Leaf",

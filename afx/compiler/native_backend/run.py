@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -48,6 +49,7 @@ class Runner:
             for p in program.params[len(schedule.inputs) : len(program.params) - len(constants)]
         ]
         self.target = target
+        self.keeps_bits: bool = target.tier > 1  # which are not those of NumPy's plan
         self.arena_bytes: int = program.block.arena
         self.is_loop: bool = program.is_loop
         self.pools: list[bool] = [
@@ -70,9 +72,18 @@ class Runner:
         finally:
             if len(self.free) < self.target.bindings_max_sets:
                 self.free.append(space)
+        if errors < 0 and self.keeps_bits:
+            errors = self._again(values, outs)
         if errors and (errors < 0 or _are_heard(errors)):
-            return None
+            if errors < 0 or not self.keeps_bits:
+                return None
+            plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
         return outs
+
+    def _again(self, values: Sequence[Any], outs: list[Any]) -> int:
+        """Call the kernel on copies of arguments that it refused as they lie."""
+        space = self._space()
+        return self._errors([np.array(x, order="C") for x in values], outs, space)
 
     def _errors(self, values: Sequence[Any], outs: list[Any], space: _Space) -> int:
         """Call the kernel; return the errors that it saw, -1 where it refuses."""
@@ -101,7 +112,8 @@ class MixedRunner:
     def __init__(
         self, schedule: Schedule, target: Target, kernels: Sequence[Kernel], constants: Sequence[tuple[Any, ...]]
     ) -> None:
-        binds = [partial(_bound, kernel, own) for kernel, own in zip(kernels, constants, strict=True)]
+        self.heard: threading.local | None = threading.local() if target.tier > 1 else None
+        binds = [partial(_bound, kernel, own, self.heard) for kernel, own in zip(kernels, constants, strict=True)]
         self.executable: Executable = NumpyBackend.compile(schedule, target, binds)
         self._max_free = target.bindings_max_sets
         self._free: list[Callable[..., list[Any]]] = []
@@ -113,7 +125,10 @@ class MixedRunner:
         except IndexError:
             run = self.executable.bind()
         try:
-            return run(*values)
+            found = run(*values)
+            if self.heard is not None and self.heard.__dict__.pop("errors", 0):
+                plan.run_numpy(*values)  # which warns, or raises, at the user's line
+            return found
         except (LeaveError, *NUMPY_ERRORS):
             return None
         finally:
@@ -121,13 +136,13 @@ class MixedRunner:
                 self._free.append(run)
 
 
-def _bound(kernel: Kernel, constants: tuple[Any, ...]) -> Callable[..., None]:
-    """Return a kernel with memory of its own."""
+def _bound(kernel: Kernel, constants: tuple[Any, ...], heard: threading.local | None) -> Callable[..., None]:
+    """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
     program = kernel.program
     call, arena, state = kernel.call, _aligned(program.block.arena), np.zeros(3, np.int64)
     rest = (*constants, arena, state) if program.is_loop else (*constants, arena)
-    vectors = _copied_vectors(program)
     inputs = sum([param.checked for param in program.params])
+    copied = set(range(inputs)) if heard is not None else _copied_vectors(program)
 
     def start(arrays: Sequence[Any]) -> int:
         return kernel.walk((*arrays, *rest), state) if program.is_loop else call(*arrays, *rest)
@@ -135,16 +150,18 @@ def _bound(kernel: Kernel, constants: tuple[Any, ...]) -> Callable[..., None]:
     def run(*arrays: Any) -> None:
         errors = start(arrays)
         if errors < 0:
-            errors = start([_dense(a, k in vectors) if k < inputs else a for k, a in enumerate(arrays)])
+            errors = start([_dense(a, k in copied) if k < inputs else a for k, a in enumerate(arrays)])
         if errors and (errors < 0 or _are_heard(errors)):
-            raise LeaveError
+            if errors < 0 or heard is None:
+                raise LeaveError
+            heard.errors = errors
 
     return run
 
 
-def _dense(x: Any, is_vector: bool) -> Any:
+def _dense(x: Any, is_copied: bool) -> Any:
     """Return what a kernel takes for an operand: of NumPy's scalars arrays, of vectors whose strides do not matter copies."""
-    return np.ascontiguousarray(x) if is_vector else x if np.ndim(x) else np.array(x)
+    return np.array(x, order="C") if is_copied or not np.ndim(x) else x
 
 
 def _copied_vectors(program: Program) -> set[int]:

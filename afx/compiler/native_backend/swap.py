@@ -91,9 +91,9 @@ class NativeCode:
         return found
 
 
-def explain(schedule: Schedule) -> tuple[tuple[str, str], ...]:
+def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
     """Return each instruction with the reason why it has no native form, an empty text where it has one."""
-    found: tuple[tuple[str, str], ...] = _build().explain_schedule(schedule)
+    found: tuple[tuple[str, str], ...] = _build().explain_schedule(schedule, target.tier)
     return found
 
 

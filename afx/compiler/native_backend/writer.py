@@ -22,6 +22,7 @@ class Writer:
         self._functions: list[str] = []
         self._locals: list[str] = []
         self._faults = ""
+        self._defined: set[str] = set()
         self._count = 0
 
     def fresh(self) -> str:
@@ -79,6 +80,12 @@ class Writer:
         start = [f"  store i64 0, ptr {self._faults}"] if self._faults else []
         self._functions.append("\n".join([f"define {head} {{", "entry:", *self._locals, *start, *self.lines, "}"]))
         self.lines, self._locals, self._faults = outer
+
+    def define(self, name: str, head: str, body: Callable[[], None]) -> None:
+        """Add a function that others may need too, once."""
+        if name not in self._defined:
+            self._defined.add(name)
+            self.function(head, body)
 
     def loop(self, start: str, stop: str, step: int, body: Callable[[str], None]) -> None:
         """Add a loop from ``start`` up to ``stop``."""

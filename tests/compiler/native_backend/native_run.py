@@ -37,10 +37,10 @@ class Guarded:
 class Native:
     """A function compiled for the kinds of some arguments, in this process."""
 
-    def __init__(self, fn: Callable[..., Any], *args: Any) -> None:
+    def __init__(self, fn: Callable[..., Any], *args: Any, tier: int = 1) -> None:
         lowered = afx.jit(fn).lower(*args)
         self.plan = lowered.plan
-        self.program, self.constants = lower_schedule(lowered.plan.schedule)
+        self.program, self.constants = lower_schedule(lowered.plan.schedule, tier)
         where = layout()
         assert where is not None
         self.text = emit_programs([self.program], where)

@@ -22,7 +22,10 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 from afx.compiler.native_backend import process, swap
 from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.process import CompileService, Job
+from afx.compiler.target import Target, use_target
 from tests.compiler.native_backend.native_run import Native, same_bits
+
+FIRST_TIER = Target(backend="native", native_tier=1)
 
 
 def native_of(fn: Any, *args: Any) -> Any:
@@ -41,12 +44,13 @@ def wait_for(condition: Any, seconds: float = 30.0) -> None:
 
 
 def test_native_functions_are_compiled_before_their_first_call() -> None:
-    """With `backend="native"` the first call runs machine code and gives the plan's bits as an Array."""
+    """With `backend="native"` the first call runs machine code; in the first tier it gives the plan's bits as an Array."""
     x = np.linspace(-1, 1, 1000)
-    fn = afx.jit(lambda x: {"a": np.tanh(x) * x, "b": x.sum()}, backend="native")
-    assert fn.lower(x).plan.native.state == "linked"
+    with use_target(FIRST_TIER):
+        fn = afx.jit(lambda x: {"a": np.tanh(x) * x, "b": x.sum()})
+        assert fn.lower(x).plan.native.state == "linked"
+        found = fn(x)
     expected = afx.jit(lambda x: {"a": np.tanh(x) * x, "b": x.sum()}, backend="numpy")(x)
-    found = fn(x)
     assert same_bits(found["a"], expected["a"])
     assert same_bits(found["b"], expected["b"])
 
@@ -185,7 +189,7 @@ def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[A
 
     where = layout()
     assert where is not None
-    service.submit(Job(schedule, answer), where, "")
+    service.submit(Job(schedule, answer), where, Target())
     return done, found
 
 
@@ -302,13 +306,18 @@ def test_builtins_outlive_what_else_knows_their_code() -> None:
 def test_donated_arguments_and_python_numbers() -> None:
     """Functions that take their arguments' memory, or Python numbers, run as machine code with the plan's bits."""
     x = np.linspace(-1, 1, 50)
-    step = afx.jit(lambda p, g: (p - 0.1 * g, np.tanh(g) * 2), donate_argnums=0, backend="native")
-    assert step.lower(afx.asarray(x), x).plan.native.state == "linked"
-    expected = afx.jit(lambda p, g: (p - 0.1 * g, np.tanh(g) * 2), backend="numpy")(x, x)
-    for z, want in zip(step(afx.asarray(x), x), expected, strict=True):
-        assert same_bits(z, want)
-    scaled = afx.jit(lambda x, rate: np.tanh(x) * rate + x * (rate * 2), backend="native")
-    y = x.astype(np.float32)
-    assert scaled.lower(y, 0.1).plan.native.state == "linked"
-    for rate in (0.1, 0.3, 1e-3):
-        assert same_bits(scaled(y, rate), np.tanh(y) * np.float32(rate) + y * np.float32(rate * 2))
+
+    def step(p: Any, g: Any) -> Any:
+        return p - 0.1 * g, np.tanh(g) * 2
+
+    expected = afx.jit(step, backend="numpy")(x, x)
+    with use_target(FIRST_TIER):
+        donating = afx.jit(step, donate_argnums=0)
+        assert donating.lower(afx.asarray(x), x).plan.native.state == "linked"
+        for z, want in zip(donating(afx.asarray(x), x), expected, strict=True):
+            assert same_bits(z, want)
+        scaled = afx.jit(lambda x, rate: np.tanh(x) * rate + x * (rate * 2))
+        y = x.astype(np.float32)
+        assert scaled.lower(y, 0.1).plan.native.state == "linked"
+        for rate in (0.1, 0.3, 1e-3):
+            assert same_bits(scaled(y, rate), np.tanh(y) * np.float32(rate) + y * np.float32(rate * 2))

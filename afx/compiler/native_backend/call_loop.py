@@ -1,0 +1,30 @@
+"""Ufunc calls: NumPy's inner loops called by pointer, as LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from afx.compiler.native_backend.program import UfuncLoop
+from afx.compiler.native_backend.writer import Writer
+
+__all__ = ["call_loop"]
+
+
+def call_loop(w: Writer, loop: UfuncLoop, pointers: Sequence[str], sizes: Sequence[str], steps: Sequence[int]) -> None:
+    """Call a loop of NumPy: arrays of pointers, sizes and strides, and its own data."""
+    w.declare(f"{loop.symbol}", f'declare void @"{loop.symbol}"(ptr, ptr, ptr, ptr)')
+    data = "null"
+    if loop.has_data:
+        data = f'@"{loop.symbol}.data"'
+        w.declare(data, f"{data} = external global i8")
+    args = _array(w, "ptr", pointers)
+    counts = _array(w, "i64", sizes)
+    strides = _array(w, "i64", [str(s) for s in steps])
+    w.line(f'call void @"{loop.symbol}"(ptr {args}, ptr {counts}, ptr {strides}, ptr {data})')
+
+
+def _array(w: Writer, kind: str, values: Sequence[str]) -> str:
+    place = w.local(f"[{len(values)} x {kind}]", 16)
+    for k, value in enumerate(values):
+        w.line(f"store {kind} {value}, ptr {w.shifted(place, 8 * k)}")
+    return place

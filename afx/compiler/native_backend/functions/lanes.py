@@ -1,0 +1,192 @@
+"""Lanes: values of LLVM IR with Python's operators, as many elements at once as the writer computes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from afx.compiler.native_backend.writer import Writer
+
+__all__ = ["Lanes", "Term", "bits_of"]
+
+Term: TypeAlias = "Lanes | float"
+
+BITS = {"double": "i64", "float": "i32"}
+FLOATS = {kind: name for name, kind in BITS.items()}
+
+
+class Lanes:
+    """A value: ``kind`` is the LLVM type of one element. Operators compute without contraction.
+
+    >>> w = Writer()
+    >>> x = Lanes(w, "double", "%x")
+    >>> print((x * x + 1.0).name, w.lines[-1].strip())
+    %v2 %v2 = fadd double %v1, 0x3FF0000000000000
+    """
+
+    __slots__ = ("kind", "name", "w")
+
+    def __init__(self, w: Writer, kind: str, name: str) -> None:
+        self.w = w
+        self.kind = kind
+        self.name = name
+
+    @property
+    def type(self) -> str:
+        """LLVM's type of all lanes."""
+        return vector_type(self.w, self.kind)
+
+    def constant(self, value: float) -> Lanes:
+        """Return a number in all lanes."""
+        return Lanes(self.w, self.kind, constant(self.w, self.kind, value))
+
+    def _let(self, text: str, kind: str = "") -> Lanes:
+        return Lanes(self.w, kind or self.kind, self.w.let(text))
+
+    def _term(self, other: Term) -> Lanes:
+        return other if isinstance(other, Lanes) else self.constant(other)
+
+    def _binary(self, of_floats: str, of_integers: str, other: Term) -> Lanes:
+        name = of_floats if self.kind in BITS else of_integers
+        return self._let(f"{name} {self.type} {self.name}, {self._term(other).name}")
+
+    # -- arithmetic ---------------------------------------------------------------------------------------------------
+    def __add__(self, other: Term) -> Lanes:
+        return self._binary("fadd", "add", other)
+
+    def __sub__(self, other: Term) -> Lanes:
+        return self._binary("fsub", "sub", other)
+
+    def __mul__(self, other: Term) -> Lanes:
+        return self._binary("fmul", "mul", other)
+
+    def __truediv__(self, other: Term) -> Lanes:
+        return self._binary("fdiv", "", other)
+
+    def __neg__(self) -> Lanes:
+        return self._let(f"fneg {self.type} {self.name}")
+
+    def fma(self, factor: Term, term: Term) -> Lanes:
+        """Return ``self * factor + term``, rounded once."""
+        w, kind = self.w, self.type
+        function = f"@llvm.fma.{_suffix(w, self.kind)}"
+        w.declare(function, f"declare {kind} {function}({kind}, {kind}, {kind})")
+        rest = f"{kind} {self._term(factor).name}, {kind} {self._term(term).name}"
+        return self._let(f"call {kind} {function}({kind} {self.name}, {rest})")
+
+    def polynomial(self, coefficients: Sequence[float], square: Lanes | None = None) -> Lanes:
+        """Return a polynomial, the constant first: of many terms even and odd ones apart, so that less waits."""
+        if len(coefficients) < 6:
+            return self._horner(coefficients)
+        square = square or self * self
+        return square._horner(coefficients[1::2]).fma(self, square._horner(coefficients[::2]))
+
+    def _horner(self, coefficients: Sequence[float]) -> Lanes:
+        found = self.constant(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            found = found.fma(self, c)
+        return found
+
+    # -- bits ---------------------------------------------------------------------------------------------------------
+    def __and__(self, other: Term) -> Lanes:
+        return self._binary("", "and", other)
+
+    def __or__(self, other: Term) -> Lanes:
+        return self._binary("", "or", other)
+
+    def __xor__(self, other: Term) -> Lanes:
+        return self._binary("", "xor", other)
+
+    def __lshift__(self, count: int) -> Lanes:
+        return self._binary("", "shl", count)
+
+    def __rshift__(self, count: int) -> Lanes:
+        """Shift right; the sign fills."""
+        return self._binary("", "ashr", count)
+
+    def bits(self) -> Lanes:
+        """Return a float's bits as an integer."""
+        return self._cast("bitcast", BITS[self.kind])
+
+    def as_float(self) -> Lanes:
+        """Return the float that has these bits."""
+        return self._cast("bitcast", FLOATS[self.kind])
+
+    def to_integer(self) -> Lanes:
+        """Return the integer of the float's size nearest to zero."""
+        return self._cast("fptosi", BITS[self.kind])
+
+    def to_float(self) -> Lanes:
+        """Return an integer as a float of its size."""
+        return self._cast("sitofp", FLOATS[self.kind])
+
+    def widen(self) -> Lanes:
+        """Return a float as a double."""
+        return self if self.kind == "double" else self._cast("fpext", "double")
+
+    def narrow(self, kind: str) -> Lanes:
+        """Return a double as another float."""
+        return self if self.kind == kind else self._cast("fptrunc", kind)
+
+    def _cast(self, name: str, kind: str) -> Lanes:
+        return self._let(f"{name} {self.type} {self.name} to {vector_type(self.w, kind)}", kind)
+
+    # -- comparison ---------------------------------------------------------------------------------------------------
+    def compare(self, predicate: str, other: Term) -> Lanes:
+        """Compare: floats by ``oeq`` or ``uno``, which raise no flag for nan; integers by any predicate."""
+        name = "fcmp" if self.kind in BITS else "icmp"
+        return self._let(f"{name} {predicate} {self.type} {self.name}, {self._term(other).name}", "i1")
+
+    def choose(self, yes: Lanes, no: Term) -> Lanes:
+        """Select by a condition."""
+        other = yes._term(no)
+        return self._let(f"select {self.type} {self.name}, {yes.type} {yes.name}, {yes.type} {other.name}", yes.kind)
+
+    def unary(self, name: str) -> Lanes:
+        """Return an intrinsic function of one operand, such as ``fabs``."""
+        w, kind = self.w, self.type
+        function = f"@llvm.{name}.{_suffix(w, self.kind)}"
+        w.declare(function, f"declare {kind} {function}({kind})")
+        return self._let(f"call {kind} {function}({kind} {self.name})")
+
+    def copysign(self, sign: Lanes) -> Lanes:
+        """Return the value with another's sign."""
+        w, kind = self.w, self.type
+        function = f"@llvm.copysign.{_suffix(w, self.kind)}"
+        w.declare(function, f"declare {kind} {function}({kind}, {kind})")
+        return self._let(f"call {kind} {function}({kind} {self.name}, {kind} {sign.name})")
+
+
+def bits_of(kind: str, value: float) -> int:
+    """Return a float's bits as a signed integer.
+
+    >>> hex(bits_of("double", 1.0)), bits_of("float", -0.0) == -(1 << 31)
+    ('0x3ff0000000000000', True)
+    """
+    (found,) = struct.unpack(
+        *(("<q", struct.pack("<d", value)) if kind == "double" else ("<i", struct.pack("<f", value)))
+    )
+    return int(found)
+
+
+def vector_type(w: Writer, kind: str) -> str:
+    """Return the type of as many elements as the writer computes at once."""
+    return kind if w.lanes == 1 else f"<{w.lanes} x {kind}>"
+
+
+def constant(w: Writer, kind: str, value: float) -> str:
+    """Return a number in all lanes; that of a float must be one, that of an integer is taken modulo its range."""
+    half = 1 << (int(kind[1:]) - 1) if kind not in BITS else 0
+    text = (
+        str((int(value) + half) % (2 * half) - half)
+        if half
+        else f"0x{struct.unpack('>Q', struct.pack('>d', value))[0]:016X}"
+    )
+    return text if w.lanes == 1 else f"splat ({kind} {text})"
+
+
+def _suffix(w: Writer, kind: str) -> str:
+    """Return how intrinsic functions of a type are told apart."""
+    size = {"double": "f64", "float": "f32"}.get(kind, kind)
+    return size if w.lanes == 1 else f"v{w.lanes}{size}"

@@ -1,0 +1,71 @@
+"""The second tier as it runs: bits from the first call on, warnings, arguments that a kernel does not take as they lie."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx.compiler.target import Target
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from tests.compiler.native_backend.native_run import same_bits
+
+
+def loss(x: Any) -> Any:
+    """Return a sum of functions."""
+    return afx.sum(np.exp(-x * x) * np.sin(x)) + np.log(1 + x[0] ** 2)
+
+
+def test_the_tier_is_a_setting_of_the_target() -> None:
+    """The back end "native" means the second tier unless the target says otherwise; all others the first."""
+    assert [Target(backend=b).tier for b in ("auto", "numpy", "native")] == [1, 1, 2]
+    assert Target(backend="native", native_tier=1).tier == 1
+
+
+def test_bits_are_the_same_from_the_first_call_on() -> None:
+    """The first call has the bits of later ones, of another function of the same program, and of any layout of arguments."""
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(200, 2)).astype(np.float32)
+    x = np.ascontiguousarray(wide[:, 0])
+    first = [afx.jit(afx.value_and_grad(loss), backend="native")(x) for _ in range(2)]
+    fn = afx.jit(afx.value_and_grad(loss), backend="native")
+    unaligned = np.frombuffer(b"0" + x.tobytes(), np.uint8)[1:].view(np.float32)
+    later = [fn(value) for value in (wide[:, 0], x, unaligned, x, afx.asarray(x))]
+    for value, grad in (*first, *later):
+        assert same_bits(value, first[0][0])
+        assert same_bits(grad, first[0][1])
+    expected = afx.value_and_grad(loss)(x.astype(np.float64))
+    assert np.allclose(first[0][0], expected[0], rtol=1e-6)
+    assert np.allclose(first[0][1], expected[1], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("fn", [lambda x: 1 / x + np.exp(x), lambda x: 1 / np.sort(x) + np.exp(x)])
+def test_errors_warn_and_results_stand(fn: Any) -> None:
+    """A floating-point error warns at the user's line, or raises under ``errstate``; the bits are those of quiet calls."""
+    native = afx.jit(fn, backend="native")
+    x = np.array([0.5, 0.0, 0.7])
+    with np.errstate(divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quiet = native(x)
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        loud = native(x)
+    assert same_bits(loud, quiet)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        native(x)
+    assert same_bits(native(x[:1]), afx.jit(fn, backend="native")(x[:1]))
+
+
+def test_arguments_of_functions_that_saturate_are_quiet() -> None:
+    """Functions that saturate, and gradients of them, neither warn nor run NumPy's plan beside."""
+    fn = afx.jit(afx.grad(lambda x: afx.sum(np.tanh(x) + afx.nn.sigmoid(x) + np.exp(-x * x))), backend="native")
+    x = np.array([-1e4, 1e4, 0.0, 800.0, -800.0, 30.0])
+    with np.errstate(all="raise", under="ignore"):
+        found = np.asarray(fn(x))
+    assert np.allclose(
+        found, afx.grad(lambda x: afx.sum(np.tanh(x) + afx.nn.sigmoid(x) + np.exp(-x * x)))(x), atol=1e-15
+    )
