@@ -2,71 +2,116 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from afx.core.array.array import wrap
+from afx.core.aval import Aval
 from afx.core.dtypes import DType
 from afx.pytree import flatten, unflatten
+from afx.runtime.output_pool import OutputPool
 
-__all__ = ["Layout", "Ndarray", "fold", "pack"]
+__all__ = ["Layout", "Memory", "Ndarray", "flatten_tree", "fold"]
 
 Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+FOLD_BLOCK_BYTES: Final = 1 << 18  # a block, its weighted summand and the sum lie in a processor's second cache
+POOL_MIN_BYTES: Final = 1 << 16  # below it new memory costs no page
+POOL_MAX_ARRAYS: Final = 16
+
+
+class Memory:
+    """Flat arrays that are used again as soon as nobody refers to them: new pages cost more than a message."""
+
+    def __init__(self) -> None:
+        self._pools: dict[tuple[int, DType], OutputPool] = {}
+
+    def take(self, size: int, dtype: DType) -> Ndarray:
+        """Return an array whose elements are arbitrary."""
+        if size * dtype.itemsize < POOL_MIN_BYTES:
+            return np.empty(size, dtype)
+        pool = self._pools.get((size, dtype))
+        if pool is None:
+            pool = self._pools[size, dtype] = OutputPool(Aval((size,), dtype), POOL_MAX_ARRAYS)
+        return pool()
 
 
 class Layout:
     """Where each leaf of a tree stands in the flat buffers of its dtype."""
 
-    __slots__ = ("_kinds", "_leaves", "_treedef", "dtypes", "lengths")
+    __slots__ = ("_leaves", "_treedef", "dtypes", "lengths")
 
-    def __init__(self, leaves: Sequence[Any], treedef: Any) -> None:
+    def __init__(self, treedef: Any, avals: Sequence[tuple[tuple[int, ...], DType]]) -> None:
         self._treedef = treedef
-        kinds: dict[np.dtype[Any], int] = {}
-        self._leaves: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
-        for leaf in leaves:
-            value = np.asarray(leaf)
-            start = kinds.get(value.dtype, 0)
-            kinds[value.dtype] = start + value.size
-            self._leaves.append((value.shape, value.dtype, start))
-        self.dtypes: tuple[DType, ...] = tuple(kinds)
-        self.lengths: tuple[int, ...] = tuple(kinds.values())
-        self._kinds = {dtype: k for k, dtype in enumerate(self.dtypes)}
+        self._leaves: list[tuple[tuple[int, ...], int, slice]] = []
+        self.dtypes: list[DType] = list(dict.fromkeys(dtype for _, dtype in avals))
+        self.lengths: list[int] = [0] * len(self.dtypes)
+        for shape, dtype in avals:
+            kind = self.dtypes.index(dtype)
+            start = self.lengths[kind]
+            self.lengths[kind] = start + int(np.prod(shape, dtype=np.int64))
+            self._leaves.append((shape, kind, slice(start, self.lengths[kind])))
 
-    @property
-    def description(self) -> str:
-        """The structure, shapes and dtypes as text, for comparing among ranks."""
-        return f"{self._treedef!r} {[(shape, dtype.str) for shape, dtype, _ in self._leaves]}"
+    def __repr__(self) -> str:
+        kinds = [f"{self.dtypes[kind]}{list(shape)}" for shape, kind, _ in self._leaves]
+        return f"{self._treedef!r} of {', '.join(kinds)}"
+
+    def empty(self, memory: Memory) -> list[Ndarray]:
+        """Return buffers whose elements are arbitrary."""
+        return [memory.take(length, dtype) for length, dtype in zip(self.lengths, self.dtypes, strict=True)]
+
+    def views(self, buffers: Sequence[Ndarray]) -> list[Ndarray]:
+        """Return the flat part of each leaf in the buffers."""
+        return [buffers[kind][part] for _, kind, part in self._leaves]
+
+    def pack(self, leaves: Sequence[Ndarray], memory: Memory) -> list[Ndarray]:
+        """Return the buffers of leaves, to be read alone: one that holds a single leaf is that leaf."""
+        found: list[Ndarray] = []
+        for kind, (length, dtype) in enumerate(zip(self.lengths, self.dtypes, strict=True)):
+            mine = [leaf.reshape(-1) for leaf, (_, k, _) in zip(leaves, self._leaves, strict=True) if k == kind]
+            found.append(mine[0] if len(mine) == 1 else np.concatenate(mine, out=memory.take(length, dtype)))
+        return found
 
     def unpack(self, buffers: Sequence[Ndarray]) -> Any:
-        """Return the tree whose leaves are copied out of the buffers."""
-        leaves: list[Any] = []
-        for shape, dtype, start in self._leaves:
-            flat = buffers[self._kinds[dtype]]
-            size = int(np.prod(shape, dtype=np.int64))
-            leaves.append(wrap(flat[start : start + size].reshape(shape).copy()))
+        """Return the tree whose leaves are parts of the buffers."""
+        leaves = [wrap(buffers[kind][part].reshape(shape)) for shape, kind, part in self._leaves]
         return unflatten(self._treedef, leaves)
 
 
-def pack(tree: Any, weight: float) -> tuple[Layout, list[Ndarray]]:
-    """Return the layout of a tree and its buffers; leaves that are not integers are multiplied by the weight."""
+_layout = functools.lru_cache(maxsize=64)(Layout)  # by structure, shapes and dtypes
+
+
+def flatten_tree(tree: Any) -> tuple[Layout, list[Ndarray]]:
+    """Return the layout of a tree and its leaves as NumPy arrays."""
     leaves, treedef = flatten(tree)
-    layout = Layout(leaves, treedef)
-    parts: dict[np.dtype[Any], list[Ndarray]] = {dtype: [] for dtype in layout.dtypes}
-    for leaf in leaves:
-        value = np.asarray(leaf)
-        parts[value.dtype].append(value.reshape(-1))
-    buffers = [np.concatenate(pieces) for pieces in parts.values()]
-    for buffer in buffers:
-        if buffer.dtype.kind in "fc":
-            np.multiply(buffer, buffer.dtype.type(weight), out=buffer)
-    return layout, buffers
+    arrays: list[Ndarray] = [np.asarray(leaf) for leaf in leaves]
+    return _layout(treedef, tuple([(x.shape, x.dtype) for x in arrays])), arrays
 
 
-def fold(total: Ndarray, part: Ndarray) -> bool:
-    """Add a slot's buffer to the sum of those before it; integers must be the same in all slots, or this raises."""
-    if total.dtype.kind in "fc":
-        np.add(total, part, out=total)
+def fold(total: Ndarray, part: Ndarray, weight: float, *, is_first: bool) -> bool:
+    """Add a slot's weighted numbers to the sum of those before it; return False where integers differ.
+
+    Args:
+        total: the sum so far; arbitrary at the first slot.
+        part: flat, of the same length.
+        weight: the slot's share.
+        is_first: whether nothing is summed yet.
+    """
+    if total.dtype.kind not in "fc":
+        if is_first:
+            total[...] = part
+        return is_first or bool(np.array_equal(total, part))
+    scale = total.dtype.type(weight)
+    if is_first:
+        np.multiply(part, scale, out=total)
         return True
-    return bool(np.array_equal(total, part))
+    block = FOLD_BLOCK_BYTES // total.itemsize
+    scratch = np.empty(min(block, total.size), total.dtype)
+    for start in range(0, total.size, block):
+        into = total[start : start + block]
+        weighted = np.multiply(part[start : start + block], scale, out=scratch[: into.size])
+        np.add(into, weighted, out=into)
+    return True

@@ -13,9 +13,10 @@ import numpy as np
 
 from afx.core.array.array import Array
 from afx.core.graph import Graph
+from afx.errors import GraphError
 from afx.pytree import flatten
 
-__all__ = ["describe_program", "shape_text"]
+__all__ = ["describe_graph", "describe_program", "shape_text"]
 
 
 def describe_program(fn: Callable[..., Any]) -> str:
@@ -23,9 +24,20 @@ def describe_program(fn: Callable[..., Any]) -> str:
     return _describe(fn, set())
 
 
+def describe_graph(graph: Graph) -> str:
+    """Return the digest of a graph; where it holds Python functions (custom rules), their code counts."""
+    try:
+        return graph.digest
+    except GraphError:
+        held = [value.value for _, value in graph.constants]
+        return _describe([_stable_repr(graph), *held, *[value for eq in graph for _, value in eq.params]], set())
+
+
 def _describe(value: Any, seen: set[int]) -> str:
     if id(value) in seen:
         return "…"
+    if value.__class__ in (list, tuple):
+        return f"[{', '.join([_describe(item, seen) for item in value])}]"
     if isinstance(value, functools.partial):
         inner: list[Any] = [value.func, *value.args, *value.keywords.values()]
         parts = [_describe(item, seen) for item in inner]
@@ -60,12 +72,13 @@ def _describe_code(code: CodeType) -> str:
 
 
 def _describe_value(value: Any) -> str:
-    if isinstance(value, Graph):
-        return value.digest
+    graph = value if isinstance(value, Graph) else getattr(value, "graph", None)
+    if isinstance(graph, Graph):
+        return describe_graph(graph)
     if isinstance(value, Array | np.ndarray):
         array: Any = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
         return f"{array.dtype}{list(array.shape)}{hashlib.sha256(array.tobytes()).hexdigest()}"
-    if value.__class__ in (bool, int, float, complex, str, bytes, type(None), tuple):
+    if value.__class__ in (bool, int, float, complex, str, bytes, type(None)):
         return _stable_repr(value)
     return f"{type(value).__module__}.{type(value).__qualname__}"
 

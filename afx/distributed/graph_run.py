@@ -8,15 +8,18 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx.core.array.array import Array, wrap
+from afx.core.aval import Aval
 from afx.core.graph import Graph, Literal, Var
+from afx.distributed.buffers import Ndarray
 from afx.distributed.graph_split import GraphSplit, Receive, Run, Send
-from afx.distributed.link import Link
+from afx.distributed.link import Link, Message
 from afx.errors import ArgumentError
 from afx.transforms.compiled_call import CompiledGraph
 
 __all__ = ["GraphRunner"]
 
-Post: TypeAlias = Callable[[], bool]
+Values: TypeAlias = dict[int, Any]  # of the variables that this rank has
+Step: TypeAlias = Callable[[Values], bool]  # tells whether it is done; one that is not is tried again
 
 
 class GraphRunner:
@@ -25,48 +28,55 @@ class GraphRunner:
     def __init__(self, split: GraphSplit, link: Link) -> None:
         self.split = split
         self.ranks: int = link.ranks
-        self._split = split
-        self._link = link
-        self._mine = [slot for slot in range(split.slots) if link.owner(slot) == link.rank]
-        self._plans = {id(run): CompiledGraph(run.graph) for slot in self._mine for run in _runs(split, slot)}
-        self._outputs = [_output_slot(split, atom) for atom in split.graph.outputs]
+        self.link = link
+        self.own_slots = [slot for slot in range(split.slots) if link.owner(slot) == link.rank]
+        self.plans = {id(run): CompiledGraph(run.graph) for slot in self.own_slots for run in _runs(split, slot)}
+        self._constants = {var.index: constant.value for var, constant in split.graph.constants}
+        self._lanes: list[_Lane] = []
 
-    def run(self, batches: Iterable[Sequence[Any]]) -> list[list[Any]]:
-        """Return the outputs that this rank computes for each input; None where another rank does.
+    def run(self, batches: Iterable[Sequence[Any]]) -> list[list[Array]]:
+        """Return the outputs for each input, on every rank.
 
         A slot that is done with one input goes on to the next at once: slots in a chain make a pipeline.
         """
-        sent: list[Post] = []
-        flights = [_Flight(self, _checked(inputs, self._split.graph), sent) for inputs in batches]
-        positions = dict.fromkeys(self._mine, 0)  # the input that each slot works on
-        for flight in flights:
-            flight.post_receives()
+        given = [_checked(inputs, self.split.graph) for inputs in batches]
+        while len(self._lanes) < len(given):
+            self._lanes.append(_Lane(self))
+        lanes = self._lanes[: len(given)]
+        positions = dict.fromkeys(self.own_slots, 0)  # the input that each slot works on
+        indices = [var.index for var in self.split.graph.inputs]
+        waiting = [
+            (lane, self._constants | dict(zip(indices, inputs, strict=True)))
+            for lane, inputs in zip(lanes, given, strict=True)
+        ]
 
         def advance() -> bool:
-            for slot in self._mine:
-                while positions[slot] < len(flights) and flights[positions[slot]].advance(slot):
+            """Go as far as messages allow; tell whether anything was done, or nothing is left to do."""
+            while waiting:
+                lane, values = waiting.pop(0)
+                lane.start(values)
+            has_moved = False
+            for slot in self.own_slots:
+                while positions[slot] < len(lanes):
+                    steps = lanes[positions[slot]].advance(slot)
+                    has_moved |= steps != 0
+                    if not lanes[positions[slot]].is_at_end(slot):
+                        break
                     positions[slot] += 1
-            sent[:] = [is_sent for is_sent in sent if not is_sent()]
-            return all(position == len(flights) for position in positions.values()) and not sent
+            return has_moved or is_done()
 
-        self._link.wait_for(advance, "run_graph")
-        return [flight.outputs(self._outputs) for flight in flights]
+        def is_done() -> bool:
+            return all(position == len(lanes) for position in positions.values()) and all(
+                lane.is_exchanged() for lane in lanes
+            )
 
-    def output_owners(self) -> list[int]:
-        """Return the rank that computes each output."""
-        return [self._link.owner(slot) for slot in self._outputs]
+        while not is_done():
+            self.link.wait_for(advance, "run_graph")
+        return [lane.outputs() for lane in lanes]
 
 
 def _runs(split: GraphSplit, slot: int) -> list[Run]:
     return [i for i in split.programs[slot].instructions if isinstance(i, Run)]
-
-
-def _output_slot(split: GraphSplit, atom: Var | Literal) -> int:
-    """Return the slot that computes an output; slot 0 for inputs, constants and numbers."""
-    for eq, slot in zip(split.graph, split.assignment, strict=True):
-        if isinstance(atom, Var) and any(var.index == atom.index for var in eq.outputs):
-            return slot
-    return 0
 
 
 def _checked(inputs: Sequence[Any], graph: Graph) -> list[Any]:
@@ -83,77 +93,127 @@ def _checked(inputs: Sequence[Any], graph: Graph) -> list[Any]:
     return found
 
 
-class _Flight:
-    """One input on its way through the slots of this rank."""
+class _Lane:
+    """One input on its way through the slots of this rank; its messages keep their memory from run to run."""
 
-    def __init__(self, runner: GraphRunner, inputs: Sequence[Any], sent: list[Post]) -> None:
+    def __init__(self, runner: GraphRunner) -> None:
         self._runner = runner
-        self._sent = sent
-        graph = runner._split.graph
-        whole = {var.index: x for var, x in zip(graph.inputs, inputs, strict=True)}
-        whole |= {var.index: constant.value for var, constant in graph.constants}
-        self._values: dict[int, dict[int, Any]] = {slot: dict(whole) for slot in runner._mine}
-        self._next = dict.fromkeys(runner._mine, 0)
-        self._arrivals: dict[int, tuple[Any, Post]] = {}
-        self._local: dict[int, Any] = {}  # messages between slots of this rank
+        self._values: Values = {}
+        self._receives: list[Message] = []
+        self._exchanged: list[Message] = []  # whose end nobody else waits for
+        self._steps = {slot: self._prepare(slot) for slot in runner.own_slots}
+        self._next = dict.fromkeys(runner.own_slots, 0)
+        self._arriving = self._prepare_outputs()
 
-    def post_receives(self) -> None:
-        """Begin to receive all that comes from other ranks."""
-        link = self._runner._link
-        for slot in self._runner._mine:
-            for receive in self._runner._split.programs[slot].receives:
-                if link.owner(receive.slot) != link.rank:
-                    array = np.empty(receive.aval.shape, receive.aval.dtype)
-                    self._arrivals[receive.message] = (
-                        array,
-                        link.post_receive(array, link.owner(receive.slot), receive.message),
-                    )
-
-    def advance(self, slot: int) -> bool:
-        """Follow a slot's program as far as it goes; tell whether it is at its end."""
-        instructions = self._runner._split.programs[slot].instructions
-        values = self._values[slot]
-        while self._next[slot] < len(instructions):
-            match instructions[self._next[slot]]:
+    # -- preparation ----------------------------------------------------------------------------------------------
+    def _prepare(self, slot: int) -> list[Step]:
+        """Return what a slot does, as calls."""
+        runner, link = self._runner, self._runner.link
+        steps: list[Step] = []
+        for instruction in runner.split.programs[slot].instructions:
+            match instruction:
                 case Run() as run:
-                    self._compute(run, values)
+                    steps.append(_run_step(run, runner.plans[id(run)]))
                 case Send(variable, other, message):
-                    self._send(values[variable], other, message)
-                case Receive(variable, _, message) if self._has_arrived(message):
-                    values[variable] = self._take(message)
-                case _:
-                    return False
-            self._next[slot] += 1
+                    if link.owner(other) != link.rank:
+                        aval = runner.split.aval_of(variable)
+                        steps.append(self._send_step(variable, aval, link.owner(other), message))
+                case Receive(variable, other, message, aval):
+                    if link.owner(other) == link.rank:  # from a slot of this rank: there once it is computed
+                        steps.append(_own_step(variable))
+                    else:
+                        steps.append(self._receive_step(variable, aval, link.owner(other), message))
+        return steps
+
+    def _send_step(self, variable: int, aval: Aval, rank: int, message: int) -> Step:
+        memory = np.empty(aval.shape, aval.dtype)
+        sending = self._runner.link.make_message(memory, rank, message, is_sent=True)
+        self._exchanged.append(sending)
+
+        def send(values: Values) -> bool:
+            memory[...] = values[variable]
+            sending.start()
+            return True
+
+        return send
+
+    def _receive_step(self, variable: int, aval: Aval, rank: int, message: int) -> Step:
+        memory = np.empty(aval.shape, aval.dtype)
+        arriving = self._runner.link.make_message(memory, rank, message, is_sent=False)
+        self._receives.append(arriving)
+
+        def receive(values: Values) -> bool:
+            if not arriving.is_done():
+                return False
+            values[variable] = memory
+            return True
+
+        return receive
+
+    def _prepare_outputs(self) -> dict[int, Ndarray]:
+        """Add messages by which every rank gets the outputs of the others; return where they arrive, by variable."""
+        runner, link = self._runner, self._runner.link
+        first = sum(len(program.receives) for program in runner.split.programs)
+        arriving: dict[int, Ndarray] = {}
+        for number, (variable, slot) in enumerate(runner.split.output_slots.items()):
+            aval, owner = runner.split.aval_of(variable), link.owner(slot)
+            if owner == link.rank:
+                others = [rank for rank in range(link.ranks) if rank != owner]
+                self._steps[slot] += [self._send_step(variable, aval, rank, first + number) for rank in others]
+            else:
+                arriving[variable] = np.empty(aval.shape, aval.dtype)
+                message = link.make_message(arriving[variable], owner, first + number, is_sent=False)
+                self._receives.append(message)
+                self._exchanged.append(message)
+        return arriving
+
+    # -- one run --------------------------------------------------------------------------------------------------
+    def start(self, values: Values) -> None:
+        """Begin with inputs and constants: post all receives."""
+        self._values = values
+        self._next = dict.fromkeys(self._next, 0)
+        for message in self._receives:
+            message.start()
+
+    def advance(self, slot: int) -> int:
+        """Follow a slot's program as far as it goes; return how many steps that were."""
+        steps, values, begin = self._steps[slot], self._values, self._next[slot]
+        position = begin
+        while position < len(steps) and steps[position](values):
+            position += 1
+        self._next[slot] = position
+        return position - begin
+
+    def is_at_end(self, slot: int) -> bool:
+        """Tell whether a slot has done all of its program."""
+        return self._next[slot] == len(self._steps[slot])
+
+    def is_exchanged(self) -> bool:
+        """Tell whether all messages have left and all outputs have come."""
+        return all(message.is_done() for message in self._exchanged)
+
+    def outputs(self) -> list[Array]:
+        """Return the outputs."""
+        return [self._output(atom) for atom in self._runner.split.graph.outputs]
+
+    def _output(self, atom: Var | Literal) -> Array:
+        if isinstance(atom, Literal):
+            return wrap(np.asarray(atom.value, atom.aval.dtype))
+        value = self._arriving.get(atom.index)
+        return wrap(np.array(self._values[atom.index] if value is None else value))
+
+
+def _own_step(variable: int) -> Step:
+    return lambda values: variable in values
+
+
+def _run_step(run: Run, compiled: CompiledGraph) -> Step:
+    plan, inputs, outputs = compiled.plan, run.inputs, run.outputs
+
+    def step(values: Values) -> bool:
+        found = plan(*[values[index] for index in inputs])
+        for index, x in zip(outputs, found, strict=True):
+            values[index] = x
         return True
 
-    def _compute(self, run: Run, values: dict[int, Any]) -> None:
-        plan = self._runner._plans[id(run)].plan
-        found = plan(*[values[index] for index in run.inputs])
-        for index, x in zip(run.outputs, found, strict=True):
-            values[index] = np.asarray(x)
-
-    def _send(self, value: Any, slot: int, message: int) -> None:
-        link = self._runner._link
-        if link.owner(slot) == link.rank:
-            self._local[message] = value
-        else:
-            self._sent.append(link.post_send(np.ascontiguousarray(value), link.owner(slot), message))
-
-    def _has_arrived(self, message: int) -> bool:
-        if message in self._arrivals:
-            return self._arrivals[message][1]()
-        return message in self._local
-
-    def _take(self, message: int) -> Any:
-        return self._arrivals[message][0] if message in self._arrivals else self._local[message]
-
-    def outputs(self, slots: Sequence[int]) -> list[Any]:
-        """Return the outputs that slots of this rank computed."""
-        return [
-            self._output(atom, slot) if slot in self._values else None
-            for atom, slot in zip(self._runner._split.graph.outputs, slots, strict=True)
-        ]
-
-    def _output(self, atom: Var | Literal, slot: int) -> Array:
-        value = self._values[slot][atom.index] if isinstance(atom, Var) else np.asarray(atom.value, atom.aval.dtype)
-        return wrap(np.array(value))
+    return step

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import attrs
@@ -82,7 +83,7 @@ class SlotProgram:
         return tuple(i for i in self.instructions if isinstance(i, Receive))
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class GraphSplit:
     """A graph whose equations are dealt to slots.
 
@@ -100,6 +101,25 @@ class GraphSplit:
     def slots(self) -> int:
         """The number of slots."""
         return len(self.programs)
+
+    @cached_property
+    def output_slots(self) -> dict[int, int]:
+        """The slot that computes each output, by the number of its variable; inputs and constants are on every rank."""
+        wanted = {atom.index for atom in self.graph.outputs if isinstance(atom, Var)}
+        return {
+            var.index: slot
+            for eq, slot in zip(self.graph, self.assignment, strict=True)
+            for var in eq.outputs
+            if var.index in wanted
+        }
+
+    @cached_property
+    def _avals(self) -> dict[int, Aval]:
+        return {var.index: var.aval for eq in self.graph for var in eq.outputs}
+
+    def aval_of(self, variable: int) -> Aval:
+        """Return shape and dtype of a variable that an equation computes."""
+        return self._avals[variable]
 
     @property
     def bytes_sent(self) -> int:

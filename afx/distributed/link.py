@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from afx.distributed.buffers import Ndarray, fold
+from afx.distributed.buffers import Layout, Memory, Ndarray, fold
 from afx.distributed.waiting import wait_until
 from afx.errors import ArgumentError
 
-__all__ = ["Link", "LocalLink", "RankLostError", "Reduction", "check_equal"]
+__all__ = ["Link", "LocalLink", "Message", "RankLostError", "Reduction", "check_equal"]
 
 LOCAL_SECONDS: Final = 3600.0  # one process waits for nobody: a program that does not end is a fault
 
@@ -21,12 +21,24 @@ class RankLostError(Exception):
 class Reduction(Protocol):
     """One weighted sum over slots under way."""
 
-    def add(self, slot: int, buffers: Sequence[Ndarray]) -> None:
-        """Take in the buffers of one of this rank's slots; its sending starts at once."""
+    def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
+        """Take in the leaves of one of this rank's slots; its sending starts at once."""
         ...
 
     def finish(self) -> list[Ndarray]:
-        """Return the buffers folded in the order of the slots, the same on every rank."""
+        """Return the buffers of the sum, folded in the order of the slots, the same on every rank."""
+        ...
+
+
+class Message(Protocol):
+    """A message that can be sent, or received, again and again from the same memory."""
+
+    def start(self) -> None:
+        """Begin; the one before must be done."""
+        ...
+
+    def is_done(self) -> bool:
+        """Tell whether the memory may be used."""
         ...
 
 
@@ -47,8 +59,8 @@ class Link(Protocol):
         """Return the rank that computes a slot."""
         ...
 
-    def reduction(self, slots: Sequence[int]) -> Reduction:
-        """Begin a sum over slots; every rank names the same ones."""
+    def reduction(self, weights: Mapping[int, float]) -> Reduction:
+        """Begin a sum over slots of these weights, in their order; every rank names the same ones."""
         ...
 
     def broadcast(self, data: bytes | None, root: int) -> bytes:
@@ -63,12 +75,8 @@ class Link(Protocol):
         """Return on the target the bytes that the root has; None on the others."""
         ...
 
-    def post_send(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
-        """Begin to send a contiguous array; return a test whether it is sent."""
-        ...
-
-    def post_receive(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
-        """Begin to receive into a contiguous array; return a test whether it is there."""
+    def make_message(self, array: Ndarray, rank: int, number: int, *, is_sent: bool) -> Message:
+        """Prepare a message that carries a contiguous array to or from a rank, as often as it is started."""
         ...
 
     def wait_for(self, is_done: Callable[[], bool], what: str) -> None:
@@ -90,13 +98,16 @@ class LocalLink:
     rank = 0
     ranks = 1
 
+    def __init__(self) -> None:
+        self._memory = Memory()
+
     def owner(self, slot: int) -> int:
         """Return rank 0."""
         return 0
 
-    def reduction(self, slots: Sequence[int]) -> Reduction:
+    def reduction(self, weights: Mapping[int, float]) -> Reduction:
         """Begin a sum in this process."""
-        return _LocalReduction(slots)
+        return _LocalReduction(weights, self._memory)
 
     def broadcast(self, data: bytes | None, root: int) -> bytes:
         """Return the bytes."""
@@ -112,13 +123,9 @@ class LocalLink:
         """Return the bytes."""
         return self.broadcast(data, root)
 
-    def post_send(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
+    def make_message(self, array: Ndarray, rank: int, number: int, *, is_sent: bool) -> Message:
         """Refuse: all slots are here."""
         raise AssertionError("one process sends nothing")
-
-    def post_receive(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
-        """Refuse: all slots are here."""
-        raise AssertionError("one process receives nothing")
 
     def wait_for(self, is_done: Callable[[], bool], what: str) -> None:
         """Call the test until it says yes."""
@@ -135,23 +142,25 @@ class LocalLink:
 class _LocalReduction:
     """A sum in the order of the slots."""
 
-    def __init__(self, slots: Sequence[int]) -> None:
-        self._order: Iterator[int] = iter(slots)
-        self._total: list[Ndarray] = []
+    def __init__(self, weights: Mapping[int, float], memory: Memory) -> None:
+        self._weights = weights
+        self._order: Iterator[int] = iter(weights)
+        self._memory = memory
+        self._totals: list[Ndarray] = []
 
-    def add(self, slot: int, buffers: Sequence[Ndarray]) -> None:
-        """Fold in the buffers of the next slot."""
+    def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
+        """Fold in the leaves of the next slot."""
         if next(self._order) != slot:
             raise AssertionError("slots are computed in their order")
-        if not self._total:
-            self._total = list(buffers)
-            return
-        for total, part in zip(self._total, buffers, strict=True):
-            check_equal(fold(total, part))
+        is_first = not self._totals
+        if is_first:
+            self._totals = layout.empty(self._memory)
+        for total, leaf in zip(layout.views(self._totals), leaves, strict=True):
+            check_equal(fold(total, leaf.reshape(-1), self._weights[slot], is_first=is_first))
 
     def finish(self) -> list[Ndarray]:
         """Return the sums."""
-        return self._total
+        return self._totals
 
 
 def check_equal(is_equal: bool) -> None:

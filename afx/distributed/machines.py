@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -13,9 +12,8 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.dtypes import get_default_dtype
-from afx.distributed.buffers import Layout, pack
-from afx.distributed.digest import describe_program, shape_text
+from afx.distributed.agreement import Agreement
+from afx.distributed.buffers import Layout, flatten_tree
 from afx.distributed.graph_run import GraphRunner
 from afx.distributed.graph_split import GraphSplit
 from afx.distributed.link import Link, RankLostError
@@ -24,6 +22,7 @@ from afx.distributed.parts import Parts, cut, whole_places
 from afx.distributed.progress import track
 from afx.distributed.split import Split
 from afx.errors import ArgumentError, PeerLost
+from afx.runtime.blas import blas
 from afx.transforms.grad import value_and_grad
 from afx.transforms.jit import jit
 
@@ -50,8 +49,8 @@ class Machines:
     def __init__(self, link: Link, slots: int) -> None:
         self._link = link
         self.slots = slots
-        self._compared: set[str] = set()
-        self._runners: dict[int, GraphRunner] = {}
+        self._agreement = Agreement(link)
+        self._runners: dict[tuple[int, int], GraphRunner] = {}
 
     @property
     def rank(self) -> int:
@@ -173,13 +172,23 @@ class Machines:
                 if place not in places
             }
 
-            def compute(slot: int) -> Any:
-                mine = [parts[k].part(slot) if k in parts else arg for k, arg in enumerate(args)]
-                named = {name: parts[name].part(slot) if name in parts else arg for name, arg in kwargs.items()}
-                return part_fn(*mine, **named)
+            read: dict[int, tuple[list[Any], dict[str, Any]]] = {}  # before the first step, for comparing programs
 
-            whole = [arg for k, arg in enumerate(args) if k not in parts]
-            self._compare(loss, split, (whole, {name: arg for name, arg in kwargs.items() if name not in parts}))
+            def arguments(slot: int) -> tuple[list[Any], dict[str, Any]]:
+                mine = [parts[k].part(slot) if k in parts else arg for k, arg in enumerate(args)]
+                return mine, {name: parts[name].part(slot) if name in parts else arg for name, arg in kwargs.items()}
+
+            def example() -> tuple[list[Any], dict[str, Any]] | None:
+                own = [slot for slot in self.own_slots if split.sizes[slot]]
+                return read.setdefault(own[0], arguments(own[0])) if own else None
+
+            def compute(slot: int) -> Any:
+                mine, named = read.pop(slot) if slot in read else arguments(slot)
+                with blas:
+                    return part_fn(*mine, **named)
+
+            shared_values = [value for place, value in given if place not in parts]
+            self._agreement.check_step(loss, plain, split, shared_values, example)
             return self.average(compute, split)
 
         return run
@@ -201,20 +210,22 @@ class Machines:
         return self._repeat_until_committed(lambda: self._average(compute, split, slots))
 
     def _average(self, compute: Callable[[int], T], split: Split, slots: Sequence[int]) -> T:
-        reduction = self._link.reduction(slots)
+        reduction = self._link.reduction({slot: split.weight(slot) for slot in slots})
         layout: Layout | None = None
         for slot in slots:
             if self._link.owner(slot) == self.rank:
-                layout, buffers = pack(compute(slot), split.weight(slot))
-                reduction.add(slot, buffers)
+                found, leaves = flatten_tree(compute(slot))
+                _check_layout(layout, found)
+                layout = found
+                reduction.add(slot, layout, leaves)
         tree: Any = None if layout is None else layout.unpack(reduction.finish())
         owners = {self._link.owner(slot) for slot in slots}
         if len(owners) < self.ranks:  # ranks without examples know neither structure nor values
             root = self._link.owner(slots[0])
             data = self._link.broadcast(encode_tree(tree) if self.rank == root else None, root)
             tree = decode_tree(data) if layout is None else tree
-        found: T = tree
-        return found
+        mean: T = tree
+        return mean
 
     def _repeat_until_committed(self, attempt: Callable[[], R]) -> R:
         """Return the result of an attempt that all ranks finished; without those that are lost it is made again."""
@@ -246,7 +257,8 @@ class Machines:
     def _map(self, fn: Callable[[X], R], items: Sequence[X], show_progress: bool) -> list[R]:
         mine = [k for k in range(len(items)) if self._link.owner(k % self.slots) == self.rank]
         shown = track(mine, "map") if show_progress and self.rank == 0 else mine
-        done = [(k, fn(items[k])) for k in shown]
+        with blas:
+            done = [(k, fn(items[k])) for k in shown]
         gathered = [decode_tree(data) for data in self._link.gather(encode_tree(done))]
         found = {int(k): tree for pairs in gathered for k, tree in pairs}
         return [found[k] for k in range(len(items))]
@@ -289,24 +301,14 @@ class Machines:
         if split.slots > self.slots:
             raise ArgumentError(f"run_graph: a split of more slots: got {split.slots} for {self.slots}; add slots")
         given = [list(batch) for batch in batches]
-        self._check_graph(split)
+        self._agreement.check_graph(split)
         return self._repeat_until_committed(lambda: self._run_pipeline(split, given))
 
     def _run_pipeline(self, split: GraphSplit, batches: Sequence[Sequence[Any]]) -> list[list[Array]]:
-        runner = self._runners.get(id(split))
-        if runner is None or runner.split is not split or runner.ranks != self.ranks:
-            runner = self._runners[id(split)] = GraphRunner(split, self._link)
-        mine = runner.run(batches)
-        if self.ranks == 1:
-            return mine
-        shared: list[list[list[Array]]] = [decode_tree(data) for data in self._link.gather(encode_tree(mine))]
-        owners = runner.output_owners()
-        return [[shared[owner][n][k] for k, owner in enumerate(owners)] for n in range(len(batches))]
-
-    def _check_graph(self, split: GraphSplit) -> None:
-        """Compare a split graph among the ranks, once."""
-        if self.ranks > 1 and id(split) not in self._runners:
-            self.check_same(f"{split.graph.digest} {split.assignment}", "graph and assignment")
+        runner = self._runners.get((id(split), self.ranks))
+        if runner is None:  # it keeps the split, so that no other one gets its id
+            runner = self._runners[id(split), self.ranks] = GraphRunner(split, self._link)
+        return runner.run(batches)
 
     def broadcast(self, tree: T | None, *, root: int = 0) -> T:
         """Return the tree that one rank has, on every rank; the others pass None.
@@ -374,13 +376,7 @@ class Machines:
         Raises:
             ArgumentError: the ranks hold different ones; all of them raise.
         """
-        digest = hashlib.sha256(description.encode()).hexdigest()
-        found = [str(decode_tree(data)) for data in self._link.gather(encode_tree(digest))]
-        if len(set(found)) > 1:
-            raise ArgumentError(
-                f"distributed: the ranks do not run the same {what}: got digests {[text[:8] for text in found]} by rank; "
-                "start all ranks with the same script, arguments, settings and versions"
-            )
+        self._agreement.check_same(description, what)
 
     def _check_split(self, split: Split, who: str) -> None:
         if split.slots != self.slots:
@@ -388,11 +384,10 @@ class Machines:
                 f"{who}: a Split of other slots: got {split.slots} for {self.slots}; give a size a slot"
             )
 
-    def _compare(self, loss: Callable[..., Any], split: Split, shared: Any) -> None:
-        """Compare program, Split and settings among the ranks, once for each combination."""
-        text = (
-            f"{describe_program(loss)} {split} {self.slots} {get_default_dtype()} {np.__version__} {shape_text(shared)}"
+
+def _check_layout(before: Layout | None, found: Layout) -> None:
+    """Refuse trees of slots that cannot be averaged."""
+    if before is not None and before is not found:
+        raise ArgumentError(
+            f"average: slots whose trees differ: got {found} after {before}; return the same structure, shapes and dtypes"
         )
-        if text not in self._compared:
-            self.check_same(text, "program, Split and settings")
-            self._compared.add(text)

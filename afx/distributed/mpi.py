@@ -1,34 +1,33 @@
 """MPI: the link among processes started by ``mpiexec``, through mpi4py (extra ``distributed``).
 
-Sums are all-to-all exchanges of chunks: each rank gets its chunk of every slot's buffer, adds them in the order of the
-slots, and sends the sum to all others. No call blocks inside MPI: requests are tested with back-off until a deadline.
+No call blocks inside MPI: requests are tested with back-off until a deadline.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
+import platform
 import sys
 import traceback
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 import numpy as np
 
-from afx.distributed.buffers import Ndarray, fold
-from afx.distributed.link import RankLostError, check_equal
+from afx.distributed.buffers import Memory, Ndarray
+from afx.distributed.link import RankLostError
 from afx.distributed.machines import Machines
+from afx.distributed.mpi_reduction import MpiReduction
 from afx.distributed.waiting import wait_until
 from afx.errors import ArgumentError, MissingExtraError, PeerLost
+from afx.runtime.thread_pool import get_threads, set_threads
 
 __all__ = ["connect"]
 
 PIECE_BYTES: Final = 1 << 30  # Open MPI takes at most 2**31 - 1 elements a call
-SUM_TAG: Final = 64  # tags below it are those of other messages
-SIZE_TAG, DATA_TAG, SHARE_TAG = 1, 2, 3
-MOST_DTYPES: Final = 16
+SIZE_TAG, DATA_TAG = 1, 2
 GRAPH_TAG: Final = 1 << 20
 # Quick start within one machine: 0.1 s instead of 1.1 s for the search for networks.
 SETTINGS: Final = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm,tcp"}
@@ -40,6 +39,7 @@ def connect(
     """Return the slots of a job that ``mpiexec`` started, shared by its ranks.
 
     Start it by ``mpiexec -n 2 python -m mpi4py train.py``. An exception on one rank ends all ranks with its traceback.
+    Ranks that share a machine's processors get an equal part of its threads (`afx.set_threads`).
 
     Args:
         slots: the number of logical machines; None for one a rank. Results depend on it, not on the number of ranks.
@@ -70,9 +70,20 @@ def connect(
     if on_loss not in ("stop", "shrink"):
         raise ArgumentError(f'connect: on_loss is "stop" or "shrink": got {on_loss!r}')
     _abort_on_error(comm)
-    machines = Machines(MpiLink(mpi, comm, count, deadline, on_loss == "shrink"), count)
+    link = MpiLink(mpi, comm, count, deadline, on_loss == "shrink")
+    _share_processors(link)
+    machines = Machines(link, count)
     machines.check_same(f"{count} {sys.version_info[:2]} {np.__version__}", "number of slots and versions")
     return machines
+
+
+def _share_processors(link: MpiLink) -> None:
+    """Give each rank the threads that are left to it where ranks share processors: more would only wait for each other."""
+    affinity: Callable[[int], set[int]] = getattr(os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))
+    processors = sorted(affinity(0))
+    mine = f"{platform.node()} {processors}".encode()
+    share = link.gather(mine).count(mine)
+    set_threads(min(get_threads(), max(1, len(processors) // share)))
 
 
 def _abort_on_error(comm: Any) -> None:
@@ -87,44 +98,60 @@ def _abort_on_error(comm: Any) -> None:
 
 
 class MpiLink:
-    """The ranks of a communicator; slots are dealt to them in contiguous blocks."""
+    """The ranks of a communicator.
+
+    Attributes:
+        rank: the number of this process.
+        ranks: the number of processes.
+        memory: memory of messages, used again.
+    """
 
     def __init__(self, mpi: Any, comm: Any, slots: int, deadline: float, shrinks: bool) -> None:
         self._mpi = mpi
-        self._comm = comm
         self._slots = slots
         self._deadline = deadline
         self._shrinks = shrinks
+        self._use(comm)
         self._abandoned: list[Any] = []
+        self.memory = Memory()
 
-    @property
-    def rank(self) -> int:
-        """The number of this process."""
-        return int(self._comm.rank)
-
-    @property
-    def ranks(self) -> int:
-        """The number of processes."""
-        return int(self._comm.size)
+    def _use(self, comm: Any) -> None:
+        """Take the ranks of a communicator; slots are dealt to them in contiguous blocks."""
+        self._comm = comm
+        self.rank = int(comm.rank)
+        self.ranks = int(comm.size)
+        self._owners = [slot * self.ranks // self._slots for slot in range(self._slots)]
 
     def owner(self, slot: int) -> int:
         """Return the rank that computes a slot."""
-        return slot * self.ranks // self._slots
+        return self._owners[slot]
 
-    def reduction(self, slots: Sequence[int]) -> MpiReduction:
+    def reduction(self, weights: Mapping[int, float]) -> MpiReduction:
         """Begin a sum over slots."""
-        return MpiReduction(self, slots)
+        return MpiReduction(self, weights)
 
     # -- messages -----------------------------------------------------------------------------------------------------
+    def send_piece(self, piece: Ndarray, rank: int, tag: int) -> Any:
+        """Begin to send contiguous numbers, in one message; return the request."""
+        try:
+            return self._comm.Isend([piece, self._mpi.BYTE], rank, tag)
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
+
+    def receive_piece(self, piece: Ndarray, rank: int, tag: int) -> Any:
+        """Begin to receive into contiguous numbers, in one message; return the request."""
+        try:
+            return self._comm.Irecv([piece, self._mpi.BYTE], rank, tag)
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
+
     def send_to(self, array: Ndarray, rank: int, tag: int) -> list[Any]:
         """Begin to send a contiguous array, in pieces."""
-        with self.watch():
-            return [self._comm.Isend([piece, self._mpi.BYTE], rank, tag) for piece in _pieces(array)]
+        return [self.send_piece(piece, rank, tag) for piece in _pieces(array)]
 
     def receive_into(self, array: Ndarray, rank: int, tag: int) -> list[Any]:
         """Begin to receive into a contiguous array, in pieces."""
-        with self.watch():
-            return [self._comm.Irecv([piece, self._mpi.BYTE], rank, tag) for piece in _pieces(array)]
+        return [self.receive_piece(piece, rank, tag) for piece in _pieces(array)]
 
     def wait(self, requests: list[Any], what: str) -> None:
         """Wait until all requests are done."""
@@ -136,38 +163,36 @@ class MpiLink:
             return not pending
 
         try:
-            with self.watch():
-                wait_until(is_done, self._deadline, what)
+            self.wait_for(is_done, what)
         except RankLostError:
-            self._abandoned += requests  # whose memory MPI may still write into
+            self._abandoned += requests
+            self.memory = Memory()  # MPI may still write into what it was told of
             raise
-
-    @contextlib.contextmanager
-    def watch(self) -> Generator[None, None, None]:
-        """Turn MPI's errors about lost ranks into afx's."""
-        try:
-            yield
-        except self._mpi.Exception as error:
-            lost = (self._mpi.ERR_PROC_FAILED, self._mpi.ERR_PROC_FAILED_PENDING, self._mpi.ERR_REVOKED)
-            if self._shrinks and error.Get_error_class() in lost:
-                self._comm.Revoke()  # the others, which may wait for this rank, learn of it
-                raise RankLostError from error
-            raise PeerLost(
-                f"distributed: a rank was lost ({error}): got no answer; restart from the last checkpoint"
-            ) from error
-
-    def post_send(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
-        """Begin to send a contiguous array; return a test whether it is sent."""
-        return _Pending(self, array, self.send_to(array, rank, GRAPH_TAG + message))
-
-    def post_receive(self, array: Ndarray, rank: int, message: int) -> Callable[[], bool]:
-        """Begin to receive into a contiguous array; return a test whether it is there."""
-        return _Pending(self, array, self.receive_into(array, rank, GRAPH_TAG + message))
 
     def wait_for(self, is_done: Callable[[], bool], what: str) -> None:
         """Call a test until it says yes, or the deadline goes by."""
-        with self.watch():
+        try:
             wait_until(is_done, self._deadline, what)
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
+
+    def raise_lost(self, error: Any) -> NoReturn:
+        """Turn MPI's error about a lost rank into afx's."""
+        lost = (self._mpi.ERR_PROC_FAILED, self._mpi.ERR_PROC_FAILED_PENDING, self._mpi.ERR_REVOKED)
+        if self._shrinks and error.Get_error_class() in lost:
+            self._comm.Revoke()  # the others, which may wait for this rank, learn of it
+            raise RankLostError from error
+        raise PeerLost(
+            f"distributed: a rank was lost ({error}): got no answer; restart from the last checkpoint"
+        ) from error
+
+    def make_message(self, array: Ndarray, rank: int, number: int, *, is_sent: bool) -> MpiMessage:
+        """Prepare a message that carries a contiguous array, as often as it is started."""
+        prepare = self._comm.Send_init if is_sent else self._comm.Recv_init
+        try:
+            return MpiMessage([prepare([piece, self._mpi.BYTE], rank, GRAPH_TAG + number) for piece in _pieces(array)])
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
 
     def commit(self, is_done: bool) -> bool:
         """Agree whether all ranks finished; shrink to those that are left where not."""
@@ -181,7 +206,7 @@ class MpiLink:
             flag[0] = 0
         if flag[0]:
             return True
-        self._comm = self._comm.Shrink()
+        self._use(self._comm.Shrink())
         return False
 
     def broadcast(self, data: bytes | None, root: int) -> bytes:
@@ -237,86 +262,25 @@ class MpiLink:
             self._comm.Free()
 
 
-class _Pending:
-    """A message under way, with the memory that it needs."""
+class MpiMessage:
+    """A message of persistent requests."""
 
-    __slots__ = ("_array", "_link", "_requests")
+    __slots__ = ("_requests",)
 
-    def __init__(self, link: MpiLink, array: Ndarray, requests: list[Any]) -> None:
-        self._link = link
-        self._array = array
+    def __init__(self, requests: Sequence[Any]) -> None:
         self._requests = requests
 
-    def __call__(self) -> bool:
-        while self._requests and self._requests[-1].Test():
-            self._requests.pop()
-        return not self._requests
+    def start(self) -> None:
+        """Begin."""
+        for request in self._requests:
+            request.Start()
+
+    def is_done(self) -> bool:
+        """Tell whether it is sent or received."""
+        return all(request.Test() for request in self._requests)
 
 
 def _pieces(array: Ndarray) -> list[Ndarray]:
     """Return the bytes of a contiguous array in pieces that one call of MPI takes."""
     flat = array.reshape(-1).view(np.uint8)
     return [flat[start : start + PIECE_BYTES] for start in range(0, max(flat.size, 1), PIECE_BYTES)]
-
-
-class MpiReduction:
-    """One sum over slots: sending begins as soon as a slot is computed, while the next one computes."""
-
-    def __init__(self, link: MpiLink, slots: Sequence[int]) -> None:
-        self._link = link
-        self._slots = slots
-        self._mine: dict[int, list[Ndarray]] = {}
-        self._incoming: dict[int, list[Ndarray]] = {}
-        self._requests: list[Any] = []
-        self._workers = sorted({link.owner(slot) for slot in slots})  # ranks that compute: chunks are theirs
-
-    def add(self, slot: int, buffers: Sequence[Ndarray]) -> None:
-        """Take in the buffers of one of this rank's slots and begin to send each chunk to its rank."""
-        link = self._link
-        if not self._mine:
-            self._post_receives(buffers)
-        self._mine[slot] = list(buffers)
-        for rank in self._workers:
-            if rank != link.rank:
-                for k, buffer in enumerate(buffers):
-                    tag = SUM_TAG + slot * MOST_DTYPES + k
-                    self._requests += link.send_to(buffer[self._chunk(buffer.size, rank)], rank, tag)
-
-    def _post_receives(self, buffers: Sequence[Ndarray]) -> None:
-        """Begin to receive this rank's chunk of the other ranks' slots."""
-        link = self._link
-        for slot in self._slots:
-            owner = link.owner(slot)
-            if owner != link.rank:
-                chunks = [np.empty_like(buffer[self._chunk(buffer.size, link.rank)]) for buffer in buffers]
-                self._incoming[slot] = chunks
-                for k, chunk in enumerate(chunks):
-                    self._requests += link.receive_into(chunk, owner, SUM_TAG + slot * MOST_DTYPES + k)
-
-    def _chunk(self, size: int, rank: int) -> slice:
-        """Return the part of a buffer that a rank sums."""
-        place, count = self._workers.index(rank), len(self._workers)
-        return slice(size * place // count, size * (place + 1) // count)
-
-    def finish(self) -> list[Ndarray]:
-        """Fold this rank's chunk in the order of the slots, and return the whole sums."""
-        link = self._link
-        link.wait(self._requests, "value_and_grad")
-        first = next(iter(self._mine.values()))
-        totals = [np.empty_like(buffer) for buffer in first]
-        requests: list[Any] = []
-        for k, total in enumerate(totals):
-            mine = total[self._chunk(total.size, link.rank)]
-            for number, slot in enumerate(self._slots):
-                own = self._mine.get(slot)
-                part = self._incoming[slot][k] if own is None else own[k][self._chunk(total.size, link.rank)]
-                if number == 0:
-                    mine[...] = part
-                else:
-                    check_equal(fold(mine, part))
-            for rank in self._workers:
-                if rank != link.rank:
-                    requests += link.receive_into(total[self._chunk(total.size, rank)], rank, SHARE_TAG)
-                    requests += link.send_to(mine, rank, SHARE_TAG)
-        link.wait(requests, "value_and_grad")
-        return totals

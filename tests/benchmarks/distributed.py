@@ -1,8 +1,10 @@
 """Distribution beside one process and raw MPI: `python -m tests.benchmarks.distributed` starts ``mpiexec`` itself.
 
 Prints, for 2 ranks of one compute thread each: a data-parallel step of the MLP (784-512-512-10, Adam, batch 512) beside
-the same step in one process on one thread; the averaging of 1, 10 and 100 MB beside the same messages by mpi4py alone;
-and one run of a random graph of 200 operations on random slots.
+the same step in one process on one thread; the averaging of 1, 10 and 100 MB beside the same exchange by mpi4py alone (a
+half to each rank, weighted sums, the sums back); one run of a random graph of 200 operations on random slots; and the share
+of a processor that a waiting rank takes. What is compared is interleaved; medians, and the fastest tenth in brackets, which
+is what a busy machine leaves to compare.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +27,31 @@ from tests.distributed.programs import random_graph
 
 BATCH = 512
 RANKS = 2
+GRAPH_SIZE = 110  # operations of afx, of which some are several equations: about 200
+WAIT_SECONDS = 3.0
 
 
-def _median(call: Callable[[], Any], count: int = 30) -> float:
-    """Return the median time of a call in seconds, after two that do not count; every rank calls as often."""
-    times: list[float] = []
-    for _ in range(count + 2):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times[2:])
+def _measure(machines: Machines, calls: Mapping[str, Callable[[], Any]], count: int) -> dict[str, list[float]]:
+    """Return sorted times of calls that take turns, in milliseconds; all ranks begin each of them together."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(count + 3):
+        for name, call in calls.items():
+            machines.check_same("", "measurement")
+            begin = time.perf_counter()
+            call()
+            if number >= 3:
+                times[name].append(1e3 * (time.perf_counter() - begin))
+    return {name: sorted(found) for name, found in times.items()}
+
+
+def _text(times: list[float]) -> str:
+    return f"{statistics.median(times):.3f} [{times[len(times) // 10]:.3f}] ms"
+
+
+def _ratio(above: list[float], below: list[float]) -> str:
+    """Return how many times as long the first takes, by medians and by the fastest tenth."""
+    fast = above[len(above) // 10] / below[len(below) // 10]
+    return f"{statistics.median(above) / statistics.median(below):.2f} [{fast:.2f}]"
 
 
 def _step(machines: Machines, split: Split) -> Callable[[], Any]:
@@ -59,48 +76,69 @@ def _step(machines: Machines, split: Split) -> Callable[[], Any]:
     return step
 
 
-def _exchange(machines: Machines, megabytes: int) -> tuple[float, float]:
-    """Return the times of averaging a vector and of the same messages by mpi4py alone."""
+def _exchanges(machines: Machines, megabytes: int) -> dict[str, Callable[[], Any]]:
+    """Return the averaging of a vector, and the same by mpi4py alone into memory that is there."""
     from mpi4py import MPI
 
     comm: Any = MPI.COMM_WORLD
     mine = np.ones(megabytes * 250_000, np.float32)
-    half = mine.size // 2
-    incoming, result = np.empty(half, np.float32), np.empty(half, np.float32)
-    other = 1 - comm.rank
+    halves = (slice(0, mine.size // 2), slice(mine.size // 2, mine.size))
+    own, other = halves[comm.rank], halves[1 - comm.rank]
+    incoming, result = np.empty_like(mine[own]), np.empty_like(mine)
+    weight = np.float32(0.5)
+
+    def exchange(tag: int, out: Any, into: Any) -> None:
+        requests = [comm.Irecv(into, 1 - comm.rank, tag), comm.Isend(out, 1 - comm.rank, tag)]
+        while not MPI.Request.Testall(requests):
+            pass
 
     def raw() -> None:
-        for tag, out, into in ((1, mine[:half], incoming), (2, incoming, result)):
-            requests = [comm.Irecv(into, other, tag), comm.Isend(out, other, tag)]
-            while not MPI.Request.Testall(requests):
-                pass
+        exchange(1, mine[other], incoming)
+        np.multiply(mine[own], weight, out=result[own])
+        np.multiply(incoming, weight, out=incoming)
+        np.add(result[own], incoming, out=result[own])
+        exchange(2, result[own], result[other])
 
     split = Split((1, 1))
-    return _median(lambda: machines.average(lambda slot: mine, split)), _median(raw)
+    return {"average": lambda: machines.average(lambda slot: mine, split), "raw": raw}
+
+
+def _wait(machines: Machines) -> float:
+    """Return the share of a processor that a rank takes while it waits for another one."""
+    begin, busy = time.perf_counter(), time.process_time()
+    if machines.rank == 1:
+        time.sleep(WAIT_SECONDS)
+    machines.average(lambda slot: np.zeros(4), Split((1, 1)))
+    return (time.process_time() - busy) / (time.perf_counter() - begin)
 
 
 def measure() -> None:
     """Measure on this rank; rank 0 prints."""
     machines = distributed.connect(RANKS, deadline=120.0)
+    if hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) >= RANKS:
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[machines.rank]})
     show: Callable[[str], None] = print if machines.rank == 0 else (lambda text: None)
-    together = _median(_step(machines, Split((BATCH // 2, BATCH // 2))))
-    if machines.rank == 0:
-        alone = _median(_step(distributed.local(1), Split((BATCH,))))
-        show(
-            f"MLP step, batch {BATCH}: 2 ranks {together * 1e3:.2f} ms, "
-            f"one process on one thread {alone * 1e3:.2f} ms, ratio {alone / together:.2f}"
-        )
-    machines.check_same("", "measurement")
-    for megabytes in (1, 10, 100):
-        ours, raw = _exchange(machines, megabytes)
-        show(f"average of {megabytes} MB: {ours * 1e3:.2f} ms, its messages by mpi4py alone {raw * 1e3:.2f} ms")
-    graph, places, inputs = random_graph(0)
-    split = distributed.split_graph(graph, [place % RANKS for place in places], slots=RANKS)
-    seconds = _median(lambda: machines.run_graph(split, *inputs))
-    show(
-        f"random graph of {len(graph)} equations, {len(split.programs[0].receives)} messages to rank 0: "
-        f"{seconds * 1e3:.2f} ms a run"
+    alone = _step(distributed.local(1), Split((BATCH,)))
+    together = _step(machines, Split((BATCH // 2, BATCH // 2)))
+    times = _measure(
+        machines, {"together": together, "alone": alone if machines.rank == 0 else lambda: time.sleep(0)}, 40
     )
+    show(
+        f"MLP step, batch {BATCH}: 2 ranks {_text(times['together'])}, one process on one thread {_text(times['alone'])}, "
+        f"ratio {_ratio(times['alone'], times['together'])}"
+    )
+    for megabytes, count in ((1, 200), (10, 60), (100, 20)):
+        times = _measure(machines, _exchanges(machines, megabytes), count)
+        show(
+            f"average of {megabytes} MB: {_text(times['average'])}, by mpi4py alone {_text(times['raw'])}, "
+            f"share of its speed {_ratio(times['raw'], times['average'])}"
+        )
+    graph, places, inputs = random_graph(1, GRAPH_SIZE)
+    split = distributed.split_graph(graph, [place % RANKS for place in places], slots=RANKS)
+    times = _measure(machines, {"graph": lambda: machines.run_graph(split, *inputs)}, 100)
+    messages = sum(len(program.receives) for program in split.programs)
+    show(f"random graph of {len(graph)} equations, {messages} messages: {_text(times['graph'])} a run")
+    show(f"a waiting rank takes {100 * _wait(machines):.1f} % of a processor")
 
 
 def main() -> int:

@@ -160,6 +160,21 @@ def differ() -> None:
     step(1.0, np.arange(4.0))
 
 
+FACTORS = {"scale": 1.0}
+
+
+def scaled(w: Array, x: Array) -> Array:
+    """A program whose code does not show what it reads from its module."""
+    return afx.mean(x * w) * FACTORS["scale"]
+
+
+def differ_in_graph() -> None:
+    """Ranks of the same code trace other graphs."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    FACTORS["scale"] += machines.rank
+    machines.value_and_grad(scaled, split=Split((2, 1, 1, 1)))(1.0, np.arange(5.0))
+
+
 def fail() -> None:
     """One rank raises."""
     machines = distributed.connect(SLOTS, deadline=60.0)
@@ -192,27 +207,27 @@ def idle() -> None:
 
 
 def lose() -> None:
-    """Ranks are killed at random moments; those that are left end with the bits of one process."""
+    """Ranks are killed at random moments, one after the other; the last one ends with the bits of one process."""
     generator = np.random.default_rng(int(sys.argv[2]))
     machines = distributed.connect(SLOTS, deadline=30.0, on_loss="shrink")
-    victim, when, delay = (
-        int(generator.integers(0, machines.ranks)),
-        int(generator.integers(0, 20)),
-        generator.random() * 0.004,
-    )
+    steps = 12 * machines.ranks
+    victims = generator.permutation(machines.ranks)[1:].tolist()
+    moments = np.sort(generator.choice(np.arange(1, steps - 1), len(victims), replace=False)).tolist()
+    delays = (generator.random(len(victims)) * 0.004).tolist()
     mine = machines.rank
 
     def kill(machines: Machines, number: int) -> None:
-        if mine == victim and number == when:
+        if mine in victims and number == moments[victims.index(mine)]:
+            delay = delays[victims.index(mine)]
             if delay > 0.002:
                 os.kill(os.getpid(), signal.SIGKILL)
             signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
             signal.setitimer(signal.ITIMER_REAL, delay + 1e-6)
 
-    found = train(machines, SPLITS[0], 25, kill)
-    report(machines, found == train(distributed.local(SLOTS), SPLITS[0], 25))
+    found = train(machines, SPLITS[0], steps, kill)
+    report(machines, found == train(distributed.local(SLOTS), SPLITS[0], steps))
     sys.stdout.flush()
-    os._exit(0)  # MPI's own end would wait for the lost rank
+    os._exit(0)  # MPI's own end would wait for the lost ranks
 
 
 if __name__ == "__main__":

@@ -72,6 +72,13 @@ def test_other_programs_are_refused_before_they_compute() -> None:
     assert "the ranks do not run the same program, Split and settings" in result.stderr
 
 
+def test_other_graphs_of_the_same_code_are_refused() -> None:
+    """So are the graphs that the ranks trace, which may depend on more than code."""
+    result = run(2, "differ_in_graph")
+    assert result.returncode != 0
+    assert "the ranks do not run the same traced graph" in result.stderr
+
+
 def test_an_exception_on_one_rank_ends_all() -> None:
     """The job ends at once, with the traceback."""
     begin = time.monotonic()
@@ -96,10 +103,8 @@ def test_waiting_takes_next_to_no_processor_time() -> None:
     assert float(found[1]) < 0.2  # about 0.02 where the machine is quiet; a blocking wait takes 1
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(7))
 def test_lost_ranks_do_not_change_bits(seed: int) -> None:
-    """A rank killed at a random moment of a random step: those that are left end with the bits of one process."""
+    """Three of four ranks are killed at random moments of random steps: the last one ends with the bits of one process."""
     result = run(4, "lose", str(seed), options=("--with-ft", "ulfm"))
-    assert sorted(result.stdout.replace("\0", "").split("\n"))[1:] == [f"rank {k} of 3: same" for k in range(3)], (
-        result.stderr
-    )
+    assert "rank 0 of 1: same" in result.stdout.replace("\0", "").split("\n"), result.stderr
