@@ -10,15 +10,22 @@ import numpy as np
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.functions.rewrites import join_logistic, keep_needed
-from afx.compiler.native_backend.memory import Place, finish_steps, of_array, place_memory
+from afx.compiler.native_backend.memory import (
+    Place,
+    broadcast,
+    dense,
+    dtype_name,
+    finish_steps,
+    of_array,
+    place_memory,
+)
 from afx.compiler.native_backend.program import Block, Fast, Load, Nest, Number, Op, Ref, Step, UfuncLoop, Value
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Schedule, Space, View
 from afx.core.aval import Shape
-from afx.core.dtypes import DType
 from afx.core.primitive import lookup
 
-__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError", "made_by"]
+__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError", "argument_dtype", "made_by"]
 
 NEST_MAX_VALUES = 120  # values of one nest: beyond, LLVM's time grows faster than their number
 NEST_MAX_STREAMS = 16  # arrays that one nest reads and writes: more are seldom vectorized
@@ -92,8 +99,8 @@ class BlockBuilder:
         self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
         self._filled: dict[Any, Place] = {}
         for buffer in schedule.inputs:
-            if buffer.nbytes and not buffer.weak:
-                self.own(buffer.index, buffer.shape, self.dtype(buffer))
+            if buffer.nbytes:
+                self.own(buffer.index, buffer.shape, argument_dtype(buffer))
         for buffer, constant in schedule.constants:
             if buffer.nbytes:
                 self.places[buffer.index] = self.constant(constant.value)
@@ -127,9 +134,16 @@ class BlockBuilder:
         self.constant_owners.append(place.owner)
         return place
 
+    def argument(self, x: Operand) -> Place:
+        """Return where an operand lies that may be a Python number, of which blocks know the value and conversions."""
+        if isinstance(x, Buffer):
+            return self.places[x.index] if x.weak else self.dense(x)
+        return self.constant(np.asarray(x.literal.value)) if x.literal.aval.weak else self.dense(x)
+
     def place(self, x: Operand) -> Place:
         """Return where an operand lies; a number is a captured array."""
         if isinstance(x, Buffer):
+            self.dtype(x)
             found = self.places[x.index]
             self.stored.add(found.owner)
             return found
@@ -186,13 +200,20 @@ class BlockBuilder:
         quiet: tuple[str, ...] | None,
         make: Callable[[Group, list[int]], int],
         allocates: bool = False,
+        converts: bool = False,
     ) -> None:
-        """Add a call to the last group of its space that runs behind its operands, or to a new one."""
+        """Add a call to the last group of its space that runs behind its operands, or to a new one.
+
+        One that ``converts`` takes Python numbers too.
+        """
         space = out.shape
         owner = self.own(out.index, out.shape, self.dtype(out)).owner
         places = [self.places[x.index] for x in operands if isinstance(x, Buffer)]
         if allocates:
             self.lay_out_as(owner, places)
+        for x in operands:
+            if isinstance(x, Buffer) and not converts:
+                self.dtype(x)
         k = self._group_of(space, operands, quiet)
         group = self.items[k]
         assert isinstance(group, Group)
@@ -239,8 +260,6 @@ class BlockBuilder:
         Raises:
             UnsupportedError: an instruction has no native form.
         """
-        for buffer in self.schedule.inputs:
-            self.dtype(buffer)
         if not all(b.nbytes for b in (*self.schedule.inputs, *[b for b, _ in self.schedule.constants])):
             raise UnsupportedError("an array without elements")
         for instruction in self.schedule.instructions:
@@ -339,40 +358,19 @@ def made_by(instruction: Instruction) -> tuple[Buffer, ...]:
     return () if isinstance(instruction, Alloc | Free) else instruction.outputs
 
 
+WEAK = {"f": "f8", "i": "i8", "b": "b1"}  # dtypes in which Python numbers come
+
+
+def argument_dtype(buffer: Buffer) -> str:
+    """Return the name of the dtype in which a block takes an argument."""
+    if not buffer.weak:
+        return dtype_name(buffer.dtype)
+    if buffer.dtype.kind not in WEAK:
+        raise UnsupportedError("a complex Python number among the arguments")
+    return WEAK[buffer.dtype.kind]
+
+
 # -- pieces -----------------------------------------------------------------------------------------------------------
-def dtype_name(dtype: DType) -> str:
-    """Return a dtype's name without byte order.
-
-    >>> dtype_name(np.dtype("float32")), dtype_name(np.dtype(bool))
-    ('f4', 'b1')
-    """
-    return dtype.str[1:]
-
-
-def dense(shape: Shape, size: int) -> Shape:
-    """Return the strides of row-major memory.
-
-    >>> dense((2, 3), 4)
-    (12, 4)
-    """
-    found: list[int] = []
-    for length in reversed(shape):
-        found.append(size)
-        size *= length
-    return tuple(reversed(found))
-
-
-def broadcast(place: Place, space: Shape) -> Shape:
-    """Return strides over a space that an operand broadcasts to.
-
-    >>> broadcast(Place(0, 0, (12, 4), (1, 3), "f4"), (5, 7, 3))
-    (0, 0, 4)
-    """
-    lead = len(space) - len(place.shape)
-    pairs = zip(place.shape, place.strides, space[lead:], strict=True)
-    return (0,) * lead + tuple([0 if n == 1 and m != 1 else s for n, s, m in pairs])
-
-
 def number_of(value: Any, dtype: str) -> Number:
     """Return a constant; complex ones have no native form."""
     if dtype[0] == "c":

@@ -8,21 +8,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.convert import (
-    BlockBuilder,
-    Group,
-    UnsupportedError,
-    broadcast,
-    call_of,
-    copy_nest,
-    dense,
-    dtype_name,
-)
+from afx.compiler.native_backend.convert import BlockBuilder, Group, UnsupportedError, call_of, copy_nest
 from afx.compiler.native_backend.convert_index import INDEXED
 from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.emit_op import ALL, INLINE
 from afx.compiler.native_backend.functions.table import has_fast
-from afx.compiler.native_backend.memory import Place, merged, of_array
+from afx.compiler.native_backend.memory import Place, broadcast, dense, dtype_name, merged, of_array
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Product, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
@@ -99,9 +90,10 @@ def _check_cast(have: str, want: str) -> None:
 
 def _cast(b: BlockBuilder, call: Call) -> None:
     out, want = call.outputs[0], dtype_name(call.outputs[0].dtype)
-    narrow = isinstance(call.operands[0], Buffer) and out.dtype.itemsize < call.operands[0].dtype.itemsize
+    x = call.operands[0]
+    narrow = isinstance(x, Buffer) and (x.weak or out.dtype.itemsize < x.dtype.itemsize)
     quiet = tuple(sorted({*quiet_of(call), "over"})) if narrow and want[0] == "f" else call.error_state
-    b.elementwise(out, call.operands, quiet, lambda group, args: _cast_in(group, args[0], want))
+    b.elementwise(out, call.operands, quiet, lambda group, args: _cast_in(group, args[0], want), converts=True)
 
 
 def _select(b: BlockBuilder, call: Call) -> None:
@@ -269,6 +261,9 @@ def _apply(b: BlockBuilder, call: Call) -> None:
     """Look at a constant, or sum integers and booleans in the wider dtype of their sum, in which no order matters."""
     if lookup(call.op).lowering.may_alias and len(call.operands) == 1 and not isinstance(call.operands[0], Buffer):
         b.look(call.outputs[0], call.op, call.params, b.place(call.operands[0]))
+        return
+    if call.op in ("cast", "convert"):
+        _cast(b, call)
         return
     if call.op in INDEXED:
         INDEXED[call.op](b, call)

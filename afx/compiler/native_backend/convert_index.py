@@ -9,10 +9,10 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, broadcast, copy_nest
+from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest
 from afx.compiler.native_backend.convert_reduction import loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.emit_op import ALL, INLINE
-from afx.compiler.native_backend.memory import Place
+from afx.compiler.native_backend.memory import Place, broadcast
 from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
@@ -76,10 +76,8 @@ def _indices(b: BlockBuilder, operands: Sequence[Operand]) -> list[Place]:
     """Return the places of index arrays; a Python number is one of them."""
     found: list[Place] = []
     for x in operands:
-        if isinstance(x, Buffer) or not x.literal.aval.weak:
-            found.append(b.place(x))
-        else:
-            found.append(b.constant(np.asarray(x.literal.value, np.int64)))
+        is_weak = x.weak if isinstance(x, Buffer) else x.literal.aval.weak
+        found.append(b.argument(x) if is_weak else b.place(x))
         if found[-1].dtype[0] not in "iu" or found[-1].dtype == "u8":
             raise UnsupportedError(f"indices of {found[-1].dtype}")
     return found

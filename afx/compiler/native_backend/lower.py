@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 
-from afx.compiler.native_backend.convert import BlockBuilder, Converted, UnsupportedError, dtype_name
+from afx.compiler.native_backend.convert import BlockBuilder, Converted, UnsupportedError, argument_dtype
 from afx.compiler.native_backend.convert_call import lower_call
 from afx.compiler.native_backend.convert_reduction import lower_partial
 from afx.compiler.native_backend.cost import nanoseconds
-from afx.compiler.native_backend.memory import Place
+from afx.compiler.native_backend.memory import Place, dtype_name
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
 from afx.compiler.native_backend.program import Block, Choice, Param, Program, Scan, Step, While
 from afx.compiler.operands import Buffer, Operand
@@ -37,7 +37,7 @@ def lower_schedule(schedule: Schedule, tier: int = 1) -> tuple[Program, tuple[An
     converted = _block(schedule, tier)
     if converted.block.arena > ARENA_LIMIT:
         raise UnsupportedError("more memory than NumPy's plan")
-    inputs = [Param(b.shape, dtype_name(b.dtype), True) for b in schedule.inputs]
+    inputs = [Param(b.shape, argument_dtype(b), True) for b in schedule.inputs]
     results = [r.operand for r in schedule.results]
     avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in results]
     outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
@@ -162,7 +162,7 @@ def _rows(places: list[Place], length: int) -> tuple[int, ...]:
 
 def _pointer(b: BlockBuilder, x: Operand) -> Place:
     """Return memory whose first byte is the operand's first element, dense from there."""
-    place = b.dense(x)
+    place = b.argument(x)
     if place.offset == 0:
         return place
     return b.copied(place)

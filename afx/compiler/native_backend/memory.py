@@ -13,8 +13,19 @@ from afx.compiler.arena import Arena
 from afx.compiler.native_backend.emit_nest import on_roots
 from afx.compiler.native_backend.program import Choice, Indexed, Load, Nest, Root, Scan, Step, While
 from afx.core.aval import Shape
+from afx.core.dtypes import DType
 
-__all__ = ["Place", "finish_steps", "merge_axes", "of_array", "place_memory"]
+__all__ = [
+    "Place",
+    "broadcast",
+    "dense",
+    "dtype_name",
+    "finish_steps",
+    "merge_axes",
+    "merged",
+    "of_array",
+    "place_memory",
+]
 
 
 class Item(Protocol):
@@ -48,6 +59,39 @@ class Place:
     def nbytes(self) -> int:
         """Bytes of the elements."""
         return math.prod(self.shape) * int(self.dtype[1:])
+
+
+def dtype_name(dtype: DType) -> str:
+    """Return a dtype's name without byte order.
+
+    >>> dtype_name(np.dtype("float32")), dtype_name(np.dtype(bool))
+    ('f4', 'b1')
+    """
+    return dtype.str[1:]
+
+
+def dense(shape: Shape, size: int) -> Shape:
+    """Return the strides of row-major memory.
+
+    >>> dense((2, 3), 4)
+    (12, 4)
+    """
+    found: list[int] = []
+    for length in reversed(shape):
+        found.append(size)
+        size *= length
+    return tuple(reversed(found))
+
+
+def broadcast(place: Place, space: Shape) -> Shape:
+    """Return strides over a space that an operand broadcasts to.
+
+    >>> broadcast(Place(0, 0, (12, 4), (1, 3), "f4"), (5, 7, 3))
+    (0, 0, 4)
+    """
+    lead = len(space) - len(place.shape)
+    pairs = zip(place.shape, place.strides, space[lead:], strict=True)
+    return (0,) * lead + tuple([0 if n == 1 and m != 1 else s for n, s, m in pairs])
 
 
 def of_array(place: Place) -> Any:

@@ -56,6 +56,7 @@ class Runner:
             Aval(shape, dtype).nbytes >= target.pool_min_bytes and not self.is_loop for shape, dtype in self.outputs
         ]
         self.free: list[_Space] = []
+        self.scalars: list[int] = [k for k, p in enumerate(program.params) if p.checked and not p.shape]
 
     def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
         """Return the results, or None where NumPy's plan shall run."""
@@ -67,6 +68,10 @@ class Runner:
             np.empty(shape, dtype) if pool is None else pool()
             for (shape, dtype), pool in zip(self.outputs, space.pools, strict=True)
         ]
+        if self.scalars:  # NumPy's scalars and Python's numbers
+            values = list(values)
+            for k in self.scalars:
+                values[k] = np.asarray(values[k])
         try:
             errors = self._errors(values, outs, space)
         finally:
