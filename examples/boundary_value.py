@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ SECOND_FORWARD = np.array([35 / 12, -26 / 3, 19 / 2, -14 / 3, 11 / 12])
 FIRST_BACKWARD = -FIRST_FORWARD[::-1]
 SECOND_BACKWARD = SECOND_FORWARD[::-1]
 
-Samples = npt.NDArray[Any]
+Samples = npt.NDArray[np.float64]
 
 
 def differences(y: Array, forward: Samples, central: Samples, backward: Samples) -> Array:

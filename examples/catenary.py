@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ PAPER_LENGTH = 1.1
 FIGURE_LENGTH = 1.4958  # of the catenary through (0, 0), (1/2, -1/2) and (1, 0)
 ROUNDS, STEPS_A_ROUND, WEIGHT = 10, 600, 10.0
 
-Heights = npt.NDArray[Any]
+Heights = npt.NDArray[np.float64]
 
 
 def segments(y: Array) -> Array:

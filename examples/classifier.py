@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
 import numpy as np
@@ -13,6 +13,7 @@ from afx import Array, nn, optim
 from examples.histograms import Random, batch, gaussian, other
 from examples.report import Bars, Claim, Curve, Panel, Series, progress, save
 
+S = TypeVar("S")
 Hacking: TypeAlias = tuple[list[Array], list[float]]
 
 
@@ -44,14 +45,14 @@ def loss(model: Classifier, x: Array, is_gaussian: Array) -> Array:
     return afx.mean(nn.softplus(y) - is_gaussian * y)
 
 
-def train(optimizer: optim.Optimizer[Any], of_each: int, steps: int, title: str) -> tuple[Classifier, list[float]]:
+def train(optimizer: optim.Optimizer[S], of_each: int, steps: int, title: str) -> tuple[Classifier, list[float]]:
     """Fit a random classifier to fresh examples at every step; return it and the losses."""
     random = np.random.default_rng(1)
     model = Classifier.random(random)
     state, losses = optimizer.init(model), list[float]()
 
     @afx.jit
-    def step(model: Classifier, state: Any, x: Array, targets: Array) -> tuple[Classifier, Any, Array]:
+    def step(model: Classifier, state: S, x: Array, targets: Array) -> tuple[Classifier, S, Array]:
         value, grads = afx.value_and_grad(loss)(model, x, targets)
         model, state = optimizer.step(model, grads, state)
         return model, state, value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +28,9 @@ def slope(x: Array) -> Array:
     return afx.grad(total)(x)
 
 
-def slope_by_hand(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def slope_by_hand(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the derivative from the product rule; at a kink, where sin x = 0, the convention d|u|/du = 0 holds."""
-    found: npt.NDArray[Any] = (np.sign(np.sin(x)) * np.cos(x) - np.abs(np.sin(x)) / 3) * np.exp(-x / 3)
+    found: npt.NDArray[np.float64] = (np.sign(np.sin(x)) * np.cos(x) - np.abs(np.sin(x)) / 3) * np.exp(-x / 3)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import attrs
 import numpy as np
@@ -23,8 +23,8 @@ class Descent(Generic[T]):
     """Where a descent ended, with the loss and the step size before each step."""
 
     params: T
-    losses: npt.NDArray[Any]
-    step_sizes: npt.NDArray[Any]
+    losses: npt.NDArray[np.float64]
+    step_sizes: npt.NDArray[np.float64]
 
 
 def descend(loss: Callable[[T], Array], start: T, *, steps: int, initial_step: float, title: str) -> Descent[T]:

@@ -15,7 +15,7 @@ STEP, LEAPS = 0.035, 20
 
 
 def measure() -> tuple[Array, Array]:
-    """Return features and noisy answers of a linear law."""
+    """Return features and noisy answers of a linear model."""
     random = np.random.default_rng(0)
     x = random.standard_normal((EXAMPLES, FEATURES))
     y = x @ np.array([1.0, -2.0, 0.5, 0.0]) + NOISE * random.standard_normal(EXAMPLES)
@@ -43,7 +43,7 @@ def leap(w: Array, momentum: Array, x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def move(w: Array, key: Array, x: Array, y: Array) -> tuple[Array, Array]:
-    """Propose a place with a momentum drawn anew; return the next place, and whether the chain has moved."""
+    """Propose a point with a momentum drawn anew; return the next point, and whether the chain has moved."""
     first, second = afx.random.split(key)
     p = afx.random.normal(first, w.shape, dtype=afx.float64)
     new, p_new = leap(w, p, x, y)
@@ -94,7 +94,7 @@ def run(output: Path, draws: int = 600, chains: int = 32) -> list[Claim]:
         output / "hamiltonian.png",
         Panel("First weight in four chains", "step", "weight", traces),
         Panel(
-            "Its law",
+            "Its distribution",
             "weight",
             "density",
             (Curve(middle, counts, "samples", "C0."), Curve(middle, law, "exact", "C1-")),

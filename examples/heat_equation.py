@@ -65,7 +65,7 @@ def run(output: Path, steps: int = 1500) -> list[Claim]:
     error = float(np.abs(np.asarray(found) - exact).max())
     save(
         output / "heat_equation.png",
-        Panel("Temperature over place and time", "x", "t", (Pixels(found),)),
+        Panel("Temperature over position and time", "x", "t", (Pixels(found),)),
         Panel(
             "At the end",
             "x",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ __all__ = ["Batch", "Random", "batch", "gaussian", "other"]
 DRAWS, BINS = 500, 16
 GRID = np.linspace(0.0, 1.0, DRAWS)
 
-Batch: TypeAlias = "npt.NDArray[Any]"
+Batch: TypeAlias = "npt.NDArray[np.floating]"
 Random: TypeAlias = np.random.Generator
 
 

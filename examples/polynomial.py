@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ TIMES = np.linspace(0.0, 5.0, 20)
 POWERS = np.stack([TIMES**n for n in range(4)], axis=1)  # float[times, coefficients]
 VALUES = POWERS @ TRUTH
 
-Matrix = npt.NDArray[Any]
+Matrix = npt.NDArray[np.float64]
 
 
 def paper_fit(steps: int = 5000) -> Descent[Array]:

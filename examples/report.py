@@ -21,7 +21,7 @@ from afx import Array, plot
 __all__ = ["Bars", "Claim", "Curve", "Panel", "Pixels", "Series", "progress", "save"]
 
 T = TypeVar("T")
-Series: TypeAlias = "Array | npt.NDArray[Any]"
+Series: TypeAlias = "Array | npt.NDArray[np.floating | np.integer]"
 
 
 @attrs.frozen
