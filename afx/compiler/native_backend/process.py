@@ -85,10 +85,11 @@ class CompileService:
             except Exception as error:
                 with self._lock:
                     job = self._jobs.pop(message[0], None)
-                    if job is not None:
+                    is_closed = self._writer is not threading.current_thread()  # then the child was killed on purpose
+                    if job is not None and not is_closed:
                         self._fail(f"the compiling process cannot be started or reached ({error})")
                 if job is not None:
-                    job.done(None, self.broken)
+                    job.done(None, self.broken or "the compiling process was closed")
 
     @property
     def pid(self) -> int | None:

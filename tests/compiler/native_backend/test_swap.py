@@ -223,6 +223,20 @@ def test_a_killed_compiler_is_a_failure_that_warns_once(monkeypatch: pytest.Monk
     service.close()
 
 
+def test_closing_while_a_job_is_sent_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that ends while a large job is on its way to the child ends without a warning."""
+    monkeypatch.setattr(process, "_WARNED", [])
+    service = CompileService([sys.executable, "-c", "import time; time.sleep(60)"])  # it never reads
+    large = np.ones(100_000)
+    done, found = ask(service, schedule_of(lambda x: x * np.arange(100_000.0) + large, np.ones(100_000)))
+    wait_for(lambda: service.pid is not None)
+    time.sleep(0.2)  # the pipe is full by now
+    service.close()
+    assert done.wait(5)
+    assert found == [None]
+    assert not process._WARNED
+
+
 def test_a_compiler_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no child can be started, jobs fail at once."""
     monkeypatch.setattr(process, "_WARNED", [])
