@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError
 from afx.nn.layer import layer
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.where import where
+from afx.ops.elementwise.comparison import less
+from afx.ops.nn.activations import scale_kept
 from afx.pytree import static
-from afx.random import bernoulli
+from afx.random import bits
 
 __all__ = ["Dropout"]
+
+WORDS: Final = 2**32  # of random bits
 
 
 @layer
@@ -51,7 +56,8 @@ class Dropout:
         y = asarray(x)
         together = {a % max(y.ndim, 1) for a in self.axes}
         shape = tuple([1 if a in together else n for a, n in enumerate(y.shape)])
-        return where(bernoulli(key, 1 - self.rate, shape), y / (1 - self.rate), 0)
+        kept = less(bits(key, shape), min(round((1 - self.rate) * WORDS), WORDS - 1))
+        return scale_kept(y, kept.astype(y.dtype) / (1 - self.rate))
 
     def train(self, x: ArrayLike, key: Array | None) -> tuple[Array, Dropout]:
         """Return x with elements dropped, and the layer, as every layer's ``train`` does.

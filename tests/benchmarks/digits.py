@@ -1,6 +1,7 @@
 """An epoch of the digits' LeNet beside JAX + Equinox + Optax: `python -m tests.benchmarks.digits`.
 
-Each library trains in processes of its own, in turn: the first epoch (tracing and compiling included), then steady ones.
+Each library trains in processes of its own, in turn: the first epoch (making the network, tracing and compiling included;
+imports and reading the images are not), then steady ones.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import numpy as np
 from tests.benchmarks.harness import available
 
 BATCH, EXAMPLES, SMOOTHING, RATE, DECAY, DROP = 64, 1437, 0.05, 3e-3, 1e-3, 0.3
+Images = tuple[Any, Any]
 Epoch = Callable[[int], float]  # the number of an epoch to its last loss
+Setup = Callable[[], Epoch]
 
 
-def images() -> tuple[Any, Any]:
+def images() -> Images:
     """Return float32[examples, 8, 8] between 0 and 1, and the digits."""
     from sklearn.datasets import load_digits
 
@@ -30,41 +33,43 @@ def images() -> tuple[Any, Any]:
     return (found.images[:EXAMPLES] / 16).astype(np.float32), found.target[:EXAMPLES]
 
 
-def afx_epoch(epochs: int) -> Epoch:
-    """Return an epoch of the example's network in afx."""
+def in_afx(images: Images, epochs: int) -> Setup:
+    """Return what makes the example's network in afx."""
     import afx
     from afx import data, nn, optim
     from examples.digits_lenet import network
 
-    x, y = images()
-    batches = data.batches((x[..., None], y), BATCH, key=afx.random.key(1))
-    optimizer = optim.adamw(optim.cosine_decay(RATE, epochs * len(batches)), weight_decay=DECAY)
-    model = network(afx.random.key(0))
-    state = optimizer.init(model)
-    noise = afx.random.key(2)
+    def setup() -> Epoch:
+        batches = data.batches((images[0][..., None], images[1]), BATCH, key=afx.random.key(1))
+        optimizer = optim.adamw(optim.cosine_decay(RATE, epochs * len(batches)), weight_decay=DECAY)
+        model = network(afx.random.key(0))
+        state = optimizer.init(model)
+        noise = afx.random.key(2)
 
-    @afx.jit
-    def step(model: Any, state: Any, x: Any, y: Any, key: Any) -> Any:
-        def loss(model: Any) -> Any:
-            logits, new = model.train(x, key)
-            return afx.mean(nn.softmax_cross_entropy(logits, y, smoothing=SMOOTHING)), new
+        @afx.jit
+        def step(model: Any, state: Any, x: Any, y: Any, key: Any) -> Any:
+            def loss(model: Any) -> Any:
+                logits, new = model.train(x, key)
+                return afx.mean(nn.softmax_cross_entropy(logits, y, smoothing=SMOOTHING)), new
 
-        (value, model), grads = afx.value_and_grad(loss, has_aux=True)(model)
-        model, state = optimizer.step(model, grads, state)
-        return model, state, value
+            (value, model), grads = afx.value_and_grad(loss, has_aux=True)(model)
+            model, state = optimizer.step(model, grads, state)
+            return model, state, value
 
-    def epoch(number: int) -> float:
-        nonlocal model, state
-        value: Any = None
-        for k in range(number * len(batches), (number + 1) * len(batches)):
-            model, state, value = step(model, state, *batches[k], afx.random.fold_in(noise, k))
-        return float(value)
+        def epoch(number: int) -> float:
+            nonlocal model, state
+            value: Any = None
+            for k in range(number * len(batches), (number + 1) * len(batches)):
+                model, state, value = step(model, state, *batches[k], afx.random.fold_in(noise, k))
+            return float(value)
 
-    return epoch
+        return epoch
+
+    return setup
 
 
-def jax_epoch(epochs: int) -> Epoch:
-    """Return an epoch of the same network in Equinox, with Optax."""
+def in_jax(images: Images, epochs: int) -> Setup:
+    """Return what makes the same network in Equinox, with Optax."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
@@ -95,52 +100,57 @@ def jax_epoch(epochs: int) -> Epoch:
             x = self.dropout(jax.nn.relu(self.linears[0](x.reshape(-1))), key=key)
             return self.linears[1](x), state
 
-    x, y = images()
-    count = EXAMPLES // BATCH
-    optimizer = optax.adamw(optax.cosine_decay_schedule(RATE, epochs * count), weight_decay=DECAY)
-    model, norms = eqx.nn.make_with_state(Network)(jax.random.key(0))
-    state = optimizer.init(eqx.filter(model, eqx.is_inexact_array))
-    noise = jax.random.key(2)
+    def setup() -> Epoch:
+        count = EXAMPLES // BATCH
+        optimizer = optax.adamw(optax.cosine_decay_schedule(RATE, epochs * count), weight_decay=DECAY)
+        model, norms = eqx.nn.make_with_state(Network)(jax.random.key(0))
+        state = optimizer.init(eqx.filter(model, eqx.is_inexact_array))
+        noise = jax.random.key(2)
 
-    @eqx.filter_jit
-    def step(model: Any, norms: Any, state: Any, x: Any, y: Any, key: Any) -> Any:
-        def loss(model: Any, norms: Any) -> Any:
-            keys = jax.random.split(key, BATCH)
-            mapped = jax.vmap(model, axis_name="batch", in_axes=(0, None, 0), out_axes=(0, None))
-            logits, new = mapped(x[:, None], norms, keys)
-            soft = optax.smooth_labels(jax.nn.one_hot(y, 10), SMOOTHING)
-            return jnp.mean(optax.softmax_cross_entropy(logits, soft)), new
+        @eqx.filter_jit
+        def step(model: Any, norms: Any, state: Any, x: Any, y: Any, key: Any) -> Any:
+            def loss(model: Any, norms: Any) -> Any:
+                keys = jax.random.split(key, BATCH)
+                mapped = jax.vmap(model, axis_name="batch", in_axes=(0, None, 0), out_axes=(0, None))
+                logits, new = mapped(x[:, None], norms, keys)
+                soft = optax.smooth_labels(jax.nn.one_hot(y, 10), SMOOTHING)
+                return jnp.mean(optax.softmax_cross_entropy(logits, soft)), new
 
-        (value, norms), grads = eqx.filter_value_and_grad(loss, has_aux=True)(model, norms)
-        updates, state = optimizer.update(grads, state, eqx.filter(model, eqx.is_inexact_array))
-        return eqx.apply_updates(model, updates), norms, state, value
+            (value, norms), grads = eqx.filter_value_and_grad(loss, has_aux=True)(model, norms)
+            updates, state = optimizer.update(grads, state, eqx.filter(model, eqx.is_inexact_array))
+            return eqx.apply_updates(model, updates), norms, state, value
 
-    def epoch(number: int) -> float:
-        nonlocal model, norms, state
-        value: Any = None
-        order = np.random.default_rng(number).permutation(EXAMPLES)
-        for k in range(count):
-            rows = order[k * BATCH : (k + 1) * BATCH]
-            key = jax.random.fold_in(noise, number * count + k)
-            model, norms, state, value = step(model, norms, state, x[rows], y[rows], key)
-        return float(value)
+        def epoch(number: int) -> float:
+            nonlocal model, norms, state
+            value: Any = None
+            order = np.random.default_rng(number).permutation(EXAMPLES)
+            for k in range(count):
+                rows = order[k * BATCH : (k + 1) * BATCH]
+                key = jax.random.fold_in(noise, number * count + k)
+                model, norms, state, value = step(model, norms, state, images[0][rows], images[1][rows], key)
+            return float(value)
 
-    return epoch
+        return epoch
+
+    return setup
 
 
-LIBRARIES: dict[str, Callable[[int], Epoch]] = {"afx": afx_epoch, "jax": jax_epoch}
+LIBRARIES: dict[str, Callable[[Images, int], Setup]] = {"afx": in_afx, "jax": in_jax}
 
 
 def child(library: str, epochs: int) -> None:
-    """Print the seconds of the first epoch and the median of the later ones."""
-    begin = time.perf_counter()
-    epoch = LIBRARIES[library](epochs)
+    """Print the seconds of the first epoch, and the medians of the later half: seconds, and processor time of all threads."""
+    setup = LIBRARIES[library](images(), epochs)
+    begin, busy = time.perf_counter(), time.process_time()
+    epoch = setup()
     times: list[float] = []
+    work: list[float] = []
     for number in range(epochs):
         loss = epoch(number)
         times.append(time.perf_counter() - begin)
-        begin = time.perf_counter()
-    print(json.dumps([times[0], statistics.median(times[epochs // 2 :]), loss]))
+        work.append(time.process_time() - busy)
+        begin, busy = time.perf_counter(), time.process_time()
+    print(json.dumps([times[0], statistics.median(times[epochs // 2 :]), statistics.median(work[epochs // 2 :]), loss]))
 
 
 def main() -> int:
@@ -161,10 +171,13 @@ def main() -> int:
             result = subprocess.run(command, capture_output=True, text=True, check=True)
             found[name].append(json.loads(result.stdout.splitlines()[-1]))
     for name, rounds in found.items():
-        first, steady, loss = (statistics.median(column) for column in zip(*rounds, strict=True))
-        print(f"{name}: first epoch {first:.2f} s, steady {1e3 * steady:.1f} ms, last loss {loss:.3f}")
+        first, steady, work, loss = (statistics.median(column) for column in zip(*rounds, strict=True))
+        print(
+            f"{name}: first epoch {first:.2f} s, steady {1e3 * steady:.1f} ms, of processors {1e3 * work:.1f} ms, "
+            f"last loss {loss:.3f}"
+        )
     if "jax" in found:
-        for k, what in enumerate(("first epoch", "steady epoch")):
+        for k, what in enumerate(("first epoch", "steady epoch", "processor time of one")):
             ratios = [theirs[k] / ours[k] for ours, theirs in zip(found["afx"], found["jax"], strict=True)]
             print(f"{what}: jax takes {statistics.median(ratios):.2f} times as long (median of {len(ratios)} rounds)")
     return 0

@@ -176,6 +176,8 @@ class TestDropout:
         slope = ndarray(afx.grad(lambda x: afx.sum(nn.Dropout(0.5)(x, key)))(x))
         assert slope.tolist() == (ndarray(nn.Dropout(0.5)(x, key)) / x).tolist()
         assert set(nn.Dropout(0.5)(np.full(50, np.inf), key).tolist()) == {0.0, np.inf}
+        assert afx.jit(nn.Dropout(0.5))(x, key).tolist() == nn.Dropout(0.5)(x, key).tolist()
+        assert nn.Dropout(1e-12)(x, key).tolist() == (x / (1 - 1e-12)).tolist()
 
     def test_training_needs_a_key(self) -> None:
         """A chain trained without a key would silently drop nothing."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.primitive import Primitive
-from afx.core.tracing.tracer import bind1
-from afx.ops._kinds.elementwise import unary
+from afx.core.tracing.tracer import bind1, bind2
+from afx.ops._kinds.elementwise import binary, unary
 from afx.ops._kinds.special import scipy
 from afx.ops.elementwise.exponential import exp, sigmoid
 from afx.ops.elementwise.where import clip, where
@@ -153,3 +153,26 @@ def _gelu_slope(_z: Array, x: Array) -> Array:
 
 
 gelu_p: Primitive = unary("gelu", _gelu_run, _gelu_slope, kinds="f", promotes_to_float=True, finite_partials=True)
+
+
+def scale_kept(x: ArrayLike, scale: ArrayLike) -> Array:
+    """Return ``x * scale``, and 0 where the scale is 0, even of infinities: no cotangent needs a mask then.
+
+    >>> scale_kept(math.inf, 0.0)
+    Array(0., dtype=float32)
+    """
+    return bind2(scale_kept_p, x, scale)
+
+
+def _scale_kept_run(x: Any, scale: Any) -> Any:
+    return np.where(scale != 0, x, 0) * scale
+
+
+scale_kept_p: Primitive = binary(
+    "scale_kept",
+    _scale_kept_run,
+    (lambda _z, _x, scale: scale, lambda _z, x, scale: where(scale != 0, x, 0)),
+    kinds="fc",
+    promotes_to_float=True,
+    traceable=True,
+)
