@@ -88,8 +88,9 @@ from afx.ops.elementwise.comparison import bitwise_xor as bitwise_xor
 from afx.ops.manipulation.edit import block as block
 from afx.core.constants import bool as bool
 from afx.core.dtypes import bool_ as bool_
-from afx.ops.manipulation.shape import broadcast_arrays as broadcast_arrays
+from afx.ops.manipulation.join import broadcast_arrays as broadcast_arrays
 from afx.ops.manipulation.shape import broadcast_to as broadcast_to
+from afx.ops.indexing.index_tricks import c_ as c_
 from afx.core.array_api import can_cast as can_cast
 from afx.ops.elementwise.arithmetic import cbrt as cbrt
 from afx.ops.elementwise.rounding import ceil as ceil
@@ -313,6 +314,7 @@ from afx.core.primitive import primitives as primitives
 from afx.ops.reductions.sums import prod as prod
 from afx.ops.reductions.sums import ptp as ptp
 from afx.ops.reductions.quantiles import quantile as quantile
+from afx.ops.indexing.index_tricks import r_ as r_
 from afx.ops.elementwise.trigonometry import rad2deg as rad2deg
 from afx.ops.elementwise.trigonometry import radians as radians
 from afx.ops.manipulation.shape import ravel as ravel
@@ -347,6 +349,7 @@ from afx.ops.elementwise.comparison import signbit as signbit
 from afx.ops.elementwise.trigonometry import sin as sin
 from afx.ops.elementwise.trigonometry import sinc as sinc
 from afx.ops.elementwise.trigonometry import sinh as sinh
+from afx.ops.nn.windows import sliding_window_view as sliding_window_view
 from afx.ops.elementwise.exponential import softplus as softplus
 from afx.ops.sorting.sort import sort as sort
 from afx.ops.sorting.partition import sort_complex as sort_complex

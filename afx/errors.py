@@ -49,6 +49,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class AfxError(Exception):
     """Base of every error that afx raises on purpose."""
 

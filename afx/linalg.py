@@ -88,3 +88,7 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -99,3 +99,7 @@ __all__ = [
     "yv",
     "zeta",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

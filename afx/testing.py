@@ -20,6 +20,11 @@ from afx.transforms.vjp import vjp
 
 __all__ = ["check_grads"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Mode: TypeAlias = Literal["fwd", "rev"]
 Values: TypeAlias = tuple[Array, ...]
 Flat: TypeAlias = Callable[..., Values]

@@ -79,6 +79,7 @@ NAMES: dict[str, list[str]] = {
         "bool_",
         "broadcast_arrays",
         "broadcast_to",
+        "c_",
         "can_cast",
         "cbrt",
         "ceil",
@@ -314,6 +315,7 @@ NAMES: dict[str, list[str]] = {
         "ptp",
         "pytree",
         "quantile",
+        "r_",
         "rad2deg",
         "radians",
         "random",
@@ -349,6 +351,7 @@ NAMES: dict[str, list[str]] = {
         "sin",
         "sinc",
         "sinh",
+        "sliding_window_view",
         "softplus",
         "sort",
         "sort_complex",
@@ -983,7 +986,8 @@ def test_public_names_exist(module: str) -> None:
     assert set(NAMES[module]) <= set(dir(namespace))
 
 
-def test_completion_shows_the_public_names_alone() -> None:
-    """`dir` of the package lists its interface, loaded or not, and nothing that it is made of."""
-    shown = [name for name in dir(importlib.import_module("afx")) if not name.startswith("__")]
-    assert shown == [name for name in NAMES["afx"] if not name.startswith("__")]
+@pytest.mark.parametrize("module", NAMES)
+def test_completion_shows_the_public_names_alone(module: str) -> None:
+    """`dir` of the package and its families lists their interface, loaded or not, and nothing that they are made of."""
+    shown = [name for name in dir(importlib.import_module(module)) if not name.startswith("__")]
+    assert shown == [name for name in NAMES[module] if not name.startswith("__")]

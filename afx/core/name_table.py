@@ -253,10 +253,12 @@ PUBLIC = {
         "take_along_axis",
     ],
     "afx.ops.indexing.index_tricks": [
+        "c_",
         "diag_indices",
         "diag_indices_from",
         "indices",
         "ix_",
+        "r_",
         "ravel_multi_index",
         "tril_indices",
         "tril_indices_from",
@@ -310,6 +312,7 @@ PUBLIC = {
         "trim_zeros",
     ],
     "afx.ops.manipulation.join": [
+        "broadcast_arrays",
         "column_stack",
         "concat",
         "concatenate",
@@ -330,7 +333,6 @@ PUBLIC = {
     ],
     "afx.ops.manipulation.shape": [
         "astype",
-        "broadcast_arrays",
         "broadcast_to",
         "expand_dims",
         "permute_dims",
@@ -350,6 +352,9 @@ PUBLIC = {
     "afx.ops.nn.convolution": [
         "convolve",
         "correlate",
+    ],
+    "afx.ops.nn.windows": [
+        "sliding_window_view",
     ],
     "afx.ops.numerics.apply": [
         "apply_along_axis",

@@ -37,3 +37,7 @@ __all__ = [
     "shard_optimizer",
     "split_graph",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -18,3 +18,7 @@ __all__ = [
     "odeint",
     "quad",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -19,3 +19,7 @@ from afx.io.interchange import load_safetensors, save_safetensors
 from afx.io.naming import allow
 
 __all__ = ["Checkpoint", "Checkpoints", "allow", "load", "load_safetensors", "save", "save_safetensors"]
+
+
+def __dir__() -> list[str]:
+    return __all__

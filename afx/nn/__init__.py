@@ -170,6 +170,11 @@ __all__ = [
     "variance_scaling",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
 
     def __getattr__(name: str) -> NoReturn:

@@ -223,3 +223,7 @@ __all__ = [
     "warmup_cosine",
     "yogi",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -17,3 +17,7 @@ from afx.plot.parameters import filters, weights
 from afx.plot.training import losses
 
 __all__ = ["STYLE", "confusion_matrix", "filters", "losses", "weights"]
+
+
+def __dir__() -> list[str]:
+    return __all__

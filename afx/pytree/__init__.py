@@ -66,3 +66,7 @@ __all__ = [
     "unflatten",
     "update_at",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

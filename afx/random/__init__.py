@@ -75,3 +75,7 @@ __all__ = [
     "uniform",
     "weibull",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -40,3 +40,7 @@ __all__ = [
     "uniform",
     "weibull_min",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -40,3 +40,7 @@ __all__ = [
     "steps",
     "stop_early",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

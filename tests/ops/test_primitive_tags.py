@@ -255,7 +255,9 @@ def test_calls_no_lapack(p: Primitive, sample: Sample) -> None:
     """An op that does not say so runs no function of `numpy.linalg` or `scipy.linalg`, whose threads plans limit."""
     modules = set[str]()
     p.impl(*sample.operands, **sample.params)  # tables that it makes once, such as nodes of a quadrature, do not count
-    sys.setprofile(lambda frame, event, _: modules.add(frame.f_globals.get("__name__", "")) if event == "call" else None)
+    sys.setprofile(
+        lambda frame, event, _: modules.add(frame.f_globals.get("__name__", "")) if event == "call" else None
+    )
     try:
         p.impl(*sample.operands, **sample.params)
     finally:

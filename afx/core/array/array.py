@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -117,6 +117,12 @@ class Array(Operators, Methods):
         return self.dtype.itemsize
 
     @property
+    def strides(self) -> Shape:
+        """How many bytes lie between neighbours along each axis, where the memory is known."""
+        strides: Shape = self.concrete("strides").strides
+        return strides
+
+    @property
     def aval(self) -> Aval:
         """The shape and dtype as one value."""
         return Aval(self.shape, self.dtype)
@@ -150,9 +156,11 @@ class Array(Operators, Methods):
         """Return the bare NumPy value for ``who``; traced arrays raise, naming it."""
         return self._value
 
-    def item(self) -> Any:
-        """Return the only element as a Python number."""
+    def item(self, *index: Any) -> Any:
+        """Return the only element as a Python number, or the one at an index."""
         value = self.concrete("item")
+        if index:
+            return value.item(*index)
         if self.size != 1:
             raise OperandError(
                 f"item: can only convert an array of size 1 to a Python scalar: got {self.aval}; index it first"
@@ -162,6 +170,11 @@ class Array(Operators, Methods):
     def tolist(self) -> Any:
         """Return the elements as nested lists of Python numbers."""
         return self.concrete("tolist").tolist()
+
+    def tobytes(self, order: Literal["C", "F", "A"] = "C") -> bytes:
+        """Return the bytes of the elements, by rows unless another order is asked for."""
+        found: bytes = self.concrete("tobytes").tobytes(order)
+        return found
 
     def __bool__(self) -> bool:
         value = self.concrete("bool")

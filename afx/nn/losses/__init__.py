@@ -31,3 +31,7 @@ __all__ = [
     "softmax_cross_entropy",
     "triplet",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

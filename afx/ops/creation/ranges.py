@@ -14,10 +14,12 @@ from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promot
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import Nested, asarray
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import pow
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.where import where
+from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.axes import moveaxis
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 
@@ -172,7 +174,7 @@ def geomspace(
 
 
 @register_function
-def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Array]:
+def meshgrid(*arrays: Nested, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Array]:
     """Return the coordinates of a grid: each 1-d array repeated along the axes of the others.
 
     Args:
@@ -190,7 +192,8 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False, cop
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij': got {indexing!r}; take one of them")
-    xs = [reshape(x, (-1,)) if aval_of(x).ndim == 0 else asarray(x) for x in arrays]
+    operands: list[Any] = promote_operands(*arrays) if any(map(is_sequence, arrays)) else [asarray(x) for x in arrays]
+    xs = [reshape(x, (-1,)) if x.ndim == 0 else x for x in operands]
     if any(x.ndim != 1 for x in xs):
         raise ShapeError(f"meshgrid: takes 1-d arrays: got {', '.join(str(x.aval) for x in xs)}; flatten them")
     places = list(range(len(xs)))

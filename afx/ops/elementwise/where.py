@@ -12,6 +12,7 @@ from afx.core.dtypes import bool_
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
+from afx.errors import ArgumentError
 from afx.ops._basic import where_p
 from afx.ops._kinds.elementwise import binary, elementwise, elementwise_impl
 from afx.ops.creation.creation import asarray
@@ -77,14 +78,30 @@ minimum_p: Primitive = binary(
 
 
 @register_function
-def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-    """Return x limited to the interval from ``min`` to ``max``.
+def clip(
+    x: ArrayLike,
+    min: ArrayLike | None = None,
+    max: ArrayLike | None = None,
+    *,
+    a_min: ArrayLike | None = None,
+    a_max: ArrayLike | None = None,
+) -> Array:
+    """Return x limited to the interval from ``min`` to ``max``, which NumPy also calls ``a_min`` and ``a_max``.
 
     The derivative by x is 1 inside and on the bounds, 0 outside; a bound has the derivative where it is in force.
+
+    Raises:
+        ArgumentError: a bound is given by both of its names.
 
     >>> clip(np.array([-1.0, 0.5, 3.0]), 0.0, 1.0)
     Array([0. , 0.5, 1. ], dtype=float64)
     """
+    if a_min is not None or a_max is not None:
+        if (a_min is not None and min is not None) or (a_max is not None and max is not None):
+            raise ArgumentError(
+                "clip: a bound is given twice: got min and a_min, or max and a_max; give it by one of its names"
+            )
+        return clip(x, a_min if min is None else min, a_max if max is None else max)
     lower = -np.inf if min is None else min
     upper = np.inf if max is None else max
     if min is None and max is None:

@@ -14,19 +14,24 @@ from afx.core.dtypes import check_dtype
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import Nested, asarray
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import floor_divide, remainder
 from afx.ops.elementwise.where import clip
+from afx.ops.indexing.getitem import take
 from afx.ops.indexing.index import ints, is_sequence
+from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import astype, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 __all__ = [
+    "c_",
     "diag_indices",
     "diag_indices_from",
     "indices",
     "ix_",
+    "r_",
     "ravel_multi_index",
     "tril_indices",
     "tril_indices_from",
@@ -257,3 +262,47 @@ def triu_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     """
     n, m = _matrix(x, "triu_indices_from")
     return triu_indices(n, k, m)
+
+
+# -- joining by index -------------------------------------------------------------------------------------------------
+class Concatenator:
+    """NumPy's ``r_`` and ``c_`` for traced arrays too: what stands in the brackets, joined along an axis."""
+
+    __slots__ = ("_layout", "_name")
+
+    def __init__(self, name: str, layout: Any) -> None:
+        self._name = name
+        self._layout = layout
+
+    def __getitem__(self, key: Any, /) -> Array:
+        """Return the parts joined: arrays, numbers, lists, and slices, which stand for ranges.
+
+        Raises:
+            ArgumentError: the letters that ask for matrices.
+        """
+        items: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)  # pyright: ignore[reportUnknownVariableType]  # a user's tuple
+        layout: list[Any] = []
+        parts: list[Any] = []
+        start = 0
+        for item in items:
+            if isinstance(item, str):
+                layout.append(item)
+                continue
+            part: Any = self._layout[item].reshape(-1).tolist() if isinstance(item, slice) else item
+            shape: Shape = np.shape(part) if is_sequence(part) else aval_of(part, self._name).shape
+            stop = start + math.prod(shape)
+            is_number = isinstance(part, (int, float, complex))
+            layout.append(start if is_number else np.arange(start, stop).reshape(shape))
+            parts.append(part)
+            start = stop
+        if isinstance(layout[0], str) and layout[0] in ("r", "c"):
+            raise ArgumentError(f"{self._name}: afx has no matrices: got {layout[0]!r}; leave it out")
+        flat = concat([reshape(x, (-1,)) for x in promote_operands(*parts)])
+        return take(flat, self._layout[tuple(layout)])
+
+    def __repr__(self) -> str:
+        return f"afx.{self._name}"
+
+
+r_: Concatenator = Concatenator("r_", np.r_)
+c_: Concatenator = Concatenator("c_", np.c_)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import overload
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, normalize_axis
+from afx.core.aval import Shape, aval_of, normalize_axis
 from afx.core.registry import register_function
 from afx.errors import ShapeError
 from afx.ops.indexing.index import ints
@@ -73,34 +74,49 @@ def moveaxis(x: ArrayLike, /, source: int | Sequence[int], destination: int | Se
     return permute_dims(x, [start[end.index(place)] if place in end else next(rest) for place in range(ndim)])
 
 
+@overload
+def atleast_1d(x: ArrayLike, /) -> Array: ...
+@overload
+def atleast_1d(x: ArrayLike, y: ArrayLike, /, *arrays: ArrayLike) -> tuple[Array, ...]: ...
 @register_function
-def atleast_1d(x: ArrayLike, /) -> Array:
-    """Return x with one axis where it had none.
+def atleast_1d(*arrays: ArrayLike) -> Array | tuple[Array, ...]:
+    """Return x with one axis where it had none; a tuple of several.
 
     >>> atleast_1d(1.0).shape
     (1,)
     """
-    return reshape(x, aval_of(x, "atleast_1d").shape or (1,))
+    return _each(arrays, "atleast_1d", lambda shape: shape or (1,))
 
 
+@overload
+def atleast_2d(x: ArrayLike, /) -> Array: ...
+@overload
+def atleast_2d(x: ArrayLike, y: ArrayLike, /, *arrays: ArrayLike) -> tuple[Array, ...]: ...
 @register_function
-def atleast_2d(x: ArrayLike, /) -> Array:
-    """Return x with new axes in front up to two.
+def atleast_2d(*arrays: ArrayLike) -> Array | tuple[Array, ...]:
+    """Return x with new axes in front up to two; a tuple of several.
 
     >>> atleast_2d(afx.zeros(3)).shape
     (1, 3)
     """
-    shape = aval_of(x, "atleast_2d").shape
-    return reshape(x, (1,) * (2 - len(shape)) + shape)
+    return _each(arrays, "atleast_2d", lambda shape: (1,) * (2 - len(shape)) + shape)
 
 
+@overload
+def atleast_3d(x: ArrayLike, /) -> Array: ...
+@overload
+def atleast_3d(x: ArrayLike, y: ArrayLike, /, *arrays: ArrayLike) -> tuple[Array, ...]: ...
 @register_function
-def atleast_3d(x: ArrayLike, /) -> Array:
+def atleast_3d(*arrays: ArrayLike) -> Array | tuple[Array, ...]:
     """Return x with new axes up to three: of shape ``(1, n, 1)`` from n elements, ``(m, n, 1)`` from a matrix.
 
     >>> atleast_3d(afx.zeros(3)).shape
     (1, 3, 1)
     """
-    shape = aval_of(x, "atleast_3d").shape
-    front = (1,) * (len(shape) < 2)
-    return reshape(x, (front + shape + (1, 1))[: max(3, len(shape))])
+    return _each(arrays, "atleast_3d", lambda shape: ((1,) * (len(shape) < 2) + shape + (1, 1))[: max(3, len(shape))])
+
+
+def _each(arrays: tuple[ArrayLike, ...], who: str, widen: Callable[[Shape], Shape]) -> Array | tuple[Array, ...]:
+    """Return each array in another shape; one by itself, several as a tuple."""
+    found = tuple([reshape(x, widen(aval_of(x, who).shape)) for x in arrays])
+    return found[0] if len(found) == 1 else found

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, aval_of, normalize_axis
+from afx.core.aval import Aval, aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import DType, promote
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, OperandError, ShapeError
 from afx.ops._kinds.batching import batch_along_axes
+from afx.ops.creation.creation import Nested
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.gather import gather
 from afx.ops.indexing.index import ints, is_sequence, shape_of, whole
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 __all__ = [
+    "broadcast_arrays",
     "column_stack",
     "concat",
     "concatenate",
@@ -336,3 +338,19 @@ def repeat(x: ArrayLike, /, repeats: int | Sequence[int] | Array, axis: int | No
     return reshape(
         broadcast_to(expand_dims(x, place + 1), shape), (*aval.shape[:place], n * count, *aval.shape[place + 1 :])
     )
+
+
+@register_function
+def broadcast_arrays(*arrays: Nested) -> list[Array]:
+    """Return the arrays broadcast to their common shape; lists of numbers among them take the dtype of the others.
+
+    Raises:
+        ShapeError: they do not broadcast.
+
+    >>> [x.shape for x in broadcast_arrays(afx.zeros((2, 1)), afx.zeros(3))]
+    [(2, 3), (2, 3)]
+    """
+    operands: list[Any] = promote_operands(*arrays) if any(map(is_sequence, arrays)) else list[Any](arrays)
+    avals = [aval_of(x, "broadcast_arrays") for x in operands]
+    shape = broadcast_avals("broadcast_arrays", avals) if operands else ()
+    return [broadcast_to(x, shape) for x in operands]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, normalize_axis, shape_of
+from afx.core.aval import Aval, Shape, aval_of, normalize_axis, shape_of
 from afx.core.devices import check_device
 from afx.core.dtypes import check_dtype
 from afx.core.primitive import Params, Primitive, Value
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "astype",
-    "broadcast_arrays",
     "broadcast_to",
     "expand_dims",
     "permute_dims",
@@ -203,17 +202,3 @@ def ravel(x: ArrayLike) -> Array:
     (6,)
     """
     return reshape(x, (-1,))
-
-
-@register_function
-def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
-    """Return the arrays broadcast to their common shape.
-
-    Raises:
-        ShapeError: they do not broadcast.
-
-    >>> [x.shape for x in broadcast_arrays(afx.zeros((2, 1)), afx.zeros(3))]
-    [(2, 3), (2, 3)]
-    """
-    shape = broadcast_avals("broadcast_arrays", [aval_of(x, "broadcast_arrays") for x in arrays]) if arrays else ()
-    return [broadcast_to(x, shape) for x in arrays]

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval, Shape
+from afx.core.array.array import Array, ArrayLike, snapshot, wrap
+from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.primitive import Params, Primitive, Value
-from afx.core.tracing.tracer import bind, bind_single
+from afx.core.registry import register_function
+from afx.core.tracing.tracer import bind, bind_single, is_traced
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import linear
+from afx.ops.creation.creation import asarray
+from afx.ops.indexing.index import ints
+from afx.ops.manipulation.axes import moveaxis
 from afx.ops.manipulation.shape import reshape
 from afx.ops.nn._convolution import Pairs, col2im, padded, windows
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-__all__: list[str] = []
+__all__ = ["sliding_window_view"]
 
 Padding: TypeAlias = Literal["valid", "same"] | int | Sequence[int | tuple[int, int]]
 
@@ -152,3 +156,54 @@ col2im_p: Primitive = linear(
     batch=_col2im_batch,
     nonnegative_linear=True,
 )
+
+
+# -- views ------------------------------------------------------------------------------------------------------------
+@register_function
+def sliding_window_view(
+    x: ArrayLike, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = None
+) -> Array:
+    """Return the windows that slide over x: its axes hold their positions, new last axes what is in each.
+
+    Outside of traces it is a view, as NumPy's.
+
+    Args:
+        x: any shape.
+        window_shape: the length along each axis that a window slides over.
+        axis: these axes; all, without them. One that is named twice is slid over twice.
+
+    Raises:
+        ArgumentError: windows and axes do not pair up.
+        ShapeError: a window is longer than the array.
+
+    >>> sliding_window_view(afx.asarray([1.0, 2.0, 3.0, 4.0]), 3)
+    Array([[1., 2., 3.],
+           [2., 3., 4.]], dtype=float32)
+    """
+    who = "sliding_window_view"
+    aval = aval_of(x, who)
+    lengths = ints(window_shape, who, "a length of the window")
+    axes = range(aval.ndim) if axis is None else [normalize_axis(a, aval.ndim, who) for a in ints(axis, who, "an axis")]
+    if len(axes) != len(lengths):
+        raise ArgumentError(
+            f"{who}: a window has one length for each axis: got {lengths} for axes {tuple(axes)} of {aval}; match them"
+        )
+    rest = list(aval.shape)
+    for a, n in zip(axes, lengths, strict=True):
+        rest[a] -= n - 1
+        if n < 0 or rest[a] < 1:
+            raise ShapeError(f"{who}: a window is longer than the array: got {aval} and window {lengths}; shorten it")
+    if not is_traced(x):
+        view = np.lib.stride_tricks.sliding_window_view(np.asarray(snapshot(x, who)), lengths, tuple(axes))
+        return wrap(view)
+    z = asarray(x)
+    for a, n in zip(axes, lengths, strict=True):
+        z = _slide(z, a, n)
+    return z
+
+
+def _slide(x: Array, axis: int, length: int) -> Array:
+    """Return the windows along one axis, as a new last one."""
+    rows = moveaxis(x, axis, -1)
+    found = im2col(reshape(rows, (-1, rows.shape[-1], 1)), (length,), (1,), (1,), ((0, 0),))
+    return moveaxis(reshape(found, (*rows.shape[:-1], *found.shape[1:])), -2, axis)
