@@ -9,7 +9,8 @@ import attrs
 import numpy as np
 
 from afx.compiler.arena import Arena
-from afx.compiler.native_backend.functions.rewrites import join_logistic, keep_needed
+from afx.compiler.native_backend.functions.rewrites import rewrite
+from afx.compiler.native_backend.items import Group, Item
 from afx.compiler.native_backend.memory import (
     Place,
     broadcast,
@@ -33,34 +34,6 @@ NEST_MAX_STREAMS = 16  # arrays that one nest reads and writes: more are seldom 
 
 class UnsupportedError(Exception):
     """An instruction without native form; the message says why."""
-
-
-@attrs.define(eq=False)
-class Item:
-    """Steps that run together, and the memory that they read and write, by the index of its owner."""
-
-    steps: list[Step] = attrs.field(factory=list)
-    reads: set[int] = attrs.field(factory=set)
-    writes: list[int] = attrs.field(factory=list)
-    arena: int = 0  # bytes of scratch that it needs beside
-
-
-@attrs.define(eq=False)
-class Group(Item):
-    """Fused calls over one space."""
-
-    space: Shape = ()
-    quiet: tuple[str, ...] | None = None
-    values: list[Value] = attrs.field(factory=list)
-    known: dict[Any, int] = attrs.field(factory=dict)
-    made: dict[int, int] = attrs.field(factory=dict)  # buffer index to the number of its value
-
-    def add(self, value: Value) -> int:
-        """Return the number of a value, entered once."""
-        if value not in self.known:
-            self.known[value] = len(self.values)
-            self.values.append(value)
-        return self.known[value]
 
 
 @attrs.frozen
@@ -214,40 +187,61 @@ class BlockBuilder:
         for x in operands:
             if isinstance(x, Buffer) and not converts:
                 self.dtype(x)
-        k = self._group_of(space, operands, quiet)
+        k = self.group_of(space, operands, quiet)
         group = self.items[k]
         assert isinstance(group, Group)
         if quiet is not None:
             group.quiet = quiet
-        group.made[out.index] = make(group, [self._value(group, k, x) for x in operands])
+        group.made[out.index] = make(group, [self.value(group, k, x) for x in operands])
         group.writes.append(owner)
         self.defined[owner] = k
 
-    def _group_of(self, space: Shape, operands: Sequence[Operand], quiet: tuple[str, ...] | None) -> int:
+    def group_of(
+        self,
+        space: Shape,
+        operands: Sequence[Operand],
+        quiet: tuple[str, ...] | None,
+        reduced: tuple[bool, ...] = (),
+    ) -> int:
+        """Return the number of the last group of a space that runs behind operands and has room, or of a new one.
+
+        Args:
+            space: lengths of the axes.
+            operands: what the group reads.
+            quiet: the floating-point errors that it ignores; None for what raises none.
+            reduced: of a reduction, which axes it reduces.
+        """
         first = 0
         for x in operands:
             if isinstance(x, Buffer):
                 place = self.places[x.index]
                 at = self.defined.get(place.owner, -1)
-                direct = at >= 0 and place.owner == x.index and place.shape == space
-                first = max(first, at if direct and isinstance(self.items[at], Group) else at + 1)
+                first = max(first, at if self._is_made_in(at, x) and place.shape == space else at + 1)
         for k in range(len(self.items) - 1, first - 1, -1):
             group = self.items[k]
             if not isinstance(group, Group) or group.space != space or len(group.values) > NEST_MAX_VALUES:
                 continue
-            streams = len(group.reads) + len(group.writes)
+            if any(tuple([s == 0 for s in ref.strides]) != reduced for *_, ref in group.folds if reduced):
+                continue
+            streams = len(group.reads) + len(self.stored.intersection(group.writes))
             if (streams < NEST_MAX_STREAMS or not space) and (quiet is None or group.quiet in (None, quiet)):
                 return k
         self.items.append(Group(space=space))
         return len(self.items) - 1
 
-    def _value(self, group: Group, k: int, x: Operand) -> int:
+    def _is_made_in(self, k: int, x: Buffer) -> bool:
+        """Tell whether an item is a group that computes a value, element by element."""
+        group = self.items[k] if k >= 0 else None
+        return isinstance(group, Group) and x.index in group.made
+
+    def value(self, group: Group, k: int, x: Operand) -> int:
+        """Return the number that an operand has in the group ``k``."""
         if not isinstance(x, Buffer):
             if x.literal.aval.weak:
                 raise UnsupportedError("a Python number among the operands")
             return group.add(number_of(x.literal.value, dtype_name(x.literal.aval.dtype)))
         place = self.places[x.index]
-        if self.defined.get(place.owner) == k and place.owner == x.index and place.shape == group.space:
+        if self.defined.get(place.owner) == k and self._is_made_in(k, x) and place.shape == group.space:
             return group.made[x.index]
         self.stored.add(place.owner)
         group.reads.add(place.owner)
@@ -300,7 +294,7 @@ class BlockBuilder:
             partials = {p.out.index: p.ufunc for p in instruction.partials}
             for part in instruction.body:
                 ufunc = partials.get(part.outputs[0].index, "") if isinstance(part, Call) else ""
-                if isinstance(part, Call) and ufunc:
+                if isinstance(part, Call) and ufunc and self.tier == 1:
                     self._lower_partial(self, part, instruction.space, ufunc)
                 else:
                     self.lower(part)
@@ -342,11 +336,12 @@ class BlockBuilder:
             if place.owner in self.stored:
                 stores.append((k, Ref(place.owner, place.dtype, 0, place.strides)))
         group.writes = [ref.root for _, ref in stores]
-        values = tuple(group.values)
+        nest = Nest(group.space, tuple(group.values), tuple(stores), group.quiet or (), tuple(group.folds))
+        group.writes += [ref.root for *_, ref in group.folds]
         if self.tier > 1:
-            values, stores = keep_needed(join_logistic(values), stores)
-        if stores:
-            group.steps = [Nest(group.space, values, tuple(stores), group.quiet or ())]
+            nest = rewrite(nest)
+        if stores or group.folds:
+            group.steps = [nest]
 
 
 def made_by(instruction: Instruction) -> tuple[Buffer, ...]:

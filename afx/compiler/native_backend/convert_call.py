@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.convert import BlockBuilder, Group, UnsupportedError, call_of, copy_nest
+from afx.compiler.native_backend.convert_fold import lower_fold
 from afx.compiler.native_backend.convert_index import INDEXED
 from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.emit_op import ALL, INLINE
@@ -30,6 +31,8 @@ def lower_call(b: BlockBuilder, call: Call) -> None:
     Raises:
         UnsupportedError: it has no native form.
     """
+    if b.tier > 1 and lower_fold(b, call):
+        return
     lower = METHODS.get(call.method)
     if lower is None:
         raise UnsupportedError(f"{call.op}.{call.method}")

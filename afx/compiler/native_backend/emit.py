@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from afx.compiler.native_backend.emit_nest import emit_step, on_roots, roots_of
 from afx.compiler.native_backend.emit_op import memory_type
+from afx.compiler.native_backend.emit_step import emit_step, on_roots, roots_of
 from afx.compiler.native_backend.program import (
     Block,
     Choice,

@@ -2,95 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
-import attrs
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from afx.compiler.native_backend.call_loop import call_loop
-from afx.compiler.native_backend.emit_index import emit_extreme, emit_indexed
+from afx.compiler.native_backend.emit_fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
 from afx.compiler.native_backend.emit_op import emit, memory_type, number, read, read_one, written
 from afx.compiler.native_backend.functions.table import emit_fast
-from afx.compiler.native_backend.program import (
-    Extreme,
-    Fast,
-    Indexed,
-    Inner,
-    Leaf,
-    Load,
-    Nest,
-    Number,
-    Op,
-    Product,
-    Ref,
-    UfuncLoop,
-)
+from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, UfuncLoop
 from afx.compiler.native_backend.writer import Writer
 from afx.core.aval import Shape
 
-__all__ = ["emit_step", "on_roots", "roots_of"]
+__all__ = ["NestEmitter", "over", "start_of"]
 
 STRIP = 512  # elements of a strip: eight values of a strip of float64 fill the first cache
 VECTOR_BYTES = 64  # of the widest elements that are computed at once: LLVM splits what is wider than the processor
 MAX_LANES = 32
+UNROLL_MAX_OPS = 12  # operations that are written out for all lanes of a fold: more hide how long a fold takes
 
 
-def roots_of(step: Leaf) -> list[int]:
-    """Return the roots that a step reads or writes, each once."""
-    if isinstance(step, Nest):
-        refs = [v.ref for v in step.values if isinstance(v, Load)] + [ref for _, ref in step.stores]
-    else:
-        refs = [*step.operands]
-    return sorted({ref.root for ref in refs})
-
-
-def on_roots(step: Leaf, numbers: Mapping[int, int]) -> Leaf:
-    """Return a step with other roots."""
-
-    def root(ref: Ref) -> Ref:
-        return attrs.evolve(ref, root=numbers[ref.root])
-
-    if isinstance(step, Inner | Product):
-        return attrs.evolve(step, operands=tuple(map(root, step.operands)))
-    if isinstance(step, Indexed):
-        indices = tuple(map(root, step.indices))
-        return attrs.evolve(step, part=root(step.part), whole=root(step.whole), indices=indices)
-    if isinstance(step, Extreme):
-        return attrs.evolve(step, x=root(step.x), out=root(step.out))
-    values = tuple([Load(root(v.ref)) if isinstance(v, Load) else v for v in step.values])
-    return attrs.evolve(step, values=values, stores=tuple([(k, root(ref)) for k, ref in step.stores]))
-
-
-def emit_step(w: Writer, step: Leaf, attributes: str = "") -> str:
-    """Add the function of a step, whose parameters are its roots; return its name."""
-    name = f"@{type(step).__name__.lower()}{w.fresh()}"
-    roots = ", ".join([f"ptr noalias %r{k}" for k in roots_of(step)])
-
-    def body() -> None:
-        if isinstance(step, Nest):
-            _Nest(w, step).emit()
-        elif isinstance(step, Inner):
-            _inner(w, step)
-        elif isinstance(step, Indexed):
-            emit_indexed(w, step)
-        elif isinstance(step, Extreme):
-            emit_extreme(w, step)
-        else:
-            sizes = [str(n) for n in step.sizes]
-            steps = [ref.strides[0] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
-            call_loop(w, step.loop, [_start(w, ref) for ref in step.operands], sizes, steps)
-        w.hand_over_faults("%fault")
-        w.line("ret void")
-
-    w.function(f"internal void {name}({roots}, ptr noalias %fault) {attributes}", body)
-    return name
-
-
-def _start(w: Writer, ref: Ref) -> str:
+def start_of(w: Writer, ref: Ref) -> str:
+    """Return the pointer to the first element."""
     return w.shifted(f"%r{ref.root}", ref.offset)
 
 
-def _over(w: Writer, space: Shape, refs: Sequence[Ref], body: Callable[[list[str]], None]) -> None:
-    """Add loops over the outer axes; the body gets the operands' pointers."""
+def over(
+    w: Writer,
+    space: Shape,
+    refs: Sequence[Ref],
+    body: Callable[[list[str]], None],
+    first: int = 0,
+    start: Sequence[str] | None = None,
+) -> None:
+    """Add loops over the outer axes, from the first one on; the body gets the operands' pointers."""
 
     def nested(axis: int, pointers: list[str]) -> None:
         if axis == len(space):
@@ -101,7 +46,7 @@ def _over(w: Writer, space: Shape, refs: Sequence[Ref], body: Callable[[list[str
     def moved(axis: int, pointers: list[str], i: str) -> list[str]:
         return [_element(w, p, i, ref.strides[axis]) for p, ref in zip(pointers, refs, strict=True)]
 
-    nested(0, [_start(w, ref) for ref in refs])
+    nested(first, [start_of(w, ref) for ref in refs] if start is None else list(start))
 
 
 def _element(w: Writer, pointer: str, i: str, stride: int) -> str:
@@ -109,13 +54,7 @@ def _element(w: Writer, pointer: str, i: str, stride: int) -> str:
     return w.shifted(pointer, w.let(f"mul nsw i64 {i}, {stride}")) if stride else pointer
 
 
-def _inner(w: Writer, step: Inner) -> None:
-    length = str(step.space[-1]) if step.space else "1"
-    strides = [ref.strides[-1] if ref.strides else 0 for ref in step.operands]
-    _over(w, step.space[:-1], step.operands, lambda pointers: call_loop(w, step.loop, pointers, [length], strides))
-
-
-class _Nest:
+class NestEmitter:
     """Emitter of one nest.
 
     Operations of one level run in one loop; calls of NumPy's loops, each on a strip, stand at odd levels between.
@@ -130,11 +69,48 @@ class _Nest:
         self.targets: list[str] = []
         self.strips: dict[int, str] = {}
         self.direct: set[int] = set()
-        self.refs = [v.ref for v in nest.values if isinstance(v, Load)] + [ref for _, ref in nest.stores]
+        self.refs = nest.refs
+        self.outer = self._outer()
+        self.accumulators = [
+            Accumulator(w, ufunc, ref.dtype, math.prod(nest.space[self.outer :]))
+            for _, ufunc, ref in (nest.folds if self.outer < len(nest.space) else ())
+        ]
+        self.sums: list[str] = []
+
+    def _outer(self) -> int:
+        """Return the number of axes before those at the end that all folds reduce."""
+        outer = len(self.nest.space)
+        while self.nest.folds and outer and not any(ref.strides[outer - 1] for *_, ref in self.nest.folds):
+            outer -= 1
+        return outer
 
     def emit(self) -> None:
         """Add the loops."""
-        _over(self.w, self.nest.space[:-1], self.refs, self._row)
+        w, space, folds = self.w, self.nest.space, self.nest.folds
+        adds = any(0 in ref.strides[: self.outer] for *_, ref in folds) or not self.accumulators
+        for _, ufunc, ref in folds if adds else ():
+            lengths = tuple([n if s else 1 for n, s in zip(space, ref.strides, strict=True)])
+            over(w, lengths, [ref], partial(self._fill, ufunc, ref))
+        if not self.accumulators:
+            over(w, space[:-1], self.refs, self._row)
+            return
+        over(w, space[: self.outer], self.refs, lambda pointers: self._fold(pointers, adds))
+
+    def _fill(self, ufunc: str, ref: Ref, pointers: list[str]) -> None:
+        fill(self.w, ufunc, ref, pointers[0])
+
+    def _fold(self, pointers: list[str], adds: bool) -> None:
+        """Add the loops over the axes that folds reduce, and what becomes of the lanes."""
+        w = self.w
+        for accumulator in self.accumulators:
+            accumulator.begin()
+        over(w, self.nest.space[:-1], self.refs, self._row, self.outer, pointers)
+        targets = pointers[len(pointers) - len(self.accumulators) :]
+        for (_, ufunc, ref), accumulator, target in zip(self.nest.folds, self.accumulators, targets, strict=True):
+            if adds:
+                accumulate(w, ufunc, ref.dtype, accumulator.total(), target)
+            else:
+                written(w, ref.dtype, accumulator.total(), target)
 
     def _levels(self) -> list[int]:
         found: list[int] = []
@@ -156,17 +132,25 @@ class _Nest:
         """Add the loops over one row: at once, or strip by strip."""
         loads = [k for k, v in enumerate(self.nest.values) if isinstance(v, Load)]
         self.loads = dict(zip(loads, pointers, strict=False))
-        self.targets = pointers[len(loads) :]
-        if self.length <= STRIP or not any(level % 2 for level in self.levels):
+        self.targets = pointers[len(loads) : len(loads) + len(self.nest.stores)]
+        self.sums = pointers[len(loads) + len(self.nest.stores) :]
+        calls = any(level % 2 for level in self.levels)
+        strip = STRIP if calls else FOLD_BLOCK if any(a.is_long for a in self.accumulators) else self.length
+        if self.length <= strip:
             self._strip("0", self.length)
             return
-        whole = self.length // STRIP * STRIP
-        self.w.loop("0", str(whole), STRIP, lambda start: self._strip(start, STRIP))
+        whole = self.length // strip * strip
+        self.w.loop("0", str(whole), strip, lambda start: self._strip(start, strip))
         if whole < self.length:
             self._strip(str(whole), self.length - whole)
 
     def _strip(self, start: str, count: int) -> None:
         """Add the levels of one strip: loops of inline operations and calls by turns."""
+        self._levels_of_strip(start, count)
+        for accumulator in self.accumulators:
+            accumulator.join()
+
+    def _levels_of_strip(self, start: str, count: int) -> None:
         self._place_strips(start)
         last = max(self.levels)
         for level in range(last + 1 + last % 2):
@@ -187,7 +171,8 @@ class _Nest:
             for k in value.args
             if isinstance(values[k], Op) and self.levels[k] < self.levels[j]
         }
-        later |= {k for k, _ in self.nest.stores if self.levels[k] % 2}
+        ends = {k for k, _ in self.nest.stores} | {k for k, *_ in self.nest.folds}
+        later |= {k for k in ends if self.levels[k] % 2}
         self.strips, self.direct = {}, set()
         for n, (k, ref) in enumerate(self.nest.stores):
             if k in later and k not in self.strips and _inner_stride(ref) == _size(ref.dtype):
@@ -234,27 +219,44 @@ class _Nest:
             if n not in self.direct and self.levels[k] + self.levels[k] % 2 == level
         ]
         kept = [k for k in ops if k in self.strips]
-        if not stores and not kept:
+        folds = [n for n, (k, *_) in enumerate(self.nest.folds) if self.levels[k] + self.levels[k] % 2 == level]
+        if not stores and not kept and not folds:
             return
-        at, width = 0, self._lanes(ops, stores)
+        at, width = 0, self._lanes(ops, stores, folds)
+        if folds and self.accumulators and len(ops) <= UNROLL_MAX_OPS and count > FOLD_LANES:
+            self.w.lanes = width
+            at = count - count % FOLD_LANES
+            self.w.loop("0", str(at), FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i))
         while width:
             whole = count - (count - at) % width
             self.w.lanes = width
             if whole - at > width:
-                self.w.loop(str(at), str(whole), width, lambda i: self._element(ops, kept, stores, start, i))
+                self.w.loop(str(at), str(whole), width, lambda i: self._element(ops, kept, stores, folds, start, i))
             elif whole > at:
-                self._element(ops, kept, stores, start, str(at))
+                self._element(ops, kept, stores, folds, start, str(at))
             at, width = whole, width // 2
         self.w.lanes = 1
 
-    def _lanes(self, ops: list[int], stores: list[int]) -> int:
+    def _lines(self, ops: list[int], kept: list[int], stores: list[int], folds: list[int], start: str, i: str) -> None:
+        """Add the operations on as many elements as a fold has lanes."""
+        for lane in range(0, FOLD_LANES, self.w.lanes):
+            at = self.w.let(f"add nuw nsw i64 {i}, {lane}") if lane else i
+            self._element(ops, kept, stores, folds, start, at, lane)
+
+    def _lanes(self, ops: list[int], stores: list[int], folds: list[int]) -> int:
         """Return how many elements are computed at once: one where neighbours are not next to each other."""
         reads = {j for k in ops for j in self._args(k)} | {self.nest.stores[n][0] for n in stores}
+        reads |= {self.nest.folds[n][0] for n in folds}
         values = [self.nest.values[k] for k in reads]
         refs = [v.ref for v in values if isinstance(v, Load)] + [self.nest.stores[n][1] for n in stores]
+        if not self.accumulators:
+            refs += [self.nest.folds[n][2] for n in folds]
         if not self.nest.space or any(ref.strides[-1] not in (0, _size(ref.dtype)) for ref in refs):
             return 1
-        if any(self.nest.stores[n][1].strides[-1] == 0 for n in stores):
+        written_to = [self.nest.stores[n][1] for n in stores]
+        if not self.accumulators:
+            written_to += [self.nest.folds[n][2] for n in folds]
+        if any(ref.strides[-1] == 0 for ref in written_to):
             return 1
         widest = max([_size(self._dtype(k)) for k in (*reads, *ops)])
         return min(MAX_LANES, VECTOR_BYTES // widest)
@@ -263,7 +265,16 @@ class _Nest:
         value = self.nest.values[k]
         return value.args if isinstance(value, Op) else ()
 
-    def _element(self, ops: list[int], kept: list[int], stores: list[int], start: str, i: str) -> None:
+    def _element(
+        self,
+        ops: list[int],
+        kept: list[int],
+        stores: list[int],
+        folds: list[int],
+        start: str,
+        i: str,
+        lane: int | None = None,
+    ) -> None:
         """Add the operations of one level on one element."""
         w, values = self.w, self.nest.values
         at = i if start == "0" else w.let(f"add nsw i64 {start}, {i}")
@@ -297,6 +308,16 @@ class _Nest:
         for n in stores:
             k, ref = self.nest.stores[n]
             written(w, ref.dtype, get(k), self._at(self.targets[n], ref, at))
+        for n in folds:
+            k, ufunc, ref = self.nest.folds[n]
+            if self.accumulators:
+                self.accumulators[n].add(get(k), self._lane(i) if lane is None else lane)
+            else:
+                accumulate(w, ufunc, ref.dtype, get(k), self._at(self.sums[n], ref, at))
+
+    def _lane(self, i: str) -> str | int:
+        """Return the lane of an element."""
+        return int(i) % FOLD_LANES if i.isdecimal() else self.w.let(f"and i64 {i}, {FOLD_LANES - 1}")
 
     def _at(self, pointer: str, ref: Ref, i: str) -> str:
         """Return the pointer to an element of a row; typed where neighbours are dense, which vectorizes best."""

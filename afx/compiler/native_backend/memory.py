@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from afx.compiler.arena import Arena
-from afx.compiler.native_backend.emit_nest import on_roots
-from afx.compiler.native_backend.program import Choice, Indexed, Load, Nest, Root, Scan, Step, While
+from afx.compiler.native_backend.emit_step import on_roots
+from afx.compiler.native_backend.program import Choice, Indexed, Nest, Root, Scan, Step, While
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 
@@ -167,17 +167,14 @@ def _finish(step: Step, numbers: dict[int, int], arena: int) -> Step:
 def merge_axes(nest: Nest) -> Nest:
     """Join neighbouring axes over which all operands walk evenly, and drop those of length 1.
 
-    >>> from afx.compiler.native_backend.program import Ref
+    >>> from afx.compiler.native_backend.program import Load, Ref
     >>> ref = Ref(0, "f4", 0, (12, 4))
     >>> merge_axes(Nest((2, 3), (Load(ref),), ((0, ref),))).space
     (6,)
     """
-    refs = [v.ref for v in nest.values if isinstance(v, Load)] + [ref for _, ref in nest.stores]
-    space, strides = merged(nest.space, [ref.strides for ref in refs])
+    space, strides = merged(nest.space, [ref.strides for ref in nest.refs])
     found = iter(strides)
-    values = tuple([Load(attrs.evolve(v.ref, strides=next(found))) if isinstance(v, Load) else v for v in nest.values])
-    stores = tuple([(k, attrs.evolve(ref, strides=next(found))) for k, ref in nest.stores])
-    return attrs.evolve(nest, space=space, values=values, stores=stores)
+    return attrs.evolve(nest.on_refs(lambda ref: attrs.evolve(ref, strides=next(found))), space=space)
 
 
 def _merge_indexed(step: Indexed) -> Indexed:

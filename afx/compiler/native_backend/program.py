@@ -6,7 +6,7 @@ inner loops of NumPy's ufuncs by symbols; their addresses are filled in when the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 import attrs
@@ -49,12 +49,27 @@ class Nest:
         values: what is computed for each element, operands before their use.
         stores: which values are written, and where.
         quiet: floating-point warnings that its equations ignore.
+        folds: values that are reduced, by which ufunc, and where to: strides are 0 along reduced axes.
     """
 
     space: Shape
     values: tuple[Value, ...]
     stores: tuple[tuple[int, Ref], ...]
     quiet: tuple[str, ...] = ()
+    folds: tuple[tuple[int, str, Ref], ...] = ()
+
+    @property
+    def refs(self) -> list[Ref]:
+        """What it reads and writes: values that are loaded, stores, folds."""
+        loads = [v.ref for v in self.values if isinstance(v, Load)]
+        return [*loads, *[ref for _, ref in self.stores], *[ref for *_, ref in self.folds]]
+
+    def on_refs(self, change: Callable[[Ref], Ref]) -> Nest:
+        """Return the nest with other ones, changed in that order."""
+        values = tuple([Load(change(v.ref)) if isinstance(v, Load) else v for v in self.values])
+        stores = tuple([(k, change(ref)) for k, ref in self.stores])
+        folds = tuple([(k, ufunc, change(ref)) for k, ufunc, ref in self.folds])
+        return attrs.evolve(self, values=values, stores=stores, folds=folds)
 
 
 @attrs.frozen

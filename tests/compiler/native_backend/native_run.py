@@ -12,7 +12,9 @@ from afx.compiler.native_backend.child import compile_text
 from afx.compiler.native_backend.emit import emit_programs
 from afx.compiler.native_backend.link import Kernel, layout, link
 from afx.compiler.native_backend.lower import lower_schedule
+from afx.compiler.target import Target
 
+FIRST_TIER = Target(backend="native", native_tier=1)  # NumPy's bits, compiled before the first call
 GUARD = 256  # bytes before and behind each array
 MARK = 0xA5
 

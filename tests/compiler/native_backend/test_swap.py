@@ -23,9 +23,7 @@ from afx.compiler.native_backend import process, swap
 from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.process import CompileService, Job
 from afx.compiler.target import Target, use_target
-from tests.compiler.native_backend.native_run import Native, same_bits
-
-FIRST_TIER = Target(backend="native", native_tier=1)
+from tests.compiler.native_backend.native_run import FIRST_TIER, Native, same_bits
 
 
 def native_of(fn: Any, *args: Any) -> Any:

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 
 import attrs
 
-from afx.compiler.native_backend.program import Fast, Number, Op, Ref, Value
+from afx.compiler.native_backend.program import Fast, Nest, Number, Op, Value
 
-__all__ = ["join_logistic", "keep_needed"]
+__all__ = ["join_logistic", "keep_needed", "rewrite"]
+
+
+def rewrite(nest: Nest) -> Nest:
+    """Return a nest that computes the same better."""
+    wanted = [*[k for k, _ in nest.stores], *[k for k, *_ in nest.folds]]
+    values, numbers = keep_needed(join_logistic(nest.values), wanted)
+    stores = tuple([(numbers[k], ref) for k, ref in nest.stores])
+    folds = tuple([(numbers[k], ufunc, ref) for k, ufunc, ref in nest.folds])
+    return attrs.evolve(nest, values=values, stores=stores, folds=folds)
 
 
 def join_logistic(values: Sequence[Value]) -> tuple[Value, ...]:
@@ -43,15 +52,13 @@ def _is_one(value: Value) -> bool:
     return isinstance(value, Number) and value.value == 1
 
 
-def keep_needed(
-    values: Sequence[Value], stores: Sequence[tuple[int, Ref]]
-) -> tuple[tuple[Value, ...], list[tuple[int, Ref]]]:
-    """Return the values that stores need, and the stores with their new numbers.
+def keep_needed(values: Sequence[Value], wanted: Sequence[int]) -> tuple[tuple[Value, ...], dict[int, int]]:
+    """Return the values that others are made of, and their new numbers.
 
-    >>> keep_needed((Number(1.0, "f4"), Number(2.0, "f4")), [(1, Ref(0, "f4", 0, ()))])[0]
-    (Number(value=2.0, dtype='f4'),)
+    >>> keep_needed((Number(1.0, "f4"), Number(2.0, "f4")), [1])
+    ((Number(value=2.0, dtype='f4'),), {1: 0})
     """
-    needed = {k for k, _ in stores}
+    needed = set(wanted)
     for k in reversed(range(len(values))):
         value = values[k]
         if k in needed and isinstance(value, Op):
@@ -59,4 +66,4 @@ def keep_needed(
     numbers = {k: n for n, k in enumerate(sorted(needed))}
     kept = [values[k] for k in numbers]
     moved = [attrs.evolve(v, args=tuple([numbers[k] for k in v.args])) if isinstance(v, Op) else v for v in kept]
-    return tuple(moved), [(numbers[k], ref) for k, ref in stores]
+    return tuple(moved), numbers

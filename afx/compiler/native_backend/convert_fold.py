@@ -1,0 +1,65 @@
+"""Folds: reductions in the order of the second tier, joined to the loops that make what they reduce."""
+
+from __future__ import annotations
+
+from afx.compiler.native_backend.convert import BlockBuilder
+from afx.compiler.native_backend.emit_fold import IDENTITIES
+from afx.compiler.native_backend.items import Group
+from afx.compiler.native_backend.program import Ref
+from afx.compiler.operands import Buffer, Number, Operand
+from afx.compiler.schedule import Call
+from afx.core.aval import Shape
+
+__all__ = ["lower_fold"]
+
+
+def lower_fold(b: BlockBuilder, call: Call) -> bool:
+    """Add a call that is a reduction of floats; tell whether it was one."""
+    found = _reduction_of(call)
+    if found is None:
+        return False
+    x, ufunc, axes = found
+    out = call.outputs[0]
+    dtype = x.literal.aval.dtype if isinstance(x, Number) else x.dtype
+    if ufunc not in IDENTITIES or dtype != out.dtype or out.dtype.char not in "fd":
+        return False
+    _fold(b, call, x, ufunc, axes)
+    return True
+
+
+def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape) -> None:
+    """Add a reduction to the group that makes its operand, or to one that reads it."""
+    out, quiet = call.outputs[0], call.error_state
+    space = (b.places[x.index] if isinstance(x, Buffer) else b.place(x)).shape
+    place = b.own(out.index, out.shape, b.dtype(out))
+    kept = iter(place.strides)
+    strides = tuple([0 if axis in axes else next(kept) for axis in range(len(space))])
+    k = b.group_of(space, [x], quiet, tuple([s == 0 for s in strides]))
+    group = b.items[k]
+    assert isinstance(group, Group)
+    if quiet is not None:
+        group.quiet = quiet
+    group.folds.append((b.value(group, k, x), ufunc, Ref(place.owner, place.dtype, 0, strides)))
+    group.writes.append(place.owner)
+    b.stored.add(place.owner)
+    b.defined[place.owner] = k
+
+
+def _reduction_of(call: Call) -> tuple[Operand, str, Shape] | None:
+    """Return what a call reduces, by which ufunc, along which axes; None where it does something else."""
+    if call.method in ("reduce", "turned_reduce"):
+        axes: Shape = dict(call.params)["axis"]
+        return call.operands[0], call.ufunc, axes
+    if call.method not in ("dot", "flat_dot", "vecdot"):
+        return None
+    x, y = call.operands
+    rank = len(x.shape)
+    if _is_ones(y):
+        return x, "add", tuple(range(rank)) if call.method == "flat_dot" else (rank - 1,)
+    if _is_ones(x) and call.method == "dot" and len(x.shape) == 1:
+        return y, "add", (max(len(y.shape) - 2, 0),)
+    return None
+
+
+def _is_ones(x: Operand) -> bool:
+    return isinstance(x, Number) and x.form == "filled" and x.literal.value == 1

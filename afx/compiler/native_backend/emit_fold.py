@@ -1,0 +1,118 @@
+"""Folds: reductions of the second tier as LLVM IR, in 32 lanes, whatever the width of the processor's vectors.
+
+Element j of a row belongs to lane j modulo 32. Lanes of long sums are joined every 1024 elements to totals that keep what
+rounding takes from them (Knuth's TwoSum); in the end halves of the lanes are combined until one is left.
+"""
+
+from __future__ import annotations
+
+from afx.compiler.native_backend.elements import Number, Ref
+from afx.compiler.native_backend.emit_op import element_type, emit, memory_type, number
+from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.writer import Writer
+
+__all__ = ["FOLD_BLOCK", "FOLD_LANES", "IDENTITIES", "Accumulator", "accumulate", "fill"]
+
+FOLD_LANES = 32
+FOLD_BLOCK = 1024  # elements of a row after which the lanes of a long sum are joined
+IDENTITIES = {"add": -0.0, "multiply": 1.0, "maximum": float("-inf"), "minimum": float("inf")}
+
+
+class Accumulator:
+    """Lanes of one reduction, in memory that LLVM keeps in registers where their numbers are known.
+
+    Args:
+        w: where it is emitted.
+        ufunc: what combines two elements.
+        dtype: of the elements.
+        count: how many elements are reduced.
+    """
+
+    def __init__(self, w: Writer, ufunc: str, dtype: str, count: int) -> None:
+        self.w = w
+        self.ufunc = ufunc
+        self.dtype = dtype
+        self.is_long: bool = ufunc == "add" and count > FOLD_BLOCK
+        places = [w.local(f"[{FOLD_LANES} x {memory_type(dtype)}]", 64) for _ in range(3 if self.is_long else 1)]
+        self._lanes = places[0]
+        self._totals, self._rests = places[1:] or ("", "")
+
+    def begin(self) -> None:
+        """Set all lanes to the identity."""
+        for place in (self._lanes, self._totals, self._rests):
+            if place:
+                self._store(Lanes(self.w, self._kind, self._identity()), place)
+
+    def add(self, value: str, lane: str | int) -> None:
+        """Combine neighbouring elements, as many as the writer computes at once, with the lanes from this one on."""
+        accumulate(self.w, self.ufunc, self.dtype, value, self.w.shifted(self._lanes, self._bytes(lane)))
+
+    def join(self) -> None:
+        """Add the lanes of a long sum to its totals."""
+        if not self.is_long:
+            return
+        part, total, rest = [self._load(place) for place in (self._lanes, self._totals, self._rests)]
+        count, self.w.lanes = self.w.lanes, FOLD_LANES
+        both = total + part
+        there = both - total
+        rest = rest + ((total - (both - there)) + (part - there))
+        self.w.lanes = count
+        for value, place in ((both, self._totals), (rest, self._rests)):
+            self._store(value, place)
+        self._store(Lanes(self.w, self._kind, self._identity()), self._lanes)
+
+    def total(self) -> str:
+        """Return the one value that all lanes come to."""
+        w = self.w
+        found = self._load(self._totals or self._lanes)
+        count, w.lanes = w.lanes, FOLD_LANES
+        if self.is_long:
+            both = found + self._load(self._rests)
+            found = both.compare("uno", both).choose(found, both)  # of infinities the rest is nan
+        value, width = found.name, FOLD_LANES
+        while width > 1:
+            w.lanes = width
+            kind = Lanes(w, self._kind, value).type
+            half = width // 2
+            rows = [", ".join([f"i32 {k + first}" for k in range(half)]) for first in (0, half)]
+            parts = [w.let(f"shufflevector {kind} {value}, {kind} poison, <{half} x i32> <{row}>") for row in rows]
+            w.lanes = width = half
+            if half == 1:
+                parts = [w.let(f"extractelement <1 x {self._kind}> {p}, i64 0") for p in parts]
+            value = emit(w, self.ufunc, parts, [self.dtype, self.dtype], self.dtype)
+        w.lanes = count
+        return value
+
+    @property
+    def _kind(self) -> str:
+        return element_type(self.dtype)
+
+    def _bytes(self, lane: str | int) -> str | int:
+        size = int(self.dtype[1:])
+        return lane * size if isinstance(lane, int) else self.w.let(f"mul nuw nsw i64 {lane}, {size}")
+
+    def _identity(self) -> str:
+        count, self.w.lanes = self.w.lanes, FOLD_LANES
+        found = number(self.w, Number(IDENTITIES[self.ufunc], self.dtype))
+        self.w.lanes = count
+        return found
+
+    def _load(self, place: str) -> Lanes:
+        return Lanes(self.w, self._kind, self.w.let(f"load <{FOLD_LANES} x {self._kind}>, ptr {place}, align 64"))
+
+    def _store(self, value: Lanes, place: str) -> None:
+        self.w.line(f"store <{FOLD_LANES} x {self._kind}> {value.name}, ptr {place}, align 64")
+
+
+def accumulate(w: Writer, ufunc: str, dtype: str, value: str, pointer: str) -> None:
+    """Combine elements with those at a pointer."""
+    kind = Lanes(w, element_type(dtype), "").type
+    align = int(dtype[1:])
+    before = w.let(f"load {kind}, ptr {pointer}, align {align}")
+    after = emit(w, ufunc, [before, value], [dtype, dtype], dtype)
+    w.line(f"store {kind} {after}, ptr {pointer}, align {align}")
+
+
+def fill(w: Writer, ufunc: str, ref: Ref, pointer: str) -> None:
+    """Store the identity."""
+    w.line(f"store {memory_type(ref.dtype)} {number(w, Number(IDENTITIES[ufunc], ref.dtype))}, ptr {pointer}")

@@ -1,0 +1,68 @@
+"""Steps as LLVM IR: a function for each, whose parameters are the memory that it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from afx.compiler.native_backend.call_loop import call_loop
+from afx.compiler.native_backend.emit_index import emit_extreme, emit_indexed
+from afx.compiler.native_backend.emit_nest import NestEmitter, over, start_of
+from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Ref
+from afx.compiler.native_backend.writer import Writer
+
+__all__ = ["emit_step", "on_roots", "roots_of"]
+
+
+def roots_of(step: Leaf) -> list[int]:
+    """Return the roots that a step reads or writes, each once."""
+    refs = step.refs if isinstance(step, Nest) else step.operands
+    return sorted({ref.root for ref in refs})
+
+
+def on_roots(step: Leaf, numbers: Mapping[int, int]) -> Leaf:
+    """Return a step with other roots."""
+
+    def root(ref: Ref) -> Ref:
+        return attrs.evolve(ref, root=numbers[ref.root])
+
+    if isinstance(step, Inner | Product):
+        return attrs.evolve(step, operands=tuple(map(root, step.operands)))
+    if isinstance(step, Indexed):
+        indices = tuple(map(root, step.indices))
+        return attrs.evolve(step, part=root(step.part), whole=root(step.whole), indices=indices)
+    if isinstance(step, Extreme):
+        return attrs.evolve(step, x=root(step.x), out=root(step.out))
+    return step.on_refs(root)
+
+
+def emit_step(w: Writer, step: Leaf, attributes: str = "") -> str:
+    """Add the function of a step, whose parameters are its roots; return its name."""
+    name = f"@{type(step).__name__.lower()}{w.fresh()}"
+    roots = ", ".join([f"ptr noalias %r{k}" for k in roots_of(step)])
+
+    def body() -> None:
+        if isinstance(step, Nest):
+            NestEmitter(w, step).emit()
+        elif isinstance(step, Inner):
+            _inner(w, step)
+        elif isinstance(step, Indexed):
+            emit_indexed(w, step)
+        elif isinstance(step, Extreme):
+            emit_extreme(w, step)
+        else:
+            sizes = [str(n) for n in step.sizes]
+            steps = [ref.strides[0] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
+            call_loop(w, step.loop, [start_of(w, ref) for ref in step.operands], sizes, steps)
+        w.hand_over_faults("%fault")
+        w.line("ret void")
+
+    w.function(f"internal void {name}({roots}, ptr noalias %fault) {attributes}", body)
+    return name
+
+
+def _inner(w: Writer, step: Inner) -> None:
+    length = str(step.space[-1]) if step.space else "1"
+    strides = [ref.strides[-1] if ref.strides else 0 for ref in step.operands]
+    over(w, step.space[:-1], step.operands, lambda pointers: call_loop(w, step.loop, pointers, [length], strides))
