@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import attrs
+import numpy as np
 
 from afx.control.solving.report import Status
-from afx.control.solving.vectors import iterate, norm_of
+from afx.control.solving.vectors import bound_vector, iterate, norm_of
 from afx.core.array.array import Array
+from afx.core.tracing.tracer import is_traced
+from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, ones_like
 from afx.ops.elementwise.where import minimum, where
 from afx.ops.linalg.products import vecdot
@@ -16,7 +20,7 @@ from afx.ops.reductions.boolean import all as all_
 from afx.optim.solvers.directions import Direction, first_step
 from afx.optim.solvers.line_search import Objective, Point, choose, search_projected, search_strong_wolfe
 
-__all__ = ["Box", "State", "descend", "free_unknowns", "optimality", "status_of"]
+__all__ = ["Box", "State", "box_of", "descend", "free_unknowns", "optimality", "stationarity", "status_of"]
 
 M = TypeVar("M")
 
@@ -33,6 +37,27 @@ class Box:
     def project(self, x: Array) -> Array:
         """Return the nearest point of the box."""
         return where(x < self.lower, self.lower, where(x > self.upper, self.upper, x))
+
+
+def box_of(bounds: tuple[Any, Any] | None, start: Array, who: str) -> Box | None:
+    """Return bounds, each None, a number, or a tree, as a box."""
+    if bounds is None:
+        return None
+    lower, upper = bounds
+    box = Box(bound_vector(lower, -np.inf, start, who), bound_vector(upper, np.inf, start, who))
+    if not is_traced(box.lower) and not is_traced(box.upper) and not all_(box.lower <= box.upper):
+        raise ArgumentError(f"{who}: a lower bound lies above the upper one: got bounds={bounds!r}; exchange them")
+    return box
+
+
+def stationarity(slope: Callable[..., Array], box: Box | None) -> Callable[..., Array]:
+    """Return the function of a point and parameters that is zero at a minimum, given the gradient."""
+
+    def residual(x: Array, *params: Any) -> Array:
+        g = slope(x, *params)
+        return g if box is None else x - box.project(x - g)
+
+    return residual
 
 
 @attrs.frozen
@@ -95,7 +120,7 @@ def descend(
         status = where(stuck, int(Status.STALLED), status_of(found, tolerance, box))
         status = where(lower | stuck, status, int(Status.RUNNING))
         point = choose(lower, found, s.point)
-        free = s.free if box is None else free_unknowns(point, box)
+        free = s.free if box is None else free_unknowns(point.x, point.gradient, box)
         step, change = found.x - s.point.x, found.gradient - s.point.gradient
         learned = direction.learn(s.memory, where(free, step, 0.0), where(free, change, 0.0))
         # what was learned is of one set of free unknowns; where nothing was found, steepest descent comes next
@@ -103,7 +128,7 @@ def descend(
         memory = choose(kept, learned, empty)
         return State(point, memory, ~kept, free, s.iterations + lower, s.evaluations + evaluations, status)
 
-    free = ones_like(x, dtype=bool) if box is None else free_unknowns(first, box)
+    free = ones_like(x, dtype=bool) if box is None else free_unknowns(x, first.gradient, box)
     begin = State(first, empty, asarray(True), free, asarray(0), asarray(1), status_of(first, tolerance, box))
     return iterate(begin, advance, limit)
 
@@ -124,8 +149,7 @@ def _step(objective: Objective, direction: Direction[M], s: State[M], box: Box |
     return found, accepted, count + evaluations
 
 
-def free_unknowns(point: Point, box: Box) -> Array:
+def free_unknowns(x: Array, g: Array, box: Box) -> Array:
     """Tell which unknowns have no active bound: at it, or so near that a gradient step reaches it."""
-    x, g = point.x, point.gradient
     near = minimum(norm_of(x - box.project(x - g)), NEAR)
     return ~(((x <= box.lower + near) & (g > 0)) | ((x >= box.upper - near) & (g < 0)))

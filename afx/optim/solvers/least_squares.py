@@ -27,6 +27,7 @@ from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import sum as sum_
+from afx.optim.solvers.descend import Box, box_of, free_unknowns, stationarity
 from afx.optim.solvers.line_search import choose
 from afx.optim.solvers.results import LeastSquaresResult
 from afx.optim.solvers.truncated_cg import truncated_cg
@@ -53,6 +54,7 @@ def least_squares(
     init: T,
     *args: *Ts,
     method: LeastSquaresMethod = "levenberg_marquardt",
+    bounds: tuple[Any, Any] | None = None,
     sparse: bool = False,
     tolerance: float | None = None,
     max_iterations: int = 200,
@@ -72,6 +74,9 @@ def least_squares(
         init: the start, a tree of arrays; leaves that are not trained stay as they are.
         *args: what else ``fn`` takes, any trees.
         method: how steps are found.
+        bounds: ``(lower, upper)``, each None, a number, or a tree of the structure of ``init``: unknowns that the cost
+            pushes against a bound stay there, steps of the others end at theirs (Kanzow, Yamashita & Fukushima 2004; the
+            active set is Bertsekas's of 1982). The start is moved inside.
         sparse: takes the Jacobian by `sparse_jacobian`, and solves for the steps by conjugate gradients; for
             ``levenberg_marquardt``.
         tolerance: of the cosine between the residuals and each column of the Jacobian; without it the precision to the
@@ -80,7 +85,7 @@ def least_squares(
         max_iterations: the limit of trials.
 
     Raises:
-        ArgumentError: no such method.
+        ArgumentError: no such method; bounds that leave nothing between them.
 
     >>> import afx
     >>> times, counts = np.arange(4.0), 3 * np.exp(-0.5 * np.arange(4.0))
@@ -91,6 +96,8 @@ def least_squares(
     """
     start, unravel = flatten_to_vector(init, "least_squares")
     start = stopped([start])[0]
+    box = box_of(bounds, start, "least_squares")
+    start = start if box is None else box.project(start)
     problem = parametrize(fn, [unravel], [start.aval], args, "least_squares")
 
     def residuals(x: Array, *params: Any) -> Array:
@@ -106,8 +113,8 @@ def least_squares(
         return residuals(x, *held)
 
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-    end = iterate(*_march(plain, start, limit, method, sparse), max_iterations)
-    x = attach_implicit_derivative(grad(cost), end.x, problem.params)
+    end = iterate(*_march(plain, start, limit, method, sparse, box), max_iterations)
+    x = attach_implicit_derivative(stationarity(grad(cost), box), end.x, problem.params)
     found, gradient = end.residuals, end.gradient
     if x is not end.x:  # so that they have derivatives too
         found, pull = vjp(lambda v: residuals(v, *problem.params), x)
@@ -166,7 +173,7 @@ def _ones(matrix: SparseMatrix) -> Array:
 
 
 def _march(
-    residuals: Callable[[Array], Array], start: Array, tolerance: float, method: str, sparse: bool
+    residuals: Callable[[Array], Array], start: Array, tolerance: float, method: str, sparse: bool, box: Box | None
 ) -> tuple[Iterate, Callable[[Iterate], Iterate]]:
     """Return the first state of a method and the function that advances it."""
     if method not in ("levenberg_marquardt", "gauss_newton"):
@@ -176,17 +183,18 @@ def _march(
     if sparse and method == "gauss_newton":
         raise ArgumentError("least_squares: sparse Jacobians: got method='gauss_newton'; use 'levenberg_marquardt'")
     damped = method == "levenberg_marquardt"
+    find = _damped_step if damped else _least_norm_step
     jacobian: Callable[[Array], Any] = sparse_jacobian(residuals) if sparse else jacfwd(residuals)
     eps = float(np.finfo(start.dtype).eps)
 
-    def status_of(r: Array, gradient: Array, matrix: Array | SparseMatrix) -> Array:
-        small = all_(abs(gradient) <= tolerance * sqrt(_squares(matrix)) * vector_norm(r))
+    def status_of(x: Array, r: Array, gradient: Array, matrix: Array | SparseMatrix) -> Array:
+        small = all_(abs(_slope(x, gradient, box)) <= tolerance * sqrt(_squares(matrix)) * vector_norm(r))
         finite = all_(isfinite(r)) & all_(isfinite(gradient))
         return where(finite, where(small, int(Status.CONVERGED), int(Status.RUNNING)), int(Status.NONFINITE))
 
     def advance(s: Iterate) -> Iterate:
-        step = _damped_step(s) if damped else _least_norm_step(s)
-        x = s.x + step
+        x = s.x + find(s) if box is None else _bounded_step(s, find, box)
+        step = x - s.x
         r = residuals(x)
         # of the linear model: cost before minus cost after
         moved = s.jacobian @ step
@@ -195,13 +203,12 @@ def _march(
         matrix = jacobian(x)
         gradient = transpose(matrix) @ r
         # where the cost changes by rounding alone, the gradient tells whether a step is one forward
-        rounding = expected <= 100 * eps * vecdot(s.residuals, s.residuals)
-        flatter = vector_norm(gradient) < vector_norm(s.gradient)
+        rounding = abs(expected) <= 100 * eps * vecdot(s.residuals, s.residuals)
+        flatter = vector_norm(_slope(x, gradient, box)) < vector_norm(_slope(s.x, s.gradient, box))
         good = (expected > 0) & where(rounding, flatter, gain > LEAST_GAIN)
-        tiny = norm_of(step) <= FEW * eps * norm_of(s.x)
         ended = where(all_(isfinite(r)) & isfinite(expected), int(Status.CONVERGED), int(Status.STALLED))
-        status = where(good, status_of(r, gradient, matrix), int(Status.RUNNING))
-        stops = tiny | (rounding & ~flatter)
+        status = where(good, status_of(x, r, gradient, matrix), int(Status.RUNNING))
+        stops = (norm_of(step) <= FEW * eps * norm_of(s.x)) | (rounding & ~flatter)
         status = where((status == int(Status.RUNNING)) & stops, ended, status)
         if damped:
             shrink = maximum(1 / 3, 1 - (2 * gain - 1) ** 3)
@@ -215,9 +222,30 @@ def _march(
     first, matrix = residuals(start), jacobian(start)
     gradient = transpose(matrix) @ first
     damping = FIRST_DAMPING * asarray(1.0, start.dtype) if damped else asarray(1.0, start.dtype)
-    status = status_of(first, gradient, matrix)
+    status = status_of(start, first, gradient, matrix)
     begin = Iterate(start, first, matrix, gradient, damping, asarray(2.0, start.dtype), asarray(0), asarray(1), status)
     return begin, advance
+
+
+def _slope(x: Array, gradient: Array, box: Box | None) -> Array:
+    """Return the gradient by the unknowns that can move: 0 for those that it pushes against the bound at which they are."""
+    if box is None:
+        return gradient
+    return where(((x <= box.lower) & (gradient > 0)) | ((x >= box.upper) & (gradient < 0)), 0.0, gradient)
+
+
+def _bounded_step(s: Iterate, find: Callable[[Iterate], Array], box: Box) -> Array:
+    """Return the next point inside of the bounds: a step of the free unknowns, and the others' way to their bound."""
+    free = free_unknowns(s.x, s.gradient, box)
+    matrix, moving = s.jacobian, free.astype(s.x.dtype)
+    if isinstance(matrix, SparseMatrix):
+        masked: Array | SparseMatrix = SparseMatrix(
+            matrix.values * moving[matrix.indices[:, 1]], matrix.indices, matrix.shape
+        )
+    else:
+        masked = matrix * moving
+    step = find(attrs.evolve(s, jacobian=masked, gradient=s.gradient * moving))
+    return box.project(where(free, s.x + step, where(s.gradient > 0, box.lower, box.upper)))
 
 
 def _least_norm_step(s: Iterate) -> Array:

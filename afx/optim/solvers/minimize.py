@@ -8,11 +8,10 @@ from typing import Any, Literal, TypeVar, TypeVarTuple
 import numpy as np
 
 from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
-from afx.control.solving.vectors import bound_vector
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.optim.solvers.descend import Box, State, descend
+from afx.optim.solvers.descend import State, box_of, descend, stationarity
 from afx.optim.solvers.directions import Bfgs, Direction, Lbfgs, NewtonCg
 from afx.optim.solvers.results import MinimizeResult
 from afx.optim.solvers.trust_region import Region, trust
@@ -86,7 +85,7 @@ def minimize(
     held = stopped(problem.params)
     slope = grad(value_of)
     both = value_and_grad(value_of)
-    box = _box(bounds, start)
+    box = box_of(bounds, start, "minimize")
     limit = np.sqrt(np.finfo(start.dtype).eps) if tolerance is None else tolerance
 
     def objective(x: Array) -> tuple[Array, Array]:
@@ -104,11 +103,7 @@ def minimize(
     else:
         end = descend(objective, _direction(method, memory, product), start, float(limit), max_iterations, box)
 
-    def residual(x: Array, *params: Any) -> Array:
-        g = slope(x, *params)
-        return g if box is None else x - box.project(x - g)
-
-    x = attach_implicit_derivative(residual, end.point.x, problem.params)
+    x = attach_implicit_derivative(stationarity(slope, box), end.point.x, problem.params)
     value, gradient = end.point.value, end.point.gradient
     if x is not end.point.x:  # so that they have derivatives too
         value, gradient = both(x, *problem.params)
@@ -125,10 +120,3 @@ def _direction(method: str, memory: int, product: Callable[[Array, Array], Array
     if method == "newton_cg":
         return NewtonCg(product)
     raise ArgumentError(f"minimize: no such method: got {method!r}; use 'lbfgs', 'bfgs', 'newton_cg' or 'trust_region'")
-
-
-def _box(bounds: tuple[Any, Any] | None, start: Array) -> Box | None:
-    if bounds is None:
-        return None
-    lower, upper = bounds
-    return Box(bound_vector(lower, -np.inf, start, "minimize"), bound_vector(upper, np.inf, start, "minimize"))

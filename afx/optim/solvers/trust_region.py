@@ -49,7 +49,7 @@ def trust(
 
     def advance(s: Region) -> Region:
         here = s.point
-        free = ones_like(here.x, dtype=bool) if box is None else free_unknowns(here, box)
+        free = ones_like(here.x, dtype=bool) if box is None else free_unknowns(here.x, here.gradient, box)
         g = where(free, here.gradient, 0.0)
         size = vector_norm(g)
 
