@@ -29,8 +29,10 @@ class GraphRunner:
         self.split = split
         self.ranks: int = link.ranks
         self.link = link
-        self.own_slots = [slot for slot in range(split.slots) if link.owner(slot) == link.rank]
-        self.plans = {id(run): CompiledGraph(run.graph) for slot in self.own_slots for run in _runs(split, slot)}
+        self.own_slots: list[int] = [slot for slot in range(split.slots) if link.owner(slot) == link.rank]
+        self.plans: dict[int, CompiledGraph] = {
+            id(run): CompiledGraph(run.graph) for slot in self.own_slots for run in _runs(split, slot)
+        }
         self._constants = {var.index: constant.value for var, constant in split.graph.constants}
         self._lanes: list[_Lane] = []
 

@@ -113,13 +113,13 @@ class MpiLink:
         self._shrinks = shrinks
         self._use(comm)
         self._abandoned: list[Any] = []
-        self.memory = Memory()
+        self.memory: Memory = Memory()
 
     def _use(self, comm: Any) -> None:
         """Take the ranks of a communicator; slots are dealt to them in contiguous blocks."""
         self._comm = comm
-        self.rank = int(comm.rank)
-        self.ranks = int(comm.size)
+        self.rank: int = int(comm.rank)
+        self.ranks: int = int(comm.size)
         self._owners = [slot * self.ranks // self._slots for slot in range(self._slots)]
 
     def owner(self, slot: int) -> int:

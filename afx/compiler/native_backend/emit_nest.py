@@ -63,15 +63,15 @@ class NestEmitter:
     def __init__(self, w: Writer, nest: Nest) -> None:
         self.w = w
         self.nest = nest
-        self.levels = self._levels()
-        self.length = nest.space[-1] if nest.space else 1
+        self.levels: list[int] = self._levels()
+        self.length: int = nest.space[-1] if nest.space else 1
         self.loads: dict[int, str] = {}
         self.targets: list[str] = []
         self.strips: dict[int, str] = {}
         self.direct: set[int] = set()
-        self.refs = nest.refs
-        self.outer = self._outer()
-        self.accumulators = [
+        self.refs: list[Ref] = nest.refs
+        self.outer: int = self._outer()
+        self.accumulators: list[Accumulator] = [
             Accumulator(w, ufunc, ref.dtype, math.prod(nest.space[self.outer :]))
             for _, ufunc, ref in (nest.folds if self.outer < len(nest.space) else ())
         ]

@@ -28,9 +28,9 @@ class Lanes:
     __slots__ = ("kind", "name", "w")
 
     def __init__(self, w: Writer, kind: str, name: str) -> None:
-        self.w = w
-        self.kind = kind
-        self.name = name
+        self.w: Writer = w
+        self.kind: str = kind
+        self.name: str = name
 
     @property
     def type(self) -> str:
