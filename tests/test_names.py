@@ -484,6 +484,7 @@ NAMES: dict[str, list[str]] = {
     ],
     "afx.nn": [
         "BatchNorm",
+        "Bidirectional",
         "Conv",
         "ConvTranspose",
         "Dropout",
@@ -491,6 +492,7 @@ NAMES: dict[str, list[str]] = {
         "GRU",
         "GRUCell",
         "GroupNorm",
+        "KeyValueCache",
         "LSTM",
         "LSTMCell",
         "LSTMState",

@@ -27,6 +27,7 @@ from afx.nn.activations import (
     softmax,
 )
 from afx.nn.attention import MultiHeadAttention, dot_product_attention, rotary
+from afx.nn.bidirectional import Bidirectional
 from afx.nn.convolution import Conv, ConvTranspose
 from afx.nn.dropout import Dropout
 from afx.nn.initializers import (
@@ -45,6 +46,7 @@ from afx.nn.initializers import (
     uniform,
     variance_scaling,
 )
+from afx.nn.key_value_cache import KeyValueCache
 from afx.nn.layer import count_parameters, describe, layer
 from afx.nn.linear import Embedding, Linear, one_hot
 from afx.nn.losses import (
@@ -84,12 +86,14 @@ __all__ = [
     "MLP",
     "RNN",
     "BatchNorm",
+    "Bidirectional",
     "Conv",
     "ConvTranspose",
     "Dropout",
     "Embedding",
     "GRUCell",
     "GroupNorm",
+    "KeyValueCache",
     "LSTMCell",
     "LSTMState",
     "LayerNorm",

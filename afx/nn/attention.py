@@ -16,6 +16,7 @@ from afx.core.dtypes import float16, float32
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.dropout import Dropout
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, key_of
+from afx.nn.key_value_cache import KeyValueCache
 from afx.nn.layer import layer
 from afx.nn.linear import Linear
 from afx.ops.creation.creation import asarray
@@ -315,21 +316,69 @@ class MultiHeadAttention:
             mask: bool[steps, keys] or bool[..., steps, keys], True where a step may see a key.
             key: a random key for dropout; None in evaluation.
         """
-        y = asarray(x)
-        if y.ndim < 2:
-            raise ShapeError(f"MultiHeadAttention: x is [..., steps, features]: got {y.aval}; insert an axis")
-        source = y if context is None else asarray(context)
-        groups = self.heads // self.shared
-        q = self._split(self.query(y), (groups, self.shared))
-        k, v = (self._split(part(source), (groups, 1)) for part in (self.key, self.value))
+        y = self._checked(x)
+        q, k, v = self._project(y, y if context is None else asarray(context))
         if self.rotary:
             q, k = rotary(q), rotary(k)
         allowed = None if mask is None else asarray(mask)
         if allowed is not None and allowed.ndim > 2:
             allowed = expand_dims(expand_dims(allowed, -3), -3)
-        z = dot_product_attention(
-            q, k, v, mask=allowed, causal=self.causal, dropout=self.dropout, dropout_key=key
-        )  # float[..., groups, shared, steps, outputs]
+        return self._merge(
+            dot_product_attention(q, k, v, mask=allowed, causal=self.causal, dropout=self.dropout, dropout_key=key)
+        )
+
+    def make_cache(self, capacity: int, batch: tuple[int, ...] = ()) -> KeyValueCache:
+        """Return an empty cache for `decode`.
+
+        Args:
+            capacity: the longest sequence.
+            batch: the leading axes of what is decoded.
+        """
+        features = self.key.weight.shape[-1] * self.shared // self.heads
+        return KeyValueCache.create((*batch, self.heads // self.shared, 1), capacity, features, self.key.weight.dtype)
+
+    def decode(self, x: ArrayLike, cache: KeyValueCache) -> tuple[Array, KeyValueCache]:
+        """Return the outputs of the next steps, and the cache with them: what a call on the whole sequence would give.
+
+        Args:
+            x: float[..., steps, features], one step or several; those before are in the cache.
+            cache: from `make_cache`, or of the call before.
+
+        Raises:
+            ArgumentError: the layer is not causal.
+            IndexRangeError: the cache is full.
+
+        >>> attention = MultiHeadAttention.create(0, 8, 2, causal=True)
+        >>> y, cache = attention.decode(afx.ones((3, 1, 8)), attention.make_cache(10, (3,)))
+        >>> y.shape, int(cache.length)
+        ((3, 1, 8), 1)
+        """
+        if not self.causal:
+            raise ArgumentError(
+                "MultiHeadAttention: decoding sees no later steps: got causal=False; make the layer with causal=True"
+            )
+        y = self._checked(x)
+        q, k, v = self._project(y, y)
+        steps = y.shape[-2]
+        if self.rotary:
+            q, k = rotary(q, cache.positions(steps)), rotary(k, cache.positions(steps))
+        seen, cache = cache.visible(steps), cache.extend(k, v)
+        return self._merge(dot_product_attention(q, cache.keys, cache.values, mask=seen)), cache
+
+    def _checked(self, x: ArrayLike) -> Array:
+        y = asarray(x)
+        if y.ndim < 2:
+            raise ShapeError(f"MultiHeadAttention: x is [..., steps, features]: got {y.aval}; insert an axis")
+        return y
+
+    def _project(self, x: Array, source: Array) -> tuple[Array, Array, Array]:
+        """Return the queries of x, and keys and values of the source, by heads."""
+        groups = self.heads // self.shared
+        q = self._split(self.query(x), (groups, self.shared))
+        return q, self._split(self.key(source), (groups, 1)), self._split(self.value(source), (groups, 1))
+
+    def _merge(self, z: Array) -> Array:
+        """Return the output for float[..., groups, shared, steps, outputs] of all heads."""
         merged = moveaxis(z, -2, -4)
         return self.out(reshape(merged, (*merged.shape[:-3], self.out.weight.shape[0])))
 

@@ -11,6 +11,7 @@ from afx.nn.activations import gelu
 from afx.nn.attention import MultiHeadAttention
 from afx.nn.dropout import Dropout
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, key_of
+from afx.nn.key_value_cache import KeyValueCache
 from afx.nn.layer import layer
 from afx.nn.linear import Linear
 from afx.nn.normalization import LayerNorm
@@ -85,8 +86,22 @@ class TransformerBlock:
         y = asarray(x)
         inside, behind, last = (None, None, None) if key is None else split(key, 3)
         y = y + self.dropout(self.attention(self.attention_norm(y), mask=mask, key=inside), behind)
-        z = self.contract(self.activation(self.expand(self.net_norm(y))))
-        return y + self.dropout(z, last)
+        return y + self.dropout(self._net(y), last)
+
+    def _net(self, y: Array) -> Array:
+        return self.contract(self.activation(self.expand(self.net_norm(y))))
+
+    def decode(self, x: ArrayLike, cache: KeyValueCache) -> tuple[Array, KeyValueCache]:
+        """Return the outputs of the next steps, and the cache with them, as `MultiHeadAttention.decode` does.
+
+        Args:
+            x: float[..., steps, features], one step or several; those before are in the cache.
+            cache: from ``attention.make_cache``, or of the call before.
+        """
+        y = asarray(x)
+        z, cache = self.attention.decode(self.attention_norm(y), cache)
+        y = y + z
+        return y + self._net(y), cache
 
     def train(self, x: ArrayLike, key: Array | None = None) -> tuple[Array, TransformerBlock]:
         """Return the output in training, and the block, as every layer's ``train`` does."""

@@ -218,3 +218,45 @@ class TestHeads:
         assert block(x, key=key).tolist() == block(x, key=key).tolist() != block(x).tolist()
         y, _ = nn.Sequential(block).train(x, key)
         assert y.tolist() != block(x).tolist()
+
+
+class TestDecoding:
+    """Step by step with a cache: what the whole sequence gives."""
+
+    @pytest.mark.parametrize("rotary", [False, True])
+    @pytest.mark.parametrize("parts", [[1] * 7, [4, 1, 2], [7]])
+    def test_steps_are_the_whole(self, rotary: bool, parts: list[int], rng: np.random.Generator) -> None:
+        """One step at a time or several, plain and compiled, with keys shared by heads; the old cache stays as it was."""
+        layer = nn.MultiHeadAttention.create(0, 8, 4, shared=2, causal=True, rotary=rotary)
+        x = rng.normal(size=(2, 7, 8))
+        for decode in (layer.decode, afx.jit(layer.decode)):
+            cache = layer.make_cache(9, (2,))
+            outputs: list[Any] = []
+            for start, size in zip(np.cumsum([0, *parts]), parts, strict=False):
+                before = cache
+                y, cache = decode(x[:, start : start + size], before)
+                outputs.append(np.asarray(y))
+                assert (int(before.length), int(cache.length)) == (start, start + size)
+            np.testing.assert_allclose(np.concatenate(outputs, axis=1), np.asarray(layer(x)), atol=1e-13)
+
+    def test_blocks(self, rng: np.random.Generator) -> None:
+        """A block decodes too, within a scan."""
+        block, x = nn.TransformerBlock.create(0, 8, 2, causal=True, rotary=True), rng.normal(size=(6, 8))
+
+        def step(cache: Any, row: Any) -> tuple[Any, Any]:
+            y, cache = block.decode(row[None], cache)
+            return cache, y[0]
+
+        _, found = afx.scan(step, block.attention.make_cache(6), afx.asarray(x))
+        np.testing.assert_allclose(np.asarray(found), np.asarray(block(x)), atol=1e-13)
+
+    def test_mistakes(self, rng: np.random.Generator) -> None:
+        """A full cache, a layer that looks ahead, and no room at all."""
+        layer, x = nn.MultiHeadAttention.create(0, 8, 2, causal=True), rng.normal(size=(3, 8))
+        for decode in (layer.decode, afx.jit(layer.decode)):
+            with pytest.raises(afx.errors.IndexRangeError, match="out of bounds for axis 2 with size 2"):
+                decode(x, layer.make_cache(2))
+        with pytest.raises(afx.errors.ArgumentError, match="got causal=False; make the layer with causal=True"):
+            nn.MultiHeadAttention.create(0, 8, 2).decode(x, layer.make_cache(3))
+        with pytest.raises(afx.errors.ArgumentError, match="room for at least one step: got 0"):
+            layer.make_cache(0)

@@ -36,6 +36,7 @@ MODELS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "RNN": (lambda: nn.RNN.create(0, 6, 3), (4, 5, 6)),
     "GRU": (lambda: nn.GRU.create(0, 6, 3, reverse=True), (4, 5, 6)),
     "LSTM": (lambda: nn.LSTM.create(0, 6, 3, bias=False), (4, 5, 6)),
+    "Bidirectional": (lambda: nn.Bidirectional.create(0, nn.GRU, 6, 3), (4, 5, 6)),
     "MultiHeadAttention": (lambda: nn.MultiHeadAttention.create(0, 6, 3, rotary=True, shared=3), (4, 5, 6)),
     "TransformerBlock": (lambda: nn.TransformerBlock.create(0, 6, 2, causal=True), (4, 5, 6)),
     "Sequential": (lambda: nn.Sequential(nn.Linear.create(0, 6, 3), nn.tanh, nn.BatchNorm.create(3)), (4, 6)),

@@ -111,3 +111,29 @@ class TestSequences:
         cell = kind.create(0, 3, 16).cell
         assert float(afx.max(abs(cell.recurrent))) == pytest.approx(0.25, rel=0.05)
         assert not np.asarray(kind.create(0, 3, 4, init=nn.initializers.zeros).cell.weight).any()
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+class TestBidirectional:
+    """Two nets over one sequence."""
+
+    def test_outputs_stand_side_by_side(self, kind: Any, rng: np.random.Generator) -> None:
+        """They are those of each net; the states go on from what is given."""
+        model, x = nn.Bidirectional.create(0, kind, 3, 4, bias=False), rng.normal(size=(2, 5, 3))
+        for state in (None, model(x)[1]):
+            outputs, (last, first) = model(x, state)
+            ahead, back = model.forward(x, state and state[0]), model.backward(x, state and state[1])
+            np.testing.assert_array_equal(np.asarray(outputs), np.concatenate([ahead[0], back[0]], axis=-1))
+            assert afx.pytree.equal((last, first), (ahead[1], back[1]))
+
+    def test_reversing_time_swaps_the_nets(self, kind: Any, rng: np.random.Generator) -> None:
+        """The net from behind sees the reversed sequence as the other one would."""
+        model, x = nn.Bidirectional.create(0, kind, 3, 4), rng.normal(size=(5, 3))
+        alone, _ = kind(model.backward.cell)(x[::-1])
+        np.testing.assert_allclose(np.asarray(model(x)[0])[:, 4:], np.asarray(alone)[::-1], atol=1e-14)
+
+    def test_directions_are_checked(self, kind: Any) -> None:
+        """Two nets that walk the same way are refused."""
+        net = kind.create(0, 3, 4)
+        with pytest.raises(afx.errors.ArgumentError, match="got reverse=False and reverse=False"):
+            nn.Bidirectional(net, net)
