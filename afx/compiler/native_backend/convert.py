@@ -18,6 +18,7 @@ from afx.compiler.native_backend.memory import (
     dtype_name,
     finish_steps,
     of_array,
+    part_of,
     place_memory,
 )
 from afx.compiler.native_backend.program import Block, Fast, Load, Nest, Number, Op, Ref, Step, UfuncLoop, Value
@@ -67,6 +68,7 @@ class BlockBuilder:
         self._lower_call = lower_call
         self._lower_partial = lower_partial
         self._lower_control = lower_control
+        self.space: Space | None = None  # of the fused calls that are being lowered
         self._fresh = -1
         self._taken: set[int] = set()  # owners of results
         self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
@@ -96,8 +98,12 @@ class BlockBuilder:
 
     def temporary(self, shape: Shape, dtype: str) -> Place:
         """Return new memory."""
+        return self.own(self.fresh(), shape, dtype)
+
+    def fresh(self) -> int:
+        """Return an index that no buffer has."""
         self._fresh -= 1
-        return self.own(self._fresh, shape, dtype)
+        return self._fresh
 
     def constant(self, array: Any) -> Place:
         """Return the memory of a captured array."""
@@ -182,8 +188,8 @@ class BlockBuilder:
         space = out.shape
         owner = self.own(out.index, out.shape, self.dtype(out)).owner
         places = [self.places[x.index] for x in operands if isinstance(x, Buffer)]
-        if allocates:
-            self.lay_out_as(owner, places)
+        if allocates and not any(p.shape == space and all(p.strides) and self.is_row_major(p) for p in places):
+            self.lay_out_as(owner, places)  # one in row-major order decides about all
         for x in operands:
             if isinstance(x, Buffer) and not converts:
                 self.dtype(x)
@@ -239,7 +245,7 @@ class BlockBuilder:
         if not isinstance(x, Buffer):
             if x.literal.aval.weak:
                 raise UnsupportedError("a Python number among the operands")
-            return group.add(number_of(x.literal.value, dtype_name(x.literal.aval.dtype)))
+            return group.add(Number(x.literal.value, dtype_name(x.literal.aval.dtype)))
         place = self.places[x.index]
         if self.defined.get(place.owner) == k and self._is_made_in(k, x) and place.shape == group.space:
             return group.made[x.index]
@@ -291,6 +297,7 @@ class BlockBuilder:
         elif isinstance(instruction, Loop | Branch):
             self._lower_control(self, instruction)
         elif isinstance(instruction, Fused):
+            self.space = instruction.space
             partials = {p.out.index: p.ufunc for p in instruction.partials}
             for part in instruction.body:
                 ufunc = partials.get(part.outputs[0].index, "") if isinstance(part, Call) else ""
@@ -301,20 +308,25 @@ class BlockBuilder:
                 for view in reversed(instruction.backward):
                     if view.out.index in self.places and view.source.index not in self.places:
                         shape = (("shape", view.source.shape),)
-                        self.look(view.source, view.op, shape, self.places[view.out.index])
+                        if not self.look(view.source, view.op, shape, self.places[view.out.index]):
+                            raise UnsupportedError(f"{view.op} that copies")
+            self.space = None
 
     def _view(self, view: View) -> None:
-        self.look(view.out, view.op, view.params, self.places[view.source.index])
+        if not self.look(view.out, view.op, view.params, self.places[view.source.index]):
+            self._lower_call(
+                self, Call(view.op, "apply", (view.source,), ("disjoint",), (view.out,), "", view.params, True)
+            )
 
-    def look(self, out: Buffer, op: str, params: Any, source: Place) -> None:
-        """Look at memory as NumPy does: the op is tried on an array of the source's strides."""
+    def look(self, out: Buffer, op: str, params: Any, source: Place) -> bool:
+        """Look at memory as NumPy does: the op is tried on an array of the source's strides; tell whether it is a view."""
         x = of_array(source)
         z = lookup(op).impl(x, **dict(params))
         if z is not x and not np.may_share_memory(x, z):
-            raise UnsupportedError(f"{op} that copies")
+            return False
         self.dtype(out)
-        offset = source.offset + z.__array_interface__["data"][0] - x.__array_interface__["data"][0]
-        self.places[out.index] = Place(source.owner, offset, z.strides, z.shape, dtype_name(z.dtype))
+        self.places[out.index] = part_of(source, x, z)
+        return True
 
     def _output(self, x: Operand) -> int:
         """Return the owner of a result's memory, copied where it is not its own."""
@@ -366,13 +378,6 @@ def argument_dtype(buffer: Buffer) -> str:
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
-def number_of(value: Any, dtype: str) -> Number:
-    """Return a constant; complex ones have no native form."""
-    if dtype[0] == "c":
-        raise UnsupportedError("a complex number")
-    return Number(value, dtype)
-
-
 def copy_nest(out: Place, x: Place, quiet: tuple[str, ...] = ()) -> Nest:
     """Return the nest that copies an operand, broadcast and cast, to a memory slot."""
     load = Load(Ref(x.owner, x.dtype, x.offset, broadcast(x, out.shape)))

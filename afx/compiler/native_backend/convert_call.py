@@ -9,12 +9,13 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.convert import BlockBuilder, Group, UnsupportedError, call_of, copy_nest
+from afx.compiler.native_backend.convert_expand import EXPANDED
 from afx.compiler.native_backend.convert_fold import lower_fold
 from afx.compiler.native_backend.convert_index import INDEXED
 from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.emit_op import ALL, INLINE
 from afx.compiler.native_backend.functions.table import has_fast
-from afx.compiler.native_backend.memory import Place, broadcast, dense, dtype_name, merged, of_array
+from afx.compiler.native_backend.memory import Place, broadcast, dense, dtype_name, merged, of_array, part_of
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Product, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
@@ -209,11 +210,9 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
 
 
 def _part_of(out: Place, index: Any) -> Place:
-    """Return the memory slot of a part of an array."""
+    """Return the place of a part of an array."""
     x = of_array(out)
-    z = lookup("slice").impl(x, index=index)
-    offset = out.offset + z.__array_interface__["data"][0] - x.__array_interface__["data"][0]
-    return Place(out.owner, offset, z.strides, z.shape, out.dtype)
+    return part_of(out, x, lookup("slice").impl(x, index=index))
 
 
 def _join(b: BlockBuilder, call: Call) -> None:
@@ -254,7 +253,7 @@ INTO: dict[str, Callable[[BlockBuilder, Call], None]] = {
 
 
 def _into(b: BlockBuilder, call: Call) -> None:
-    lower = INTO.get(call.op)
+    lower = INTO.get(call.op) or EXPANDED.get(call.op)
     if lower is None:
         raise UnsupportedError(call.op)
     lower(b, call)
@@ -262,14 +261,20 @@ def _into(b: BlockBuilder, call: Call) -> None:
 
 def _apply(b: BlockBuilder, call: Call) -> None:
     """Look at a constant, or sum integers and booleans in the wider dtype of their sum, in which no order matters."""
-    if lookup(call.op).lowering.may_alias and len(call.operands) == 1 and not isinstance(call.operands[0], Buffer):
-        b.look(call.outputs[0], call.op, call.params, b.place(call.operands[0]))
+    is_number = len(call.operands) == 1 and not isinstance(call.operands[0], Buffer)
+    if is_number and lookup(call.op).lowering.may_alias:
+        if not b.look(call.outputs[0], call.op, call.params, b.place(call.operands[0])):
+            raise UnsupportedError(f"{call.op} of a number")
+        return
+    if call.op == "reshape":
+        _copy(b, call)
         return
     if call.op in ("cast", "convert"):
         _cast(b, call)
         return
-    if call.op in INDEXED:
-        INDEXED[call.op](b, call)
+    lower = INDEXED.get(call.op) or EXPANDED.get(call.op)
+    if lower is not None:
+        lower(b, call)
         return
     want = dtype_name(call.outputs[0].dtype)
     if b.tier > 1 and has_fast(call.op, (want, *[b.dtype(x) for x in call.operands if isinstance(x, Buffer)])):
@@ -286,6 +291,18 @@ def _apply(b: BlockBuilder, call: Call) -> None:
     reduce_into(b, attrs.evolve(call, ufunc="add"), wide, axes_of(call))
 
 
+def _copies(b: BlockBuilder, call: Call) -> None:
+    """Copy each of the views that an op makes."""
+    source = b.place(call.operands[0])
+    x = of_array(source)
+    views = lookup(call.op).impl(x, **dict(call.params))
+    if not all(np.may_share_memory(x, z) for z in views):
+        raise UnsupportedError(f"{call.op} that copies")
+    outs = [b.own(out.index, out.shape, b.dtype(out)) for out in call.outputs]
+    steps = [copy_nest(out, part_of(source, x, z)) for out, z in zip(outs, views, strict=True)]
+    b.fixed(steps, [source], outs)
+
+
 METHODS: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "ufunc": _ufunc,
     **REDUCTIONS,
@@ -295,5 +312,6 @@ METHODS: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "into": _into,
     "kernel": _kernel,
     "copy": _copy,
+    "copies": _copies,
     "apply": _apply,
 }

@@ -24,6 +24,7 @@ __all__ = [
     "merge_axes",
     "merged",
     "of_array",
+    "part_of",
     "place_memory",
 ]
 
@@ -100,6 +101,12 @@ def of_array(place: Place) -> Any:
     high = sum([max(0, (n - 1) * s) for n, s in zip(place.shape, place.strides, strict=True)])
     memory = np.empty(high - low + int(place.dtype[1:]), np.uint8)
     return np.ndarray(place.shape, place.dtype, memory, -low, place.strides)
+
+
+def part_of(place: Place, array: Any, view: Any) -> Place:
+    """Return the place of a view of an array that stands for a place."""
+    offset = view.__array_interface__["data"][0] - array.__array_interface__["data"][0]
+    return Place(place.owner, place.offset + offset, view.strides, view.shape, dtype_name(view.dtype))
 
 
 def place_memory(

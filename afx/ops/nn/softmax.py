@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from afx.compiler.reductions import SOFTMAX_CLOSE
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import promote
@@ -64,11 +65,6 @@ def _abstract(x: Aval, *, axis: Shape) -> Aval:
     return x
 
 
-# Elements no further apart than this are shifted by the largest of all rows: no exponential gets so small that it loses
-# digits, and one number is found far faster than one for each row.
-CLOSE = {"f": 60.0, "d": 500.0}
-
-
 def _below_top(out: Any, x: Any, axis: Shape) -> None:
     """Write x less its largest elements along the axes; of infinite ones, what `softmax` says of them."""
     top = largest(x, axis)
@@ -96,7 +92,7 @@ def _is_close(x: Any) -> bool:
     if not x.size:
         return False
     apart = float(np.maximum.reduce(x, None)) - float(np.minimum.reduce(x, None))
-    return apart < CLOSE.get(x.dtype.char, 0.0)  # false where either is nan
+    return apart < SOFTMAX_CLOSE.get(x.dtype.char, 0.0)  # false where either is nan
 
 
 def _above_zero(total: Any) -> Any:

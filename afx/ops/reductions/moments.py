@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from afx.compiler.reductions import NORM_DOT_MAX_ELEMENTS, NORM_DOT_MIN
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
@@ -192,10 +193,6 @@ def _power_norm(size: Array, axis: Axis, keepdims: bool, ord: float) -> Array:
 def _floating(x: Any, who: str) -> None:
     if x.dtype.kind not in "fc":
         raise DtypeError(f"{who}: needs floating elements: got {x.dtype}; use astype")
-
-
-NORM_DOT_MAX_ELEMENTS = 1024  # up to which a plain sum of squares is as exact as pairwise ones, in one BLAS thread
-NORM_DOT_MIN = {"f": 1e-24, "d": 1e-280}  # sums of squares above lose nothing to squares that underflow
 
 
 def _norm_run(x: Any, *, axis: Shape) -> Any:

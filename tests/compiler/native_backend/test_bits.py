@@ -100,6 +100,7 @@ def test_half_precision_and_complex_numbers() -> None:
     assert_same_bits(lambda x: (x * 2.5 + x, np.exp(x) - 0.5, (x + x).sum(), (x * x).max(), -x), x)
     z = np.random.default_rng(9).normal(size=(2, 30)).view(complex)
     assert_same_bits(lambda z: (z * z + z, np.exp(z), (z - z[:, ::-1]).sum(axis=0)), z)
+    assert_same_bits(lambda z: (z * 2j - 0.5, z / (z + 3), (z * 1j).real + z.imag, abs(z), afx.conj(z)), z)
 
 
 @pytest.mark.parametrize("shapes", [((5, 7), (7,)), ((5, 1), (1, 7)), ((3, 1, 4), (5, 1)), ((), (6,)), ((2, 3), ())])

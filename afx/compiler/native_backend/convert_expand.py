@@ -1,0 +1,309 @@
+"""Native forms of ops that are several calls of NumPy: softmax, log-sums of exponentials, norms, products, rolls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest
+from afx.compiler.native_backend.convert_reduction import quiet_of, reduce_into
+from afx.compiler.native_backend.emit_op import ALL
+from afx.compiler.native_backend.memory import Place, broadcast, dense, dtype_name
+from afx.compiler.native_backend.program import Load, Nest, Op, Ref, Value
+from afx.compiler.operands import Alias, Buffer, Number, Operand
+from afx.compiler.reductions import (
+    DOT_SUM_MAX_ELEMENTS,
+    DOT_SUM_MAX_LENGTH,
+    DOT_SUM_MIN_LENGTH,
+    NORM_DOT_MAX_ELEMENTS,
+    NORM_DOT_MIN,
+    SOFTMAX_CLOSE,
+    reduce_in_transpose,
+)
+from afx.compiler.schedule import Call
+from afx.core.aval import Aval, Shape, broadcast_shapes
+from afx.core.graph import Literal
+
+__all__ = ["EXPANDED"]
+
+REAL = ("f4", "f8")
+
+
+class _Calls:
+    """Adds calls of NumPy to a block, one on the results of others."""
+
+    def __init__(self, b: BlockBuilder, quiet: Sequence[str]) -> None:
+        self.b = b
+        self.quiet = tuple(quiet)
+
+    def _new(self, shape: Shape, dtype: str) -> Buffer:
+        return Buffer(self.b.fresh(), shape, np.dtype(dtype), "fresh")
+
+    def at(self, place: Place) -> Buffer:
+        """Return an operand that lies at a place."""
+        found = self._new(place.shape, place.dtype)
+        self.b.places[found.index] = place
+        return found
+
+    def number(self, value: float, dtype: str) -> Number:
+        """Return a constant."""
+        return Number(Literal(value, Aval((), np.dtype(dtype))))
+
+    def ufunc(self, name: str, *xs: Operand, quiet: Sequence[str] = ()) -> Buffer:
+        """Return what a ufunc makes of operands of one dtype."""
+        loop: Any = getattr(np, name)
+        dtypes = [x.dtype if isinstance(x, Buffer) else x.literal.aval.dtype for x in xs]
+        out = self._new(_common(xs), dtype_name(loop.resolve_dtypes((*dtypes, None))[-1]))
+        aliases: tuple[Alias, ...] = tuple(["disjoint" for _ in xs])
+        self._add(Call(name, "ufunc", xs, aliases, (out,), ufunc=name), quiet)
+        return out
+
+    def where(self, test: Operand, x: Operand, y: Operand) -> Buffer:
+        """Return elements of one of two operands."""
+        dtype = x.dtype if isinstance(x, Buffer) else x.literal.aval.dtype
+        out = self._new(_common((test, x, y)), dtype_name(dtype))
+        self._add(Call("where", "into", (test, x, y), ("disjoint",) * 3, (out,)))
+        return out
+
+    def reduce(self, ufunc: str, x: Buffer, axes: Shape) -> Buffer:
+        """Return a reduction whose axes stay, with length 1."""
+        out = self._new(tuple([n for k, n in enumerate(x.shape) if k not in axes]), dtype_name(x.dtype))
+        kept = tuple([1 if k in axes else n for k, n in enumerate(x.shape)])
+        self._add(Call(ufunc, "reduce", (x,), ("disjoint",), (out,), ufunc=ufunc, params=(("axis", axes),)))
+        return self.reshaped(out, kept)
+
+    def largest(self, x: Buffer, axes: Shape) -> Buffer:
+        """Return the largest elements along axes, which stay; how they are found does not decide about bits."""
+        return self.reduce("maximum", x, axes)
+
+    def sums(self, x: Buffer, axes: Shape, of: Shape) -> Buffer:
+        """Return sums along axes, which stay, as `afx.ops.reductions` adds up arrays of the shape ``of``."""
+        n = x.shape[-1]
+        is_row = axes == (len(x.shape) - 1,) and DOT_SUM_MIN_LENGTH <= n <= DOT_SUM_MAX_LENGTH
+        if not is_row:
+            return self.reduce("add", x, axes)
+        ones = Number(Literal(1.0, Aval((), x.dtype)), "filled", (n,))
+        out = self._new(x.shape[:-1], dtype_name(x.dtype))
+        is_dot = len(of) == 2 and of[0] > 1 and math.prod(of) <= DOT_SUM_MAX_ELEMENTS
+        self._add(Call("sum", "dot" if is_dot else "vecdot", (x, ones), ("disjoint",) * 2, (out,)))
+        return self.reshaped(out, (*out.shape, 1))
+
+    def reshaped(self, x: Buffer, shape: Shape) -> Buffer:
+        """Return a view of a new array with other axes of length 1."""
+        place = self.b.place(x)
+        strides = iter([s for s, n in zip(place.strides, place.shape, strict=True) if n != 1])
+        return self.at(attrs.evolve(place, shape=shape, strides=tuple([next(strides) if n != 1 else 0 for n in shape])))
+
+    def into(self, out: Place, name: str, x: Buffer, y: Buffer) -> None:
+        """Write what an emitted operation makes of two operands to a place."""
+        places = [self.b.place(v) for v in (x, y)]
+        loads = [Load(Ref(p.owner, p.dtype, p.offset, broadcast(p, out.shape))) for p in places]
+        values: tuple[Value, ...] = (*loads, Op(name, out.dtype, (0, 1)))
+        target = Ref(out.owner, out.dtype, out.offset, out.strides)
+        self.b.fixed([Nest(out.shape, values, ((2, target),), self.quiet)], places, [out])
+
+    def copy(self, out: Place, x: Buffer) -> None:
+        """Write an operand to a place."""
+        place = self.b.place(x)
+        self.b.fixed([copy_nest(out, place)], [place], [out])
+
+    def square(self, x: Place) -> Buffer:
+        """Return the sum of the squares of all elements, as BLAS computes it."""
+        flat = x if x.strides == dense(x.shape, int(x.dtype[1:])) else self.b.copied(x)
+        flat = attrs.evolve(flat, shape=(math.prod(x.shape),), strides=(int(x.dtype[1:]),))
+        out, operand = self._new((), x.dtype), self.at(flat)
+        self._add(Call("vecdot", "dot", (operand, operand), ("disjoint",) * 2, (out,)), ("divide", "invalid", "over"))
+        return out
+
+    def _add(self, call: Call, quiet: Sequence[str] = ()) -> None:
+        self.b.lower(attrs.evolve(call, error_state=tuple(sorted({*self.quiet, *quiet}))))
+
+
+def _common(xs: Sequence[Operand]) -> Shape:
+    shape = broadcast_shapes([x.shape for x in xs])
+    assert shape is not None
+    return shape
+
+
+def _real(b: BlockBuilder, call: Call) -> tuple[Place, Place, Shape]:
+    """Return the places of operand and result, and the axes, of an op of real numbers in row-major order."""
+    x, (out,) = b.ordered(call.operands[0]), call.outputs
+    if x.dtype not in REAL or dtype_name(out.dtype) != x.dtype:
+        raise UnsupportedError(f"{call.op} of {x.dtype}")
+    axes: Shape = dict(call.params)["axis"]
+    return x, b.own(out.index, out.shape, b.dtype(out)), axes
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+def _parts(b: BlockBuilder, call: Call, x: Place, out: Place) -> list[tuple[Place, Place, Shape]]:
+    """Return operand and result in parts, and the shape that NumPy's plan computes at once: a block of rows, or all.
+
+    Blocks are parts with an axis in front that counts them; what is left over is one of its own.
+    """
+    space = b.space if call.sliced else None
+    if space is None:
+        return [(x, out, x.shape)]
+    if space.kind != "rows":
+        raise UnsupportedError(f"{call.op} over blocks of elements")
+    whole, found = space.size // space.block, list[tuple[Place, Place, Shape]]()
+    for start, count, length in ((0, whole, space.block), (whole * space.block, 1, space.size % space.block)):
+        if count and length:
+            both = [
+                attrs.evolve(
+                    p,
+                    offset=p.offset + start * p.strides[0],
+                    shape=(count, length, *p.shape[1:]),
+                    strides=(length * p.strides[0], *p.strides),
+                )
+                for p in (x, out)
+            ]
+            found.append((both[0], both[1], (length, *x.shape[1:])))
+    return found
+
+
+def _rowwise(expand: Callable[[_Calls, Buffer, Place, Shape, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
+    def lower(b: BlockBuilder, call: Call) -> None:
+        x, out, axes = _real(b, call)
+        for part, into, shape in _parts(b, call, x, out):
+            lead = len(part.shape) - len(shape)
+            calls = _Calls(b, quiet_of(call))
+            expand(calls, calls.at(part), into, tuple([a + lead for a in axes]), shape)
+
+    return lower
+
+
+def _softmax(c: _Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
+    """Shift by one number where all elements are close to each other, else by the largest of each row."""
+    dtype, every = out.dtype, tuple(range(len(x.shape) - len(of), len(x.shape)))
+    top, low = c.largest(x, every), c.reduce("minimum", x, every)
+    wide = [c.ufunc("add", v, c.number(0.0, "f8")) for v in (top, low)]
+    close = c.ufunc(
+        "less", c.ufunc("subtract", *wide, quiet=("invalid",)), c.number(SOFTMAX_CLOSE[np.dtype(dtype).char], "f8")
+    )
+    e = c.ufunc("exp", _below(c, x, axes, dtype, close, top))
+    total = c.sums(e, axes, of)
+    c.into(out, "divide", e, c.where(c.ufunc("equal", total, c.number(0.0, dtype)), c.number(1.0, dtype), total))
+
+
+def _below(
+    c: _Calls, x: Buffer, axes: Shape, dtype: str, close: Buffer | None = None, shared: Buffer | None = None
+) -> Buffer:
+    """Return x less its largest elements along axes; of infinite ones, what `softmax` says of them."""
+    top = c.largest(x, axes)
+    shift = c.where(c.ufunc("isinf", top), c.number(0.0, dtype), top)
+    if close is not None and shared is not None:
+        shift = c.where(close, shared, shift)
+    moved = c.ufunc("subtract", x, shift, quiet=("over",))
+    inf = c.number(math.inf, dtype)
+    ends = c.where(c.ufunc("equal", x, inf), c.number(0.0, dtype), c.number(-math.inf, dtype))
+    return c.where(c.ufunc("equal", top, inf), ends, moved)
+
+
+def _log_softmax(c: _Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
+    below = _below(c, x, axes, out.dtype)
+    total = c.sums(c.ufunc("exp", below), axes, of)
+    zero, one = c.number(0.0, out.dtype), c.number(1.0, out.dtype)
+    c.into(out, "subtract", below, c.ufunc("log", c.where(c.ufunc("equal", total, zero), one, total)))
+
+
+def _logsumexp(c: _Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
+    top = c.largest(x, axes)
+    shift = c.where(c.ufunc("isfinite", top), top, c.number(0.0, out.dtype))
+    total = c.ufunc("log", c.sums(c.ufunc("exp", c.ufunc("subtract", x, shift)), axes, of), quiet=("divide",))
+    c.into(out, "add", c.reshaped(total, out.shape), c.reshaped(shift, out.shape))
+
+
+def _vector_norm(b: BlockBuilder, call: Call) -> None:
+    """Take the root of a product where that neither overflows nor loses digits, else of a sum of scaled squares."""
+    x, out, axes = _real(b, call)
+    if call.sliced:
+        raise UnsupportedError(f"{call.op} over blocks")
+    c = _Calls(b, quiet_of(call))
+    zero, one = c.number(0.0, x.dtype), c.number(1.0, x.dtype)
+    size = c.ufunc("absolute", c.at(x))
+    top = c.largest(size, axes)
+    fits = c.ufunc("logical_and", c.ufunc("greater", top, zero), c.ufunc("isfinite", top))
+    scale = c.where(fits, top, one)
+    root = c.ufunc("sqrt", c.reduce("add", c.ufunc("square", c.ufunc("divide", size, scale)), axes))
+    found = c.ufunc("multiply", root, scale)
+    if len(axes) == len(x.shape) and math.prod(x.shape) <= NORM_DOT_MAX_ELEMENTS and x.shape:
+        square = c.square(x)
+        low, high = (c.number(v, x.dtype) for v in (NORM_DOT_MIN[np.dtype(x.dtype).char], math.inf))
+        good = c.ufunc("logical_and", c.ufunc("greater", square, low), c.ufunc("less", square, high))
+        found = c.where(good, c.ufunc("sqrt", square, quiet=("invalid",)), c.reshaped(found, ()))
+    c.copy(out, c.reshaped(found, out.shape))
+
+
+# -- others -----------------------------------------------------------------------------------------------------------
+def _prod(b: BlockBuilder, call: Call) -> None:
+    """Multiply in NumPy's order; integers and booleans in the dtype of their product, in which no order matters."""
+    want, axes = dtype_name(call.outputs[0].dtype), dict(call.params)["axis"]
+    given = b.place(call.operands[0])
+    if call.sliced or not {given.dtype, want} <= ALL:
+        raise UnsupportedError(f"{call.op} of {given.dtype}")
+    if reduce_in_transpose(np.multiply, given.shape, axes):
+        raise UnsupportedError(f"{call.op} in the transpose")
+    x = b.ordered(call.operands[0]) if want[0] == "f" else given
+    if x.dtype != want:
+        wide = b.temporary(x.shape, want)
+        b.fixed([copy_nest(wide, x)], [x], [wide])
+        x = wide
+    reduce_into(b, attrs.evolve(call, ufunc="multiply"), x, axes)
+
+
+def _roll(b: BlockBuilder, call: Call) -> None:
+    """Copy the parts before and behind each shift."""
+    x = b.place(call.operands[0])
+    shifts: tuple[tuple[int, int], ...] = dict(call.params)["shifts"]
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    if x.dtype != out.dtype or call.sliced:
+        raise UnsupportedError(f"{call.op} of {x.dtype}")
+    for k, (axis, shift) in enumerate(shifts):
+        into = out if k + 1 == len(shifts) else b.temporary(x.shape, x.dtype)
+        n = x.shape[axis]
+        cut = (-shift) % n
+        parts = [(cut, 0, n - cut), (0, n - cut, cut)]
+        steps = [copy_nest(_sliced(into, axis, to, m), _sliced(x, axis, at, m)) for at, to, m in parts if m]
+        b.fixed(steps, [x], [into])
+        x = into
+    if not shifts:
+        b.fixed([copy_nest(out, x)], [x], [out])
+
+
+def _sliced(x: Place, axis: int, start: int, length: int) -> Place:
+    shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+    return attrs.evolve(x, offset=x.offset + start * x.strides[axis], shape=shape)
+
+
+def _floor_divide(b: BlockBuilder, call: Call) -> None:
+    """Divide and round down; of infinite operands the quotient is rounded, as `afx.floor_divide` says."""
+    x, y = call.operands
+    out = call.outputs[0]
+    if out.dtype.kind != "f" or not {dtype_name(v.dtype) for v in (x, y) if isinstance(v, Buffer)} <= set(REAL):
+        b.lower(attrs.evolve(call, method="ufunc", ufunc="floor_divide"))
+        return
+    c = _Calls(b, quiet_of(call))
+    down = c.ufunc("floor_divide", x, y)
+    plain = c.ufunc("floor", c.ufunc("divide", x, y, quiet=("invalid", "divide", "over")))
+    found = c.where(c.ufunc("logical_or", c.ufunc("isinf", x), c.ufunc("isinf", y)), plain, down)
+    b.lower(Call("positive", "ufunc", (found,), ("disjoint",), (out,), ufunc="positive", error_state=None))
+
+
+def _conj(b: BlockBuilder, call: Call) -> None:
+    b.lower(attrs.evolve(call, method="ufunc", ufunc="conjugate"))
+
+
+EXPANDED: dict[str, Callable[[BlockBuilder, Call], None]] = {
+    "softmax": _rowwise(_softmax),
+    "log_softmax": _rowwise(_log_softmax),
+    "logsumexp": _rowwise(_logsumexp),
+    "vector_norm": _vector_norm,
+    "conj": _conj,
+    "prod": _prod,
+    "roll": _roll,
+    "floor_divide": _floor_divide,
+}
