@@ -172,8 +172,11 @@ def _is(p: Primitive, op: str) -> bool:
 
 def number_of(b: GraphBuilder, x: Atom) -> Any:
     """Return the number that a literal, or a broadcast literal, holds; None for everything else."""
-    eq = b.made_by(x, "broadcast")
-    x = x if eq is None else eq.inputs[0]
+    if not isinstance(x, Literal):
+        eq = b.made_by(x, "broadcast")
+        if eq is None:
+            return None
+        x = eq.inputs[0]
     return x.value if isinstance(x, Literal) else None
 
 

@@ -140,6 +140,12 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape | None:
     return tuple(result)
 
 
+def are_alike(avals: Sequence[Aval]) -> bool:
+    """Tell whether all have one shape and one dtype, none of them weak: the quick way to the commonest answer."""
+    shape, dtype = avals[0].shape, avals[0].dtype
+    return all(a.dtype is dtype and not a.weak and a.shape == shape for a in avals)
+
+
 def broadcast_avals(name: str, avals: Sequence[Aval]) -> Shape:
     """Return the common shape of an elementwise operation's operands, or raise `ShapeError`."""
     shape = broadcast_shapes([a.shape for a in avals])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, snapshot, to_numpy_value
-from afx.core.aval import Aval, Shape, aval_of
+from afx.core.aval import Aval, Shape, are_alike, aval_of
 from afx.core.dtypes import DType, promote
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
 from afx.core.primitive import Primitive, primitive_for_role
@@ -141,7 +141,7 @@ class GraphTrace(Trace):
         found = p.abstract_eval(*[a.aval for a in atoms], **params)
         outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
         self._equations.append(
-            Equation(p, atoms, outputs, tuple(sorted(params.items())), caller(), self._ignored_fp_errors())
+            Equation(p, atoms, outputs, tuple(sorted(params.items())) if params else (), caller(), self._ignored_fp_errors())
         )
         return outputs
 
@@ -155,6 +155,8 @@ class GraphTrace(Trace):
     def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Convert the operands of an elementwise op to the dtype it computes in: equations are strongly typed."""
         avals = [a.aval for a in atoms[p.condition_operands :]]
+        if avals[0].dtype.kind in "fc" and are_alike(avals):
+            return atoms
         if all(a.weak for a in avals) and not p.promotes_to_float:
             return atoms
         dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.promotes_to_float)
