@@ -339,6 +339,7 @@ from afx.ops.sorting.sort import searchsorted as searchsorted
 from afx.ops.indexing.select import select as select
 from afx.runtime.backend import set_backend as set_backend
 from afx.runtime.buffer_cache import set_cache_limit as set_cache_limit
+from afx.runtime.backend import set_code_cache as set_code_cache
 from afx.core.dtypes import set_default_dtype as set_default_dtype
 from afx.runtime.threads import set_threads as set_threads
 from afx.ops.sorting.sets import setdiff1d as setdiff1d

@@ -341,6 +341,7 @@ NAMES: dict[str, list[str]] = {
         "select",
         "set_backend",
         "set_cache_limit",
+        "set_code_cache",
         "set_default_dtype",
         "set_threads",
         "setdiff1d",

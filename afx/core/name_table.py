@@ -491,6 +491,7 @@ PUBLIC = {
     "afx.runtime.backend": [
         "get_backend",
         "set_backend",
+        "set_code_cache",
     ],
     "afx.runtime.buffer_cache": [
         "set_cache_limit",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+import importlib
+import os
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
 from afx.compiler.target import Target, current
 from afx.errors import ArgumentError
 
-__all__ = ["Backend", "check_backend", "get_backend", "set_backend", "with_backend"]
+__all__ = ["Backend", "check_backend", "get_backend", "set_backend", "set_code_cache", "with_backend"]
 
 Backend: TypeAlias = Literal["auto", "numpy", "native"]
 
@@ -35,6 +38,33 @@ def set_backend(backend: Backend) -> None:
     """
     check_backend("set_backend", backend)
     current.set(with_backend(current.target, backend))
+
+
+def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
+    """Keep machine code in a folder, so that later processes need not compile it again; None keeps none (the default).
+
+    What lies there runs as code. So the folder belongs to the user, and no one else may read or write it; it is made so
+    where it does not exist. Files are named by the digest of program, processor and versions, and checked before they are
+    loaded; beyond 256 MB those that were not used for longest go.
+
+    Args:
+        folder: such as ``Path.home() / ".cache" / "afx"``.
+
+    Raises:
+        ArgumentError: the folder belongs to another user, is open to others, or cannot be made.
+
+    >>> set_code_cache(None)
+    """
+    path = None if folder is None else Path(folder).expanduser().absolute()
+    if path is not None:
+        # loaded when first needed, as are the parts of the native back end
+        cache: Any = importlib.import_module("afx.compiler.native_backend.code_cache")
+        if reason := cache.open_folder(path):
+            raise ArgumentError(
+                f"set_code_cache: {path} cannot hold code: {reason}; name a folder of your own, or a new one"
+            )
+    process: Any = importlib.import_module("afx.compiler.native_backend.process")
+    process.service.folder = "" if path is None else str(path)
 
 
 def get_backend() -> Backend:

@@ -1,9 +1,9 @@
 """Compiling process: reads pickled jobs, writes object code; run as a script by `afx.compiler.native_backend.process`.
 
 A message is its length in eight bytes and a pickle. The first one is the `sys.path` of the parent; each job is
-``(number, schedule, layout, cpu, tier)``, each answer ``(number, what was made or None, what went wrong)``: the schedule that
-calls kernels, None where one is the whole, their programs and captured arrays, and the object code; the name of the
-error and its text.
+``(number, schedule, layout, cpu, tier, folder)``, each answer ``(number, what was made or None, what went wrong)``: the
+schedule that calls kernels, None where one is the whole, their programs and captured arrays, and the object code; the
+name of the error and its text. Code is kept in the folder, where one is named.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import struct
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import IO, Any
 
 __all__ = ["compile_text", "load_llvm", "main", "receive", "send"]
@@ -87,11 +88,27 @@ def compile_text(text: str, cpu: str, *, form: str = "object") -> Any:
     return machine.emit_assembly(module) if form == "assembly" else machine.emit_object(module)
 
 
+def _kept(text: str, cpu: str, folder: str) -> Any:
+    """Return the object code of LLVM IR, compiled where no earlier process has kept it."""
+    cache: Any = importlib.import_module("afx.compiler.native_backend.code_cache")
+    llvm = load_llvm()
+    host = (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    versions = [importlib.import_module(name).__version__ for name in ("afx", "numpy", "llvmlite")]
+    key = cache.key_of([text, *host, *versions, repr(llvm.llvm_version_info), sys.version])
+    kept = cache.CodeCache(Path(folder))
+    code = kept.get(key)
+    if code is None:
+        code = compile_text(text, cpu)
+        kept.put(key, code)
+    return code
+
+
 def _answer(job: Any, lower: Any, emit: Any) -> tuple[int, Any, tuple[str, str]]:
-    number, schedule, layout, cpu, tier = job
+    number, schedule, layout, cpu, tier, folder = job
     try:
         mixed, pieces = lower(schedule, tier)
-        code = compile_text(emit([program for program, _ in pieces], layout), cpu)
+        text = emit([program for program, _ in pieces], layout)
+        code = _kept(text, cpu, folder) if folder else compile_text(text, cpu)
         return number, (mixed, pieces, code), ("", "")
     except Exception as error:
         return number, None, (type(error).__name__, str(error))

@@ -59,6 +59,7 @@ class CompileService:
         self._count = self._handing_over = 0
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
+        self.folder: str = ""  # where object code is kept, if anywhere
         self.broken: str = ""  # why nothing is compiled any longer
 
     def submit(self, job: Job, layout: Layout, target: Target) -> None:
@@ -67,7 +68,7 @@ class CompileService:
             if not self.broken:
                 number = self._count = self._count + 1
                 self._jobs[number] = job
-                self._outbox.put((number, job.schedule, layout, target.cpu, target.tier))
+                self._outbox.put((number, job.schedule, layout, target.cpu, target.tier, self.folder))
                 if self._writer is None:
                     self._writer = threading.Thread(target=self._write, name="afx native jobs", daemon=True)
                     self._writer.start()

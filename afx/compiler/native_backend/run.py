@@ -147,7 +147,7 @@ def _bound(kernel: Kernel, constants: tuple[Any, ...], heard: threading.local | 
     call, arena, state = kernel.call, _aligned(program.block.arena), np.zeros(3, np.int64)
     rest = (*constants, arena, state) if program.is_loop else (*constants, arena)
     inputs = sum([param.checked for param in program.params])
-    copied = set(range(inputs)) if heard is not None else _copied_vectors(program)
+    copied = set(range(inputs)) if heard is not None else _copied_params(program)
 
     def start(arrays: Sequence[Any]) -> int:
         return kernel.walk((*arrays, *rest), state) if program.is_loop else call(*arrays, *rest)
@@ -165,17 +165,24 @@ def _bound(kernel: Kernel, constants: tuple[Any, ...], heard: threading.local | 
 
 
 def _dense(x: Any, is_copied: bool) -> Any:
-    """Return what a kernel takes for an operand: of NumPy's scalars arrays, of vectors whose strides do not matter copies."""
-    return np.array(x, order="C") if is_copied or not np.ndim(x) else x
+    """Return what a kernel takes for an operand: of NumPy's scalars arrays, of arrays whose strides do not matter copies."""
+    if np.ndim(x) == 0:
+        return np.array(x)
+    return np.ascontiguousarray(x) if is_copied and _keeps_order(x) else x
 
 
-def _copied_vectors(program: Program) -> set[int]:
+def _keeps_order(x: Any) -> bool:
+    """Tell whether NumPy lays out results of an array as those of its dense copy: in row-major order."""
+    steps = [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1 and s]
+    return x.ndim == 1 or (steps == sorted(steps, reverse=True) and min(steps, default=1) > 0)
+
+
+def _copied_params(program: Program) -> set[int]:
     """Return the parameters of which a dense copy gives the same bits.
 
-    They are vectors that emitted operations alone read: loops of NumPy may have other bits for other strides, and arrays
-    of several axes decide about the order of results in memory.
+    Emitted operations alone read them: loops of NumPy may have other bits for other strides.
     """
-    vectors = {k for k, param in enumerate(program.params) if param.checked and len(param.shape) == 1}
+    copied = {k for k, param in enumerate(program.params) if param.checked and param.shape}
     roots = program.block.roots
     for step in program.block.steps:
         read: set[int] = set()
@@ -186,8 +193,8 @@ def _copied_vectors(program: Program) -> set[int]:
             read = {ref.root for ref in step.operands}
         elif isinstance(step, Scan | While | Choice):
             return set()
-        vectors -= {roots[root].param for root in read}
-    return vectors
+        copied -= {roots[root].param for root in read}
+    return copied
 
 
 def _aligned(nbytes: int) -> Any:

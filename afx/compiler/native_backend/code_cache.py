@@ -1,0 +1,89 @@
+"""Code cache: object code that is kept in a folder of the user's own, so that programs need not compile it again.
+
+A file is named by the digest of what it was compiled from: LLVM IR, processor, versions. It holds the digest of its code,
+which is checked before the code is used. As who can write there decides what runs, the folder must belong to the user and
+be closed to all others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["CodeCache", "key_of", "open_folder"]
+
+MAGIC = b"afx code 1\n"
+DIGEST_BYTES = 32
+CACHE_MAX_BYTES = 1 << 28  # beyond, files that were not used for longest go: some ten thousand kernels
+
+
+def open_folder(folder: Path) -> str:
+    """Make a folder for the user alone; return why it cannot hold code, an empty text where it can."""
+    if not hasattr(os, "getuid"):
+        return "this system does not tell whose a folder is"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as error:
+        return str(error)
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is no folder"
+    if found.st_uid != os.getuid():
+        return "it belongs to another user"
+    return "others may use it (its mode should be 0700)" if stat.S_IMODE(found.st_mode) & 0o077 else ""
+
+
+def key_of(parts: Sequence[str]) -> str:
+    """Return the name of what is made from these texts."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        found.update(len(data).to_bytes(8, "little") + data)
+    return found.hexdigest()
+
+
+class CodeCache:
+    """Object code by its key, in a folder; whatever goes wrong there, code is compiled."""
+
+    def __init__(self, folder: Path, max_bytes: int = CACHE_MAX_BYTES) -> None:
+        self.folder = folder
+        self._max_bytes = max_bytes
+        self._is_open = not open_folder(folder)
+
+    def get(self, key: str) -> bytes | None:
+        """Return code, None where there is none or it is damaged."""
+        if not self._is_open:
+            return None
+        path = self.folder / key
+        try:
+            data = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return None
+        digest, code = data[len(MAGIC) : len(MAGIC) + DIGEST_BYTES], data[len(MAGIC) + DIGEST_BYTES :]
+        return code if data.startswith(MAGIC) and hashlib.sha256(code).digest() == digest else None
+
+    def put(self, key: str, code: bytes) -> None:
+        """Keep code: other processes see all of it or nothing."""
+        if not self._is_open:
+            return
+        with contextlib.suppress(OSError):  # no space, or a folder that is gone
+            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new.")  # mode 0600
+            with os.fdopen(handle, "wb") as file:
+                file.write(MAGIC + hashlib.sha256(code).digest() + code)
+            Path(name).replace(self.folder / key)
+            self._prune()
+
+    def _prune(self) -> None:
+        files = [(path, path.stat()) for path in self.folder.iterdir()]
+        total = sum([found.st_size for _, found in files])
+        for path, found in sorted(files, key=lambda file: file[1].st_mtime):
+            if total <= self._max_bytes:
+                return
+            path.unlink(missing_ok=True)
+            total -= found.st_size

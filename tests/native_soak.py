@@ -1,0 +1,110 @@
+"""Random programs as machine code between canaries: ``python -m tests.native_soak`` runs some minutes and prints counts.
+
+Each program runs as kernels in several threads at once, and in a forked process now and then; every result is compared
+bit by bit with NumPy's plan. Then functions that are called while another process compiles them are compared as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+import afx
+from afx.compiler.native_backend import swap
+from afx.compiler.native_backend.convert import UnsupportedError
+from tests.compiler.native_backend.native_run import Native, same_bits
+from tests.compiler.native_backend.test_bits import random_program
+from tests.compiler.native_backend.test_pieces import Mixed
+from tests.random_programs import AFX, MODES, POINT, make_program
+from tests.soak import soak
+
+THREADS, CALLS, FORK_EVERY = 3, 4, 25
+
+
+def program_of(seed: int) -> tuple[Any, list[Any]]:
+    """Return a random function and its arguments: of small arrays with derivatives, or of larger ones."""
+    if seed % 3 == 0:
+        return random_program(seed)
+    found = []
+    program, mode = make_program(seed, 3 + seed % 3, 1 + seed % 2), MODES[seed % len(MODES)]
+    program.run(AFX, mode, lambda fn: found.append(fn) or fn)
+    return found[0], [np.asarray(v) for v in POINT]
+
+
+def kernel_of(fn: Any, args: list[Any]) -> tuple[str, Any, Any]:
+    """Return how a function runs as machine code, what runs it, and its plan."""
+    try:
+        native = Native(fn, *args)
+        return "whole", lambda: native(*args)[0], native.plan
+    except UnsupportedError:
+        mixed = Mixed(fn, *args)
+        return "pieces", lambda: mixed(*args), mixed.plan
+
+
+def check(seed: int) -> tuple[str, list[str]]:
+    """Run one program; return how it ran, and what was wrong."""
+    fn, args = program_of(seed)
+    try:
+        how, run, plan = kernel_of(fn, args)
+    except UnsupportedError as error:
+        return str(error)[:60], []
+    faults, left = list[str](), list[int]()
+    with np.errstate(all="ignore"):
+        wanted = plan.run_numpy(*args)
+
+    def work() -> None:
+        with np.errstate(all="ignore"):
+            for _ in range(CALLS):
+                found = run()
+                if found is None:
+                    left.append(seed)  # an array that lies in another order than the kernel was made for
+                elif not all(same_bits(z, w) for z, w in zip(found, wanted, strict=True)):
+                    faults.append(f"seed {seed}: {how}: other bits")
+
+    workers = [threading.Thread(target=work) for _ in range(THREADS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if seed % FORK_EVERY == 0:
+        child = os.fork()
+        if child == 0:
+            work()
+            os._exit(len(faults) > 0)
+        if os.waitpid(child, 0)[1]:
+            faults.append(f"seed {seed}: {how}: wrong after fork")
+    return f"{how}{', left to NumPy' if left else ''}", faults
+
+
+def main() -> None:
+    """Run as many seconds as the command line says."""
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 180.0
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    counts, faults = Counter[str](), list[str]()
+    end, seed = time.monotonic() + seconds, first
+    while time.monotonic() < end and len(faults) < 10:
+        try:
+            how, wrong = check(seed)
+        except Exception as error:  # any error at all is a fault to report
+            how, wrong = "error", [f"seed {seed}: {error!r}"]
+        counts[how] += 1
+        faults += wrong
+        seed += 1
+    swap.COMPILE_MIN_SECONDS = 0.0
+    calls, others = soak(seconds / 4)
+    lines = [f"{count:6} {how}" for how, count in counts.most_common()]
+    lines.append(
+        f"seeds {first} to {seed}; {calls.total()} calls beside the compiling process; backend {afx.get_backend()}"
+    )
+    sys.stdout.write("\n".join([*lines, *faults, *others, ""]))
+    sys.exit(bool(faults or others))
+
+
+if __name__ == "__main__":
+    main()
