@@ -190,14 +190,14 @@ from afx.ops.numerics.interpolation import gradient as gradient
 from afx.ops.elementwise.comparison import greater as greater
 from afx.ops.elementwise.comparison import greater_equal as greater_equal
 from afx.ops.elementwise.floating_point import heaviside as heaviside
-from afx.transforms.jacobian import hessian as hessian
+from afx.transforms.hessian import hessian as hessian
 from afx.ops.numerics.histograms import histogram as histogram
 from afx.ops.numerics.histograms import histogram2d as histogram2d
 from afx.ops.numerics.histograms import histogram_bin_edges as histogram_bin_edges
 from afx.ops.numerics.histograms import histogramdd as histogramdd
 from afx.ops.manipulation.split import hsplit as hsplit
 from afx.ops.manipulation.join import hstack as hstack
-from afx.transforms.jacobian import hvp as hvp
+from afx.transforms.hessian import hvp as hvp
 from afx.ops.elementwise.arithmetic import hypot as hypot
 from afx.ops.creation.creation import identity as identity
 from afx.core.array_api import iinfo as iinfo

@@ -37,6 +37,14 @@ def gradients(line: Line, x: Array) -> None:
 
 def compiled(line: Line, x: Array) -> None:
     afx.jit(loss)(x, line)  # rejected
+    afx.jit(loss)(line, "one")  # rejected
+    afx.jit(loss)(line)  # rejected
+
+
+def chosen_arguments(line: Line, x: Array) -> None:
+    wrong: Line = afx.grad(loss, 1)(line, x)  # rejected
+    afx.grad(loss, (0, 1))(line)  # rejected
+    afx.grad(loss, (0, 1))(wrong, x, x)  # rejected
 
 
 def optimizers(line: Line, x: Array) -> None:

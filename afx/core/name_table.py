@@ -513,10 +513,12 @@ PUBLIC = {
         "grad",
         "value_and_grad",
     ],
-    "afx.transforms.jacobian": [
-        "elementwise_grad",
+    "afx.transforms.hessian": [
         "hessian",
         "hvp",
+    ],
+    "afx.transforms.jacobian": [
+        "elementwise_grad",
         "jacfwd",
         "jacrev",
     ],

@@ -16,13 +16,13 @@ from afx.ops.elementwise.exponential import log
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.trigonometry import cos
 from afx.ops.elementwise.where import clip, maximum, where
-from afx.optim.hyperparameters import Schedule
+from afx.optim.hyperparameters import ArraySchedule, Schedule
 from afx.optim.schedules import check_steps
 
 __all__ = ["cosine_restarts", "inverse_sqrt", "join", "one_cycle", "warmup"]
 
 
-def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
+def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> ArraySchedule:
     """Return the schedule that follows one after another, each from its own start.
 
     Args:
@@ -44,7 +44,8 @@ def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
             "name the step at which each but the first takes over"
         )
 
-    def schedule(count: Array) -> Array:
+    def schedule(count: Array | float) -> Array:
+        count = count if isinstance(count, Array) else asarray(count, float64)
         value = _double(schedules[0](count))
         for boundary, following in zip(boundaries, schedules[1:], strict=True):
             value = where(count < boundary, value, _double(following(count - boundary)))
@@ -53,7 +54,7 @@ def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     return schedule
 
 
-def warmup(schedule: Schedule, steps: int, *, start: float = 0.0) -> Schedule:
+def warmup(schedule: Schedule, steps: int, *, start: float = 0.0) -> ArraySchedule:
     """Return a schedule behind a warm-up, which rises in a line to its first value.
 
     Args:
@@ -69,13 +70,13 @@ def warmup(schedule: Schedule, steps: int, *, start: float = 0.0) -> Schedule:
     """
     check_steps(steps, "warmup")
 
-    def rising(count: Array) -> Array:
+    def rising(count: Array | float) -> Array:
         return start + (_double(schedule(asarray(0.0, float64))) - start) * clip(count / steps, 0.0, 1.0)
 
     return join([rising, schedule], [steps])
 
 
-def inverse_sqrt(peak: float, warmup: int) -> Schedule:
+def inverse_sqrt(peak: float, warmup: int) -> ArraySchedule:
     """Return the schedule that rises in a line to ``peak`` and falls as 1 / √count from there.
 
     Source: Vaswani et al. 2017, section 5.3, with the peak named.
@@ -92,7 +93,7 @@ def inverse_sqrt(peak: float, warmup: int) -> Schedule:
     return lambda count: peak * where(count < warmup, count / warmup, sqrt(warmup / maximum(count, float(warmup))))
 
 
-def cosine_restarts(start: float, steps: int, *, growth: float = 1.0, end: float = 0.0) -> Schedule:
+def cosine_restarts(start: float, steps: int, *, growth: float = 1.0, end: float = 0.0) -> ArraySchedule:
     """Return the schedule that falls from ``start`` to ``end`` along half a cosine, again and again.
 
     Source: Loshchilov & Hutter 2017, equation 5 (SGDR); torch's ``CosineAnnealingWarmRestarts``.
@@ -118,7 +119,7 @@ def cosine_restarts(start: float, steps: int, *, growth: float = 1.0, end: float
     def begin(turn: Array) -> Array:
         return steps * (growth**turn - 1) / (growth - 1)
 
-    def schedule(count: Array) -> Array:
+    def schedule(count: Array | float) -> Array:
         if growth == 1:
             done = count / steps - floor(count / steps)
         else:
@@ -140,7 +141,7 @@ def one_cycle(
     final_div_factor: float = 1e4,
     shape: Literal["cosine", "linear"] = "cosine",
     inclusive: bool = False,
-) -> Schedule:
+) -> ArraySchedule:
     """Return the schedule that rises from ``peak / div_factor`` to ``peak`` and falls far below its start.
 
     Source: Smith & Topin 2018, as in Optax, whose linear form is ``shape="linear", fall=0.85``. torch's ``OneCycleLR`` ends at
@@ -176,7 +177,7 @@ def one_cycle(
     places, values = [0.0, *at], [first, *[value for _, value in parts]]
     between: Callable[[Array], Array] = _half_cosine if shape == "cosine" else lambda done: done
 
-    def schedule(count: Array) -> Array:
+    def schedule(count: Array | float) -> Array:
         value = asarray(values[-1], float64)
         for k in reversed(range(len(values) - 1)):
             done = between(clip((count - places[k]) / max(places[k + 1] - places[k], 1e-300), 0.0, 1.0))

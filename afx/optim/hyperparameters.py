@@ -14,6 +14,7 @@ from afx.ops.creation.creation import asarray, zeros
 __all__ = ["LearningRate", "Schedule"]
 
 Schedule: TypeAlias = Callable[[Array], ArrayLike]
+ArraySchedule: TypeAlias = Callable[[Array | float], Array]  # what afx's own are: of any count, and always an Array
 LearningRate: TypeAlias = float | Array | Schedule
 
 

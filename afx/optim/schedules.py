@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from afx.core.array.array import Array
 from afx.core.dtypes import float64
@@ -13,7 +13,7 @@ from afx.ops.elementwise.exponential import exp
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.trigonometry import cos
 from afx.ops.elementwise.where import clip, maximum, minimum, where
-from afx.optim.hyperparameters import Schedule
+from afx.optim.hyperparameters import ArraySchedule
 
 __all__ = [
     "constant",
@@ -32,7 +32,7 @@ def check_steps(steps: int, who: str) -> int:
     return steps
 
 
-def constant(value: float) -> Schedule:
+def constant(value: float) -> Callable[[Array | float], float]:
     """Return the schedule that always gives ``value``.
 
     >>> constant(0.1)(0)
@@ -41,7 +41,7 @@ def constant(value: float) -> Schedule:
     return lambda count: value
 
 
-def linear(start: float, end: float, steps: int, *, begin: int = 0) -> Schedule:
+def linear(start: float, end: float, steps: int, *, begin: int = 0) -> ArraySchedule:
     """Return the schedule that goes from ``start`` to ``end`` in equal steps, and stays there.
 
     Args:
@@ -57,7 +57,7 @@ def linear(start: float, end: float, steps: int, *, begin: int = 0) -> Schedule:
     return lambda count: start + (end - start) * clip((count - begin) / steps, 0.0, 1.0)
 
 
-def polynomial(start: float, end: float, power: float, steps: int, *, begin: int = 0) -> Schedule:
+def polynomial(start: float, end: float, power: float, steps: int, *, begin: int = 0) -> ArraySchedule:
     """Return the schedule ``(start - end) · (1 - count / steps)^power + end``, which stays at ``end``.
 
     Args:
@@ -78,7 +78,7 @@ def polynomial(start: float, end: float, power: float, steps: int, *, begin: int
 
 def exponential_decay(
     start: float, rate: float, steps: int, *, staircase: bool = False, begin: int = 0, end: float | None = None
-) -> Schedule:
+) -> ArraySchedule:
     """Return the schedule ``start · rate^(count / steps)``.
 
     Args:
@@ -96,7 +96,7 @@ def exponential_decay(
     if not rate > 0:
         raise ArgumentError(f"exponential_decay: the rate is above 0: got {rate}; 1 keeps the learning rate")
 
-    def schedule(count: Array) -> Array:
+    def schedule(count: Array | float) -> Array:
         turns = maximum(count - begin, 0.0) / steps
         value = start * exp(math.log(rate) * (floor(turns) if staircase else turns))
         return value if end is None else maximum(value, end) if rate < 1 else minimum(value, end)
@@ -104,7 +104,7 @@ def exponential_decay(
     return schedule
 
 
-def cosine_decay(start: float, steps: int, *, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
+def cosine_decay(start: float, steps: int, *, alpha: float = 0.0, exponent: float = 1.0) -> ArraySchedule:
     """Return the schedule that falls from ``start`` to ``alpha · start`` along half a cosine, and stays there.
 
     Args:
@@ -120,7 +120,7 @@ def cosine_decay(start: float, steps: int, *, alpha: float = 0.0, exponent: floa
     """
     check_steps(steps, "cosine_decay")
 
-    def schedule(count: Array) -> Array:
+    def schedule(count: Array | float) -> Array:
         done = clip(count / steps, 0.0, 1.0)
         fall = 0.5 * (1 + cos(math.pi * done))
         return start * ((1 - alpha) * (fall if exponent == 1 else fall**exponent) + alpha)
@@ -128,7 +128,7 @@ def cosine_decay(start: float, steps: int, *, alpha: float = 0.0, exponent: floa
     return schedule
 
 
-def warmup_cosine(peak: float, warmup: int, steps: int, *, start: float = 0.0, end: float = 0.0) -> Schedule:
+def warmup_cosine(peak: float, warmup: int, steps: int, *, start: float = 0.0, end: float = 0.0) -> ArraySchedule:
     """Return the schedule that rises from ``start`` to ``peak`` over ``warmup`` steps and falls to ``end`` at ``steps``.
 
     It rises in a line and falls along half a cosine. Source: Goyal et al. 2017, section 2.2, for the warm-up.
@@ -149,7 +149,7 @@ def warmup_cosine(peak: float, warmup: int, steps: int, *, start: float = 0.0, e
             "cosine_decay has none"
         )
 
-    def schedule(count: Array) -> Array:
+    def schedule(count: Array | float) -> Array:
         rising = start + (peak - start) * count / warmup
         done = clip((count - warmup) / (steps - warmup), 0.0, 1.0)
         return where(count < warmup, rising, end + (peak - end) * 0.5 * (1 + cos(math.pi * done)))
@@ -157,7 +157,7 @@ def warmup_cosine(peak: float, warmup: int, steps: int, *, start: float = 0.0, e
     return schedule
 
 
-def piecewise_constant(start: float, factors: Mapping[int, float]) -> Schedule:
+def piecewise_constant(start: float, factors: Mapping[int, float]) -> ArraySchedule:
     """Return the schedule that multiplies the rate by a factor at each of the given steps.
 
     Args:
@@ -169,7 +169,7 @@ def piecewise_constant(start: float, factors: Mapping[int, float]) -> Schedule:
     """
     pairs = sorted(factors.items())
 
-    def schedule(count: Array) -> Array:
+    def schedule(count: Array | float) -> Array:
         rate = asarray(start, float64)
         for step, factor in pairs:
             rate = where(count >= step, rate * factor, rate)

@@ -29,6 +29,9 @@ __all__ = ["grad", "value_and_grad"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+T0 = TypeVar("T0")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
 A = TypeVar("A")
 Q = ParamSpec("Q")
 
@@ -45,6 +48,70 @@ def value_and_grad(
 def value_and_grad(
     fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
 ) -> Callable[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T, P], Array],
+    argnums: Literal[0],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T, P], tuple[Array, T]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T, P], Array],
+    argnums: Literal[1],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T, P], tuple[Array, T]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T1, T, P], Array],
+    argnums: Literal[2],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T1, T, P], tuple[Array, T]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T1, P], Array],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T1, P], tuple[Array, tuple[T0, T1]]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T1, T2, P], Array],
+    argnums: tuple[Literal[0], Literal[1], Literal[2]],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T1, T2, P], tuple[Array, tuple[T0, T1, T2]]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T, P], tuple[Array, A]],
+    argnums: Literal[0],
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T, P], tuple[Array, A]],
+    argnums: Literal[1],
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T, P], tuple[tuple[Array, A], T]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T1, P], tuple[Array, A]],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T1, P], tuple[tuple[Array, A], tuple[T0, T1]]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Q, Array],
@@ -122,6 +189,70 @@ def grad(
 def grad(
     fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
 ) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T, P], Array],
+    argnums: Literal[0],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T, P], T]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T, P], Array],
+    argnums: Literal[1],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T, P], T]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T1, T, P], Array],
+    argnums: Literal[2],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T1, T, P], T]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T1, P], Array],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T1, P], tuple[T0, T1]]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T1, T2, P], Array],
+    argnums: tuple[Literal[0], Literal[1], Literal[2]],
+    *,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T1, T2, P], tuple[T0, T1, T2]]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T, P], tuple[Array, A]],
+    argnums: Literal[0],
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T, P], tuple[Array, A]],
+    argnums: Literal[1],
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T, P], tuple[T, A]]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T1, P], tuple[Array, A]],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[Concatenate[T0, T1, P], tuple[tuple[T0, T1], A]]: ...
 @overload
 def grad(
     fn: Callable[Q, Array],

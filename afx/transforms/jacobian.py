@@ -5,40 +5,67 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import Array, wrap
+from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, aval_of
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray, ones_like, zeros
 from afx.ops.manipulation.join import stack
 from afx.ops.manipulation.shape import reshape
-from afx.pytree import Tree
 from afx.transforms._arguments import bound_position, check_callable, check_holomorphic, moving_leaves, name_of, pair_of
 from afx.transforms._diff_arguments import DiffArguments
-from afx.transforms.grad import differentiated, grad, run_grad
 from afx.transforms.jvp import jvp
 from afx.transforms.nan_check import check_nan
 from afx.transforms.vjp import pullback_of, vjp
 from afx.transforms.vmap import vmap
 
-__all__ = ["elementwise_grad", "hessian", "hvp", "jacfwd", "jacrev"]
+__all__ = ["checked", "elementwise_grad", "forward_jacobian", "is_few", "jacfwd", "jacrev", "reverse_jacobian"]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+T = TypeVar("T")
+A = TypeVar("A")
+R = TypeVar("R")
 
 
+@overload
 def jacfwd(
-    fn: Callable[P, Any],
+    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[Concatenate[ArrayLike, P], Array]: ...
+@overload
+def jacfwd(
+    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[Concatenate[T, P], T]: ...
+@overload
+def jacfwd(
+    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
+) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+@overload
+def jacfwd(
+    fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[Concatenate[Array, P], R]: ...
+@overload
+def jacfwd(
+    fn: Callable[Q, Any],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[P, Any]:
+) -> Callable[Q, Any]: ...
+def jacfwd(
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
     """Return the Jacobian function of ``fn`` by forward mode: one pass per input element, batched.
 
     Best where inputs are fewer than outputs.
@@ -63,10 +90,10 @@ def jacfwd(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
-    return _checked(fn, _forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd"), "jacfwd")
+    return checked(fn, forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd"), "jacfwd")
 
 
-def _forward_jacobian(
+def forward_jacobian(
     fn: Callable[P, Any],
     argnums: int | Sequence[int] | None,
     argnames: str | Sequence[str],
@@ -74,6 +101,7 @@ def _forward_jacobian(
     holomorphic: bool,
     who: str,
 ) -> Callable[P, Any]:
+    """Return what `jacfwd` does, for messages in the name of ``who``, without the search for nan."""
     check_callable(fn, who)
     chosen = DiffArguments(fn, argnums, argnames, who)
 
@@ -105,7 +133,7 @@ def _forward_jacobian(
     return compute
 
 
-def _checked(fn: Callable[P, Any], compute: Callable[..., Any], who: str) -> Callable[P, Any]:
+def checked(fn: Callable[P, Any], compute: Callable[..., Any], who: str) -> Callable[P, Any]:
     """Return the function, which inside of `debug_nans` looks for nan in what it gives."""
 
     @functools.wraps(fn)
@@ -121,14 +149,39 @@ def _pair(out: Any, fn: Callable[..., Any], who: str) -> tuple[Any, Any]:
     return pair_of(out, name_of(fn), "(result, aux)", f"{who} with has_aux=True")
 
 
+@overload
 def jacrev(
-    fn: Callable[P, Any],
+    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[Concatenate[ArrayLike, P], Array]: ...
+@overload
+def jacrev(
+    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[Concatenate[T, P], T]: ...
+@overload
+def jacrev(
+    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
+) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+@overload
+def jacrev(
+    fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[Concatenate[Array, P], R]: ...
+@overload
+def jacrev(
+    fn: Callable[Q, Any],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[P, Any]:
+) -> Callable[Q, Any]: ...
+def jacrev(
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] | None = None,
+    argnames: str | Sequence[str] = (),
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
     """Return the Jacobian function of ``fn`` by reverse mode: one pass per output element, batched.
 
     Best where outputs are fewer than inputs. Arguments and result are those of `jacfwd`; complex arguments of real
@@ -143,10 +196,10 @@ def jacrev(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
-    return _checked(fn, _reverse_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacrev"), "jacrev")
+    return checked(fn, reverse_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacrev"), "jacrev")
 
 
-def _reverse_jacobian(
+def reverse_jacobian(
     fn: Callable[P, Any],
     argnums: int | Sequence[int] | None,
     argnames: str | Sequence[str],
@@ -154,6 +207,7 @@ def _reverse_jacobian(
     holomorphic: bool,
     who: str,
 ) -> Callable[P, Any]:
+    """Return what `jacrev` does, for messages in the name of ``who``, without the search for nan."""
     check_callable(fn, who)
     chosen = DiffArguments(fn, argnums, argnames, who)
 
@@ -176,7 +230,7 @@ def _reverse_jacobian(
         def pull(ct: list[Array]) -> Any:
             return pullback(pytree.unflatten(out_tree, ct))[0]
 
-        pull_each = _one_by_one(pull) if 0 < _count(outputs) <= FEW and not any(map(is_traced, leaves)) else vmap(pull)
+        pull_each = _one_by_one(pull) if is_few(outputs, leaves) else vmap(pull)
         rows = pull_each(_basis(avals))
         found = pytree.unflatten(out_tree, [chosen.arrange(_rows(rows, avals, k)) for k in range(len(avals))])
         return (found, *aux) if has_aux else found
@@ -187,8 +241,9 @@ def _reverse_jacobian(
 FEW = 4  # passes that are quicker one by one than batched, outside of traces
 
 
-def _count(leaves: Sequence[Any]) -> int:
-    return sum([aval_of(x).size for x in leaves])
+def is_few(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    """Tell whether passes backward, one for each number of the outputs, are quicker one by one."""
+    return 0 < sum([aval_of(x).size for x in outputs]) <= FEW and not any(map(is_traced, inputs))
 
 
 def _one_by_one(pull: Callable[[list[Array]], Any]) -> Callable[[list[Array]], Any]:
@@ -231,56 +286,6 @@ def elementwise_grad(
         return chosen.arrange(pullback(pytree.map(ones_like, out))[0])
 
     return run
-
-
-def hessian(
-    fn: Callable[P, Any],
-    argnums: int | Sequence[int] | None = None,
-    argnames: str | Sequence[str] = (),
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[P, Any]:
-    """Return the function of second derivatives of a scalar ``fn``: forward mode over reverse mode.
-
-    Up to four numbers outside of other transformations take reverse mode twice, which is quicker there. The result has
-    the structure of the argument twice over; for an array of shape s it has shape ``s + s``. Arguments are those of
-    `jacfwd`.
-
-    >>> import afx
-    >>> hessian(lambda x: afx.sum(x**3))(afx.asarray([1.0, 2.0]))
-    Array([[ 6.,  0.],
-           [ 0., 12.]], dtype=float32)
-    """
-    gradient = differentiated(run_grad, fn, argnums, argnames, has_aux, holomorphic, "hessian")
-    forward = _forward_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")
-    reverse = _reverse_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")
-    chosen = DiffArguments(fn, argnums, argnames, "hessian")
-
-    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
-        leaves, treedef = pytree.flatten(chosen.split(args, kwargs)[0])
-        few = _count(leaves) <= FEW and not any(map(is_traced, leaves))
-        few = few and moving_leaves(leaves, treedef, "hessian", chosen.label) is None
-        few = few and all(aval_of(x).dtype.kind == "f" for x in leaves)
-        return (reverse if few else forward)(*args, **kwargs)
-
-    return _checked(fn, run, "hessian")
-
-
-def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:
-    """Return the product of the Hessian of ``fn`` by its first argument with a direction, without forming it.
-
-    Args:
-        fn: a scalar function.
-        primals: its arguments.
-        tangents: the direction, of the same structure; those of the other arguments move them as well.
-
-    >>> import afx
-    >>> hvp(lambda x: afx.sum(x**3), (afx.ones(2),), (afx.ones(2),))
-    Array([6., 6.], dtype=float32)
-    """
-    check_callable(fn, "hvp")
-    return jvp(grad(fn), primals, tangents)[1]
 
 
 def function_of(

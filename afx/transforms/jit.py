@@ -7,14 +7,14 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 import attrs
 import numpy as np
 
 from afx import pytree
 from afx.compiler.target import Target, current
-from afx.core.array.array import DONATED, Array, to_numpy_value, wrap
+from afx.core.array.array import DONATED, Array, ArrayLike, to_numpy_value, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.tracing.debug_nans import OPEN_BLOCKS
@@ -35,6 +35,12 @@ from afx.transforms.nan_check import check_nan
 from afx.transforms.retracing import CacheInfo, Retracing, is_disabled
 
 __all__ = ["JitFunction", "Lowered", "jit"]
+
+if TYPE_CHECKING:
+    from attrs import AttrsInstance
+
+_NumPy: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | np.generic | bool | int | float | complex"
+_Tree: TypeAlias = "Array | AttrsInstance | tuple[Any, ...] | list[Any] | dict[Any, Any] | None"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,7 +94,16 @@ class JitFunction(Generic[P, R]):
         self._backend: Backend | None = options.backend
         self._plain = options == Options()
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    # what is accepted in an Array's place: alone, behind parameters, and behind these and a state
+    @overload
+    def __call__(self, x: _NumPy, /, *args: ArrayLike, **kwargs: ArrayLike) -> R: ...
+    @overload
+    def __call__(self, tree: _Tree, x: _NumPy, /, *args: ArrayLike, **kwargs: ArrayLike) -> R: ...
+    @overload
+    def __call__(self, tree: _Tree, state: _Tree, x: _NumPy, /, *args: ArrayLike, **kwargs: ArrayLike) -> R: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]  # mypy takes x for an argument by name
         """Run the function, tracing it first for arguments of a new kind."""
         result: R
         if OPEN_BLOCKS and is_disabled():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar, overload
 
 from afx import pytree
+from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
 from afx.core.graph import Graph
 from afx.core.tracing.graph_trace import GraphTrace
@@ -17,6 +18,7 @@ from afx.transforms._arguments import check_callable, name_of
 __all__ = ["eval_shape", "trace"]
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Traced:
@@ -74,10 +76,14 @@ def trace(fn: Callable[P, Any]) -> Callable[P, Graph]:
     return run
 
 
-def eval_shape(fn: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Tree:
+@overload
+def eval_shape(fn: Callable[..., Array], *args: Tree, **kwargs: Tree) -> Aval: ...
+@overload
+def eval_shape(fn: Callable[..., R], *args: Tree, **kwargs: Tree) -> R: ...
+def eval_shape(fn: Callable[..., Any], *args: Tree, **kwargs: Tree) -> Any:
     """Return what ``fn`` would return with `Aval`s in place of arrays, without computing anything.
 
-    Arguments may be arrays or Avals.
+    Arguments may be arrays or Avals. To type checkers the result is of the function's own type, or an Aval.
 
     >>> import afx
     >>> eval_shape(lambda x: afx.sum(x, axis=0), Aval((8, 3), afx.float32))

@@ -93,3 +93,16 @@ def any_of_them(optimizer: optim.Optimizer[Any], line: Line) -> None:
 def several(line: Line) -> None:
     for optimizer in (optim.sgd(0.1), optim.chain(optim.clip_by_value(1.0), optim.adam())):
         any_of_them(optimizer, line)
+
+
+def schedules(count: Array) -> None:
+    assert_type(optim.cosine_decay(0.1, 100)(count), Array)
+    assert_type(optim.warmup_cosine(0.1, 10, 100)(5), Array)
+    assert_type(optim.constant(0.1)(count), float)
+    optim.sgd(lambda count: 0.1 / (1.0 + count))
+    optim.sgd(optim.join([optim.constant(0.1), optim.linear(0.1, 0.0, 10)], [5]))
+
+
+def states_of_chains(line: Line) -> None:
+    clipped = optim.chain(optim.clip_by_global_norm(1.0), optim.adam(0.1))
+    assert_type(clipped.init(line)[0], optim.EmptyState)

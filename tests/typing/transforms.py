@@ -1,8 +1,10 @@
 """What type checkers know of transformed functions: the parameters' own types, and the arguments' names."""
 
+import functools
 from typing import NamedTuple, assert_type
 
 import attrs
+import numpy as np
 
 import afx
 from afx import Array, Graph
@@ -39,6 +41,50 @@ def gradients(line: Line, pair: Pair, x: Array) -> None:
     assert_type(afx.grad(afx.sum)(x), Array)
 
 
+def chosen_arguments(line: Line, x: Array, parts: dict[str, Array]) -> None:
+    assert_type(afx.grad(loss, 0)(line, x), Line)
+    assert_type(afx.grad(loss, 1)(line, x), Array)
+    assert_type(afx.grad(loss, argnums=1)(line, x, weight=2.0), Array)
+    assert_type(afx.grad(three, 2)(line, x, parts), dict[str, Array])
+    assert_type(afx.grad(loss, (0, 1))(line, x), tuple[Line, Array])
+    assert_type(afx.grad(three, (0, 1, 2))(line, x, parts), tuple[Line, Array, dict[str, Array]])
+    assert_type(afx.value_and_grad(loss, 1)(line, x), tuple[Array, Array])
+    assert_type(afx.value_and_grad(loss, argnums=(0, 1))(line, x), tuple[Array, tuple[Line, Array]])
+    assert_type(afx.grad(loss_and_guess, 1, has_aux=True)(line, x), tuple[Array, dict[str, Array]])
+    assert_type(
+        afx.value_and_grad(loss_and_guess, (0, 1), has_aux=True)(line, x),
+        tuple[tuple[Array, dict[str, Array]], tuple[Line, Array]],
+    )
+
+
+def three(line: Line, x: Array, parts: dict[str, Array]) -> Array:
+    return loss(line, x) + parts["shift"]
+
+
+def fit_and_rest(x: Array) -> tuple[Array, dict[str, Array]]:
+    return x, {"rest": x}
+
+
+def power(x: Array, n: int = 2) -> Array:
+    return x**n
+
+
+def jacobians(line: Line, x: Array) -> None:
+    assert_type(afx.jacfwd(power)(x), Array)
+    assert_type(afx.jacrev(power)(x), Array)
+    assert_type(afx.hessian(power)(x), Array)
+    assert_type(afx.jacfwd(power)(x, n=3), Array)
+    assert_type(afx.jacfwd(loss)(line, x), Line)
+    assert_type(afx.jacrev(fit_and_rest)(x), tuple[Array, dict[str, Array]])
+    assert_type(afx.jacrev(fit_and_rest, has_aux=True)(x), tuple[Array, dict[str, Array]])
+    assert_type(afx.hessian(fit_and_rest, has_aux=True)(x), tuple[Array, dict[str, Array]])
+
+
+def shapes(line: Line, x: Array) -> None:
+    assert_type(afx.eval_shape(loss, line, afx.Aval((3,), afx.float32)), afx.Aval)
+    assert_type(afx.eval_shape(fit_and_rest, x), tuple[Array, dict[str, Array]])
+
+
 def product(pair: Pair) -> Array:
     return afx.sum(pair.first * pair.second)
 
@@ -56,6 +102,31 @@ def compiled(line: Line, x: Array) -> None:
     assert_type(fast(line, x, weight=2.0), Array)
     assert_type(afx.grad(fast)(line, x), Line)
     assert_type(afx.jit(afx.grad(loss))(line, x), Line)
+    assert_type(afx.grad(fast, (0, 1))(line, x), tuple[Line, Array])
+    assert_type(afx.jacrev(afx.jit(fit_and_rest))(x), tuple[Array, dict[str, Array]])
+
+
+def compiled_on_numpys_arrays(line: Line, x: Array, state: dict[str, Array]) -> None:
+    fast = afx.jit(loss)
+    assert_type(fast(line, np.ones(3)), Array)
+    assert_type(fast(line, 2.0, weight=2.0), Array)
+    assert_type(afx.jit(power)(np.ones(3)), Array)
+    assert_type(afx.jit(power)(1.5), Array)
+    assert_type(afx.jit(advance)(line, state, np.ones(3), x), tuple[Line, dict[str, Array]])
+
+
+def advance(line: Line, state: dict[str, Array], x: Array, y: Array) -> tuple[Line, dict[str, Array]]:
+    return line, {"sum": state["sum"] + x + y}
+
+
+@functools.partial(afx.jit, static_argnames="n")
+def unrolled(x: Array, n: int = 2) -> Array:
+    return x**n
+
+
+def partial_decorators(x: Array) -> None:
+    found: Array = unrolled(x, n=3)
+    assert found.ndim == x.ndim
 
 
 @afx.jit

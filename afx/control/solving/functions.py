@@ -166,7 +166,8 @@ def attach_implicit_derivative(residual: Callable[..., Array], solution: Array, 
     def slope(z: Array, ps: Sequence[Any], ts: Sequence[Any]) -> Array:
         found = push_through(lambda *v: [residual(z, *v)], ps, ts)[1][0]
         if z.shape[0] <= DENSE_MAX_UNKNOWNS:
-            return -solve_or_nan(jacfwd(residual)(z, *ps), found)
+            jacobian: Callable[..., Array] = jacfwd(residual)
+            return -solve_or_nan(jacobian(z, *ps), found)
 
         def at(x: Array) -> Array:
             return residual(x, *ps)
