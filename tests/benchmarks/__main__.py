@@ -8,9 +8,10 @@ from pathlib import Path
 
 from tests.benchmarks import compiled, eager, growth, importing
 from tests.benchmarks.harness import available
-from tests.benchmarks.libraries import LIBRARIES
+from tests.benchmarks.libraries import LIBRARIES, NATIVE
 from tests.benchmarks.workloads import WORKLOADS
 
+PEERS = f"beside whom (all that are installed); {NATIVE} is afx's second tier"
 TABLES = ("eager", "compiled", "growth", "importing")
 
 
@@ -18,7 +19,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("tables", nargs="*", help=f"which tables: {', '.join(TABLES)} (all)")
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="workloads whose name holds a part")
-    parser.add_argument("--peers", nargs="*", default=LIBRARIES[1:], help="beside whom (all that are installed)")
+    parser.add_argument(
+        "--peers",
+        nargs="*",
+        default=LIBRARIES[1:],
+        help=f"beside whom (all that are installed); {NATIVE}: afx's second tier",
+    )
     parser.add_argument("--rounds", type=int, default=3, help="processes of each library, in turn (3)")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each measures the steady time (1)")
     parser.add_argument(
@@ -33,7 +39,7 @@ def _arguments() -> argparse.Namespace:
     found = parser.parse_args()
     if unknown := set(found.tables) - set(TABLES):
         parser.error(f"no such table: {', '.join(unknown)}; there are {', '.join(TABLES)}")
-    if unknown := set(found.peers) - set(LIBRARIES[1:]):
+    if unknown := set(found.peers) - {*LIBRARIES[1:], NATIVE}:
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(LIBRARIES[1:])}")
     for part in found.only:
         if not any(part.lower() in name.lower() for name in WORKLOADS):
@@ -52,7 +58,8 @@ def main() -> int:
     if "eager" in tables:
         eager.main(asked.quick)
     if "compiled" in tables:
-        libraries = ("afx", *[p for p in LIBRARIES[1:] if p in asked.peers and available(p)])
+        libraries = ("afx", *[NATIVE] * (NATIVE in asked.peers))
+        libraries += tuple([p for p in LIBRARIES[1:] if p in asked.peers and available(p)])
         rounds, seconds = (1, 0.1) if asked.quick else (asked.rounds, asked.seconds)
         choice = compiled.Choice(tuple(asked.only), libraries, rounds, seconds, asked.products)
         good = compiled.main(choice, asked.json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import resource
 import statistics
@@ -15,7 +16,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tests.benchmarks.libraries import arrays
+from tests.benchmarks.libraries import NATIVE, arrays
 from tests.benchmarks.workloads import WORKLOADS
 
 __all__ = ["measure"]
@@ -30,6 +31,8 @@ SLOW = 2.0  # seconds; what takes longer is run twice and no more
 MOST = 5000  # runs
 SETTLE = 20.0  # seconds after which nothing is waited for any longer
 TRIALS = 10  # calls in which machine code shows whether it is faster
+WARM_SECONDS, COMPILE_SECONDS = 0.3, 30.0  # how long afx runs at least, and waits for machine code at most
+TRIALS = 20  # calls in which it chooses
 SAMPLE = 1000  # numbers of each array that are compared
 
 
@@ -112,16 +115,34 @@ def _steady(run: Callable[[], Any], seconds: float) -> float:
     return statistics.median(taken)
 
 
+def wait_for_machine_code(run: Callable[[], Any]) -> None:
+    """Run until afx has compiled what it wants to, and has chosen between machine code and NumPy's calls."""
+    if importlib.util.find_spec("llvmlite") is None:
+        return
+    service = importlib.import_module("afx.compiler.native_backend.process").service
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < WARM_SECONDS or (
+        service.is_busy and time.perf_counter() - begin < COMPILE_SECONDS
+    ):
+        run()
+    for _ in range(TRIALS):
+        run()
+
+
 def measure(library: str, name: str, seconds: float, products: str) -> dict[str, Any]:
     """Return seconds of the first call and of the later ones, MB above the imports, and numbers of the results.
 
     The numbers of the first and the third call are compared by the caller before it believes the times.
     """
-    work = WORKLOADS[name]
+    work, backend = WORKLOADS[name], "auto"
+    if library == NATIVE:
+        library, backend = "afx", "native"
     for module in IMPORTS[library]:
         importlib.import_module(module)
     if library == "afx" and products != "default":
         importlib.import_module("afx.runtime.blas").set_products(products)
+    if backend == "native":
+        importlib.import_module("afx").set_backend(backend)
     arrays(library, [np.zeros(1, np.float32)])  # whatever a library sets up at its first array
     forget_peak()
     before = peak()
@@ -133,6 +154,8 @@ def measure(library: str, name: str, seconds: float, products: str) -> dict[str,
         seen["third"] = numbers(job.numbers(job.run()))
         del result
         _warm(job.run, seconds)
+        if library == "afx":
+            wait_for_machine_code(job.run)
         steady = _steady(job.run, seconds)
     return {"first": first, "steady": steady, "memory": peak() - before, "numbers": seen, "blas": blas()}
 

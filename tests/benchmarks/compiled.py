@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 
 import afx
+from tests.benchmarks.libraries import NATIVE
 from tests.benchmarks.workloads import WORKLOADS, Workload
 
 __all__ = ["Choice", "main"]
@@ -68,10 +69,10 @@ class Row:
         found = [r[what] for r in self.rounds.get(library, [])]
         return statistics.median(found) if found else math.nan
 
-    def ratio(self, peer: str, what: str = "steady") -> float:
+    def ratio(self, peer: str, what: str = "steady", mine: str = "afx") -> float:
         """Return how many times longer a peer takes: the median of the rounds' ratios."""
-        pairs = zip(self.rounds.get(peer, []), self.rounds.get("afx", []), strict=False)
-        found = [theirs[what] / mine[what] for theirs, mine in pairs]
+        pairs = zip(self.rounds.get(peer, []), self.rounds.get(mine, []), strict=False)
+        found = [theirs[what] / ours[what] for theirs, ours in pairs]
         return statistics.median(found) if found else math.nan
 
 
@@ -108,7 +109,8 @@ def _measured(work: Workload, choice: Choice) -> Row:
     row = Row(work, {}, {})
     for _ in range(choice.rounds):
         for library in choice.libraries:
-            if library not in work.libraries or library in row.faults:
+            known = "afx" if library == NATIVE else library
+            if known not in work.libraries or library in row.faults:
                 continue
             try:
                 found = _apart(library, work.name, choice)
@@ -142,7 +144,7 @@ def _times(ratio: float) -> str:
 
 
 def _head(libraries: tuple[str, ...]) -> None:
-    versions = ", ".join([f"{name} {version(name)}" for name in ("numpy", *libraries[1:])])
+    versions = ", ".join([f"{name} {version(name)}" for name in ("numpy", *libraries[1:]) if name != NATIVE])
     print(f"\nCompiled functions: afx {afx.__version__} beside {versions}; {os.cpu_count()} processors")
     print("How many times longer each peer takes, steadily and for the first call; MB: peak memory above the imports")
     cells = [f"{title:>{WIDE}}" for title in ("afx steady", "afx first")]
@@ -163,14 +165,15 @@ def _print(row: Row, libraries: tuple[str, ...]) -> None:
 
 
 def _means(rows: list[Row], peers: tuple[str, ...]) -> None:
-    for peer in peers:
-        found = [r for r in (row.ratio(peer) for row in rows) if not math.isnan(r)]
-        if found:
-            behind = sum(r < 1 for r in found)
-            print(
-                f"{peer}: geometric mean {statistics.geometric_mean(found):.2f}× over {len(found)} workloads, "
-                f"faster than afx on {behind}"
-            )
+    for mine in ("afx", *[p for p in peers if p == NATIVE]):
+        for peer in peers:
+            found = [r for r in (row.ratio(peer, mine=mine) for row in rows) if not math.isnan(r)]
+            if found and peer != mine:
+                behind = sum(r < 1 for r in found)
+                print(
+                    f"{peer}: geometric mean {statistics.geometric_mean(found):.2f}× over {len(found)} workloads, "
+                    f"faster than {mine} on {behind}"
+                )
 
 
 def main(choice: Choice, record: Path | None = None) -> bool:

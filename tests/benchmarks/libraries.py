@@ -10,6 +10,7 @@ import numpy as np
 
 __all__ = [
     "LIBRARIES",
+    "NATIVE",
     "Job",
     "Losses",
     "adam_step",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 LIBRARIES = ("afx", "jax", "torch", "autograd")
+NATIVE = "native"  # afx with backend="native", as a peer of itself
 RATE, B1, B2, EPS = 1e-3, 0.9, 0.999, 1e-8
 
 Losses = dict[str, Callable[..., Any]]

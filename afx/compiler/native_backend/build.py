@@ -56,7 +56,7 @@ def _linked(made: Made, code: NativeCode) -> Run:
     else:
         ((program, constants),) = pieces
         runner = Runner(code.schedule, code.target, kernels[0], constants)
-        if not any(isinstance(step, Product) for step in program.block.all_steps()):
+        if not any(isinstance(step, Product) and step.loop is not None for step in program.block.all_steps()):
             return runner
     return _held(runner, code) if code.policy else runner
 

@@ -13,6 +13,7 @@ from afx.compiler.native_backend.convert_expand import EXPANDED
 from afx.compiler.native_backend.convert_fold import lower_fold
 from afx.compiler.native_backend.convert_index import INDEXED
 from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
+from afx.compiler.native_backend.convert_tile import TILED_MAX_PRODUCTS, lower_tiled
 from afx.compiler.native_backend.emit_op import ALL, INLINE
 from afx.compiler.native_backend.functions.table import has_fast
 from afx.compiler.native_backend.memory import Place, broadcast, dense, dtype_name, merged, of_array, part_of
@@ -159,7 +160,8 @@ def _matmul(b: BlockBuilder, call: Call, left: Operand, right: Operand) -> None:
 def _product(b: BlockBuilder, call: Call, x: Place, y: Place) -> None:
     """Call the loop of ``np.matmul``; a vector is a matrix of one row or column."""
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    if x.shape[-1] * out.nbytes // int(out.dtype[1:]) > PRODUCT_MAX_PRODUCTS:
+    limit = PRODUCT_MAX_PRODUCTS if b.tier == 1 else TILED_MAX_PRODUCTS
+    if x.shape[-1] * out.nbytes // int(out.dtype[1:]) > limit:
         raise UnsupportedError("a large product, which the plan's threads compute")
     loop = loop_of("matmul", (x.dtype, y.dtype, out.dtype))
     rows, columns = len(x.shape) > 1, len(y.shape) > 1
@@ -182,7 +184,9 @@ def _product(b: BlockBuilder, call: Call, x: Place, y: Place) -> None:
         out.strides[-1] if columns else 0,
     )
     sizes = (space[0] if space else 1, m, k, n)
-    b.fixed([Product(loop, sizes, tuple(operands), core, quiet_of(call))], [x, y], [out])
+    product = Product(loop, sizes, tuple(operands), core, quiet_of(call))
+    if b.tier == 1 or not lower_tiled(b, product, x, y, out):
+        b.fixed([product], [x, y], [out])
 
 
 # -- writes into parts ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import attrs
 from afx.compiler.native_backend.call_loop import call_loop
 from afx.compiler.native_backend.emit_index import emit_extreme, emit_indexed
 from afx.compiler.native_backend.emit_nest import NestEmitter, over, start_of
+from afx.compiler.native_backend.emit_tile import emit_tiles
 from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Ref
 from afx.compiler.native_backend.writer import Writer
 
@@ -51,6 +52,8 @@ def emit_step(w: Writer, step: Leaf, attributes: str = "") -> str:
             emit_indexed(w, step)
         elif isinstance(step, Extreme):
             emit_extreme(w, step)
+        elif step.loop is None:
+            emit_tiles(w, step)
         else:
             sizes = [str(n) for n in step.sizes]
             steps = [ref.strides[0] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]

@@ -197,5 +197,5 @@ def _loops(block: Block) -> Iterator[UfuncLoop]:
             names = [v.name for v in step.values if isinstance(v, Op)]
             loops = [name.loop if isinstance(name, Fast) else name for name in names]
             yield from [loop for loop in loops if isinstance(loop, UfuncLoop)]
-        elif isinstance(step, Inner | Product):
+        elif isinstance(step, Inner | Product) and step.loop is not None:
             yield step.loop

@@ -103,6 +103,11 @@ class CompileService:
         """How many jobs are not done."""
         return len(self._jobs) + self._handing_over
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether jobs are under way."""
+        return bool(self._jobs)
+
     def close(self) -> None:
         """End the child."""
         with self._lock:

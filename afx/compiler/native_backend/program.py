@@ -144,17 +144,17 @@ class Extreme:
 
 @attrs.frozen
 class Product:
-    """Call of a generalized ufunc's loop, such as that of ``np.matmul``.
+    """Call of a generalized ufunc's loop, such as that of ``np.matmul``, or the same product in tiles.
 
     Attributes:
-        loop: its loop.
+        loop: its loop; None for tiles.
         sizes: the number of core calls, then the core dimensions.
         operands: with the outer stride alone.
         core_strides: strides of the core dimensions, operand by operand.
         quiet: floating-point warnings that it ignores.
     """
 
-    loop: UfuncLoop
+    loop: UfuncLoop | None
     sizes: Shape
     operands: tuple[Ref, ...]
     core_strides: Shape
