@@ -640,6 +640,8 @@ def differs_from_jax(library: Any, seed: int, mode: str) -> str:
     with jax.disable_jit():
         want = program.run(library, mode)
     for name, compile in RUNS.items():
+        if name == "native" and seed % 5:  # which takes longer to make than all else to run
+            continue
         try:
             distance = apart(program.run(AFX, mode, compile), want)
         except Exception as error:

@@ -35,8 +35,8 @@ from afx.ops.elementwise.where import clip, where
 from afx.ops.manipulation.shape import astype
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, describe, name_of
-from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, call, owned_only
-from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback
+from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, call, kinds_of, owned_only
+from afx.transforms.cotangent_masks import MARKED, GraphPullback
 
 __all__ = ["cond", "switch"]
 
@@ -195,22 +195,21 @@ def _record(
     branches: tuple[CompiledGraph, ...] = params["branches"]
     moving = wanted[1:]
     outputs = [a.aval for a in branches[0].graph.outputs]
-    slopes = [k for k, a in enumerate(outputs) if inexact(a)]
     avals = [v.aval for v in branches[0].graph.inputs]
 
     pairs = [branch.vjp_graphs(moving) for branch in branches]
 
-    def program(pair: VjpGraphs, kinds: Sequence[int], marked: bool) -> CompiledGraph:
+    def program(pair: VjpGraphs, kinds: Sequence[int], needed: Sequence[bool], marked: bool) -> CompiledGraph:
         given = [outputs[k] for k, kind in enumerate(kinds) if kind]
         marks = [Aval(outputs[k].shape, np.dtype(bool)) for k, kind in enumerate(kinds) if kind >= MARKED]
 
         def run(*v: Any) -> list[Any]:
             values, rest = v[: len(avals)], v[len(avals) :]
             residuals = evaluate(pair.forward.graph, *values)[len(outputs) :]
-            back = pair.masked(kinds) if marked else pair.whole
+            back = pair.masked(kinds) if marked else pair.partial(kinds)
             ends = owned_only(kinds, pair.owned, rest[: len(given)], rest[len(given) :])
             pulled, seen = back.sort(evaluate(back.program.graph, *residuals, *ends))
-            each = [(g, s, a) for g, s, a, m in zip(pulled, seen, avals, moving, strict=True) if m]
+            each = [(g, s, a) for g, s, a, n in zip(pulled, seen, avals, needed, strict=True) if n]
             cts = [zeros_of(a) if g is None else g for g, _, a in each]
             return [*cts, *[full_mask(g, s, a) for g, s, a in each]] if marked else cts
 
@@ -224,13 +223,15 @@ def _record(
     def pulled(
         kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value], *, marked: bool
     ) -> tuple[list[Value], list[Value]]:
-        results = iter(bind(switch_p, *kept, *cts, *masks, branches=tuple([program(p, kinds, marked) for p in pairs])))
-        first = [next(results) if m else None for m in moving]
-        return [None, *first], [None, *[next(results) if m and marked else None for m in moving]]
+        needed = moving if marked else [any(n) for n in zip(*[p.partial(kinds).needed for p in pairs], strict=True)]
+        programs = tuple([program(p, kinds, needed, marked) for p in pairs])
+        results = iter(bind(switch_p, *kept, *cts, *masks, branches=programs) if any(needed) else ())
+        first = [next(results) if n else None for n in needed]
+        return [None, *first], [None, *[next(results) if n and marked else None for n in needed]]
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, found: tuple[Aval | None, ...]) -> list[Value]:
-        kinds = [ALIVE if k in slopes else DEAD for k in range(len(outputs))]
-        return pulled(kinds, [to_array(ct[k]) for k in slopes], (), [to_array(v) for v in kept], marked=False)[0]
+        given = [to_array(c) for c in ct if c is not None]
+        return pulled(kinds_of(ct), given, (), [to_array(v) for v in kept], marked=False)[0]
 
     pullback = GraphPullback(
         joint,

@@ -23,8 +23,9 @@ from afx.core.interpreter import evaluate
 from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
 from afx.core.tracing.tracer import bind, to_array
 from afx.ops._kinds.higher_order import higher_order
+from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
-from afx.transforms.compiled_call import CompiledGraph, VjpGraphs
+from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, kinds_of
 from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback
 
 __all__ = ["bind_scan", "run_scan", "step_of"]
@@ -147,17 +148,17 @@ def _record(
     )
     outs = list(bind_scan(stacked, consts, carry, rows, length, reverse))
     invariant = [consts[a.index] for a, f in zip(residuals, fixed, strict=True) if f and isinstance(a, Var)]
-    back = _BackwardLoop(body, counts, pair, moving, fixed)
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        kinds = [ALIVE if inexact(a.aval) else DEAD for a in body.graph.outputs]
-        cts = [to_array(c) for c, kind in zip(ct, kinds, strict=True) if kind]
-        return back.pull([to_array(v) for v in kept], kinds, cts, None, (length, not reverse))[0]
+        kinds, cts = kinds_of(ct), [to_array(c) for c in ct if c is not None]
+        back = _BackwardLoop(body, counts, pair, pair.living_inputs(kinds, *counts), fixed, kinds)
+        return back.pull([to_array(v) for v in kept], cts, (length, not reverse))
 
     def masked(
         kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
     ) -> tuple[list[Value], list[Value]]:
-        return back.pull(kept, kinds, cts, masks, (length, not reverse))
+        back = _BackwardLoop(body, counts, pair, moving, fixed, kinds)
+        return back.pull_masked(kept, cts, masks, (length, not reverse))
 
     return (
         outs[:count],
@@ -178,60 +179,84 @@ class _BackwardLoop:
         body: CompiledGraph,
         counts: tuple[int, int],
         pair: VjpGraphs,
-        moving: tuple[bool, ...],
+        needed: Sequence[bool],
         fixed: Sequence[bool],
+        kinds: Sequence[int],
     ) -> None:
         self.inputs, self.outputs = body.graph.inputs, body.graph.outputs
         self.nc, self.nk = counts
-        self.pair, self.moving, self.fixed = pair, moving, fixed
+        self.pair, self.fixed, self.kinds = pair, fixed, kinds
+        self.needed = needed
         carry = self.inputs[self.nc : self.nc + self.nk]
-        self.carried = [k for k, v in enumerate(carry) if inexact(v.aval)]
+        self.carried = [k for k, v in enumerate(carry) if inexact(v.aval) and (kinds[k] or needed[self.nc + k])]
         self.carry = [carry[k].aval for k in self.carried]
-        self.summed = [k for k in range(self.nc) if moving[k]]
+        self.summed = [k for k in range(self.nc) if needed[k]]
         self.sums = [self.inputs[k].aval for k in self.summed]
-        self.walked = [k for k in range(self.nc + self.nk, len(self.inputs)) if moving[k]]
+        self.walked = [k for k in range(self.nc + self.nk, len(self.inputs)) if needed[k]]
 
-    def pull(
-        self,
-        kept: Sequence[Any],
-        kinds: Sequence[int],
-        cts: Sequence[Any],
-        masks: Sequence[Any] | None,
-        steps: tuple[int, bool],
-    ) -> tuple[list[Any], list[Any]]:
-        """Run the loop; return a cotangent and a mask (or None) per operand of the forward loop."""
-        given, marks = iter(cts), iter(masks or ())
-        found = [next(given) if kind else None for kind in kinds]
-        alive = [next(marks) if kind >= MARKED else None for kind in kinds]
-        marked = masks is not None
+    def pull(self, kept: Sequence[Any], cts: Sequence[Any], steps: tuple[int, bool]) -> list[Any]:
+        """Return one cotangent per operand of the forward loop, None where only outputs without one read it."""
         n = self.fixed.count(True)
+        found = self._by_output(cts, ALIVE)
+        state = self._first_state(found)
+        rows = [*kept[n:], *self._owned_rows(found)]
+        alive = [ALIVE if k in self.carried else DEAD for k in range(self.nk)]
+        count, reverse = steps
+        ends: list[Sequence[Any]] = []
+        live = self.kinds[: self.nk]
+        while [*live] != alive and len(ends) < min(count, self.nk) and not self.pair.is_bounded:
+            # what no later step reads has no cotangent yet, and the partials of this one may be infinite
+            k = count - 1 - len(ends) if reverse else len(ends)
+            outs = evaluate(self.step(live, marked=False).graph, *kept[:n], *state, *[r[k] for r in rows])
+            state = outs[: len(state)]
+            ends.append(outs[len(state) :])
+            needed = self.pair.partial([*live, *self.kinds[self.nk :]]).needed[self.nc : self.nc + self.nk]
+            live = [ALIVE if flag else DEAD for flag in needed]
+        rest = [r[: count - len(ends)] if reverse else r[len(ends) :] for r in rows] if ends else rows
+        outs = bind_scan(self.step(alive, marked=False), kept[:n], state, rest, count - len(ends), reverse)
+        columns = [[y] for y in outs[len(state) :]]
+        for end in ends[::-1]:
+            columns = [[*c, y[None]] if reverse else [y[None], *c] for c, y in zip(columns, end, strict=True)]
+        walked = [c[0] if len(c) == 1 else concat(c) for c in columns]
+        placed = self._placed(outs[: len(self.carried)], outs[len(self.carried) : len(state)], walked)
+        return [g if flag or count == 0 else None for g, flag in zip(placed, self.needed, strict=True)]
+
+    def pull_masked(
+        self, kept: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any], steps: tuple[int, bool]
+    ) -> tuple[list[Any], list[Any]]:
+        """Return one cotangent and one mask (or None) per operand of the forward loop."""
+        n = self.fixed.count(True)
+        found, alive = self._by_output(cts, ALIVE), self._by_output(masks, MARKED)
+        state = self._first_state(found)
+        state += [_first_mask(self.kinds[k], alive[k], a) for k, a in zip(self.carried, self.carry, strict=True)]
+        state += [np.zeros(a.shape, bool) for a in self.sums]
+        rows = [*kept[n:], *self._owned_rows(found), *self._owned_rows(alive)]
+        program = self.step([MARKED] * self.nk, marked=True)
+        outs = iter(bind_scan(program, kept[:n], state, rows, *steps))
+        parts = (self.carried, self.summed, self.carried, self.summed, self.walked, self.walked)
+        carries, totals, own, seen, walked, marks = [list(itertools.islice(outs, len(part))) for part in parts]
+        return self._placed(carries, totals, walked), self._placed(own, seen, marks)
+
+    def _by_output(self, values: Sequence[Any], least: int) -> list[Any]:
+        """Return the values that outputs of a kind have, None for the others."""
+        given = iter(values)
+        return [next(given) if kind >= least else None for kind in self.kinds]
+
+    def _first_state(self, found: Sequence[Any]) -> list[Any]:
         first = [zeros_of(a) if found[k] is None else found[k] for k, a in zip(self.carried, self.carry, strict=True)]
-        state = [*first, *map(zeros_of, self.sums)]
-        if marked:
-            state += [_first_mask(kinds[k], alive[k], a) for k, a in zip(self.carried, self.carry, strict=True)]
-            state += [np.zeros(a.shape, bool) for a in self.sums]
-        rows = [c for k, c in enumerate(found) if k >= self.nk and c is not None and self.pair.owned[k]]
-        rows += [m for k, m in enumerate(alive) if k >= self.nk and m is not None and self.pair.owned[k]]
-        program = self.step(
-            tuple([kind if own else DEAD for kind, own in zip(kinds, self.pair.owned, strict=True)]),
-            marked,
-        )
-        outs = iter(bind_scan(program, kept[:n], state, [*kept[n:], *rows], *steps))
-        groups = [
-            list(itertools.islice(outs, len(part))) for _ in range(1 + marked) for part in (self.carried, self.summed)
-        ]
-        groups += [list(itertools.islice(outs, len(self.walked))) for _ in range(1 + marked)]
-        carries, totals, *more = groups
-        ct = self._placed(carries, totals, more[2] if marked else more[0])
-        return ct, self._placed(more[0], more[1], more[3]) if marked else [None] * len(ct)
+        return [*first, *map(zeros_of, self.sums)]
+
+    def _owned_rows(self, values: Sequence[Any]) -> list[Any]:
+        pairs = list(zip(values, self.pair.owned, strict=True))[self.nk :]
+        return [v for v, own in pairs if v is not None and own]
 
     def _placed(self, carries: Sequence[Any], totals: Sequence[Any], elements: Sequence[Any]) -> list[Any]:
         places = [*[self.nc + k for k in self.carried], *self.summed, *self.walked]
         found = dict(zip(places, [*carries, *totals, *elements], strict=True))
         return [found.get(k) for k in range(len(self.inputs))]
 
-    def step(self, kinds: tuple[int, ...], marked: bool) -> CompiledGraph:
-        """Return one step back.
+    def step(self, alive: Sequence[int], *, marked: bool) -> CompiledGraph:
+        """Return one step back, for a carry of which some parts are alive.
 
         Its inputs are residuals that do not change; cotangents of the carry, sums for constants, and where marked the
         masks of both; the other residuals, cotangents and masks of the results.
@@ -239,13 +264,14 @@ class _BackwardLoop:
         kept = [a.aval for a in self.pair.forward.graph.outputs[len(self.outputs) :]]
         invariant = [a for a, f in zip(kept, self.fixed, strict=True) if f]
         stacked = [a for a, f in zip(kept, self.fixed, strict=True) if not f]
-        ends = [(a.aval, kind) for a, kind in zip(self.outputs[self.nk :], kinds[self.nk :], strict=True)]
+        kinds = [kind if own else DEAD for kind, own in zip(self.kinds, self.pair.owned, strict=True)][self.nk :]
+        ends = [(a.aval, kind) for a, kind in zip(self.outputs[self.nk :], kinds, strict=True)]
         cts = [a for a, kind in ends if kind]
         marks = [_mask_of(a) for a, kind in ends if kind >= MARKED]
         masks = [_mask_of(a) for a in (*self.carry, *self.sums)] if marked else []
-        owned = [k for k in self.carried if self.pair.owned[k]]
-        inner = [(MARKED if marked else ALIVE) if k in owned else DEAD for k in range(self.nk)]
-        back = self.pair.masked([*inner, *kinds[self.nk :]]) if marked else self.pair.whole
+        owned = [k for k in self.carried if self.pair.owned[k] and alive[k]]
+        inner = [alive[k] if k in owned else DEAD for k in range(self.nk)]
+        back = (self.pair.masked if marked else self.pair.partial)([*inner, *kinds])
 
         def run(*v: Any) -> list[Any]:
             it = iter(v)
@@ -254,15 +280,14 @@ class _BackwardLoop:
             a, b = iter(same), iter(rows)
             residuals = [next(a) if f else next(b) for f in self.fixed]
             given = [c for k, c in zip(self.carried, ct_carry, strict=True) if k in owned]
-            alive = [m for k, m in zip(self.carried, own, strict=False) if k in owned]
-            found = evaluate(back.program.graph, *residuals, *given, *ct_y, *alive, *mask_y)
-            pulled, seen = back.sort(found)
+            seen = [m for k, m in zip(self.carried, own, strict=False) if k in owned]
+            pulled, found = back.sort(evaluate(back.program.graph, *residuals, *given, *ct_y, *seen, *mask_y))
             full = [zeros_of(x.aval) if g is None else g for g, x in zip(pulled, self.inputs, strict=True)]
             total = [s if pulled[k] is None else s + pulled[k] for k, s in zip(self.summed, acc, strict=True)]
             outs = [*[full[self.nc + k] for k in self.carried], *total]
             if not marked:
                 return [*outs, *[full[k] for k in self.walked]]
-            each = [full_mask(g, m, x.aval) for g, m, x in zip(pulled, seen, self.inputs, strict=True)]
+            each = [full_mask(g, m, x.aval) for g, m, x in zip(pulled, found, self.inputs, strict=True)]
             outs += [each[self.nc + k] for k in self.carried]
             outs += [s | each[k] for k, s in zip(self.summed, own[len(self.carry) :], strict=True)]
             return [*outs, *[full[k] for k in self.walked], *[each[k] for k in self.walked]]

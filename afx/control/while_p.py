@@ -24,7 +24,7 @@ from afx.ops._kinds.higher_order import higher_order
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.boolean import any as any_
-from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, kinds_of
 from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback
 
 __all__ = ["WhileLoop", "run_while"]
@@ -69,6 +69,10 @@ class WhileLoop:
     def parts(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """Return operands as those of the condition, of the step, and the carry with what follows it."""
         return list(values[: self.a]), list(values[self.a : self.a + self.b]), list(values[self.a + self.b :])
+
+    def vjp_graphs(self, consts: Sequence[bool]) -> VjpGraphs:
+        """Return the derivative of a step by these constants and the carry."""
+        return self.body.vjp_graphs((*consts, *[inexact(c) for c in self.carry]))
 
     def jvp_loop(self, consts: tuple[bool, ...]) -> WhileLoop:
         """Return the loop with tangents: of these constants behind the constants, of the carry behind the carry."""
@@ -173,7 +177,14 @@ def _record(
         return _placed(loop, consts, found[:count]), _placed(loop, consts, found[count:] if masks else [None] * count)
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        return pull([to_array(ct[k]) for k in loop.differentiated_carry], (), [to_array(v) for v in kept])[0]
+        moved, held = loop.differentiated_carry, [to_array(v) for v in kept]
+        if all(ct[k] is not None for k in moved):
+            return pull([to_array(ct[k]) for k in moved], (), held)[0]
+        kinds = kinds_of(ct)
+        found = masked(kinds, [to_array(c) for c in ct if c is not None], (), held)[0]
+        needed = loop.vjp_graphs(consts).living_inputs(kinds, loop.b, len(loop.carry))
+        living = [*needed[: loop.b], *[n or kind for n, kind in zip(needed[loop.b :], kinds, strict=True)]]
+        return [g if n else None for g, n in zip(found, [*[False] * loop.a, *living], strict=True)]
 
     def masked(
         kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
@@ -191,7 +202,7 @@ def _record(
 
 
 def _makes_masks(loop: WhileLoop, consts: tuple[bool, ...]) -> bool:
-    return loop.body.vjp_graphs((*consts, *[inexact(c) for c in loop.carry])).makes_masks
+    return loop.vjp_graphs(consts).makes_masks
 
 
 def _placed(loop: WhileLoop, consts: Sequence[bool], found: Sequence[Any]) -> list[Any]:
@@ -227,7 +238,7 @@ while_p: Primitive = higher_order(
 def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Any, ...]:
     """Run the loop again, keep what its steps' pullbacks read, and walk back over them."""
     n, moved = len(loop.carry), loop.differentiated_carry
-    pair = loop.body.vjp_graphs((*consts, *[inexact(c) for c in loop.carry]))
+    pair = loop.vjp_graphs(consts)
     back = pair.masked([MARKED if own else DEAD for own in pair.owned]) if masked else pair.whole
     of_test, of_body, rest = loop.parts(ops)
     carry = rest[:n]
@@ -323,7 +334,11 @@ def _back_record(
         # the result is J'·c for the Jacobian J of the loop; <u, J'·c> = <J·u, c> is the tangent of the loop along u
         held = [to_array(v) for v in kept]
         ops, (cts, masks) = held[:n], _cotangents_and_masks(held[n:], params)
-        along = _placed(loop, consts, [to_array(c) for c in ct])
+        outs = back_p.abstract_eval(*[aval_of(x) for x in held], **params)
+        assert isinstance(outs, tuple)
+        along = _placed(
+            loop, consts, [zeros_of(a) if c is None else to_array(c) for c, a in zip(ct, outs, strict=True)]
+        )
         last = run_while(loop.jvp_loop(consts), *_with_tangents(loop, ops, along, consts))
         slopes = _back_pushed(loop, consts, own, (ops, along), (cts, [zeros_of(c) for c in cts]), masks)[1]
         return [*_placed(loop, own, slopes), *last[len(loop.carry) :], *[None] * len(masks)]

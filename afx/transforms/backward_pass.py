@@ -20,7 +20,7 @@ from afx.core.tracing.tape import Entry, Tape
 from afx.core.tracing.tracer import to_array, to_lower_level
 from afx.errors import NanError
 from afx.ops.elementwise.comparison import not_equal
-from afx.transforms.cotangent_masks import BARE, GraphPullback, Mask, add_masks, clean, constant, through
+from afx.transforms.cotangent_masks import BARE, GraphPullback, Link, Mask, Part, add_masks, clean, constant, through
 from afx.transforms.masked_pullbacks import pull_elements, pull_graphs, pull_product, pull_slice, pull_slices
 
 __all__ = ["backward", "backward_with_masks", "entries_with_finite_partials", "makes_masks", "unbroadcast"]
@@ -31,12 +31,14 @@ class Masks(dict[int, Mask]):
 
     Attributes:
         safe: entries whose partials are finite, so that what was not selected stays 0 without a mask.
+        is_ground: whether all values are known.
     """
 
-    def __init__(self, entries: Sequence[Entry], safe: frozenset[int], given: Mapping[int, Mask] | None = None) -> None:
+    def __init__(self, tape: Tape, safe: frozenset[int], given: Mapping[int, Mask] | None = None) -> None:
         super().__init__({} if given is None else given)
         self.safe = safe
-        self._entries = entries
+        self.is_ground = tape.is_ground
+        self._entries = tape.entries
         self._inputs: int | None = 0 if given is not None else None
 
     def needs(self, mask: Mask | None, j: int) -> Mask | None:
@@ -63,7 +65,7 @@ def backward(tape: Tape, seeds: Mapping[int, Value], *, use_masks: bool = True) 
     Returns:
         A list as long as the tape that holds a lower-level value for each input that the outputs depend on.
     """
-    return _walk(tape, seeds, Masks(tape.entries, _safe_entries(tape, use_masks and tape.has_selections)), use_masks)
+    return _walk(tape, seeds, Masks(tape, _safe_entries(tape, use_masks and tape.has_selections)), use_masks)
 
 
 def backward_with_masks(
@@ -74,7 +76,7 @@ def backward_with_masks(
     An input without a mask is alive everywhere, if it has a cotangent. ``soft``: selections alone made them.
     """
     seeded = {index: Mask(functools.partial(constant, alive), soft=soft) for index, alive in given.items()}
-    masks = Masks(tape.entries, _safe_entries(tape, use_masks=True), seeded)
+    masks = Masks(tape, _safe_entries(tape, use_masks=True), seeded)
     return _walk(tape, seeds, masks, use_masks=True), masks
 
 
@@ -176,9 +178,22 @@ def _moves(entry: Entry, entries: Sequence[Entry]) -> bool:
     )
 
 
+def _part_before(entry: Entry, entries: Sequence[Entry], mask: Mask | None, ct: Value) -> Part | None:
+    """Return the living part of the operand of a slice, or of an op that moves elements."""
+    p = entry.primitive
+    if p is None or len(entry.ins) != 1:
+        return None
+    if p.algebra.canonical != "slice" and (mask is None or not _moves(entry, entries)):
+        return None
+    link = Link(p, entry.params, entries[entry.ins[0]].shape)
+    if mask is None:
+        return Part((link,), ct)
+    return None if mask.part is None else Part((link, *mask.part.links), mask.part.ct)
+
+
 def _is_known(entry: Entry) -> bool:
     """Tell whether what a selection leaves out is known before it runs: only then is its mask worth carrying far."""
-    return all(v is None or isinstance(v, BARE) for v in (entry.z, *entry.xs))
+    return all(v is None or isinstance(to_lower_level(v), BARE) for v in (entry.z, *entry.xs))
 
 
 def _pull_all(
@@ -197,7 +212,9 @@ def _pull_all(
     if any(m is not None and m.is_dirty for m in own):
         found = tuple([clean(m, c) for m, c in zip(own, found, strict=True)])
         first = found[0]
-    ct: Value = first if count == 1 and not p.multiple_results else _filled(entries, k, found)
+    ct: Value = first if count == 1 and not p.multiple_results else found
+    if not isinstance(rule, GraphPullback) and ct is found:
+        ct = _filled(entries, k, found)
     avals = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
     alive: Sequence[Mask | None] = [None] * len(ins)
     if p.masking.nonnegative_linear:
@@ -309,6 +326,7 @@ def _pull_masked(entries: Sequence[Entry], entry: Entry, k: int, ct: Value, cts:
                 alive = Mask(
                     functools.partial(through, pull, ct.shape, mask, entry, shape), mask, crosses=_is_known(entry)
                 )
+                alive.part = None if masks.is_ground else _part_before(entry, entries, mask, ct)
         elif mask is None or not mask.crosses:
             g, alive = pull(ct, entry.z, entry.xs, entry.params, shape, dtype), None
         elif p.kind == "bilinear":

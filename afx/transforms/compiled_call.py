@@ -157,7 +157,7 @@ class VjpGraphs:
         self.owned: list[bool] = ends[2]
         self._entered, self._outs = ends[:2]
         self.makes_masks: bool = makes_masks(entries)
-        self._backs: dict[tuple[int, ...], Back] = {}
+        self._backs: dict[tuple[bool, tuple[int, ...]], Back] = {}
         self.whole: Back = self._walk_back([ALIVE if own else DEAD for own in self.owned], marking=False)
         self.back: CompiledGraph = self.whole.program
         self.needed: list[bool] = self.whole.needed
@@ -177,8 +177,32 @@ class VjpGraphs:
 
     def masked(self, kinds: Sequence[int]) -> Back:
         """Return the backward program for outputs that are dead, alive or marked."""
+        return self._back(kinds, marking=True)
+
+    def partial(self, kinds: Sequence[int]) -> Back:
+        """Return the backward program without masks for outputs that are dead or alive."""
+        dead = any(own and kind == DEAD for kind, own in zip(kinds, self.owned, strict=True))
+        return self._back(kinds, marking=False) if dead else self.whole
+
+    def living_inputs(self, kinds: Sequence[int], first: int, count: int) -> list[bool]:
+        """Return which inputs of a loop's step are read for living outputs by the last step or one before it.
+
+        Args:
+            kinds: which outputs of the loop are dead; its carry comes first.
+            first: the input with which the carry begins.
+            count: the length of the carry.
+        """
+        live = list(kinds)
+        while True:
+            needed = self.partial(live).needed
+            after = [ALIVE if n else old for n, old in zip(needed[first : first + count], live, strict=False)]
+            if after == live[:count]:
+                return needed
+            live[:count] = after
+
+    def _back(self, kinds: Sequence[int], *, marking: bool) -> Back:
         key = tuple([kind if own else DEAD for kind, own in zip(kinds, self.owned, strict=True)])
-        return _memoize(self._backs, key, lambda: self._walk_back(key, marking=True))
+        return _memoize(self._backs, (marking, key), lambda: self._walk_back(key, marking=marking))
 
     def _walk_back(self, kinds: Sequence[int], *, marking: bool) -> Back:
         behind = GraphTrace("backward pass")
@@ -248,11 +272,11 @@ def _record(
     count = len(program.graph.outputs)
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        cts = [to_array(c) for c, o in zip(ct, pair.owned, strict=True) if o]
+        cts = [to_array(c) for c, o in zip(ct, pair.owned, strict=True) if o and c is not None]
         if not cts:
             return [None] * len(wanted)
-        results = iter(call(pair.back, *[to_array(v) for v in kept], *cts))
-        return [next(results) if n else None for n in pair.needed]
+        back = pair.partial(kinds_of(ct))
+        return back.sort(call(back.program, *[to_array(v) for v in kept], *cts))[0]
 
     def masked(
         kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
@@ -262,6 +286,11 @@ def _record(
         return back.sort(call(back.program, *kept, *given))
 
     return found[:count], found[count:], GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_inlined=True)
+
+
+def kinds_of(cts: Sequence[Value]) -> list[int]:
+    """Return which outputs are alive without a mask, and which are dead: those without a cotangent."""
+    return [DEAD if ct is None else ALIVE for ct in cts]
 
 
 def owned_only(

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from afx.core.aval import Aval, Shape
 from afx.core.primitive import JointPullback, Params, Primitive, Pullback, Value
 from afx.core.tracing.tape import Entry
-from afx.core.tracing.tracer import to_lower_level
+from afx.core.tracing.tracer import bind, to_lower_level
 from afx.ops.elementwise.comparison import logical_or, not_equal
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.boolean import any as any_
 
-__all__ = ["GraphPullback", "Mask", "live_operand"]
+__all__ = ["GraphPullback", "Link", "Mask", "Part", "live_operand"]
 
 DEEPEST = 64
 BARE: Any = (np.ndarray, np.generic)
@@ -41,9 +41,10 @@ class Mask:
         crosses: whether it goes through ops that mix elements: kinks (``relu``, ``maximum``) are local.
         twin: the entry of a choice, the operand, and the mask of its result: both operands together are alive as that is.
         is_dirty: whether the cotangent may hold nan where it is dead: soft ones are cleaned only before elements mix.
+        part: the part of the cotangent that is alive, where slices alone left the rest out.
     """
 
-    __slots__ = ("_make", "_root", "_value", "crosses", "depth", "is_dirty", "soft", "twin")
+    __slots__ = ("_make", "_root", "_value", "crosses", "depth", "is_dirty", "part", "soft", "twin")
 
     def __init__(
         self, make: Callable[[], Value], *parents: Mask | None, soft: bool = True, crosses: bool = True
@@ -53,6 +54,7 @@ class Mask:
         self.crosses: bool = crosses or any(parent.crosses for parent in known)
         self.twin: tuple[int, int, Mask | None] | None = None
         self.is_dirty: bool = False
+        self.part: Part | None = None
         self._root: Mask | None = None
         self._make: Callable[[], Value] | None = make
         self._value: Value = None
@@ -77,9 +79,19 @@ class Mask:
         """Return this mask for a cotangent that was not cleaned."""
         if self.is_dirty:
             return self
-        copy = Mask(self.get, self.root)
-        copy.depth, copy._root, copy.is_dirty = self.depth, self.root, True
+        copy = self.with_part(None)
+        copy.is_dirty = True
         return copy
+
+    def with_part(self, part: Part | None) -> Mask:
+        """Return this mask for a cotangent of which this part is alive."""
+        copy = Mask(self.get, self.root)
+        copy.depth, copy._root, copy.part = self.depth, self.root, part
+        return copy
+
+    def is_lazy(self) -> bool:
+        """Tell whether finite partials need it not: selections alone made it, and it costs, being unknown in advance."""
+        return self.soft and not (self.crosses and isinstance(self.get(), BARE))
 
     def is_whole(self) -> bool:
         """Tell whether the mask is known to be true everywhere."""
@@ -87,11 +99,64 @@ class Mask:
         return isinstance(alive, BARE) and bool(np.all(alive))
 
 
+class Link(NamedTuple):
+    """A slice, or another op that moves elements, on the way from a value to a part of it.
+
+    Attributes:
+        primitive: the op.
+        params: its parameters.
+        shape: of its operand.
+    """
+
+    primitive: Primitive
+    params: Params
+    shape: Shape
+
+
+class Part:
+    """The part of a cotangent that is alive: rules compute there alone, so that what a slice leaves out costs nothing.
+
+    Attributes:
+        links: the ops that take the part of a value, in order.
+        ct: the cotangent of the part.
+    """
+
+    __slots__ = ("ct", "links")
+
+    def __init__(self, links: tuple[Link, ...], ct: Value) -> None:
+        self.links: tuple[Link, ...] = links
+        self.ct: Value = ct
+
+    def take(self, x: Value) -> Value:
+        """Return the part of an operand, which is broadcast to the value's shape first; scalars as they are."""
+        if x is None or np.ndim(x) == 0:
+            return x
+        if x.shape != self.links[0].shape:
+            x = to_lower_level(broadcast_to(x, self.links[0].shape))
+        for p, params, _ in self.links:
+            x = to_lower_level(bind(p, x, **params))
+        return x
+
+    def embed(self, g: Value) -> Value:
+        """Return a cotangent of the part as one of the value, with zeros elsewhere."""
+        for p, params, shape in reversed(self.links):
+            assert p.derivative.vjps is not None
+            g = to_lower_level(p.derivative.vjps[0](g, None, (None,), params, shape, g.dtype))
+        return g
+
+    def add(self, other: Part | None) -> Part | None:
+        """Return the sum of cotangents of the same part, None of different ones."""
+        if other is None or self.links != other.links:
+            return None
+        return Part(self.links, self.ct + other.ct)
+
+
 class GraphPullback:
     """The joint pullback of an op that holds graphs, with and without masks.
 
     Attributes:
-        plain: the pullback without masks.
+        plain: the pullback without masks; the cotangents of outputs that nothing reads are None, and so are those of
+            operands that only such outputs read.
         masked: ``(kinds, cts, masks, kept)`` to cotangents and masks of the operands. ``kinds`` tells of each output
             that its cotangent is dead, alive, marked or softly so; ``cts`` are those that are not dead, ``masks`` those of the
             marked ones. A mask of None is true everywhere.
@@ -133,8 +198,9 @@ def add_masks(mask: Mask | None, other: Mask | None) -> Mask | None:
     """Return the mask of a sum of cotangents: an element is alive if it is for either part."""
     if mask is None or other is None:
         return None
-    if mask.root is other.root:
-        return mask if mask.is_dirty else other
+    part = None if mask.part is None else mask.part.add(other.part)
+    if mask.root is other.root or part is not None:
+        return mask if mask.is_dirty else other if other.is_dirty else mask.with_part(part)
     if mask.twin is not None and other.twin is not None and mask.twin[0] == other.twin[0]:
         return mask.twin[2] if mask.twin[1] != other.twin[1] else mask
     return Mask(lambda: logical_or(other.get(), mask.get()), other, mask, crosses=False)

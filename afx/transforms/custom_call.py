@@ -79,7 +79,10 @@ def _record(
     outs, residuals = (_differentiable(rules, primals), primals) if rules.forward is None else rules.forward(primals)
 
     def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        return list(rules.backward([to_array(v) for v in kept], [to_array(c) for c in ct]))
+        cts = [None if c is None else to_array(c) for c in ct]
+        if rules.masked is None:  # a user's rule, which takes arrays
+            cts = [to_array(np.zeros(a.shape, a.dtype)) if c is None else c for c, a in zip(cts, ends, strict=True)]
+        return list(rules.backward([to_array(v) for v in kept], cts))
 
     results = [asarray(z) for z in outs]
     ends = [aval_of(z) for z in results]

@@ -31,7 +31,8 @@ class CustomRules:
         fn: leaves to output leaves.
         forward: leaves to (output leaves, residual leaves), for reverse mode; None where `push` alone is given (`push_rules`),
             so that the residuals are the leaves, and outputs differentiate by the same rules in every order.
-        backward: (residual leaves, output cotangents) to one cotangent (or None) per leaf.
+        backward: (residual leaves, output cotangents) to one cotangent (or None) per leaf. Where `masked` is given, the
+            cotangents of outputs that nothing reads are None.
         masked: (residual leaves, output cotangents, their masks) to cotangents and masks, each None where there is none;
             None where the backward rule is a function of which nothing is known.
         push: (leaves, tangents) to (output leaves, output tangents), for forward mode; None where it has none.

@@ -8,12 +8,12 @@ from typing import Any
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import aval_of
-from afx.core.tracing.tracer import to_array
+from afx.core.tracing.tracer import to_array, to_lower_level
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import zero_like
 from afx.transforms.jvp import jvp
-from afx.transforms.vjp import Linearization, vjp
+from afx.transforms.vjp import Linearization
 
 __all__ = ["Flattened", "pull_masked", "pull_through", "push_through", "transpose_push"]
 
@@ -42,22 +42,27 @@ class Flattened:
 
 
 def pull_through(fn: Flat, xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-    """Return the cotangents of the inexact ones of ``xs`` through a flat function, None for the others."""
-    moving = [aval_of(x).dtype.kind in "fc" for x in xs]
+    """Return the cotangents of the inexact ones of ``xs`` through a flat function, None for the others.
 
-    def of_moving(*ys: Any) -> list[Array]:
-        values = iter(ys)
-        return [asarray(z) for z in fn(*[next(values) if m else x for x, m in zip(xs, moving, strict=True)])]
-
-    if not any(moving):
-        return [None] * len(moving)
-    _, pullback = vjp(of_moving, *[x for x, m in zip(xs, moving, strict=True) if m])
-    found = iter(pullback(list(cts)))
+    Outputs without a cotangent (None) count for nothing, and what they alone read has none either.
+    """
+    record, outs, moving = _recorded(fn, xs)
+    own = [k for k, z in enumerate(outs) if record.owns(z) and cts[k] is not None]
+    found = iter(record.pull([outs[k] for k in own], [to_lower_level(cts[k]) for k in own]))
     return [next(found) if m else None for m in moving]
 
 
 def pull_masked(fn: Flat, xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Return what `pull_through` does for cotangents with masks, and the masks of the inexact ones of ``xs``."""
+    record, outs, moving = _recorded(fn, xs)
+    own = [k for k, z in enumerate(outs) if record.owns(z)]
+    gs, alive = record.pull_masked(*[[part[k] for k in own] for part in (outs, cts, masks)])
+    found, marks = iter(gs), iter(alive)
+    return [next(found) if m else None for m in moving], [next(marks) if m else None for m in moving]
+
+
+def _recorded(fn: Flat, xs: Sequence[Any]) -> tuple[Linearization, list[Array], list[bool]]:
+    """Return the record of a flat function's run, its outputs, and which of ``xs`` are inexact: the record's inputs."""
     moving = [aval_of(x).dtype.kind in "fc" for x in xs]
     record = Linearization("backward pass")
     try:
@@ -65,10 +70,7 @@ def pull_masked(fn: Flat, xs: Sequence[Any], cts: Sequence[Any], masks: Sequence
         outs = [asarray(z) for z in fn(*[next(entered) if m else x for x, m in zip(xs, moving, strict=True)])]
     finally:
         record.tape.finish()
-    own = [k for k, z in enumerate(outs) if record.owns(z)]
-    gs, alive = record.pull_masked(*[[part[k] for k in own] for part in (outs, cts, masks)])
-    found, marks = iter(gs), iter(alive)
-    return [next(found) if m else None for m in moving], [next(marks) if m else None for m in moving]
+    return record, outs, moving
 
 
 def push_through(fn: Flat, xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

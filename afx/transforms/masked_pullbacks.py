@@ -21,6 +21,7 @@ from afx.transforms.cotangent_masks import (
     SOFT,
     GraphPullback,
     Mask,
+    Part,
     cleaned,
     constant,
     fit_mask,
@@ -40,7 +41,9 @@ def pull_elements(
     assert p.derivative.vjps is not None
     shape, dtype = target.shape, target.dtype
     alive = _compose_mask(entry, i, k, mask, shape)
-    if p.masking.mask is None and (not p.derivative.reads[i] or (k in safe and mask is not None and mask.soft)):
+    if mask is not None and mask.part is not None and p.masking.mask is None:
+        g, alive = _pull_part(entry, i, ct, mask, mask.part, target)
+    elif p.masking.mask is None and (not p.derivative.reads[i] or (k in safe and mask is not None and mask.is_lazy())):
         g = p.derivative.vjps[i](ct, z, xs, params, shape, dtype)
         if alive is not None and p.derivative.reads[i]:
             alive = alive.dirty()
@@ -55,6 +58,18 @@ def pull_elements(
     if alive is not None and g.shape != shape:
         alive = Mask(functools.partial(_unbroadcast_mask, alive, g.shape, shape), alive)
     return g, alive
+
+
+def _pull_part(entry: Entry, i: int, ct: Value, mask: Mask, part: Part, target: Entry) -> tuple[Value, Mask | None]:
+    """Pull back an elementwise op on the part that slices took, where alone the cotangent is alive."""
+    p, _, z, xs, params, whole, _, _, _ = entry
+    assert p is not None
+    assert p.derivative.vjps is not None
+    pull, taken = p.derivative.vjps[i], [part.take(x) for x in xs]
+    shape = part.ct.shape if target.shape == whole else target.shape
+    small = to_lower_level(pull(part.ct, part.take(z), tuple(taken), params, shape, target.dtype))
+    g = part.embed(small) if p.derivative.reads[i] else pull(ct, z, xs, params, target.shape, target.dtype)
+    return g, mask.with_part(Part(part.links, small))
 
 
 def pull_product(entries: Sequence[Entry], entry: Entry, i: int, ct: Value, mask: Mask) -> tuple[Value, Mask | None]:
@@ -142,11 +157,10 @@ def pull_graphs(
     if known or (not marked and not rule.is_inlined) or (marked and soft and rule.is_bounded):
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             gs = [to_lower_level(g) for g in rule(ct, entry.z, entry.xs, entry.params, avals)]
-        if not known and marked:
-            return gs, [None] * len(avals)
-        if not marked or all(g is None or is_finite(g) for g in gs):
+        if (not known and marked) or not marked or all(g is None or is_finite(g) for g in gs):
             whole = Mask(lambda: _masked_rule(rule, entry, found, own)[1], *own, soft=marked)
-            return gs, [Mask(functools.partial(_part, whole, i), whole) for i in range(len(avals))]
+            whole.crosses = known  # finding it runs the rule again: only slopes that may be infinite ask for it
+            return gs, [Mask(functools.partial(_part, whole, i), whole, crosses=False) for i in range(len(avals))]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         cts, marks = _masked_rule(rule, entry, found, own)
     return cts, [None if m is None else Mask(functools.partial(constant, to_lower_level(m)), *own) for m in marks]

@@ -72,6 +72,42 @@ def test_second_order_and_batches(selection: str) -> None:
         np.testing.assert_allclose(np.asarray(run(rows)), [np.asarray(afx.grad(fn)(finite))] * 2, rtol=1e-12)
 
 
+PADDED = np.array([np.nan, 2.0, 3.0, -1.0])
+OPERANDS: dict[str, Callable[[Any, Any], Any]] = {  # finite formulas beside an operand that is not finite
+    "product": lambda x, c: x * c,
+    "sine of a product": lambda x, c: afx.sin(x * c) * x,
+    "quotient": lambda x, c: (c * x) / (1.0 + x * x),
+    "broadcast": lambda x, c: (x[1] * c) * afx.cos(c + x[2]),
+    "turned": lambda x, c: afx.flip(afx.tanh(x * c))[::-1],
+    "rows": lambda x, c: (afx.exp(-(x * c)) * np.ones((2, 1))).T.reshape(4, 2)[:, 0],
+}
+
+
+@pytest.mark.parametrize("operand", OPERANDS)
+@pytest.mark.parametrize("bad", [np.nan, 1e308], ids=["nan", "overflow"])
+def test_operands_that_are_not_finite(operand: str, bad: float) -> None:
+    """What a slice or an index in advance leaves out may be nan or overflow, eager and compiled."""
+    padded = np.where(np.isnan(PADDED), bad, PADDED)
+    finite = np.where(np.isnan(PADDED), 1.0, PADDED)
+    point = X + np.array([1e5, 0.0, 0.0, 0.0])
+    for selection in ("slice", "gather", "split", "overlapping", "set"):
+        loss = lambda x, c: afx.sum(SELECTIONS[selection](OPERANDS[operand](x, c)) ** 2)  # noqa: B023, E731  # used at once
+        want = [np.asarray(g) for g in afx.grad(loss, (0, 1))(X, finite)]
+        slope = afx.grad(loss, (0, 1))
+        mapped = lambda x, c: [g[0] for g in afx.vmap(slope)(x[None], c[None])]  # noqa: B023, E731  # used at once
+        for run in (slope, afx.jit(slope), mapped):
+            for found, wanted in zip(run(point, padded), want, strict=True):
+                np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-12, atol=1e-14, err_msg=selection)
+
+
+def test_a_slice_of_a_formula_is_computed_alone() -> None:
+    """The backward pass multiplies the elements that were selected, and no others."""
+    c = np.arange(1.0, 1001.0)
+    graph = afx.jit(afx.grad(lambda x: afx.sum((x * c)[:10]))).lower(np.ones(1000)).graph
+    sizes = [eq.outputs[0].aval.size for eq in graph.equations if eq.primitive.name == "multiply"]
+    assert max(sizes, default=10) == 10
+
+
 @pytest.mark.parametrize(
     ("fn", "want"),
     [
