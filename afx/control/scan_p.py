@@ -197,9 +197,9 @@ class _BackwardLoop:
     def pull(self, kept: Sequence[Any], cts: Sequence[Any], steps: tuple[int, bool]) -> list[Any]:
         """Return one cotangent per operand of the forward loop, None where only outputs without one read it."""
         n = self.fixed.count(True)
-        found = self._by_output(cts, ALIVE)
-        state = self._first_state(found)
-        rows = [*kept[n:], *self._owned_rows(found)]
+        given = self._by_output(cts, ALIVE)
+        state: Sequence[Any] = self._first_state(given)
+        rows = [*kept[n:], *self._owned_rows(given)]
         alive = [ALIVE if k in self.carried else DEAD for k in range(self.nk)]
         count, reverse = steps
         ends: list[Sequence[Any]] = []
@@ -207,9 +207,9 @@ class _BackwardLoop:
         while [*live] != alive and len(ends) < min(count, self.nk) and not self.pair.is_bounded:
             # what no later step reads has no cotangent yet, and the partials of this one may be infinite
             k = count - 1 - len(ends) if reverse else len(ends)
-            outs = evaluate(self.step(live, marked=False).graph, *kept[:n], *state, *[r[k] for r in rows])
-            state = outs[: len(state)]
-            ends.append(outs[len(state) :])
+            found = evaluate(self.step(live, marked=False).graph, *kept[:n], *state, *[r[k] for r in rows])
+            state = found[: len(state)]
+            ends.append(found[len(state) :])
             needed = self.pair.partial([*live, *self.kinds[self.nk :]]).needed[self.nc : self.nc + self.nk]
             live = [ALIVE if flag else DEAD for flag in needed]
         rest = [r[: count - len(ends)] if reverse else r[len(ends) :] for r in rows] if ends else rows

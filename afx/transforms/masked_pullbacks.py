@@ -160,7 +160,8 @@ def pull_graphs(
         if (not known and marked) or not marked or all(g is None or is_finite(g) for g in gs):
             whole = Mask(lambda: _masked_rule(rule, entry, found, own)[1], *own, soft=marked)
             whole.crosses = known  # finding it runs the rule again: only slopes that may be infinite ask for it
-            return gs, [Mask(functools.partial(_part, whole, i), whole, crosses=False) for i in range(len(avals))]
+            shapes = [() if a is None else a.shape for a in avals]
+            return gs, [Mask(functools.partial(_part, whole, i, s), whole, crosses=False) for i, s in enumerate(shapes)]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         cts, marks = _masked_rule(rule, entry, found, own)
     return cts, [None if m is None else Mask(functools.partial(constant, to_lower_level(m)), *own) for m in marks]
@@ -179,9 +180,9 @@ def _kind(mask: Mask | None) -> int:
     return ALIVE if mask is None else SOFT if mask.soft else MARKED
 
 
-def _part(whole: Mask, i: int) -> Value:
+def _part(whole: Mask, i: int, shape: Shape) -> Value:
     found = whole.get()[i]
-    return np.bool_(True) if found is None else to_lower_level(found)
+    return np.ones(shape, bool) if found is None else to_lower_level(found)
 
 
 def pull_slices(
