@@ -37,7 +37,7 @@ class Masks(dict[int, Mask]):
     def __init__(self, tape: Tape, safe: frozenset[int], given: Mapping[int, Mask] | None = None) -> None:
         super().__init__({} if given is None else given)
         self.safe = safe
-        self.is_ground = tape.is_ground
+        self.is_ground: bool = tape.is_ground
         self._entries = tape.entries
         self._inputs: int | None = 0 if given is not None else None
 
