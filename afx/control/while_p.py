@@ -237,9 +237,8 @@ while_p: Primitive = higher_order(
 # -- its backward pass: operands of the loop, then cotangents of the carry; to cotangents of constants and carry ------
 def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Any, ...]:
     """Run the loop again, keep what its steps' pullbacks read, and walk back over them."""
-    n, moved = len(loop.carry), loop.differentiated_carry
+    n, count = len(loop.carry), len(loop.differentiated_carry)
     pair = loop.vjp_graphs(consts)
-    back = pair.masked([MARKED if own else DEAD for own in pair.owned]) if masked else pair.whole
     of_test, of_body, rest = loop.parts(ops)
     carry = rest[:n]
     kept: list[list[Any]] = []
@@ -247,24 +246,47 @@ def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...], masked: bool
         outs = pair.forward.plan(*of_body, *carry)
         carry = outs[:n]
         kept.append(outs[n:])
-    cts: dict[int, Any] = dict(zip(moved, rest[n:], strict=False))
-    masks: dict[int, Any] = dict(zip(moved, rest[n + len(moved) :], strict=False))
-    sums: dict[int, Any] = {k: _zeros(c) for k, c in enumerate(loop.of_body) if consts[k]}
-    alive: dict[int, Any] = {k: np.zeros(loop.of_body[k].shape, bool) for k in sums if masked}
-    for residuals in reversed(kept):
-        owned = [k for k, o in enumerate(pair.owned) if o]
-        marks = [masks[k] for k in owned] if masked else []
-        pulled, seen = back.sort(back.program.plan(*residuals, *[cts[k] for k in owned], *marks))
-        sums = {k: s if pulled[k] is None else s + pulled[k] for k, s in sums.items()}
-        alive = {k: m | full_mask(pulled[k], seen[k], loop.of_body[k]) for k, m in alive.items()}
-        for k in moved:
-            g, c = pulled[loop.b + k], loop.carry[k]
-            cts[k] = _zeros(c) if g is None else g
-            masks[k] = full_mask(g, seen[loop.b + k], c) if masked else None
-    found = (*sums.values(), *[cts[k] for k in moved])
+    summed = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
+    state = [*map(_zeros, summed), *rest[n : n + count]]
     if masked:
-        found = (*found, *alive.values(), *[masks[k] for k in moved])
-    return tuple([np.array(v) for v in found])
+        state += [*[np.zeros(c.shape, bool) for c in summed], *rest[n + count :]]
+    step = pair.steps_back.get(masked)
+    if step is None:
+        step = pair.steps_back[masked] = _make_step_back(loop, consts, masked)
+    for residuals in reversed(kept):
+        state = step.plan(*residuals, *state)
+    return tuple([np.array(v) for v in state])
+
+
+def _make_step_back(loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> CompiledGraph:
+    """Return one step back: what its pullbacks read, sums and cotangents (then the masks of both) to the latter."""
+    pair = loop.vjp_graphs(consts)
+    back = pair.masked([MARKED if own else DEAD for own in pair.owned]) if masked else pair.whole
+    owned = [k for k, own in enumerate(pair.owned) if own]
+    summed = [k for k, m in enumerate(consts) if m]
+    state = [*[loop.of_body[k] for k in summed], *[loop.carry[k] for k in loop.differentiated_carry]]
+    places = [*summed, *[loop.b + k for k in loop.differentiated_carry]]  # among the inputs of the step
+    residuals = [v.aval for v in back.program.graph.inputs]
+    residuals = residuals[: len(residuals) - len(owned) * (2 if masked else 1)]
+
+    def step(*v: Any) -> list[Any]:
+        given = v[len(residuals) :]
+        values = dict(zip(places, given, strict=False))
+        masks = dict(zip(places, given[len(places) :], strict=False))
+        mine = [loop.b + k for k in owned]
+        marks = [masks[k] for k in mine] if masked else []
+        pulled, seen = back.sort(evaluate(back.program.graph, *v[: len(residuals)], *[values[k] for k in mine], *marks))
+        alive = [full_mask(pulled[k], seen[k], aval) for k, aval in zip(places, state, strict=True)] if masked else []
+        slopes = [zeros_of(c) if pulled[k] is None else to_array(pulled[k]) for k, c in zip(places, state, strict=True)]
+        for n, k in enumerate(summed):
+            slopes[n] = values[k] if pulled[k] is None else values[k] + slopes[n]
+        seen_before = [
+            masks[k] | m if n < len(summed) else m for n, (k, m) in enumerate(zip(places, alive, strict=False))
+        ]
+        return [*slopes, *seen_before]
+
+    marks = [Aval(a.shape, np.dtype(bool)) for a in state] if masked else []
+    return build("step back", [*residuals, *state, *marks], step)
 
 
 def _zeros(aval: Aval) -> Any:

@@ -44,7 +44,7 @@ class LastStep(Protocol):
     @property
     def dense(self) -> tuple[Array, ...]: ...
     @property
-    def happening(self) -> Happening: ...
+    def happening(self) -> Happening | None: ...
 
 
 @attrs.frozen
@@ -62,11 +62,12 @@ def crossed(happening: Happening) -> Array:
     return ((a < 0) & (b >= 0)) | ((a > 0) & (b <= 0))
 
 
-def locate(watched: Field, step: LastStep) -> Located:
+def locate(watched: Field | None, step: LastStep) -> Located:
     """Return the first event within a step, by bisection of the interpolant; differentiable by its parameters."""
-    before = step.happening.before
-    if not before.shape[0]:
+    happening = step.happening
+    if watched is None or happening is None or not happening.before.shape[0]:
         return Located(step.begin * np.nan, step.start * np.nan, asarray(-1))
+    before = happening.before
 
     def at(s: Array) -> tuple[Array, Array]:
         t, y = step.begin + s * step.length, interpolate(step.start, step.dense, s)
@@ -92,5 +93,5 @@ def locate(watched: Field, step: LastStep) -> Located:
     gap = vecdot(chosen, where(chosen > 0, values, 0.0))
     s = s - (gap - stop_gradient(gap)) / where(rate == 0, 1.0, rate)
     t, y = at(s)
-    happened = crossed(step.happening).any()
+    happened = crossed(happening).any()
     return Located(where(happened, t, np.nan), where(happened, y, np.nan), where(happened, index, -1))

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.control.scan import scan
 from afx.control.solving.functions import flatten_to_vector, parametrize, stopped
-from afx.control.solving.report import Status
+from afx.control.solving.report import Status, choose_status
 from afx.control.solving.vectors import as_vector
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array, ArrayLike
@@ -54,7 +54,7 @@ class March:
         start: the state there.
         length: its length.
         dense: its interpolant.
-        happening: what the event function was, and whether it changed its sign.
+        happening: what the event function was at both ends of the step, if there is one.
         accepted: how many steps were.
         rejected: how many were not.
         retried: whether the last trial was rejected.
@@ -70,7 +70,7 @@ class March:
     start: Array
     length: Array
     dense: tuple[Array, ...]
-    happening: Happening
+    happening: Happening | None
     accepted: Array
     rejected: Array
     retried: Array
@@ -140,10 +140,11 @@ def odeint(
     def field(t: Array, v: Array) -> Array:
         return sign * run(sign * t, v, *args)
 
-    def watched(t: Array, v: Array) -> Array:
-        if event is None:
-            return _unwatched(t, v)
+    def watch(t: Array, v: Array) -> Array:
+        assert event is not None, "it is watched only then"
         return as_vector(event(sign * t, unravel(v), *args), v.dtype, "odeint: event")
+
+    watched = None if event is None else watch  # without one no equation has arrays without elements
 
     tolerance = (
         (1e-6 if exact else 1e-3) if rtol is None else rtol,
@@ -206,13 +207,13 @@ def _by_adjoint(
     def field(t: Array, v: Array) -> Array:
         return along(t, v, *held)
 
-    march, states = _integrate(way, field, _unwatched, stop_gradient(y), stop_gradient(times), tolerance, max_steps)
+    march, states = _integrate(way, field, None, stop_gradient(y), stop_gradient(times), tolerance, max_steps)
 
     def back(reverse: Field, z: Array, ends: Array) -> Array:
         def mirrored(t: Array, v: Array) -> Array:
             return -reverse(-t, v)
 
-        end, found = _integrate(way, mirrored, _unwatched, z, -ends, tolerance, max_steps)
+        end, found = _integrate(way, mirrored, None, z, -ends, tolerance, max_steps)
         return where(end.t >= -ends[-1], found[-1], np.nan)
 
     return march, attach_adjoint(along, back, states, y, times, problem.params)
@@ -220,10 +221,6 @@ def _by_adjoint(
 
 def _same(x: Array) -> Array:
     return x
-
-
-def _unwatched(_: Array, y: Array) -> Array:
-    return zeros_like(y[:0])
 
 
 def _times(ts: ArrayLike, y: Array) -> Array:
@@ -242,7 +239,7 @@ def _times(ts: ArrayLike, y: Array) -> Array:
 def _integrate(
     method: Method,
     field: Field,
-    watched: Field,
+    watched: Field | None,
     y: Array,
     times: Array,
     tolerance: tuple[float, float],
@@ -266,11 +263,11 @@ def _integrate(
         y,
         one,
         (nought, nought, nought, nought),
-        Happening(watched(times[0], y), watched(times[0], y)),
+        None if watched is None else Happening(watched(times[0], y), watched(times[0], y)),
         no,
         no,
         asarray(False),
-        where(isfinite(h), int(Status.RUNNING), int(Status.NONFINITE)),
+        choose_status(isfinite(h), Status.RUNNING, Status.NONFINITE),
     )
 
     def advance(m: March) -> March:
@@ -288,7 +285,7 @@ def _integrate(
 def _advance(
     method: Method,
     field: Field,
-    watched: Field,
+    watched: Field | None,
     m: March,
     end: Array,
     tolerance: tuple[float, float],
@@ -305,15 +302,16 @@ def _advance(
     factor = stop_gradient(step_factor(method, norm, m.norm))
     proposed = h * factor
     tiny = ~good & (proposed <= 4 * eps * abs_(now) + np.finfo(m.y.dtype).tiny)
-    ended = where(isfinite(norm), int(Status.STALLED), int(Status.NONFINITE))
+    ended = choose_status(isfinite(norm), Status.STALLED, Status.NONFINITE)
     status = where(tiny, ended, m.status)
     over = m.accepted + m.rejected + 1 >= max_steps
 
     t = where(last, m.t + (end - now), m.t + h)
-    values = watched(t, step.y)
-    happening = Happening(where(good, m.happening.after, m.happening.before), where(good, values, m.happening.after))
-    happened = good & crossed(happening).any()
-    status = where(happened, int(Status.EVENT), status)
+    happening = None
+    if watched is not None and m.happening is not None:
+        values, known = watched(t, step.y), m.happening.after
+        happening = Happening(where(good, known, m.happening.before), where(good, values, known))
+        status = where(good & crossed(happening).any(), int(Status.EVENT), status)
     status = where((status == int(Status.RUNNING)) & over & ~(good & last), int(Status.ITERATION_LIMIT), status)
 
     def pick(new: Array, old: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx import pytree
 from afx.control.solving.functions import attach_derivative, parametrize, stopped
-from afx.control.solving.report import Status
+from afx.control.solving.report import Status, choose_status
 from afx.control.solving.vectors import as_vector, iterate, norm_of
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
@@ -214,7 +214,7 @@ def _refine(
         total = sum_(values, axis=0)
         small = sum_(errors) <= maximum(atol, rtol * norm_of(total))
         return where(
-            all_(isfinite(total)), where(small, int(Status.CONVERGED), int(Status.RUNNING)), int(Status.NONFINITE)
+            all_(isfinite(total)), choose_status(small, Status.CONVERGED, Status.RUNNING), int(Status.NONFINITE)
         )
 
     index = arange(limit)

@@ -67,7 +67,7 @@ def step_factor(method: Method, norm: Array, last: Array) -> Array:
     size = where(usable, maximum(norm, 1e-10), 1.0)
     power = 1 / method.order - 0.75 * method.damping
     factor = SAFETY * size ** (-power) * maximum(last, 1e-4) ** method.damping
-    return where(usable, clip(factor, SMALLEST, where(norm <= 1, LARGEST, 1.0)), SMALLEST)
+    return where(usable, clip(factor, SMALLEST, where(norm <= 1, asarray(LARGEST, norm.dtype), 1.0)), SMALLEST)
 
 
 def initial_step(

@@ -28,7 +28,7 @@ from afx.ops.manipulation.shape import broadcast_to
 from afx.transforms.backward_pass import backward, backward_with_masks, entries_with_finite_partials, makes_masks
 from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, Mask, clean
 
-__all__ = ["CompiledGraph", "call"]
+__all__ = ["CompiledGraph", "VjpGraphs", "call"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -141,6 +141,7 @@ class VjpGraphs:
         "makes_masks",
         "needed",
         "owned",
+        "steps_back",
         "whole",
     )
 
@@ -158,6 +159,7 @@ class VjpGraphs:
         self._entered, self._outs = ends[:2]
         self.makes_masks: bool = makes_masks(entries)
         self._backs: dict[tuple[bool, tuple[int, ...]], Back] = {}
+        self.steps_back: dict[bool, CompiledGraph] = {}  # of a loop, without and with masks
         self.whole: Back = self._walk_back([ALIVE if own else DEAD for own in self.owned], marking=False)
         self.back: CompiledGraph = self.whole.program
         self.needed: list[bool] = self.whole.needed

@@ -192,3 +192,14 @@ def test_the_adjoint_gives_the_same_gradients() -> None:
     np.testing.assert_allclose(adjoint(*past)[0], afx.grad(total)(*past, "steps"), rtol=1e-5)
     with pytest.raises(afx.errors.ArgumentError, match="no adjoint"):
         odeint(lambda t, y: y, np.float64(1.0), [0.0, 1.0], gradient="adjoint", event=lambda t, y: y)
+
+
+@pytest.mark.parametrize("gradient", ["steps", "adjoint"])
+def test_every_instruction_has_a_native_form(gradient: Any) -> None:
+    """Integrations without events become machine code as a whole, and so do their adjoints."""
+
+    def total(p: Any) -> Any:
+        return afx.sum(odeint(lambda t, y, p: p * y, np.ones(2), np.linspace(0, 1, 3), p, gradient=gradient).ys)
+
+    fn = afx.jit(total if gradient == "steps" else afx.grad(total))
+    assert [why for _, why in fn.lower(np.float64(-0.5)).native if why] == []

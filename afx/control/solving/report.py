@@ -8,8 +8,10 @@ import attrs
 import numpy as np
 
 from afx.core.array.array import Array
+from afx.ops.creation.creation import asarray
+from afx.ops.elementwise.where import where
 
-__all__ = ["Report", "Status"]
+__all__ = ["Report", "Status", "choose_status"]
 
 
 class Status(enum.IntEnum):
@@ -38,6 +40,11 @@ SENTENCES = {
     Status.NO_BRACKET: "the function has the same sign at both ends of the bracket",
     Status.EVENT: "an event ended it",
 }
+
+
+def choose_status(test: Array, then: Status, other: Status) -> Array:
+    """Return one status or the other, of which one is an array: a choice of two Python numbers has no machine code."""
+    return where(test, asarray(int(then)), int(other))
 
 
 @attrs.frozen

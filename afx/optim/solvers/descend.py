@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 import numpy as np
 
-from afx.control.solving.report import Status
+from afx.control.solving.report import Status, choose_status
 from afx.control.solving.vectors import bound_vector, iterate, norm_of
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import is_traced
@@ -92,7 +92,7 @@ def optimality(point: Point, box: Box | None) -> Array:
 def status_of(point: Point, tolerance: float, box: Box | None) -> Array:
     """Return the status of a point: converged, not finite, or still running."""
     small = optimality(point, box) <= tolerance
-    return where(~point.is_finite(), int(Status.NONFINITE), where(small, int(Status.CONVERGED), int(Status.RUNNING)))
+    return where(~point.is_finite(), int(Status.NONFINITE), choose_status(small, Status.CONVERGED, Status.RUNNING))
 
 
 def descend(

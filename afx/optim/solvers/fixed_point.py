@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
-from afx.control.solving.report import Status
+from afx.control.solving.report import Status, choose_status
 from afx.control.solving.vectors import as_vector, iterate, norm_of
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
@@ -101,7 +101,7 @@ class Iterate:
 def _march(residual: Callable[[Array], Array], start: Array, tolerance: float, memory: int, limit: int) -> Iterate:
     def status_of(x: Array, r: Array) -> Array:
         small = norm_of(r) <= tolerance * maximum(norm_of(x), 1.0)
-        state = where(small, int(Status.CONVERGED), int(Status.RUNNING))
+        state = choose_status(small, Status.CONVERGED, Status.RUNNING)
         return where(all_(isfinite(r)), state, int(Status.NONFINITE))
 
     def advance(s: Iterate) -> Iterate:
@@ -112,7 +112,7 @@ def _march(residual: Callable[[Array], Array], start: Array, tolerance: float, m
         r = residual(x)
         size = vector_norm(r)
         worse = ~(size <= GROWTH * s.best)
-        keep = where(worse, 0.0, 1.0).astype(x.dtype)
+        keep = (~worse).astype(x.dtype)
         moves, changes = s.moves, s.changes
         if memory:
             moves = keep * concat([(x - s.x)[None], s.moves[:-1]])

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
-from afx.control.solving.report import Status
+from afx.control.solving.report import Status, choose_status
 from afx.control.solving.vectors import as_vector, iterate, norm_of
 from afx.core.array.array import Array
 from afx.errors import ArgumentError
@@ -190,7 +190,7 @@ def _march(
     def status_of(x: Array, r: Array, gradient: Array, matrix: Array | SparseMatrix) -> Array:
         small = all_(abs(_slope(x, gradient, box)) <= tolerance * sqrt(_squares(matrix)) * vector_norm(r))
         finite = all_(isfinite(r)) & all_(isfinite(gradient))
-        return where(finite, where(small, int(Status.CONVERGED), int(Status.RUNNING)), int(Status.NONFINITE))
+        return where(finite, choose_status(small, Status.CONVERGED, Status.RUNNING), int(Status.NONFINITE))
 
     def advance(s: Iterate) -> Iterate:
         x = s.x + find(s) if box is None else _bounded_step(s, find, box)
@@ -206,7 +206,7 @@ def _march(
         rounding = abs(expected) <= 100 * eps * vecdot(s.residuals, s.residuals)
         flatter = vector_norm(_slope(x, gradient, box)) < vector_norm(_slope(s.x, s.gradient, box))
         good = (expected > 0) & where(rounding, flatter, gain > LEAST_GAIN)
-        ended = where(all_(isfinite(r)) & isfinite(expected), int(Status.CONVERGED), int(Status.STALLED))
+        ended = choose_status(all_(isfinite(r)) & isfinite(expected), Status.CONVERGED, Status.STALLED)
         status = where(good, status_of(x, r, gradient, matrix), int(Status.RUNNING))
         stops = (norm_of(step) <= FEW * eps * norm_of(s.x)) | (rounding & ~flatter)
         status = where((status == int(Status.RUNNING)) & stops, ended, status)

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.control.cond import cond
 from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
-from afx.control.solving.report import Status
+from afx.control.solving.report import Status, choose_status
 from afx.control.solving.vectors import as_vector, bound_vector, iterate, norm_of
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
@@ -136,7 +136,7 @@ def _status(x: Array, residual: Array, step: Array, tolerance: float) -> Array:
     rounding = FEW * np.finfo(x.dtype).eps * norm_of(x)
     small = (norm_of(residual) <= tolerance) | ((norm_of(step) <= rounding) & (norm_of(step) > 0))
     finite = all_(isfinite(residual)) & all_(isfinite(x))
-    return where(finite, where(small, int(Status.CONVERGED), int(Status.RUNNING)), int(Status.NONFINITE))
+    return where(finite, choose_status(small, Status.CONVERGED, Status.RUNNING), int(Status.NONFINITE))
 
 
 def _newton(residual: Callable[[Array], Array], start: Array, tolerance: float, limit: int, *, renew: bool) -> Iterate:
@@ -151,7 +151,7 @@ def _newton(residual: Callable[[Array], Array], start: Array, tolerance: float, 
         status = where(lower, _status(x, found, step, tolerance), int(Status.RUNNING))
         # the last step of a convergence in rounding lowers nothing
         tiny = s.exact & (norm_of(step) <= FEW * np.finfo(x.dtype).eps * norm_of(s.x))
-        ended = where(tiny, int(Status.CONVERGED), int(Status.STALLED))
+        ended = choose_status(tiny, Status.CONVERGED, Status.STALLED)
         status = where(~lower & s.exact, ended, status)
         change = found - s.residual - s.matrix @ taken
         square = vecdot(taken, taken)
@@ -228,7 +228,7 @@ def _bisect(residual: Callable[[Array], Array], lower: Array, upper: Array, limi
     def status_of(s: Interval) -> Array:
         eps = np.finfo(lower.dtype).eps
         narrow = abs_(s.upper - s.lower) <= FEW * eps * maximum(abs_(s.lower), abs_(s.upper))
-        return where(all_(narrow | (s.residual == 0)), int(Status.CONVERGED), int(Status.RUNNING))
+        return choose_status(all_(narrow | (s.residual == 0)), Status.CONVERGED, Status.RUNNING)
 
     def advance(s: Interval) -> Interval:
         middle = s.lower + 0.5 * (s.upper - s.lower)
@@ -251,6 +251,6 @@ def _bisect(residual: Callable[[Array], Array], lower: Array, upper: Array, limi
     # an end that is a root already is the bracket
     upper = where(at_lower == 0, lower, upper)
     lower = where(at_upper == 0, upper, lower)
-    status = where(opposite, int(Status.RUNNING), int(Status.NO_BRACKET))
+    status = choose_status(opposite, Status.RUNNING, Status.NO_BRACKET)
     begin = Interval(lower, upper, sign(at_lower), lower, at_lower, asarray(0), asarray(2), status)
     return iterate(begin, advance, limit)
