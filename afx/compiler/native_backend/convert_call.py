@@ -12,6 +12,7 @@ from afx.compiler.native_backend.convert import BlockBuilder, Group, Unsupported
 from afx.compiler.native_backend.convert_expand import EXPANDED
 from afx.compiler.native_backend.convert_fold import lower_fold
 from afx.compiler.native_backend.convert_index import INDEXED
+from afx.compiler.native_backend.convert_linalg import FACTORIZATIONS
 from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.convert_tile import TILED_MAX_PRODUCTS, lower_tiled
 from afx.compiler.native_backend.emit_op import ALL, INLINE
@@ -276,7 +277,7 @@ def _apply(b: BlockBuilder, call: Call) -> None:
     if call.op in ("cast", "convert"):
         _cast(b, call)
         return
-    lower = INDEXED.get(call.op) or EXPANDED.get(call.op)
+    lower = INDEXED.get(call.op) or EXPANDED.get(call.op) or FACTORIZATIONS.get(call.op)
     if lower is not None:
         lower(b, call)
         return

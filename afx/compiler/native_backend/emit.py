@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
+from afx.compiler.native_backend.emit_flags import Flags, Layout
 from afx.compiler.native_backend.emit_op import memory_type
 from afx.compiler.native_backend.emit_step import emit_step, on_roots, roots_of
 from afx.compiler.native_backend.program import (
@@ -19,6 +18,7 @@ from afx.compiler.native_backend.program import (
     Choice,
     Leaf,
     Param,
+    Product,
     Program,
     Scan,
     Step,
@@ -27,30 +27,11 @@ from afx.compiler.native_backend.program import (
 )
 from afx.compiler.native_backend.writer import Writer
 
-__all__ = ["Layout", "emit_programs"]
+__all__ = ["emit_programs"]
 
 FOREVER = "9223372036854775807"
 INLINE_MAX_STEPS = 30  # steps of a block whose functions LLVM may join: its time grows faster than their number
 CONTIGUOUS, ALIGNED = 1, 0x100  # NumPy's flags of arrays
-
-
-@attrs.frozen
-class Layout:
-    """Where CPython and NumPy keep what the builtin function reads, and the processor its floating-point flags.
-
-    Attributes:
-        head: bytes of the head of a Python object, at whose end its type stands.
-        x86: whether flags are read from MXCSR; otherwise by the functions of C.
-        divide: flag of a division by zero.
-        over: flag of an overflow.
-        invalid: flag of an invalid operation.
-    """
-
-    head: int
-    x86: bool
-    divide: int
-    over: int
-    invalid: int
 
 
 def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
@@ -63,51 +44,12 @@ def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
     return w.text()
 
 
-class _Flags:
-    """Emitter of what reads and clears the flags of floating-point errors."""
-
-    def __init__(self, w: Writer, layout: Layout) -> None:
-        self.w = w
-        self.layout = layout
-        self.all = layout.divide | layout.over | layout.invalid
-
-    def read(self) -> str:
-        """Return the flags raised so far."""
-        w = self.w
-        if self.layout.x86:
-            w.declare("stmxcsr", "declare void @llvm.x86.sse.stmxcsr(ptr)")
-            place = w.local("i32", 4)
-            w.line(f"call void @llvm.x86.sse.stmxcsr(ptr {place})")
-            return w.let(f"load volatile i32, ptr {place}")
-        w.declare("fetestexcept", "declare i32 @fetestexcept(i32)")
-        return w.let(f"call i32 @fetestexcept(i32 {self.all})")
-
-    def clear(self, flags: str) -> None:
-        """Take back these flags."""
-        w = self.w
-        if self.layout.x86:
-            w.declare("ldmxcsr", "declare void @llvm.x86.sse.ldmxcsr(ptr)")
-            state = self.read()
-            kept = w.let(f"xor i32 {flags}, -1")
-            place = w.local("i32", 4)
-            w.line(f"store volatile i32 {w.let(f'and i32 {state}, {kept}')}, ptr {place}")
-            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
-            return
-        w.declare("feclearexcept", "declare i32 @feclearexcept(i32)")
-        w.line(f"%v{w.fresh()} = call i32 @feclearexcept(i32 {flags})")
-
-    def number(self, kinds: Sequence[str]) -> int:
-        """Return the flags of these kinds of error, in NumPy's words."""
-        known = {"divide": self.layout.divide, "over": self.layout.over, "invalid": self.layout.invalid}
-        return sum([known.get(kind, 0) for kind in kinds])
-
-
 class _Blocks:
     """Emitter of blocks, each a function of its parameters and its arena; equal ones are emitted once."""
 
     def __init__(self, w: Writer, layout: Layout) -> None:
         self.w = w
-        self.flags = _Flags(w, layout)
+        self.flags = Flags(w, layout)
         self._functions: dict[Leaf, str] = {}
 
     def emit(self, block: Block, name: str, chunked: bool = False) -> str:
@@ -162,7 +104,11 @@ class _Blocks:
         quiet = self.flags.number(step.quiet)
         before = self.flags.read() if quiet else ""
         roots = ", ".join([f"ptr {self._root(block, k)}" for k in roots_of(step)])
-        w.line(f"call void {function}({roots}, ptr %fault)")
+        line = f"call void {function}({roots}, ptr %fault)"
+        if isinstance(step, Product) and step.refuses:
+            self.flags.refuse_invalid(lambda: w.line(line))
+        else:
+            w.line(line)
         if quiet:
             after = self.flags.read()
             new = w.let(f"and i32 {after}, {w.let(f'xor i32 {before}, -1')}")
@@ -298,7 +244,7 @@ class _Entry:
         self.w = w
         self.layout = layout
         self.program = program
-        self.flags = _Flags(w, layout)
+        self.flags = Flags(w, layout)
 
     def emit(self, name: str, main: str) -> None:
         """Add the function, which calls the program's block."""

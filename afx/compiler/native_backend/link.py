@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.native_backend.child import load_llvm
-from afx.compiler.native_backend.emit import Layout
+from afx.compiler.native_backend.emit_flags import Layout
 from afx.compiler.native_backend.program import Block, Fast, Inner, Nest, Op, Product, Program, UfuncLoop
 
 __all__ = ["Kernel", "layout", "link", "ufunc_loop"]
@@ -95,8 +95,10 @@ def ufunc_loop(name: str, dtypes: tuple[str, ...]) -> UfuncLoop | None:
 
 @functools.cache
 def _address(name: str, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
-    """Return the addresses of a loop and of its data."""
+    """Return the addresses of a loop and of its data; those of ``np.linalg`` have its name in front."""
     ufunc: Any = getattr(np, name, None)
+    if name.startswith("linalg."):
+        ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), name.removeprefix("linalg."), None)
     if not isinstance(ufunc, np.ufunc):
         return None
     found = _Ufunc.from_address(id(ufunc) + object.__basicsize__)

@@ -23,7 +23,7 @@ import attrs
 
 from afx.compiler.native_backend.child import receive, send
 from afx.compiler.native_backend.convert import UnsupportedError
-from afx.compiler.native_backend.emit import Layout
+from afx.compiler.native_backend.emit_flags import Layout
 from afx.compiler.native_backend.pieces import Lowered
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target

@@ -152,6 +152,7 @@ class Product:
         operands: with the outer stride alone.
         core_strides: strides of the core dimensions, operand by operand.
         quiet: floating-point warnings that it ignores.
+        refuses: whether it marks operands without a result as invalid operations: a fault, as NumPy raises then.
     """
 
     loop: UfuncLoop | None
@@ -159,6 +160,7 @@ class Product:
     operands: tuple[Ref, ...]
     core_strides: Shape
     quiet: tuple[str, ...] = ()
+    refuses: bool = False
 
 
 @attrs.frozen

@@ -141,7 +141,9 @@ class GraphTrace(Trace):
         found = p.abstract_eval(*[a.aval for a in atoms], **params)
         outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
         self._equations.append(
-            Equation(p, atoms, outputs, tuple(sorted(params.items())) if params else (), caller(), self._ignored_fp_errors())
+            Equation(
+                p, atoms, outputs, tuple(sorted(params.items())) if params else (), caller(), self._ignored_fp_errors()
+            )
         )
         return outputs
 

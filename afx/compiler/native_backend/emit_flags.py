@@ -1,0 +1,91 @@
+"""Flags of floating-point errors as LLVM IR: read, cleared, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from afx.compiler.native_backend.writer import Writer
+
+__all__ = ["Flags", "Layout"]
+
+
+@attrs.frozen
+class Layout:
+    """Where CPython and NumPy keep what the builtin function reads, and the processor its floating-point flags.
+
+    Attributes:
+        head: bytes of the head of a Python object, at whose end its type stands.
+        x86: whether flags are read from MXCSR; otherwise by the functions of C.
+        divide: flag of a division by zero.
+        over: flag of an overflow.
+        invalid: flag of an invalid operation.
+    """
+
+    head: int
+    x86: bool
+    divide: int
+    over: int
+    invalid: int
+
+
+class Flags:
+    """Emitter of what reads and clears the flags of floating-point errors."""
+
+    def __init__(self, w: Writer, layout: Layout) -> None:
+        self.w = w
+        self.layout = layout
+        self.all: int = layout.divide | layout.over | layout.invalid
+
+    def read(self) -> str:
+        """Return the flags raised so far."""
+        w = self.w
+        if self.layout.x86:
+            w.declare("stmxcsr", "declare void @llvm.x86.sse.stmxcsr(ptr)")
+            place = w.local("i32", 4)
+            w.line(f"call void @llvm.x86.sse.stmxcsr(ptr {place})")
+            return w.let(f"load volatile i32, ptr {place}")
+        w.declare("fetestexcept", "declare i32 @fetestexcept(i32)")
+        return w.let(f"call i32 @fetestexcept(i32 {self.all})")
+
+    def clear(self, flags: str) -> None:
+        """Take back these flags."""
+        w = self.w
+        if self.layout.x86:
+            w.declare("ldmxcsr", "declare void @llvm.x86.sse.ldmxcsr(ptr)")
+            state = self.read()
+            kept = w.let(f"xor i32 {flags}, -1")
+            place = w.local("i32", 4)
+            w.line(f"store volatile i32 {w.let(f'and i32 {state}, {kept}')}, ptr {place}")
+            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
+            return
+        w.declare("feclearexcept", "declare i32 @feclearexcept(i32)")
+        w.line(f"%v{w.fresh()} = call i32 @feclearexcept(i32 {flags})")
+
+    def refuse_invalid(self, call: Callable[[], None]) -> None:
+        """Make a call whose invalid operations are faults; flags that it clears come back."""
+        w, invalid = self.w, self.layout.invalid
+        before = w.let(f"and i32 {self.read()}, {self.all}")
+        self.clear(str(invalid))
+        call()
+        new = w.let(f"and i32 {self.read()}, {invalid}")
+        seen, more = w.let("load i64, ptr %fault"), w.let(f"zext i32 {new} to i64")
+        w.line(f"store i64 {w.let(f'or i64 {seen}, {more}')}, ptr %fault")
+        self.clear(str(invalid))
+        self._add(before)
+
+    def _add(self, flags: str) -> None:
+        w = self.w
+        if self.layout.x86:
+            place = w.local("i32", 4)
+            w.line(f"store volatile i32 {w.let(f'or i32 {self.read()}, {flags}')}, ptr {place}")
+            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
+            return
+        w.declare("feraiseexcept", "declare i32 @feraiseexcept(i32)")
+        w.line(f"%v{w.fresh()} = call i32 @feraiseexcept(i32 {flags})")
+
+    def number(self, kinds: Sequence[str]) -> int:
+        """Return the flags of these kinds of error, in NumPy's words."""
+        known = {"divide": self.layout.divide, "over": self.layout.over, "invalid": self.layout.invalid}
+        return sum([known.get(kind, 0) for kind in kinds])

@@ -1,0 +1,64 @@
+"""Small factorizations as machine code."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from tests.compiler.native_backend.native_run import Native, assert_same_bits
+
+REFUSED = -1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_factorizations_are_numpys(dtype: str) -> None:
+    """Inverses, solutions, determinants and Cholesky factors of matrices and of stacks have NumPy's bits."""
+    rng = np.random.default_rng(0)
+    a = (rng.normal(size=(3, 5, 5)) + 4 * np.eye(5)).astype(dtype)
+    y, one = rng.normal(size=(3, 5, 2)).astype(dtype), rng.normal(size=5).astype(dtype)
+
+    def fn(a: Any, y: Any, one: Any) -> Any:
+        good = a @ np.swapaxes(a, 1, 2) + np.eye(5, dtype=dtype)
+        solve, tri = afx.linalg.solve, afx.linalg.solve_triangular
+        systems = solve(a, y), solve(a[0], one), solve(a[1].T, y[1]), solve(a, y[0])
+        triangular = tri(a, y, lower=True), tri(a, y), tri(a[0], one, trans=1, lower=True), tri(a[2, ::-1, ::-1], y[0])
+        return (afx.linalg.inv(a), afx.linalg.det(a), afx.linalg.cholesky(good), *systems, *triangular)
+
+    assert_same_bits(fn, a, y, one)
+    assert_same_bits(lambda a, y: afx.grad(lambda a: (afx.linalg.solve(a, y) ** 2).sum())(a), a[0], y[0])
+
+
+def test_matrices_without_a_result_are_refused() -> None:
+    """Singular and indefinite matrices are left to NumPy, which raises, whatever the caller ignores; flags before stay."""
+    singular = np.ones((3, 3))
+    for fn in (afx.linalg.inv, afx.linalg.cholesky, lambda a: afx.linalg.solve(a, a)):
+        native = Native(fn, singular)
+        assert native(singular - 2 * np.eye(3) * (fn is afx.linalg.cholesky))[1] == REFUSED
+        assert native(np.eye(3))[1] == 0
+        with np.errstate(all="ignore"), pytest.raises(np.linalg.LinAlgError):
+            afx.jit(fn, backend="native")(-singular)
+    divided = Native(lambda a, x: (1 / x, afx.linalg.inv(a)), np.eye(3), np.zeros(2))
+    assert divided(np.eye(3), np.zeros(2))[1] == 1
+
+
+def test_a_filter_is_one_kernel() -> None:
+    """A Kalman filter by scan, a solution in each step, has no call of Python left."""
+    rng = np.random.default_rng(1)
+    move, see = np.eye(4) + 0.1 * rng.normal(size=(4, 4)), rng.normal(size=(2, 4))
+
+    def fn(ys: Any) -> Any:
+        def step(now: Any, y: Any) -> Any:
+            x, p = now
+            x, p = move @ x, move @ p @ move.T + 0.1 * np.eye(4)
+            s = see @ p @ see.T + 0.5 * np.eye(2)
+            gain = afx.linalg.solve(s, see @ p).T
+            x = x + gain @ (y - see @ x)
+            return (x, p - gain @ see @ p), x
+
+        return afx.scan(step, (np.zeros(4), np.eye(4)), ys)
+
+    assert assert_same_bits(fn, rng.normal(size=(30, 2))).program.is_loop
