@@ -19,16 +19,26 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["compile_text", "load_llvm", "main", "receive", "send"]
+__all__ = ["compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
 
 IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
 
 
 def send(stream: IO[bytes], message: Any) -> None:
-    """Write a message."""
+    """Encode and write a message."""
+    write(stream, encode(message))
+
+
+def encode(message: Any) -> bytes:
+    """Return the bytes of a message; raise whatever pickling raises."""
     data = pickle.dumps(message, protocol=5)
-    left = memoryview(struct.pack("<Q", len(data)) + data)
+    return struct.pack("<Q", len(data)) + data
+
+
+def write(stream: IO[bytes], data: bytes) -> None:
+    """Write all bytes."""
+    left = memoryview(data)
     while left:
         left = left[stream.write(left) :]  # without a buffer, whose lock a forked process would find locked
     stream.flush()

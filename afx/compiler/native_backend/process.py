@@ -21,7 +21,7 @@ from typing import IO, Any, TypeAlias
 
 import attrs
 
-from afx.compiler.native_backend.child import receive, send
+from afx.compiler.native_backend.child import encode, receive, send, write
 from afx.compiler.native_backend.convert import UnsupportedError
 from afx.compiler.native_backend.emit_flags import Layout
 from afx.compiler.native_backend.pieces import Lowered
@@ -80,17 +80,27 @@ class CompileService:
         outbox = self._outbox
         while (message := outbox.get()) is not None:
             try:
+                data = encode(message)
+            except Exception as error:  # of a function that the user's code holds, say: this job's fault alone
+                self._drop(message[0], f"another process cannot have what it holds ({error})")
+                continue
+            try:
                 child = self._running()
                 assert child.stdin is not None
-                send(child.stdin, message)
+                write(child.stdin, data)
             except Exception as error:
                 with self._lock:
-                    job = self._jobs.pop(message[0], None)
                     is_closed = self._writer is not threading.current_thread()  # then the child was killed on purpose
-                    if job is not None and not is_closed:
+                    if message[0] in self._jobs and not is_closed:
                         self._fail(f"the compiling process cannot be started or reached ({error})")
-                if job is not None:
-                    job.done(None, self.broken or "the compiling process was closed")
+                self._drop(message[0], self.broken or "the compiling process was closed")
+
+    def _drop(self, number: int, reason: str) -> None:
+        """End a job without a result."""
+        with self._lock:
+            job = self._jobs.pop(number, None)
+        if job is not None:
+            job.done(None, reason)
 
     @property
     def pid(self) -> int | None:

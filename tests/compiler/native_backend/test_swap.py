@@ -221,6 +221,22 @@ def test_a_killed_compiler_is_a_failure_that_warns_once(monkeypatch: pytest.Monk
     service.close()
 
 
+def test_what_no_other_process_can_have_is_one_plan_s_fault() -> None:
+    """A plan that holds a function of the user's stays NumPy's, without a warning; the next ones are compiled."""
+    seen: list[float] = []
+
+    def fn(x: Any) -> Any:
+        afx.debug.callback(lambda y: seen.append(float(y.sum())), x)
+        return np.sin(x) * 2
+
+    x = np.ones(5)
+    plan = afx.jit(fn, backend="native").lower(x).plan
+    assert "another process cannot have" in plan.native.state
+    np.testing.assert_array_equal(afx.jit(fn, backend="native")(x), np.sin(x) * 2)
+    assert seen == [5.0]
+    assert afx.jit(lambda x: np.cos(x) * 3, backend="native").lower(x).plan.native.state == "linked"
+
+
 def test_closing_while_a_job_is_sent_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that ends while a large job is on its way to the child ends without a warning."""
     monkeypatch.setattr(process, "_WARNED", [])
