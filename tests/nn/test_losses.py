@@ -287,3 +287,19 @@ def test_losses_keep_the_dtype(dtype: Any, rng: np.random.Generator) -> None:
     ]
     losses += [nn.softmax_cross_entropy(x, classes, smoothing=0.1), nn.ctc(x, np.array([1, 2]))]
     assert {loss.dtype for loss in losses} == {np.dtype(dtype)}
+
+
+def test_gradients_of_shares_carry_no_masks() -> None:
+    """The zeros of a cross entropy of distributions are zeros by formula: layers before it compute no masks."""
+    w, x = np.ones((4, 3)), np.ones((5, 4))
+    targets = np.eye(3)[[0, 1, 2, 0, 1]]
+    graph = afx.trace(afx.grad(lambda w: afx.mean(nn.softmax_cross_entropy(x @ w, targets))))(w)
+    names = [eq.primitive.name for eq in graph.equations]
+    assert "any" not in names
+    assert "bitwise_and" not in names
+    logits = np.array([[0.0, -np.inf, 1.0]])
+    value, slope = afx.value_and_grad(lambda y: afx.sum(nn.softmax_cross_entropy(y, np.array([[0.5, 0.0, 0.5]]))))(
+        logits
+    )
+    assert np.isfinite(value)
+    assert np.allclose(slope, [[1 / (1 + np.e) - 0.5, 0.0, np.e / (1 + np.e) - 0.5]])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
@@ -60,7 +58,7 @@ def softmax_cross_entropy(
     if a.ndim and t.shape == a.shape:
         check_shares(targets, who)
         weights = as_numbers(targets, logits)
-        loss = -sum(multiply(weights, where((weights == 0) & (shares == -math.inf), 0, shares)), axis=-1)
+        loss = -sum(likelihoods.multiply_logarithms(weights, shares), axis=-1)
     elif a.ndim and t.shape == a.shape[:-1] and t.dtype.kind in "iu":
         targets = targets if kept is None else where(kept, targets, 0)
         check_classes(targets, a.shape[-1], who)

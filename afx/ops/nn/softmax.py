@@ -1,7 +1,8 @@
-"""Softmax: `softmax`, its logarithm, and the cross-entropy of a logit."""
+"""Softmax: `softmax`, its logarithm, and the cross-entropy of logits."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -17,10 +18,11 @@ from afx.errors import DtypeError
 from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.elementwise import binary
 from afx.ops.elementwise.exponential import exp, sigmoid
+from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype
 from afx.ops.reductions._numpy import largest, sum_keepdims
 
-__all__ = ["log_softmax", "sigmoid_binary_cross_entropy", "softmax"]
+__all__ = ["log_softmax", "multiply_logarithms", "sigmoid_binary_cross_entropy", "softmax"]
 
 Axis = int | tuple[int, ...]
 
@@ -181,6 +183,30 @@ binary_cross_entropy_p: Primitive = binary(
     "binary_cross_entropy",
     _binary_cross_entropy_run,
     (lambda _z, y, t: sigmoid(y) - t, lambda _z, y, _t: -y),
+    kinds="f",
+    promotes_to_float=True,
+    finite_partials=True,
+    traceable=True,
+)
+
+
+def multiply_logarithms(weights: ArrayLike, logarithms: ArrayLike) -> Array:
+    """Return weights times logarithms, where 0 times -inf is 0.
+
+    No mask comes with these zeros, which every layer before would have to carry: their derivatives are zeros by formula.
+    """
+    return bind2(multiply_logarithms_p, weights, logarithms)
+
+
+def _multiply_logarithms_run(w: Any, y: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        return np.where((w == 0) & (y == -np.inf), 0.0, w * y)
+
+
+multiply_logarithms_p: Primitive = binary(
+    "multiply_logarithms",
+    _multiply_logarithms_run,
+    (lambda _z, w, y: where((w == 0) & (y == -math.inf), 0, y), lambda _z, w, _y: w),
     kinds="f",
     promotes_to_float=True,
     finite_partials=True,
