@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Shape, aval_of, broadcast_avals, broadcast_shapes, checked_shape
-from afx.core.dtypes import DType, check_dtype, promote
+from afx.core.dtypes import DType, check_dtype, get_default_dtype, promote
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.manipulation.shape import astype
@@ -64,6 +64,8 @@ def resolve_arguments(
         ShapeError: the parameters do not broadcast to the shape.
     """
     checked_key(key, who)
+    if dtype is None and shape is not None and all(x.__class__ is float for x in params):
+        return checked_shape(shape, who), get_default_dtype(), list(params)
     found = floating(dtype, who, *params)
     lengths = drawn_shape(who, shape, *params)
     cast = [float(x) if isinstance(x, (int, float)) else astype(x, found) for x in params]
@@ -103,6 +105,8 @@ def require_positive(who: str, name: str, x: Any) -> None:
 
 def require_scale(who: str, x: Any, name: str = "a scale") -> None:
     """Raise `ArgumentError` where a parameter whose value is known is below 0."""
+    if x.__class__ is float and x >= 0:
+        return
     values = _known(x)
     if values and not np.all(values[0] >= 0):
         _refuse(who, f"{name} is 0 or more", x)
@@ -117,6 +121,8 @@ def require_probability(who: str, x: Any) -> None:
 
 def require_order(who: str, low: Any, high: Any) -> None:
     """Raise `ArgumentError` where a lower bound whose value is known lies above the upper one."""
+    if low.__class__ is high.__class__ is float and low <= high:
+        return
     values = _known(low, high)
     if values and not np.all(values[0] <= values[1]):
         _refuse(who, "low lies below high", low, high)

@@ -13,7 +13,7 @@ import pytest
 
 import afx
 from afx import random
-from afx.ops.random.philox import BLOCKS, FEW, block_words, philox_block
+from afx.ops.random.philox import BLOCKS, FEW, block_words, philox_few
 from tests.random.draws import DRAWS
 
 KEY = random.key(42)
@@ -34,10 +34,9 @@ KEY = random.key(42)
 def test_known_answers(key: Any, counter: Any, words: str) -> None:
     """Philox4x32-10 gives the published words (Salmon et al. 2011, the generator's known-answer tests)."""
     want = [int(word, 16) for word in words.split()]
-    assert list(philox_block(key, counter)) == want
     low, high, round_, purpose = counter
     block = np.array([low | high << 32], np.uint64)
-    for copies in (1, 3, FEW + 1):
+    for copies in (1, 3, FEW, FEW + 1):
         found = block_words(np.array([key] * copies, np.uint32), np.repeat(block, copies), round_, purpose)
         assert found.tolist() == [want] * copies
 
@@ -48,7 +47,7 @@ def test_bits_are_the_words_in_order(n: int) -> None:
     words = np.asarray(random.bits(KEY, n))
     places = {0, n // 2, n - 1}
     for j in places:
-        assert words[j] == philox_block((42, 0), (j // 4, 0, 0, 0))[j % 4]
+        assert words[j] == philox_few(np.array([j // 4]), np.array([[42, 0]]), 0, 0)[0, j % 4]
     pairs = np.asarray(random.bits(KEY, n // 2, dtype=afx.uint64))
     want = words[: n // 2 * 2].astype(np.uint64).reshape(-1, 2)
     assert np.array_equal(pairs, want[:, 0] | want[:, 1] << np.uint64(32))

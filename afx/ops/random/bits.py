@@ -20,7 +20,7 @@ from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import broadcast
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.random.philox import BLOCKS, DRAW, FEW, FOLD, as_words, block_words, philox, philox_block
+from afx.ops.random.philox import BLOCKS, DRAW, FEW, FOLD, as_words, block_words, philox, philox_few
 from afx.runtime.thread_pool import get_threads, run_blocks
 
 __all__: list[str] = []
@@ -204,10 +204,10 @@ def generate(key: Any, shape: Shape, dtype: DType, word: DType, finish: Finish, 
 
 
 def _generate_few(keys: Any, blocks: int, out: Any, word: DType, finish: Finish, purpose: int) -> None:
-    for k, row in zip(keys.tolist(), out, strict=True):
-        found = [philox_block(k, (i, 0, 0, purpose)) for i in range(blocks)]
-        pairs = [x | y << 32 for w in found for x, y in (w[:2], w[2:])]
-        finish(as_words(np.array(pairs, np.uint64), word)[: len(row)], row)
+    numbers = np.arange(blocks, dtype=np.uint64)
+    for k, row in zip(keys, out, strict=True):
+        words = philox_few(numbers, k[None], 0, purpose).reshape(-1)
+        finish((words if word == uint32 else words.view("<u8"))[: len(row)], row)
 
 
 def _generate_row(key: Any, blocks: int, out: Any, word: DType, finish: Finish, purpose: int) -> None:

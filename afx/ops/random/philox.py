@@ -7,6 +7,7 @@ is integer arithmetic: the same on every machine.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ __all__ = [
     "as_words",
     "block_words",
     "philox",
-    "philox_block",
+    "philox_few",
 ]
 
 MASK = 0xFFFFFFFF
@@ -36,7 +37,7 @@ ROUNDS = 10
 SCHEDULE = np.arange(ROUNDS, dtype=np.uint64)[:, None, None] * np.array(STEPS, np.uint64)[:, None]
 DRAW, SPLIT, FOLD, BOOST = 0, 1, 2, 3  # purposes: the last word of the counter
 
-FEW = 6  # blocks that Python's integers compute sooner than NumPy's arrays
+FEW = 80  # blocks that Python's integers compute sooner than NumPy's arrays
 BLOCKS = 16384  # computed at a time: they stay in the cache
 
 
@@ -76,15 +77,43 @@ def _schedule(keys: Any) -> Iterator[Any]:
         np.bitwise_and(k, LOW, out=k)
 
 
-def philox_block(key: tuple[int, int], counter: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """Return the four words of one block, by Python's integers."""
-    x0, x1, x2, x3 = counter
-    k0, k1 = key
+def philox_few(blocks: Any, keys: Any, round_: int, purpose: int) -> Any:
+    """Return uint32[n, 4], the words of n blocks, by one of Python's integers for each word of all blocks.
+
+    A block has 128 bits of it. A product of two words takes 64, so that no block runs into the next.
+
+    Args:
+        blocks: uint64[n], their numbers.
+        keys: uint32[1, 2], or [n, 2] with a key for each block.
+        round_: the third word of the counter.
+        purpose: the fourth.
+    """
+    n = len(blocks)
+    ones, mask, *steps = _lanes(n)
+    counters = np.empty((n, 2), "<u8")
+    counters[:, 0], counters[:, 1] = blocks, round_ | purpose << 32
+    x = int.from_bytes(counters.tobytes(), "little")
+    x0, x1, x2, x3 = x & mask, x >> 32 & mask, x >> 64 & mask, x >> 96 & mask
+    if len(keys) == 1:
+        k0, k1 = [int(k) * ones for k in keys[0]]
+    else:
+        wide = np.zeros((n, 4), "<u4")
+        wide[:, :2] = keys
+        both = int.from_bytes(wide.tobytes(), "little")
+        k0, k1 = both & mask, both >> 32 & mask
     for _ in range(ROUNDS):
         p0, p1 = x0 * 0xD2511F53, x2 * 0xCD9E8D57
-        x0, x1, x2, x3 = p1 >> 32 ^ x1 ^ k0, p1 & MASK, p0 >> 32 ^ x3 ^ k1, p0 & MASK
-        k0, k1 = k0 + STEPS[0] & MASK, k1 + STEPS[1] & MASK
-    return x0, x1, x2, x3
+        x0, x1, x2, x3 = p1 >> 32 & mask ^ x1 ^ k0, p1 & mask, p0 >> 32 & mask ^ x3 ^ k1, p0 & mask
+        k0, k1 = k0 + steps[0] & mask, k1 + steps[1] & mask
+    words = (x0 | x1 << 32 | x2 << 64 | x3 << 96).to_bytes(16 * n, "little")
+    return np.frombuffer(bytearray(words), "<u4").reshape(n, 4)
+
+
+@functools.lru_cache(maxsize=FEW)
+def _lanes(n: int) -> tuple[int, ...]:
+    """Return ones, the mask of a word, and what each round adds to the words of the key, for each of n blocks."""
+    ones = sum([1 << 128 * i for i in range(n)])
+    return ones, MASK * ones, STEPS[0] * ones, STEPS[1] * ones
 
 
 def block_words(keys: Any, blocks: Any, round_: Any, purpose: int = DRAW) -> Any:
@@ -97,10 +126,8 @@ def block_words(keys: Any, blocks: Any, round_: Any, purpose: int = DRAW) -> Any
         purpose: the fourth.
     """
     n = len(blocks)
-    if n <= FEW and not np.ndim(round_):
-        each = zip(keys.tolist() * (n if len(keys) == 1 else 1), blocks.tolist(), strict=True)
-        rows = [philox_block(k, (b & MASK, b >> 32, round_, purpose)) for k, b in each]
-        return np.array(rows, "<u4").reshape(n, 4)
+    if 0 < n <= FEW and not np.ndim(round_):
+        return philox_few(blocks, keys, int(round_), purpose)
     out = np.empty((n, 2), np.uint64)
     scratch = np.empty((3, 2, min(n, BLOCKS)), np.uint64)
     wide = np.ascontiguousarray(keys.T, np.uint64)

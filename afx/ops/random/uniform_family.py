@@ -119,7 +119,9 @@ PIECE = 32768  # elements whose intermediate values stay in the cache
 def _normal_piece(k: Any, out: Any) -> None:
     q = _centred(k, out.dtype)
     central(q, out)
-    far = np.flatnonzero(np.abs(q) > CENTRE)
+    far = (np.abs(q) > CENTRE).nonzero()[0]
+    if not far.size:
+        return
     chosen = k[far]
     z = quantile_of_tail(tail(chosen, out.dtype))
     out[far] = np.negative(z, out=z, where=chosen < 0)
