@@ -308,11 +308,19 @@ def _copies(b: BlockBuilder, call: Call) -> None:
     b.fixed(steps, [source], outs)
 
 
+def _pieces(b: BlockBuilder, call: Call) -> None:
+    """Add a product that NumPy's plan cuts into pieces."""
+    if b.tier == 1:
+        raise UnsupportedError("a large product, which the plan's threads compute")
+    _product(b, call, *[b.place(x) for x in call.operands])
+
+
 METHODS: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "ufunc": _ufunc,
     **REDUCTIONS,
     "dot": _dot,
     "flat_dot": _dot,
+    "pieces": _pieces,
     "vecdot": _vecdot,
     "into": _into,
     "kernel": _kernel,

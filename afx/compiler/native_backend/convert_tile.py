@@ -10,7 +10,7 @@ from afx.compiler.native_backend.program import Load, Nest, Op, Product, Ref
 
 __all__ = ["TILED_MAX_PRODUCTS", "lower_tiled"]
 
-TILED_MAX_PRODUCTS = 1 << 21  # multiplications: beyond, BLAS, which packs its operands, is as fast
+TILED_MAX_PRODUCTS = 1 << 26  # multiplications: beyond, two threads of BLAS are faster: measured
 COPY_MIN_PRODUCTS = 24  # multiplications an element that is copied first: below, BLAS reads it as fast
 
 

@@ -83,11 +83,20 @@ def test_vectors_and_batches() -> None:
 
 
 def test_large_products_are_left_to_blas() -> None:
-    """Beyond two million multiplications no tile is emitted."""
-    x = np.ones((140, 140), np.float32)
+    """Beyond some sixty million multiplications no tile is emitted."""
+    x = np.ones((420, 420), np.float32)
     lowered = afx.jit(lambda x: (x @ x) * 2 + 1).lower(x)
     with pytest.raises(UnsupportedError, match="large product"):
         lower_schedule(lowered.plan.schedule, 2)
+
+
+def test_products_that_numpys_plan_cuts() -> None:
+    """Products that NumPy's plan cuts into pieces for its threads are tiles too."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(64, 300)).astype("f4"), rng.normal(size=(300, 300)).astype("f4")
+    native = Native(lambda x, y: x @ y, x, y, tier=2)
+    assert is_tiled(native)
+    assert np.abs(native(x, y)[0][0] - x.astype("f8") @ y).max() < 1e-4
 
 
 def test_products_within_loops() -> None:
