@@ -207,7 +207,7 @@ def unflatten(treedef: TreeDef[T], leaves: Iterable[Leaf]) -> T:
         elif type(token) is tuple:
             built.append(token[1])
         else:
-            node = cast("Node", token)
+            node: Node = token  # type: ignore[assignment]  # what is neither a leaf nor a static value is a node
             arity = node.arity
             if node.is_flat:
                 at -= arity

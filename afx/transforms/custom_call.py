@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.core.array.array import Array
 from afx.core.aval import SCALARS, Aval, aval_of
 from afx.core.dtypes import DType, real_dtype, strengthen
 from afx.core.primitive import JointPullback, Params, Primitive, Value
@@ -141,6 +142,8 @@ def _cleaned_by_structure(
 
 def _strong(xs: Sequence[Any], beside: Sequence[Any]) -> list[Any]:
     """Return values with Python's floats in the floating dtype of those beside them, where these have one."""
+    if all(x.__class__ is Array for x in xs):
+        return list(xs)
     dtypes = [aval.dtype for aval in map(aval_of, beside) if aval.dtype.kind in "fc" and not aval.weak]
     if not dtypes:
         return list(xs)

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
@@ -59,7 +61,7 @@ def custom_vjp(
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         places, names = _by_position(fn, args, kwargs)
-        leaves, treedef = pytree.flatten((places, names))
+        leaves, treedef = _flatten_call(places, names)
         # the backward pass must not hold the arguments
         count, kinds = len(leaves), [_kinds(a, n < len(args)) for n, a in enumerate(places)]
         plain = Flattened(fn, treedef)
@@ -95,6 +97,18 @@ def _by_position(
     except (TypeError, ValueError):
         return args, kwargs
     return bound.args, bound.kwargs
+
+
+def _flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    """Return the leaves and the structure of ``(args, kwargs)``; quickly where each argument is an array."""
+    if not kwargs and all(isinstance(x, (Array, np.ndarray)) for x in args):
+        return list(args), _structure_of_arrays(len(args))
+    return pytree.flatten(_any((args, kwargs)))
+
+
+@functools.lru_cache(maxsize=64)
+def _structure_of_arrays(count: int) -> Any:
+    return pytree.structure(((0.0,) * count, {}))
 
 
 def _avals(xs: Sequence[Any]) -> list[Aval]:
@@ -167,7 +181,7 @@ def custom_jvp(
 
     @functools.wraps(fn)
     def run(*args: Any) -> R:
-        leaves, treedef = pytree.flatten(_any((args, {})))
+        leaves, treedef = _flatten_call(args, {})
         plain = Flattened(fn, treedef)
 
         def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

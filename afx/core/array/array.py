@@ -125,7 +125,8 @@ class Array(Operators, Methods):
     @property
     def aval(self) -> Aval:
         """The shape and dtype as one value."""
-        return Aval(self.shape, self.dtype)
+        value = self._value
+        return Aval(value.shape, value.dtype)
 
     @property
     def device(self) -> str:

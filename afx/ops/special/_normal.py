@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,11 +92,14 @@ FAR_DOUBLE: Pair = (
 )
 
 
+_array: Callable[..., Any] = np.array
+
+
 def _rows(pair: Pair, dtype: type) -> tuple[Any, ...]:
     """Return both coefficients of each power as a column, highest power first; 0 where one polynomial has it not."""
     length = max(map(len, pair))
     rows = [(0.0,) * (length - len(part)) + part for part in pair]
-    table: Any = np.array(rows, dtype)
+    table = _array(rows, dtype)
     return tuple(table.T[:, :, None])
 
 
