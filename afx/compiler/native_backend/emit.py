@@ -9,15 +9,19 @@ turns out to be NumPy's to decide, else NumPy's numbers of the floating-point er
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from afx.compiler.native_backend.emit_flags import Flags, Layout
 from afx.compiler.native_backend.emit_op import memory_type
 from afx.compiler.native_backend.emit_step import emit_step, on_roots, roots_of
 from afx.compiler.native_backend.program import (
+    PARTS,
     Block,
     Choice,
     Leaf,
+    Nest,
     Param,
+    Phase,
     Product,
     Program,
     Scan,
@@ -39,7 +43,7 @@ def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
     w = Writer()
     blocks = _Blocks(w, layout)
     for k, program in enumerate(programs):
-        main = blocks.emit(program.block, "main", program.is_loop)
+        main = blocks.emit(program.block, "main", program.is_loop, program.phases)
         _Entry(w, layout, program).emit(f"kernel_{k}", main)
     return w.text()
 
@@ -52,22 +56,45 @@ class _Blocks:
         self.flags = Flags(w, layout)
         self._functions: dict[Leaf, str] = {}
 
-    def emit(self, block: Block, name: str, chunked: bool = False) -> str:
-        """Add the function of a block and return its name; a chunked one runs the steps from one number to another."""
+    def emit(self, block: Block, name: str, chunked: bool = False, phases: Sequence[Phase] = ()) -> str:
+        """Add the function of a block and return its name.
+
+        A chunked one runs the steps of a loop from one number to another, one with phases some parts of one of them.
+        """
         parameters = [*[f"ptr noalias %p{k}" for k in range(block.params)], "ptr noalias %arena", "ptr noalias %fault"]
         if chunked:
             parameters += ["i64 %start", "i64 %stop"]
+        if phases:
+            parameters += ["i64 %phase", "i64 %first", "i64 %last"]
         name = f"@{name}{self.w.fresh()}"
 
         def body() -> None:
             if chunked:
                 self._chunk(block)
                 return
+            for number, phase in enumerate(phases):
+                self._when(self.w.let(f"icmp eq i64 %phase, {number}"), partial(self._phase, block, phase))
+            if phases:
+                self.w.line("ret void")
+                return
             self._all(block, block.steps)
             self.w.line("ret void")
 
         self.w.function(f"internal {'i64' if chunked else 'void'} {name}({', '.join(parameters)})", body)
         return name
+
+    def _phase(self, block: Block, phase: Phase) -> None:
+        """Add the steps of a phase: parts of nests that are cut, all others with the first part."""
+        w = self.w
+        is_first = w.let("icmp eq i64 %first, 0")
+        for step in block.steps[phase.start : phase.stop]:
+            if not isinstance(step, Nest) or not step.is_cut:
+                self._when(is_first, partial(self._all, block, [step]))
+                continue
+            bounds = [
+                w.let(f"sdiv i64 {w.let(f'mul i64 {part}, {step.space[0]}')}, {PARTS}") for part in ("%first", "%last")
+            ]
+            self._step(block, step, "".join([f", i64 {bound}" for bound in bounds]))
 
     def _chunk(self, block: Block) -> None:
         """Add one loop of a block from step to step: what stands before it runs with the first, what follows with the last."""
@@ -97,14 +124,14 @@ class _Blocks:
         root = block.roots[k]
         return self.w.shifted("%arena" if root.param < 0 else f"%p{root.param}", root.offset)
 
-    def _step(self, block: Block, step: Leaf) -> None:
+    def _step(self, block: Block, step: Leaf, bounds: str = "") -> None:
         """Call the function of a step; flags that its equations ignore are taken back behind it."""
         w = self.w
         function = self._function(step, is_single=len(block.steps) <= INLINE_MAX_STEPS)
         quiet = self.flags.number(step.quiet)
         before = self.flags.read() if quiet else ""
         roots = ", ".join([f"ptr {self._root(block, k)}" for k in roots_of(step)])
-        line = f"call void {function}({roots}, ptr %fault)"
+        line = f"call void {function}({roots}, ptr %fault{bounds})"
         if isinstance(step, Product) and step.refuses:
             self.flags.refuse_invalid(lambda: w.line(line))
         else:
@@ -257,7 +284,7 @@ class _Entry:
             if param.checked:
                 self._check(self._array(k), param)
         pointers = [f"ptr {self._data(k)}" for k in range(len(program.params) + 1)]
-        state = self._data(len(program.params) + 1) if program.is_loop else ""
+        state = self._data(len(program.params) + 1) if program.is_loop or program.phases else ""
         fault = w.local("i64", 8)
         w.line(f"store i64 0, ptr {fault}")
         pointers.append(f"ptr {fault}")
@@ -273,7 +300,8 @@ class _Entry:
             reached = w.let(f"call i64 {main}({', '.join([*pointers, f'i64 {start}', f'i64 {stop}'])})")
             w.line(f"store i64 {reached}, ptr {w.shifted(state, 16)}")
         else:
-            w.line(f"call void {main}({', '.join(pointers)})")
+            words = [w.let(f"load i64, ptr {w.shifted(state, 8 * k)}") for k in range(3 * bool(program.phases))]
+            w.line(f"call void {main}({', '.join([*pointers, *[f'i64 {word}' for word in words]])})")
         found = self.flags.read()
         if program.releases_gil:
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")

@@ -34,14 +34,19 @@ def over(
     body: Callable[[list[str]], None],
     first: int = 0,
     start: Sequence[str] | None = None,
+    is_cut: bool = False,
 ) -> None:
-    """Add loops over the outer axes, from the first one on; the body gets the operands' pointers."""
+    """Add loops over the outer axes, from the first one on; the body gets the operands' pointers.
+
+    That over the first axis of a nest that is cut goes from ``%low`` to ``%high``.
+    """
 
     def nested(axis: int, pointers: list[str]) -> None:
         if axis == len(space):
             body(pointers)
             return
-        w.loop("0", str(space[axis]), 1, lambda i: nested(axis + 1, moved(axis, pointers, i)))
+        low, high = ("%low", "%high") if is_cut and axis == 0 else ("0", str(space[axis]))
+        w.loop(low, high, 1, lambda i: nested(axis + 1, moved(axis, pointers, i)))
 
     def moved(axis: int, pointers: list[str], i: str) -> list[str]:
         return [_element(w, p, i, ref.strides[axis]) for p, ref in zip(pointers, refs, strict=True)]
@@ -92,7 +97,7 @@ class NestEmitter:
             lengths = tuple([n if s else 1 for n, s in zip(space, ref.strides, strict=True)])
             over(w, lengths, [ref], partial(self._fill, ufunc, ref))
         if not self.accumulators:
-            over(w, space[:-1], self.refs, self._row)
+            over(w, space[:-1], self.refs, self._row, is_cut=self.nest.is_cut)
             return
         over(w, space[: self.outer], self.refs, lambda pointers: self._fold(pointers, adds))
 

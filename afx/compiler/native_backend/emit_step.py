@@ -61,7 +61,8 @@ def emit_step(w: Writer, step: Leaf, attributes: str = "") -> str:
         w.hand_over_faults("%fault")
         w.line("ret void")
 
-    w.function(f"internal void {name}({roots}, ptr noalias %fault) {attributes}", body)
+    bounds = ", i64 %low, i64 %high" if isinstance(step, Nest) and step.is_cut else ""
+    w.function(f"internal void {name}({roots}, ptr noalias %fault{bounds}) {attributes}", body)
     return name
 
 

@@ -13,8 +13,9 @@ from afx.compiler.native_backend.convert_call import lower_call
 from afx.compiler.native_backend.convert_reduction import lower_partial
 from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.memory import Place, dtype_name
+from afx.compiler.native_backend.phases import cut_phases
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
-from afx.compiler.native_backend.program import Block, Choice, Param, Program, Scan, Step, While
+from afx.compiler.native_backend.program import Block, Choice, Param, Program, Scan, Step, While, chunked_step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, ErrorState, Free, Loop, Schedule
 
@@ -43,7 +44,8 @@ def lower_schedule(schedule: Schedule, tier: int = 1) -> tuple[Program, tuple[An
     outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
     constants = [Param(c.shape, dtype_name(c.dtype), False) for c in converted.constants]
     releases = nanoseconds(converted.block) > RELEASE_MIN_NANOSECONDS
-    return Program(converted.block, (*inputs, *outputs, *constants), releases), converted.constants
+    block, phases = cut_phases(converted.block) if chunked_step(converted.block) < 0 else (converted.block, ())
+    return Program(block, (*inputs, *outputs, *constants), releases, phases), converted.constants
 
 
 def lower_plan(schedule: Schedule, tier: int = 1) -> tuple[Schedule | None, tuple[Lowered, ...]]:

@@ -15,6 +15,7 @@ from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, Ro
 from afx.core.aval import Shape
 
 __all__ = [
+    "PARTS",
     "Block",
     "Choice",
     "Extreme",
@@ -27,6 +28,7 @@ __all__ = [
     "Number",
     "Op",
     "Param",
+    "Phase",
     "Product",
     "Program",
     "Ref",
@@ -50,6 +52,7 @@ class Nest:
         stores: which values are written, and where.
         quiet: floating-point warnings that its equations ignore.
         folds: values that are reduced, by which ufunc, and where to: strides are 0 along reduced axes.
+        is_cut: whether it runs part by part, along its first axis.
     """
 
     space: Shape
@@ -57,6 +60,7 @@ class Nest:
     stores: tuple[tuple[int, Ref], ...]
     quiet: tuple[str, ...] = ()
     folds: tuple[tuple[int, str, Ref], ...] = ()
+    is_cut: bool = False
 
     @property
     def refs(self) -> list[Ref]:
@@ -302,22 +306,42 @@ class Param:
     checked: bool
 
 
+PARTS = 8  # of each nest that is cut, shared out among threads
+
+
+@attrs.frozen
+class Phase:
+    """Neighbouring steps of a program that run together.
+
+    Attributes:
+        start: the first one.
+        stop: the one behind the last.
+        is_shared: whether there are nests among them that are cut; other steps run with the first part.
+    """
+
+    start: int
+    stop: int
+    is_shared: bool
+
+
 @attrs.frozen
 class Program:
     """What is compiled at once: one function for Python.
 
     It takes the arrays of ``params``, an arena, and for a loop an array of three int64: from which step, up to which,
-    and where it stopped.
+    and where it stopped. A program with phases takes such an array too: which phase, from which part, up to which.
 
     Attributes:
         block: what it computes; the block of a loop holds that loop alone.
         params: of the block.
         releases_gil: whether other Python threads run meanwhile.
+        phases: its steps in groups, where it has nests that threads share.
     """
 
     block: Block
     params: tuple[Param, ...]
     releases_gil: bool
+    phases: tuple[Phase, ...] = ()
 
     @property
     def is_loop(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from afx.compiler.arena import ALIGNMENT
 from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.program import Choice, Inner, Load, Nest, Op, Product, Program, Scan, While
+from afx.compiler.native_backend.share import SharedKernel
 from afx.compiler.native_backend.swap import NumpyPlan
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
 from afx.compiler.schedule import Schedule
@@ -43,6 +44,7 @@ class Runner:
         program = kernel.program
         self.kernel = kernel
         self.call: Callable[..., int] = kernel.call
+        self.shared: SharedKernel | None = SharedKernel(kernel.call, program, target) if program.phases else None
         self.constants = constants
         self.outputs: list[tuple[Shape, DType]] = [
             (p.shape, np.dtype(p.dtype))
@@ -94,6 +96,8 @@ class Runner:
         """Call the kernel; return the errors that it saw, -1 where it refuses."""
         if self.is_loop:
             return self._walk(values, outs, space.arena, space.state)
+        if self.shared is not None:
+            return self.shared((*values, *outs, *self.constants, space.arena))
         return self.call(*values, *outs, *self.constants, space.arena)
 
     def _walk(self, values: Sequence[Any], outs: Sequence[Any], arena: Any, state: Any) -> int:
@@ -118,7 +122,9 @@ class MixedRunner:
         self, schedule: Schedule, target: Target, kernels: Sequence[Kernel], constants: Sequence[tuple[Any, ...]]
     ) -> None:
         self.heard: threading.local | None = threading.local() if target.tier > 1 else None
-        binds = [partial(_bound, kernel, own, self.heard) for kernel, own in zip(kernels, constants, strict=True)]
+        binds = [
+            partial(_bound, kernel, own, target, self.heard) for kernel, own in zip(kernels, constants, strict=True)
+        ]
         self.executable: Executable = NumpyBackend.compile(schedule, target, binds)
         self._max_free = target.bindings_max_sets
         self._free: list[Callable[..., list[Any]]] = []
@@ -141,7 +147,9 @@ class MixedRunner:
                 self._free.append(run)
 
 
-def _bound(kernel: Kernel, constants: tuple[Any, ...], heard: threading.local | None) -> Callable[..., None]:
+def _bound(
+    kernel: Kernel, constants: tuple[Any, ...], target: Target, heard: threading.local | None
+) -> Callable[..., None]:
     """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
     program = kernel.program
     call, arena, state = kernel.call, _aligned(program.block.arena), np.zeros(3, np.int64)
@@ -149,7 +157,11 @@ def _bound(kernel: Kernel, constants: tuple[Any, ...], heard: threading.local | 
     inputs = sum([param.checked for param in program.params])
     copied = set(range(inputs)) if heard is not None else _copied_params(program)
 
+    shared = SharedKernel(call, program, target) if program.phases else None
+
     def start(arrays: Sequence[Any]) -> int:
+        if shared is not None:
+            return shared((*arrays, *rest))
         return kernel.walk((*arrays, *rest), state) if program.is_loop else call(*arrays, *rest)
 
     def run(*arrays: Any) -> None:

@@ -12,7 +12,9 @@ from afx.compiler.native_backend.child import compile_text
 from afx.compiler.native_backend.emit import emit_programs
 from afx.compiler.native_backend.link import Kernel, layout, link
 from afx.compiler.native_backend.lower import lower_schedule
+from afx.compiler.native_backend.share import run_phases
 from afx.compiler.target import Target
+from afx.runtime.thread_pool import get_threads
 
 FIRST_TIER = Target(backend="native", native_tier=1)  # NumPy's bits, compiled before the first call
 GUARD = 256  # bytes before and behind each array
@@ -56,7 +58,10 @@ class Native:
         outs = [Guarded(p.shape, p.dtype) for p in params[count : len(params) - len(self.constants)]]
         arena = Guarded((self.program.block.arena,), np.uint8)
         arrays = [g.array for g in (*given, *outs)]
-        errors = self.kernel.call(*arrays, *self.constants, arena.array, np.array([0, 1 << 60, 0]))
+        if self.program.phases:
+            errors = run_phases(self.kernel.call, self.program, (*arrays, *self.constants, arena.array), get_threads())
+        else:
+            errors = self.kernel.call(*arrays, *self.constants, arena.array, np.array([0, 1 << 60, 0]))
         assert all(g.intact for g in (*given, *outs, arena))
         for g, a in zip(given, args, strict=True):
             assert g.array.tobytes() == np.ascontiguousarray(a).tobytes()

@@ -1,0 +1,109 @@
+"""Phases: steps of a program that threads may run side by side, each on its own part of large loop nests.
+
+A nest over many elements is cut along its first axis into as many parts, whatever the number of threads. A phase holds
+steps of which none reads or writes what a part of another one writes elsewhere; phases run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from afx.compiler.native_backend.program import Block, Load, Nest, Phase, Ref, Step
+
+__all__ = ["cut_phases"]
+
+CUT_MIN_ELEMENTS = 200_000  # of a nest: below, another thread's help costs more than it saves: measured
+CHUNK = 8192  # elements of which no part holds a piece: a multiple of all strips and vectors
+CUT_MIN_ROWS = 64  # of a nest of several axes: parts of equal size
+
+
+@attrs.frozen
+class _Access:
+    """Bytes that a step touches: of a parameter, or of the arena (-1); ``part`` tells how a cut nest shares them out."""
+
+    param: int
+    start: int
+    stop: int
+    writes: bool
+    part: tuple[object, ...] | None
+
+
+def cut_phases(block: Block) -> tuple[Block, tuple[Phase, ...]]:
+    """Return a block with large nests cut, and its phases; no phases where it has no such nest, or loops.
+
+    Args:
+        block: a program's; not one of a loop's body.
+    """
+    steps = [part for step in block.steps for part in _cut(step)]
+    if not any(isinstance(step, Nest) and step.is_cut for step in steps):
+        return block, ()
+    phases, start, known = list[Phase](), 0, list[_Access]()
+    for k, step in enumerate(steps):
+        own = _accesses(block, step)
+        if own is None:
+            _close(phases, steps, start, k)
+            _close(phases, steps, k, k + 1)
+            start, known = k + 1, []
+            continue
+        if any(_conflict(a, b) for a in known for b in own):
+            _close(phases, steps, start, k)
+            start, known = k, []
+        known += own
+    _close(phases, steps, start, len(steps))
+    return attrs.evolve(block, steps=tuple(steps)), tuple(phases)
+
+
+def _close(phases: list[Phase], steps: Sequence[Step], start: int, stop: int) -> None:
+    if start < stop:
+        shared = any(isinstance(step, Nest) and step.is_cut for step in steps[start:stop])
+        phases.append(Phase(start, stop, shared))
+
+
+def _cut(step: Step) -> list[Step]:
+    """Return a nest that is cut, and what is left of it."""
+    if not isinstance(step, Nest) or step.folds or not step.space:
+        return [step]
+    total = 1
+    for n in step.space:
+        total *= n
+    if total < CUT_MIN_ELEMENTS:
+        return [step]
+    if len(step.space) > 1:
+        return [attrs.evolve(step, is_cut=True) if step.space[0] >= CUT_MIN_ROWS else step]
+    whole = total // CHUNK
+
+    def by_chunks(ref: Ref) -> Ref:
+        return attrs.evolve(ref, strides=(ref.strides[0] * CHUNK, ref.strides[0]))
+
+    found: list[Step] = [attrs.evolve(step.on_refs(by_chunks), space=(whole, CHUNK), is_cut=True)]
+    if total % CHUNK:
+        rest = step.on_refs(lambda ref: attrs.evolve(ref, offset=ref.offset + whole * CHUNK * ref.strides[0]))
+        found.append(attrs.evolve(rest, space=(total % CHUNK,)))
+    return found
+
+
+def _accesses(block: Block, step: Step) -> list[_Access] | None:
+    """Return what a step touches, None for steps that stay alone."""
+    if not isinstance(step, Nest) or step.folds:
+        return None
+    written = {id(ref) for _, ref in step.stores}
+    refs = [v.ref for v in step.values if isinstance(v, Load)] + [ref for _, ref in step.stores]
+    found: list[_Access] = []
+    for ref in refs:
+        root = block.roots[ref.root]
+        reach = [(n - 1) * s for n, s in zip(step.space, ref.strides, strict=True)]
+        low = root.offset + ref.offset + sum([r for r in reach if r < 0])
+        high = root.offset + ref.offset + sum([r for r in reach if r > 0]) + int(ref.dtype[1:])
+        # elements of one part lie in one range of bytes, that of the same part of every other nest cut like this
+        part = (ref.root, ref.offset, step.space, ref.strides) if step.is_cut and ref.strides[0] else None
+        found.append(_Access(root.param, low, high, id(ref) in written, part))
+    return found
+
+
+def _conflict(a: _Access, b: _Access) -> bool:
+    """Tell whether two steps may not run side by side."""
+    if a.param != b.param or not (a.writes or b.writes) or a.stop <= b.start or b.stop <= a.start:
+        return False
+    return a.part is None or a.part != b.part

@@ -1,0 +1,102 @@
+"""Large loop nests in parts, run by several threads."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import optim
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from afx.compiler.native_backend import phases
+from afx.runtime import thread_pool
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Cut what is small, so that tests are quick, and let three threads run."""
+    monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 2000)
+    monkeypatch.setattr(phases, "CHUNK", 512)
+    before = thread_pool.get_threads()
+    thread_pool.set_threads(3)
+    yield
+    thread_pool.set_threads(before)
+
+
+@pytest.mark.parametrize("count", [2000, 4096, 4101, 30_000])
+def test_parts_give_the_whole(count: int) -> None:
+    """Cut nests have NumPy's bits, for any number of threads, with what is left over and functions in strips."""
+    x, y = np.random.default_rng(0).normal(size=(2, count))
+
+    def fn(x: Any, y: Any) -> Any:
+        z = np.exp(-x * x) * y + np.tanh(x + y)
+        return z, (z[1:] - z[:-1]) * 2, (z * 3 + x[::-1]).sum(), np.sqrt(abs(z[::-1] * y)) + x.sum()
+
+    native = assert_same_bits(fn, x, y)
+    assert any(phase.is_shared for phase in native.program.phases)
+    many = native(x, y)[0]
+    with thread_pool.single_threaded:
+        alone = native(x, y)[0]
+    assert all(same_bits(a, b) for a, b in zip(many, alone, strict=True))
+
+
+def test_rows_and_columns_are_cut() -> None:
+    """Nests of several axes are cut along the first one; broadcasts, transposes and reads behind writes agree."""
+    x, w = np.random.default_rng(1).normal(size=(80, 70)), np.random.default_rng(2).normal(size=70)
+
+    def fn(x: Any, w: Any) -> Any:
+        y = x * w + w[::-1]
+        z = y[:, ::-1] * y + (y[::2] * 2).repeat(2, 0)
+        return z, z[1:] * y[:-1], z.max(axis=1), np.exp(y[:, 3:]) * z[:, :-3], y.reshape(70, 80) + 1
+
+    assert any(phase.is_shared for phase in assert_same_bits(fn, x, w).program.phases)
+
+
+def test_an_optimizer_over_many_leaves_is_one_phase_behind_its_scalars() -> None:
+    """Leaves of all sizes are updated together: threads meet once."""
+    rng = np.random.default_rng(3)
+    params = tuple([rng.normal(size=n).astype(np.float32) for n in (5000, 12, 3000, 7000)])
+    grads = tuple([rng.normal(size=p.shape).astype(np.float32) for p in params])
+    adam = optim.adam(0.01)
+    state = adam.init(params)
+    fn = afx.jit(lambda p, g, s: adam.step(p, g, s), backend="numpy")
+    lowered = fn.lower(params, grads, state)
+    from afx.compiler.native_backend.lower import lower_schedule
+
+    program, _ = lower_schedule(lowered.plan.schedule)
+    assert [phase.is_shared for phase in program.phases].count(True) <= 2
+    compiled = afx.jit(lambda p, g, s: adam.step(p, g, s))
+    for a, b in zip(
+        afx.pytree.leaves(compiled(params, grads, state)), afx.pytree.leaves(fn(params, grads, state)), strict=True
+    ):
+        assert same_bits(a, b)
+
+
+def test_many_callers_at_once() -> None:
+    """Calls from several threads do not meet, and errors of any part are seen."""
+    x = np.linspace(-1, 1, 9000)
+    native = Native(lambda x: (1 / x, np.exp(x) * x - x[::-1]), x)
+    wanted = native(x + 3)[0]
+    faults: list[str] = []
+
+    def work() -> None:
+        for _ in range(20):
+            found, errors = native(x + 3)
+            if errors or not all(same_bits(a, b) for a, b in zip(found, wanted, strict=True)):
+                faults.append("other bits")
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not faults
+    for place in (0, 4500, 8999):
+        y = x + 3
+        y[place] = 0.0
+        assert native(y)[1] == 1
