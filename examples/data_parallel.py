@@ -6,7 +6,6 @@ in one.
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from afx import Array, data, distributed, nn, optim
 from afx.distributed import Machine, Machines, Split
 from examples.digits import flatten, images
 from examples.report import Claim, Curve, Panel, progress, save
+from examples.slots import connect
 
 SLOTS, BATCH = 4, 256
 MOST_SLOTS = 1024
@@ -79,15 +79,9 @@ def simulate(whole: float, fixed: float, nbytes: int) -> dict[str, Array]:
     return found
 
 
-def connect() -> Machines:
-    """Return the slots, shared by the ranks that mpiexec has started, or all in this process."""
-    is_job = any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
-    return distributed.connect(slots=SLOTS) if is_job else distributed.local(SLOTS)
-
-
 def run(output: Path, steps: int = 150) -> list[Claim]:
     """Train, compare with one process, and show where the time goes and would go on more slots."""
-    with connect() as machines:
+    with connect(SLOTS) as machines:
         model, losses, seconds = train(machines, steps)
         rank, ranks = machines.rank, machines.ranks
     if rank:

@@ -479,6 +479,7 @@ NAMES: dict[str, list[str]] = {
         "connect",
         "estimate",
         "local",
+        "map_over",
         "place",
         "shard_optimizer",
         "split_graph",

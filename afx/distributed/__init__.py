@@ -15,6 +15,7 @@
 from afx.distributed.graph_split import GraphSplit, split_graph
 from afx.distributed.local import local
 from afx.distributed.machines import Machines
+from afx.distributed.mapping import map_over
 from afx.distributed.mpi import connect
 from afx.distributed.parts import by_slot
 from afx.distributed.placement import Estimate, Machine, estimate, place
@@ -33,6 +34,7 @@ __all__ = [
     "connect",
     "estimate",
     "local",
+    "map_over",
     "place",
     "shard_optimizer",
     "split_graph",

@@ -11,6 +11,7 @@ import numpy as np
 from afx.core.array.array import wrap
 from afx.core.aval import Aval
 from afx.core.dtypes import DType
+from afx.errors import ArgumentError
 from afx.pytree import flatten, unflatten
 from afx.runtime.output_pool import OutputPool
 
@@ -58,6 +59,18 @@ class Layout:
     def __repr__(self) -> str:
         kinds = [f"{self.dtypes[kind]}{list(shape)}" for shape, kind, _ in self._leaves]
         return f"{self._treedef!r} of {', '.join(kinds)}"
+
+    def check_like(self, before: Layout | None) -> Layout:
+        """Return the layout, or refuse that of a slot whose tree cannot be averaged with those before it.
+
+        Raises:
+            ArgumentError: the layouts differ.
+        """
+        if before is not None and before is not self:
+            raise ArgumentError(
+                f"average: slots whose trees differ: got {self} after {before}; return the same structure, shapes and dtypes"
+            )
+        return self
 
     def empty(self, memory: Memory) -> list[Ndarray]:
         """Return buffers whose elements are arbitrary."""

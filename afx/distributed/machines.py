@@ -89,6 +89,7 @@ class Machines:
         shared: Sequence[int | str] = (),
         has_aux: Literal[False] = False,
         compiled: bool = True,
+        holomorphic: bool = False,
     ) -> Callable[Concatenate[T, P], tuple[Array, T]]: ...
     @overload
     def value_and_grad(
@@ -99,6 +100,7 @@ class Machines:
         shared: Sequence[int | str] = (),
         has_aux: Literal[True],
         compiled: bool = True,
+        holomorphic: bool = False,
     ) -> Callable[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
     @overload
     def value_and_grad(
@@ -111,6 +113,7 @@ class Machines:
         shared: Sequence[int | str] = (),
         has_aux: bool = False,
         compiled: bool = True,
+        holomorphic: bool = False,
     ) -> Callable[P, tuple[Any, Any]]: ...
     def value_and_grad(
         self,
@@ -122,6 +125,7 @@ class Machines:
         shared: Sequence[int | str] = (),
         has_aux: bool = False,
         compiled: bool = True,
+        holomorphic: bool = False,
     ) -> Callable[..., Any]:
         """Return a function that computes a loss and its gradient over the whole batch, each slot its part of it.
 
@@ -139,6 +143,7 @@ class Machines:
             has_aux: whether the loss returns ``(scalar, aux)``. Floating leaves of aux (metrics, running statistics)
                 are averaged in the same proportion; integers (counters, keys) must be the same in every slot.
             compiled: whether each slot's part runs under `afx.jit`.
+            holomorphic: as for `afx.value_and_grad`.
 
         Returns:
             A function of the same arguments that returns ``(value, gradient)`` or ``((value, aux), gradient)``, the
@@ -159,7 +164,7 @@ class Machines:
         """
         self._check_split(split, "value_and_grad")
         differentiate: Any = value_and_grad  # whose overloads have each flag apart
-        plain = differentiate(loss, argnums, argnames, has_aux=has_aux)
+        plain = differentiate(loss, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
         part_fn = jit(plain) if compiled else plain
         places = whole_places(loss, argnums, argnames, shared)
 
@@ -215,8 +220,7 @@ class Machines:
         for slot in slots:
             if self._link.owner(slot) == self.rank:
                 found, leaves = flatten_tree(compute(slot))
-                _check_layout(layout, found)
-                layout = found
+                layout = found.check_like(layout)
                 reduction.add(slot, layout, leaves)
         tree: Any = None if layout is None else layout.unpack(reduction.finish())
         owners = {self._link.owner(slot) for slot in slots}
@@ -383,11 +387,3 @@ class Machines:
             raise ArgumentError(
                 f"{who}: a Split of other slots: got {split.slots} for {self.slots}; give a size a slot"
             )
-
-
-def _check_layout(before: Layout | None, found: Layout) -> None:
-    """Refuse trees of slots that cannot be averaged."""
-    if before is not None and before is not found:
-        raise ArgumentError(
-            f"average: slots whose trees differ: got {found} after {before}; return the same structure, shapes and dtypes"
-        )

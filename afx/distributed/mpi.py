@@ -104,6 +104,7 @@ class MpiLink:
         rank: the number of this process.
         ranks: the number of processes.
         memory: memory of messages, used again.
+        overlaps: whether another thread may test requests.
     """
 
     def __init__(self, mpi: Any, comm: Any, slots: int, deadline: float, shrinks: bool) -> None:
@@ -113,6 +114,7 @@ class MpiLink:
         self._shrinks = shrinks
         self._use(comm)
         self._abandoned: list[Any] = []
+        self.overlaps: bool = bool(mpi.Query_thread() == mpi.THREAD_MULTIPLE)
         self.memory: Memory = Memory()
 
     def _use(self, comm: Any) -> None:
@@ -163,11 +165,15 @@ class MpiLink:
             return not pending
 
         try:
-            self.wait_for(is_done, what)
-        except RankLostError:
-            self._abandoned += requests
-            self.memory = Memory()  # MPI may still write into what it was told of
-            raise
+            wait_until(is_done, self._deadline, what)
+        except self._mpi.Exception as error:
+            self.give_up(requests, error)
+
+    def give_up(self, requests: list[Any], error: Exception) -> NoReturn:
+        """Leave requests and their memory, into which MPI may still write, and raise what an error of MPI means."""
+        self._abandoned += requests
+        self.memory = Memory()
+        self.raise_lost(error)
 
     def wait_for(self, is_done: Callable[[], bool], what: str) -> None:
         """Call a test until it says yes, or the deadline goes by."""

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import attrs
 
 from afx.distributed.buffers import Layout, Memory, Ndarray, fold
 from afx.distributed.link import check_equal
+from afx.distributed.overlap import Overlap
 
 __all__ = ["Exchange", "MpiReduction", "plan_exchange"]
 
 SUM_TAG: Final = 64  # tags below it are those of other messages
 SHARE_TAG: Final = 3
 MOST_DTYPES: Final = 16
+OVERLAP_MIN_BYTES: Final = 1 << 16  # smaller messages are on their way at once
 PIECE_BYTES: Final = 1 << 22  # measured on one machine: smaller ones are slower at 100 MB, larger ones not faster
 
 
@@ -50,6 +52,15 @@ class Messages(Protocol):
 
     def wait(self, requests: list[Any], what: str) -> None:
         """Wait until all requests are done."""
+        ...
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether another thread may test requests."""
+        ...
+
+    def give_up(self, requests: list[Any], error: Exception) -> NoReturn:
+        """Raise what an error of MPI means."""
         ...
 
 
@@ -89,7 +100,11 @@ def plan_exchange(layout: Layout, workers: tuple[int, ...], rank: int, piece_byt
 
 
 class MpiReduction:
-    """One sum over slots: sending begins as soon as a slot is computed, while the next one computes."""
+    """One sum over slots: what a slot computed is exchanged while the next one computes.
+
+    Attributes:
+        overlap: what goes on with the messages meanwhile.
+    """
 
     def __init__(self, link: Messages, weights: Mapping[int, float]) -> None:
         self._link = link
@@ -99,10 +114,13 @@ class MpiReduction:
         self._arrivals: list[list[Any]] = []  # by piece of this rank's part, the requests that it waits for
         self._pending: list[Any] = []
         self._layout: Layout | None = None
+        self._to_come = sum(link.owner(slot) == link.rank for slot in weights)
+        self.overlap: Overlap | None = None
 
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
         """Take in the leaves of one of this rank's slots and begin to send each chunk to its rank."""
         link = self._link
+        self._end_overlap()
         exchange = plan_exchange(layout, self._workers, link.rank, PIECE_BYTES)
         if self._layout is None:
             self._layout = layout
@@ -111,6 +129,17 @@ class MpiReduction:
         self._parts[slot] = [buffer[own] for buffer, own in zip(buffers, exchange.own, strict=True)]
         tag = SUM_TAG + slot * MOST_DTYPES
         self._pending += [link.send_piece(buffers[k][piece], rank, tag + k) for rank, k, piece in exchange.others]
+        self._to_come -= 1
+        if self._to_come and exchange.others and link.overlaps and sum(b.nbytes for b in buffers) > OVERLAP_MIN_BYTES:
+            self.overlap = Overlap(self._requests())
+
+    def _requests(self) -> list[Any]:
+        return [*self._pending, *[request for requests in self._arrivals for request in requests]]
+
+    def _end_overlap(self) -> None:
+        overlap, self.overlap = self.overlap, None
+        if overlap is not None and (error := overlap.end()) is not None:
+            self._link.give_up(self._requests(), error)
 
     def _post_receives(self, layout: Layout, exchange: Exchange) -> None:
         """Begin to receive this rank's part of the other ranks' slots."""
@@ -132,6 +161,7 @@ class MpiReduction:
         """Fold this rank's part in the order of the slots, and return the whole sums."""
         link, layout = self._link, self._layout
         assert layout is not None, "a rank that computes nothing takes no part in the sum"
+        self._end_overlap()
         totals = layout.empty(link.memory)
         exchange = plan_exchange(layout, self._workers, link.rank, PIECE_BYTES)
         self._pending += [link.receive_piece(totals[k][piece], rank, SHARE_TAG) for rank, k, piece in exchange.others]

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 import afx
 from afx import Array, Graph, distributed, optim, random
-from afx.distributed import Machines, Split
+from afx.distributed import Machines, Split, mpi, mpi_reduction
 
 X = np.random.default_rng(0).normal(size=(37, 5))
 Y = np.random.default_rng(1).normal(size=(37,))
@@ -152,6 +153,48 @@ def train_of(steps: int) -> tuple[Any, Any]:
     return state, p
 
 
+def pieces() -> None:
+    """Messages that are cut because MPI takes so many elements a call give the same bits."""
+    mpi.PIECE_BYTES, mpi_reduction.PIECE_BYTES = 24, 16  # 2**30 and 2**22 else
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    ok = train(machines, SPLITS[1]) == train(distributed.local(SLOTS), SPLITS[1])
+    graph, places, inputs = random_graph(1, 30)
+    split = distributed.split_graph(graph, places, slots=SLOTS)
+    ok &= bits_of(machines.run_graph(split, *inputs)) == bits_of(distributed.local(SLOTS).run_graph(split, *inputs))
+    report(machines, ok)
+
+
+def overlap() -> None:
+    """While a rank computes its second slot, all messages of first slots arrive."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    link: Any = machines._link
+    reductions, left = [], []
+    begin = link.reduction
+
+    def reduction(weights: Any) -> Any:
+        reductions.append(begin(weights))
+        return reductions[-1]
+
+    def compute(slot: int) -> Any:
+        if slot != machines.own_slots[0]:
+            time.sleep(1.5)
+            left.append(len(reductions[0].overlap.pending))
+        return np.full(2_000_000, slot, np.float32)
+
+    link.reduction = reduction
+    mean = machines.average(compute, Split((1, 1, 1, 1)))
+    report(machines, left == [1] and bool((np.asarray(mean) == 1.5).all()))  # left: that of the other's second slot
+
+
+def examples() -> None:
+    """The demonstrations run in a job; rank 0 tells what they claim."""
+    from examples import data_parallel, graph_split  # they need the extra that draws
+
+    with tempfile.TemporaryDirectory() as folder:
+        claims = [*data_parallel.run(Path(folder), steps=8), *graph_split.run(Path(folder), branches=16, most_slots=8)]
+    print("claims", [claim.value < 1 for claim in claims if claim.shown == "{:g}"], flush=True)
+
+
 def differ() -> None:
     """Ranks with other programs are told so before anything is computed."""
     machines = distributed.connect(SLOTS, deadline=60.0)
@@ -173,6 +216,18 @@ def differ_in_graph() -> None:
     machines = distributed.connect(SLOTS, deadline=60.0)
     FACTORS["scale"] += machines.rank
     machines.value_and_grad(scaled, split=Split((2, 1, 1, 1)))(1.0, np.arange(5.0))
+
+
+def die() -> None:
+    """One rank is killed in a job that stops then."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+
+    def kill(machines: Machines, number: int) -> None:
+        if machines.rank == 1 and number == 3:
+            print(f"killed at {time.time()}", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train(machines, SPLITS[0], 100_000, kill)
 
 
 def fail() -> None:

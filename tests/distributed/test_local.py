@@ -105,7 +105,7 @@ def test_training_depends_on_the_split_alone() -> None:
 
 def test_map_keeps_the_order_and_the_trees() -> None:
     """Results stand in the order of the items, whatever their structure."""
-    found = distributed.local(3).map(lambda k: {"k": k, "x": afx.ones(k)}, range(5))
+    found = distributed.map_over(distributed.local(3), lambda k: {"k": k, "x": afx.ones(k)}, range(5))
     assert [(tree["k"], tree["x"].shape) for tree in found] == [(k, (k,)) for k in range(5)]
 
 
@@ -173,6 +173,32 @@ def test_gradients_accumulate_over_micro_batches() -> None:
     mean = afx.pytree.map(lambda a, b: (a + b) / 2, *halves)
     for part, full in zip(afx.pytree.leaves(mean), afx.pytree.leaves(whole), strict=True):
         np.testing.assert_allclose(part, full, rtol=1e-12)
+
+
+def test_complex_functions_have_complex_derivatives() -> None:
+    """A holomorphic mean over the examples is split as a real one is."""
+    x, w = np.arange(4.0) + 1j, np.complex128(1 + 2j)
+    step = distributed.local(2).value_and_grad(
+        lambda w, x: afx.mean((w * x) ** 2), split=Split((3, 1)), holomorphic=True
+    )
+    value, grad = step(w, x)
+    np.testing.assert_allclose([value, grad], [np.mean((w * x) ** 2), np.mean(2 * w * x**2)], rtol=1e-14)
+
+
+def test_slots_return_trees_of_one_kind() -> None:
+    """Trees that differ from slot to slot are refused."""
+    with pytest.raises(ArgumentError, match="average: slots whose trees differ"):
+        distributed.local(2).average(lambda slot: np.zeros(slot + 1), Split((1, 1)))
+
+
+def test_results_stay_while_steps_go_on() -> None:
+    """Memory of gradients is used again only when nobody holds them."""
+    machines = distributed.local(2)
+    found = [machines.average(lambda _, k=k: np.full(100_000, float(k)), Split((1, 1))) for k in range(5)]
+    kept = [np.asarray(found[1])[3:7], found.pop(2)[:5]]
+    found += [machines.average(lambda _, k=k: np.full(100_000, float(k)), Split((1, 1))) for k in (5, 6, 7)]
+    assert [float(x[0]) for x in found] == [0, 1, 3, 4, 5, 6, 7]
+    assert [float(x.sum()) for x in kept] == [4.0, 10.0]
 
 
 def test_clipping_and_optimizers_take_the_gradients() -> None:

@@ -39,7 +39,7 @@ def run(ranks: int, *words: str, options: tuple[str, ...] = ()) -> "subprocess.C
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
@@ -63,6 +63,36 @@ def test_split_graphs_give_the_bits_of_one_process(ranks: int) -> None:
     """Random graphs of 200 operations (every other one a gradient), each equation on a random slot."""
     result = run(ranks, "graphs", "4")
     assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
+
+
+def test_messages_are_cut_where_one_call_takes_no_more() -> None:
+    """So buffers may have more bytes than MPI counts in one message."""
+    result = run(2, "pieces")
+    assert sorted(result.stdout.splitlines()) == [f"rank {k} of 2: same" for k in range(2)], result.stderr
+
+
+def test_messages_go_on_while_ranks_compute() -> None:
+    """The exchange of one slot overlaps the computing of the next one."""
+    result = run(2, "overlap")
+    assert sorted(result.stdout.splitlines()) == [f"rank {k} of 2: same" for k in range(2)], result.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="the demonstrations need the extra examples")
+def test_the_demonstrations_run_in_a_job() -> None:
+    """Data-parallel training and a split graph: no bit differs from one process; rank 0 alone claims."""
+    result = run(2, "examples")
+    claims = sorted(line for line in result.stdout.splitlines() if line.startswith("claims"))
+    assert claims == ["claims [True, True]", "claims []"], result.stderr
+
+
+def test_a_killed_rank_ends_the_job() -> None:
+    """Within three seconds, where the job does not go on without it."""
+    result = run(2, "die")
+    end = time.time()
+    found = re.search(r"killed at ([\d.]+)", result.stdout)
+    assert found is not None, result.stderr
+    assert result.returncode != 0
+    assert end - float(found[1]) < 10  # about 0.5 where the machine is quiet
 
 
 def test_other_programs_are_refused_before_they_compute() -> None:
