@@ -19,7 +19,7 @@ from afx.compiler.target import Target
 
 __all__ = ["explain_schedule", "start", "text_of"]
 
-SCHEDULE_MAX_INSTRUCTIONS = 1500  # LLVM takes seconds for more
+SCHEDULE_MAX_INSTRUCTIONS = 20_000  # lowering takes seconds for more
 
 
 def start(code: NativeCode) -> None:

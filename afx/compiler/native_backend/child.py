@@ -23,6 +23,7 @@ __all__ = ["compile_text", "encode", "load_llvm", "main", "receive", "send", "wr
 
 IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
+FUNCTIONS_MAX = 1500  # of one module, each a different step: LLVM takes some milliseconds for each
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -118,6 +119,8 @@ def _answer(job: Any, lower: Any, emit: Any) -> tuple[int, Any, tuple[str, str]]
     try:
         mixed, pieces = lower(schedule, tier)
         text = emit([program for program, _ in pieces], layout)
+        if text.count("define internal") > FUNCTIONS_MAX:
+            return number, None, ("UnsupportedError", "it has too many different loops")
         code = _kept(text, cpu, folder) if folder else compile_text(text, cpu)
         return number, (mixed, pieces, code), ("", "")
     except Exception as error:

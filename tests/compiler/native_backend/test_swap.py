@@ -19,8 +19,10 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend import process, swap
+from afx.compiler.native_backend import build, child, process, swap
+from afx.compiler.native_backend.emit import emit_programs
 from afx.compiler.native_backend.link import layout
+from afx.compiler.native_backend.lower import lower_plan
 from afx.compiler.native_backend.process import CompileService, Job
 from afx.compiler.target import Target, use_target
 from tests.compiler.native_backend.native_run import FIRST_TIER, Native, same_bits
@@ -349,3 +351,22 @@ def test_donated_arguments_and_python_numbers() -> None:
         assert scaled.lower(y, 0.1).plan.native.state == "linked"
         for rate in (0.1, 0.3, 1e-3):
             assert same_bits(scaled(y, rate), np.tanh(y) * np.float32(rate) + y * np.float32(rate * 2))
+
+
+def test_long_plans_are_compiled_unless_all_their_steps_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of steps that repeat are one kernel, as equal ones share a function; too many different ones stay NumPy's."""
+
+    def unrolled(x: Any) -> Any:
+        for _ in range(400):
+            x = np.tanh(x[::-1] * 0.5) + x.max()
+        return x
+
+    x = np.linspace(-1, 1, 9)
+    native = Native(unrolled, x)
+    schedule = native.plan.schedule
+    assert 1500 < len(schedule) < build.SCHEDULE_MAX_INSTRUCTIONS
+    assert same_bits(native(x)[0][0], np.asarray(native.plan.run_numpy(x)[0]))
+    monkeypatch.setattr(child, "FUNCTIONS_MAX", 3)
+    number, made, (kind, reason) = child._answer((1, schedule, layout(), "", 1, ""), lower_plan, emit_programs)
+    assert (number, made, kind) == (1, None, "UnsupportedError")
+    assert "different loops" in reason
