@@ -37,6 +37,7 @@ from afx.compiler.schedule import (
     Params,
     Result,
     Schedule,
+    Sources,
     View,
 )
 from afx.compiler.simplify import simplify
@@ -101,6 +102,7 @@ class _Lowering:
             tuple([self._result(atom) for atom in self.graph.outputs]),
             self.assigned.size,
             self.assigned.widest,
+            Sources([eq.source for eq in self.graph.equations]),
         )
 
     # -- operands -----------------------------------------------------------------------------------------------------

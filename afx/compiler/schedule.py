@@ -37,6 +37,7 @@ __all__ = [
     "Partial",
     "Result",
     "Schedule",
+    "Sources",
     "Space",
     "Storage",
     "View",
@@ -340,6 +341,15 @@ class Result:
         return f"copy {_short(self.operand)}" if self.copies else _short(self.operand)
 
 
+class Sources(tuple[Any, ...]):
+    """The lines of the user's code that made the equations of a graph, by number; they stay in this process."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[Sources], tuple[()]]:
+        return Sources, ()
+
+
 @attrs.frozen
 class Schedule:
     """What a graph runs as.
@@ -351,6 +361,7 @@ class Schedule:
         results: what is returned, in the order of the graph's outputs.
         arena_bytes: size of the block in which ``arena`` buffers lie.
         widest_bytes: bytes of intermediate values that are alive together at the widest point.
+        sources: where equations come from, for NumPy's warnings; no part of what it computes.
     """
 
     inputs: tuple[Buffer, ...]
@@ -359,6 +370,7 @@ class Schedule:
     results: tuple[Result, ...]
     arena_bytes: int = 0
     widest_bytes: int = 0
+    sources: Sources = attrs.field(default=Sources(), eq=False, repr=False)
 
     def __iter__(self) -> Iterator[Instruction]:
         return iter(self.instructions)

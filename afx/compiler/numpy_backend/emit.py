@@ -25,7 +25,7 @@ from afx.compiler.numpy_backend.calls import applied, call_lines, view_text
 from afx.compiler.numpy_backend.emit_fused import FusedEmitter
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
 from afx.compiler.numpy_backend.names import Names
-from afx.compiler.numpy_backend.program import Bind, Part, Program
+from afx.compiler.numpy_backend.program import Bind, Line, Part, Program
 from afx.compiler.numpy_backend.scalar_loops import emit_scalar_steps, run_scalar_loop
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import (
@@ -73,8 +73,9 @@ class _Emitter:
 
     def _begin(self) -> None:
         self.names.used = {}
-        self._functions: list[str] = []
-        self._lines: list[str] = []
+        self._functions: list[Line] = []
+        self._lines: list[Line] = []
+        self._file = ""
         self._states: list[ErrorState] = []
         self._reads: dict[str, None] = {}
         self._makes: dict[str, None] = {}
@@ -89,8 +90,11 @@ class _Emitter:
             self._bound.add(buffer.index)
         parts, is_waiting = list[Part](), False
         for instruction in schedule.instructions:
-            if len(self._lines) >= self.target.function_max_lines and not is_waiting:
+            file = self._file_of(instruction)
+            is_long = len(self._lines) >= self.target.function_max_lines
+            if (is_long or (file and self._file not in ("", file))) and not is_waiting:
                 parts.append(self._end())
+            self._file = file or self._file
             self._instruction(instruction)
             is_waiting = isinstance(instruction, Alloc)  # for the instruction that fills it
         results = tuple([self._result(r) for r in schedule.results])
@@ -102,12 +106,22 @@ class _Emitter:
     def _end(self) -> Part:
         if any(self._states):
             self.names.numpy("errstate")
-        lines = [line for text in wrap_errstate(self._lines, self._states) for line in text.split("\n")]
+        wrapped = wrap_errstate(self._lines, self._states)
+        lines = [Line(text, number) for several, number in wrapped for text in several.split("\n")]
         part = Part(
             tuple(self.names.used), tuple(self._functions), tuple(self._reads), tuple(lines), tuple(self._makes)
         )
         self._begin()
         return part
+
+    def _file_of(self, instruction: Instruction) -> str:
+        """Return the user's file that warnings of an instruction point to, an empty text where it gives none."""
+        first = next(iter(instruction.body), None) if isinstance(instruction, Fused) else instruction
+        if not isinstance(first, Call) or first.error_state is None or first.equation < 0:
+            return ""
+        sources = self.schedule.sources
+        source = sources[first.equation] if sources else None
+        return "" if source is None else source.file
 
     # -- names --------------------------------------------------------------------------------------------------------
     def read(self, x: Operand) -> str:
@@ -132,8 +146,8 @@ class _Emitter:
             self.names.bind(name, make, partial(arena_text, x))
         return self.names.use(name)
 
-    def _add(self, lines: Sequence[str], state: ErrorState = None) -> None:
-        self._lines += lines
+    def _add(self, lines: Sequence[str], state: ErrorState = None, equation: int = -1) -> None:
+        self._lines += [Line(text, equation) for text in lines]
         self._states += [state] * len(lines)
 
     # -- instructions -------------------------------------------------------------------------------------------------
@@ -167,19 +181,23 @@ class _Emitter:
         if call.method == "pieces":
             params = dict(call.params)
             function = names.function("product", product)
-            self._add([f"{function}({', '.join(xs)}, {out}, {params['axis']}, {params['stops']})"], call.error_state)
+            self._add(
+                [f"{function}({', '.join(xs)}, {out}, {params['axis']}, {params['stops']})"],
+                call.error_state,
+                call.equation,
+            )
             return
         if call.method == "kernel":
             lines = self._part_lines(call, xs, out)
             if lines:
-                self._add(lines, call.error_state)
+                self._add(lines, call.error_state, call.equation)
                 return
             if call.aliases[0] == "same" and call.outputs[0].storage == "arena":
                 xs[0] = out  # an update in place: NumPy sees that nothing is to be copied
             kernel = names.use(self._kernel(call))
-            self._add([f"{kernel}({', '.join([out, *xs])})"], call.error_state)
+            self._add([f"{kernel}({', '.join([out, *xs])})"], call.error_state, call.equation)
             return
-        self._add(call_lines(call, xs, out, names), call.error_state)
+        self._add(call_lines(call, xs, out, names), call.error_state, call.equation)
 
     def _native(self, call: Call, xs: list[str]) -> None:
         number: int = dict(call.params)["number"]
@@ -222,7 +240,7 @@ class _Emitter:
             text = applied(call.op, call.params, xs, self.names)
         several = lookup(call.op).multiple_results
         head = f"{targets}{',' if several else ''} = " if targets else ""
-        self._add([f"{head}{text}"], call.error_state)
+        self._add([f"{head}{text}"], call.error_state, call.equation)
 
     def _kernel(self, call: Call) -> str:
         """Enter an implementation that is prepared for each set of buffers."""
@@ -313,7 +331,7 @@ class _Emitter:
         name = f"steps_{len(self.fallbacks) + 1}"
         steps = emit_scalar_steps(loop, name, self.names, self.target)
         if steps:
-            self._functions += steps
+            self._functions += map(Line, steps)
             self._scalar_loop(loop, name, (consts, carry, xs))
             return
         last, ys = [self.write(b) for b in loop.outputs], [self.write(b) for b in loop.ys]

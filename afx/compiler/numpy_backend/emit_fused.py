@@ -5,6 +5,7 @@ from __future__ import annotations
 from afx.compiler.numpy_backend.calls import call_lines
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
 from afx.compiler.numpy_backend.names import Names
+from afx.compiler.numpy_backend.program import Line
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Call, ErrorState, Fused, View
 from afx.core.aval import Shape
@@ -30,7 +31,7 @@ class FusedEmitter:
         self._ufuncs = {partial.out.index: partial.ufunc for partial in fused.partials}
         self._sliced = [*fused.sliced, *[b for b in fused.outputs if b.index not in self._parts]]
         self._also_sliced = {b.index for b in self._sliced}
-        self.lines: list[str] = [*self._head(), *self._body()]
+        self.lines: list[Line] = [*map(Line, self._head()), *self._body()]
 
     def _head(self) -> list[str]:
         fused, names = self.fused, self._names
@@ -64,11 +65,11 @@ class FusedEmitter:
         shape = ", ".join(["-1", *map(str, view.out.shape[1:])])  # any number of such rows
         return f"v{view.out.index} = {self._place(view.source)}.reshape({shape})"
 
-    def _body(self) -> list[str]:
-        lines, states = list[str](), list[ErrorState]()
+    def _body(self) -> list[Line]:
+        lines, states = list[Line](), list[ErrorState]()
         for step in self.fused.body:
             found = [self._view(step)] if isinstance(step, View) else self._step(step)
-            lines += [f"    {line}" for line in found]
+            lines += [Line(f"    {line}", step.equation) for line in found]
             states += [None if isinstance(step, View) else step.error_state] * len(found)
         if common_errstate(states)[1]:
             return lines  # the whole loop is called within it

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from afx.compiler.numpy_backend.program import Line
 from afx.compiler.schedule import ErrorState
 
 __all__ = ["common_errstate", "wrap_errstate"]
@@ -21,18 +22,18 @@ def common_errstate(states: Sequence[ErrorState]) -> tuple[ErrorState, bool]:
     return (found.pop() if found else None), True
 
 
-def wrap_errstate(lines: Sequence[str], states: Sequence[ErrorState], margin: str = "") -> list[str]:
+def wrap_errstate(lines: Sequence[Line], states: Sequence[ErrorState], margin: str = "") -> list[Line]:
     """Return the lines of a program with runs of those that ignore errors inside ``with np.errstate``."""
-    found: list[str] = []
+    found: list[Line] = []
     k = 0
     while k < len(lines):
         names = states[k]
         end = _end(states, k) if names else k + 1
         if names:
             ignored = ", ".join([f"{name}='ignore'" for name in names])
-            found.append(f"{margin}with np_errstate({ignored}):")
-        indented = [line.replace("\n", "\n    ") for line in lines[k:end]] if names else []
-        found += [f"    {line}" for line in indented] or lines[k:end]
+            found.append(Line(f"{margin}with np_errstate({ignored}):"))
+        indented = [Line("    " + text.replace("\n", "\n    "), number) for text, number in lines[k:end]]
+        found += indented if names else lines[k:end]
         k = end
     return found
 

@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx.compiler.numpy_backend.emit import emit
-from afx.compiler.numpy_backend.program import Bind, Part, Program
+from afx.compiler.numpy_backend.locations import module_globals, relocate
+from afx.compiler.numpy_backend.program import Bind, Line, Part, Program
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
+from afx.core.tracing.source_info import SourceLocation, places_of
 
 __all__ = ["Executable", "NumpyBackend", "Run"]
 
@@ -47,10 +49,10 @@ class Executable:
         self._target = target
         self._bodies = {name: NumpyBackend.compile(body, target, kernels) for name, body in program.bodies.items()}
         last = len(program.parts) - 1
-        self._binds = [
-            _compiled(_part_text(program, k, part, is_last=k == last)) for k, part in enumerate(program.parts)
-        ]
-        self._driver = _compiled(_driver_text(program)) if last else None
+        texts = [_part_lines(program, k, part, is_last=k == last) for k, part in enumerate(program.parts)]
+        places = places_of(program.schedule.sources)
+        self._binds = [_compiled(lines, places) for lines in texts]
+        self._driver = _compiled([Line(_driver_text(program))], ()) if last else None
 
     def bind(self) -> Run:
         """Return the function that runs on buffers of its own: bare values in, fresh bare values out."""
@@ -93,13 +95,17 @@ class Executable:
     def _functions(self) -> str:
         program = self.program
         if self._driver is None:
-            return _function("run", program.parts[0], program.inputs, _returns(program))
+            return _text(_function("run", program.parts[0], program.inputs, _returns(program)))
         last = len(program.parts) - 1
         texts = [
-            _function(f"part_{k + 1}", part, part.arguments, _hands_on(program, k, is_last=k == last))
+            _text(_function(f"part_{k + 1}", part, part.arguments, _hands_on(program, k, is_last=k == last)))
             for k, part in enumerate(program.parts)
         ]
         return "\n\n".join([*texts, _driver(program)])
+
+
+def _text(lines: Sequence[Line]) -> str:
+    return "\n".join([line.text for line in lines])
 
 
 class _Fallback:
@@ -118,25 +124,31 @@ class _Fallback:
         return self._run(*values)
 
 
-def _compiled(text: str) -> Callable[..., Any]:
-    """Return the function ``bind`` of a text."""
+def _compiled(lines: Sequence[Line], places: Sequence[SourceLocation | None]) -> Callable[..., Any]:
+    """Return the function ``bind`` of a text, whose warnings point at the places that its equations come from."""
+    code = compile("\n".join([line.text for line in lines]), "<plan>", "exec")
+    origins = [places[line.equation] if line.equation >= 0 and places else None for line in lines]
+    found = next((place for place in origins if place is not None), None)
     space: dict[str, Any] = {}
-    exec(compile(text, "<plan>", "exec"), space)
-    found: Callable[..., Any] = space.pop("bind")  # or the function and its globals would hold each other
-    return found
+    if found is not None:
+        code, space = relocate(code, origins), module_globals(found.file)
+    exec(code, space)
+    bind: Callable[..., Any] = space.pop("bind")  # or the function and its globals would hold each other
+    return bind
 
 
-def _function(name: str, part: Part, arguments: Sequence[str], returns: str) -> str:
-    body = "\n    ".join([*part.lines, f"return {returns}"])
-    inner = "\n".join([*part.functions, ""]) if part.functions else ""
-    return f"{inner}def {name}({', '.join(arguments)}):\n    {body}"
+def _function(name: str, part: Part, arguments: Sequence[str], returns: str) -> list[Line]:
+    head = Line(f"def {name}({', '.join(arguments)}):")
+    body = [*part.lines, Line(f"return {returns}")]
+    return [*part.functions, head, *[Line(f"    {text}", number) for text, number in body]]
 
 
-def _part_text(program: Program, k: int, part: Part, is_last: bool) -> str:
+def _part_lines(program: Program, k: int, part: Part, is_last: bool) -> list[Line]:
     single = len(program.parts) == 1
     arguments = program.inputs if single else part.arguments
     function = _function("part", part, arguments, _returns(program) if single else _hands_on(program, k, is_last))
-    return f"def bind({', '.join(part.bound)}):\n " + function.replace("\n", "\n ") + "\n return part"
+    inner = [Line(f" {line}", number) for text, number in function for line in text.split("\n")]
+    return [Line(f"def bind({', '.join(part.bound)}):"), *inner, Line(" return part")]
 
 
 def _returns(program: Program) -> str:

@@ -8,10 +8,22 @@ from typing import NamedTuple, TypeAlias
 from afx.compiler.numpy_backend.names import Names
 from afx.compiler.schedule import Schedule
 
-__all__ = ["Bind", "Part", "Program"]
+__all__ = ["Bind", "Line", "Part", "Program"]
 
 Bind: TypeAlias = "Callable[[], Callable[..., None]]"
 """Binds a kernel to memory of its own; it is called with operands and outputs."""
+
+
+class Line(NamedTuple):
+    """A line of Python, or several.
+
+    Attributes:
+        text: the line.
+        equation: number of the equation that NumPy's warnings in this line are about, -1 for none.
+    """
+
+    text: str
+    equation: int = -1
 
 
 class Part(NamedTuple):
@@ -26,9 +38,9 @@ class Part(NamedTuple):
     """
 
     bound: tuple[str, ...]
-    functions: tuple[str, ...]
+    functions: tuple[Line, ...]
     arguments: tuple[str, ...]
-    lines: tuple[str, ...]
+    lines: tuple[Line, ...]
     makes: tuple[str, ...]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
+from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-__all__ = ["Source", "SourceLocation", "caller"]
+__all__ = ["Source", "SourceLocation", "caller", "places_of"]
 
 _PACKAGE = __name__.partition(".")[0] + "."
 
@@ -29,6 +31,11 @@ class Source(NamedTuple):
     offset: int
 
     @property
+    def file(self) -> str:
+        """The file."""
+        return self.code.co_filename
+
+    @property
     def place(self) -> SourceLocation:
         """The file, line and function."""
         code = self.code
@@ -40,6 +47,23 @@ class Source(NamedTuple):
 
     def __reduce__(self) -> tuple[type[SourceLocation], SourceLocation]:
         return (SourceLocation, self.place)
+
+
+def places_of(sources: Iterable[Source | SourceLocation | None]) -> list[SourceLocation | None]:
+    """Return the lines of many source locations; the table of lines of each function is read once."""
+    tables: dict[CodeType, tuple[list[int], list[int]]] = {}
+    found: list[SourceLocation | None] = []
+    for source in sources:
+        if not isinstance(source, Source):
+            found.append(source)
+            continue
+        code = source.code
+        if code not in tables:
+            rows = [(start, line or code.co_firstlineno) for start, _, line in code.co_lines()]
+            tables[code] = [start for start, _ in rows], [line for _, line in rows]
+        starts, lines = tables[code]
+        found.append(SourceLocation(code.co_filename, lines[bisect_right(starts, source.offset) - 1], code.co_qualname))
+    return found
 
 
 _own: set[int] = set()  # the identities of the namespaces of afx's modules, as they are met

@@ -1,0 +1,84 @@
+"""Locations: generated code takes the file and the lines of the user's code that it computes.
+
+NumPy warns at the line of Python that calls it, in the module of its globals. So the calls of a plan carry the user's
+lines, and nothing has to be done when a call does not warn: filters, ``-W error`` and tracebacks see the user's code.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from types import CodeType, ModuleType
+from typing import Any
+
+from afx.core.tracing.source_info import SourceLocation
+
+__all__ = ["module_globals", "relocate"]
+
+NO_COLUMNS = 13  # the code of an entry that holds a line alone (Objects/locations.md of CPython)
+MAX_UNITS = 8  # instructions of two bytes that an entry stands for
+
+
+def relocate(code: CodeType, places: Sequence[SourceLocation | None]) -> CodeType:
+    """Return code whose lines are those of a user's file.
+
+    A function has one file: where places lie in several, it is that of most of them. Lines of no place in it take the
+    place before.
+
+    Args:
+        code: of a text, with the functions inside of it.
+        places: of each line of the text.
+    """
+    constants = tuple([relocate(c, places) if isinstance(c, CodeType) else c for c in code.co_consts])
+    code = code.replace(co_consts=constants)
+    rows = [(end - start, None if line is None else places[line - 1]) for start, end, line in code.co_lines()]
+    known = [place for _, place in rows if place is not None]
+    if not known:
+        return code
+    file = Counter([place.file for place in known]).most_common(1)[0][0]
+    first = next(place.line for place in known if place.file == file)
+    lines, last = list[tuple[int, int]](), first
+    for size, place in rows:
+        last = place.line if place is not None and place.file == file else last
+        lines.append((size, last))
+    return code.replace(co_filename=file, co_firstlineno=first, co_linetable=b"".join(_entries(lines, first)))
+
+
+def _entries(lines: Sequence[tuple[int, int]], first: int) -> Iterator[bytes]:
+    """Return the table of lines of code whose ranges of bytes have these lines, in CPython's format."""
+    last = first
+    for size, line in lines:
+        units = size // 2
+        while units > 0:
+            count = min(units, MAX_UNITS)
+            yield bytes([0x80 | NO_COLUMNS << 3 | count - 1, *_signed(line - last)])
+            last, units = line, units - count
+
+
+def _signed(number: int) -> Iterator[int]:
+    """Return a signed number in pieces of six bits, the lowest first, as the table holds it."""
+    rest = -number << 1 | 1 if number < 0 else number << 1
+    while rest >= 64:
+        yield 0x40 | rest & 63
+        rest >>= 6
+    yield rest
+
+
+def module_globals(file: str) -> dict[str, Any]:
+    """Return globals whose warnings count as those of the module of a file, which are shown once a line."""
+    name = _names.get(file)
+    if name is None:
+        _names.update({f: name for name, module in list(sys.modules.items()) if (f := _file_of(module))})
+        name = _names.setdefault(file, "__main__")  # such as a notebook's cells
+    module = sys.modules.get(name)
+    registry: dict[Any, Any] = {} if module is None else vars(module).setdefault("__warningregistry__", {})
+    return {"__name__": name, "__warningregistry__": registry}
+
+
+_names: dict[str, str] = {}  # of modules, by file
+
+
+def _file_of(module: Any) -> str:
+    found = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+    return found if isinstance(found, str) else ""
