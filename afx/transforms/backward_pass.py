@@ -43,7 +43,7 @@ class Masks(dict[int, Mask]):
 
     def needs(self, mask: Mask | None, j: int) -> Mask | None:
         """Return the mask of an entry if someone will ask for it: that of an input only if it is wanted, or unclean."""
-        if mask is None or mask.is_dirty or self._entries[j].primitive is not None:
+        if mask is None or mask.is_dirty or mask.part is not None or self._entries[j].primitive is not None:
             return mask
         if self._inputs is None:  # which stand first; further entries without a primitive are outputs of the one before
             firsts = (k for k, entry in enumerate(self._entries) if entry.primitive is not None)
@@ -285,10 +285,11 @@ def _add(cts: list[Value], j: int, g: Value, mask: Mask | None, masks: Masks) ->
     other = masks.pop(j, None)
     if mask is None or other is None or mask.root is not other.root:
         have, g = clean(other, have), clean(mask, g)
-    cts[j] = have + g
     joined = add_masks(mask, other)
     if joined is not None:
         masks[j] = joined
+    # of one part of both, the sum is taken there alone
+    cts[j] = have + g if joined is None or joined.part is None else joined.part.embed(joined.part.ct)
 
 
 def entries_with_finite_partials(entries: Sequence[Entry]) -> frozenset[int]:

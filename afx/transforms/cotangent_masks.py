@@ -42,9 +42,10 @@ class Mask:
         twin: the entry of a choice, the operand, and the mask of its result: both operands together are alive as that is.
         is_dirty: whether the cotangent may hold nan where it is dead: soft ones are cleaned only before elements mix.
         part: the part of the cotangent that is alive, where slices alone left the rest out.
+        is_joint: whether several selections made it: what none of them took is seldom much, and masking it costs.
     """
 
-    __slots__ = ("_make", "_root", "_value", "crosses", "depth", "is_dirty", "part", "soft", "twin")
+    __slots__ = ("_make", "_root", "_value", "crosses", "depth", "is_dirty", "is_joint", "part", "soft", "twin")
 
     def __init__(
         self, make: Callable[[], Value], *parents: Mask | None, soft: bool = True, crosses: bool = True
@@ -55,6 +56,7 @@ class Mask:
         self.twin: tuple[int, int, Mask | None] | None = None
         self.is_dirty: bool = False
         self.part: Part | None = None
+        self.is_joint: bool = any(parent.is_joint for parent in known)
         self._root: Mask | None = None
         self._make: Callable[[], Value] | None = make
         self._value: Value = None
@@ -86,12 +88,12 @@ class Mask:
     def with_part(self, part: Part | None) -> Mask:
         """Return this mask for a cotangent of which this part is alive."""
         copy = Mask(self.get, self.root)
-        copy.depth, copy._root, copy.part = self.depth, self.root, part
+        copy.depth, copy._root, copy.part, copy.is_joint = self.depth, self.root, part, self.is_joint
         return copy
 
     def is_lazy(self) -> bool:
-        """Tell whether finite partials need it not: selections alone made it, and it costs, being unknown in advance."""
-        return self.soft and not (self.crosses and isinstance(self.get(), BARE))
+        """Tell whether finite partials need it not: selections alone made it, several or by values, so that it costs."""
+        return self.soft and (self.is_joint or not (self.crosses and isinstance(self.get(), BARE)))
 
     def is_whole(self) -> bool:
         """Tell whether the mask is known to be true everywhere."""
@@ -203,7 +205,9 @@ def add_masks(mask: Mask | None, other: Mask | None) -> Mask | None:
         return mask if mask.is_dirty else other if other.is_dirty else mask.with_part(part)
     if mask.twin is not None and other.twin is not None and mask.twin[0] == other.twin[0]:
         return mask.twin[2] if mask.twin[1] != other.twin[1] else mask
-    return Mask(lambda: logical_or(other.get(), mask.get()), other, mask, crosses=False)
+    joint = Mask(lambda: logical_or(other.get(), mask.get()), other, mask, crosses=False)
+    joint.is_joint = True
+    return joint
 
 
 def is_finite(g: Value) -> bool:

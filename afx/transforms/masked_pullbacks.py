@@ -154,12 +154,13 @@ def pull_graphs(
     known = all(c is None or isinstance(c, BARE) for c in found)
     soft = all(m is None or m.soft for m in own)
     marked = any(m is not None and m.crosses for m in own)
-    if known or (not marked and not rule.is_inlined) or (marked and soft and rule.is_bounded):
+    finite = soft and rule.is_bounded and not rule.makes_masks
+    if known or (not marked and not rule.is_inlined) or (marked and finite):
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             gs = [to_lower_level(g) for g in rule(ct, entry.z, entry.xs, entry.params, avals)]
         if (not known and marked) or not marked or all(g is None or is_finite(g) for g in gs):
             whole = Mask(lambda: _masked_rule(rule, entry, found, own)[1], *own, soft=marked)
-            whole.crosses = known  # finding it runs the rule again: only slopes that may be infinite ask for it
+            whole.crosses = known or not marked  # else finite partials need no mask: only infinite slopes ask for it
             shapes = [() if a is None else a.shape for a in avals]
             return gs, [Mask(functools.partial(_part, whole, i, s), whole, crosses=False) for i, s in enumerate(shapes)]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):

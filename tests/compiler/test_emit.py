@@ -61,7 +61,7 @@ def test_lines(case: str) -> None:
     """A schedule has these lines, and its results are those of NumPy's functions."""
     given, lines = CASES[case]
     (part,) = emit(given, Target()).parts
-    assert list(part.lines) == lines
+    assert [line.text for line in part.lines] == lines
 
 
 def test_a_program_runs_on_buffers_of_its_own() -> None:

@@ -164,6 +164,22 @@ def test_masks_made_inside_reach_what_stands_before(inner: str) -> None:
         np.testing.assert_allclose(np.asarray(hessian(X)), curvature, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("slope", [afx.sinc, afx.tanh, lambda x: afx.log(x * x), lambda x: afx.sqrt(x * x)])
+def test_a_compiled_gradient_differentiates_again(slope: Callable[[Any], Any]) -> None:
+    """The gradient of a loop that skips nan rows is compiled by itself, and its derivatives skip them too."""
+    rows, alive = np.array([[0.5, -0.2, 0.9], [np.nan, np.nan, np.nan]]), np.array([True, False])
+    v = np.array([1.0, 2.0, -0.5])
+
+    def loss(y: Any) -> Any:
+        step = lambda c, x: (afx.where(x[1], slope(x[0]) + 0.1 * c, c), None)  # noqa: E731  # one step
+        return afx.sum(afx.scan(step, afx.ones(3, dtype=np.float64), (y, alive))[0] ** 2)
+
+    product = lambda y: afx.sum(afx.jit(afx.grad(loss))(y)[0] * v)  # noqa: E731  # a function to differentiate
+    want = np.asarray(afx.grad(lambda y: afx.sum(afx.grad(lambda y: afx.sum((slope(y) + 0.1) ** 2))(y) * v))(rows[0]))
+    for run in (afx.grad(product), afx.jit(afx.grad(product)), afx.grad(afx.jit(product))):
+        np.testing.assert_allclose(np.asarray(run(rows)), [want, np.zeros(3)], rtol=1e-11)
+
+
 def test_rules_of_the_user_are_cleaned_by_the_structure_of_the_function() -> None:
     """The backward rule of a custom_vjp is opaque; elements that no living result reads still get 0."""
     root = afx.custom_vjp(afx.sqrt, lambda x: (afx.sqrt(x), x), lambda x, ct: (ct / (2 * afx.sqrt(x)),))
