@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 from tests.benchmarks import compiled, eager, growth, importing
+from tests.benchmarks.c_library import C
 from tests.benchmarks.harness import available
 from tests.benchmarks.libraries import LIBRARIES, NATIVE
 from tests.benchmarks.workloads import WORKLOADS
 
-PEERS = f"beside whom (all that are installed); {NATIVE} is afx's second tier"
+PEERS = f"beside whom (all that are installed); {NATIVE} is afx's second tier, {C} C by hand"
 TABLES = ("eager", "compiled", "growth", "importing")
 
 
@@ -39,7 +40,7 @@ def _arguments() -> argparse.Namespace:
     found = parser.parse_args()
     if unknown := set(found.tables) - set(TABLES):
         parser.error(f"no such table: {', '.join(unknown)}; there are {', '.join(TABLES)}")
-    if unknown := set(found.peers) - {*LIBRARIES[1:], NATIVE}:
+    if unknown := set(found.peers) - {*LIBRARIES[1:], NATIVE, C}:
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(LIBRARIES[1:])}")
     for part in found.only:
         if not any(part.lower() in name.lower() for name in WORKLOADS):
@@ -59,7 +60,7 @@ def main() -> int:
         eager.main(asked.quick)
     if "compiled" in tables:
         libraries = ("afx", *[NATIVE] * (NATIVE in asked.peers))
-        libraries += tuple([p for p in LIBRARIES[1:] if p in asked.peers and available(p)])
+        libraries += tuple([p for p in (*LIBRARIES[1:], C) if p in asked.peers and available(p)])
         rounds, seconds = (1, 0.1) if asked.quick else (asked.rounds, asked.seconds)
         choice = compiled.Choice(tuple(asked.only), libraries, rounds, seconds, asked.products)
         good = compiled.main(choice, asked.json)

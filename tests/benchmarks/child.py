@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from tests.benchmarks.c_library import C
 from tests.benchmarks.libraries import NATIVE, arrays
 from tests.benchmarks.workloads import WORKLOADS
 
@@ -25,6 +26,7 @@ IMPORTS = {  # what a user's program begins with
     "afx": ("afx", "afx.nn", "afx.optim"),
     "jax": ("jax", "jax.numpy", "jax.nn"),
     "torch": ("torch", "torch.nn.functional", "torch.optim"),
+    C: (),
     "autograd": ("autograd", "autograd.numpy"),
 }
 SLOW = 2.0  # seconds; what takes longer is run twice and no more

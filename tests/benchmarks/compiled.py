@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 
 import afx
+from tests.benchmarks.c_library import C, c_version
 from tests.benchmarks.libraries import NATIVE
 from tests.benchmarks.workloads import WORKLOADS, Workload
 
@@ -144,7 +145,9 @@ def _times(ratio: float) -> str:
 
 
 def _head(libraries: tuple[str, ...]) -> None:
-    versions = ", ".join([f"{name} {version(name)}" for name in ("numpy", *libraries[1:]) if name != NATIVE])
+    versions = ", ".join([f"{name} {version(name)}" for name in ("numpy", *libraries[1:]) if name not in (NATIVE, C)])
+    if C in libraries:
+        versions += f", {c_version()}"
     print(f"\nCompiled functions: afx {afx.__version__} beside {versions}; {os.cpu_count()} processors")
     print("How many times longer each peer takes, steadily and for the first call; MB: peak memory above the imports")
     cells = [f"{title:>{WIDE}}" for title in ("afx steady", "afx first")]

@@ -5,6 +5,8 @@ import statistics
 import time
 from collections.abc import Callable
 
+from tests.benchmarks.c_library import C, compiler
+
 __all__ = ["Row", "available", "interleaved", "table"]
 
 Row = tuple[str, float, dict[str, float]]
@@ -12,7 +14,7 @@ Row = tuple[str, float, dict[str, float]]
 
 def available(name: str) -> bool:
     """Tell whether a peer is installed."""
-    return importlib.util.find_spec(name) is not None
+    return compiler() is not None if name == C else importlib.util.find_spec(name) is not None
 
 
 def interleaved(

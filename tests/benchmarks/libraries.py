@@ -8,6 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from tests.benchmarks.c_library import C
+
 __all__ = [
     "LIBRARIES",
     "NATIVE",
@@ -78,7 +80,7 @@ def scan_of(library: str) -> Callable[..., Any]:
 
 def arrays(library: str, values: Sequence[np.ndarray]) -> list[Any]:
     """Return a library's own arrays of these numbers; jax is told to keep float64."""
-    if library == "autograd":
+    if library in ("autograd", C):
         return list(values)
     m = namespace(library)
     if library == "torch":

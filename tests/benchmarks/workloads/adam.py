@@ -5,11 +5,14 @@ Where they are given their arguments' memory both write in place; else afx takes
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tests.benchmarks.c_library import C, c_function, pointer
 from tests.benchmarks.libraries import B1, B2, EPS, RATE, Job, adam_step, arrays
 from tests.benchmarks.workloads.mlp import parameters
 from tests.benchmarks.workloads.workload import Workload
@@ -62,13 +65,33 @@ def _with_torch(p: Any, grads: Any) -> Job:
     return Job(run)
 
 
+def _with_c(p: Any, grads: Any, donated: bool = False) -> Job:
+    """Take one set of arrays for the state before a step and one for that behind it, or one for both."""
+    now = [[x.copy() for x in p], *[[np.zeros_like(x) for x in p] for _ in range(2)]]
+    new = now if donated else [[np.empty_like(x) for x in group] for group in now]
+    adam, count, sets = c_function("adam"), 0, [now, new]
+
+    def run() -> Any:
+        nonlocal count
+        count += 1
+        root = math.sqrt(1 - B2**count)
+        rates = [ctypes.c_float(x) for x in (B1, B2, RATE * root / (1 - B1**count), EPS * root)]
+        for x, g, m, v, *out in zip(sets[0][0], grads, *sets[0][1:], *sets[1], strict=True):
+            adam(ctypes.c_long(x.size), *map(pointer, (x, g, m, v, *out)), *rates)
+        sets.reverse()
+        return sets[0][0]
+
+    return Job(run)
+
+
 Makers = dict[str, Callable[[Any, Any], Job]]
 Drawing = Callable[[np.random.Generator], list[np.ndarray]]
 
-PLAIN: Makers = {"afx": _with_afx, "jax": _with_jax, "torch": _with_torch}
+PLAIN: Makers = {"afx": _with_afx, "jax": _with_jax, "torch": _with_torch, C: _with_c}
 DONATED: Makers = {
     "afx": lambda p, grads: _with_afx(p, grads, donated=True),
     "jax": lambda p, grads: _with_jax(p, grads, donated=True),
+    C: lambda p, grads: _with_c(p, grads, donated=True),
 }
 SIZES: dict[str, Drawing] = {
     "7·10^5 in the MLP's leaves": parameters,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tests.benchmarks.c_library import C, c_function, pointer
 from tests.benchmarks.libraries import Job, arrays, namespace
 from tests.benchmarks.workloads.workload import Workload
 
@@ -84,6 +86,8 @@ def _step_by_step(library: str) -> Job:
 def _scanned(library: str) -> Job:
     """Run the whole descent as one compiled loop."""
     y, free = arrays(library, _start())
+    if library == C:
+        return _in_c(y, free)
     step = _step(library)
     if library == "afx":
         import afx
@@ -96,7 +100,18 @@ def _scanned(library: str) -> Job:
     return Job(lambda: theirs(y, free).block_until_ready())
 
 
+def _in_c(start: np.ndarray, free: np.ndarray) -> Job:
+    y, descend = start.copy(), c_function("catenary")
+
+    def run() -> np.ndarray:
+        y[:] = start
+        descend(pointer(y), pointer(free), ctypes.c_long(STEPS), ctypes.c_float(RATE), ctypes.c_float(LENGTH))
+        return y
+
+    return Job(run)
+
+
 WORKLOADS = [
-    Workload(f"catenary, {STEPS} steps, scan", _scanned, ("afx", "jax"), tolerance=1e-3),
+    Workload(f"catenary, {STEPS} steps, scan", _scanned, ("afx", "jax", C), tolerance=1e-3),
     Workload(f"catenary, {STEPS} steps, Python loop", _step_by_step, tolerance=1e-3),
 ]

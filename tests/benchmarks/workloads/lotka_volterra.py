@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tests.benchmarks.c_library import C, c_function, pointer
 from tests.benchmarks.libraries import Job, namespace, scan_of, value_and_grad
 from tests.benchmarks.workloads.workload import Workload
 
@@ -39,10 +41,25 @@ def _loss(library: str) -> Callable[..., Any]:
     return loss
 
 
+def _in_c(p: np.ndarray, seen: np.ndarray) -> Job:
+    states, slopes = np.empty((STEPS + 1, 2)), np.empty(4)
+    fit = c_function("lotka_volterra", ctypes.c_double)
+    start = (ctypes.c_double(10.0), ctypes.c_double(5.0))
+    rest = (ctypes.c_long(STEPS), ctypes.c_double(LENGTH), pointer(states), pointer(slopes))
+
+    def run() -> Any:
+        value = fit(pointer(p), *start, pointer(seen), *rest)
+        return value, tuple(slopes)
+
+    return Job(run)
+
+
 def _make(library: str) -> Job:
     params = [np.float64(x) for x in (1.1, 0.4, 0.4, 0.1)]
     seen = np.random.default_rng(0).uniform(1.0, 10.0, (2, STEPS))
+    if library == C:
+        return _in_c(np.array(params), seen)
     return value_and_grad(library, _loss(library), params, [np.asarray(10.0), np.asarray(5.0), seen])
 
 
-WORKLOADS = [Workload(f"Lotka-Volterra, {STEPS} steps of RK4, scan", _make, ("afx", "jax"))]
+WORKLOADS = [Workload(f"Lotka-Volterra, {STEPS} steps of RK4, scan", _make, ("afx", "jax", C))]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tests.benchmarks.c_library import C, c_function, pointer
 from tests.benchmarks.libraries import Job, namespace, scan_of, value_and_grad
 from tests.benchmarks.workloads.workload import Workload
 
@@ -62,18 +64,32 @@ def _scanned(library: str) -> Callable[..., Any]:
     return fn
 
 
+def _in_c(params: list[np.ndarray], xs: np.ndarray) -> Job:
+    states = 2 * (STEPS + 1) * BATCH * UNITS + STEPS * BATCH * 4 * UNITS
+    memory = np.empty(states + BATCH * 4 * UNITS + 2 * BATCH * UNITS + 4 * UNITS * UNITS, np.float32)
+    slopes = [np.empty_like(p) for p in params]
+    lstm = c_function("lstm", ctypes.c_float)
+    args = [STEPS, BATCH, INPUTS, UNITS, *map(pointer, (xs, *params, memory, *slopes))]
+    return Job(lambda: (lstm(*args), tuple(slopes)))
+
+
 def _make(library: str, loss: Callable[[str], Callable[..., Any]]) -> Job:
     rng = np.random.default_rng(0)
     shapes = ((INPUTS, 4 * UNITS), (UNITS, 4 * UNITS), (4 * UNITS,))
     params = [(rng.normal(size=s) * 0.1).astype(np.float32) for s in shapes]
     xs = rng.normal(size=(STEPS, BATCH, INPUTS)).astype(np.float32)
     start = [np.zeros((BATCH, UNITS), np.float32) for _ in range(2)]
+    if library == C:
+        return _in_c(params, xs)
     return value_and_grad(library, loss(library), params, [xs, *start])
 
 
 WORKLOADS = [
     Workload(f"LSTM, {STEPS} steps in a Python loop, batch {BATCH}", lambda lib: _make(lib, _unrolled), tolerance=1e-3),
     Workload(
-        f"LSTM, {STEPS} steps by scan, batch {BATCH}", lambda lib: _make(lib, _scanned), ("afx", "jax"), tolerance=1e-3
+        f"LSTM, {STEPS} steps by scan, batch {BATCH}",
+        lambda lib: _make(lib, _scanned),
+        ("afx", "jax", C),
+        tolerance=1e-3,
     ),
 ]
