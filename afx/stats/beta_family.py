@@ -12,6 +12,7 @@ from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.exponential import log, log1p
 from afx.ops.elementwise.where import where
 from afx.ops.special import student
+from afx.ops.special.gamma import betaln
 from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv, density
 from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
 from afx.stats._distribution import ContinuousDistribution, continuous
@@ -90,6 +91,9 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
 
 
 # -- Student's t ------------------------------------------------------------------------------------------------------
+_FAR = 1e12  # whose square a float32 holds, and beside which one rounds to one
+
+
 @continuous
 def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Student's t distribution of ``df`` degrees of freedom."""
@@ -98,8 +102,12 @@ def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Continuous
 
     def logcdf(y: Array) -> Array:
         far = y < -1
-        tail = _sided(log_betaincc, log_betainc, half, n / 2, (where(far, y, -1) / sqrt(n)) ** 2) - math.log(2)
-        return where(far, tail, log1p(-student.stdtr(n, -where(far, -1, y))))
+        ratio = -where(far, y, -1) / sqrt(n)
+        near = where(ratio < _FAR, ratio, 1)
+        tail = _sided(log_betaincc, log_betainc, half, n / 2, near**2)
+        # farther out the leading term is all: ratio**-n / (a B(a, 1/2)), a = n / 2
+        tail = where(ratio < _FAR, tail, -n * log(where(ratio < _FAR, _FAR, ratio)) - log(n / 2) - betaln(n / 2, half))
+        return where(far, tail - math.log(2), log1p(-student.stdtr(n, -where(far, -1, y))))
 
     return ContinuousDistribution(
         logpdf=lambda y: student.log_density(n, y),

@@ -5,21 +5,24 @@ from __future__ import annotations
 import math
 
 from afx.core.array.array import Array, ArrayLike
-from afx.errors import ShapeError
+from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isnan
 from afx.ops.elementwise.exponential import exp, log
 from afx.ops.elementwise.where import where
 from afx.ops.linalg.cholesky import cholesky
 from afx.ops.linalg.triangular import solve_triangular
 from afx.ops.manipulation.diagonals import diagonal
-from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.join import broadcast_arrays, concat
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.entropy import xlogy
+from afx.ops.special.errors import ndtr
 from afx.ops.special.gamma import gammaln
+from afx.stats._bivariate_normal import bivariate_cdf
 from afx.stats._distribution import floating, quiet
 
 __all__ = ["dirichlet", "multivariate_normal"]
@@ -88,25 +91,64 @@ class _MultivariateNormal:
             ShapeError: the covariance does not fit the mean, or x does not.
             numpy.linalg.LinAlgError: the covariance is not positive definite.
         """
-        y, m, c = floating("multivariate_normal", x, 0.0 if mean is None else mean, cov)
-        n = max([v.shape[-1] if v.ndim else 1 for v in (m, c)])
-        if mean is None and c.ndim == 0:
-            n = y.shape[-1] if y.ndim else 1
-        y = reshape(y, (*y.shape, 1)) if n == 1 and (not y.ndim or y.shape[-1] != 1) else y
-        c = eye(n, dtype=c.dtype) * c if c.ndim < 2 else c
-        if c.shape[-2:] != (n, n) or y.ndim == 0 or y.shape[-1] != n or (m.ndim and m.shape[-1] != n):
-            raise ShapeError(
-                f"multivariate_normal: x and mean are vectors of the covariance's length: got x {y.aval}, mean {m.aval} "
-                f"and cov {c.aval}; reshape them"
-            )
+        y, m, c = _aligned(x, mean, cov)
         factor = cholesky(c)
         z = _whitened(factor, y - m)
         heights = sum_(log(diagonal(factor)), axis=-1)
-        return -0.5 * sum_(z * z, axis=-1) - heights - 0.5 * n * math.log(2 * math.pi)
+        return -0.5 * sum_(z * z, axis=-1) - heights - 0.5 * c.shape[-1] * math.log(2 * math.pi)
 
     def pdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
         """Return the density."""
         return exp(self.logpdf(x, mean, cov))
+
+    def cdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
+        """Return the probability that no component is above that of x, in one dimension or two, to 1e-15 (Genz 2004).
+
+        Derivatives by x, mean and covariance are exact, of every order.
+
+        Raises:
+            ArgumentError: more than two dimensions: there is no formula, and estimates by random points, as SciPy's,
+                have no derivative.
+            ShapeError: the covariance does not fit the mean, or x does not.
+            numpy.linalg.LinAlgError: the covariance is not positive definite.
+
+        >>> afx.stats.multivariate_normal.cdf(np.zeros(2), cov=np.array([[1.0, 0.5], [0.5, 1.0]])).round(6)
+        Array(0.333333, dtype=float64)
+        """
+        y, m, c = _aligned(x, mean, cov)
+        n = c.shape[-1]
+        if n > 2:
+            raise ArgumentError(
+                f"multivariate_normal.cdf: has one dimension or two: got {n}; integrate the density, "
+                "or count draws of afx.random.multivariate_normal"
+            )
+        cholesky(c)  # refuses what is no covariance
+        widths = sqrt(diagonal(c))
+        z = (y - m) / widths
+        if n == 1:
+            return ndtr(z[..., 0])
+        h, k, r = broadcast_arrays(z[..., 0], z[..., 1], c[..., 0, 1] / (widths[..., 0] * widths[..., 1]))
+        return bivariate_cdf(h, k, r)
+
+    def logcdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
+        """Return the logarithm of `cdf`."""
+        return log(self.cdf(x, mean, cov))
+
+
+def _aligned(x: ArrayLike, mean: ArrayLike | None, cov: ArrayLike) -> tuple[Array, Array, Array]:
+    """Return points, mean and covariance matrix of one length, or raise `ShapeError`."""
+    y, m, c = floating("multivariate_normal", x, 0.0 if mean is None else mean, cov)
+    n = max([v.shape[-1] if v.ndim else 1 for v in (m, c)])
+    if mean is None and c.ndim == 0:
+        n = y.shape[-1] if y.ndim else 1
+    y = reshape(y, (*y.shape, 1)) if n == 1 and (not y.ndim or y.shape[-1] != 1) else y
+    c = eye(n, dtype=c.dtype) * c if c.ndim < 2 else c
+    if c.shape[-2:] != (n, n) or y.ndim == 0 or y.shape[-1] != n or (m.ndim and m.shape[-1] != n):
+        raise ShapeError(
+            f"multivariate_normal: x and mean are vectors of the covariance's length: got x {y.aval}, mean {m.aval} "
+            f"and cov {c.aval}; reshape them"
+        )
+    return y, m, c
 
 
 def _whitened(factor: Array, y: Array) -> Array:

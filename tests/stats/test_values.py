@@ -154,3 +154,90 @@ def test_multivariate_normal() -> None:
     compare(many, [peer.logpdf(x, mean, cov), peer.logpdf(x, mean, 2 * cov)])
     with pytest.raises(ShapeError, match="vectors of the covariance's length"):
         stats.multivariate_normal.logpdf(x[:, :2], mean, cov)
+
+
+# Bounds, correlation, and the probability by mpmath's quadrature at 25 digits (Plackett's integral by the angle).
+BIVARIATE = [
+    (0.3, -1.2, 0.4, 0.09808127955882746),
+    (-2.0, -1.5, 0.9, 0.020284586729677419),
+    (1.0, 0.5, -0.8, 0.53356111473760778),
+    (0.2, 0.3, 0.97, 0.55762839366778165),
+    (-0.5, 1.5, -0.96, 0.24173381003492632),
+    (2.0, 2.2, 0.999, 0.97724986648858093),
+    (-3.0, -4.0, 0.6, 8.959377240656132e-6),
+    (-1.0, 1.1, -0.9999, 0.022989192985074736),
+]
+
+
+def correlated(r: Any) -> Any:
+    """Return a covariance of two numbers with variances 4 and 1 and this correlation."""
+    return afx.reshape(afx.stack([4.0, 2 * r, 2 * r, 1.0]), (2, 2))
+
+
+@pytest.mark.parametrize(("h", "k", "r", "want"), BIVARIATE)
+def test_bivariate_normal_distribution_function(h: float, k: float, r: float, want: float) -> None:
+    """Probabilities have 15 digits behind the point, and so have those of the complements; float32 stays."""
+    cdf = stats.multivariate_normal.cdf
+    mean, x, cov = np.array([0.5, -1.0]), np.array([2 * h + 0.5, k - 1.0]), np.asarray(correlated(np.float64(r)))
+    assert float(cdf(x, mean, cov)) == pytest.approx(want, abs=5e-16)
+    assert float(afx.jit(cdf)(x, mean, cov)) == pytest.approx(want, abs=5e-16)
+    flipped = np.array([[4.0, -2 * r], [-2 * r, 1.0]])  # of the second number with its sign changed
+    rest = cdf(x * np.array([1.0, -1.0]), mean * np.array([1.0, -1.0]), flipped)
+    assert float(rest) == pytest.approx(float(stats.norm.cdf(np.float64(h))) - want, abs=5e-16)
+    single = cdf(x.astype("f"), mean.astype("f"), cov.astype("f"))
+    assert single.dtype == np.float32
+    assert float(single) == pytest.approx(want, abs=2e-5)
+
+
+def test_distribution_functions_of_normal_vectors() -> None:
+    """One number is the normal law, infinite bounds leave the other number, and batches and derivatives are right."""
+    cdf = stats.multivariate_normal.cdf
+    assert float(cdf(np.float64(0.7), 0.2, 4.0)) == pytest.approx(float(stats.norm.cdf(np.float64(0.25))), rel=1e-15)
+    for x, want in (([np.inf, 0.3], stats.norm.cdf(np.float64(0.3))), ([-np.inf, 0.3], 0.0), ([np.inf, np.inf], 1.0)):
+        assert float(cdf(np.array(x), cov=np.array([[1.0, 0.5], [0.5, 1.0]]))) == pytest.approx(float(want), abs=1e-16)
+    r = np.linspace(-0.99, 0.99, 9)
+    together = afx.vmap(lambda r: cdf(np.zeros(2), cov=correlated(r)))(r)
+    compare(together, 0.25 + np.arcsin(r) / (2 * np.pi))
+    x = np.array([0.3, -0.4])
+    for c in (0.3, 0.95):
+        afx.testing.check_grads(lambda x, r: cdf(x, cov=correlated(r)), (x, np.float64(c)), order=2)
+    with pytest.raises(afx.errors.ArgumentError, match="has one dimension or two: got 3"):
+        cdf(np.zeros(3), cov=np.eye(3))
+    with pytest.raises(np.linalg.LinAlgError):
+        cdf(np.zeros(2), cov=np.ones((2, 2)) + np.eye(2)[::-1])
+
+
+@pytest.mark.parametrize(
+    ("df", "q", "want"),
+    [
+        (0.9, 1e-250, -1.651057872415212e277),
+        (1.5, 1e-300, -5.2194694273446363e199),
+        (3.0, 1e-250, -2.225769823822442e83),
+        (10.0, 1e-300, -2.5645257189481978e30),
+        (0.3, 1e-40, -6.4787854258309255e131),
+        (2.0, 1e-100, -7.0710678118654752e49),
+        (0.3, 1e-200, -np.inf),
+    ],
+)
+def test_quantiles_of_t_reach_to_the_end_of_float64(df: float, q: float, want: float) -> None:
+    """Quantiles are mpmath's (40 digits) where SciPy's own stop at the root of the largest number, or are infinite."""
+    assert float(stats.t.ppf(np.float64(q), df)) == pytest.approx(want, rel=5e-13)
+    assert float(afx.jit(stats.t.ppf)(np.float64(q), np.float64(df))) == pytest.approx(want, rel=5e-13)
+
+
+@pytest.mark.parametrize(
+    ("df", "y", "want"),
+    [
+        (3.0, 1e13, -89.703095187723182),
+        (7.5, 1e11, -184.36701045958529),
+        (0.5, 1e155, -179.58759083781006),
+        (2.0, 1e200, -921.72718437817822),
+        (5.0, 1e300, -3451.627383255255),
+    ],
+)
+def test_tails_of_t_reach_to_the_end_of_float64(df: float, y: float, want: float) -> None:
+    """Logarithms of tails, and their slopes, are mpmath's (40 digits) to the largest numbers."""
+    compare(stats.t.logsf(np.float64(y), df), want)
+    compare(stats.t.logcdf(np.float64(-y), df), want)
+    slope = afx.grad(lambda s: stats.t.logsf(y * s, df))(np.float64(1.0))
+    assert float(slope) == pytest.approx(-df, rel=1e-12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
@@ -102,9 +104,28 @@ def _quantile_by_df(z: Array, df: Array, _p: Array) -> Array:
     return where(tail, in_tail, -_by_df(z, df, near) / _density(df, near))
 
 
+_SQUARE_OVERFLOWS = 1e140  # beyond, SciPy's quantiles stop at the root of the largest number, or are infinite
+_of_tail, _log_beta = scipy("stdtrit"), scipy("betaln")
+
+
+def _stdtrit_run(df: Any, p: Any) -> Any:
+    """Return SciPy's quantiles, and far out those of the tail, ``F = share**a / (2 a B(a, 1/2))`` with a = df / 2."""
+    t = _of_tail(df, p)
+    lost = ~(np.abs(np.asarray(t, np.float64)) < _SQUARE_OVERFLOWS) & (p > 0) & (p < 1) & np.isfinite(df)
+    if not np.any(lost):
+        return t
+    n, q = [np.asarray(np.broadcast_to(x, np.shape(t))[lost], np.float64) for x in (df, p)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_share = (np.log(n * np.minimum(q, 1 - q)) + _log_beta(n / 2, 0.5)) * 2 / n
+        far = np.copysign(np.exp((np.log(n) - log_share) / 2), q - 0.5)
+        z = np.array(t)
+        z[lost] = np.where(log_share < -37, far, z[lost])  # beside which one rounds to one
+    return z
+
+
 stdtrit_p: Primitive = binary(
     "stdtrit",
-    scipy("stdtrit"),
+    _stdtrit_run,
     (_quantile_by_df, lambda z, df, _p: exp(-log_density(df, z))),
     kinds="f",
     promotes_to_float=True,
