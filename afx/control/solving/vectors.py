@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 import numpy as np
@@ -15,15 +15,20 @@ from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType
-from afx.errors import DtypeError, ShapeError
+from afx.core.tracing.tracer import Tracer
+from afx.errors import AfxError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, full
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.sums import max as max_
+from afx.transforms.jit import jit
+from afx.transforms.retracing import is_disabled
 
 __all__ = ["as_vector", "bound_vector", "iterate", "norm_of"]
+
+EAGER_STEPS: Final = 10  # measured: tracing and compiling a solver's step takes the time of about ten of its steps
 
 
 class Running(Protocol):
@@ -39,13 +44,25 @@ S = TypeVar("S", bound=Any)
 
 
 def iterate(state: S, advance: Callable[[S], S], limit: int) -> S:
-    """Return the last state of a solver that advances until its status is another than running, or up to a limit."""
+    """Return the last state of a solver that advances until its status is another than running, or up to a limit.
 
-    def going(s: S) -> Array:
-        running: Array = (s.status == int(Status.RUNNING)) & (s.iterations < limit)
-        return running
+    On concrete values the first steps are Python's, and those that follow are compiled.
+    """
 
-    end: S = while_loop(going, advance, state)
+    def run(s: S, last: int) -> S:
+        def going(s: S) -> Array:
+            running: Array = (s.status == int(Status.RUNNING)) & (s.iterations < last)
+            return running
+
+        return while_loop(going, advance, s)
+
+    is_known = not is_disabled() and not any(isinstance(leaf, Tracer) for leaf in pytree.leaves(state))
+    end = run(state, min(limit, EAGER_STEPS) if is_known else limit)
+    if is_known and bool((end.status == int(Status.RUNNING)) & (end.iterations < limit)):
+        try:
+            end = jit(run, static_argnums=1)(end, limit)
+        except AfxError:  # a function that asks for values, as it may outside of transformations
+            end = run(end, limit)
     over = end.status == int(Status.RUNNING)
     done: S = attrs.evolve(end, status=where(over, int(Status.ITERATION_LIMIT), end.status))
     return done

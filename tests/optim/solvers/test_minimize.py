@@ -194,3 +194,26 @@ def test_many_unknowns_are_differentiated_without_a_matrix() -> None:
     np.testing.assert_allclose(afx.jvp(of, (a,), (v,))[1], want, rtol=1e-9, atol=1e-11)
     found = afx.grad(lambda b: afx.sum(of(b) * v))(a)
     np.testing.assert_allclose(found, weights * np.linalg.solve(matrix, v), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("method", ["bfgs", "lbfgs", "newton_cg", "trust_region"])
+def test_long_runs_are_compiled_where_they_can_be(method: Any) -> None:
+    """Python sees a function for some steps alone, in all of them one that branches on values; the minimum is the same."""
+    calls = {"plain": 0, "branching": 0}
+
+    def plain(x: Any) -> Any:
+        calls["plain"] += 1
+        return afx.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+    def branching(x: Any) -> Any:
+        calls["branching"] += 1
+        return plain(x) if x[0] > -10 else afx.sum(x)
+
+    start = np.zeros(6)
+    first = optim.minimize(plain, start, method=method)
+    compiled = calls["plain"]
+    second = optim.minimize(branching, start, method=method)
+    assert int(first.iterations) > 10
+    assert compiled < calls["branching"]
+    for found in (first, second):
+        np.testing.assert_allclose(found.x, 1.0, atol=1e-6)
