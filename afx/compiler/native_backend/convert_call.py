@@ -13,6 +13,7 @@ from afx.compiler.native_backend.convert_expand import EXPANDED
 from afx.compiler.native_backend.convert_fold import lower_fold
 from afx.compiler.native_backend.convert_index import INDEXED
 from afx.compiler.native_backend.convert_linalg import FACTORIZATIONS
+from afx.compiler.native_backend.convert_random import DRAWS
 from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.convert_tile import TILED_MAX_PRODUCTS, lower_tiled
 from afx.compiler.native_backend.emit_op import ALL, INLINE
@@ -264,6 +265,9 @@ def _into(b: BlockBuilder, call: Call) -> None:
     lower(b, call)
 
 
+OPS = {**INDEXED, **EXPANDED, **FACTORIZATIONS, **DRAWS}
+
+
 def _apply(b: BlockBuilder, call: Call) -> None:
     """Look at a constant, or sum integers and booleans in the wider dtype of their sum, in which no order matters."""
     is_number = len(call.operands) == 1 and not isinstance(call.operands[0], Buffer)
@@ -277,7 +281,7 @@ def _apply(b: BlockBuilder, call: Call) -> None:
     if call.op in ("cast", "convert"):
         _cast(b, call)
         return
-    lower = INDEXED.get(call.op) or EXPANDED.get(call.op) or FACTORIZATIONS.get(call.op)
+    lower = OPS.get(call.op)
     if lower is not None:
         lower(b, call)
         return

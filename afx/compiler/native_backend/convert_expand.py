@@ -24,21 +24,21 @@ from afx.compiler.reductions import (
     SOFTMAX_CLOSE,
     reduce_in_transpose,
 )
-from afx.compiler.schedule import Call
+from afx.compiler.schedule import Call, Params
 from afx.core.aval import Aval, Shape, broadcast_shapes
 from afx.core.graph import Literal
 
-__all__ = ["EXPANDED"]
+__all__ = ["EXPANDED", "Calls"]
 
 REAL = ("f4", "f8")
 
 
-class _Calls:
+class Calls:
     """Adds calls of NumPy to a block, one on the results of others."""
 
     def __init__(self, b: BlockBuilder, quiet: Sequence[str]) -> None:
         self.b = b
-        self.quiet = tuple(quiet)
+        self.quiet: tuple[str, ...] = tuple(quiet)
 
     def _new(self, shape: Shape, dtype: str) -> Buffer:
         return Buffer(self.b.fresh(), shape, np.dtype(dtype), "fresh")
@@ -60,6 +60,13 @@ class _Calls:
         out = self._new(_common(xs), dtype_name(loop.resolve_dtypes((*dtypes, None))[-1]))
         aliases: tuple[Alias, ...] = tuple(["disjoint" for _ in xs])
         self._add(Call(name, "ufunc", xs, aliases, (out,), ufunc=name), quiet)
+        return out
+
+    def cast(self, x: Buffer, dtype: str) -> Buffer:
+        """Return an operand in another dtype."""
+        out = self._new(x.shape, dtype)
+        params: Params = (("dtype", out.dtype),)
+        self._add(Call("convert", "apply", (x,), ("disjoint",), (out,), "", params, True))
         return out
 
     def where(self, test: Operand, x: Operand, y: Operand) -> Buffer:
@@ -165,18 +172,18 @@ def _parts(b: BlockBuilder, call: Call, x: Place, out: Place) -> list[tuple[Plac
     return found
 
 
-def _rowwise(expand: Callable[[_Calls, Buffer, Place, Shape, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
+def _rowwise(expand: Callable[[Calls, Buffer, Place, Shape, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
         x, out, axes = _real(b, call)
         for part, into, shape in _parts(b, call, x, out):
             lead = len(part.shape) - len(shape)
-            calls = _Calls(b, quiet_of(call))
+            calls = Calls(b, quiet_of(call))
             expand(calls, calls.at(part), into, tuple([a + lead for a in axes]), shape)
 
     return lower
 
 
-def _softmax(c: _Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
+def _softmax(c: Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
     """Shift by one number where all elements are close to each other, else by the largest of each row."""
     dtype, every = out.dtype, tuple(range(len(x.shape) - len(of), len(x.shape)))
     top, low = c.largest(x, every), c.reduce("minimum", x, every)
@@ -190,7 +197,7 @@ def _softmax(c: _Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
 
 
 def _below(
-    c: _Calls, x: Buffer, axes: Shape, dtype: str, close: Buffer | None = None, shared: Buffer | None = None
+    c: Calls, x: Buffer, axes: Shape, dtype: str, close: Buffer | None = None, shared: Buffer | None = None
 ) -> Buffer:
     """Return x less its largest elements along axes; of infinite ones, what `softmax` says of them."""
     top = c.largest(x, axes)
@@ -203,14 +210,14 @@ def _below(
     return c.where(c.ufunc("equal", top, inf), ends, moved)
 
 
-def _log_softmax(c: _Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
+def _log_softmax(c: Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
     below = _below(c, x, axes, out.dtype)
     total = c.sums(c.ufunc("exp", below), axes, of)
     zero, one = c.number(0.0, out.dtype), c.number(1.0, out.dtype)
     c.into(out, "subtract", below, c.ufunc("log", c.where(c.ufunc("equal", total, zero), one, total)))
 
 
-def _logsumexp(c: _Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
+def _logsumexp(c: Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
     top = c.largest(x, axes)
     shift = c.where(c.ufunc("isfinite", top), top, c.number(0.0, out.dtype))
     total = c.ufunc("log", c.sums(c.ufunc("exp", c.ufunc("subtract", x, shift)), axes, of), quiet=("divide",))
@@ -222,7 +229,7 @@ def _vector_norm(b: BlockBuilder, call: Call) -> None:
     x, out, axes = _real(b, call)
     if call.sliced:
         raise UnsupportedError(f"{call.op} over blocks")
-    c = _Calls(b, quiet_of(call))
+    c = Calls(b, quiet_of(call))
     zero, one = c.number(0.0, x.dtype), c.number(1.0, x.dtype)
     size = c.ufunc("absolute", c.at(x))
     top = c.largest(size, axes)
@@ -286,7 +293,7 @@ def _floor_divide(b: BlockBuilder, call: Call) -> None:
     if out.dtype.kind != "f" or not {dtype_name(v.dtype) for v in (x, y) if isinstance(v, Buffer)} <= set(REAL):
         b.lower(attrs.evolve(call, method="ufunc", ufunc="floor_divide"))
         return
-    c = _Calls(b, quiet_of(call))
+    c = Calls(b, quiet_of(call))
     down = c.ufunc("floor_divide", x, y)
     plain = c.ufunc("floor", c.ufunc("divide", x, y, quiet=("invalid", "divide", "over")))
     found = c.where(c.ufunc("logical_or", c.ufunc("isinf", x), c.ufunc("isinf", y)), plain, down)

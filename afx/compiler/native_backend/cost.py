@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from afx.compiler.native_backend.program import Block, Choice, Extreme, Indexed, Inner, Nest, Op, Product, Scan
+from afx.compiler.native_backend.program import Block, Choice, Extreme, Indexed, Inner, Nest, Op, Product, Scan, Words
 
 __all__ = ["nanoseconds"]
 
@@ -20,6 +20,8 @@ def nanoseconds(block: Block) -> float:
             total += 20 + 0.3 * math.prod(step.space)
         elif isinstance(step, Indexed | Extreme):
             total += 10 + 1.5 * math.prod(step.space)
+        elif isinstance(step, Words):
+            total += 10 + 30 * step.keys * step.blocks
         elif isinstance(step, Product):
             total += 100 + 0.03 * math.prod(step.sizes)
         elif isinstance(step, Scan):

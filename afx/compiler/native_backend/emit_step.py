@@ -10,7 +10,8 @@ from afx.compiler.native_backend.call_loop import call_loop
 from afx.compiler.native_backend.emit_index import emit_extreme, emit_indexed
 from afx.compiler.native_backend.emit_nest import NestEmitter, over, start_of
 from afx.compiler.native_backend.emit_tile import emit_tiles
-from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Ref
+from afx.compiler.native_backend.emit_words import emit_words
+from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Ref, Words
 from afx.compiler.native_backend.writer import Writer
 
 __all__ = ["emit_step", "on_roots", "roots_of"]
@@ -35,6 +36,9 @@ def on_roots(step: Leaf, numbers: Mapping[int, int]) -> Leaf:
         return attrs.evolve(step, part=root(step.part), whole=root(step.whole), indices=indices)
     if isinstance(step, Extreme):
         return attrs.evolve(step, x=root(step.x), out=root(step.out))
+    if isinstance(step, Words):
+        counter = None if step.counter is None else root(step.counter)
+        return attrs.evolve(step, key=root(step.key), out=root(step.out), counter=counter)
     return step.on_refs(root)
 
 
@@ -52,6 +56,8 @@ def emit_step(w: Writer, step: Leaf, attributes: str = "") -> str:
             emit_indexed(w, step)
         elif isinstance(step, Extreme):
             emit_extreme(w, step)
+        elif isinstance(step, Words):
+            emit_words(w, step)
         elif step.loop is None:
             emit_tiles(w, step)
         else:

@@ -38,6 +38,7 @@ __all__ = [
     "UfuncLoop",
     "Value",
     "While",
+    "Words",
     "chunked_step",
 ]
 
@@ -263,7 +264,34 @@ class Choice:
     arena: int
 
 
-Leaf: TypeAlias = "Nest | Inner | Product | Indexed | Extreme"
+@attrs.frozen
+class Words:
+    """Random words: blocks of Philox4x32-10, four 32-bit words each.
+
+    Attributes:
+        keys: how many keys there are.
+        blocks: how many blocks each key gives; their numbers count from 0, where ``counter`` is None.
+        purpose: the last word of the counter.
+        key: two words for each key, next to each other.
+        out: the words of each key's blocks, next to each other.
+        counter: the number of each key's only block.
+    """
+
+    keys: int
+    blocks: int
+    purpose: int
+    key: Ref
+    out: Ref
+    counter: Ref | None = None
+    quiet: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[Ref, ...]:
+        """What it reads and writes."""
+        return (self.key, self.out, *([] if self.counter is None else [self.counter]))
+
+
+Leaf: TypeAlias = "Nest | Inner | Product | Indexed | Extreme | Words"
 Step: TypeAlias = "Leaf | Scan | While | Choice"
 
 

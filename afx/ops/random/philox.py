@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.random_tables import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
 from afx.core.dtypes import DType, uint32, uint64
 
 __all__ = [
@@ -31,10 +32,8 @@ __all__ = [
 
 MASK = 0xFFFFFFFF
 LOW, HALF = np.uint64(MASK), np.uint64(32)
-FACTORS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
-STEPS = (0x9E3779B9, 0xBB67AE85)  # what each round adds to the two words of the key
-ROUNDS = 10
-SCHEDULE = np.arange(ROUNDS, dtype=np.uint64)[:, None, None] * np.array(STEPS, np.uint64)[:, None]
+FACTORS = np.array(PHILOX_FACTORS, np.uint64)[:, None]
+SCHEDULE = np.arange(PHILOX_ROUNDS, dtype=np.uint64)[:, None, None] * np.array(PHILOX_STEPS, np.uint64)[:, None]
 DRAW, SPLIT, FOLD, BOOST = 0, 1, 2, 3  # purposes: the last word of the counter
 
 FEW = 80  # blocks that Python's integers compute sooner than NumPy's arrays
@@ -71,7 +70,7 @@ def philox(blocks: Any, keys: Any, round_: Any, purpose: int, scratch: Any) -> A
 def _schedule(keys: Any) -> Iterator[Any]:
     """Yield the keys of the rounds; one array serves them all."""
     k = keys.copy()
-    for _ in range(ROUNDS):
+    for _ in range(PHILOX_ROUNDS):
         yield k
         np.add(k, SCHEDULE[1], out=k)
         np.bitwise_and(k, LOW, out=k)
@@ -101,8 +100,8 @@ def philox_few(blocks: Any, keys: Any, round_: int, purpose: int) -> Any:
         wide[:, :2] = keys
         both = int.from_bytes(wide.tobytes(), "little")
         k0, k1 = both & mask, both >> 32 & mask
-    for _ in range(ROUNDS):
-        p0, p1 = x0 * 0xD2511F53, x2 * 0xCD9E8D57
+    for _ in range(PHILOX_ROUNDS):
+        p0, p1 = x0 * PHILOX_FACTORS[0], x2 * PHILOX_FACTORS[1]
         x0, x1, x2, x3 = p1 >> 32 & mask ^ x1 ^ k0, p1 & mask, p0 >> 32 & mask ^ x3 ^ k1, p0 & mask
         k0, k1 = k0 + steps[0] & mask, k1 + steps[1] & mask
     words = (x0 | x1 << 32 | x2 << 64 | x3 << 96).to_bytes(16 * n, "little")
@@ -113,7 +112,7 @@ def philox_few(blocks: Any, keys: Any, round_: int, purpose: int) -> Any:
 def _lanes(n: int) -> tuple[int, ...]:
     """Return ones, the mask of a word, and what each round adds to the words of the key, for each of n blocks."""
     ones = sum([1 << 128 * i for i in range(n)])
-    return ones, MASK * ones, STEPS[0] * ones, STEPS[1] * ones
+    return ones, MASK * ones, PHILOX_STEPS[0] * ones, PHILOX_STEPS[1] * ones
 
 
 def block_words(keys: Any, blocks: Any, round_: Any, purpose: int = DRAW) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from afx.compiler.random_tables import FRACTIONS
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType, float32, float64, uint32, uint64
@@ -24,7 +25,6 @@ from afx.ops.special._normal import CENTRE, central, quantile_of_tail
 __all__: list[str] = []
 
 Sampler: TypeAlias = Callable[[Any, Any], None]
-FRACTIONS = {"e": 11, "f": 24, "d": 53}  # bits of a fraction
 
 
 def drawn(distribution: str, words: Any) -> Any:
