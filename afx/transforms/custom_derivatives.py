@@ -57,6 +57,7 @@ def custom_vjp(
     for given in (fn, forward, backward):
         check_callable(given, "custom_vjp")
     name = f"custom_vjp of {name_of(fn)}"
+    ahead: Callable[..., Any] = forward
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -69,7 +70,7 @@ def custom_vjp(
 
         def forward_flat(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
             new_args, new_kwargs = pytree.unflatten(treedef, list(xs))
-            out, residuals = pair_of(forward(*new_args, **new_kwargs), "forward", "(result, residuals)", name)
+            out, residuals = pair_of(ahead(*new_args, **new_kwargs), "forward", "(result, residuals)", name)
             outs, plain.out_tree = pytree.flatten(out)
             kept, structure[0] = pytree.flatten(residuals)
             return outs, kept
@@ -108,7 +109,7 @@ def _flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[A
 
 @functools.lru_cache(maxsize=64)
 def _structure_of_arrays(count: int) -> Any:
-    return pytree.structure(((0.0,) * count, {}))
+    return pytree.structure(_any(((0.0,) * count, {})))
 
 
 def _avals(xs: Sequence[Any]) -> list[Aval]:
