@@ -97,9 +97,8 @@ def aval_of(x: Any, who: str = "afx") -> Aval:
     if kind in SCALARS:
         return Aval((), weak_dtype(kind), True)
     aval = None if kind is np.ndarray else x if kind is Aval else getattr(x, "aval", None)
-    if aval.__class__ is Aval:
-        found: Aval = aval
-        return found
+    if isinstance(aval, Aval):
+        return aval
     if isinstance(x, NUMPY):
         return Aval(x.shape, x.dtype if x.dtype.char in SUPPORTED and x.dtype.isnative else check_dtype(x.dtype, who))
     for kind in SCALARS:  # subclasses of int and float, such as IntEnum
