@@ -122,8 +122,12 @@ class Plan:
 
     @property
     def source(self) -> str:
-        """The plan as readable Python that calls NumPy: what it shows is what runs."""
-        return self._executable.source
+        """The plan as readable Python that calls NumPy: what it shows is what runs.
+
+        Once machine code runs, its kernels as pseudo-code beside the calls that are left, and why those are NumPy's.
+        """
+        is_linked = self.native is not None and self.native.state == "linked"
+        return self.native.text("source") if self.native is not None and is_linked else self._executable.source
 
     @property
     def why_not_native(self) -> tuple[tuple[str, str], ...]:

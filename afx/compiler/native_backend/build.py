@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from afx.compiler.native_backend.child import compile_text
@@ -11,9 +11,11 @@ from afx.compiler.native_backend.emit import emit_programs
 from afx.compiler.native_backend.link import layout, link
 from afx.compiler.native_backend.lower import explain_schedule, lower_plan
 from afx.compiler.native_backend.process import Job, Made, service, warn
-from afx.compiler.native_backend.program import Product
+from afx.compiler.native_backend.program import Product, Program
+from afx.compiler.native_backend.pseudo_code import describe_program, describe_reasons
 from afx.compiler.native_backend.run import MixedRunner, Runner
 from afx.compiler.native_backend.swap import NativeCode, NumpyPlan, Run, Trial, run_numpy
+from afx.compiler.numpy_backend.exec import NumpyBackend
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 
@@ -72,13 +74,28 @@ def _held(run: Run, code: NativeCode) -> Run:
 
 
 def text_of(schedule: Schedule, target: Target, form: str) -> str:
-    """Return ``llvm`` or ``assembly`` of a schedule's machine code; empty where it has none."""
+    """Return ``llvm`` or ``assembly`` of a schedule's machine code, or its ``source``; empty where it has none."""
     where = layout()
     try:
-        pieces = lower_plan(schedule, target.tier)[1]
+        mixed, pieces = lower_plan(schedule, target.tier)
     except UnsupportedError:
         return ""
+    if form == "source":
+        return _source(schedule, target, mixed, [program for program, _ in pieces])
     if where is None:
         return ""
     text: str = compile_text(emit_programs([program for program, _ in pieces], where), target.cpu, form=form)
     return text
+
+
+def _source(schedule: Schedule, target: Target, mixed: Schedule | None, programs: Sequence[Program]) -> str:
+    """Return kernels as pseudo-code, and the calls of NumPy between them."""
+    parts = [describe_reasons(explain_schedule(schedule, target.tier))]
+    parts += [describe_program(program, k) for k, program in enumerate(programs)]
+    if mixed is not None:
+        parts.append(NumpyBackend.compile(mixed, target, [_unbound for _ in programs]).source)
+    return "\n\n".join(parts)
+
+
+def _unbound() -> Callable[..., None]:
+    raise AssertionError("a source text is not run")

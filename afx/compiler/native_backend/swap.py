@@ -72,7 +72,7 @@ class NativeCode:
             self._ready.wait()
 
     def text(self, form: str) -> str:
-        """Return ``llvm`` or ``assembly`` of the program, made in this process; empty where it has no native form."""
+        """Return ``source``, ``llvm`` or ``assembly``, made in this process; empty where it has no native form."""
         text: str = _build().text_of(self.schedule, self.target, form)
         return text
 

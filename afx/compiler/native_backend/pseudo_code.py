@@ -1,0 +1,175 @@
+"""Pseudo-code: native programs as readable text, for `Plan.source`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, UfuncLoop, Value
+from afx.compiler.native_backend.program import (
+    Block,
+    Choice,
+    Extreme,
+    Indexed,
+    Inner,
+    Nest,
+    Product,
+    Program,
+    Scan,
+    Step,
+)
+from afx.compiler.native_backend.program import While as WhileLoop
+
+__all__ = ["describe_program", "describe_reasons"]
+
+INFIX = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
+    "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+    "left_shift": "<<", "right_shift": ">>",
+}  # fmt: skip
+FOLDS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
+INDENT = "    "
+Names = Mapping[int, str]
+
+
+def describe_program(program: Program, number: int) -> str:
+    """Return a program's parameters and steps; ``p0, p1 …`` are its arrays, ``m0, m64 …`` memory by its offset.
+
+    A nest is a loop over all its elements: ``i, j …`` count along its axes, and an index counts elements of memory.
+    """
+    params = [f"p{k}: {p.dtype}[{','.join(map(str, p.shape))}]" for k, p in enumerate(program.params)]
+    head = f"def native_{number}({', '.join(params)}):  # pseudo-code of machine code"
+    names = {k: f"p{k}" for k in range(program.block.params)}
+    return "\n".join([head, *[INDENT + line for line in _block(program.block, names)]])
+
+
+def describe_reasons(reasons: Sequence[tuple[str, str]]) -> str:
+    """Return which instructions have a native form, and why the others have none, as comments."""
+    without = [(text.split("\n")[0], why) for text, why in reasons if why]
+    head = f"# machine code: {len(reasons) - len(without)} of {len(reasons)} instructions have a native form"
+    return "\n".join([head, *[f"# NumPy's: {text}  ({why})" for text, why in without]])
+
+
+def _block(block: Block, params: Names, arena: int = 0) -> list[str]:
+    """Return the lines of a block whose parameters have these names, and whose arena begins there."""
+    names: dict[int, str] = {}
+    for k, root in enumerate(block.roots):
+        base = params[root.param] if root.param >= 0 else f"m{arena + root.offset}"
+        names[k] = base if root.param < 0 or not root.offset else f"{base}_{root.offset}"
+    return [line for step in block.steps for line in _step(step, names, arena)] or ["pass"]
+
+
+def _step(step: Step, names: Names, arena: int) -> list[str]:
+    if isinstance(step, Nest):
+        return _nest(step, names)
+    if isinstance(step, Inner):
+        out, *xs = [names[ref.root] for ref in (step.operands[-1], *step.operands[:-1])]
+        return [f"np.{step.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {_lengths(step.space)}"]
+    if isinstance(step, Product):
+        x, y, out = [names[ref.root] for ref in step.operands]
+        how = "tiles in registers" if step.loop is None else f"NumPy's {step.loop.ufunc}"
+        return [f"{out} = {x} @ {y}  # {_lengths(step.sizes)}: {how}"]
+    if isinstance(step, Indexed):
+        part, whole, *indices = [names[ref.root] for ref in step.operands]
+        at = f"{whole}[{', '.join(indices)}]"
+        forms = {"gather": f"{part} = {at}", "set": f"{at} = {part}", "add": f"{at} += {part}"}
+        return [f"{forms[step.kind]}  # {_lengths(step.space)} elements, bounds checked"]
+    if isinstance(step, Extreme):
+        name = "argmax" if step.is_max else "argmin"
+        return [f"{names[step.out.root]} = {name}({names[step.x.root]})  # along the last of {_lengths(step.space)}"]
+    return _control(step, names, arena + step.arena)
+
+
+def _control(step: Scan | WhileLoop | Choice, names: Names, arena: int) -> list[str]:
+    def named(roots: Sequence[int], end: str = "") -> list[str]:
+        return [names[root] + end for root in roots]
+
+    if isinstance(step, Choice):
+        lines = [f"match {names[step.index]}:"]
+        for k, (body, constants) in enumerate(zip(step.bodies, step.constants, strict=True)):
+            inner = _block(body, dict(enumerate(named((*step.operands, *step.outputs, *constants)))), arena)
+            lines += [f"{INDENT}case {k}:", *[2 * INDENT + line for line in inner]]
+        return lines
+    start = [f"{b} = {a}" for a, b in zip(named(step.init), named(step.carry), strict=True) if a != b]
+    old, new = named(step.carry), named(step.carry, "_next")
+    if isinstance(step, Scan):
+        params = [
+            *named(step.consts),
+            *old,
+            *named(step.xs, "[t]"),
+            *new,
+            *named(step.ys, "[t]"),
+            *named(step.constants),
+        ]
+        order = f"reversed(range({step.length}))" if step.reverse else f"range({step.length})"
+        head = [f"for t in {order}:"]
+    else:
+        params = [*named(step.consts), *old, *new, *named(step.constants)]
+        tests = dict(enumerate([*named(step.test_consts), *old, names[step.verdict], *named(step.test_constants)]))
+        head = ["while True:", *[INDENT + line for line in _block(step.test, tests, arena)]]
+        head.append(f"{INDENT}if not {names[step.verdict]}: break")
+    inside = [INDENT + line for line in _block(step.body, dict(enumerate(params)), arena)]
+    turn = f"{INDENT}{', '.join(old)} = {', '.join(new)}"
+    return [*start, *head, *inside, *([turn] if old else [])]
+
+
+def _nest(nest: Nest, names: Names) -> list[str]:
+    texts = [""] * len(nest.values)
+    lines: list[str] = []
+    ends = {k for k, _ in nest.stores} | {k for k, *_ in nest.folds}
+    uses = [sum([k in v.args for v in nest.values if isinstance(v, Op)]) for k in range(len(nest.values))]
+    for k, value in enumerate(nest.values):
+        text = _value(value, texts, names, len(nest.space))
+        if isinstance(value, Op) and (uses[k] > 1 or (k in ends and uses[k]) or len(text) > 60):
+            lines.append(f"t{k} = {text}")
+            text = f"t{k}"
+        texts[k] = text
+    lines += [f"{_place(ref, names, len(nest.space))} = {texts[k]}" for k, ref in nest.stores]
+    for k, ufunc, ref in nest.folds:
+        place = _place(ref, names, len(nest.space))
+        lines.append(f"{place} = {FOLDS[ufunc]} of {texts[k]}  # along {_reduced(ref)}, in 32 lanes")
+    if not nest.space:
+        return lines
+    axes = ", ".join(_axes(len(nest.space)))
+    quiet = f"  # ignores {', '.join(nest.quiet)}" if nest.quiet else ""
+    return [f"for {axes} in {_lengths(nest.space)}:{quiet}", *[INDENT + line for line in lines]]
+
+
+def _value(value: Value, texts: Sequence[str], names: Names, rank: int) -> str:
+    if isinstance(value, Load):
+        return _place(value.ref, names, rank)
+    if isinstance(value, Number):
+        return repr(value.value)
+    xs = [texts[k] for k in value.args]
+    if isinstance(value.name, UfuncLoop):
+        return f"np.{value.name.ufunc}({', '.join(xs)})"
+    if isinstance(value.name, Fast):
+        return f"{value.name.name}({', '.join(xs)})"
+    if value.name in INFIX and len(xs) == 2:
+        return f"({xs[0]} {INFIX[value.name]} {xs[1]})"
+    name = value.dtype if value.name == "cast" else value.name
+    return f"{name}({', '.join(xs)})"
+
+
+def _place(ref: Ref, names: Names, rank: int) -> str:
+    """Return an element of memory: its name, and where it is counted in elements."""
+    size = int(ref.dtype[1:])
+    terms = [str(ref.offset // size)] if ref.offset else []
+    for axis, stride in zip(_axes(rank), ref.strides, strict=False):
+        if stride:
+            terms.append(axis if stride == size else f"{stride // size}*{axis}")
+    return f"{names[ref.root]}[{' + '.join(terms) or '0'}]"
+
+
+def _axes(rank: int) -> list[str]:
+    return ["i", "j", "k", "l", "n", "o", "q", "r"][:rank] if rank <= 8 else [f"i{k}" for k in range(rank)]
+
+
+def _reduced(ref: Ref) -> str:
+    return (
+        ", ".join([axis for axis, stride in zip(_axes(len(ref.strides)), ref.strides, strict=True) if not stride])
+        or "nothing"
+    )
+
+
+def _lengths(space: Sequence[int]) -> str:
+    return " × ".join(map(str, space))
