@@ -37,6 +37,7 @@ from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, describe, name_of
 from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, call, kinds_of, owned_only
 from afx.transforms.cotangent_masks import MARKED, GraphPullback
+from afx.transforms.nan_check import check_nan
 
 __all__ = ["cond", "switch"]
 
@@ -68,7 +69,7 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
     index = pred if isinstance(pred, (bool, int, float)) else not_equal(pred, 0)
     operands = pytree.map(_kept, operands)
     if not isinstance(index, Tracer):
-        return true_fn(*operands) if index else false_fn(*operands)
+        return _call(true_fn if index else false_fn, operands, "cond")
     chosen: R = _choose(astype(index, "int64"), (false_fn, true_fn), operands, "cond")
     return chosen
 
@@ -101,9 +102,16 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Tr
         raise ArgumentError("switch: there is nothing to choose: got no branches; give one at least")
     operands = pytree.map(_kept, operands)
     if not isinstance(index, Tracer):
-        return branches[min(max(int(asarray(index)), 0), len(branches) - 1)](*operands)
+        return _call(branches[min(max(int(asarray(index)), 0), len(branches) - 1)], operands, "switch")
     chosen: R = _choose(clip(index, 0, len(branches) - 1), tuple(branches), operands, "switch")
     return chosen
+
+
+def _call(fn: Callable[..., R], operands: tuple[Any, ...], who: str) -> R:
+    """Return the result of the branch that was chosen; `debug_nans` looks at it."""
+    found = fn(*operands)
+    check_nan(f"{who} of {name_of(fn)}", fn, operands, {}, found)
+    return found
 
 
 def _kept(x: Any) -> Any:

@@ -56,6 +56,7 @@ class DiffArguments:
                 return self.fn(*fixed, **{**kwargs, **dict(zip(self.names, values[len(nums) :], strict=True))})
             return self.fn(*fixed, **kwargs)
 
+        call.__qualname__ = name_of(self.fn)
         return targets[0] if self.count == 1 else tuple(targets), call
 
     def label(self, path: str) -> str:

@@ -31,7 +31,7 @@ from afx.transforms.compiled_call import CompiledGraph, call
 from afx.transforms.grad import own_name
 from afx.transforms.lowered import Lowered
 from afx.transforms.make_graph import Traced, to_graph
-from afx.transforms.nan_check import check_nan
+from afx.transforms.nan_check import check_inside
 from afx.transforms.retracing import CacheInfo, Retracing, is_disabled
 
 __all__ = ["JitFunction", "Lowered", "jit"]
@@ -107,9 +107,7 @@ class JitFunction(Generic[P, R]):
         """Run the function, tracing it first for arguments of a new kind."""
         result: R
         if OPEN_BLOCKS and is_disabled():
-            result = self._fn(*args, **kwargs)
-            check_nan(self._name, self._fn, args, kwargs, result)
-            return result
+            return check_inside(self._name, self._fn, args, kwargs)
         if self._plain:
             if not kwargs:
                 kinds: list[Any] = [get_default_dtype(), current.key]

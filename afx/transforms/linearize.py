@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -43,6 +44,7 @@ def linearize(fn: Callable[..., R], *primals: Tree) -> tuple[R, Callable[..., R]
     inputs, in_tree = pytree.flatten(primals)
     all_outputs: list[Any] = []
 
+    @functools.wraps(fn, assigned=("__name__", "__qualname__"), updated=())
     def floating(*args: Any) -> list[Any]:
         leaves, treedef = pytree.flatten(fn(*args))
         all_outputs[:] = [treedef, leaves]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +14,31 @@ from afx.core.tracing.debug_nans import OPEN_BLOCKS, at, debugging, has_nan
 from afx.core.tracing.tracer import Tracer
 from afx.errors import NanError
 
-__all__ = ["check_nan"]
+__all__ = ["check_inside", "check_nan"]
+
+_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_inside_checked", default=False)
 
 
-def check_nan(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+def check_inside(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return ``fn(*args, **kwargs)``, checked; what loops in it cannot name, such as a step on NumPy's arrays, it names."""
+    token = _inside.set(True)
+    try:
+        found = fn(*args, **kwargs)
+    finally:
+        _inside.reset(token)
+    check_nan(name, fn, args, kwargs, found)
+    return found
+
+
+def check_nan(
+    name: str,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    out: Any,
+    *,
+    only_named: bool = False,
+) -> None:
     """Inside of a `debug_nans` block, raise where a result is nan though no argument is.
 
     Args:
@@ -25,6 +47,7 @@ def check_nan(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         args: its arguments.
         kwargs: likewise, by name.
         out: the result.
+        only_named: whether a nan whose operation is not found does not count.
 
     Raises:
         NanError: it names the operation, and the line in the user's file.
@@ -39,6 +62,8 @@ def check_nan(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     search: Any = importlib.import_module("afx.transforms.nan_search")  # a plain import does without it
     with np.errstate(all="ignore"):
         origin = search.origin_of_nan(name, fn, leaves, treedef)
+    if origin is None and (only_named or _inside.get()):
+        return
     if origin is None:
         raise NanError(f"{name}: the result is nan though no argument is; guard its operands with afx.where")
     raise NanError(

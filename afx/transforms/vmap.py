@@ -17,6 +17,7 @@ from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of
+from afx.transforms.nan_check import check_nan
 
 __all__ = ["vmap"]
 
@@ -62,7 +63,9 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
             batch.alive = False
         outputs, out_tree = pytree.flatten(out)
         places = _axes_of_leaves(out_axes, out, "vmap with out_axes")
-        return pytree.unflatten(out_tree, [_placed(batch, x, a) for x, a in zip(outputs, places, strict=True)])
+        found = [_placed(batch, x, a) for x, a in zip(outputs, places, strict=True)]
+        check_nan(batch.name, run, args, kwargs, found, only_named=True)  # what it closes over is others' business
+        return pytree.unflatten(out_tree, found)
 
     return run
 

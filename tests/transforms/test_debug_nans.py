@@ -48,6 +48,12 @@ FORWARD: dict[str, Callable[[], Any]] = {
     "fori_loop": lambda: afx.fori_loop(0, 2, lambda _, c: c + loss(c), afx.asarray(-1.0)),
     "checkpoint": lambda: afx.grad(afx.checkpoint(loss))(BAD),
     "cond": lambda: afx.jit(lambda x: afx.cond(x[0] > 0, loss, lambda x: x[0], x))(BAD),
+    "cond, eager": lambda: afx.cond(True, loss, lambda x: x[0], BAD),
+    "switch, eager": lambda: afx.switch(1, [lambda x: x[0], loss], BAD),
+    "vmap": lambda: afx.vmap(loss)(BAD[:, None]),
+    "rows of NumPy's array in a compiled loop": lambda: afx.jit(
+        lambda x: afx.fori_loop(0, 2, lambda k, c: c + loss(x[k]), 0.0 * x[0])
+    )(BAD),
 }
 
 
@@ -65,6 +71,18 @@ def test_a_nan_of_the_backward_pass_is_named() -> None:
         with afx.debug_nans(), pytest.raises(NanError, match="backward") as caught:
             run(np.zeros(1))
         assert any("test_debug_nans.py" in note for note in caught.value.__notes__)
+
+
+def test_messages_name_the_users_function() -> None:
+    """Of Jacobians and linear functions too, and none of afx's own."""
+    for run in (afx.jacrev(rooted), lambda x: afx.linearize(rooted, x)[1](x), afx.hessian(rooted)):
+        with afx.debug_nans(), pytest.raises(NanError, match=" of rooted: the backward pass of sqrt"):
+            run(np.zeros(1))
+
+
+def rooted(x: Any) -> Any:
+    """Return a finite value with a gradient that is nan at 0."""
+    return afx.sum(afx.sqrt(x) * x * 0.0)
 
 
 def test_a_discarded_branch_is_no_fault() -> None:
