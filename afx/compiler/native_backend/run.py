@@ -155,8 +155,7 @@ def _bound(
     call, arena, state = kernel.call, _aligned(program.block.arena), np.zeros(3, np.int64)
     rest = (*constants, arena, state) if program.is_loop else (*constants, arena)
     inputs = sum([param.checked for param in program.params])
-    copied = set(range(inputs)) if heard is not None else _copied_params(program)
-
+    copied = _copied_params(program)
     shared = SharedKernel(call, program, target) if program.phases else None
 
     def start(arrays: Sequence[Any]) -> int:
@@ -167,7 +166,11 @@ def _bound(
     def run(*arrays: Any) -> None:
         errors = start(arrays)
         if errors < 0:
-            errors = start([_dense(a, k in copied) if k < inputs else a for k, a in enumerate(arrays)])
+            given = arrays[:inputs]
+            if heard is not None:  # bits of its own: of anything a copy
+                errors = start([*[np.array(a, order="C") for a in given], *arrays[inputs:]])
+            else:
+                errors = start([*[_dense(a, k in copied) for k, a in enumerate(given)], *arrays[inputs:]])
         if errors and (errors < 0 or _are_heard(errors)):
             if errors < 0 or heard is None:
                 raise LeaveError

@@ -55,6 +55,12 @@ def test_control_flow_and_products() -> None:
     assert "case 1:" in text
 
 
+def test_random_words() -> None:
+    """Draws name their generator."""
+    key = afx.random.key(0)
+    assert "Philox" in source_of(lambda key: afx.random.uniform(key, (100,)) * 2 + 1, key)
+
+
 def test_plans_without_machine_code_show_numpys_calls() -> None:
     """Where NumPy runs, its lines are all there is."""
     text = afx.jit(lambda x: x * 2, backend="numpy").lower(np.ones(3)).plan.source

@@ -44,6 +44,18 @@ def test_bits_are_the_same_from_the_first_call_on() -> None:
     assert np.allclose(first[0][1], expected[1], rtol=1e-4, atol=1e-6)
 
 
+def test_layouts_do_not_change_bits_beside_calls_of_numpy() -> None:
+    """Kernels between NumPy's calls take transposed and strided arrays with the bits of dense ones."""
+    fn = afx.jit(lambda x, y: (np.exp(x) * np.tanh(x) + 1, np.sort(y), np.sin(x).sum()), backend="native")
+    x, y = np.random.default_rng(4).normal(size=(2, 30, 30))
+    assert "NumPy's: " in fn.lower(x, y).plan.source
+    want = fn(np.ascontiguousarray(x.T), y)
+    for z, expected in zip(fn(x.T, y), want, strict=True):
+        assert same_bits(z, expected)
+    for z, expected in zip(fn(np.repeat(x.T, 2, axis=1)[:, ::2], y), want, strict=True):
+        assert same_bits(z, expected)
+
+
 @pytest.mark.parametrize("fn", [lambda x: 1 / x + np.exp(x), lambda x: 1 / np.sort(x) + np.exp(x)])
 def test_errors_warn_and_results_stand(fn: Any) -> None:
     """A floating-point error warns at the user's line, or raises under ``errstate``; the bits are those of quiet calls."""
