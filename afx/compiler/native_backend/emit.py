@@ -61,7 +61,8 @@ class _Blocks:
 
         A chunked one runs the steps of a loop from one number to another, one with phases some parts of one of them.
         """
-        parameters = [*[f"ptr noalias %p{k}" for k in range(block.params)], "ptr noalias %arena", "ptr noalias %fault"]
+        pointers = [f"ptr {'' if k in block.shared else 'noalias '}%p{k}" for k in range(block.params)]
+        parameters = [*pointers, "ptr noalias %arena", "ptr noalias %fault"]
         if chunked:
             parameters += ["i64 %start", "i64 %stop"]
         if phases:
@@ -151,7 +152,7 @@ class _Blocks:
     def _loop(self, block: Block, loop: Scan | While, start: str, stop: str) -> str:
         """Add a loop from one step to another and return where it stopped; a `While` that is done returns -1."""
         carry = [self._root(block, k) for k in loop.carry]
-        other = [self._root(block, k) for k in loop.other]
+        other = [p if k == j else self._root(block, k) for p, j, k in zip(carry, loop.carry, loop.other, strict=True)]
         self._when(
             self.w.let(f"icmp eq i64 {start}, 0"),
             lambda: self._copy(carry, [self._root(block, k) for k in loop.init], loop.carry_bytes),
@@ -257,6 +258,8 @@ class _Blocks:
     def _copy(self, to: Sequence[str], of: Sequence[str], sizes: Sequence[int]) -> None:
         self.w.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         for a, b, size in zip(to, of, sizes, strict=True):
+            if a == b:
+                continue  # a carry that stays in place
             self.w.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {a}, ptr {b}, i64 {size}, i1 false)")
 
 

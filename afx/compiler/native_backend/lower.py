@@ -12,6 +12,7 @@ from afx.compiler.native_backend.convert import BlockBuilder, Converted, Unsuppo
 from afx.compiler.native_backend.convert_call import lower_call
 from afx.compiler.native_backend.convert_reduction import lower_partial
 from afx.compiler.native_backend.cost import nanoseconds
+from afx.compiler.native_backend.in_place import keep_in_place
 from afx.compiler.native_backend.memory import Place, dtype_name
 from afx.compiler.native_backend.phases import cut_phases
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
@@ -127,7 +128,11 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     consts = [_pointer(b, x) for x in loop.consts]
     init = [_pointer(b, x) for x in loop.carry]
     carry = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
-    other = [b.temporary(p.shape, p.dtype) for p in carry]
+    next_at = len(consts) + len(carry) + len(loop.xs)
+    pairs = [(len(consts) + k, next_at + k, p.nbytes) for k, p in enumerate(carry)]
+    block, kept = keep_in_place(body.block, pairs)
+    body = attrs.evolve(body, block=block)
+    other = [p if k in kept else b.temporary(p.shape, p.dtype) for k, p in enumerate(carry)]
     constants = [b.constant(c) for c in body.constants]
     reads = [*consts, *init, *constants]
     if loop.condition is not None:

@@ -304,12 +304,14 @@ class Block:
         roots: its memory.
         steps: what runs, in order.
         arena: bytes of memory for its intermediate values.
+        shared: parameters that may be the same memory.
     """
 
     params: int
     roots: tuple[Root, ...]
     steps: tuple[Step, ...]
     arena: int
+    shared: tuple[int, ...] = ()
 
     def all_steps(self) -> Iterator[Step]:
         """Yield its steps and those of the blocks within."""

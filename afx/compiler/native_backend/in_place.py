@@ -1,0 +1,71 @@
+"""Updates in place: carries of which a step changes parts, or nothing, stay in one piece of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from afx.compiler.native_backend.emit_step import roots_of
+from afx.compiler.native_backend.memory import dense
+from afx.compiler.native_backend.program import Block, Choice, Load, Nest, Scan, Step, While
+
+__all__ = ["keep_in_place"]
+
+CONTROL_ROOTS = (
+    "consts", "init", "carry", "other", "xs", "ys", "constants", "test_consts", "test_constants", "operands", "outputs",
+)  # fmt: skip
+
+
+def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tuple[Block, set[int]]:
+    """Return the body of a loop without copies of carries that can stay where they are, and which of them those are.
+
+    A carry stays where one step copies it whole, and the steps behind it read the copy alone, or only read.
+
+    Args:
+        block: the body.
+        carries: for each its parameter, that of the next one, and its bytes.
+    """
+    kept: set[int] = set()
+    for number, (old, new, nbytes) in enumerate(carries):
+        writers = [k for k, step in enumerate(block.steps) if new in _touched(step)]
+        if not writers or not _copies(block.steps[writers[0]], old, new, nbytes):
+            continue
+        first = writers[0]
+        behind = block.steps[first + 1 :]
+        if len(writers) > 1 and any(old in _touched(step) for step in behind):
+            continue
+        kept.add(number)
+        shared = (*block.shared, old, new)
+        block = attrs.evolve(block, steps=(*block.steps[:first], *behind), shared=shared)
+    return block, kept
+
+
+def _touched(step: Step) -> Iterator[int]:
+    """Yield the roots that a step reads or writes."""
+    if not isinstance(step, Scan | While | Choice):
+        yield from roots_of(step)
+        return
+    for name in CONTROL_ROOTS:
+        found: tuple[int, ...] = getattr(step, name, ())
+        yield from [root for root in found if isinstance(root, int)]
+    if isinstance(step, Choice):
+        yield step.index
+        yield from [root for roots in step.constants for root in roots]
+    elif isinstance(step, While):
+        yield step.verdict
+
+
+def _copies(step: Step, old: int, new: int, nbytes: int) -> bool:
+    """Tell whether a step copies one parameter to another, and does nothing else."""
+    if not isinstance(step, Nest) or step.folds or len(step.values) != 1 or len(step.stores) != 1:
+        return False
+    (value,), ((_, target),) = step.values, step.stores
+    if not isinstance(value, Load) or (value.ref.root, target.root) != (old, new):
+        return False
+    size, lies = int(target.dtype[1:]), dense(step.space, int(target.dtype[1:]))
+    whole = size
+    for n in step.space:
+        whole *= n
+    same = value.ref.offset == target.offset == 0 and value.ref.strides == target.strides == lies
+    return same and value.ref.dtype == target.dtype and whole == nbytes
