@@ -31,8 +31,6 @@ IMPORTS = {  # what a user's program begins with
 }
 SLOW = 2.0  # seconds; what takes longer is run twice and no more
 MOST = 5000  # runs
-SETTLE = 20.0  # seconds after which nothing is waited for any longer
-TRIALS = 10  # calls in which machine code shows whether it is faster
 WARM_SECONDS, COMPILE_SECONDS = 0.3, 30.0  # how long afx runs at least, and waits for machine code at most
 TRIALS = 20  # calls in which it chooses
 SAMPLE = 1000  # numbers of each array that are compared
@@ -90,19 +88,6 @@ def _seconds(run: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def _warm(run: Callable[[], Any], seconds: float) -> None:
-    """Run for some time, and while another process still makes machine code of it."""
-    begin = time.perf_counter()
-    process: Any = None
-    while (passed := time.perf_counter() - begin) < seconds or (
-        process and process.service.pending and passed < SETTLE
-    ):
-        run()
-        process = process or sys.modules.get("afx.compiler.native_backend.process")
-    for _ in range(TRIALS):
-        run()
-
-
 def _steady(run: Callable[[], Any], seconds: float) -> float:
     """Return the median time of a run, once compilers that work beside the calls have had as long."""
     end = time.perf_counter() + seconds
@@ -155,7 +140,6 @@ def measure(library: str, name: str, seconds: float, products: str) -> dict[str,
     if steady < SLOW:
         seen["third"] = numbers(job.numbers(job.run()))
         del result
-        _warm(job.run, seconds)
         if library == "afx":
             wait_for_machine_code(job.run)
         steady = _steady(job.run, seconds)

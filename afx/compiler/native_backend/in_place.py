@@ -47,8 +47,9 @@ def _touched(step: Step) -> Iterator[int]:
         yield from roots_of(step)
         return
     for name in CONTROL_ROOTS:
-        found: tuple[int, ...] = getattr(step, name, ())
-        yield from [root for root in found if isinstance(root, int)]
+        if name != "constants" or not isinstance(step, Choice):
+            found: tuple[int, ...] = getattr(step, name, ())
+            yield from found
     if isinstance(step, Choice):
         yield step.index
         yield from [root for roots in step.constants for root in roots]

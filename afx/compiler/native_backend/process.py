@@ -47,6 +47,9 @@ class Job:
     done: Callable[[Made | None, str], None]
 
 
+CLOSED = "the compiling process was closed"
+
+
 class CompileService:
     """Child process that compiles, and the thread that waits for it."""
 
@@ -56,7 +59,8 @@ class CompileService:
         self._child: subprocess.Popen[bytes] | None = None
         self._collector: threading.Thread | None = None
         self._jobs: dict[int, Job] = {}
-        self._count = self._handing_over = 0
+        self._count = 0
+        self._handing_over = False
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self.folder: str = ""  # where object code is kept, if anywhere
@@ -93,7 +97,7 @@ class CompileService:
                     is_closed = self._writer is not threading.current_thread()  # then the child was killed on purpose
                     if message[0] in self._jobs and not is_closed:
                         self._fail(f"the compiling process cannot be started or reached ({error})")
-                self._drop(message[0], self.broken or "the compiling process was closed")
+                self._drop(message[0], self.broken or CLOSED)
 
     def _drop(self, number: int, reason: str) -> None:
         """End a job without a result."""
@@ -109,14 +113,9 @@ class CompileService:
         return None if child is None or child.poll() is not None else child.pid
 
     @property
-    def pending(self) -> int:
-        """How many jobs are not done."""
-        return len(self._jobs) + self._handing_over
-
-    @property
     def is_busy(self) -> bool:
         """Whether jobs are under way."""
-        return bool(self._jobs)
+        return bool(self._jobs) or self._handing_over
 
     def close(self) -> None:
         """End the child."""
@@ -170,12 +169,12 @@ class CompileService:
                 number, made, (error, reason) = receive(child.stdout)
                 with self._lock:
                     job = self._jobs.pop(number, None)
+                    self._handing_over = job is not None
                 if error not in ("", UnsupportedError.__name__):
                     warn(f"a program could not be compiled ({error}: {reason})")
-                    self._handing_over = int(job is not None)
                 if job is not None:
                     job.done(made, reason)
-                    self._handing_over = 0
+                    self._handing_over = False
         except (EOFError, OSError, ValueError):
             pass  # it ended
         child.wait()
@@ -187,7 +186,7 @@ class CompileService:
             if left and self._child is child:
                 self._fail(f"the compiling process ended with code {child.returncode} while it compiled")
         for job in left:
-            job.done(None, self.broken)
+            job.done(None, self.broken or CLOSED)
 
     def _fail(self, reason: str) -> None:
         self.broken = reason

@@ -66,9 +66,14 @@ def _step(step: Step, names: Names, arena: int) -> list[str]:
         out, *xs = [names[ref.root] for ref in (step.operands[-1], *step.operands[:-1])]
         return [f"np.{step.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {_lengths(step.space)}"]
     if isinstance(step, Product):
-        x, y, out = [names[ref.root] for ref in step.operands]
+        *xs, out = [names[ref.root] for ref in step.operands]
+        if step.loop is not None and step.loop.ufunc.startswith("linalg."):
+            return [f"{out} = np.{step.loop.ufunc}({', '.join(xs)})  # {_lengths(step.sizes)}: NumPy's loop"]
         how = "tiles in registers" if step.loop is None else f"NumPy's {step.loop.ufunc}"
-        return [f"{out} = {x} @ {y}  # {_lengths(step.sizes)}: {how}"]
+        return [f"{out} = {' @ '.join(xs)}  # {_lengths(step.sizes)}: {how}"]
+    if isinstance(step, Words):
+        given = [names[step.key.root], *([] if step.counter is None else [names[step.counter.root]])]
+        return [f"{names[step.out.root]} = philox({', '.join(given)})  # {step.keys} keys, {step.blocks} blocks each"]
     if isinstance(step, Indexed):
         part, whole, *indices = [names[ref.root] for ref in step.operands]
         at = f"{whole}[{', '.join(indices)}]"
@@ -94,7 +99,9 @@ def _control(step: Scan | WhileLoop | Choice, names: Names, arena: int) -> list[
             lines += [f"{INDENT}case {k}:", *[2 * INDENT + line for line in inner]]
         return lines
     start = [f"{b} = {a}" for a, b in zip(named(step.init), named(step.carry), strict=True) if a != b]
-    old, new = named(step.carry), named(step.carry, "_next")
+    kept = [a == b for a, b in zip(step.carry, step.other, strict=True)]
+    old = named(step.carry)
+    new = [name if stays else f"{name}_next" for name, stays in zip(old, kept, strict=True)]
     if isinstance(step, Scan):
         params = [
             *named(step.consts),
@@ -112,8 +119,9 @@ def _control(step: Scan | WhileLoop | Choice, names: Names, arena: int) -> list[
         head = ["while True:", *[INDENT + line for line in _block(step.test, tests, arena)]]
         head.append(f"{INDENT}if not {names[step.verdict]}: break")
     inside = [INDENT + line for line in _block(step.body, dict(enumerate(params)), arena)]
-    turn = f"{INDENT}{', '.join(old)} = {', '.join(new)}"
-    return [*start, *head, *inside, *([turn] if old else [])]
+    turned = [pair for pair, stays in zip(zip(old, new, strict=True), kept, strict=True) if not stays]
+    turn = f"{INDENT}{', '.join([a for a, _ in turned])} = {', '.join([b for _, b in turned])}"
+    return [*start, *head, *inside, *([turn] if turned else [])]
 
 
 def _nest(nest: Nest, names: Names) -> list[str]:

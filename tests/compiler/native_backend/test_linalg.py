@@ -9,6 +9,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
+from afx.compiler.native_backend.pseudo_code import describe_program
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
 
 REFUSED = -1
@@ -61,4 +62,6 @@ def test_a_filter_is_one_kernel() -> None:
 
         return afx.scan(step, (np.zeros(4), np.eye(4)), ys)
 
-    assert assert_same_bits(fn, rng.normal(size=(30, 2))).program.is_loop
+    program = assert_same_bits(fn, rng.normal(size=(30, 2))).program
+    assert program.is_loop
+    assert "np.linalg.solve(" in describe_program(program, 0)
