@@ -211,21 +211,21 @@ class Machines:
         Array(0.75, dtype=float64)
         """
         self._check_split(split, "average")
-        slots = [slot for slot, size in enumerate(split.sizes) if size]
-        return self._repeat_until_committed(lambda: self._average(compute, split, slots))
+        return self._repeat_until_committed(lambda: self._average(compute, split))
 
-    def _average(self, compute: Callable[[int], T], split: Split, slots: Sequence[int]) -> T:
-        reduction = self._link.reduction({slot: split.weight(slot) for slot in slots})
+    def _average(self, compute: Callable[[int], T], split: Split) -> T:
+        weights = split.weights
+        owners = [self._link.owner(slot) for slot in weights]
+        reduction = self._link.reduction(weights)
         layout: Layout | None = None
-        for slot in slots:
-            if self._link.owner(slot) == self.rank:
+        for slot, owner in zip(weights, owners, strict=True):
+            if owner == self.rank:
                 found, leaves = flatten_tree(compute(slot))
                 layout = found.check_like(layout)
                 reduction.add(slot, layout, leaves)
         tree: Any = None if layout is None else layout.unpack(reduction.finish())
-        owners = {self._link.owner(slot) for slot in slots}
-        if len(owners) < self.ranks:  # ranks without examples know neither structure nor values
-            root = self._link.owner(slots[0])
+        if len(set(owners)) < self.ranks:  # ranks without examples know neither structure nor values
+            root = owners[0]
             data = self._link.broadcast(encode_tree(tree) if self.rank == root else None, root)
             tree = decode_tree(data) if layout is None else tree
         mean: T = tree

@@ -109,12 +109,13 @@ class MpiReduction:
     def __init__(self, link: Messages, weights: Mapping[int, float]) -> None:
         self._link = link
         self._weights = weights
-        self._workers = tuple(sorted({link.owner(slot) for slot in weights}))  # ranks that compute
+        owners = [link.owner(slot) for slot in weights]
+        self._workers = tuple(dict.fromkeys(owners))  # ranks that compute, in their order
         self._parts: dict[int, list[Ndarray]] = {}  # by slot and dtype, of this rank's part
         self._arrivals: list[list[Any]] = []  # by piece of this rank's part, the requests that it waits for
         self._pending: list[Any] = []
         self._layout: Layout | None = None
-        self._to_come = sum(link.owner(slot) == link.rank for slot in weights)
+        self._to_come = owners.count(link.rank)
         self.overlap: Overlap | None = None
 
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import attrs
 
@@ -22,7 +23,7 @@ def _checked(sizes: Sequence[int]) -> tuple[int, ...]:
     return found
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Split:
     """The sizes of the parts of a batch, one a slot.
 
@@ -77,9 +78,10 @@ class Split:
         """Where each slot's examples begin and end in the whole batch."""
         return tuple(itertools.pairwise((0, *itertools.accumulate(self.sizes))))
 
-    def weight(self, slot: int) -> float:
-        """Return the share of a slot in the whole batch."""
-        return self.sizes[slot] / self.total
+    @cached_property
+    def weights(self) -> dict[int, float]:
+        """The share of each slot that takes part in the whole batch, in their order."""
+        return {slot: size / self.total for slot, size in enumerate(self.sizes) if size}
 
 
 def divide_proportionally(total: int, weights: Sequence[float]) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 import afx
 from afx import Array, Graph, distributed, optim, random
 from afx.distributed import Machines, Split, mpi, mpi_reduction
+from afx.runtime.thread_pool import get_threads
 
 X = np.random.default_rng(0).normal(size=(37, 5))
 Y = np.random.default_rng(1).normal(size=(37,))
@@ -63,6 +64,7 @@ def bits() -> None:
     """Every Split gives the bits of one process; so do mapping, scattering and broadcasting."""
     machines = distributed.connect(SLOTS, deadline=60.0)
     ok = all(train(machines, split) == train(distributed.local(SLOTS), split) for split in SPLITS)
+    ok &= get_threads() == max(1, len(os.sched_getaffinity(0)) // machines.ranks)  # ranks share the processors
     squares = [x.tolist() for x in machines.map(lambda k: random.normal(random.key(k), 3), range(7))]
     ok &= squares == [random.normal(random.key(k), 3).tolist() for k in range(7)]
     split = SPLITS[1]
