@@ -110,14 +110,15 @@ def _first(ufunc: str, out: Place, x: Place, axes: Shape) -> Nest:
     """Return what fills a result before it is reduced into: the identity, or the first elements."""
     if ufunc in IDENTITIES:
         value = IDENTITIES[ufunc]
-        if ufunc == "add" and out.dtype[0] in "fc":  # as NumPy's, to which the sum of negative zeros is one
-            value = -0.0 if out.dtype[0] == "f" else complex(-0.0, -0.0)
+        if ufunc == "add" and out.dtype[0] in "fc":
+            value = SUM_START if out.dtype[0] == "f" else complex(SUM_START, SUM_START)
         number = Number(np.dtype(out.dtype).type(value).item(), out.dtype)
         return Nest(out.shape, (number,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
     left = [k for k in range(len(x.shape)) if k not in axes]
     return copy_nest(out, attrs.evolve(x, shape=_taken(x.shape, left), strides=_taken(x.strides, left)))
 
 
+SUM_START: float = np.add.reduce(np.full(1, -0.0)).item()  # what NumPy adds to: its versions differ in the sign of zero
 IDENTITIES: dict[str, Any] = {"add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "bitwise_or": 0}
 
 

@@ -144,6 +144,13 @@ def test_sums_and_extremes_follow_numpys_order(dtype: str) -> None:
         assert_same_bits(fn, x)
 
 
+def test_sums_of_negative_zeros() -> None:
+    """The sign of a sum of negative zeros is NumPy's, along every axis."""
+    for shape in ((1,), (9,), (3, 3, 3), (4, 200), (200, 3)):
+        x = np.full(shape, -0.0)
+        assert_same_bits(lambda x: tuple([(x * 1.0).sum(axis=a) for a in (None, *range(x.ndim))]), x)
+
+
 def test_products_have_the_bits_of_blas() -> None:
     """Products of matrices and vectors call NumPy's loop, which calls BLAS."""
     rng = np.random.default_rng(4)
