@@ -10,6 +10,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.graph import Graph, Literal
+from afx.core.tracing.source_info import ORIGIN
 from afx.core.tracing.tracer import bind
 from afx.errors import GraphError
 
@@ -41,10 +42,15 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
     def read(atoms: Sequence[Any]) -> list[Any]:
         return [_number(a) if isinstance(a, Literal) else known[a.index] for a in atoms]
 
-    for eq in graph.equations:
-        with silent(eq.ignored_fp_errors) if eq.ignored_fp_errors else NOTHING:
-            out = bind(eq.primitive, *read(eq.inputs), **eq.keywords)
-        known.extend(out) if eq.primitive.multiple_results else known.append(out)
+    outer = ORIGIN.source
+    try:
+        for eq in graph.equations:
+            ORIGIN.source = None if eq.primitive.opaque else eq.source or outer  # what is held has lines of its own
+            with silent(eq.ignored_fp_errors) if eq.ignored_fp_errors else NOTHING:
+                out = bind(eq.primitive, *read(eq.inputs), **eq.keywords)
+            known.extend(out) if eq.primitive.multiple_results else known.append(out)
+    finally:
+        ORIGIN.source = outer
     return [x if isinstance(x, Array) else wrap(np.asarray(x)) for x in read(graph.outputs)]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from afx.core.aval import Aval, Shape
 from afx.core.primitive import Primitive, Value
 from afx.core.tracing.debug_nans import LocatedTape, has_nan
+from afx.core.tracing.source_info import ORIGIN
 from afx.core.tracing.tape import Entry, Tape
 from afx.core.tracing.tracer import to_array, to_lower_level
 from afx.errors import NanError
@@ -85,13 +86,24 @@ def _safe_entries(tape: Tape, use_masks: bool) -> frozenset[int]:
     return entries_with_finite_partials(tape.entries) if use_masks and not tape.is_ground else frozenset()
 
 
-def _walk(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_masks: bool) -> list[Value]:  # noqa: C901, PLR0912  # hot: calls cost
+def _walk(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_masks: bool) -> list[Value]:
+    if tape.is_ground:
+        return _pull_entries(tape, seeds, masks, use_masks)
+    outer = ORIGIN.source
+    try:  # what a graph takes in of the backward pass stands where its forward operation does
+        return _pull_entries(tape, seeds, masks, use_masks)
+    finally:
+        ORIGIN.source = outer
+
+
+def _pull_entries(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_masks: bool) -> list[Value]:  # noqa: C901, PLR0912  # hot: calls cost
     entries = tape.entries
     cts: list[Value] = [None] * len(entries)
     for index, ct in seeds.items():
         cts[index] = ct
     prepare = None if tape.is_ground else _entry_of_arrays
     k, checks = -1, isinstance(tape, LocatedTape) and tape.checks
+    lines = tape.lines
     try:
         for k in range(max(seeds, default=-1), -1, -1):
             entry = entries[k]
@@ -101,6 +113,7 @@ def _walk(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_masks: bool)
                 continue
             if prepare is not None:
                 entry = prepare(entry)
+                ORIGIN.source = lines.get(k)
             cts[k] = None
             if p.derivative.vjps is None:
                 _pull_all(entries, entry, k, ct, cts, masks, use_masks)

@@ -134,12 +134,11 @@ class VjpGraphs:
         "_backs",
         "_entered",
         "_entries",
+        "_lines",
         "_outs",
         "_residuals",
-        "back",
         "forward",
         "makes_masks",
-        "needed",
         "owned",
         "steps_back",
         "whole",
@@ -151,9 +150,11 @@ class VjpGraphs:
         entries: list[Entry],
         residuals: dict[int, GraphTracer],
         ends: tuple[list[Any], ...],
+        lines: dict[int, Any],
     ) -> None:
         self.forward: CompiledGraph = forward
         self._entries = entries
+        self._lines = lines
         self._residuals = residuals
         self.owned: list[bool] = ends[2]
         self._entered, self._outs = ends[:2]
@@ -161,8 +162,6 @@ class VjpGraphs:
         self._backs: dict[tuple[bool, tuple[int, ...]], Back] = {}
         self.steps_back: dict[bool, CompiledGraph] = {}  # of a loop, without and with masks
         self.whole: Back = self._walk_back([ALIVE if own else DEAD for own in self.owned], marking=False)
-        self.back: CompiledGraph = self.whole.program
-        self.needed: list[bool] = self.whole.needed
 
     @property
     def is_bounded(self) -> bool:
@@ -211,6 +210,7 @@ class VjpGraphs:
         stand_in = {k: behind.input(r.aval) for k, r in self._residuals.items()}
         tape = Tape("jit")
         tape.entries = [_moved(e, stand_in) for e in self._entries]
+        tape.lines = self._lines
         tape.is_ground = False
         tape.has_selections = True
         seeds: dict[int, Value] = {}
@@ -320,7 +320,7 @@ def _split(graph: Graph, wanted: tuple[bool, ...]) -> VjpGraphs:
     plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]
     residuals = _residuals(tape.entries)
     forward = CompiledGraph(front.finish([*plain, *residuals.values()]))
-    return VjpGraphs(forward, tape.entries, residuals, (entered, outs, owned))
+    return VjpGraphs(forward, tape.entries, residuals, (entered, outs, owned), tape.lines)
 
 
 def _residuals(entries: Sequence[Entry]) -> dict[int, GraphTracer]:

@@ -27,6 +27,37 @@ def scanned(x: Any) -> Any:
     return afx.scan(lambda c, y: (afx.log(c) + y, c), x[0], x)[0]
 
 
+def stepped(x: Any) -> Any:
+    """Return a loop whose step stands by itself, in the fourth line."""
+
+    def step(c: Any, y: Any) -> Any:
+        return afx.log(c) + y, c
+
+    return afx.scan(step, x[0], x)[0]
+
+
+@afx.jit
+def compiled_inside(x: Any) -> Any:
+    """Return a root of a logarithm, in the third line below the decorator."""
+    return afx.sqrt(afx.log(x))
+
+
+def calling(x: Any) -> Any:
+    """Return what another compiled function gives."""
+    return afx.sum(compiled_inside(x))
+
+
+def sloped(x: Any) -> Any:
+    """Return a gradient whose backward pass divides by zero, in the second line of the root."""
+    return afx.grad(rooted)(x)
+
+
+def rooted(x: Any) -> Any:
+    """Return roots, in the second line."""
+    y = afx.sqrt(x)
+    return afx.sum(y)
+
+
 def branched(x: Any) -> Any:
     """Return a logarithm from a branch, in the second line."""
     return afx.cond(x[0] > 0, lambda v: v, lambda v: afx.log(v), x)
@@ -47,6 +78,7 @@ def products(x: Any) -> Any:
 LINES: dict[str, tuple[Callable[[Any], Any], Any, int]] = {  # a function, its argument, and the line that warns
     "ufunc": (logarithm, X, 3),
     "loop": (scanned, X, 2),
+    "step": (stepped, X, 4),
     "branch": (branched, X, 2),
     "power": (powers, X, 4),
     "product": (products, X, 2),
@@ -72,6 +104,19 @@ def test_warnings_point_at_the_users_line(case: str) -> None:
         assert warning.category is RuntimeWarning
         assert warning.filename == __file__
         assert warning.lineno == inspect.getsourcelines(fn)[1] + line
+
+
+def test_warnings_of_other_functions_point_there() -> None:
+    """What compiled functions inside compute, and the backward pass of an operation, warn at the operation's line."""
+    for fn, x, other, line in (
+        (calling, X, compiled_inside, 3),
+        (afx.grad(calling), X, compiled_inside, 3),
+        (sloped, np.zeros(2), rooted, 2),
+        (afx.vmap(sloped), np.zeros((2, 2)), rooted, 2),
+    ):
+        found = shown(afx.jit(fn, backend="numpy"), x)
+        start = inspect.getsourcelines(inspect.unwrap(other))[1]
+        assert {(w.filename, w.lineno) for w in found} == {(__file__, start + line)}
 
 
 def test_filters_see_the_users_module() -> None:

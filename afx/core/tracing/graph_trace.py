@@ -147,6 +147,10 @@ class GraphTrace(Trace):
         )
         return outputs
 
+    def last_source(self) -> Any:
+        """Return where the last equation stands."""
+        return self._equations[-1].source if self._equations else None
+
     def _ignored_fp_errors(self) -> tuple[str, ...]:
         """Return the warnings that are ignored here, and were not where the trace began."""
         now: dict[str, Any] = {**np.geterr()}

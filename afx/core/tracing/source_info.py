@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 from bisect import bisect_right
 from collections.abc import Iterable
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-__all__ = ["Source", "SourceLocation", "caller", "places_of"]
+__all__ = ["ORIGIN", "Source", "SourceLocation", "caller", "places_of"]
 
 _PACKAGE = __name__.partition(".")[0] + "."
 
@@ -66,11 +67,24 @@ def places_of(sources: Iterable[Source | SourceLocation | None]) -> list[SourceL
     return found
 
 
+class _Origin(threading.local):
+    """What operations are made from that no line of the user's runs for: a graph's equation, or a forward operation."""
+
+    source: Source | SourceLocation | None = None
+
+
+ORIGIN = _Origin()
 _own: set[int] = set()  # the identities of the namespaces of afx's modules, as they are met
 
 
 def caller(depth: int = 2) -> Source | None:
-    """Return the nearest source location outside afx that led here; so many frames up at least are afx's own."""
+    """Return the nearest source location outside afx that led here; so many frames up at least are afx's own.
+
+    Where `ORIGIN` names one, that is it: a graph is evaluated, or an operation pulled back.
+    """
+    origin: Any = ORIGIN.source
+    if origin is not None:
+        return cast(Source, origin)
     frame: FrameType | None = sys._getframe(depth)  # the documented way to the caller's line
     while frame is not None and (id(frame.f_globals) in _own or _is_own(frame)):
         frame = frame.f_back

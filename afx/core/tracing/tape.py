@@ -79,9 +79,10 @@ class Tape(Trace):
         is_ground: whether all values are bare NumPy values, as they are when no outer trace is involved.
         has_selections: whether an op selected some of its operand's elements.
         has_choices: whether an op chose elements by a condition, as ``where`` does.
+        lines: where abstract values come from, by index of the entry.
     """
 
-    __slots__ = ("_copies", "entries", "has_choices", "has_selections", "is_ground")
+    __slots__ = ("_copies", "entries", "has_choices", "has_selections", "is_ground", "lines")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -89,6 +90,7 @@ class Tape(Trace):
         self.is_ground: bool = True
         self.has_selections: bool = False
         self.has_choices: bool = False
+        self.lines: dict[int, Any] = {}
         self._copies: dict[int, tuple[Any, Any]] = {}
 
     def input(self, x: Any) -> TapeTracer:
@@ -126,6 +128,7 @@ class Tape(Trace):
                 raise_op_error(p, (value,), NO_PARAMS, error)
         else:
             z = to_lower_level(bind1(p, to_array(value)))
+            self.lines[len(self.entries)] = _line_of(z)
         rules = p.derivative
         if rules.vjps is None:
             return to_array(z)
@@ -172,6 +175,7 @@ class Tape(Trace):
                 raise_op_error(p, (xv, yv), NO_PARAMS, error)
         else:
             z = to_lower_level(bind2(p, self._operand_copy(xv, p.name), self._operand_copy(yv, p.name)))
+            self.lines[len(self.entries)] = _line_of(z)
         rules = p.derivative
         if rules.vjps is None:
             return to_array(z)
@@ -219,6 +223,7 @@ class Tape(Trace):
         else:
             z = bind(p, *[self._operand_copy(v, p.name) for v in values], **params)
             z = tuple([to_lower_level(v) for v in z]) if p.multiple_results else to_lower_level(z)
+            self.lines[len(self.entries)] = _line_of(z[0] if p.multiple_results else z)
         if rules.vjps is None and rules.vjp_all is None:
             return tuple([to_array(v) for v in z]) if p.multiple_results else to_array(z)
         return self._append_entry(p, ins, xs, values, params, z)
@@ -314,6 +319,16 @@ class Tape(Trace):
         """Mark the trace as ended; its tracers raise from now on."""
         self.alive = False
         self._copies.clear()
+
+
+def _line_of(z: Any) -> Any:
+    """Return where the equation stands that an op has just made, None where it was computed."""
+    while isinstance(z, Tracer):
+        find = getattr(z._trace, "last_source", None)
+        if find is not None:
+            return find()
+        z = z._value
+    return None
 
 
 def _same_bits(x: Any, y: Any) -> bool:
