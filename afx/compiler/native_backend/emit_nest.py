@@ -19,6 +19,7 @@ __all__ = ["NestEmitter", "over", "start_of"]
 STRIP = 512  # elements of a strip: eight values of a strip of float64 fill the first cache
 VECTOR_BYTES = 64  # of the widest elements that are computed at once: LLVM splits what is wider than the processor
 MAX_LANES = 32
+SPLIT_MIN_LENGTH = 64  # of rows whose functions have loops of their own, where there are several
 UNROLL_MAX_OPS = 12  # operations that are written out for all lanes of a fold: more hide how long a fold takes
 
 
@@ -68,6 +69,8 @@ class NestEmitter:
     def __init__(self, w: Writer, nest: Nest) -> None:
         self.w = w
         self.nest = nest
+        functions = sum([isinstance(v, Op) and isinstance(v.name, Fast) for v in nest.values])
+        self.splits: bool = functions > 1 and bool(nest.space) and nest.space[-1] >= SPLIT_MIN_LENGTH
         self.levels: list[int] = self._levels()
         self.length: int = nest.space[-1] if nest.space else 1
         self.loads: dict[int, str] = {}
@@ -81,6 +84,7 @@ class NestEmitter:
             for _, ufunc, ref in (nest.folds if self.outer < len(nest.space) else ())
         ]
         self.sums: list[str] = []
+        self.strip: int = FOLD_BLOCK if any(a.is_long for a in self.accumulators) else STRIP
 
     def _outer(self) -> int:
         """Return the number of axes before those at the end that all folds reduce."""
@@ -123,15 +127,19 @@ class NestEmitter:
             if not isinstance(value, Op):
                 found.append(0)
                 continue
-            calls = isinstance(value.name, UfuncLoop)
+            calls = self._is_apart(value)
             level = 1 if calls else 0
             for k in value.args:
                 arg = self.nest.values[k]
                 if isinstance(arg, Op):
-                    odd = isinstance(arg.name, UfuncLoop)
+                    odd = self._is_apart(arg)
                     level = max(level, found[k] + (odd != calls) + 2 * (odd and calls))
             found.append(level)
         return found
+
+    def _is_apart(self, op: Op) -> bool:
+        """Tell whether an operation has a loop of its own over each strip: a call of NumPy, or one of several functions."""
+        return isinstance(op.name, UfuncLoop) or (self.splits and isinstance(op.name, Fast))
 
     def _row(self, pointers: list[str]) -> None:
         """Add the loops over one row: at once, or strip by strip."""
@@ -140,7 +148,7 @@ class NestEmitter:
         self.targets = pointers[len(loads) : len(loads) + len(self.nest.stores)]
         self.sums = pointers[len(loads) + len(self.nest.stores) :]
         calls = any(level % 2 for level in self.levels)
-        strip = STRIP if calls else FOLD_BLOCK if any(a.is_long for a in self.accumulators) else self.length
+        strip = self.strip if calls or self.strip != STRIP else self.length
         if self.length <= strip:
             self._strip("0", self.length)
             return
@@ -185,7 +193,7 @@ class NestEmitter:
                 self.direct.add(n)
         for k in sorted(later - set(self.strips)):
             kind = memory_type(self._dtype(k))
-            self.strips[k] = w.local(f"[{min(STRIP, self.length)} x {kind}]", 64)
+            self.strips[k] = w.local(f"[{min(self.strip, self.length)} x {kind}]", 64)
 
     def _dtype(self, k: int) -> str:
         value = self.nest.values[k]
@@ -194,12 +202,40 @@ class NestEmitter:
     def _call(self, k: int, start: str, count: int) -> None:
         op = self.nest.values[k]
         assert isinstance(op, Op)
+        if isinstance(op.name, Fast):
+            self._call_function(k, op, op.name, start, count)
+            return
         assert isinstance(op.name, UfuncLoop)
         found = [self._operand(j, start) for j in op.args]
-        out = self.strips.get(k) or self.w.local(f"[{min(STRIP, self.length)} x {memory_type(op.dtype)}]", 64)
+        out = self.strips.get(k) or self.w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
         call_loop(
             self.w, op.name, [*[p for p, _ in found], out], [str(count)], [*[s for _, s in found], _size(op.dtype)]
         )
+
+    def _call_function(self, k: int, op: Op, function: Fast, start: str, count: int) -> None:
+        """Add a loop that computes one function over a strip: many elements are on their way at once."""
+        w, size = self.w, _size(op.dtype)
+        found = [self._operand(j, start) for j in op.args]
+        out = self.strips.get(k) or w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
+
+        def body(i: str) -> None:
+            xs = [(read if s else read_one)(w, op.dtype, _element(w, p, i, s)) for p, s in found]
+            written(w, op.dtype, emit_fast(w, function, xs, op.dtype), _element(w, out, i, size))
+
+        is_dense = all(stride in (0, size) for _, stride in found)
+        self._by_widths(0, count, VECTOR_BYTES // size if is_dense else 1, body)
+
+    def _by_widths(self, at: int, count: int, width: int, body: Callable[[str], None]) -> None:
+        """Add a loop over vectors; what is left over takes vectors of half the size, and half of that."""
+        while width:
+            whole = count - (count - at) % width
+            self.w.lanes = width
+            if whole - at > width:
+                self.w.loop(str(at), str(whole), width, body)
+            elif whole > at:
+                body(str(at))
+            at, width = whole, width // 2
+        self.w.lanes = 1
 
     def _operand(self, j: int, start: str) -> tuple[str, int]:
         """Return the pointer and the stride with which NumPy's loop reads an operand."""
@@ -214,10 +250,7 @@ class NestEmitter:
         return self.strips[j], _size(value.dtype)
 
     def _inline(self, level: int, ops: list[int], start: str, count: int) -> None:
-        """Add loops for the operations of a level and the stores that become possible there.
-
-        The first loop computes vectors; what is left over takes vectors of half the size, and half of that.
-        """
+        """Add loops for the operations of a level and the stores that become possible there."""
         stores = [
             n
             for n, (k, _) in enumerate(self.nest.stores)
@@ -232,15 +265,7 @@ class NestEmitter:
             self.w.lanes = width
             at = count - count % FOLD_LANES
             self.w.loop("0", str(at), FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i))
-        while width:
-            whole = count - (count - at) % width
-            self.w.lanes = width
-            if whole - at > width:
-                self.w.loop(str(at), str(whole), width, lambda i: self._element(ops, kept, stores, folds, start, i))
-            elif whole > at:
-                self._element(ops, kept, stores, folds, start, str(at))
-            at, width = whole, width // 2
-        self.w.lanes = 1
+        self._by_widths(at, count, width, lambda i: self._element(ops, kept, stores, folds, start, i))
 
     def _lines(self, ops: list[int], kept: list[int], stores: list[int], folds: list[int], start: str, i: str) -> None:
         """Add the operations on as many elements as a fold has lanes."""

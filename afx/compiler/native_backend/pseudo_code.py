@@ -82,9 +82,6 @@ def _step(step: Step, names: Names, arena: int) -> list[str]:
     if isinstance(step, Extreme):
         name = "argmax" if step.is_max else "argmin"
         return [f"{names[step.out.root]} = {name}({names[step.x.root]})  # along the last of {_lengths(step.space)}"]
-    if isinstance(step, Words):
-        words = f"{step.keys} × {step.blocks} blocks of Philox4x32-10"
-        return [f"{names[step.out.root]} = random_words({names[step.key.root]})  # {words}"]
     return _control(step, names, arena + step.arena)
 
 

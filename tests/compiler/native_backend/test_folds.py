@@ -58,6 +58,22 @@ def test_sums_within_functions_that_call_numpy() -> None:
     assert same_bits(total, lanes_of(np.arctan(x)))
 
 
+def test_sums_behind_several_functions() -> None:
+    """Functions that share a nest have loops of their own over strips: their values, and sums of them, keep their bits."""
+    for dtype, count in (("f4", 3000), ("f8", 1500), ("f4", 70)):
+        x = np.random.default_rng(count).uniform(0.1, 2, count).astype(dtype)
+
+        def fn(x: Any) -> Any:
+            y = np.exp(x) * np.sin(x) + np.log(x)
+            return afx.sum(y), y, np.tanh(y)
+
+        (total, y, z), _ = Native(fn, x, tier=2)(x)
+        assert same_bits(total, lanes_of(y))
+        single = [Native(f, x, tier=2)(x)[0][0] for f in (np.exp, np.sin, np.log)]
+        assert same_bits(y, single[0] * single[1] + single[2])
+        assert same_bits(z, Native(np.tanh, y, tier=2)(y)[0][0])
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, (0, 1), (1, 2), (0, 2), None])
 @pytest.mark.parametrize("reduce", [afx.sum, afx.max, afx.min])
 def test_any_axes(reduce: Any, axis: Any) -> None:
