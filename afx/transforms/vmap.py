@@ -64,7 +64,11 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
         outputs, out_tree = pytree.flatten(out)
         places = _axes_of_leaves(out_axes, out, "vmap with out_axes")
         found = [_placed(batch, x, a) for x, a in zip(outputs, places, strict=True)]
-        check_nan(batch.name, run, args, kwargs, found, only_named=True)  # what it closes over is others' business
+
+        def again(*args: P.args, **kwargs: P.kwargs) -> R:  # a closure over ``run`` would be a reference cycle
+            return vmap(fn, in_axes, out_axes, axis_size=axis_size)(*args, **kwargs)
+
+        check_nan(batch.name, again, args, kwargs, found, only_named=True)  # what it closes over is others' business
         return pytree.unflatten(out_tree, found)
 
     return run

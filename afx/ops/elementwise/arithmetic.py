@@ -251,6 +251,7 @@ abs_p: Primitive = unary(
     kinds="biufc",
     result=real_dtype,
     finite_partials=True,
+    smooth=False,
 )
 
 
