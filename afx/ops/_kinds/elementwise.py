@@ -88,7 +88,7 @@ def elementwise_impl(
         got = ", ".join(str(aval_of(x)) for x in xs)
         raise DtypeError(f"{name}: not defined for complex numbers: got {got}; take the abs or a part")
 
-    return run1 if arity == 1 else _on_scalars(ufunc, run2) if arity == 2 else run
+    return run1 if arity == 1 else _quicker(ufunc, settle, run2) if arity == 2 else run
 
 
 SCALAR_OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {
@@ -100,19 +100,28 @@ SCALAR_OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {
 FLOATS = frozenset({np.float32, np.float64})
 
 
-def _on_scalars(ufunc: Callable[..., Any], otherwise: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a function that takes NumPy's floating numbers to Python's operator, which costs a tenth of the ufunc."""
+def _quicker(
+    ufunc: Callable[..., Any], settle: Callable[..., Any], otherwise: Callable[[Any, Any], Any]
+) -> Callable[[Any, Any], Any]:
+    """Return a function with a short way for arithmetic: NumPy's floating numbers go to Python's operator.
+
+    That costs a tenth of the ufunc; arrays save a call.
+    """
     compute = SCALAR_OPERATORS.get(ufunc)
     if compute is None:
         return otherwise
 
     def run(x: Any, y: Any) -> Any:
         kind, other = x.__class__, y.__class__
-        if kind is not np.ndarray and other is not np.ndarray:
-            if kind in FLOATS and (other is kind or other is float or other is int):
-                return compute(x, y)
-            if other in FLOATS and (kind is float or kind is int):
-                return compute(x, y)
+        if kind is np.ndarray or other is np.ndarray:
+            z = ufunc(x, y)
+            dtype = z.dtype
+            stands = (kind is np.ndarray and dtype is x.dtype) or (other is np.ndarray and dtype is y.dtype)
+            return z if stands else settle((x, y), z)
+        if kind in FLOATS and (other is kind or other is float or other is int):
+            return compute(x, y)
+        if other in FLOATS and (kind is float or kind is int):
+            return compute(x, y)
         return otherwise(x, y)
 
     return run
