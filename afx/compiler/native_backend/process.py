@@ -41,10 +41,12 @@ class Job:
     Attributes:
         schedule: what is compiled.
         done: called in another thread with what was made, or None, and why there is nothing.
+        child: the process that it was sent to.
     """
 
     schedule: Schedule
     done: Callable[[Made | None, str], None]
+    child: subprocess.Popen[bytes] | None = None
 
 
 CLOSED = "the compiling process was closed"
@@ -57,6 +59,7 @@ class CompileService:
         self._command = command
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
+        self._gone: subprocess.Popen[bytes] | None = None  # the last child whose end was seen
         self._collector: threading.Thread | None = None
         self._jobs: dict[int, Job] = {}
         self._count = 0
@@ -89,15 +92,37 @@ class CompileService:
                 self._drop(message[0], f"another process cannot have what it holds ({error})")
                 continue
             try:
-                child = self._running()
-                assert child.stdin is not None
-                write(child.stdin, data)
+                try:
+                    self._hand_over(message[0], data)
+                except (BrokenPipeError, ValueError):  # it has just ended, as it does when it was idle for long
+                    self._hand_over(message[0], data)
             except Exception as error:
                 with self._lock:
-                    is_closed = self._writer is not threading.current_thread()  # then the child was killed on purpose
-                    if message[0] in self._jobs and not is_closed:
+                    if message[0] in self._jobs and not self._is_closed():
                         self._fail(f"the compiling process cannot be started or reached ({error})")
                 self._drop(message[0], self.broken or CLOSED)
+
+    def _hand_over(self, number: int, data: bytes) -> None:
+        """Send a job to the child, which is started where none runs."""
+        with self._lock:
+            job = self._jobs.get(number)
+        if job is None or self._is_closed():
+            raise RuntimeError(CLOSED)
+        child = self._running()
+        assert child.stdin is not None
+        try:
+            write(child.stdin, data)
+            with self._lock:
+                if self._gone is child:
+                    raise BrokenPipeError("nobody has read it")
+                job.child = child
+        except (BrokenPipeError, ValueError):
+            child.wait()
+            raise
+
+    def _is_closed(self) -> bool:
+        """Tell whether the writing thread that asks was sent away: then the child was killed on purpose."""
+        return self._writer is not threading.current_thread()
 
     def _drop(self, number: int, reason: str) -> None:
         """End a job without a result."""
@@ -181,8 +206,9 @@ class CompileService:
         _close_pipe(child.stdin)
         _close_pipe(child.stdout)
         with self._lock:
-            left = list(self._jobs.values()) if self._child in (child, None) else []
-            self._jobs = {} if left else self._jobs
+            self._gone = child
+            left = [job for job in self._jobs.values() if job.child is child]
+            self._jobs = {number: job for number, job in self._jobs.items() if job.child is not child}
             if left and self._child is child:
                 self._fail(f"the compiling process ended with code {child.returncode} while it compiled")
         for job in left:
