@@ -82,7 +82,7 @@ def layout() -> Layout | None:
         return None
     if platform.machine().lower() in ("x86_64", "amd64"):
         return Layout(head, True, 4, 8, 1)
-    if platform.machine().lower() in ("aarch64", "arm64") and hasattr(ctypes.CDLL(None), "fetestexcept"):
+    if platform.machine().lower() in ("aarch64", "arm64") and hasattr(_process(), "fetestexcept"):
         return Layout(head, False, 2, 4, 1)
     return None
 
@@ -175,8 +175,8 @@ def _symbols(program: Program) -> dict[str, int]:
     for param in program.params:
         found[f"dtype.{param.dtype}"] = id(np.dtype(param.dtype))
     for function in ("memset", "memcpy", "memmove", "fetestexcept", "feclearexcept", "fma", "fmaf"):
-        if hasattr(ctypes.CDLL(None), function):
-            found[function] = _function(ctypes.CDLL(None), function)
+        if hasattr(_process(), function):
+            found[function] = _function(_process(), function)
     for loop in set(_loops(program.block)):
         address = _address(loop.ufunc, loop.dtypes)
         assert address is not None
@@ -184,6 +184,12 @@ def _symbols(program: Program) -> dict[str, int]:
         if loop.has_data:
             found[f"{loop.symbol}.data"] = address[1]
     return found
+
+
+@functools.cache
+def _process() -> ctypes.CDLL:
+    """Return the symbols of this process; each such object would be a reference cycle of its own."""
+    return ctypes.CDLL(None)
 
 
 def _function(library: ctypes.CDLL, name: str) -> int:
