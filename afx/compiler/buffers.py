@@ -98,10 +98,10 @@ class BufferAssignment:
     def __str__(self) -> str:
         lines = [f"{self.size} bytes of arena, {self.widest} at the widest point"]
         for index, value in self.values.items():
-            place = f" @{self.offsets[index]}" if index in self.offsets else ""
+            location = f" @{self.offsets[index]}" if index in self.offsets else ""
             over = f" over {self.donated_to[index]}" if index in self.donated_to else ""
             of = f" of {value.root}" if value.root != index else ""
-            lines.append(f"{index}: {value.kind}{of}, {value.nbytes} bytes{place}{over}")
+            lines.append(f"{index}: {value.kind}{of}, {value.nbytes} bytes{location}{over}")
         return "\n".join(lines)
 
 

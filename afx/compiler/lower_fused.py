@@ -50,7 +50,7 @@ class FusedLowering:
             eq.outputs[0].index for eq, s in zip(group.equations, group.spaces, strict=True) if s.is_reduction
         }
         given = [v for v in group.outputs if v.index not in self._reductions]
-        self._place = {v.index: buffer(v) for v in (*group.sliced, *given)}
+        self._locate = {v.index: buffer(v) for v in (*group.sliced, *given)}
         self._backward = [self._view_of_output(eq) for eq in group.reshaped.values()]
 
     def fused(self) -> Fused:
@@ -119,7 +119,7 @@ class FusedLowering:
 
     def _operand(self, eq: Equation, a: Atom, is_sliced: bool) -> Operand:
         if isinstance(a, Var):
-            return self._place[a.index] if is_sliced else self._buffer(a)
+            return self._locate[a.index] if is_sliced else self._buffer(a)
         if not materialize_scalars(eq, self.target) or a.aval.shape:
             return Number(a)
         return Number(a, "filled", eq.outputs[0].aval.shape)
@@ -177,36 +177,36 @@ class FusedLowering:
         if "scratch" not in (base.storage, written.storage):
             found = self._alias(base, out) if base.index != written.index else "same"
         else:
-            found = "same" if (base.storage, base.place) == (written.storage, written.place) else "disjoint"
+            found = "same" if (base.storage, base.location) == (written.storage, written.location) else "disjoint"
         return "unknown" if found == "same" and base is not x else found
 
     def _view_of_output(self, eq: Equation) -> View:
         """Compute a value that is reshaped into an output in that output's buffer."""
-        source, out = eq.inputs[0], self._place[eq.outputs[0].index]
+        source, out = eq.inputs[0], self._locate[eq.outputs[0].index]
         assert isinstance(source, Var)
         view = Buffer(source.index, source.aval.shape, source.aval.dtype, "view", out.index)
         self._base[view.index] = self._base.get(out.index, out)
-        self._place[source.index] = view
+        self._locate[source.index] = view
         return View(eq.primitive.name, out, view, (("shape", source.aval.shape),))
 
     def _reshape(self, eq: Equation, xs: list[Operand], number: int) -> Call | View:
         out, source = eq.outputs[0], xs[0]
         assert isinstance(source, Buffer)
-        if out.index in self._place:
-            found = self._place[out.index]
+        if out.index in self._locate:
+            found = self._locate[out.index]
             alias = self._between(source, found, out)
             return Call(eq.primitive.name, "copy", (source,), (alias,), (found,), "", (), False, None, number, (True,))
         view = Buffer(out.index, out.aval.shape, out.aval.dtype, "view", source.index)
-        self._place[out.index] = view
+        self._locate[out.index] = view
         self._base[view.index] = self._base.get(source.index, source)
         return View(eq.primitive.name, source, view, eq.params, equation=number)
 
     def _target(self, out: Var) -> Buffer:
         """Return where an output goes: to its own memory where others read it, else to a free slot."""
-        found = self._place.get(out.index)
+        found = self._locate.get(out.index)
         if found is None:
             slot = self._slot_of[out.index] = self._slot(out.aval.dtype, out.aval.shape[1:] if self._rows else ())
-            found = self._place[out.index] = Buffer(out.index, out.aval.shape, out.aval.dtype, "scratch", slot)
+            found = self._locate[out.index] = Buffer(out.index, out.aval.shape, out.aval.dtype, "scratch", slot)
         return found
 
     def _slot(self, dtype: DType, tail: Shape) -> int:

@@ -111,12 +111,12 @@ class _Lowering:
         found = self._buffers.get(var.index)
         if found is None:
             value, aval = self.assigned.values[var.index], var.aval
-            storage, place = self._place(var, value)
-            found = Buffer(var.index, aval.shape, aval.dtype, storage, place, value.strides, aval.weak)
+            storage, location = self._locate(var, value)
+            found = Buffer(var.index, aval.shape, aval.dtype, storage, location, value.strides, aval.weak)
             self._buffers[var.index] = found
         return found
 
-    def _place(self, var: Var, value: Value) -> tuple[Storage, int]:
+    def _locate(self, var: Var, value: Value) -> tuple[Storage, int]:
         index = var.index
         if value.kind == "input":
             return "input", self._inputs[index]

@@ -22,15 +22,15 @@ be shared in any way. Two operands that are only read may always overlap each ot
 """
 
 Storage: TypeAlias = Literal["input", "constant", "arena", "fresh", "pooled", "donated", "view", "scratch"]
-"""Where a buffer's memory comes from; it says what `Buffer.place` means.
+"""Where a buffer's memory comes from; it says what `Buffer.location` means.
 
-``input``: the argument number ``place``. Its strides, alignment and owner are the caller's; a weak one may be a Python
-number. ``constant``: the array number ``place`` of `Schedule.constants`. ``arena``: ``place`` bytes behind the start of
+``input``: the argument number ``location``. Its strides, alignment and owner are the caller's; a weak one may be a Python
+number. ``constant``: the array number ``location`` of `Schedule.constants`. ``arena``: ``location`` bytes behind the start of
 the schedule's block, row-major, aligned to 64 bytes. ``fresh``: new memory of each run, which results may be; made by
-`Alloc`, or by the call itself where ``allocates`` is set; ``place`` is 0. ``pooled``: the same, by `Alloc`, from a pool
-of memory whose results nobody holds any longer. ``donated``: by `Alloc`, the memory of input ``place`` where that is
+`Alloc`, or by the call itself where ``allocates`` is set; ``location`` is 0. ``pooled``: the same, by `Alloc`, from a pool
+of memory whose results nobody holds any longer. ``donated``: by `Alloc`, the memory of input ``location`` where that is
 writeable and row-major, else new memory. ``view``: strides over the memory of another buffer, whose `Buffer.index` is
-``place``. ``scratch``: inside a `Fused` alone: an intermediate value, of which one block is kept in slot ``place`` of
+``location``. ``scratch``: inside a `Fused` alone: an intermediate value, of which one block is kept in slot ``location`` of
 `Fused.scratch`, or in no memory at all.
 """
 
@@ -45,7 +45,7 @@ class Buffer:
         shape: lengths of the axes, of the whole value also within a `Fused`.
         dtype: NumPy's dtype, in the machine's byte order.
         storage: where its memory comes from.
-        place: the offset, the slot or the number that belongs to `storage`.
+        location: the offset, the slot or the number that belongs to `storage`.
         strides: bytes from one element to the next along each axis; None where they are known only at run time (arguments,
             their views, and what an implementation made).
         weak: whether it may be a Python number, which takes the dtype of what it meets.
@@ -55,7 +55,7 @@ class Buffer:
     shape: Shape
     dtype: DType
     storage: Storage
-    place: int = 0
+    location: int = 0
     strides: tuple[int, ...] | None = None
     weak: bool = False
 
@@ -75,9 +75,9 @@ class Buffer:
         return self.aval.nbytes
 
     def __str__(self) -> str:
-        place = {"arena": "@", "input": "#", "constant": "!", "scratch": "%", "donated": "^", "view": ">"}
-        mark = place.get(self.storage)
-        return f"{self.name}:{self.aval}{'' if mark is None else f'{mark}{self.place}'}"
+        location = {"arena": "@", "input": "#", "constant": "!", "scratch": "%", "donated": "^", "view": ">"}
+        mark = location.get(self.storage)
+        return f"{self.name}:{self.aval}{'' if mark is None else f'{mark}{self.location}'}"
 
 
 @attrs.frozen

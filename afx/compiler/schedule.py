@@ -125,7 +125,7 @@ class View:
     Attributes:
         op: name of the primitive: a reshape, permutation, slice, broadcast …
         source: the buffer that is looked at.
-        out: the view: `Buffer.place` is the index of the buffer that owns the memory.
+        out: the view: `Buffer.location` is the index of the buffer that owns the memory.
         params: the op's parameters.
         once: whether it can be made once for all runs, as its memory is the arena's or a constant's.
         offset: bytes from the start of the owner's memory to the first element; None where `Buffer.strides` is.

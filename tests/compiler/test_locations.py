@@ -173,9 +173,9 @@ def test_masked_values_do_not_warn() -> None:
 def test_relocated_code_has_the_lines_it_was_given(lines: list[int]) -> None:
     """The table of lines holds any distance, also for long lines of code, and the code computes as before."""
     text = "def f(a):\n b = a + 1\n c = " + " + ".join(["a * b"] * 50) + "\n return b + c"
-    places = [None, *[SourceLocation("file.py", line, "f") for line in lines]]
+    locations = [None, *[SourceLocation("file.py", line, "f") for line in lines]]
     space: dict[str, Any] = {}
-    exec(relocate(compile(text, "<plan>", "exec"), places), space)
+    exec(relocate(compile(text, "<plan>", "exec"), locations), space)
     function = space["f"]
     assert function(2) == 3 + 50 * 6
     code = function.__code__

@@ -71,9 +71,9 @@ def test_nan_and_infinity_pass_through_products(shape: tuple[int, int]) -> None:
 def test_a_number_is_not_written_over_its_operand() -> None:
     """NumPy takes four times as long where both are one: each number of a chain has a place unlike the one before."""
     plan = afx.jit(lambda x: afx.exp(afx.sin(afx.cos(x) * 2) + 1)).lower(1.0).plan
-    places = [line.rsplit(", ", 1)[1] for line in plan.source.splitlines() if "np.ndarray(()" in line]
-    assert len(places) > 2
-    assert all(one != other for one, other in itertools.pairwise(places))
+    locations = [line.rsplit(", ", 1)[1] for line in plan.source.splitlines() if "np.ndarray(()" in line]
+    assert len(locations) > 2
+    assert all(one != other for one, other in itertools.pairwise(locations))
 
 
 @pytest.mark.parametrize("columns", [2, 3, 10, 64])

@@ -24,7 +24,7 @@ def call_loop(w: Writer, loop: UfuncLoop, pointers: Sequence[str], sizes: Sequen
 
 
 def _array(w: Writer, kind: str, values: Sequence[str]) -> str:
-    place = w.local(f"[{len(values)} x {kind}]", 16)
+    location = w.local(f"[{len(values)} x {kind}]", 16)
     for k, value in enumerate(values):
-        w.line(f"store {kind} {value}, ptr {w.shifted(place, 8 * k)}")
-    return place
+        w.line(f"store {kind} {value}, ptr {w.shifted(location, 8 * k)}")
+    return location

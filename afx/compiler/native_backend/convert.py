@@ -12,7 +12,7 @@ from afx.compiler.arena import Arena
 from afx.compiler.native_backend.functions.rewrites import rewrite
 from afx.compiler.native_backend.items import Group, Item
 from afx.compiler.native_backend.memory import (
-    Place,
+    Location,
     broadcast,
     dense,
     dtype_name,
@@ -59,7 +59,7 @@ class BlockBuilder:
         self.schedule = schedule
         self.tier = tier
         self.items: list[Item] = []
-        self.places: dict[int, Place] = {}  # buffer index to where it lies in the memory of its owner
+        self.locations: dict[int, Location] = {}  # buffer index to where it lies in the memory of its owner
         self.defined: dict[int, int] = {}  # owner to the item that writes it
         self.stored: set[int] = set()  # owners that are read from memory
         self.sizes: dict[int, int] = {}
@@ -72,13 +72,13 @@ class BlockBuilder:
         self._fresh = -1
         self._taken: set[int] = set()  # owners of results
         self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
-        self._filled: dict[Any, Place] = {}
+        self._filled: dict[Any, Location] = {}
         for buffer in schedule.inputs:
             if buffer.nbytes:
                 self.own(buffer.index, buffer.shape, argument_dtype(buffer))
         for buffer, constant in schedule.constants:
             if buffer.nbytes:
-                self.places[buffer.index] = self.constant(constant.value)
+                self.locations[buffer.index] = self.constant(constant.value)
 
     # -- values -------------------------------------------------------------------------------------------------------
     def dtype(self, buffer: Buffer) -> str:
@@ -87,16 +87,16 @@ class BlockBuilder:
             raise UnsupportedError("a Python number among the operands")
         return dtype_name(buffer.dtype)
 
-    def own(self, index: int, shape: Shape, dtype: str) -> Place:
+    def own(self, index: int, shape: Shape, dtype: str) -> Location:
         """Enter memory of its own, dense in row-major order."""
-        place = Place(index, 0, dense(shape, int(dtype[1:])), shape, dtype)
-        if place.nbytes == 0:
+        location = Location(index, 0, dense(shape, int(dtype[1:])), shape, dtype)
+        if location.nbytes == 0:
             raise UnsupportedError("an array without elements")
-        self.places[index] = place
-        self.sizes[index] = place.nbytes
-        return place
+        self.locations[index] = location
+        self.sizes[index] = location.nbytes
+        return location
 
-    def temporary(self, shape: Shape, dtype: str) -> Place:
+    def temporary(self, shape: Shape, dtype: str) -> Location:
         """Return new memory."""
         return self.own(self.fresh(), shape, dtype)
 
@@ -105,25 +105,25 @@ class BlockBuilder:
         self._fresh -= 1
         return self._fresh
 
-    def constant(self, array: Any) -> Place:
+    def constant(self, array: Any) -> Location:
         """Return the memory of a captured array."""
         value = np.ascontiguousarray(array).reshape(array.shape)
-        place = self.temporary(value.shape, dtype_name(value.dtype))
+        location = self.temporary(value.shape, dtype_name(value.dtype))
         self.constants.append(value)
-        self.constant_owners.append(place.owner)
-        return place
+        self.constant_owners.append(location.owner)
+        return location
 
-    def argument(self, x: Operand) -> Place:
+    def argument(self, x: Operand) -> Location:
         """Return where an operand lies that may be a Python number, of which blocks know the value and conversions."""
         if isinstance(x, Buffer):
-            return self.places[x.index] if x.weak else self.dense(x)
+            return self.locations[x.index] if x.weak else self.dense(x)
         return self.constant(np.asarray(x.literal.value)) if x.literal.aval.weak else self.dense(x)
 
-    def place(self, x: Operand) -> Place:
+    def location(self, x: Operand) -> Location:
         """Return where an operand lies; a number is a captured array."""
         if isinstance(x, Buffer):
             self.dtype(x)
-            found = self.places[x.index]
+            found = self.locations[x.index]
             self.stored.add(found.owner)
             return found
         key = (x.literal, x.shape if x.form == "filled" else ())
@@ -133,38 +133,40 @@ class BlockBuilder:
             self._filled[key] = self.constant(np.full(key[1], x.literal.value, x.literal.aval.dtype))
         return self._filled[key]
 
-    def dense(self, x: Operand) -> Place:
+    def dense(self, x: Operand) -> Location:
         """Return where an operand lies densely, copied where it does not."""
-        found = self.place(x)
+        found = self.location(x)
         if found.strides == dense(found.shape, int(found.dtype[1:])):
             return found
         return self.copied(found)
 
-    def copied(self, x: Place) -> Place:
+    def copied(self, x: Location) -> Location:
         """Return a dense copy."""
         copy = self.temporary(x.shape, x.dtype)
         self.fixed([copy_nest(copy, x)], [x], [copy])
         return copy
 
-    def is_row_major(self, place: Place) -> bool:
+    def is_row_major(self, location: Location) -> bool:
         """Tell whether NumPy's axes lie in order there, so that results like it, and copies, are dense in row-major order."""
-        steps = [abs(s) for s, n in zip(place.strides, place.shape, strict=True) if n > 1]
-        return place.owner not in self._unordered and steps == sorted(steps, reverse=True)
+        steps = [abs(s) for s, n in zip(location.strides, location.shape, strict=True) if n > 1]
+        return location.owner not in self._unordered and steps == sorted(steps, reverse=True)
 
-    def lay_out_as(self, owner: int, operands: Sequence[Place]) -> None:
+    def lay_out_as(self, owner: int, operands: Sequence[Location]) -> None:
         """Note that NumPy lays memory out in the order of operands, which need not be row-major."""
         if not all(map(self.is_row_major, operands)):
             self._unordered.add(owner)
 
-    def ordered(self, x: Operand) -> Place:
+    def ordered(self, x: Operand) -> Location:
         """Return where an operand lies whose order of elements in memory decides about bits."""
-        place = self.place(x)
-        if not self.is_row_major(place):
+        location = self.location(x)
+        if not self.is_row_major(location):
             raise UnsupportedError("an array that is not in row-major order where that decides about bits")
-        return place
+        return location
 
     # -- steps --------------------------------------------------------------------------------------------------------
-    def fixed(self, steps: Sequence[Step], reads: Sequence[Place], writes: Sequence[Place], arena: int = 0) -> None:
+    def fixed(
+        self, steps: Sequence[Step], reads: Sequence[Location], writes: Sequence[Location], arena: int = 0
+    ) -> None:
         """Add steps that run at this point."""
         item = Item(list(steps), {p.owner for p in reads}, [p.owner for p in writes], arena)
         self.stored |= item.reads | set(item.writes)
@@ -187,9 +189,9 @@ class BlockBuilder:
         """
         space = out.shape
         owner = self.own(out.index, out.shape, self.dtype(out)).owner
-        places = [self.places[x.index] for x in operands if isinstance(x, Buffer)]
-        if allocates and not any(p.shape == space and all(p.strides) and self.is_row_major(p) for p in places):
-            self.lay_out_as(owner, places)  # one in row-major order decides about all
+        locations = [self.locations[x.index] for x in operands if isinstance(x, Buffer)]
+        if allocates and not any(p.shape == space and all(p.strides) and self.is_row_major(p) for p in locations):
+            self.lay_out_as(owner, locations)  # one in row-major order decides about all
         for x in operands:
             if isinstance(x, Buffer) and not converts:
                 self.dtype(x)
@@ -220,9 +222,9 @@ class BlockBuilder:
         first = 0
         for x in operands:
             if isinstance(x, Buffer):
-                place = self.places[x.index]
-                at = self.defined.get(place.owner, -1)
-                first = max(first, at if self._is_made_in(at, x) and place.shape == space else at + 1)
+                location = self.locations[x.index]
+                at = self.defined.get(location.owner, -1)
+                first = max(first, at if self._is_made_in(at, x) and location.shape == space else at + 1)
         for k in range(len(self.items) - 1, first - 1, -1):
             group = self.items[k]
             if not isinstance(group, Group) or group.space != space or len(group.values) > NEST_MAX_VALUES:
@@ -246,12 +248,12 @@ class BlockBuilder:
             if x.literal.aval.weak:
                 raise UnsupportedError("a Python number among the operands")
             return group.add(Number(x.literal.value, dtype_name(x.literal.aval.dtype)))
-        place = self.places[x.index]
-        if self.defined.get(place.owner) == k and self._is_made_in(k, x) and place.shape == group.space:
+        location = self.locations[x.index]
+        if self.defined.get(location.owner) == k and self._is_made_in(k, x) and location.shape == group.space:
             return group.made[x.index]
-        self.stored.add(place.owner)
-        group.reads.add(place.owner)
-        return group.add(Load(Ref(place.owner, place.dtype, place.offset, broadcast(place, group.space))))
+        self.stored.add(location.owner)
+        group.reads.add(location.owner)
+        return group.add(Load(Ref(location.owner, location.dtype, location.offset, broadcast(location, group.space))))
 
     # -- instructions -------------------------------------------------------------------------------------------------
     def build(self) -> Converted:
@@ -281,7 +283,7 @@ class BlockBuilder:
             self.lower(instruction)
         except UnsupportedError as reason:
             for b in made_by(instruction):
-                if b.index not in self.places and b.nbytes and not b.weak:
+                if b.index not in self.locations and b.nbytes and not b.weak:
                     self.own(b.index, b.shape, dtype_name(b.dtype))
             return str(reason)
         except KeyError:  # an argument or constant that has no slot
@@ -306,37 +308,40 @@ class BlockBuilder:
                 else:
                     self.lower(part)
                 for view in reversed(instruction.backward):
-                    if view.out.index in self.places and view.source.index not in self.places:
+                    if view.out.index in self.locations and view.source.index not in self.locations:
                         shape = (("shape", view.source.shape),)
-                        if not self.look(view.source, view.op, shape, self.places[view.out.index]):
+                        if not self.look(view.source, view.op, shape, self.locations[view.out.index]):
                             raise UnsupportedError(f"{view.op} that copies")
             self.space = None
 
     def _view(self, view: View) -> None:
-        if not self.look(view.out, view.op, view.params, self.places[view.source.index]):
+        if not self.look(view.out, view.op, view.params, self.locations[view.source.index]):
             self._lower_call(
                 self, Call(view.op, "apply", (view.source,), ("disjoint",), (view.out,), "", view.params, True)
             )
 
-    def look(self, out: Buffer, op: str, params: Any, source: Place) -> bool:
+    def look(self, out: Buffer, op: str, params: Any, source: Location) -> bool:
         """Look at memory as NumPy does: the op is tried on an array of the source's strides; tell whether it is a view."""
         x = of_array(source)
         z = lookup(op).impl(x, **dict(params))
         if z is not x and not np.may_share_memory(x, z):
             return False
         self.dtype(out)
-        self.places[out.index] = part_of(source, x, z)
+        self.locations[out.index] = part_of(source, x, z)
         return True
 
     def _output(self, x: Operand) -> int:
         """Return the owner of a result's memory, copied where it is not its own."""
-        place = self.ordered(x)
-        whole = place.strides == dense(place.shape, int(place.dtype[1:])) and place.nbytes == self.sizes[place.owner]
+        location = self.ordered(x)
+        whole = (
+            location.strides == dense(location.shape, int(location.dtype[1:]))
+            and location.nbytes == self.sizes[location.owner]
+        )
         known = {b.index for b in self.schedule.inputs} | set(self.constant_owners) | self._taken
-        if whole and place.owner not in known:
-            self._taken.add(place.owner)
-            return place.owner
-        copy = self.copied(place)
+        if whole and location.owner not in known:
+            self._taken.add(location.owner)
+            return location.owner
+        copy = self.copied(location)
         self._taken.add(copy.owner)
         return copy.owner
 
@@ -344,9 +349,9 @@ class BlockBuilder:
         """Make the nest of a group, which stores what is read from memory."""
         stores: list[tuple[int, Ref]] = []
         for index, k in group.made.items():
-            place = self.places[index]
-            if place.owner in self.stored:
-                stores.append((k, Ref(place.owner, place.dtype, 0, place.strides)))
+            location = self.locations[index]
+            if location.owner in self.stored:
+                stores.append((k, Ref(location.owner, location.dtype, 0, location.strides)))
         group.writes = [ref.root for _, ref in stores]
         nest = Nest(group.space, tuple(group.values), tuple(stores), group.quiet or (), tuple(group.folds))
         group.writes += [ref.root for *_, ref in group.folds]
@@ -378,7 +383,7 @@ def argument_dtype(buffer: Buffer) -> str:
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
-def copy_nest(out: Place, x: Place, quiet: tuple[str, ...] = ()) -> Nest:
+def copy_nest(out: Location, x: Location, quiet: tuple[str, ...] = ()) -> Nest:
     """Return the nest that copies an operand, broadcast and cast, to a memory slot."""
     load = Load(Ref(x.owner, x.dtype, x.offset, broadcast(x, out.shape)))
     values: list[Value] = [load] if x.dtype == out.dtype else [load, Op("cast", out.dtype, (0,))]

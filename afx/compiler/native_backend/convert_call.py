@@ -18,7 +18,7 @@ from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, l
 from afx.compiler.native_backend.convert_tile import TILED_MAX_PRODUCTS, lower_tiled
 from afx.compiler.native_backend.emit_op import ALL, INLINE
 from afx.compiler.native_backend.functions.table import has_fast
-from afx.compiler.native_backend.memory import Place, broadcast, dense, dtype_name, merged, of_array, part_of
+from afx.compiler.native_backend.memory import Location, broadcast, dense, dtype_name, merged, of_array, part_of
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Product, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
@@ -117,7 +117,7 @@ def _select(b: BlockBuilder, call: Call) -> None:
 
 # -- products ---------------------------------------------------------------------------------------------------------
 def _dot(b: BlockBuilder, call: Call) -> None:
-    x, y = [b.place(v) for v in call.operands]
+    x, y = [b.location(v) for v in call.operands]
     if call.method == "flat_dot":
         b.ordered(call.operands[0])
         if x.strides != dense(x.shape, int(x.dtype[1:])):
@@ -130,17 +130,17 @@ def _dot(b: BlockBuilder, call: Call) -> None:
         _product(b, call, x, y)
 
 
-def _fits_blas(x: Place) -> bool:
+def _fits_blas(x: Location) -> bool:
     """Tell whether ``ndarray.dot`` reads an array as it lies; it copies others first."""
     return min(x.strides) > 0 and (len(x.shape) == 1 or int(x.dtype[1:]) in x.strides)
 
 
 def _vecdot(b: BlockBuilder, call: Call) -> None:
-    x, y = [b.place(v) for v in call.operands]
+    x, y = [b.location(v) for v in call.operands]
     _vecdot_of(b, call, x, y)
 
 
-def _vecdot_of(b: BlockBuilder, call: Call, x: Place, y: Place) -> None:
+def _vecdot_of(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     outer = [x.strides[:-1], broadcast(attrs.evolve(y, shape=y.shape[:-1], strides=y.strides[:-1]), x.shape[:-1])]
     space, rows = merged(x.shape[:-1], [*outer, out.strides])
@@ -156,10 +156,10 @@ def _vecdot_of(b: BlockBuilder, call: Call, x: Place, y: Place) -> None:
 def _matmul(b: BlockBuilder, call: Call, left: Operand, right: Operand) -> None:
     if call.ufunc != "matmul":
         raise UnsupportedError(call.ufunc)
-    _product(b, call, b.place(left), b.place(right))
+    _product(b, call, b.location(left), b.location(right))
 
 
-def _product(b: BlockBuilder, call: Call, x: Place, y: Place) -> None:
+def _product(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
     """Call the loop of ``np.matmul``; a vector is a matrix of one row or column."""
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     limit = PRODUCT_MAX_PRODUCTS if b.tier == 1 else TILED_MAX_PRODUCTS
@@ -198,12 +198,12 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     part = _part_of(out, dict(call.params)["index"])
     if call.op == "embed":
-        x = b.place(call.operands[0])
+        x = b.location(call.operands[0])
         zero = Number(np.dtype(out.dtype).type(0).item() if out.dtype[0] != "c" else 0, out.dtype)
         fill = Nest(out.shape, (zero,), ((0, Ref(out.owner, out.dtype, 0, out.strides)),))
         b.fixed([fill, copy_nest(part, x)], [x], [out])
         return
-    x, values = [b.place(v) for v in call.operands]
+    x, values = [b.location(v) for v in call.operands]
     if call.op == "slice_set":
         b.fixed([copy_nest(out, x), copy_nest(part, values)], [x, values], [out])
         return
@@ -215,8 +215,8 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
     b.fixed([copy_nest(out, x), add], [x, values], [out])
 
 
-def _part_of(out: Place, index: Any) -> Place:
-    """Return the place of a part of an array."""
+def _part_of(out: Location, index: Any) -> Location:
+    """Return the location of a part of an array."""
     x = of_array(out)
     return part_of(out, x, lookup("slice").impl(x, index=index))
 
@@ -225,7 +225,7 @@ def _join(b: BlockBuilder, call: Call) -> None:
     """Copy operands next to each other: `concat` along an axis, `stack` along a new one."""
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     axis: int = dict(call.params)["axis"]
-    parts = [b.place(x) for x in call.operands]
+    parts = [b.location(x) for x in call.operands]
     steps, at = list[Step](), 0
     for x in parts:
         if x.dtype != out.dtype:
@@ -234,15 +234,15 @@ def _join(b: BlockBuilder, call: Call) -> None:
             x = attrs.evolve(
                 x, shape=(*x.shape[:axis], 1, *x.shape[axis:]), strides=(*x.strides[:axis], 0, *x.strides[axis:])
             )
-        place = Place(out.owner, at * out.strides[axis], out.strides, x.shape, out.dtype)
-        steps.append(copy_nest(place, x))
+        location = Location(out.owner, at * out.strides[axis], out.strides, x.shape, out.dtype)
+        steps.append(copy_nest(location, x))
         at += x.shape[axis]
     b.fixed(steps, parts, [out])
 
 
 def _copy(b: BlockBuilder, call: Call) -> None:
     """Copy to a dense array of another shape."""
-    x = b.place(call.operands[0])
+    x = b.location(call.operands[0])
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     as_x = attrs.evolve(out, shape=x.shape, strides=dense(x.shape, int(x.dtype[1:])))
     b.fixed([copy_nest(as_x, x)], [x], [out])
@@ -272,7 +272,7 @@ def _apply(b: BlockBuilder, call: Call) -> None:
     """Look at a constant, or sum integers and booleans in the wider dtype of their sum, in which no order matters."""
     is_number = len(call.operands) == 1 and not isinstance(call.operands[0], Buffer)
     if is_number and lookup(call.op).lowering.may_alias:
-        if not b.look(call.outputs[0], call.op, call.params, b.place(call.operands[0])):
+        if not b.look(call.outputs[0], call.op, call.params, b.location(call.operands[0])):
             raise UnsupportedError(f"{call.op} of a number")
         return
     if call.op == "reshape":
@@ -293,7 +293,7 @@ def _apply(b: BlockBuilder, call: Call) -> None:
         return
     if call.op != "sum" or want[0] not in "iu":
         raise UnsupportedError(call.op)
-    x = b.place(call.operands[0])
+    x = b.location(call.operands[0])
     wide = b.temporary(x.shape, want)
     _check_cast(x.dtype, want)
     b.fixed([copy_nest(wide, x)], [x], [wide])
@@ -302,7 +302,7 @@ def _apply(b: BlockBuilder, call: Call) -> None:
 
 def _copies(b: BlockBuilder, call: Call) -> None:
     """Copy each of the views that an op makes."""
-    source = b.place(call.operands[0])
+    source = b.location(call.operands[0])
     x = of_array(source)
     views = lookup(call.op).impl(x, **dict(call.params))
     if not all(np.may_share_memory(x, z) for z in views):
@@ -316,7 +316,7 @@ def _pieces(b: BlockBuilder, call: Call) -> None:
     """Add a product that NumPy's plan cuts into pieces."""
     if b.tier == 1:
         raise UnsupportedError("a large product, which the plan's threads compute")
-    _product(b, call, *[b.place(x) for x in call.operands])
+    _product(b, call, *[b.location(x) for x in call.operands])
 
 
 METHODS: dict[str, Callable[[BlockBuilder, Call], None]] = {

@@ -12,7 +12,7 @@ import numpy as np
 from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest
 from afx.compiler.native_backend.convert_reduction import quiet_of, reduce_into
 from afx.compiler.native_backend.emit_op import ALL
-from afx.compiler.native_backend.memory import Place, broadcast, dense, dtype_name
+from afx.compiler.native_backend.memory import Location, broadcast, dense, dtype_name
 from afx.compiler.native_backend.program import Load, Nest, Op, Ref, Value
 from afx.compiler.operands import Alias, Buffer, Number, Operand
 from afx.compiler.reductions import (
@@ -43,10 +43,10 @@ class Calls:
     def _new(self, shape: Shape, dtype: str) -> Buffer:
         return Buffer(self.b.fresh(), shape, np.dtype(dtype), "fresh")
 
-    def at(self, place: Place) -> Buffer:
-        """Return an operand that lies at a place."""
-        found = self._new(place.shape, place.dtype)
-        self.b.places[found.index] = place
+    def at(self, location: Location) -> Buffer:
+        """Return an operand that lies at a location."""
+        found = self._new(location.shape, location.dtype)
+        self.b.locations[found.index] = location
         return found
 
     def number(self, value: float, dtype: str) -> Number:
@@ -101,24 +101,26 @@ class Calls:
 
     def reshaped(self, x: Buffer, shape: Shape) -> Buffer:
         """Return a view of a new array with other axes of length 1."""
-        place = self.b.place(x)
-        strides = iter([s for s, n in zip(place.strides, place.shape, strict=True) if n != 1])
-        return self.at(attrs.evolve(place, shape=shape, strides=tuple([next(strides) if n != 1 else 0 for n in shape])))
+        location = self.b.location(x)
+        strides = iter([s for s, n in zip(location.strides, location.shape, strict=True) if n != 1])
+        return self.at(
+            attrs.evolve(location, shape=shape, strides=tuple([next(strides) if n != 1 else 0 for n in shape]))
+        )
 
-    def into(self, out: Place, name: str, x: Buffer, y: Buffer) -> None:
-        """Write what an emitted operation makes of two operands to a place."""
-        places = [self.b.place(v) for v in (x, y)]
-        loads = [Load(Ref(p.owner, p.dtype, p.offset, broadcast(p, out.shape))) for p in places]
+    def into(self, out: Location, name: str, x: Buffer, y: Buffer) -> None:
+        """Write what an emitted operation makes of two operands to a location."""
+        locations = [self.b.location(v) for v in (x, y)]
+        loads = [Load(Ref(p.owner, p.dtype, p.offset, broadcast(p, out.shape))) for p in locations]
         values: tuple[Value, ...] = (*loads, Op(name, out.dtype, (0, 1)))
         target = Ref(out.owner, out.dtype, out.offset, out.strides)
-        self.b.fixed([Nest(out.shape, values, ((2, target),), self.quiet)], places, [out])
+        self.b.fixed([Nest(out.shape, values, ((2, target),), self.quiet)], locations, [out])
 
-    def copy(self, out: Place, x: Buffer) -> None:
-        """Write an operand to a place."""
-        place = self.b.place(x)
-        self.b.fixed([copy_nest(out, place)], [place], [out])
+    def copy(self, out: Location, x: Buffer) -> None:
+        """Write an operand to a location."""
+        location = self.b.location(x)
+        self.b.fixed([copy_nest(out, location)], [location], [out])
 
-    def square(self, x: Place) -> Buffer:
+    def square(self, x: Location) -> Buffer:
         """Return the sum of the squares of all elements, as BLAS computes it."""
         flat = x if x.strides == dense(x.shape, int(x.dtype[1:])) else self.b.copied(x)
         flat = attrs.evolve(flat, shape=(math.prod(x.shape),), strides=(int(x.dtype[1:]),))
@@ -136,8 +138,8 @@ def _common(xs: Sequence[Operand]) -> Shape:
     return shape
 
 
-def _real(b: BlockBuilder, call: Call) -> tuple[Place, Place, Shape]:
-    """Return the places of operand and result, and the axes, of an op of real numbers in row-major order."""
+def _real(b: BlockBuilder, call: Call) -> tuple[Location, Location, Shape]:
+    """Return the locations of operand and result, and the axes, of an op of real numbers in row-major order."""
     x, (out,) = b.ordered(call.operands[0]), call.outputs
     if x.dtype not in REAL or dtype_name(out.dtype) != x.dtype:
         raise UnsupportedError(f"{call.op} of {x.dtype}")
@@ -146,7 +148,7 @@ def _real(b: BlockBuilder, call: Call) -> tuple[Place, Place, Shape]:
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
-def _parts(b: BlockBuilder, call: Call, x: Place, out: Place) -> list[tuple[Place, Place, Shape]]:
+def _parts(b: BlockBuilder, call: Call, x: Location, out: Location) -> list[tuple[Location, Location, Shape]]:
     """Return operand and result in parts, and the shape that NumPy's plan computes at once: a block of rows, or all.
 
     Blocks are parts with an axis in front that counts them; what is left over is one of its own.
@@ -156,7 +158,7 @@ def _parts(b: BlockBuilder, call: Call, x: Place, out: Place) -> list[tuple[Plac
         return [(x, out, x.shape)]
     if space.kind != "rows":
         raise UnsupportedError(f"{call.op} over blocks of elements")
-    whole, found = space.size // space.block, list[tuple[Place, Place, Shape]]()
+    whole, found = space.size // space.block, list[tuple[Location, Location, Shape]]()
     for start, count, length in ((0, whole, space.block), (whole * space.block, 1, space.size % space.block)):
         if count and length:
             both = [
@@ -172,7 +174,7 @@ def _parts(b: BlockBuilder, call: Call, x: Place, out: Place) -> list[tuple[Plac
     return found
 
 
-def _rowwise(expand: Callable[[Calls, Buffer, Place, Shape, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
+def _rowwise(expand: Callable[[Calls, Buffer, Location, Shape, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
         x, out, axes = _real(b, call)
         for part, into, shape in _parts(b, call, x, out):
@@ -183,7 +185,7 @@ def _rowwise(expand: Callable[[Calls, Buffer, Place, Shape, Shape], None]) -> Ca
     return lower
 
 
-def _softmax(c: Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
+def _softmax(c: Calls, x: Buffer, out: Location, axes: Shape, of: Shape) -> None:
     """Shift by one number where all elements are close to each other, else by the largest of each row."""
     dtype, every = out.dtype, tuple(range(len(x.shape) - len(of), len(x.shape)))
     top, low = c.largest(x, every), c.reduce("minimum", x, every)
@@ -210,14 +212,14 @@ def _below(
     return c.where(c.ufunc("equal", top, inf), ends, moved)
 
 
-def _log_softmax(c: Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
+def _log_softmax(c: Calls, x: Buffer, out: Location, axes: Shape, of: Shape) -> None:
     below = _below(c, x, axes, out.dtype)
     total = c.sums(c.ufunc("exp", below), axes, of)
     zero, one = c.number(0.0, out.dtype), c.number(1.0, out.dtype)
     c.into(out, "subtract", below, c.ufunc("log", c.where(c.ufunc("equal", total, zero), one, total)))
 
 
-def _logsumexp(c: Calls, x: Buffer, out: Place, axes: Shape, of: Shape) -> None:
+def _logsumexp(c: Calls, x: Buffer, out: Location, axes: Shape, of: Shape) -> None:
     top = c.largest(x, axes)
     shift = c.where(c.ufunc("isfinite", top), top, c.number(0.0, out.dtype))
     total = c.ufunc("log", c.sums(c.ufunc("exp", c.ufunc("subtract", x, shift)), axes, of), quiet=("divide",))
@@ -249,7 +251,7 @@ def _vector_norm(b: BlockBuilder, call: Call) -> None:
 def _prod(b: BlockBuilder, call: Call) -> None:
     """Multiply in NumPy's order; integers and booleans in the dtype of their product, in which no order matters."""
     want, axes = dtype_name(call.outputs[0].dtype), dict(call.params)["axis"]
-    given = b.place(call.operands[0])
+    given = b.location(call.operands[0])
     if call.sliced or not {given.dtype, want} <= ALL:
         raise UnsupportedError(f"{call.op} of {given.dtype}")
     if reduce_in_transpose(np.multiply, given.shape, axes):
@@ -264,7 +266,7 @@ def _prod(b: BlockBuilder, call: Call) -> None:
 
 def _roll(b: BlockBuilder, call: Call) -> None:
     """Copy the parts before and behind each shift."""
-    x = b.place(call.operands[0])
+    x = b.location(call.operands[0])
     shifts: tuple[tuple[int, int], ...] = dict(call.params)["shifts"]
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     if x.dtype != out.dtype or call.sliced:
@@ -281,7 +283,7 @@ def _roll(b: BlockBuilder, call: Call) -> None:
         b.fixed([copy_nest(out, x)], [x], [out])
 
 
-def _sliced(x: Place, axis: int, start: int, length: int) -> Place:
+def _sliced(x: Location, axis: int, start: int, length: int) -> Location:
     shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
     return attrs.evolve(x, offset=x.offset + start * x.strides[axis], shape=shape)
 

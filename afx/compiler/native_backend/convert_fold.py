@@ -30,19 +30,19 @@ def lower_fold(b: BlockBuilder, call: Call) -> bool:
 def _fold(b: BlockBuilder, call: Call, x: Operand, ufunc: str, axes: Shape) -> None:
     """Add a reduction to the group that makes its operand, or to one that reads it."""
     out, quiet = call.outputs[0], call.error_state
-    space = (b.places[x.index] if isinstance(x, Buffer) else b.place(x)).shape
-    place = b.own(out.index, out.shape, b.dtype(out))
-    kept = iter(place.strides)
+    space = (b.locations[x.index] if isinstance(x, Buffer) else b.location(x)).shape
+    location = b.own(out.index, out.shape, b.dtype(out))
+    kept = iter(location.strides)
     strides = tuple([0 if axis in axes else next(kept) for axis in range(len(space))])
     k = b.group_of(space, [x], quiet, tuple([s == 0 for s in strides]))
     group = b.items[k]
     assert isinstance(group, Group)
     if quiet is not None:
         group.quiet = quiet
-    group.folds.append((b.value(group, k, x), ufunc, Ref(place.owner, place.dtype, 0, strides)))
-    group.writes.append(place.owner)
-    b.stored.add(place.owner)
-    b.defined[place.owner] = k
+    group.folds.append((b.value(group, k, x), ufunc, Ref(location.owner, location.dtype, 0, strides)))
+    group.writes.append(location.owner)
+    b.stored.add(location.owner)
+    b.defined[location.owner] = k
 
 
 def _reduction_of(call: Call) -> tuple[Operand, str, Shape] | None:

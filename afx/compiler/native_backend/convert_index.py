@@ -1,4 +1,4 @@
-"""Native forms of indexing: gather, scatter, cumulative ops, and places of extremes."""
+"""Native forms of indexing: gather, scatter, cumulative ops, and indices of extremes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest
 from afx.compiler.native_backend.convert_reduction import loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.emit_op import ALL, INLINE
-from afx.compiler.native_backend.memory import Place, broadcast
+from afx.compiler.native_backend.memory import Location, broadcast
 from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
@@ -30,7 +30,7 @@ def _gather(b: BlockBuilder, call: Call) -> None:
     axis, (first, *others) = _axis(call), call.operands
     if axis and len(others) > 1:
         raise UnsupportedError(f"{call.op} behind the first axis by several indices, whose result NumPy lays out anew")
-    x, indices = b.place(first), _indices(b, others)
+    x, indices = b.location(first), _indices(b, others)
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     if len(indices) > 1:
         b.lay_out_as(out.owner, [x, *indices])
@@ -38,7 +38,7 @@ def _gather(b: BlockBuilder, call: Call) -> None:
 
 
 def _scatter(b: BlockBuilder, call: Call) -> None:
-    values, indices = b.place(call.operands[0]), _indices(b, call.operands[1:])
+    values, indices = b.location(call.operands[0]), _indices(b, call.operands[1:])
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     _check_sum(out.dtype)
     zero = Number(np.dtype(out.dtype).type(0).item(), out.dtype)
@@ -48,7 +48,7 @@ def _scatter(b: BlockBuilder, call: Call) -> None:
 
 def _update(kind: Literal["set", "add"]) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
-        x, values = [b.place(v) for v in call.operands[:2]]
+        x, values = [b.location(v) for v in call.operands[:2]]
         indices = _indices(b, call.operands[2:])
         out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
         if kind == "add":
@@ -64,27 +64,27 @@ def _check_sum(dtype: str) -> None:
 
 
 def _write(
-    b: BlockBuilder, call: Call, kind: Literal["set", "add"], start: Step, values: Place, indices: list[Place],
-    out: Place, reads: list[Place],
+    b: BlockBuilder, call: Call, kind: Literal["set", "add"], start: Step, values: Location, indices: list[Location],
+    out: Location, reads: list[Location],
 ) -> None:  # fmt: skip
     """Add what writes values into an array that another step has begun."""
     step = attrs.evolve(_indexed(kind, values, out, indices, _axis(call)), quiet=quiet_of(call))
     b.fixed([start, step], [values, *indices, *reads], [out])
 
 
-def _indices(b: BlockBuilder, operands: Sequence[Operand]) -> list[Place]:
-    """Return the places of index arrays; a Python number is one of them."""
-    found: list[Place] = []
+def _indices(b: BlockBuilder, operands: Sequence[Operand]) -> list[Location]:
+    """Return the locations of index arrays; a Python number is one of them."""
+    found: list[Location] = []
     for x in operands:
         is_weak = x.weak if isinstance(x, Buffer) else x.literal.aval.weak
-        found.append(b.argument(x) if is_weak else b.place(x))
+        found.append(b.argument(x) if is_weak else b.location(x))
         if found[-1].dtype[0] not in "iu" or found[-1].dtype == "u8":
             raise UnsupportedError(f"indices of {found[-1].dtype}")
     return found
 
 
 def _indexed(
-    kind: Literal["gather", "set", "add"], part: Place, whole: Place, indices: list[Place], axis: int
+    kind: Literal["gather", "set", "add"], part: Location, whole: Location, indices: list[Location], axis: int
 ) -> Indexed:
     """Return the step between the elements named by indices and the array that they are part of."""
     common = broadcast_shapes([i.shape for i in indices])
@@ -95,10 +95,10 @@ def _indexed(
         raise UnsupportedError("no elements at indices")
     lead, rest = (0,) * axis, (0,) * (len(whole.shape) - behind)
     strides: Shape = (*whole.strides[:axis], *(0,) * len(common), *whole.strides[behind:])
-    places = [Ref(i.owner, i.dtype, i.offset, (*lead, *broadcast(i, common), *rest)) for i in indices]
+    locations = [Ref(i.owner, i.dtype, i.offset, (*lead, *broadcast(i, common), *rest)) for i in indices]
     return Indexed(
         kind, space, Ref(part.owner, part.dtype, part.offset, broadcast(part, space)),
-        Ref(whole.owner, whole.dtype, whole.offset, strides), tuple(places),
+        Ref(whole.owner, whole.dtype, whole.offset, strides), tuple(locations),
         whole.strides[axis : axis + count], whole.shape[axis : axis + count],
     )  # fmt: skip
 
@@ -108,7 +108,7 @@ def _cumulative(ufunc: str) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
         """Call NumPy's loop as its ``accumulate`` does: each result is the operand of the next."""
         params: dict[str, Any] = dict(call.params)
-        x = b.place(call.operands[0])
+        x = b.location(call.operands[0])
         out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
         loop, steps = loop_of(ufunc, (out.dtype,) * 3), list[Step]()
         if x.dtype != out.dtype:
@@ -128,15 +128,15 @@ def _cumulative(ufunc: str) -> Callable[[BlockBuilder, Call], None]:
     return lower
 
 
-def _along(x: Place, axis: int, is_reverse: bool) -> Place:
-    """Return a place whose last axis is the one that is run along, from where it begins."""
+def _along(x: Location, axis: int, is_reverse: bool) -> Location:
+    """Return a location whose last axis is the one that is run along, from where it begins."""
     shape, strides = list(x.shape), list(x.strides)
     length, stride = shape.pop(axis), strides.pop(axis)
     offset = x.offset + (length - 1) * stride * is_reverse
     return attrs.evolve(x, shape=(*shape, length), strides=(*strides, -stride if is_reverse else stride), offset=offset)
 
 
-def _accumulation(loop: Any, x: Place, out: Place, call: Call) -> Inner:
+def _accumulation(loop: Any, x: Location, out: Location, call: Call) -> Inner:
     space = (*x.shape[:-1], x.shape[-1] - 1)
     operands = (
         Ref(out.owner, out.dtype, out.offset, out.strides),
@@ -146,10 +146,10 @@ def _accumulation(loop: Any, x: Place, out: Place, call: Call) -> Inner:
     return Inner(loop, space, operands, quiet_of(call))
 
 
-# -- places of extremes, truth ----------------------------------------------------------------------------------------
+# -- indices of extremes, truth ---------------------------------------------------------------------------------------
 def _extreme(is_max: bool) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
-        x = b.place(call.operands[0])
+        x = b.location(call.operands[0])
         if x.dtype not in ALL:
             raise UnsupportedError(f"{call.op} of {x.dtype}")
         out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
@@ -162,7 +162,7 @@ def _extreme(is_max: bool) -> Callable[[BlockBuilder, Call], None]:
 
 def _truth(ufunc: str) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
-        x = b.place(call.operands[0])
+        x = b.location(call.operands[0])
         if x.dtype not in ALL:
             raise UnsupportedError(f"{call.op} of {x.dtype}")
         truth = b.temporary(x.shape, "b1")

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest
 from afx.compiler.native_backend.convert_reduction import loop_of, quiet_of
-from afx.compiler.native_backend.memory import Place, broadcast, merged
+from afx.compiler.native_backend.memory import Location, broadcast, merged
 from afx.compiler.native_backend.program import Load, Nest, Number, Op, Product, Ref, Value
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape
@@ -23,18 +23,22 @@ MATRIX_MAX_LENGTH = (
 HALVES_MIN_LENGTH = 65  # triangular systems of so many unknowns are solved by halves
 
 
-def _matrices(b: BlockBuilder, call: Call) -> list[Place]:
+def _matrices(b: BlockBuilder, call: Call) -> list[Location]:
     """Return the operands in float64, in which NumPy computes."""
-    found: list[Place] = []
+    found: list[Location] = []
     for x in call.operands:
-        place = b.place(x)
-        if place.dtype not in ("f4", "f8") or len(place.shape) < 2 or max(place.shape[-2:]) > MATRIX_MAX_LENGTH:
-            raise UnsupportedError(f"{call.op} of {place.dtype}{[*place.shape]}")
-        if place.dtype == "f4":
-            wide = b.temporary(place.shape, "f8")
-            b.fixed([copy_nest(wide, place)], [place], [wide])
-            place = wide
-        found.append(place)
+        location = b.location(x)
+        if (
+            location.dtype not in ("f4", "f8")
+            or len(location.shape) < 2
+            or max(location.shape[-2:]) > MATRIX_MAX_LENGTH
+        ):
+            raise UnsupportedError(f"{call.op} of {location.dtype}{[*location.shape]}")
+        if location.dtype == "f4":
+            wide = b.temporary(location.shape, "f8")
+            b.fixed([copy_nest(wide, location)], [location], [wide])
+            location = wide
+        found.append(location)
     return found
 
 
@@ -42,11 +46,11 @@ def _add(
     b: BlockBuilder,
     call: Call,
     name: str,
-    operands: Sequence[Place],
+    operands: Sequence[Location],
     core: Shape,
     outputs: int = 2,
     refuses: bool = True,
-) -> Place:
+) -> Location:
     """Add a call of a loop on stacks of matrices, and return where its result lies, in float64.
 
     Args:
@@ -66,21 +70,21 @@ def _add(
     space, strides = merged(batch, [*outer, found.strides[: len(batch)]])
     if len(space) > 1:
         raise UnsupportedError(f"{call.op} of stacks whose matrices do not follow each other evenly")
-    places = [*operands, found]
-    refs = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip(places, strides, strict=True)]
+    locations = [*operands, found]
+    refs = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip(locations, strides, strict=True)]
     steps = tuple([s for p in operands for s in p.strides[-2:]]) + found.strides[len(batch) :]
-    loop = loop_of(f"linalg.{name}", ("f8",) * len(places))
+    loop = loop_of(f"linalg.{name}", ("f8",) * len(locations))
     sizes = (space[0] if space else 1, *core)
     b.fixed([Product(loop, sizes, tuple(refs), steps, quiet_of(call), refuses)], operands, [found])
     return found
 
 
-def _result(b: BlockBuilder, call: Call, found: Place) -> None:
+def _result(b: BlockBuilder, call: Call, found: Location) -> None:
     """Give the result the dtype of the call."""
     (out,) = call.outputs
-    if out.index not in b.places:
-        place = b.own(out.index, out.shape, b.dtype(out))
-        b.fixed([copy_nest(place, found, quiet_of(call))], [found], [place])
+    if out.index not in b.locations:
+        location = b.own(out.index, out.shape, b.dtype(out))
+        b.fixed([copy_nest(location, found, quiet_of(call))], [found], [location])
 
 
 def _of_one(name: str, outputs: int = 2, refuses: bool = True) -> Callable[[BlockBuilder, Call], None]:
@@ -113,8 +117,8 @@ def _solve_triangular(b: BlockBuilder, call: Call) -> None:
     _result(b, call, found)
 
 
-def _reversed(x: Place, axes: Sequence[int]) -> Place:
-    """Return a place whose axes are walked from their ends."""
+def _reversed(x: Location, axes: Sequence[int]) -> Location:
+    """Return a location whose axes are walked from their ends."""
     offset, strides = x.offset, list(x.strides)
     for axis in axes:
         offset += (x.shape[axis] - 1) * strides[axis]
@@ -122,7 +126,7 @@ def _reversed(x: Place, axes: Sequence[int]) -> Place:
     return attrs.evolve(x, offset=offset, strides=tuple(strides))
 
 
-def _upper_triangle(b: BlockBuilder, x: Place) -> Place:
+def _upper_triangle(b: BlockBuilder, x: Location) -> Location:
     """Return a copy with zeros below the diagonal."""
     out, mask = b.temporary(x.shape, "f8"), b.constant(np.triu(np.ones(x.shape[-2:], bool)))
     loads = [Load(Ref(p.owner, p.dtype, p.offset, broadcast(p, x.shape))) for p in (mask, x)]

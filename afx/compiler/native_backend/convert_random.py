@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest
 from afx.compiler.native_backend.convert_expand import Calls
-from afx.compiler.native_backend.memory import Place, dense, dtype_name
+from afx.compiler.native_backend.memory import Location, dense, dtype_name
 from afx.compiler.native_backend.program import Ref, Words
 from afx.compiler.operands import Buffer
 from afx.compiler.random_tables import (
@@ -39,11 +39,11 @@ QUANTILE: dict[str, tuple[Pair, Pair, Pair]] = {
 }
 
 
-def _ref(x: Place) -> Ref:
+def _ref(x: Location) -> Ref:
     return Ref(x.owner, x.dtype, x.offset, x.strides)
 
 
-def _words(b: BlockBuilder, call: Call, dtype: str, purpose: int) -> tuple[Place, Place]:
+def _words(b: BlockBuilder, call: Call, dtype: str, purpose: int) -> tuple[Location, Location]:
     """Return as many words as a call draws, and its result: rows for keys."""
     key = b.dense(call.operands[0])
     buffer = call.outputs[0]
@@ -93,22 +93,22 @@ def _draw(b: BlockBuilder, call: Call) -> None:
     calls.copy(out, sample(calls, words, dtype))
 
 
-def _upper(c: Calls, words: Place, dtype: str, bits: int) -> Buffer:
+def _upper(c: Calls, words: Location, dtype: str, bits: int) -> Buffer:
     """Return the upper bits of words as fractions."""
     shifted = c.ufunc("right_shift", c.at(words), c.number(8 * int(dtype[1:]) - bits, words.dtype))
     return c.ufunc("multiply", c.cast(shifted, dtype), c.number(2.0**-bits, dtype))
 
 
-def _uniform(c: Calls, words: Place, dtype: str) -> Buffer:
+def _uniform(c: Calls, words: Location, dtype: str) -> Buffer:
     return _upper(c, words, dtype, FRACTIONS[np.dtype(dtype).char])
 
 
-def _open(c: Calls, words: Place, dtype: str) -> Buffer:
+def _open(c: Calls, words: Location, dtype: str) -> Buffer:
     bits = FRACTIONS[np.dtype(dtype).char] - 1
     return c.ufunc("add", _upper(c, words, dtype, bits), c.number(2.0 ** (-bits - 1), dtype))
 
 
-def _signed(c: Calls, words: Place) -> Buffer:
+def _signed(c: Calls, words: Location) -> Buffer:
     return c.at(attrs.evolve(words, dtype=f"i{words.dtype[1:]}"))
 
 
@@ -137,7 +137,7 @@ def _ratio(c: Calls, pair: Pair, r: Buffer, dtype: str) -> Buffer:
     return c.ufunc("divide", polynomial(pair[0]), polynomial(pair[1]), quiet=("divide", "invalid"))
 
 
-def _normal(c: Calls, words: Place, dtype: str) -> Buffer:
+def _normal(c: Calls, words: Location, dtype: str) -> Buffer:
     central, near, far = QUANTILE[dtype]
     k = _signed(c, words)
     q = _centred(c, k, dtype)
@@ -155,14 +155,14 @@ def _normal(c: Calls, words: Place, dtype: str) -> Buffer:
     return c.where(is_tail, outer, middle)
 
 
-def _exponential(c: Calls, words: Place, dtype: str) -> Buffer:
+def _exponential(c: Calls, words: Location, dtype: str) -> Buffer:
     k = _signed(c, words)
     p = _tail(c, k, dtype)
     upper, lower = c.ufunc("log", p), c.ufunc("log1p", c.ufunc("negative", p))
     return c.ufunc("negative", c.where(c.ufunc("less", k, c.number(0, dtype_name(k.dtype))), lower, upper))
 
 
-SAMPLERS: dict[str, Callable[[Calls, Place, str], Buffer]] = {
+SAMPLERS: dict[str, Callable[[Calls, Location, str], Buffer]] = {
     "uniform": _uniform,
     "open": _open,
     "normal": _normal,

@@ -11,7 +11,7 @@ import numpy as np
 from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest
 from afx.compiler.native_backend.emit_op import INLINE
 from afx.compiler.native_backend.link import ufunc_loop
-from afx.compiler.native_backend.memory import Place, dense, merged
+from afx.compiler.native_backend.memory import Location, dense, merged
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
 from afx.compiler.schedule import Call, Space
 from afx.core.aval import Shape
@@ -47,7 +47,7 @@ def axes_of(call: Call) -> Shape:
 
 def _turned_reduce(b: BlockBuilder, call: Call) -> None:
     """Reduce the first axis of a copy whose last axis stands in front."""
-    x = b.place(call.operands[0])
+    x = b.location(call.operands[0])
     last = len(x.shape) - 1
     order = (last, *range(last))
     turned = attrs.evolve(x, shape=_taken(x.shape, order), strides=_taken(x.strides, order))
@@ -60,13 +60,13 @@ def _taken(values: Shape, order: Sequence[int]) -> Shape:
     return tuple([values[k] for k in order])
 
 
-def reduce_into(b: BlockBuilder, call: Call, x: Place, axes: Shape) -> None:
+def reduce_into(b: BlockBuilder, call: Call, x: Location, axes: Shape) -> None:
     """Add the reduction of a memory slot."""
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     b.fixed(_reduce_steps(call, out, x, axes), [x], [out])
 
 
-def _reduce_steps(call: Call, out: Place, x: Place, axes: Shape) -> list[Step]:
+def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[Step]:
     """Return steps that reduce as NumPy does: the last axis left innermost, rows of the others one after the other."""
     loop = loop_of(call.ufunc, (x.dtype, x.dtype, x.dtype))
     if out.dtype != x.dtype:
@@ -94,7 +94,7 @@ def lower_partial(b: BlockBuilder, call: Call, space: Space, ufunc: str) -> None
     steps, whole = list[Step](), space.size // space.block
     for first, count, length in ((0, whole, space.block), (whole, 1, space.size - whole * space.block)):
         if count and length:
-            rows = Place(
+            rows = Location(
                 x.owner,
                 x.offset + first * space.block * x.strides[0],
                 (space.block * x.strides[0], *x.strides),
@@ -106,7 +106,7 @@ def lower_partial(b: BlockBuilder, call: Call, space: Space, ufunc: str) -> None
     b.fixed([*steps, *_reduce_steps(attrs.evolve(call, ufunc=ufunc), out, parts, (0,))], [x], [parts, out])
 
 
-def _first(ufunc: str, out: Place, x: Place, axes: Shape) -> Nest:
+def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:
     """Return what fills a result before it is reduced into: the identity, or the first elements."""
     if ufunc in IDENTITIES:
         value = IDENTITIES[ufunc]
@@ -125,7 +125,7 @@ IDENTITIES: dict[str, Any] = {"add": 0, "multiply": 1, "logical_and": True, "log
 def _unrolled_reduce(b: BlockBuilder, call: Call) -> None:
     """Combine the slices of a short axis in order."""
     (axis,) = axes_of(call)
-    x = b.place(call.operands[0])
+    x = b.location(call.operands[0])
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     if call.ufunc not in INLINE or x.dtype not in INLINE[call.ufunc][0]:
         raise UnsupportedError(f"{call.op} of {x.dtype}")

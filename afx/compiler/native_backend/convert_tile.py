@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from afx.compiler.native_backend.convert import BlockBuilder, copy_nest
-from afx.compiler.native_backend.memory import Place
+from afx.compiler.native_backend.memory import Location
 from afx.compiler.native_backend.program import Load, Nest, Op, Product, Ref
 
 __all__ = ["TILED_MAX_PRODUCTS", "lower_tiled"]
@@ -14,7 +14,7 @@ TILED_MAX_PRODUCTS = 1 << 26  # multiplications: beyond, two threads of BLAS are
 COPY_MIN_PRODUCTS = 24  # multiplications an element that is copied first: below, BLAS reads it as fast
 
 
-def lower_tiled(b: BlockBuilder, product: Product, x: Place, y: Place, out: Place) -> bool:
+def lower_tiled(b: BlockBuilder, product: Product, x: Location, y: Location, out: Location) -> bool:
     """Add a product of floats as tiles, or as sums of rows; tell whether that suits it.
 
     Args:
@@ -54,7 +54,7 @@ def lower_tiled(b: BlockBuilder, product: Product, x: Place, y: Place, out: Plac
     return True
 
 
-def _add(b: BlockBuilder, product: Product, reads: list[Place], out: Place) -> None:
+def _add(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
     b.fixed([attrs.evolve(product, loop=None)], reads, [out])
 
 
@@ -68,7 +68,7 @@ def _turned(product: Product) -> Product:
     )
 
 
-def _add_turned(b: BlockBuilder, product: Product, x: Place, y: Place, out: Place) -> None:
+def _add_turned(b: BlockBuilder, product: Product, x: Location, y: Location, out: Location) -> None:
     """Add the transpose of a product, which reads rows of the left operand next to each other, and copy it back."""
     _, m, k, n = product.sizes
     a_row, a_k, b_k, b_column, *_ = product.core_strides
@@ -85,18 +85,18 @@ def _add_turned(b: BlockBuilder, product: Product, x: Place, y: Place, out: Plac
     b.fixed([copy_nest(attrs.evolve(out, shape=(m, n), strides=(n * size, size)), back)], [result], [out])
 
 
-def _copied(b: BlockBuilder, x: Place, ref: Ref, shape: tuple[int, int], strides: tuple[int, int]) -> Place:
+def _copied(b: BlockBuilder, x: Location, ref: Ref, shape: tuple[int, int], strides: tuple[int, int]) -> Location:
     """Return a dense copy of a matrix."""
     copy = b.temporary(shape, x.dtype)
-    b.fixed([copy_nest(copy, Place(x.owner, ref.offset, strides, shape, x.dtype))], [x], [copy])
+    b.fixed([copy_nest(copy, Location(x.owner, ref.offset, strides, shape, x.dtype))], [x], [copy])
     return copy
 
 
-def _ref(x: Place) -> Ref:
+def _ref(x: Location) -> Ref:
     return Ref(x.owner, x.dtype, x.offset, ())
 
 
-def _sum_rows(b: BlockBuilder, product: Product, reads: list[Place], out: Place) -> None:
+def _sum_rows(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
     """Add the product of a matrix and a vector: a sum of each row's products."""
     batch, m, k, _ = product.sizes
     a_row, a_k, b_k, _, c_row, _ = product.core_strides

@@ -43,9 +43,9 @@ class Flags:
         w = self.w
         if self.layout.x86:
             w.declare("stmxcsr", "declare void @llvm.x86.sse.stmxcsr(ptr)")
-            place = w.local("i32", 4)
-            w.line(f"call void @llvm.x86.sse.stmxcsr(ptr {place})")
-            return w.let(f"load volatile i32, ptr {place}")
+            location = w.local("i32", 4)
+            w.line(f"call void @llvm.x86.sse.stmxcsr(ptr {location})")
+            return w.let(f"load volatile i32, ptr {location}")
         w.declare("fetestexcept", "declare i32 @fetestexcept(i32)")
         return w.let(f"call i32 @fetestexcept(i32 {self.all})")
 
@@ -56,9 +56,9 @@ class Flags:
             w.declare("ldmxcsr", "declare void @llvm.x86.sse.ldmxcsr(ptr)")
             state = self.read()
             kept = w.let(f"xor i32 {flags}, -1")
-            place = w.local("i32", 4)
-            w.line(f"store volatile i32 {w.let(f'and i32 {state}, {kept}')}, ptr {place}")
-            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
+            location = w.local("i32", 4)
+            w.line(f"store volatile i32 {w.let(f'and i32 {state}, {kept}')}, ptr {location}")
+            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {location})")
             return
         w.declare("feclearexcept", "declare i32 @feclearexcept(i32)")
         w.line(f"%v{w.fresh()} = call i32 @feclearexcept(i32 {flags})")
@@ -78,9 +78,9 @@ class Flags:
     def _add(self, flags: str) -> None:
         w = self.w
         if self.layout.x86:
-            place = w.local("i32", 4)
-            w.line(f"store volatile i32 {w.let(f'or i32 {self.read()}, {flags}')}, ptr {place}")
-            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
+            location = w.local("i32", 4)
+            w.line(f"store volatile i32 {w.let(f'or i32 {self.read()}, {flags}')}, ptr {location}")
+            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {location})")
             return
         w.declare("feraiseexcept", "declare i32 @feraiseexcept(i32)")
         w.line(f"%v{w.fresh()} = call i32 @feraiseexcept(i32 {flags})")

@@ -33,15 +33,15 @@ class Accumulator:
         self.ufunc = ufunc
         self.dtype = dtype
         self.is_long: bool = ufunc == "add" and count > FOLD_BLOCK
-        places = [w.local(f"[{FOLD_LANES} x {memory_type(dtype)}]", 64) for _ in range(3 if self.is_long else 1)]
-        self._lanes = places[0]
-        self._totals, self._rests = places[1:] or ("", "")
+        locations = [w.local(f"[{FOLD_LANES} x {memory_type(dtype)}]", 64) for _ in range(3 if self.is_long else 1)]
+        self._lanes = locations[0]
+        self._totals, self._rests = locations[1:] or ("", "")
 
     def begin(self) -> None:
         """Set all lanes to the identity."""
-        for place in (self._lanes, self._totals, self._rests):
-            if place:
-                self._store(Lanes(self.w, self._kind, self._identity()), place)
+        for location in (self._lanes, self._totals, self._rests):
+            if location:
+                self._store(Lanes(self.w, self._kind, self._identity()), location)
 
     def add(self, value: str, lane: str | int) -> None:
         """Combine neighbouring elements, as many as the writer computes at once, with the lanes from this one on."""
@@ -51,14 +51,14 @@ class Accumulator:
         """Add the lanes of a long sum to its totals."""
         if not self.is_long:
             return
-        part, total, rest = [self._load(place) for place in (self._lanes, self._totals, self._rests)]
+        part, total, rest = [self._load(location) for location in (self._lanes, self._totals, self._rests)]
         count, self.w.lanes = self.w.lanes, FOLD_LANES
         both = total + part
         there = both - total
         rest = rest + ((total - (both - there)) + (part - there))
         self.w.lanes = count
-        for value, place in ((both, self._totals), (rest, self._rests)):
-            self._store(value, place)
+        for value, location in ((both, self._totals), (rest, self._rests)):
+            self._store(value, location)
         self._store(Lanes(self.w, self._kind, self._identity()), self._lanes)
 
     def total(self) -> str:
@@ -97,11 +97,11 @@ class Accumulator:
         self.w.lanes = count
         return found
 
-    def _load(self, place: str) -> Lanes:
-        return Lanes(self.w, self._kind, self.w.let(f"load <{FOLD_LANES} x {self._kind}>, ptr {place}, align 64"))
+    def _load(self, location: str) -> Lanes:
+        return Lanes(self.w, self._kind, self.w.let(f"load <{FOLD_LANES} x {self._kind}>, ptr {location}, align 64"))
 
-    def _store(self, value: Lanes, place: str) -> None:
-        self.w.line(f"store <{FOLD_LANES} x {self._kind}> {value.name}, ptr {place}, align 64")
+    def _store(self, value: Lanes, location: str) -> None:
+        self.w.line(f"store <{FOLD_LANES} x {self._kind}> {value.name}, ptr {location}, align 64")
 
 
 def accumulate(w: Writer, ufunc: str, dtype: str, value: str, pointer: str) -> None:

@@ -1,4 +1,4 @@
-"""Indices as LLVM IR: elements at places that arrays of integers name, and places of extremes."""
+"""Indices as LLVM IR: elements at indices that arrays of integers name, and indices of extremes."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ def emit_extreme(w: Writer, step: Extreme) -> None:
     kind, is_float = element_type(dtype), dtype in ("f4", "f8")
 
     def search(pointers: list[str]) -> None:
-        best, place = w.local(kind, 8), w.local("i64", 8)
+        best, location = w.local(kind, 8), w.local("i64", 8)
         w.line(f"store {kind} {read(w, dtype, pointers[0])}, ptr {best}")
-        w.line(f"store i64 0, ptr {place}")
+        w.line(f"store i64 0, ptr {location}")
 
         def look(i: str) -> None:
             x = read(w, dtype, _moved(w, pointers[0], i, stride))
@@ -112,11 +112,11 @@ def emit_extreme(w: Writer, step: Extreme) -> None:
                 old = w.let(f"fcmp ord {kind} {known}, 0.0")
                 better = w.let(f"or i1 {better}, {w.let(f'and i1 {new}, {old}')}")
             w.line(f"store {kind} {w.let(f'select i1 {better}, {kind} {x}, {kind} {known}')}, ptr {best}")
-            at = w.let(f"load i64, ptr {place}")
-            w.line(f"store i64 {w.let(f'select i1 {better}, i64 {i}, i64 {at}')}, ptr {place}")
+            at = w.let(f"load i64, ptr {location}")
+            w.line(f"store i64 {w.let(f'select i1 {better}, i64 {i}, i64 {at}')}, ptr {location}")
 
         w.loop("1", str(length), 1, look)
-        w.line(f"store i64 {w.let(f'load i64, ptr {place}')}, ptr {pointers[1]}")
+        w.line(f"store i64 {w.let(f'load i64, ptr {location}')}, ptr {pointers[1]}")
 
     pointers = [w.shifted(f"%r{ref.root}", ref.offset) for ref in step.operands]
     walk(w, step.space[:-1], step.operands, pointers, search)

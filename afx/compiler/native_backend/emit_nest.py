@@ -241,9 +241,9 @@ class NestEmitter:
         """Return the pointer and the stride with which NumPy's loop reads an operand."""
         value = self.nest.values[j]
         if isinstance(value, Number):
-            place = self.w.local(memory_type(value.dtype), 16)
-            written(self.w, value.dtype, number(self.w, value), place)
-            return place, 0
+            location = self.w.local(memory_type(value.dtype), 16)
+            written(self.w, value.dtype, number(self.w, value), location)
+            return location, 0
         if isinstance(value, Load):
             stride = value.ref.strides[-1] if value.ref.strides else 0
             return _element(self.w, self.loads[j], start, stride), stride

@@ -75,23 +75,23 @@ class _Product:
         b = self._moved(self.b, (j, self.size))
         c = self._moved(self.c, (i, self.c_row), (j, self.size))
         sums = [[w.local(kind, 64) for _ in range(vectors)] for _ in range(rows)]
-        for place in [place for row in sums for place in row]:
-            w.line(f"store {kind} zeroinitializer, ptr {place}")
+        for location in [location for row in sums for location in row]:
+            w.line(f"store {kind} zeroinitializer, ptr {location}")
 
         def step(k: str) -> None:
             at_a, at_b = self._moved(a, (k, self.a_k)), self._moved(b, (k, self.b_k))
             ys = [self._load(at_b, v, last if v == vectors - 1 else self.lanes) for v in range(vectors)]
             for r, row in enumerate(sums):
                 x = self._splat(w.shifted(at_a, r * self.a_row))
-                for y, place in zip(ys, row, strict=True):
-                    total = Lanes(w, x.kind, w.let(f"load {kind}, ptr {place}"))
-                    w.line(f"store {kind} {x.fma(y, total).name}, ptr {place}")
+                for y, location in zip(ys, row, strict=True):
+                    total = Lanes(w, x.kind, w.let(f"load {kind}, ptr {location}"))
+                    w.line(f"store {kind} {x.fma(y, total).name}, ptr {location}")
 
         count, w.lanes = w.lanes, self.lanes
         w.loop("0", str(self.k), 1, step)
         for r, row in enumerate(sums):
-            for v, place in enumerate(row):
-                value = w.let(f"load {kind}, ptr {place}")
+            for v, location in enumerate(row):
+                value = w.let(f"load {kind}, ptr {location}")
                 self._store(value, w.shifted(c, r * self.c_row), v, last if v == vectors - 1 else self.lanes)
         w.lanes = count
 

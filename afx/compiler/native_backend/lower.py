@@ -13,7 +13,7 @@ from afx.compiler.native_backend.convert_call import lower_call
 from afx.compiler.native_backend.convert_reduction import lower_partial
 from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.in_place import keep_in_place
-from afx.compiler.native_backend.memory import Place, dtype_name
+from afx.compiler.native_backend.memory import Location, dtype_name
 from afx.compiler.native_backend.phases import cut_phases
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
 from afx.compiler.native_backend.program import Block, Choice, Param, Program, Scan, Step, While, chunked_step
@@ -159,17 +159,17 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     b.fixed([scan], [*reads, *xs], [*carry, *other, *ys], body.block.arena)
 
 
-def _owners(places: list[Place]) -> tuple[int, ...]:
-    return tuple([p.owner for p in places])
+def _owners(locations: list[Location]) -> tuple[int, ...]:
+    return tuple([p.owner for p in locations])
 
 
-def _rows(places: list[Place], length: int) -> tuple[int, ...]:
-    return tuple([p.nbytes // length if length else 0 for p in places])
+def _rows(locations: list[Location], length: int) -> tuple[int, ...]:
+    return tuple([p.nbytes // length if length else 0 for p in locations])
 
 
-def _pointer(b: BlockBuilder, x: Operand) -> Place:
+def _pointer(b: BlockBuilder, x: Operand) -> Location:
     """Return memory whose first byte is the operand's first element, dense from there."""
-    place = b.argument(x)
-    if place.offset == 0:
-        return place
-    return b.copied(place)
+    location = b.argument(x)
+    if location.offset == 0:
+        return location
+    return b.copied(location)

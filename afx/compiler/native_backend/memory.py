@@ -16,7 +16,7 @@ from afx.core.aval import Shape
 from afx.core.dtypes import DType
 
 __all__ = [
-    "Place",
+    "Location",
     "broadcast",
     "dense",
     "dtype_name",
@@ -39,7 +39,7 @@ class Item(Protocol):
 
 
 @attrs.frozen
-class Place:
+class Location:
     """Strided elements in the memory of an owner.
 
     Attributes:
@@ -84,29 +84,29 @@ def dense(shape: Shape, size: int) -> Shape:
     return tuple(reversed(found))
 
 
-def broadcast(place: Place, space: Shape) -> Shape:
+def broadcast(location: Location, space: Shape) -> Shape:
     """Return strides over a space that an operand broadcasts to.
 
     >>> broadcast(Place(0, 0, (12, 4), (1, 3), "f4"), (5, 7, 3))
     (0, 0, 4)
     """
-    lead = len(space) - len(place.shape)
-    pairs = zip(place.shape, place.strides, space[lead:], strict=True)
+    lead = len(space) - len(location.shape)
+    pairs = zip(location.shape, location.strides, space[lead:], strict=True)
     return (0,) * lead + tuple([0 if n == 1 and m != 1 else s for n, s, m in pairs])
 
 
-def of_array(place: Place) -> Any:
+def of_array(location: Location) -> Any:
     """Return an array of a slot's shape and strides, whose elements must not be read."""
-    low = sum([min(0, (n - 1) * s) for n, s in zip(place.shape, place.strides, strict=True)])
-    high = sum([max(0, (n - 1) * s) for n, s in zip(place.shape, place.strides, strict=True)])
-    memory = np.empty(high - low + int(place.dtype[1:]), np.uint8)
-    return np.ndarray(place.shape, place.dtype, memory, -low, place.strides)
+    low = sum([min(0, (n - 1) * s) for n, s in zip(location.shape, location.strides, strict=True)])
+    high = sum([max(0, (n - 1) * s) for n, s in zip(location.shape, location.strides, strict=True)])
+    memory = np.empty(high - low + int(location.dtype[1:]), np.uint8)
+    return np.ndarray(location.shape, location.dtype, memory, -low, location.strides)
 
 
-def part_of(place: Place, array: Any, view: Any) -> Place:
-    """Return the place of a view of an array that stands for a place."""
+def part_of(location: Location, array: Any, view: Any) -> Location:
+    """Return the location of a view of an array that stands for a location."""
     offset = view.__array_interface__["data"][0] - array.__array_interface__["data"][0]
-    return Place(place.owner, place.offset + offset, view.strides, view.shape, dtype_name(view.dtype))
+    return Location(location.owner, location.offset + offset, view.strides, view.shape, dtype_name(view.dtype))
 
 
 def place_memory(

@@ -51,7 +51,7 @@ def split_schedule(schedule: Schedule, lower: Lower, explain: Explain) -> tuple[
 def _on_new_memory(schedule: Schedule) -> Schedule:
     """Return a schedule that writes into no donated argument, so that NumPy's plan can start again."""
     allocs = [i.buffer for i in schedule.instructions if isinstance(i, Alloc) and i.buffer.storage == "donated"]
-    new = {b.index: attrs.evolve(b, storage="pooled", place=0) for b in allocs}
+    new = {b.index: attrs.evolve(b, storage="pooled", location=0) for b in allocs}
     return attrs.evolve(schedule, instructions=_replaced(schedule.instructions, new)) if new else schedule
 
 
@@ -211,10 +211,10 @@ class _Splitter:
             if isinstance(i, Call) and i.method == "native":
                 for b in i.outputs:
                     if b.storage == "arena":
-                        self._moved[b.index] = attrs.evolve(b, place=base + arena.take(b.nbytes))
+                        self._moved[b.index] = attrs.evolve(b, location=base + arena.take(b.nbytes))
             for index, b in self._moved.items():
                 if b.storage == "arena" and last.get(index) == k:
-                    arena.give(b.place - base, b.nbytes)
+                    arena.give(b.location - base, b.nbytes)
         return attrs.evolve(
             schedule, instructions=tuple([self._on_moved(i) for i in out]), arena_bytes=base + arena.size
         )

@@ -96,7 +96,7 @@ class Inner:
 
 @attrs.frozen
 class Indexed:
-    """Elements whose places arrays of integers name: read from an array, or written into one, in row-major order.
+    """Elements whose indices arrays of integers name: read from an array, or written into one, in row-major order.
 
     Attributes:
         kind: ``gather`` reads elements, ``set`` and ``add`` write them.
@@ -132,7 +132,7 @@ class Extreme:
         is_max: whether it is the largest.
         space: lengths of the axes; the last one is searched.
         x: what is searched.
-        out: the places, as int64; its last stride is 0.
+        out: the indices, as int64; its last stride is 0.
     """
 
     is_max: bool

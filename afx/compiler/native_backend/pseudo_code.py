@@ -132,10 +132,10 @@ def _nest(nest: Nest, names: Names) -> list[str]:
             lines.append(f"t{k} = {text}")
             text = f"t{k}"
         texts[k] = text
-    lines += [f"{_place(ref, names, len(nest.space))} = {texts[k]}" for k, ref in nest.stores]
+    lines += [f"{_locate(ref, names, len(nest.space))} = {texts[k]}" for k, ref in nest.stores]
     for k, ufunc, ref in nest.folds:
-        place = _place(ref, names, len(nest.space))
-        lines.append(f"{place} = {FOLDS[ufunc]} of {texts[k]}  # along {_reduced(ref)}, in 32 lanes")
+        location = _locate(ref, names, len(nest.space))
+        lines.append(f"{location} = {FOLDS[ufunc]} of {texts[k]}  # along {_reduced(ref)}, in 32 lanes")
     if not nest.space:
         return lines
     axes = ", ".join(_axes(len(nest.space)))
@@ -145,7 +145,7 @@ def _nest(nest: Nest, names: Names) -> list[str]:
 
 def _value(value: Value, texts: Sequence[str], names: Names, rank: int) -> str:
     if isinstance(value, Load):
-        return _place(value.ref, names, rank)
+        return _locate(value.ref, names, rank)
     if isinstance(value, Number):
         return repr(value.value)
     xs = [texts[k] for k in value.args]
@@ -159,7 +159,7 @@ def _value(value: Value, texts: Sequence[str], names: Names, rank: int) -> str:
     return f"{name}({', '.join(xs)})"
 
 
-def _place(ref: Ref, names: Names, rank: int) -> str:
+def _locate(ref: Ref, names: Names, rank: int) -> str:
     """Return an element of memory: its name, and where it is counted in elements."""
     size = int(ref.dtype[1:])
     terms = [str(ref.offset // size)] if ref.offset else []

@@ -29,7 +29,7 @@ __all__ = [
 
 def arena_text(x: Buffer) -> str:
     """Show a buffer of the arena."""
-    return f"np.ndarray({x.shape}, '{x.dtype}', arena, {x.place})"
+    return f"np.ndarray({x.shape}, '{x.dtype}', arena, {x.location})"
 
 
 def kernel_text(call: Call, avals: Sequence[Aval]) -> str:

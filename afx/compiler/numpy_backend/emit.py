@@ -142,7 +142,7 @@ class _Emitter:
             self._makes[name] = None
             return name
         if name not in self.names.own:
-            make = partial(in_arena, x.shape, x.dtype, x.place)
+            make = partial(in_arena, x.shape, x.dtype, x.location)
             self.names.bind(name, make, partial(arena_text, x))
         return self.names.use(name)
 
@@ -220,7 +220,7 @@ class _Emitter:
     def _is_constant(self, call: Call) -> bool:
         """Tell whether a call repeats a number, and no result of the schedule lies in the array of it."""
         returned = [r.operand for r in self.schedule.results]
-        owners = {x.place if x.storage == "view" else x.index for x in returned if isinstance(x, Buffer)}
+        owners = {x.location if x.storage == "view" else x.index for x in returned if isinstance(x, Buffer)}
         repeats = lookup(call.op).algebra.canonical == "broadcast" and isinstance(call.operands[0], Number)
         return repeats and call.outputs[0].index not in owners
 
@@ -272,7 +272,7 @@ class _Emitter:
         buffer, names = alloc.buffer, self.names
         name = self.write(buffer)
         if buffer.storage == "donated":
-            given = self.read(self.schedule.inputs[buffer.place])
+            given = self.read(self.schedule.inputs[buffer.location])
             text = f"{names.function('donated_or_empty', donated_or_empty)}({given})"
         elif buffer.storage == "pooled":
             pool = f"pool_{name}"

@@ -56,14 +56,14 @@ class FusedEmitter:
         """Return the name of a value that each block reads as a whole."""
         return f"{self._names.of(b)}_all" if b.index in self._also_sliced else self._names.of(b)
 
-    def _place(self, b: Buffer) -> str:
+    def _locate(self, b: Buffer) -> str:
         if b.storage == "scratch":
-            return f"t{b.place}"
+            return f"t{b.location}"
         return f"v{b.index}" if b.storage == "view" and b.index not in self._also_sliced else self._names.of(b)
 
     def _view(self, view: View) -> str:
         shape = ", ".join(["-1", *map(str, view.out.shape[1:])])  # any number of such rows
-        return f"v{view.out.index} = {self._place(view.source)}.reshape({shape})"
+        return f"v{view.out.index} = {self._locate(view.source)}.reshape({shape})"
 
     def _body(self) -> list[Line]:
         lines, states = list[Line](), list[ErrorState]()
@@ -84,7 +84,7 @@ class FusedEmitter:
             if call.method == "copy":
                 tail = ", ".join(["-1", *map(str, out.shape[1:])])
                 xs = [f"{xs[0]}.reshape({tail})"]
-            return call_lines(call, xs, self._place(out), names)
+            return call_lines(call, xs, self._locate(out), names)
         if call.method == "into":
             return call_lines(call, xs, f"{part}[block_]", names)
         reduce, _ = names.ufunc(call.op, "reduce")
@@ -92,7 +92,7 @@ class FusedEmitter:
 
     def _operand(self, x: Operand, is_sliced: bool) -> str:
         if isinstance(x, Buffer):
-            return self._place(x) if is_sliced else self._all(x)
+            return self._locate(x) if is_sliced else self._all(x)
         if x.form != "filled" or not is_sliced:
             return self._names.number(x)
         return f"{self._names.number(x, self._block_shape(x))}[: stop_ - start_]"

@@ -50,8 +50,8 @@ class Executable:
         self._bodies = {name: NumpyBackend.compile(body, target, kernels) for name, body in program.bodies.items()}
         last = len(program.parts) - 1
         texts = [_part_lines(program, k, part, is_last=k == last) for k, part in enumerate(program.parts)]
-        places = places_of(program.schedule.sources)
-        self._binds = [_compiled(lines, places) for lines in texts]
+        locations = places_of(program.schedule.sources)
+        self._binds = [_compiled(lines, locations) for lines in texts]
         self._driver = _compiled([Line(_driver_text(program))], ()) if last else None
 
     def bind(self) -> Run:
@@ -124,11 +124,11 @@ class _Fallback:
         return self._run(*values)
 
 
-def _compiled(lines: Sequence[Line], places: Sequence[SourceLocation | None]) -> Callable[..., Any]:
-    """Return the function ``bind`` of a text, whose warnings point at the places that its equations come from."""
+def _compiled(lines: Sequence[Line], locations: Sequence[SourceLocation | None]) -> Callable[..., Any]:
+    """Return the function ``bind`` of a text, whose warnings point at the source locations of its equations."""
     code = compile("\n".join([line.text for line in lines]), "<plan>", "exec")
-    origins = [places[line.equation] if line.equation >= 0 and places else None for line in lines]
-    found = next((place for place in origins if place is not None), None)
+    origins = [locations[line.equation] if line.equation >= 0 and locations else None for line in lines]
+    found = next((location for location in origins if location is not None), None)
     space: dict[str, Any] = {}
     if found is not None:
         code, space = relocate(code, origins), module_globals(found.file)

@@ -20,27 +20,27 @@ NO_COLUMNS = 13  # the code of an entry that holds a line alone (Objects/locatio
 MAX_UNITS = 8  # instructions of two bytes that an entry stands for
 
 
-def relocate(code: CodeType, places: Sequence[SourceLocation | None]) -> CodeType:
+def relocate(code: CodeType, locations: Sequence[SourceLocation | None]) -> CodeType:
     """Return code whose lines are those of a user's file.
 
-    A function has one file: where places lie in several, it is that of most of them. Lines of no place in it take the
-    place before.
+    A function has one file: where locations lie in several, it is that of most of them. Lines of no location in it take the
+    location before.
 
     Args:
         code: of a text, with the functions inside of it.
-        places: of each line of the text.
+        locations: of each line of the text.
     """
-    constants = tuple([relocate(c, places) if isinstance(c, CodeType) else c for c in code.co_consts])
+    constants = tuple([relocate(c, locations) if isinstance(c, CodeType) else c for c in code.co_consts])
     code = code.replace(co_consts=constants)
-    rows = [(end - start, None if line is None else places[line - 1]) for start, end, line in code.co_lines()]
-    known = [place for _, place in rows if place is not None]
+    rows = [(end - start, None if line is None else locations[line - 1]) for start, end, line in code.co_lines()]
+    known = [location for _, location in rows if location is not None]
     if not known:
         return code
-    file = Counter([place.file for place in known]).most_common(1)[0][0]
-    first = next(place.line for place in known if place.file == file)
+    file = Counter([location.file for location in known]).most_common(1)[0][0]
+    first = next(location.line for location in known if location.file == file)
     lines, last = list[tuple[int, int]](), first
-    for size, place in rows:
-        last = place.line if place is not None and place.file == file else last
+    for size, location in rows:
+        last = location.line if location is not None and location.file == file else last
         lines.append((size, last))
     return code.replace(co_filename=file, co_firstlineno=first, co_linetable=b"".join(_entries(lines, first)))
 

@@ -96,7 +96,7 @@ def test_many_callers_at_once() -> None:
     for worker in workers:
         worker.join()
     assert not faults
-    for place in (0, 4500, 8999):
+    for location in (0, 4500, 8999):
         y = x + 3
-        y[place] = 0.0
+        y[location] = 0.0
         assert native(y)[1] == 1

@@ -97,8 +97,8 @@ def _by_loop(w: Writer, loop: UfuncLoop | None, xs: Sequence[Lanes]) -> str:
     """Return all lanes as NumPy's loop computes them."""
     assert loop is not None
     kind = xs[0].type
-    places = [w.local(kind, 64) for _ in range(len(xs) + 1)]
-    for x, place in zip(xs, places, strict=False):
-        w.line(f"store {kind} {x.name}, ptr {place}")
-    call_loop(w, loop, places, [str(w.lanes)], [int(loop.dtypes[0][1:])] * len(places))
-    return w.let(f"load {kind}, ptr {places[-1]}")
+    locations = [w.local(kind, 64) for _ in range(len(xs) + 1)]
+    for x, location in zip(xs, locations, strict=False):
+        w.line(f"store {kind} {x.name}, ptr {location}")
+    call_loop(w, loop, locations, [str(w.lanes)], [int(loop.dtypes[0][1:])] * len(locations))
+    return w.let(f"load {kind}, ptr {locations[-1]}")
