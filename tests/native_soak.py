@@ -17,7 +17,7 @@ import numpy as np
 
 import afx
 from afx.compiler.native_backend import swap
-from afx.compiler.native_backend.convert import UnsupportedError
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from tests.compiler.native_backend.native_run import Native, same_bits
 from tests.compiler.native_backend.test_bits import random_program
 from tests.compiler.native_backend.test_pieces import Mixed

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from afx.compiler.native_backend.child import compile_text
-from afx.compiler.native_backend.convert import UnsupportedError
-from afx.compiler.native_backend.emit import emit_programs
 from afx.compiler.native_backend.link import layout, link
-from afx.compiler.native_backend.lower import explain_schedule, lower_plan
+from afx.compiler.native_backend.llvm.emit import emit_programs
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan
 from afx.compiler.native_backend.process import Job, Made, service, warn
 from afx.compiler.native_backend.program import Product, Program
 from afx.compiler.native_backend.pseudo_code import describe_program, describe_reasons

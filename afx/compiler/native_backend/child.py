@@ -144,8 +144,8 @@ def main() -> None:
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing but answers goes to the parent
     sys.path[:] = receive(source)
-    lower = importlib.import_module("afx.compiler.native_backend.lower").lower_plan
-    emit = importlib.import_module("afx.compiler.native_backend.emit").emit_programs
+    lower = importlib.import_module("afx.compiler.native_backend.lowering.lower").lower_plan
+    emit = importlib.import_module("afx.compiler.native_backend.llvm.emit").emit_programs
     while True:
         try:
             job = receive(source)

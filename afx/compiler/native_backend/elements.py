@@ -106,7 +106,7 @@ class Op:
     """Operation on earlier values of its nest.
 
     Attributes:
-        name: an operation of `afx.compiler.native_backend.emit_op`, the loop of a ufunc, or a function of the second tier.
+        name: an operation of `afx.compiler.native_backend.llvm.op`, the loop of a ufunc, or a function of the second tier.
         dtype: of the result.
         args: positions of the operands.
     """

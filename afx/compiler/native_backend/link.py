@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.native_backend.child import load_llvm
-from afx.compiler.native_backend.emit_flags import Layout
+from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.program import Block, Fast, Inner, Nest, Op, Product, Program, UfuncLoop
 
 __all__ = ["Kernel", "layout", "link", "ufunc_loop"]

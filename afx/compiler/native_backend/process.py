@@ -22,8 +22,8 @@ from typing import IO, Any, TypeAlias
 import attrs
 
 from afx.compiler.native_backend.child import encode, receive, send, write
-from afx.compiler.native_backend.convert import UnsupportedError
-from afx.compiler.native_backend.emit_flags import Layout
+from afx.compiler.native_backend.llvm.flags import Layout
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.pieces import Lowered
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target

@@ -9,9 +9,9 @@ import numpy as np
 
 import afx
 from afx.compiler.native_backend.child import compile_text
-from afx.compiler.native_backend.emit import emit_programs
 from afx.compiler.native_backend.link import Kernel, layout, link
-from afx.compiler.native_backend.lower import lower_schedule
+from afx.compiler.native_backend.llvm.emit import emit_programs
+from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.share import run_phases
 from afx.compiler.target import Target
 from afx.runtime.thread_pool import get_threads

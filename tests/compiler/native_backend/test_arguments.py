@@ -9,7 +9,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.lower import lower_plan
+from afx.compiler.native_backend.lowering.lower import lower_plan
 from afx.compiler.target import use_target
 from tests.compiler.native_backend.native_run import FIRST_TIER, same_bits
 

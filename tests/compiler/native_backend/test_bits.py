@@ -10,8 +10,8 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.convert import UnsupportedError
-from afx.compiler.native_backend.emit_op import INLINE
+from afx.compiler.native_backend.llvm.op import INLINE
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.core.aval import broadcast_shapes
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
 

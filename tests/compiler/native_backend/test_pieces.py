@@ -12,10 +12,10 @@ from afx import nn
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.child import compile_text
-from afx.compiler.native_backend.convert import UnsupportedError
-from afx.compiler.native_backend.emit import emit_programs
 from afx.compiler.native_backend.link import layout, link
-from afx.compiler.native_backend.lower import lower_plan
+from afx.compiler.native_backend.llvm.emit import emit_programs
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.native_backend.lowering.lower import lower_plan
 from afx.compiler.native_backend.run import MixedRunner
 from afx.compiler.target import Target
 from tests.compiler.native_backend.native_run import same_bits

@@ -12,7 +12,7 @@ from afx import optim
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend import phases
+from afx.compiler.native_backend.lowering import phases
 from afx.runtime import thread_pool
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
 
@@ -66,7 +66,7 @@ def test_an_optimizer_over_many_leaves_is_one_phase_behind_its_scalars() -> None
     state = adam.init(params)
     fn = afx.jit(lambda p, g, s: adam.step(p, g, s), backend="numpy")
     lowered = fn.lower(params, grads, state)
-    from afx.compiler.native_backend.lower import lower_schedule
+    from afx.compiler.native_backend.lowering.lower import lower_schedule
 
     program, _ = lower_schedule(lowered.plan.schedule)
     assert [phase.is_shared for phase in program.phases].count(True) <= 2

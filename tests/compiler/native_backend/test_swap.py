@@ -20,9 +20,9 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend import build, child, process, swap
-from afx.compiler.native_backend.emit import emit_programs
 from afx.compiler.native_backend.link import layout
-from afx.compiler.native_backend.lower import lower_plan
+from afx.compiler.native_backend.llvm.emit import emit_programs
+from afx.compiler.native_backend.lowering.lower import lower_plan
 from afx.compiler.native_backend.process import CompileService, Job
 from afx.compiler.target import Target, use_target
 from tests.compiler.native_backend.native_run import FIRST_TIER, Native, same_bits

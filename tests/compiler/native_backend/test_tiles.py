@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import afx
-from afx.compiler.native_backend.convert import UnsupportedError
-from afx.compiler.native_backend.lower import lower_schedule
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.program import Nest, Product
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")

@@ -75,7 +75,11 @@ def test_float32_stays() -> None:
 
 ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "degree": (lambda: afx.polyfit(T, Y, -1), errors.ArgumentError, "polyfit: a degree is 0 or more: got deg=-1"),
-    "points": (lambda: afx.polyfit(T, Y[1:], 1), errors.ShapeError, "polyfit: coordinates, values and weights do not fit"),
+    "points": (
+        lambda: afx.polyfit(T, Y[1:], 1),
+        errors.ShapeError,
+        "polyfit: coordinates, values and weights do not fit",
+    ),
     "covariance": (
         lambda: afx.polyfit(T[:2], Y[:2], 1, cov=True),
         errors.ArgumentError,

@@ -362,7 +362,11 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         errors.ArgumentError,
         "gradient: spacings are one number, or one for each axis",
     ),
-    "places": (lambda: afx.gradient(V, T[1:]), errors.ShapeError, "gradient: coordinates are a vector of 6: got float64"),
+    "places": (
+        lambda: afx.gradient(V, T[1:]),
+        errors.ShapeError,
+        "gradient: coordinates are a vector of 6: got float64",
+    ),
     "order": (
         lambda: afx.gradient(V, edge_order=3),
         errors.ArgumentError,

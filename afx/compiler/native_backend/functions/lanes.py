@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from afx.compiler.native_backend.writer import Writer
+from afx.compiler.native_backend.llvm.writer import Writer
 
 __all__ = ["Lanes", "Term", "bits_of"]
 

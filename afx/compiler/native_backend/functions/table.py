@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from afx.compiler.native_backend.call_loop import call_loop
 from afx.compiler.native_backend.functions import errors, exponential, logarithm, power, trigonometry
 from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.llvm.call_loop import call_loop
+from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Fast, UfuncLoop
-from afx.compiler.native_backend.writer import Writer
 
 __all__ = ["emit_fast", "has_fast"]
 

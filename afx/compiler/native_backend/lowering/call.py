@@ -8,17 +8,25 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.convert import BlockBuilder, Group, UnsupportedError, call_of, copy_nest
-from afx.compiler.native_backend.convert_expand import EXPANDED
-from afx.compiler.native_backend.convert_fold import lower_fold
-from afx.compiler.native_backend.convert_index import INDEXED
-from afx.compiler.native_backend.convert_linalg import FACTORIZATIONS
-from afx.compiler.native_backend.convert_random import DRAWS
-from afx.compiler.native_backend.convert_reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
-from afx.compiler.native_backend.convert_tile import TILED_MAX_PRODUCTS, lower_tiled
-from afx.compiler.native_backend.emit_op import ALL, INLINE
 from afx.compiler.native_backend.functions.table import has_fast
-from afx.compiler.native_backend.memory import Location, broadcast, dense, dtype_name, merged, of_array, part_of
+from afx.compiler.native_backend.llvm.op import ALL, INLINE
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, Group, UnsupportedError, call_of, copy_nest
+from afx.compiler.native_backend.lowering.expand import EXPANDED
+from afx.compiler.native_backend.lowering.fold import lower_fold
+from afx.compiler.native_backend.lowering.index import INDEXED
+from afx.compiler.native_backend.lowering.linalg import FACTORIZATIONS
+from afx.compiler.native_backend.lowering.memory import (
+    Location,
+    broadcast,
+    dense,
+    dtype_name,
+    merged,
+    of_array,
+    part_of,
+)
+from afx.compiler.native_backend.lowering.random import DRAWS
+from afx.compiler.native_backend.lowering.reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
+from afx.compiler.native_backend.lowering.tile import TILED_MAX_PRODUCTS, lower_tiled
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Product, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call

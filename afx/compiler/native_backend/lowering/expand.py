@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest
-from afx.compiler.native_backend.convert_reduction import quiet_of, reduce_into
-from afx.compiler.native_backend.emit_op import ALL
-from afx.compiler.native_backend.memory import Location, broadcast, dense, dtype_name
+from afx.compiler.native_backend.llvm.op import ALL
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError, copy_nest
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, dense, dtype_name
+from afx.compiler.native_backend.lowering.reduction import quiet_of, reduce_into
 from afx.compiler.native_backend.program import Load, Nest, Op, Ref, Value
 from afx.compiler.operands import Alias, Buffer, Number, Operand
 from afx.compiler.reductions import (

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import attrs
 
-from afx.compiler.native_backend.call_loop import call_loop
-from afx.compiler.native_backend.emit_index import emit_extreme, emit_indexed
-from afx.compiler.native_backend.emit_nest import NestEmitter, over, start_of
-from afx.compiler.native_backend.emit_tile import emit_tiles
-from afx.compiler.native_backend.emit_words import emit_words
+from afx.compiler.native_backend.llvm.call_loop import call_loop
+from afx.compiler.native_backend.llvm.index import emit_extreme, emit_indexed
+from afx.compiler.native_backend.llvm.nest import NestEmitter, over, start_of
+from afx.compiler.native_backend.llvm.tile import emit_tiles
+from afx.compiler.native_backend.llvm.words import emit_words
+from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Ref, Words
-from afx.compiler.native_backend.writer import Writer
 
 __all__ = ["emit_step", "on_roots", "roots_of"]
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from afx.compiler.native_backend.call_loop import call_loop
-from afx.compiler.native_backend.emit_fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
-from afx.compiler.native_backend.emit_op import emit, memory_type, number, read, read_one, written
 from afx.compiler.native_backend.functions.table import emit_fast
+from afx.compiler.native_backend.llvm.call_loop import call_loop
+from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
+from afx.compiler.native_backend.llvm.op import emit, memory_type, number, read, read_one, written
+from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, UfuncLoop
-from afx.compiler.native_backend.writer import Writer
 from afx.core.aval import Shape
 
 __all__ = ["NestEmitter", "over", "start_of"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from afx.compiler.native_backend.elements import Ref
-from afx.compiler.native_backend.emit_nest import over, start_of
-from afx.compiler.native_backend.emit_op import memory_type
 from afx.compiler.native_backend.functions.lanes import Lanes
+from afx.compiler.native_backend.llvm.nest import over, start_of
+from afx.compiler.native_backend.llvm.op import memory_type
+from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product
-from afx.compiler.native_backend.writer import Writer
 
 __all__ = ["emit_tiles"]
 

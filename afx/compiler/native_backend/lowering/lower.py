@@ -8,13 +8,13 @@ from typing import Any
 
 import attrs
 
-from afx.compiler.native_backend.convert import BlockBuilder, Converted, UnsupportedError, argument_dtype
-from afx.compiler.native_backend.convert_call import lower_call
-from afx.compiler.native_backend.convert_reduction import lower_partial
 from afx.compiler.native_backend.cost import nanoseconds
-from afx.compiler.native_backend.in_place import keep_in_place
-from afx.compiler.native_backend.memory import Location, dtype_name
-from afx.compiler.native_backend.phases import cut_phases
+from afx.compiler.native_backend.lowering.call import lower_call
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError, argument_dtype
+from afx.compiler.native_backend.lowering.in_place import keep_in_place
+from afx.compiler.native_backend.lowering.memory import Location, dtype_name
+from afx.compiler.native_backend.lowering.phases import cut_phases
+from afx.compiler.native_backend.lowering.reduction import lower_partial
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
 from afx.compiler.native_backend.program import Block, Choice, Param, Program, Scan, Step, While, chunked_step
 from afx.compiler.operands import Buffer, Operand

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import UfuncLoop
-from afx.compiler.native_backend.writer import Writer
 
 __all__ = ["call_loop"]
 

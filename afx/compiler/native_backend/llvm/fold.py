@@ -7,9 +7,9 @@ rounding takes from them (Knuth's TwoSum); in the end halves of the lanes are co
 from __future__ import annotations
 
 from afx.compiler.native_backend.elements import Number, Ref
-from afx.compiler.native_backend.emit_op import element_type, emit, memory_type, number
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.writer import Writer
+from afx.compiler.native_backend.llvm.op import element_type, emit, memory_type, number
+from afx.compiler.native_backend.llvm.writer import Writer
 
 __all__ = ["FOLD_BLOCK", "FOLD_LANES", "IDENTITIES", "Accumulator", "accumulate", "fill"]
 

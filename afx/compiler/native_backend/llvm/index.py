@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from afx.compiler.native_backend.emit_op import INLINE, element_type, emit, read, truth, written
+from afx.compiler.native_backend.llvm.op import INLINE, element_type, emit, read, truth, written
+from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Extreme, Indexed, Ref
-from afx.compiler.native_backend.writer import Writer
 from afx.core.aval import Shape
 
 __all__ = ["emit_extreme", "emit_indexed"]

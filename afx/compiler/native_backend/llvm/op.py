@@ -6,8 +6,8 @@ import math
 import struct
 from collections.abc import Callable
 
+from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Number
-from afx.compiler.native_backend.writer import Writer
 
 __all__ = ["INLINE", "element_type", "emit", "memory_type", "number", "read", "read_one", "written"]
 

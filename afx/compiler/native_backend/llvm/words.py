@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Words
-from afx.compiler.native_backend.writer import Writer
 from afx.compiler.random_tables import PHILOX_FACTORS, PHILOX_ROUNDS, PHILOX_STEPS
 
 __all__ = ["emit_words"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from afx.compiler.native_backend.writer import Writer
+from afx.compiler.native_backend.llvm.writer import Writer
 
 __all__ = ["Flags", "Layout"]
 

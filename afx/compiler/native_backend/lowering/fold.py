@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from afx.compiler.native_backend.convert import BlockBuilder
-from afx.compiler.native_backend.emit_fold import IDENTITIES
-from afx.compiler.native_backend.items import Group
+from afx.compiler.native_backend.llvm.fold import IDENTITIES
+from afx.compiler.native_backend.lowering.convert import BlockBuilder
+from afx.compiler.native_backend.lowering.items import Group
 from afx.compiler.native_backend.program import Ref
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Call

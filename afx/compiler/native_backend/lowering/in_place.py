@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from afx.compiler.native_backend.emit_step import roots_of
-from afx.compiler.native_backend.memory import dense
+from afx.compiler.native_backend.llvm.step import roots_of
+from afx.compiler.native_backend.lowering.memory import dense
 from afx.compiler.native_backend.program import Block, Choice, Load, Nest, Scan, Step, While
 
 __all__ = ["keep_in_place"]

@@ -10,8 +10,8 @@ import numpy as np
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.functions.rewrites import rewrite
-from afx.compiler.native_backend.items import Group, Item
-from afx.compiler.native_backend.memory import (
+from afx.compiler.native_backend.lowering.items import Group, Item
+from afx.compiler.native_backend.lowering.memory import (
     Location,
     broadcast,
     dense,

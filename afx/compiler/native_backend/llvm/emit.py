@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from afx.compiler.native_backend.emit_flags import Flags, Layout
-from afx.compiler.native_backend.emit_op import memory_type
-from afx.compiler.native_backend.emit_step import emit_step, on_roots, roots_of
+from afx.compiler.native_backend.llvm.flags import Flags, Layout
+from afx.compiler.native_backend.llvm.op import memory_type
+from afx.compiler.native_backend.llvm.step import emit_step, on_roots, roots_of
+from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import (
     PARTS,
     Block,
@@ -29,7 +30,6 @@ from afx.compiler.native_backend.program import (
     While,
     chunked_step,
 )
-from afx.compiler.native_backend.writer import Writer
 
 __all__ = ["emit_programs"]
 

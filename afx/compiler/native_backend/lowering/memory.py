@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.arena import Arena
-from afx.compiler.native_backend.emit_step import on_roots
+from afx.compiler.native_backend.llvm.step import on_roots
 from afx.compiler.native_backend.program import Choice, Indexed, Nest, Root, Scan, Step, While
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
@@ -87,7 +87,7 @@ def dense(shape: Shape, size: int) -> Shape:
 def broadcast(location: Location, space: Shape) -> Shape:
     """Return strides over a space that an operand broadcasts to.
 
-    >>> broadcast(Place(0, 0, (12, 4), (1, 3), "f4"), (5, 7, 3))
+    >>> broadcast(Location(0, 0, (12, 4), (1, 3), "f4"), (5, 7, 3))
     (0, 0, 4)
     """
     lead = len(space) - len(location.shape)

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.convert import BlockBuilder, UnsupportedError, copy_nest
-from afx.compiler.native_backend.emit_op import INLINE
 from afx.compiler.native_backend.link import ufunc_loop
-from afx.compiler.native_backend.memory import Location, dense, merged
+from afx.compiler.native_backend.llvm.op import INLINE
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError, copy_nest
+from afx.compiler.native_backend.lowering.memory import Location, dense, merged
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
 from afx.compiler.schedule import Call, Space
 from afx.core.aval import Shape

@@ -1,0 +1,1 @@
+"""Emission: native programs as LLVM IR, printed as text."""

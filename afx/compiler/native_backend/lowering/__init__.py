@@ -1,0 +1,1 @@
+"""Native lowering: schedules to native programs, frozen data that the emitter reads."""
