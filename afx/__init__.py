@@ -13,7 +13,7 @@ from afx.core.registry import LAZY
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
 __all__: list[str] = []  # the stub names them
-__all__.extend(sorted([*FAMILIES, *[name for names in PUBLIC.values() for name in names]]))  # pyright: ignore[reportUnsupportedDunderAll]  # the stub has the exact names
+__all__.extend(sorted([*FAMILIES, *[name for names in PUBLIC.values() for name in names.split()]]))  # pyright: ignore[reportUnsupportedDunderAll]  # the stub has the exact names
 
 _EAGER = (  # nearly every program needs them
     "afx.errors",
@@ -39,7 +39,7 @@ _EAGER = (  # nearly every program needs them
 )
 for _module in _EAGER:
     _loaded = importlib.import_module(_module)
-    globals().update({_name: getattr(_loaded, _name) for _name in PUBLIC.get(_module, ())})
+    globals().update({_name: getattr(_loaded, _name) for _name in PUBLIC.get(_module, "").split()})
 
 
 def __getattr__(name: str) -> Any:

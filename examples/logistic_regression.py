@@ -84,5 +84,7 @@ def run(output: Path, penalties: int = 13) -> list[Claim]:
     return [
         Claim("largest slope of the loss where it ends", slope, 1e-5),
         Claim("largest difference from scikit-learn's weights", difference(weights, examples), 1e-4),
-        Claim("derivative by the penalty against differences", abs(by_theorem * 0.02 * PENALTY / (high - low) - 1), 1e-2),
+        Claim(
+            "derivative by the penalty against differences", abs(by_theorem * 0.02 * PENALTY / (high - low) - 1), 1e-2
+        ),
     ]

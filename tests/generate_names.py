@@ -6,6 +6,7 @@
 
 import importlib
 import pkgutil
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -63,13 +64,21 @@ def table() -> str:
     lines = [f'"""Name table: the module of each function, so that it loads on first use ({GENERATED})."""', ""]
     for title, wanted in (("PUBLIC", True), ("INTERNAL", False)):
         names = [name for name in sorted(at) if (name in public) == wanted]
-        lines.append(f"{title} = {{")
+        lines.append(f"{title}: dict[str, str] = {{  # names by module, one space between them")
         for home in sorted({at[name] for name in names}):
-            lines += [f'    "{home}": [', *[f'        "{name}",' for name in names if at[name] == home], "    ],"]
+            line = f'    "{home}": "{" ".join([name for name in names if at[name] == home])}",'
+            lines += [line] if len(line) <= 120 else _wrapped(line)
         lines.append("}")
     lines.append("FAMILIES = (")
     lines += [f'    "{name}",' for name in families()]
     return "\n".join([*lines, ")", ""])
+
+
+def _wrapped(line: str) -> list[str]:
+    """Return an entry whose names take several lines."""
+    home, names = line.strip().rstrip(",").split(": ")
+    first, *rest = textwrap.wrap(names.strip('"'), 108)
+    return [f"    {home}: (", f'        "{first}"', *[f'        " {text}"' for text in rest], "    ),"]
 
 
 def stub() -> str:

@@ -139,7 +139,7 @@ def test_the_chains_leap_along_hamiltons_equations() -> None:
 
 def test_the_marginal_likelihood_is_that_of_a_normal_vector() -> None:
     """Against the density of a multivariate normal law by SciPy."""
-    normal = pytest.importorskip("scipy.stats").multivariate_normal
+    normal = pytest.importorskip("scipy.stats", reason="SciPy is the oracle").multivariate_normal
     x, y = gaussian_process.measure(10)
     process = gaussian_process.Process(*(afx.asarray(v) for v in np.array([0.1, -0.2, -1.0])))
     covariance = np.exp(0.2) * np.exp(-0.5 * np.subtract.outer(x, x) ** 2 / np.exp(-0.4)) + np.exp(-2) * np.eye(10)

@@ -19,7 +19,7 @@ __all__ = ["FUNCTIONS", "register_function"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-LAZY = {name: module for table in (PUBLIC, INTERNAL) for module, names in table.items() for name in names}
+LAZY = {name: module for table in (PUBLIC, INTERNAL) for module, names in table.items() for name in names.split()}
 PACKAGES = ("afx.ops", "afx.transforms", "afx.control")  # the folders whose modules make primitives
 
 

@@ -71,7 +71,7 @@ class Moments:
 
     def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
         """Return ``size`` times the scaled gradients, and the next state."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of Adam has its own
 
 
 @attrs.frozen

@@ -33,7 +33,7 @@ class Steps(Generic[S]):
 
     def descend(self, grads: T, state: S, params: T, value: ArrayLike | None = None, /) -> tuple[T, S]:
         """Return what to add to the parameters, and the next state."""
-        raise NotImplementedError
+        raise NotImplementedError  # each optimizer has its own
 
     def step(self, params: T, grads: T, state: S, *, value: ArrayLike | None = None) -> tuple[T, S]:
         """Return the next parameters and state; ``value`` is the loss at ``params``, where it is needed."""

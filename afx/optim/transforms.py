@@ -52,7 +52,7 @@ class Stateless:
 
     def change(self, grads: T, params: T) -> T:
         """Return the changed gradients."""
-        raise NotImplementedError
+        raise NotImplementedError  # each transformation has its own
 
 
 class StatelessRescaling(Stateless):

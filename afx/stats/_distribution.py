@@ -106,11 +106,11 @@ class Distribution:
 
     def value(self, name: str, x: Array) -> Array:
         """Return a function of `FILLS`."""
-        raise NotImplementedError
+        raise NotImplementedError  # each distribution has its own
 
     def quantile(self, q: Array) -> Array:
         """Return the quantile."""
-        raise NotImplementedError
+        raise NotImplementedError  # each distribution has its own
 
 
 @attrs.frozen(eq=False, kw_only=True)

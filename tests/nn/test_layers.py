@@ -314,17 +314,17 @@ class TestText:
 
 MISTAKES: dict[str, tuple[Any, str]] = {
     "Linear": (lambda: nn.Linear(3, 2), "nn.Linear.create(key, 3, 2)"),  # type: ignore[arg-type]  # a mistake on purpose
-    "no bias": (lambda: nn.Linear(3, 2, bias=False), "nn.Linear.create(key, 3, 2)"),  # type: ignore[call-arg,misc]
-    "Conv": (lambda: nn.Conv(1, 16, 3), "nn.Conv.create(key, window, channels, out)"),  # type: ignore[arg-type]
-    "Embedding": (lambda: nn.Embedding(10, 4), "nn.Embedding.create(key, 10, 4)"),  # type: ignore[call-arg,arg-type]
-    "LayerNorm": (lambda: nn.LayerNorm(64), "nn.LayerNorm.create(64)"),  # type: ignore[call-arg,arg-type]
-    "BatchNorm": (lambda: nn.BatchNorm(64), "nn.BatchNorm.create(64)"),  # type: ignore[call-arg,arg-type]
+    "no bias": (lambda: nn.Linear(3, 2, bias=False), "nn.Linear.create(key, 3, 2)"),  # type: ignore[call-arg,misc]  # wrong on purpose
+    "Conv": (lambda: nn.Conv(1, 16, 3), "nn.Conv.create(key, window, channels, out)"),  # type: ignore[arg-type]  # wrong on purpose
+    "Embedding": (lambda: nn.Embedding(10, 4), "nn.Embedding.create(key, 10, 4)"),  # type: ignore[call-arg,arg-type]  # wrong on purpose
+    "LayerNorm": (lambda: nn.LayerNorm(64), "nn.LayerNorm.create(64)"),  # type: ignore[call-arg,arg-type]  # wrong on purpose
+    "BatchNorm": (lambda: nn.BatchNorm(64), "nn.BatchNorm.create(64)"),  # type: ignore[call-arg,arg-type]  # wrong on purpose
     "GRU": (lambda: nn.GRU(3, 4), "nn.GRU.create(key, 3, 4)"),  # type: ignore[arg-type]  # a mistake on purpose
     "two sizes": (lambda: nn.MLP(3, 4), "nn.MLP.create(key, sizes)"),  # type: ignore[arg-type]  # a mistake on purpose
     "MLP": (lambda: nn.MLP(3, 4, 2), "nn.MLP.create(key, sizes)"),  # type: ignore[call-arg,arg-type]  # a mistake on purpose
-    "attention": (lambda: nn.MultiHeadAttention(64, 8), "nn.MultiHeadAttention.create(key, 64, 8)"),  # type: ignore[call-arg,arg-type]
-    "padding": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="SAME"), "write 'same'"),  # type: ignore[arg-type]
-    "pad word": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="full"), "padding is 'valid', 'same'"),  # type: ignore[arg-type]
+    "attention": (lambda: nn.MultiHeadAttention(64, 8), "nn.MultiHeadAttention.create(key, 64, 8)"),  # type: ignore[call-arg,arg-type]  # wrong on purpose
+    "padding": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="SAME"), "write 'same'"),  # type: ignore[arg-type]  # wrong on purpose
+    "pad word": (lambda: nn.Conv.create(0, (3,), 1, 2, padding="full"), "padding is 'valid', 'same'"),  # type: ignore[arg-type]  # wrong on purpose
     "window": (lambda: nn.Conv.create(0, 3, 1, 2), "write (3,) for one axis"),  # type: ignore[arg-type]  # a mistake on purpose
     "strides": (lambda: nn.Conv.create(0, (3,), 1, 2, stride=(1, 2)), "stride is an integer"),
     "dilation": (lambda: nn.ConvTranspose.create(0, (3,), 1, 2, dilation=0), "dilation is an integer"),

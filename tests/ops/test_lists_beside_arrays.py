@@ -119,7 +119,7 @@ def test_what_gives_an_array_keeps_its_dtype() -> None:
     """A table that tells no dtype, by itself or in a list, is taken with that of the array it gives."""
     assert afx.asarray(Table()).dtype == afx.asarray([Table()]).dtype == np.float64
     np.testing.assert_array_equal(afx.asarray(Table()), MATRIX)
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="the neighbour is tested where it is installed")
     frame = pandas.DataFrame({"a": [0.1, 0.2], "b": [1, 2]})
     np.testing.assert_array_equal(afx.asarray(frame), frame.to_numpy(), strict=True)
 

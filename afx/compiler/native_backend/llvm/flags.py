@@ -53,12 +53,9 @@ class Flags:
         """Take back these flags."""
         w = self.w
         if self.layout.x86:
-            w.declare("ldmxcsr", "declare void @llvm.x86.sse.ldmxcsr(ptr)")
             state = self.read()
             kept = w.let(f"xor i32 {flags}, -1")
-            location = w.local("i32", 4)
-            w.line(f"store volatile i32 {w.let(f'and i32 {state}, {kept}')}, ptr {location}")
-            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {location})")
+            self._write(w.let(f"and i32 {state}, {kept}"))
             return
         w.declare("feclearexcept", "declare i32 @feclearexcept(i32)")
         w.line(f"%v{w.fresh()} = call i32 @feclearexcept(i32 {flags})")
@@ -78,12 +75,18 @@ class Flags:
     def _add(self, flags: str) -> None:
         w = self.w
         if self.layout.x86:
-            location = w.local("i32", 4)
-            w.line(f"store volatile i32 {w.let(f'or i32 {self.read()}, {flags}')}, ptr {location}")
-            w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {location})")
+            self._write(w.let(f"or i32 {self.read()}, {flags}"))
             return
         w.declare("feraiseexcept", "declare i32 @feraiseexcept(i32)")
         w.line(f"%v{w.fresh()} = call i32 @feraiseexcept(i32 {flags})")
+
+    def _write(self, state: str) -> None:
+        """Set the x86 processor's control and status register."""
+        w = self.w
+        w.declare("ldmxcsr", "declare void @llvm.x86.sse.ldmxcsr(ptr)")
+        location = w.local("i32", 4)
+        w.line(f"store volatile i32 {state}, ptr {location}")
+        w.line(f"call void @llvm.x86.sse.ldmxcsr(ptr {location})")
 
     def number(self, kinds: Sequence[str]) -> int:
         """Return the flags of these kinds of error, in NumPy's words."""
