@@ -19,10 +19,11 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
+__all__ = ["FEW_PASSES", "compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
 
 IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
+FEW_PASSES = "; vectors are written out"  # the first line of a module that needs few of LLVM's passes
 FUNCTIONS_MAX = 1500  # of one module, each a different step: LLVM takes some milliseconds for each
 
 
@@ -89,14 +90,27 @@ def compile_text(text: str, cpu: str, *, form: str = "object") -> Any:
     )
     module = llvm.parse_assembly(text)
     module.verify()
+    _optimize(llvm, module, machine, is_written_out=text.startswith(FEW_PASSES))
+    if form == "llvm":
+        return str(module)
+    return machine.emit_assembly(module) if form == "assembly" else machine.emit_object(module)
+
+
+def _optimize(llvm: Any, module: Any, machine: Any, is_written_out: bool) -> None:
+    """Run LLVM's passes: its own pipeline, or those that loops over vectors need."""
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = False  # vectors are written out; its assertions end the process now and then
     options.slp_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    if form == "llvm":
-        return str(module)
-    return machine.emit_assembly(module) if form == "assembly" else machine.emit_object(module)
+    if not is_written_out:
+        builder.getModulePassManager().run(module, builder)
+        return
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
 
 
 def _kept(text: str, cpu: str, folder: str) -> Any:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from afx.compiler.native_backend.child import FEW_PASSES
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
 from afx.compiler.native_backend.llvm.op import memory_type
+from afx.compiler.native_backend.llvm.passes import needs_few_passes
 from afx.compiler.native_backend.llvm.step import emit_step, on_roots, roots_of
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import (
@@ -39,13 +41,19 @@ CONTIGUOUS, ALIGNED = 1, 0x100  # NumPy's flags of arrays
 
 
 def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
-    """Return the module of programs, whose builtin functions are called ``kernel_0`` and so on."""
+    """Return the module of programs, whose builtin functions are called ``kernel_0`` and so on.
+
+    Its first line says where it needs few of LLVM's passes.
+    """
     w = Writer()
     blocks = _Blocks(w, layout)
     for k, program in enumerate(programs):
         main = blocks.emit(program.block, "main", program.is_loop, program.phases)
         _Entry(w, layout, program).emit(f"kernel_{k}", main)
-    return w.text()
+    if not all(map(needs_few_passes, programs)):
+        return w.text()
+    w.join()
+    return f"{FEW_PASSES}\n{w.text()}"
 
 
 class _Blocks:
@@ -132,11 +140,11 @@ class _Blocks:
         quiet = self.flags.number(step.quiet)
         before = self.flags.read() if quiet else ""
         roots = ", ".join([f"ptr {self._root(block, k)}" for k in roots_of(step)])
-        line = f"call void {function}({roots}, ptr %fault{bounds})"
+        args = f"{roots}, ptr %fault{bounds}"
         if isinstance(step, Product) and step.refuses:
-            self.flags.refuse_invalid(lambda: w.line(line))
+            self.flags.refuse_invalid(lambda: w.call(function, args))
         else:
-            w.line(line)
+            w.call(function, args)
         if quiet:
             after = self.flags.read()
             new = w.let(f"and i32 {after}, {w.let(f'xor i32 {before}, -1')}")
@@ -304,7 +312,7 @@ class _Entry:
             w.line(f"store i64 {reached}, ptr {w.shifted(state, 16)}")
         else:
             words = [w.let(f"load i64, ptr {w.shifted(state, 8 * k)}") for k in range(3 * bool(program.phases))]
-            w.line(f"call void {main}({', '.join([*pointers, *[f'i64 {word}' for word in words]])})")
+            w.call(main, ", ".join([*pointers, *[f"i64 {word}" for word in words]]))
         found = self.flags.read()
         if program.releases_gil:
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")

@@ -20,6 +20,7 @@ class Writer:
         self.lines: list[str] = []
         self._declared: dict[str, str] = {}
         self._functions: list[str] = []
+        self._calls: dict[str, int] = {}
         self._locals: list[str] = []
         self._faults = ""
         self._defined: set[str] = set()
@@ -63,6 +64,11 @@ class Writer:
             seen = self.let(f"load i64, ptr {pointer}")
             own = self.let(f"load i64, ptr {self._faults}")
             self.line(f"store i64 {self.let(f'or i64 {seen}, {own}')}, ptr {pointer}")
+
+    def call(self, function: str, args: str) -> None:
+        """Add a call of one of the module's own functions, without a result."""
+        self._calls[function] = self._calls.get(function, 0) + 1
+        self.line(f"call void {function}({args})")
 
     def declare(self, name: str, text: str) -> None:
         """Declare a symbol once."""
@@ -113,3 +119,14 @@ class Writer:
     def text(self) -> str:
         """Return the module."""
         return "\n".join([*self._declared.values(), *self._functions, ""])
+
+    def join(self) -> None:
+        """Have functions of which there is one call put in its place."""
+        self._functions = [self._joined(text) for text in self._functions]
+
+    def _joined(self, function: str) -> str:
+        head, body = function.split("\n", 1)
+        name = head[head.index("@") : head.index("(")]
+        if self._calls.get(name) != 1 or "noinline" in head:
+            return function
+        return f"{head[:-1]}alwaysinline {{\n{body}"

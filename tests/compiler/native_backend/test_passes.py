@@ -1,0 +1,54 @@
+"""LLVM's passes: few where vectors are written out, its own pipeline elsewhere."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from afx.compiler.native_backend.child import FEW_PASSES, compile_text
+from afx.compiler.native_backend.link import link
+from tests.compiler.native_backend.native_run import Native
+
+LONG = np.linspace(-1, 1, 20_000)
+
+
+def chain(x: Any) -> Any:
+    """Return functions of each element, and their sum."""
+    return np.tanh(x) * np.exp(-x * x), (np.sin(x) * x).sum()
+
+
+def needs_few(fn: Any, *args: Any, tier: int = 2) -> bool:
+    """Tell whether a function's module asks for few passes."""
+    return Native(fn, *args, tier=tier).text.startswith(FEW_PASSES)
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+def test_loops_over_vectors_need_few_passes(tier: int) -> None:
+    """Long elementwise chains, their sums, and copies ask for few passes; so do short loops of any kind."""
+    assert needs_few(chain, LONG, tier=tier)
+    assert needs_few(lambda x: x[::-1] * 2, np.arange(50.0), tier=tier)
+    assert needs_few(lambda x: x.reshape(100, 200).T + 0.0, LONG, tier=tier) is False
+    assert needs_few(lambda x: x.reshape(5000, 4) * np.arange(4.0), LONG, tier=tier) is False
+
+
+def test_loops_of_short_steps_need_the_stock_pipeline() -> None:
+    """Scans, and lanes of folds over many short rows, ask for LLVM's own pipeline, which unrolls them."""
+    assert not needs_few(lambda x: afx.scan(lambda y, _: (y * 0.5 + 1, None), x, None, 10)[0], np.ones(100))
+    assert not needs_few(lambda x: (x * x).sum(axis=1), LONG.reshape(200, 100))
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+def test_passes_change_no_bit(tier: int) -> None:
+    """A module gives the same bits by few passes as by LLVM's own pipeline."""
+    native = Native(chain, LONG, tier=tier)
+    found, _ = native(LONG)
+    text = native.text.removeprefix(FEW_PASSES)
+    assert text != native.text
+    native.kernel = link([native.program], compile_text(text, ""))[0]
+    again, _ = native(LONG)
+    for x, y in zip(found, again, strict=True):
+        np.testing.assert_array_equal(x, y)
