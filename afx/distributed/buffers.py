@@ -82,11 +82,30 @@ class Layout:
 
     def pack(self, leaves: Sequence[Ndarray], memory: Memory) -> list[Ndarray]:
         """Return the buffers of leaves, to be read alone: one that holds a single leaf is that leaf."""
+        if len(leaves) == 1:
+            return [leaves[0].reshape(-1)]
         found: list[Ndarray] = []
         for kind, (length, dtype) in enumerate(zip(self.lengths, self.dtypes, strict=True)):
             mine = [leaf.reshape(-1) for leaf, (_, k, _) in zip(leaves, self._leaves, strict=True) if k == kind]
             found.append(mine[0] if len(mine) == 1 else np.concatenate(mine, out=memory.take(length, dtype)))
         return found
+
+    def cut(self, leaves: Sequence[Ndarray], spans: Sequence[slice]) -> list[Ndarray]:
+        """Return one part of each buffer, without the rest of it, as new memory.
+
+        Args:
+            leaves: the leaves of the tree.
+            spans: by dtype, the part of the buffer.
+        """
+        found: list[list[Ndarray]] = [[] for _ in spans]
+        for leaf, (_, kind, at) in zip(leaves, self._leaves, strict=True):
+            start, stop = max(at.start, spans[kind].start), min(at.stop, spans[kind].stop)
+            if start < stop:
+                found[kind].append(leaf.reshape(-1)[start - at.start : stop - at.start])
+        return [
+            np.concatenate(parts) if parts else np.empty(0, dtype)
+            for parts, dtype in zip(found, self.dtypes, strict=True)
+        ]
 
     def unpack(self, buffers: Sequence[Ndarray]) -> Any:
         """Return the tree whose leaves are parts of the buffers."""
@@ -104,7 +123,7 @@ def flatten_tree(tree: Any) -> tuple[Layout, list[Ndarray]]:
     return _layout(treedef, tuple([(x.shape, x.dtype) for x in arrays])), arrays
 
 
-def fold(total: Ndarray, part: Ndarray, weight: float, *, is_first: bool) -> bool:
+def fold(total: Ndarray, part: Ndarray, weight: float, *, is_first: bool, is_ours: bool = False) -> bool:
     """Add a slot's weighted numbers to the sum of those before it; return False where integers differ.
 
     Args:
@@ -112,6 +131,7 @@ def fold(total: Ndarray, part: Ndarray, weight: float, *, is_first: bool) -> boo
         part: flat, of the same length.
         weight: the slot's share.
         is_first: whether nothing is summed yet.
+        is_ours: whether the part may be overwritten, as one that was received.
     """
     if total.dtype.kind not in "fc":
         if is_first:
@@ -119,12 +139,15 @@ def fold(total: Ndarray, part: Ndarray, weight: float, *, is_first: bool) -> boo
         return is_first or bool(np.array_equal(total, part))
     scale = total.dtype.type(weight)
     if is_first:
-        np.multiply(part, scale, out=total)
+        np.multiply(part, scale, total)
         return True
     block = FOLD_BLOCK_BYTES // total.itemsize
-    scratch = np.empty(min(block, total.size), total.dtype)
+    if total.size <= block:
+        np.add(total, np.multiply(part, scale, part if is_ours else None), total)
+        return True
+    scratch = None if is_ours else np.empty(block, total.dtype)
     for start in range(0, total.size, block):
-        into = total[start : start + block]
-        weighted = np.multiply(part[start : start + block], scale, out=scratch[: into.size])
-        np.add(into, weighted, out=into)
+        into, summand = total[start : start + block], part[start : start + block]
+        weighted = np.multiply(summand, scale, summand if scratch is None else scratch[: into.size])
+        np.add(into, weighted, into)
     return True

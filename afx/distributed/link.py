@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from afx.distributed.buffers import Layout, Memory, Ndarray, fold
 from afx.distributed.waiting import wait_until
 from afx.errors import ArgumentError
 
-__all__ = ["Link", "LocalLink", "Message", "RankLostError", "Reduction", "check_equal"]
+__all__ = ["Link", "LocalLink", "Message", "RankLostError", "Reduction", "refuse_unequal"]
 
 LOCAL_SECONDS: Final = 3600.0  # one process waits for nobody: a program that does not end is a fault
 
@@ -27,6 +27,10 @@ class Reduction(Protocol):
 
     def finish(self) -> list[Ndarray]:
         """Return the buffers of the sum, folded in the order of the slots, the same on every rank."""
+        ...
+
+    def finish_own(self) -> list[Ndarray]:
+        """Return buffers of which the chunks of this rank's slots alone hold the sum."""
         ...
 
 
@@ -61,6 +65,19 @@ class Link(Protocol):
 
     def reduction(self, weights: Mapping[int, float]) -> Reduction:
         """Begin a sum over slots of these weights, in their order; every rank names the same ones."""
+        ...
+
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout) -> Reduction:
+        """Begin such a sum whose chunks stay with the ranks of their slots; ranks without examples take part."""
+        ...
+
+    def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
+        """Fill buffers of which each rank has written the chunks of its slots."""
+        ...
+
+    @property
+    def memory(self) -> Memory:
+        """Memory that is used again."""
         ...
 
     def broadcast(self, data: bytes | None, root: int) -> bytes:
@@ -99,7 +116,7 @@ class LocalLink:
     ranks = 1
 
     def __init__(self) -> None:
-        self._memory = Memory()
+        self.memory: Memory = Memory()
 
     def owner(self, slot: int) -> int:
         """Return rank 0."""
@@ -107,7 +124,14 @@ class LocalLink:
 
     def reduction(self, weights: Mapping[int, float]) -> Reduction:
         """Begin a sum in this process."""
-        return _LocalReduction(weights, self._memory)
+        return _LocalReduction(weights, self.memory)
+
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout) -> Reduction:
+        """Begin a sum in this process."""
+        return self.reduction(weights)
+
+    def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
+        """Do nothing: all chunks are here."""
 
     def broadcast(self, data: bytes | None, root: int) -> bytes:
         """Return the bytes."""
@@ -156,21 +180,25 @@ class _LocalReduction:
         if is_first:
             self._totals = layout.empty(self._memory)
         for total, leaf in zip(layout.views(self._totals), leaves, strict=True):
-            check_equal(fold(total, leaf.reshape(-1), self._weights[slot], is_first=is_first))
+            if not fold(total, leaf.reshape(-1), self._weights[slot], is_first=is_first):
+                refuse_unequal()
 
     def finish(self) -> list[Ndarray]:
         """Return the sums."""
         return self._totals
 
+    def finish_own(self) -> list[Ndarray]:
+        """Return the sums: all slots are here."""
+        return self._totals
 
-def check_equal(is_equal: bool) -> None:
+
+def refuse_unequal() -> NoReturn:
     """Refuse integers that differ among slots.
 
     Raises:
-        ArgumentError: they do.
+        ArgumentError: always.
     """
-    if not is_equal:
-        raise ArgumentError(
-            "distributed: integers or keys that a function returned differ among the slots: got different values; return "
-            "counts as floating means, which are averaged by the sizes of the slots"
-        )
+    raise ArgumentError(
+        "distributed: integers or keys that a function returned differ among the slots: got different values; return "
+        "counts as floating means, which are averaged by the sizes of the slots"
+    )

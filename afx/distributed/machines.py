@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,13 +17,12 @@ from afx.distributed.graph_run import GraphRunner
 from afx.distributed.graph_split import GraphSplit
 from afx.distributed.link import Link, RankLostError
 from afx.distributed.messages import decode_tree, encode_tree
-from afx.distributed.parts import Parts, cut, whole_places
+from afx.distributed.parts import Parts, cut
 from afx.distributed.progress import track
+from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
 from afx.errors import ArgumentError, PeerLost
 from afx.runtime.blas import blas
-from afx.transforms.grad import value_and_grad
-from afx.transforms.jit import jit
 
 __all__ = ["Machines"]
 
@@ -44,28 +42,30 @@ class Machines:
 
     Attributes:
         slots: the number of slots.
+        link: the connection among the ranks, for functions of `afx.distributed`.
+        agreement: what the ranks have compared, likewise.
     """
 
     def __init__(self, link: Link, slots: int) -> None:
-        self._link = link
+        self.link: Link = link
         self.slots = slots
-        self._agreement = Agreement(link)
+        self.agreement: Agreement = Agreement(link)
         self._runners: dict[tuple[int, int], GraphRunner] = {}
 
     @property
     def rank(self) -> int:
         """The number of this process, from 0; rank 0 prints and saves."""
-        return self._link.rank
+        return self.link.rank
 
     @property
     def ranks(self) -> int:
         """The number of processes that are alive."""
-        return self._link.ranks
+        return self.link.ranks
 
     @property
     def own_slots(self) -> tuple[int, ...]:
         """The slots that this process computes."""
-        return tuple(slot for slot in range(self.slots) if self._link.owner(slot) == self.rank)
+        return tuple(slot for slot in range(self.slots) if self.link.owner(slot) == self.rank)
 
     def __enter__(self) -> Machines:
         return self
@@ -74,7 +74,7 @@ class Machines:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._link.close()
+            self.link.close()
 
     def __repr__(self) -> str:
         return f"Machines(slots={self.slots}, rank={self.rank}, ranks={self.ranks})"
@@ -162,39 +162,15 @@ class Machines:
         >>> float(value), float(grad)
         (30.0, 30.0)
         """
-        self._check_split(split, "value_and_grad")
-        differentiate: Any = value_and_grad  # whose overloads have each flag apart
-        plain = differentiate(loss, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
-        part_fn = jit(plain) if compiled else plain
-        places = whole_places(loss, argnums, argnames, shared)
+        self.check_split(split, "value_and_grad")
+        options = {"has_aux": has_aux, "holomorphic": holomorphic}
+        calls: SlotCalls[Any] = SlotCalls(
+            self.agreement, loss, split, argnums, argnames, shared=shared, is_compiled=compiled, options=options
+        )
 
         @functools.wraps(loss)
         def run(*args: Any, **kwargs: Any) -> Any:
-            given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-            parts: dict[int | str, Parts[Any]] = {
-                place: value if isinstance(value, Parts) else cut(value, split, "value_and_grad")
-                for place, value in given
-                if place not in places
-            }
-
-            read: dict[int, tuple[list[Any], dict[str, Any]]] = {}  # before the first step, for comparing programs
-
-            def arguments(slot: int) -> tuple[list[Any], dict[str, Any]]:
-                mine = [parts[k].part(slot) if k in parts else arg for k, arg in enumerate(args)]
-                return mine, {name: parts[name].part(slot) if name in parts else arg for name, arg in kwargs.items()}
-
-            def example() -> tuple[list[Any], dict[str, Any]] | None:
-                own = [slot for slot in self.own_slots if split.sizes[slot]]
-                return read.setdefault(own[0], arguments(own[0])) if own else None
-
-            def compute(slot: int) -> Any:
-                mine, named = read.pop(slot) if slot in read else arguments(slot)
-                with blas:
-                    return part_fn(*mine, **named)
-
-            shared_values = [value for place, value in given if place not in parts]
-            self._agreement.check_step(loss, plain, split, shared_values, example)
-            return self.average(compute, split)
+            return self.average(calls.bind(self.own_slots, args, kwargs), split)
 
         return run
 
@@ -210,13 +186,14 @@ class Machines:
         >>> distributed.local(2).average(lambda slot: float(slot), distributed.Split((1, 3)))
         Array(0.75, dtype=float64)
         """
-        self._check_split(split, "average")
-        return self._repeat_until_committed(lambda: self._average(compute, split))
+        self.check_split(split, "average")
+        return self.repeat_until_committed(lambda: self.average_once(compute, split))
 
-    def _average(self, compute: Callable[[int], T], split: Split) -> T:
+    def average_once(self, compute: Callable[[int], T], split: Split) -> T:
+        """Return the weighted mean, within an attempt of `repeat_until_committed`."""
         weights = split.weights
-        owners = [self._link.owner(slot) for slot in weights]
-        reduction = self._link.reduction(weights)
+        owners = [self.link.owner(slot) for slot in weights]
+        reduction = self.link.reduction(weights)
         layout: Layout | None = None
         for slot, owner in zip(weights, owners, strict=True):
             if owner == self.rank:
@@ -226,19 +203,21 @@ class Machines:
         tree: Any = None if layout is None else layout.unpack(reduction.finish())
         if len(set(owners)) < self.ranks:  # ranks without examples know neither structure nor values
             root = owners[0]
-            data = self._link.broadcast(encode_tree(tree) if self.rank == root else None, root)
+            data = self.link.broadcast(encode_tree(tree) if self.rank == root else None, root)
             tree = decode_tree(data) if layout is None else tree
         mean: T = tree
         return mean
 
-    def _repeat_until_committed(self, attempt: Callable[[], R]) -> R:
+    def repeat_until_committed(self, attempt: Callable[[], R]) -> R:
         """Return the result of an attempt that all ranks finished; without those that are lost it is made again."""
         while True:
-            result: list[R] = []
-            with contextlib.suppress(RankLostError):
-                result.append(attempt())
-            if self._link.commit(bool(result)):
-                return result[0]
+            try:
+                result = attempt()
+            except RankLostError:
+                self.link.commit(False)
+                continue
+            if self.link.commit(True):
+                return result
 
     # -- other work --------------------------------------------------------------------------------------------------
     def map(self, fn: Callable[[X], R], xs: Iterable[X], *, show_progress: bool = False) -> list[R]:
@@ -256,23 +235,23 @@ class Machines:
         [1.0, 4.0, 9.0]
         """
         items = list(xs)
-        return self._repeat_until_committed(lambda: self._map(fn, items, show_progress))
+        return self.repeat_until_committed(lambda: self._map(fn, items, show_progress))
 
     def _map(self, fn: Callable[[X], R], items: Sequence[X], show_progress: bool) -> list[R]:
-        mine = [k for k in range(len(items)) if self._link.owner(k % self.slots) == self.rank]
+        mine = [k for k in range(len(items)) if self.link.owner(k % self.slots) == self.rank]
         shown = track(mine, "map") if show_progress and self.rank == 0 else mine
         with blas:
             done = [(k, fn(items[k])) for k in shown]
-        gathered = [decode_tree(data) for data in self._link.gather(encode_tree(done))]
+        gathered = [decode_tree(data) for data in self.link.gather(encode_tree(done))]
         found = {int(k): tree for pairs in gathered for k, tree in pairs}
         return [found[k] for k in range(len(items))]
 
     def gather_by_slot(self, trees: Mapping[int, T]) -> dict[int, T]:
         """Return the trees of all slots, on every rank, of which each rank gives those of its own."""
-        mine = {slot: tree for slot, tree in trees.items() if self._link.owner(slot) == self.rank}
+        mine = {slot: tree for slot, tree in trees.items() if self.link.owner(slot) == self.rank}
         if self.ranks == 1:
             return mine
-        gathered: list[dict[int, T]] = [decode_tree(data) for data in self._link.gather(encode_tree(mine))]
+        gathered: list[dict[int, T]] = [decode_tree(data) for data in self.link.gather(encode_tree(mine))]
         return {int(slot): tree for part in gathered for slot, tree in part.items()}
 
     def run_graph(self, split: GraphSplit, *inputs: ArrayLike) -> list[Array]:
@@ -305,13 +284,13 @@ class Machines:
         if split.slots > self.slots:
             raise ArgumentError(f"run_graph: a split of more slots: got {split.slots} for {self.slots}; add slots")
         given = [list(batch) for batch in batches]
-        self._agreement.check_graph(split)
-        return self._repeat_until_committed(lambda: self._run_pipeline(split, given))
+        self.agreement.check_graph(split)
+        return self.repeat_until_committed(lambda: self._run_pipeline(split, given))
 
     def _run_pipeline(self, split: GraphSplit, batches: Sequence[Sequence[Any]]) -> list[list[Array]]:
         runner = self._runners.get((id(split), self.ranks))
         if runner is None:  # it keeps the split, so that no other one gets its id
-            runner = self._runners[id(split), self.ranks] = GraphRunner(split, self._link)
+            runner = self._runners[id(split), self.ranks] = GraphRunner(split, self.link)
         return runner.run(batches)
 
     def broadcast(self, tree: T | None, *, root: int = 0) -> T:
@@ -321,7 +300,7 @@ class Machines:
             ArgumentError: the root passes None.
         """
         data = encode_tree(tree) if self.rank == root and tree is not None else None
-        found: T = decode_tree(self._link.broadcast(data, root))
+        found: T = decode_tree(self.link.broadcast(data, root))
         return found
 
     def measure_speeds(self, work: Callable[[], object], *, repeat: int = 5) -> list[float]:
@@ -339,8 +318,8 @@ class Machines:
             work()
             times.append(time.perf_counter() - begin)
         mine = 1.0 / (float(np.median(times)) * max(len(self.own_slots), 1))
-        speeds = [float(decode_tree(data)) for data in self._link.gather(encode_tree(mine))]
-        return [speeds[self._link.owner(slot)] for slot in range(self.slots)]
+        speeds = [float(decode_tree(data)) for data in self.link.gather(encode_tree(mine))]
+        return [speeds[self.link.owner(slot)] for slot in range(self.slots)]
 
     def scatter(self, tree: T | None, split: Split, *, root: int = 0) -> T:
         """Return an argument of which each rank holds the rows of its slots, sent once by the rank that has it whole.
@@ -355,13 +334,13 @@ class Machines:
         Raises:
             ShapeError: an array that the Split cannot cut.
         """
-        self._check_split(split, "scatter")
+        self.check_split(split, "scatter")
         parts = None if tree is None else cut(tree, split, "scatter")
         mine: dict[int, Any] = {}
         for slot in range(self.slots):
-            owner = self._link.owner(slot)
+            owner = self.link.owner(slot)
             data = encode_tree(parts.part(slot)) if parts is not None and self.rank == root else None
-            if (received := self._link.send(data, root, owner)) is not None:
+            if (received := self.link.send(data, root, owner)) is not None:
                 mine[slot] = decode_tree(received)
 
         def read(slot: int) -> Any:
@@ -380,9 +359,14 @@ class Machines:
         Raises:
             ArgumentError: the ranks hold different ones; all of them raise.
         """
-        self._agreement.check_same(description, what)
+        self.agreement.check_same(description, what)
 
-    def _check_split(self, split: Split, who: str) -> None:
+    def check_split(self, split: Split, who: str) -> None:
+        """Refuse a Split of other slots than these.
+
+        Raises:
+            ArgumentError: it has more or fewer.
+        """
         if split.slots != self.slots:
             raise ArgumentError(
                 f"{who}: a Split of other slots: got {split.slots} for {self.slots}; give a size a slot"

@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, NoReturn
 
 import numpy as np
 
-from afx.distributed.buffers import Memory, Ndarray
+from afx.distributed.buffers import Layout, Memory, Ndarray
 from afx.distributed.link import RankLostError
 from afx.distributed.machines import Machines
-from afx.distributed.mpi_reduction import MpiReduction
+from afx.distributed.mpi_reduction import MpiReduction, Route, gather_parts, plan_route
 from afx.distributed.waiting import wait_until
 from afx.errors import ArgumentError, MissingExtraError, PeerLost
 from afx.runtime.thread_pool import get_threads, set_threads
@@ -123,6 +123,7 @@ class MpiLink:
         self.rank: int = int(comm.rank)
         self.ranks: int = int(comm.size)
         self._owners = [slot * self.ranks // self._slots for slot in range(self._slots)]
+        self._routes: dict[tuple[tuple[int, ...], bool], Route] = {}  # by the slots that take part
 
     def owner(self, slot: int) -> int:
         """Return the rank that computes a slot."""
@@ -130,7 +131,26 @@ class MpiLink:
 
     def reduction(self, weights: Mapping[int, float]) -> MpiReduction:
         """Begin a sum over slots."""
-        return MpiReduction(self, weights)
+        return MpiReduction(self, weights, self._route(tuple(weights)))
+
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout) -> MpiReduction:
+        """Begin a sum whose chunks stay with the ranks of their slots."""
+        reduction = MpiReduction(self, weights, self._route(tuple(weights), by_slot=True))
+        reduction.begin(layout)
+        return reduction
+
+    def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
+        """Fill buffers of which each rank has written the chunks of its slots."""
+        gather_parts(self, layout, self._route((), by_slot=True), buffers, self.ranks)
+
+    def _route(self, slots: tuple[int, ...], *, by_slot: bool = False) -> Route:
+        """Return the route of a sum over slots; they stand in few combinations."""
+        route = self._routes.get((slots, by_slot))
+        if route is None:
+            owners = {slot: self._owners[slot] for slot in slots}
+            route = plan_route(owners, self.rank, self._owners if by_slot else None)
+            self._routes[slots, by_slot] = route
+        return route
 
     # -- messages -----------------------------------------------------------------------------------------------------
     def send_piece(self, piece: Ndarray, rank: int, tag: int) -> Any:

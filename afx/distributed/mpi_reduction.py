@@ -1,22 +1,24 @@
 """MPI reduction: weighted sums over slots as all-to-all exchanges of chunks, folded in the order of the slots.
 
-Each rank sums one chunk of the buffers: it gets that chunk of every slot, and sends the sum to all others. Chunks travel
-in pieces, so that one piece is folded, and its sum sent, while the next ones arrive.
+Each rank sums one chunk of the buffers: it gets that chunk of every slot (reduce-scatter), and sends the sum to all
+others (all-gather). Chunks travel in pieces, so that one piece is folded, and its sum sent, while the next ones arrive.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
 import attrs
 
+from afx.core.dtypes import DType
 from afx.distributed.buffers import Layout, Memory, Ndarray, fold
-from afx.distributed.link import check_equal
+from afx.distributed.link import refuse_unequal
 from afx.distributed.overlap import Overlap
 
-__all__ = ["Exchange", "MpiReduction", "plan_exchange"]
+__all__ = ["Exchange", "MpiReduction", "Route", "gather_parts", "plan_exchange", "plan_route"]
 
 SUM_TAG: Final = 64  # tags below it are those of other messages
 SHARE_TAG: Final = 3
@@ -36,10 +38,6 @@ class Messages(Protocol):
     @property
     def memory(self) -> Memory:
         """Memory that is used again."""
-        ...
-
-    def owner(self, slot: int) -> int:
-        """Return the rank that computes a slot."""
         ...
 
     def send_piece(self, piece: Ndarray, rank: int, tag: int) -> Any:
@@ -64,39 +62,87 @@ class Messages(Protocol):
         ...
 
 
+@attrs.frozen(eq=False)
+class Route:
+    """Who computes and who sums, seen from one rank.
+
+    Attributes:
+        rank: this process.
+        parts: by rank that sums, where its chunk begins and ends, as fractions of a buffer: two numerators, a denominator.
+        senders: the slots of other ranks, each with the rank that computes it.
+        own: how many slots this rank computes.
+        workers: the ranks that compute.
+    """
+
+    rank: int
+    parts: tuple[tuple[int, int, int, int], ...]
+    senders: tuple[tuple[int, int], ...]
+    own: int
+    workers: frozenset[int]
+
+
+def plan_route(owners: Mapping[int, int], rank: int, ranks_of_slots: Sequence[int] | None = None) -> Route:
+    """Return the route of a sum.
+
+    Args:
+        owners: by slot that takes part, the rank that computes it.
+        rank: this process.
+        ranks_of_slots: the rank of each slot, where the sum of each slot's chunk stays with that slot's rank; None for
+            equal chunks among the ranks that compute.
+    """
+    workers = tuple(dict.fromkeys(owners.values()))
+    if ranks_of_slots is None:
+        parts = [(worker, place, place + 1, len(workers)) for place, worker in enumerate(workers)]
+    else:
+        slots = len(ranks_of_slots)
+        found = dict.fromkeys(ranks_of_slots)  # whose slots are neighbours
+        starts = [ranks_of_slots.index(owner) for owner in found]
+        parts = [(owner, *ends, slots) for owner, ends in zip(found, itertools.pairwise([*starts, slots]), strict=True)]
+    senders = tuple((slot, owner) for slot, owner in owners.items() if owner != rank)
+    return Route(rank, tuple(parts), senders, len(owners) - len(senders), frozenset(workers))
+
+
 @attrs.frozen
 class Exchange:
-    """Who sums what: the same plan on every rank, seen from one of them.
+    """The messages of a sum over buffers of one layout.
 
     Attributes:
         own: by dtype, the part of the buffer that this rank sums.
-        pieces: the messages of which it consists: the dtype's number and the part of the buffer.
+        sizes: its lengths and dtypes.
+        pieces: the messages of which it consists: the dtype's number, the part of the buffer, and that part of `own`.
         others: the messages of all other ranks' parts: the rank before dtype and part.
+        nbytes: the size of all buffers.
     """
 
     own: tuple[slice, ...]
-    pieces: tuple[tuple[int, slice], ...]
+    sizes: tuple[tuple[int, DType], ...]
+    pieces: tuple[tuple[int, slice, slice], ...]
     others: tuple[tuple[int, int, slice], ...]
+    nbytes: int
 
 
 @functools.lru_cache(maxsize=64)
-def plan_exchange(layout: Layout, workers: tuple[int, ...], rank: int, piece_bytes: int) -> Exchange:
-    """Return the plan of a sum of buffers over ranks."""
+def plan_exchange(layout: Layout, route: Route, piece_bytes: int) -> Exchange:
+    """Return the messages of a sum of buffers."""
     chunks = {
-        worker: [slice(size * place // len(workers), size * (place + 1) // len(workers)) for size in layout.lengths]
-        for place, worker in enumerate(workers)
+        rank: [slice(size * first // whole, size * last // whole) for size in layout.lengths]
+        for rank, first, last, whole in route.parts
     }
+    own = chunks.get(route.rank, [slice(0, 0)] * len(layout.lengths))
 
-    def cut(worker: int) -> list[tuple[int, slice]]:
+    def cut(chunk: Sequence[slice]) -> list[tuple[int, slice]]:
         return [
-            (k, slice(start, min(start + step, chunk.stop)))
-            for k, chunk in enumerate(chunks[worker])
+            (k, slice(start, min(start + step, part.stop)))
+            for k, part in enumerate(chunk)
             for step in [max(piece_bytes // layout.dtypes[k].itemsize, 1)]
-            for start in range(chunk.start, chunk.stop, step)
+            for start in range(part.start, part.stop, step)
         ]
 
-    others = [(worker, k, piece) for worker in workers if worker != rank for k, piece in cut(worker)]
-    return Exchange(tuple(chunks[rank]), tuple(cut(rank)), tuple(others))
+    pieces = [(k, part, slice(part.start - own[k].start, part.stop - own[k].start)) for k, part in cut(own)]
+    others = [(rank, k, part) for rank, chunk in chunks.items() if rank != route.rank for k, part in cut(chunk)]
+    nbytes = sum(size * dtype.itemsize for size, dtype in zip(layout.lengths, layout.dtypes, strict=True))
+    sizes = [(part.stop - part.start, dtype) for part, dtype in zip(own, layout.dtypes, strict=True)]
+    return Exchange(tuple(own), tuple(sizes), tuple(pieces), tuple(others), nbytes)
 
 
 class MpiReduction:
@@ -106,32 +152,50 @@ class MpiReduction:
         overlap: what goes on with the messages meanwhile.
     """
 
-    def __init__(self, link: Messages, weights: Mapping[int, float]) -> None:
+    def __init__(self, link: Messages, weights: Mapping[int, float], route: Route) -> None:
         self._link = link
         self._weights = weights
-        owners = [link.owner(slot) for slot in weights]
-        self._workers = tuple(dict.fromkeys(owners))  # ranks that compute, in their order
+        self._route = route
         self._parts: dict[int, list[Ndarray]] = {}  # by slot and dtype, of this rank's part
         self._arrivals: list[list[Any]] = []  # by piece of this rank's part, the requests that it waits for
         self._pending: list[Any] = []
         self._layout: Layout | None = None
-        self._to_come = owners.count(link.rank)
+        self._added: set[int] = set()  # slots of this rank, whose parts belong to the caller
         self.overlap: Overlap | None = None
+
+    def begin(self, layout: Layout) -> Exchange:
+        """Begin to receive this rank's part of the other ranks' slots; return the messages."""
+        link = self._link
+        exchange = plan_exchange(layout, self._route, PIECE_BYTES)
+        if self._layout is not None:
+            return exchange
+        self._layout = layout
+        take, receive = link.memory.take, link.receive_piece
+        parts, senders = self._parts, self._route.senders
+        for slot, _ in senders:
+            parts[slot] = [take(size, dtype) for size, dtype in exchange.sizes]
+        for k, _, inner in exchange.pieces:
+            self._arrivals.append(
+                [receive(parts[slot][k][inner], rank, SUM_TAG + slot * MOST_DTYPES + k) for slot, rank in senders]
+            )
+        return exchange
 
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
         """Take in the leaves of one of this rank's slots and begin to send each chunk to its rank."""
         link = self._link
         self._end_overlap()
-        exchange = plan_exchange(layout, self._workers, link.rank, PIECE_BYTES)
-        if self._layout is None:
-            self._layout = layout
-            self._post_receives(layout, exchange)
+        exchange = self.begin(layout)
         buffers = layout.pack(leaves, link.memory)
         self._parts[slot] = [buffer[own] for buffer, own in zip(buffers, exchange.own, strict=True)]
-        tag = SUM_TAG + slot * MOST_DTYPES
-        self._pending += [link.send_piece(buffers[k][piece], rank, tag + k) for rank, k, piece in exchange.others]
-        self._to_come -= 1
-        if self._to_come and exchange.others and link.overlaps and sum(b.nbytes for b in buffers) > OVERLAP_MIN_BYTES:
+        tag, send = SUM_TAG + slot * MOST_DTYPES, link.send_piece
+        self._pending += [send(buffers[k][piece], rank, tag + k) for rank, k, piece in exchange.others]
+        self._added.add(slot)
+        if (
+            len(self._added) < self._route.own
+            and exchange.others
+            and link.overlaps
+            and exchange.nbytes > OVERLAP_MIN_BYTES
+        ):
             self.overlap = Overlap(self._requests())
 
     def _requests(self) -> list[Any]:
@@ -142,47 +206,69 @@ class MpiReduction:
         if overlap is not None and (error := overlap.end()) is not None:
             self._link.give_up(self._requests(), error)
 
-    def _post_receives(self, layout: Layout, exchange: Exchange) -> None:
-        """Begin to receive this rank's part of the other ranks' slots."""
-        link = self._link
-        slots = [slot for slot in self._weights if link.owner(slot) != link.rank]
-        for slot in slots:
-            parts = zip(exchange.own, layout.dtypes, strict=True)
-            self._parts[slot] = [link.memory.take(own.stop - own.start, dtype) for own, dtype in parts]
-        for k, piece in exchange.pieces:
-            inner = _shift(piece, exchange.own[k].start)
-            self._arrivals.append(
-                [
-                    link.receive_piece(self._parts[slot][k][inner], link.owner(slot), SUM_TAG + slot * MOST_DTYPES + k)
-                    for slot in slots
-                ]
-            )
-
     def finish(self) -> list[Ndarray]:
         """Fold this rank's part in the order of the slots, and return the whole sums."""
-        link, layout = self._link, self._layout
-        assert layout is not None, "a rank that computes nothing takes no part in the sum"
-        self._end_overlap()
-        totals = layout.empty(link.memory)
-        exchange = plan_exchange(layout, self._workers, link.rank, PIECE_BYTES)
-        self._pending += [link.receive_piece(totals[k][piece], rank, SHARE_TAG) for rank, k, piece in exchange.others]
-        for (k, piece), requests in zip(exchange.pieces, self._arrivals, strict=True):
-            link.wait(requests, "value_and_grad")
-            total = totals[k][piece]
-            self._fold(k, total, _shift(piece, exchange.own[k].start))
-            for rank in self._workers:
-                if rank != link.rank:
-                    self._pending.append(link.send_piece(total, rank, SHARE_TAG))
-        link.wait(self._pending, "value_and_grad")
+        totals, exchange = self._begin_to_finish()
+        gathering = Gathering(self._link, exchange, totals, self._route.workers)
+        for piece, requests in zip(exchange.pieces, self._arrivals, strict=True):
+            self._link.wait(requests, "value_and_grad")
+            self._fold(totals, piece)
+            gathering.send(piece)
+        self._pending += gathering.requests
+        self._link.wait(self._pending, "value_and_grad")
         return totals
 
-    def _fold(self, k: int, total: Ndarray, piece: slice) -> None:
+    def finish_own(self) -> list[Ndarray]:
+        """Fold this rank's part in the order of the slots, and return buffers of which only that part is written."""
+        totals, exchange = self._begin_to_finish()
+        for piece, requests in zip(exchange.pieces, self._arrivals, strict=True):
+            self._link.wait(requests, "value_and_step")
+            self._fold(totals, piece)
+        self._link.wait(self._pending, "value_and_step")
+        return totals
+
+    def _begin_to_finish(self) -> tuple[list[Ndarray], Exchange]:
+        layout = self._layout
+        assert layout is not None, "a rank that computes nothing and sums nothing takes no part"
+        self._end_overlap()
+        return layout.empty(self._link.memory), self.begin(layout)
+
+    def _fold(self, totals: Sequence[Ndarray], piece: tuple[int, slice, slice]) -> None:
         """Sum one piece over all slots."""
-        is_first = True
+        k, where, inner = piece
+        total, is_first = totals[k][where], True
         for slot, weight in self._weights.items():
-            check_equal(fold(total, self._parts[slot][k][piece], weight, is_first=is_first))
+            part = self._parts[slot][k][inner]
+            if not fold(total, part, weight, is_first=is_first, is_ours=slot not in self._added):
+                refuse_unequal()
             is_first = False
 
 
-def _shift(part: slice, start: int) -> slice:
-    return slice(part.start - start, part.stop - start)
+class Gathering:
+    """An all-gather under way: each rank's part of the buffers goes to the others.
+
+    Attributes:
+        requests: those of all messages.
+    """
+
+    def __init__(self, link: Messages, exchange: Exchange, buffers: Sequence[Ndarray], ranks: Iterable[int]) -> None:
+        self._link = link
+        self._buffers = buffers
+        self._others = [rank for rank in ranks if rank != link.rank]
+        self.requests: list[Any] = [
+            link.receive_piece(buffers[k][part], rank, SHARE_TAG) for rank, k, part in exchange.others
+        ]
+
+    def send(self, piece: tuple[int, slice, slice]) -> None:
+        """Begin to send one piece of this rank's part."""
+        part = self._buffers[piece[0]][piece[1]]
+        self.requests += [self._link.send_piece(part, rank, SHARE_TAG) for rank in self._others]
+
+
+def gather_parts(link: Messages, layout: Layout, route: Route, buffers: Sequence[Ndarray], ranks: int) -> None:
+    """Fill buffers of which each rank has written its part."""
+    exchange = plan_exchange(layout, route, PIECE_BYTES)
+    gathering = Gathering(link, exchange, buffers, range(ranks))
+    for piece in exchange.pieces:
+        gathering.send(piece)
+    link.wait(gathering.requests, "value_and_step")

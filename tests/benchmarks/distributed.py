@@ -1,9 +1,10 @@
 """Distribution beside one process and raw MPI: `python -m tests.benchmarks.distributed` starts ``mpiexec`` itself.
 
 Prints, for 2 ranks of one compute thread each: a data-parallel step of the MLP (784-512-512-10, Adam, batch 512) beside
-the same step in one process on one thread; the averaging of 1, 10 and 100 MB beside the same exchange by mpi4py alone (a
-half to each rank, weighted sums, the sums back); one run of a random graph of 200 operations on random slots; and the share
-of a processor that a waiting rank takes. What is compared is interleaved; medians, and the fastest tenth in brackets, which
+the same step in one process on one thread, once with the whole optimizer on each rank and once with a sharded one; the
+averaging of 1, 10 and 100 MB beside the same exchange by mpi4py alone (a half to each rank, weighted sums, the sums back);
+one run of a random graph of 200 operations on random slots; and the share of a processor that a waiting rank takes. What
+is compared is interleaved; medians, and the fastest tenth in brackets, which
 is what a busy machine leaves to compare.
 """
 
@@ -54,26 +55,39 @@ def _ratio(above: list[float], below: list[float]) -> str:
     return f"{statistics.median(above) / statistics.median(below):.2f} [{fast:.2f}]"
 
 
-def _step(machines: Machines, split: Split) -> Callable[[], Any]:
-    """Return one step of training on random data."""
-    key = afx.random.key(0)
-    model = nn.MLP.create(key, [784, 512, 512, 10])
+def _loss(model: nn.MLP, x: Any, y: Any) -> Any:
+    return afx.mean(nn.softmax_cross_entropy(model(x), y))
+
+
+def _problem() -> tuple[nn.MLP, tuple[Any, Any]]:
+    """Return the model and random data."""
+    model = nn.MLP.create(afx.random.key(0), [784, 512, 512, 10])
     x = np.random.default_rng(0).normal(size=(BATCH, 784)).astype(np.float32)
-    y = np.random.default_rng(1).integers(0, 10, BATCH)
+    return model, (x, np.random.default_rng(1).integers(0, 10, BATCH))
+
+
+def _step(machines: Machines, split: Split) -> Callable[[], Any]:
+    """Return one step of training."""
+    model, batch = _problem()
     optimizer = optim.adam(1e-3)
     state = optimizer.init(model)
     update = afx.jit(optimizer.step)
-
-    def loss(model: nn.MLP, x: Any, y: Any) -> Any:
-        return afx.mean(nn.softmax_cross_entropy(model(x), y))
-
-    slopes = machines.value_and_grad(loss, split=split)
+    slopes = machines.value_and_grad(_loss, split=split)
 
     def step() -> None:
-        _, grads = slopes(model, x, y)
+        _, grads = slopes(model, *batch)
         update(model, grads, state)
 
     return step
+
+
+def _sharded_step(machines: Machines, split: Split) -> Callable[[], Any]:
+    """Return one step of which each rank updates its half of the parameters."""
+    model, batch = _problem()
+    optimizer = distributed.shard_optimizer(machines, optim.adam(1e-3))
+    state = optimizer.init(model)
+    step = optimizer.value_and_step(_loss, split=split)
+    return lambda: step(model, state, *batch)
 
 
 def _exchanges(machines: Machines, megabytes: int) -> dict[str, Callable[[], Any]]:
@@ -119,14 +133,17 @@ def measure() -> None:
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[machines.rank]})
     show: Callable[[str], None] = print if machines.rank == 0 else (lambda text: None)
     alone = _step(distributed.local(1), Split((BATCH,)))
-    together = _step(machines, Split((BATCH // 2, BATCH // 2)))
-    times = _measure(
-        machines, {"together": together, "alone": alone if machines.rank == 0 else lambda: time.sleep(0)}, 40
-    )
-    show(
-        f"MLP step, batch {BATCH}: 2 ranks {_text(times['together'])}, one process on one thread {_text(times['alone'])}, "
-        f"ratio {_ratio(times['alone'], times['together'])}"
-    )
+    halves = Split((BATCH // 2, BATCH // 2))
+    calls = {
+        "2 ranks": _step(machines, halves),
+        "2 ranks, optimizer sharded": _sharded_step(machines, halves),
+        "alone": alone if machines.rank == 0 else lambda: time.sleep(0),
+    }
+    times = _measure(machines, calls, 40)
+    show(f"MLP step, batch {BATCH}, in one process on one thread: {_text(times['alone'])}")
+    for name in calls:
+        if name != "alone":
+            show(f"  on {name}: {_text(times[name])}, ratio {_ratio(times['alone'], times[name])}")
     for megabytes, count in ((1, 200), (10, 60), (100, 20)):
         times = _measure(machines, _exchanges(machines, megabytes), count)
         show(

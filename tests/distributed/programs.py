@@ -149,6 +149,26 @@ def shard() -> None:
     report(machines, bits_of(found) == bits_of(train_sharded(distributed.local(SLOTS), 3, *train_of(3))))
 
 
+def train_in_one(machines: Machines, split: Split, steps: int = 4) -> tuple[Any, Any, Any]:
+    """Train with a step that exchanges chunks of the gradient alone; return output, parameters and the gathered state."""
+    optimizer = distributed.shard_optimizer(machines, optim.adamw(0.1, weight_decay=0.01))
+    step = optimizer.value_and_step(loss, split=split, has_aux=True)
+    p = parameters()
+    state, out = optimizer.init(p), None
+    for number in range(steps):
+        keys = distributed.by_slot(lambda slot, number=number: random.fold_in(random.key(number), slot))
+        out, p, state = step(p, state, X, Y, keys)
+    return out, p, optimizer.gather(state)
+
+
+def step_in_one() -> None:
+    """Chunks of the gradient stay where they are used: the bits of one process, for Splits with idle slots too."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    local = distributed.local(SLOTS)
+    for split in SPLITS:
+        report(machines, bits_of(train_in_one(machines, split)) == bits_of(train_in_one(local, split)))
+
+
 def train_of(steps: int) -> tuple[Any, Any]:
     """Return the state and the parameters after some steps in one process."""
     p, state = train_sharded(distributed.local(SLOTS), steps)
@@ -169,7 +189,7 @@ def pieces() -> None:
 def overlap() -> None:
     """While a rank computes its second slot, all messages of first slots arrive."""
     machines = distributed.connect(SLOTS, deadline=60.0)
-    link: Any = machines._link
+    link: Any = machines.link
     reductions, left = [], []
     begin = link.reduction
 

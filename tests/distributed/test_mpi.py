@@ -71,6 +71,15 @@ def test_messages_are_cut_where_one_call_takes_no_more() -> None:
     assert sorted(result.stdout.splitlines()) == [f"rank {k} of 2: same" for k in range(2)], result.stderr
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_step_that_exchanges_chunks_gives_the_bits_of_one_process(ranks: int) -> None:
+    """For any Split, slots without examples among them."""
+    result = run(ranks, "step_in_one")
+    assert sorted(result.stdout.splitlines()) == [
+        f"rank {k} of {ranks}: same" for k in range(ranks) for _ in range(4)
+    ], result.stderr
+
+
 def test_messages_go_on_while_ranks_compute() -> None:
     """The exchange of one slot overlaps the computing of the next one."""
     result = run(2, "overlap")

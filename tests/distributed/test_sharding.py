@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import afx
-from afx import Array, distributed, io, optim
+from afx import Array, distributed, io, optim, random
 from afx.errors import ArgumentError
-from tests.distributed.programs import bits_of, train_of, train_sharded
+from tests.distributed.programs import SPLITS, X, Y, bits_of, loss, parameters, train_in_one, train_of, train_sharded
 
 
 @attrs.frozen
@@ -83,3 +83,34 @@ def test_a_state_of_other_slots_is_refused() -> None:
     state = distributed.ShardedState({0: sharded.init(MODEL).by_slot[0]})
     with pytest.raises(ArgumentError, match=r"got \[0\], missing \[1\]; save what gather"):
         sharded.step(MODEL, GRADS, state)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_step_in_one_gives_the_bits_of_gradient_and_step(split: distributed.Split) -> None:
+    """Value, metrics, parameters and state are those of `Machines.value_and_grad` and `ShardedOptimizer.step`."""
+    machines = distributed.local(4)
+    out, p, state = train_in_one(machines, split)
+    gradient = machines.value_and_grad(loss, split=split, has_aux=True)
+    optimizer = distributed.shard_optimizer(machines, optim.adamw(0.1, weight_decay=0.01))
+    q, expected = parameters(), optimizer.init(parameters())
+    found: Any = None
+    for number in range(4):
+        keys = distributed.by_slot(lambda slot, number=number: random.fold_in(random.key(number), slot))
+        found, grads = gradient(q, X, Y, keys)
+        q, expected = optimizer.step(q, grads, expected)
+    assert bits_of((out, p, state)) == bits_of((found, q, expected))
+
+
+def test_a_step_in_one_names_what_is_wrong() -> None:
+    """A Split of other slots, and a state that lacks one."""
+    sharded = distributed.shard_optimizer(distributed.local(2), optim.adam(0.1))
+
+    def cost(w: Array, x: Array) -> Array:
+        return afx.mean(w * x)
+
+    with pytest.raises(ArgumentError, match="value_and_step: a Split of other slots: got 3 for 2"):
+        sharded.value_and_step(cost, split=distributed.Split((1, 1, 1)))
+    step = sharded.value_and_step(cost, split=distributed.Split((1, 1)))
+    state = distributed.ShardedState({0: sharded.init(1.0).by_slot[0]})
+    with pytest.raises(ArgumentError, match=r"got \[0\], missing \[1\]; save what gather"):
+        step(1.0, state, np.ones(2))
