@@ -9,10 +9,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
+from afx.compiler.native_backend.swap import is_installed
 from afx.compiler.target import Target, current
 from afx.errors import ArgumentError
 
-__all__ = ["Backend", "check_backend", "get_backend", "set_backend", "set_code_cache", "with_backend"]
+__all__ = ["Backend", "check_backend", "foresee_code", "get_backend", "set_backend", "set_code_cache", "with_backend"]
 
 Backend: TypeAlias = Literal["auto", "numpy", "native"]
 
@@ -24,8 +25,8 @@ def set_backend(backend: Backend) -> None:
         backend: ``"auto"``: calls of NumPy at once. After some milliseconds of calls another process compiles machine code
             with the same bits, which is kept where it is faster. ``"numpy"``: calls of NumPy
             alone. ``"native"``: machine code before the first call, which waits for it, with bits of its own: functions
-            within 1 ulp (0.51 of float32) by polynomials on vectors. Without the extra ``native`` (llvmlite), and for
-            functions that have no native form, all three run calls of NumPy.
+            within 1 ulp (0.51 of float32) by polynomials on vectors; the process that compiles starts at once. Without
+            the extra ``native`` (llvmlite), and for functions that have no native form, all three run calls of NumPy.
 
     Raises:
         ArgumentError: another word.
@@ -38,6 +39,7 @@ def set_backend(backend: Backend) -> None:
     """
     check_backend("set_backend", backend)
     current.set(with_backend(current.target, backend))
+    foresee_code(backend)
 
 
 def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
@@ -63,8 +65,17 @@ def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
             raise ArgumentError(
                 f"set_code_cache: {path} cannot hold code: {reason}; name a folder of your own, or a new one"
             )
-    process: Any = importlib.import_module("afx.compiler.native_backend.process")
-    process.service.folder = "" if path is None else str(path)
+    _service().folder = "" if path is None else str(path)
+
+
+def foresee_code(backend: Backend | None) -> None:
+    """Start the process that compiles, without waiting, where the back end's first call will wait for it."""
+    if backend == "native" and is_installed():
+        _service().start()
+
+
+def _service() -> Any:
+    return importlib.import_module("afx.compiler.native_backend.process").service
 
 
 def get_backend() -> Backend:

@@ -23,7 +23,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders
-from afx.runtime.backend import Backend, check_backend, with_backend
+from afx.runtime.backend import Backend, check_backend, foresee_code, with_backend
 from afx.runtime.output_pool import without_debugger_refs
 from afx.transforms._arguments import name_of
 from afx.transforms._positions import as_positions, check_positions, leaves_of, static_options
@@ -379,6 +379,7 @@ def jit(
 
     if backend is not None:
         check_backend("jit", backend)
+        foresee_code(backend)
 
     def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:
         check_positions(f, static_argnums=nums, donate_argnums=given)

@@ -6,14 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.benchmarks import compiled, eager, growth, importing
+from tests.benchmarks import compiled, eager, first_calls, growth, importing
 from tests.benchmarks.c_library import C
 from tests.benchmarks.harness import available
 from tests.benchmarks.libraries import LIBRARIES, NATIVE
 from tests.benchmarks.workloads import WORKLOADS
 
 PEERS = f"beside whom (all that are installed); {NATIVE} is afx's second tier, {C} C by hand"
-TABLES = ("eager", "compiled", "growth", "importing")
+TABLES = ("eager", "compiled", "first_calls", "growth", "importing")
 
 
 def _arguments() -> argparse.Namespace:
@@ -64,6 +64,9 @@ def main() -> int:
         rounds, seconds = (1, 0.1) if asked.quick else (asked.rounds, asked.seconds)
         choice = compiled.Choice(tuple(asked.only), libraries, rounds, seconds, asked.products)
         good = compiled.main(choice, asked.json)
+    if "first_calls" in tables:
+        names = [n for n in WORKLOADS if any(part.lower() in n.lower() for part in asked.only)]
+        first_calls.main(1 if asked.quick else 5, names or first_calls.NAMES)
     if "growth" in tables:
         growth.main(asked.quick)
     if "importing" in tables:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from afx.compiler.native_backend.child import compile_text
-from afx.compiler.native_backend.link import layout, link
+from afx.compiler.native_backend.code_cache import get_code, put_code
+from afx.compiler.native_backend.link import layout, link, load_linker
 from afx.compiler.native_backend.llvm.emit import emit_programs
+from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan
-from afx.compiler.native_backend.process import Job, Made, service, warn
+from afx.compiler.native_backend.pieces import Lowered
+from afx.compiler.native_backend.process import Job, service, warn
 from afx.compiler.native_backend.program import Product, Program
 from afx.compiler.native_backend.pseudo_code import describe_program, describe_reasons
 from afx.compiler.native_backend.run import MixedRunner, Runner
 from afx.compiler.native_backend.swap import NativeCode, NumpyPlan, Run, Trial, run_numpy
+from afx.compiler.native_backend.unit import make_unit
 from afx.compiler.numpy_backend.exec import NumpyBackend
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
@@ -22,15 +26,27 @@ from afx.compiler.target import Target
 __all__ = ["explain_schedule", "start", "text_of"]
 
 SCHEDULE_MAX_INSTRUCTIONS = 20_000  # lowering takes seconds for more
+AWAITED_MAX_INSTRUCTIONS = 2000  # lowered within this process, in less time than another one needs to import afx
+
+Made: TypeAlias = "tuple[Schedule | None, tuple[Lowered, ...], bytes]"
+"""A schedule that calls kernels, None where one is the whole; their programs; the object code."""
+
+Done: TypeAlias = "Callable[[Made | None, str], None]"
 
 
-def start(code: NativeCode) -> None:
-    """Have the machine code of a plan made; it settles in another thread, or at once where there is none."""
+def start(code: NativeCode, is_awaited: bool = False) -> None:
+    """Have the machine code of a plan made; it settles in another thread, or at once where there is none.
+
+    Args:
+        code: of the plan.
+        is_awaited: whether the caller waits for it, so that lowering it here stops nobody.
+    """
     where = layout()
     if where is None:
         code.settle("this Python or processor is not known to the native back end", run_numpy)
         return
-    if len(code.schedule.instructions) > SCHEDULE_MAX_INSTRUCTIONS:
+    schedule, target = code.schedule, code.target
+    if len(schedule.instructions) > SCHEDULE_MAX_INSTRUCTIONS:
         code.settle("it is too long", run_numpy)
         return
 
@@ -40,13 +56,39 @@ def start(code: NativeCode) -> None:
             return
         try:
             run = _linked(made, code)
-            is_chosen = code.target.tier > 1 or (made[0] is None and code.target.backend == "native")
+            is_chosen = target.tier > 1 or (made[0] is None and target.backend == "native")
             code.settle("linked", run if is_chosen else Trial(code, run))
         except Exception as error:
             warn(f"machine code cannot be linked ({error})")
             code.settle(str(error), run_numpy)
 
-    service.submit(Job(code.schedule, done), where, code.target)
+    if is_awaited and len(schedule.instructions) <= AWAITED_MAX_INSTRUCTIONS:
+        _start_here(schedule, target, where, done)
+    else:
+        service.submit(Job((schedule, where, target.cpu, target.tier, service.folder), done))
+
+
+def _start_here(schedule: Schedule, target: Target, where: Layout, done: Done) -> None:
+    """Lower a schedule within this process; the other one needs nothing but LLVM for the rest."""
+    try:
+        mixed, pieces, text = make_unit(schedule, target.tier, where)
+    except Exception as error:
+        if not isinstance(error, UnsupportedError):
+            warn(f"a program could not be lowered ({type(error).__name__}: {error})")
+        done(None, str(error))
+        return
+    known = get_code(text, target.cpu, service.folder)
+    if known is not None:
+        done((mixed, pieces, known), "")
+        return
+
+    def compiled(code: bytes | None, reason: str) -> None:
+        if code is not None:
+            put_code(text, target.cpu, service.folder, code)
+        done(None if code is None else (mixed, pieces, code), reason)
+
+    service.submit(Job((text, target.cpu), compiled))
+    load_linker()
 
 
 def _linked(made: Made, code: NativeCode) -> Run:

@@ -1,13 +1,15 @@
 """Compiling process: reads pickled jobs, writes object code; run as a script by `afx.compiler.native_backend.process`.
 
-A message is its length in eight bytes and a pickle. The first one is the `sys.path` of the parent; each job is
-``(number, schedule, layout, cpu, tier, folder)``, each answer ``(number, what was made or None, what went wrong)``: the
-schedule that calls kernels, None where one is the whole, their programs and captured arrays, and the object code; the
-name of the error and its text. Code is kept in the folder, where one is named.
+A message is its length in eight bytes and a pickle. The first one is the `sys.path` of the parent. A job is
+``(number, text, cpu)``, of which LLVM's binding alone is needed, or ``(number, schedule, layout, cpu, tier, folder)``, for
+which afx is imported. An answer is ``(number, what was made or None, what went wrong)``: object code, of a schedule with the
+schedule that calls kernels, None where one is the whole, their programs and captured arrays; the name of the error and
+its text. Code of schedules is kept in the folder, where one is named.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import pickle
@@ -16,7 +18,6 @@ import struct
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import IO, Any
 
 __all__ = ["FEW_PASSES", "compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
@@ -24,7 +25,6 @@ __all__ = ["FEW_PASSES", "compile_text", "encode", "load_llvm", "main", "receive
 IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
 FEW_PASSES = "; vectors are written out"  # the first line of a module that needs few of LLVM's passes
-FUNCTIONS_MAX = 1500  # of one module, each a different step: LLVM takes some milliseconds for each
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -113,32 +113,22 @@ def _optimize(llvm: Any, module: Any, machine: Any, is_written_out: bool) -> Non
     passes.run(module, builder)
 
 
-def _kept(text: str, cpu: str, folder: str) -> Any:
-    """Return the object code of LLVM IR, compiled where no earlier process has kept it."""
-    cache: Any = importlib.import_module("afx.compiler.native_backend.code_cache")
-    llvm = load_llvm()
-    host = (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    versions = [importlib.import_module(name).__version__ for name in ("afx", "numpy", "llvmlite")]
-    key = cache.key_of([text, *host, *versions, repr(llvm.llvm_version_info), sys.version])
-    kept = cache.CodeCache(Path(folder))
-    code = kept.get(key)
-    if code is None:
-        code = compile_text(text, cpu)
-        kept.put(key, code)
-    return code
-
-
-def _answer(job: Any, lower: Any, emit: Any) -> tuple[int, Any, tuple[str, str]]:
-    number, schedule, layout, cpu, tier, folder = job
+def _answer(job: Any) -> tuple[int, Any, tuple[str, str]]:
+    number, *rest = job
     try:
-        mixed, pieces = lower(schedule, tier)
-        text = emit([program for program, _ in pieces], layout)
-        if text.count("define internal") > FUNCTIONS_MAX:
-            return number, None, ("UnsupportedError", "it has too many different loops")
-        code = _kept(text, cpu, folder) if folder else compile_text(text, cpu)
-        return number, (mixed, pieces, code), ("", "")
+        return number, compile_text(*rest) if len(rest) == 2 else _made(*rest), ("", "")
     except Exception as error:
         return number, None, (type(error).__name__, str(error))
+
+
+def _made(schedule: Any, layout: Any, cpu: str, tier: int, folder: str) -> tuple[Any, Any, bytes]:
+    unit, cache = [importlib.import_module(f"afx.compiler.native_backend.{name}") for name in ("unit", "code_cache")]
+    mixed, pieces, text = unit.make_unit(schedule, tier, layout)
+    code = cache.get_code(text, cpu, folder)
+    if code is None:
+        code = compile_text(text, cpu)
+        cache.put_code(text, cpu, folder, code)
+    return mixed, pieces, code
 
 
 def main() -> None:
@@ -157,17 +147,17 @@ def main() -> None:
     threading.Thread(target=watch, daemon=True).start()
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing but answers goes to the parent
-    sys.path[:] = receive(source)
-    lower = importlib.import_module("afx.compiler.native_backend.lowering.lower").lower_plan
-    emit = importlib.import_module("afx.compiler.native_backend.llvm.emit").emit_programs
-    while True:
-        try:
+    try:
+        sys.path[:] = receive(source)
+        with contextlib.suppress(Exception):  # what is wrong is the answer to the first job
+            load_llvm()  # while that is on its way
+        while True:
             job = receive(source)
             busy_since[:] = [time.monotonic(), True]
-            send(sink, _answer(job, lower, emit))
+            send(sink, _answer(job))
             busy_since[:] = [time.monotonic(), False]
-        except (EOFError, BrokenPipeError):
-            os._exit(0)
+    except (EOFError, BrokenPipeError):
+        os._exit(0)
 
 
 if __name__ == "__main__":

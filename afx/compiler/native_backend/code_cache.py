@@ -1,4 +1,4 @@
-"""Code cache: object code that is kept in a folder of the user's own, so that programs need not compile it again.
+"""Code cache: object code of modules that is kept, by this process and in a folder of the user's own.
 
 A file is named by the digest of what it was compiled from: LLVM IR, processor, versions. It holds the digest of its code,
 which is checked before the code is used. As who can write there decides what runs, the folder must belong to the user and
@@ -8,17 +8,24 @@ be closed to all others.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import importlib
 import os
 import stat
+import sys
 import tempfile
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["CodeCache", "key_of", "open_folder"]
+from afx.compiler.native_backend.child import load_llvm
+
+__all__ = ["CodeCache", "get_code", "key_of", "open_folder", "put_code"]
 
 MAGIC = b"afx code 1\n"
 DIGEST_BYTES = 32
+RECENT_MAX_BYTES = 1 << 23  # of this process's own code: some hundred kernels
 CACHE_MAX_BYTES = 1 << 28  # beyond, files that were not used for longest go: some ten thousand kernels
 
 
@@ -87,3 +94,32 @@ class CodeCache:
                 return
             path.unlink(missing_ok=True)
             total -= found.st_size
+
+
+_recent: OrderedDict[str, bytes] = OrderedDict()  # by the digest of processor and text
+
+
+def get_code(text: str, cpu: str, folder: str) -> bytes | None:
+    """Return the object code of LLVM IR for a processor, None where neither this process nor a folder has it."""
+    code = _recent.get(key_of([cpu, text]))
+    if code is None and folder:
+        code = CodeCache(Path(folder)).get(key_of([text, *_circumstances(cpu)]))
+    return code
+
+
+def put_code(text: str, cpu: str, folder: str, code: bytes) -> None:
+    """Keep object code: the last megabytes of this process, and in a folder, where one is named."""
+    _recent[key_of([cpu, text])] = code
+    while sum(map(len, _recent.values())) > RECENT_MAX_BYTES:
+        _recent.popitem(last=False)
+    if folder:
+        CodeCache(Path(folder)).put(key_of([text, *_circumstances(cpu)]), code)
+
+
+@functools.cache
+def _circumstances(cpu: str) -> tuple[str, ...]:
+    """Return all else that code of other processes depends on: processor and versions."""
+    llvm = load_llvm()
+    host = (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    versions = [importlib.import_module(name).__version__ for name in ("afx", "numpy", "llvmlite")]
+    return (*host, *versions, repr(llvm.llvm_version_info), sys.version)

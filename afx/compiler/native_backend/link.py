@@ -17,7 +17,7 @@ from afx.compiler.native_backend.child import load_llvm
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.program import Block, Fast, Inner, Nest, Op, Product, Program, UfuncLoop
 
-__all__ = ["Kernel", "layout", "link", "ufunc_loop"]
+__all__ = ["Kernel", "layout", "link", "load_linker", "ufunc_loop"]
 
 _names = itertools.count(1)
 FASTCALL = 0x80  # METH_FASTCALL
@@ -158,6 +158,11 @@ def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
         # the builtin's own object holds code and definition, which Python reads while it frees the builtin
         found.append(Kernel(new(ctypes.addressof(method), (tracker, method), None), program))
     return found
+
+
+def load_linker() -> None:
+    """Load LLVM's binding, which takes a while, before code is there to be linked."""
+    _jit()
 
 
 @functools.cache

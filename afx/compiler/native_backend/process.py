@@ -1,8 +1,8 @@
 """Compile service: sends schedules to a child process, which answers with object code.
 
 LLVM runs elsewhere because within this process it stalls NumPy calls, holds a process-wide lock, leaks memory, and
-ends the program on a misuse. The child is started with the first job, ends when it is idle or its parent gone, and is
-started again when needed. A forked process starts its own.
+ends the program on a misuse. The child is started with the first job, or as soon as one is foreseen; it ends when it is
+idle or its parent gone, and is started again when needed. A forked process starts its own.
 """
 
 from __future__ import annotations
@@ -17,38 +17,31 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 
 import attrs
 
 from afx.compiler.native_backend.child import encode, receive, send, write
-from afx.compiler.native_backend.llvm.flags import Layout
-from afx.compiler.native_backend.lowering.convert import UnsupportedError
-from afx.compiler.native_backend.pieces import Lowered
-from afx.compiler.schedule import Schedule
-from afx.compiler.target import Target
 
-__all__ = ["CompileService", "Job", "Made", "service", "warn"]
-
-Made: TypeAlias = "tuple[Schedule | None, tuple[Lowered, ...], bytes]"
-"""A schedule that calls kernels, None where one is the whole; their programs; the object code."""
+__all__ = ["CompileService", "Job", "service", "warn"]
 
 
 @attrs.define(eq=False)
 class Job:
-    """A schedule on its way through the compiler.
+    """A schedule or a module on its way through the compiler.
 
     Attributes:
-        schedule: what is compiled.
+        parts: what the child is told, behind the job's number.
         done: called in another thread with what was made, or None, and why there is nothing.
         child: the process that it was sent to.
     """
 
-    schedule: Schedule
-    done: Callable[[Made | None, str], None]
+    parts: tuple[Any, ...]
+    done: Callable[[Any, str], None]
     child: subprocess.Popen[bytes] | None = None
 
 
+FORESEEN = ()  # stands for a job that will come
 CLOSED = "the compiling process was closed"
 
 
@@ -69,23 +62,36 @@ class CompileService:
         self.folder: str = ""  # where object code is kept, if anywhere
         self.broken: str = ""  # why nothing is compiled any longer
 
-    def submit(self, job: Job, layout: Layout, target: Target) -> None:
-        """Compile a schedule without waiting; whatever goes wrong, ``job.done`` is called with None."""
+    def start(self) -> None:
+        """Start the child without waiting, as a job will come."""
+        with self._lock:
+            if not self.broken and self.pid is None:
+                self._send(FORESEEN)
+
+    def submit(self, job: Job) -> None:
+        """Compile without waiting; whatever goes wrong, ``job.done`` is called with None."""
         with self._lock:
             if not self.broken:
                 number = self._count = self._count + 1
                 self._jobs[number] = job
-                self._outbox.put((number, job.schedule, layout, target.cpu, target.tier, self.folder))
-                if self._writer is None:
-                    self._writer = threading.Thread(target=self._write, name="afx native jobs", daemon=True)
-                    self._writer.start()
+                self._send((number, *job.parts))
                 return
         job.done(None, self.broken)
+
+    def _send(self, message: tuple[Any, ...]) -> None:
+        self._outbox.put(message)
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write, name="afx native jobs", daemon=True)
+            self._writer.start()
 
     def _write(self) -> None:
         """Send jobs to the child, which reads no more than it has compiled: only this thread waits for it."""
         outbox = self._outbox
         while (message := outbox.get()) is not None:
+            if message == FORESEEN:
+                with contextlib.suppress(Exception):  # the job that comes will meet it too
+                    self._foresee()
+                continue
             try:
                 data = encode(message)
             except Exception as error:  # of a function that the user's code holds, say: this job's fault alone
@@ -101,6 +107,10 @@ class CompileService:
                     if message[0] in self._jobs and not self._is_closed():
                         self._fail(f"the compiling process cannot be started or reached ({error})")
                 self._drop(message[0], self.broken or CLOSED)
+
+    def _foresee(self) -> None:
+        if not self._is_closed():
+            self._running()
 
     def _hand_over(self, number: int, data: bytes) -> None:
         """Send a job to the child, which is started where none runs."""
@@ -195,7 +205,7 @@ class CompileService:
                 with self._lock:
                     job = self._jobs.pop(number, None)
                     self._handing_over = job is not None
-                if error not in ("", UnsupportedError.__name__):
+                if error not in ("", "UnsupportedError"):
                     warn(f"a program could not be compiled ({error}: {reason})")
                 if job is not None:
                     job.done(made, reason)

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 
-__all__ = ["NativeCode", "NumpyPlan", "Run", "Trial", "explain", "native_code", "run_numpy"]
+__all__ = ["NativeCode", "NumpyPlan", "Run", "Trial", "explain", "is_installed", "native_code", "run_numpy"]
 
 Run: TypeAlias = "Callable[[Sequence[Any], NumpyPlan], list[Any] | None]"
 
@@ -67,7 +67,7 @@ class NativeCode:
         """Have it compiled; with ``wait``, return when that is done."""
         if self.state == "waiting":
             self.state, self.run = "compiling", run_numpy
-            _build().start(self)
+            _build().start(self, is_awaited=wait)
         if wait:
             self._ready.wait()
 
@@ -136,12 +136,12 @@ def native_code(
     policy: Sequence[AbstractContextManager[None]],
 ) -> NativeCode | None:
     """Return the machine code of a plan, still to be made; None where the target wants none or the extra is missing."""
-    if target.backend == "numpy" or not schedule.instructions or not _is_installed():
+    if target.backend == "numpy" or not schedule.instructions or not is_installed():
         return None
     return NativeCode(schedule, target, policy)
 
 
 @functools.cache
-def _is_installed() -> bool:
+def is_installed() -> bool:
     """Tell whether llvmlite, the extra ``native``, is there."""
     return importlib.util.find_spec("llvmlite") is not None

@@ -20,12 +20,10 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend import build, child, process, swap
+from afx.compiler.native_backend import build, child, process, swap, unit
 from afx.compiler.native_backend.link import layout
-from afx.compiler.native_backend.llvm.emit import emit_programs
-from afx.compiler.native_backend.lowering.lower import lower_plan
 from afx.compiler.native_backend.process import CompileService, Job
-from afx.compiler.target import Target, use_target
+from afx.compiler.target import use_target
 from tests.compiler.native_backend.native_run import FIRST_TIER, Native, same_bits
 
 
@@ -190,7 +188,7 @@ def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[A
 
     where = layout()
     assert where is not None
-    service.submit(Job(schedule, answer), where, Target())
+    service.submit(Job((schedule, where, "", 1, ""), answer))
     return done, found
 
 
@@ -234,10 +232,17 @@ def test_what_no_other_process_can_have_is_one_plan_s_fault() -> None:
 
     x = np.ones(5)
     plan = afx.jit(fn, backend="native").lower(x).plan
-    assert "another process cannot have" in plan.native.state
+    assert "does more than compute" in plan.native.state
     np.testing.assert_array_equal(afx.jit(fn, backend="native")(x), np.sin(x) * 2)
     assert seen == [5.0]
-    assert afx.jit(lambda x: np.cos(x) * 3, backend="native").lower(x).plan.native.state == "linked"
+    reasons: list[str] = []
+    service = CompileService()
+    service.submit(Job((plan.schedule, layout(), "", 1, ""), lambda _, reason: reasons.append(reason)))
+    wait_for(lambda: reasons)
+    assert "another process cannot have" in reasons[0]
+    assert not service.broken
+    assert ask(service, schedule_of(lambda x: np.cos(x) * 3, x))[0].wait(60)
+    service.close()
 
 
 def test_closing_while_a_job_is_sent_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,6 +284,109 @@ def test_an_idle_compiler_starts_again() -> None:
     assert found[0] == again[0]
     assert not service.broken
     service.close()
+
+
+def test_a_foreseen_compiler_is_there_before_its_first_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking for the back end starts the compiler, once, without a wait; one that cannot start says so with the first job."""
+    monkeypatch.setattr(process, "_WARNED", [])
+    service = CompileService()
+    service.start()
+    wait_for(lambda: service.pid is not None)
+    first = service.pid
+    service.start()
+    done, found = ask(service, schedule_of(lambda x: x * 4, np.ones(3)))
+    assert done.wait(60)
+    assert found[0]
+    assert service.pid == first
+    service.close()
+    assert service.pid is None
+    missing = CompileService(["/nonexistent/python"])
+    missing.start()
+    time.sleep(0.05)
+    assert not process._WARNED
+    done, found = ask(missing, schedule_of(lambda x: x * 4, np.ones(3)))
+    assert done.wait(5)
+    assert found == [None]
+    assert len(process._WARNED) == 1
+    missing.close()
+
+
+def test_a_foreseen_compiler_that_was_killed_is_replaced() -> None:
+    """The end of a compiler that has no job is no failure."""
+    service = CompileService()
+    service.start()
+    wait_for(lambda: service.pid is not None)
+    assert service.pid is not None
+    os.kill(service.pid, signal.SIGKILL)
+    wait_for(lambda: service.pid is None)
+    done, found = ask(service, schedule_of(lambda x: x * 5, np.ones(3)))
+    assert done.wait(60)
+    assert found[0]
+    assert not service.broken
+    service.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_foreseen_compiler_ends_with_its_parent() -> None:
+    """`backend="native"` starts the compiler where it is asked for; it ends with a program that calls nothing, or is killed."""
+    for end in ("", "os.kill(os.getpid(), signal.SIGKILL)"):
+        script = f"""
+            import os, signal, sys, time
+            import afx
+            fn = afx.jit(lambda x: x + 1, backend="native")
+            from afx.compiler.native_backend.process import service
+            while service.pid is None:
+                time.sleep(0.01)
+            print(service.pid, flush=True)
+            {end}
+        """
+        command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert done.returncode == (-signal.SIGKILL if end else 0)
+        wait_for(lambda pid=int(done.stdout): not alive(pid))
+
+
+def test_compiling_a_module_needs_llvm_alone() -> None:
+    """The compiler of the back end "native" imports neither NumPy nor afx, as the caller waits for it."""
+    script = """
+        import sys
+        from pathlib import Path
+        import afx.compiler.native_backend.child as child
+        print(Path(child.__file__))
+    """
+    path = run_python(script).strip()
+    script = f"""
+        import runpy, sys
+        child = runpy.run_path({path!r})
+        number, code, error = child["_answer"]((1, "define void @f() {{ ret void }}", ""))
+        print(number, len(code) > 0, error[0] == "", "numpy" in sys.modules, "afx" in sys.modules)
+    """
+    assert run_python(script).split() == ["1", "True", "True", "False", "False"]
+
+
+def test_a_module_that_was_compiled_before_is_known() -> None:
+    """A function that gives the module of an earlier one needs no compiler."""
+    x = np.linspace(0, 1, 77)
+    first = native_of(lambda x: np.exp(x) * 7, x)
+    before = process.service._count
+    again = native_of(lambda x: np.exp(x) * 7, x)
+    assert process.service._count == before
+    np.testing.assert_array_equal(first(x)[0], again(x)[0])
+
+
+def test_a_module_that_llvm_refuses_leaves_numpys_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where compiling, or lowering, goes wrong while the caller waits, the plan stays NumPy's and one warning says why."""
+    x = np.linspace(0, 1, 13)
+    for wrong in (lambda *_: (None, (), "define nonsense"), lambda *_: 1 / 0):
+        monkeypatch.setattr(process, "_WARNED", [])
+        monkeypatch.setattr(build, "make_unit", wrong)
+        fn = afx.jit(lambda x: np.exp(x) * 9, backend="native")
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            np.testing.assert_array_equal(fn(x), np.exp(x) * 9)
+        assert fn.lower(x).plan.native.state != "linked"
+        wait_for(lambda: process._WARNED)
+        assert not process.service.broken
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -367,7 +475,7 @@ def test_long_plans_are_compiled_unless_all_their_steps_differ(monkeypatch: pyte
     schedule = native.plan.schedule
     assert 1500 < len(schedule) < build.SCHEDULE_MAX_INSTRUCTIONS
     assert same_bits(native(x)[0][0], np.asarray(native.plan.run_numpy(x)[0]))
-    monkeypatch.setattr(child, "FUNCTIONS_MAX", 3)
-    number, made, (kind, reason) = child._answer((1, schedule, layout(), "", 1, ""), lower_plan, emit_programs)
+    monkeypatch.setattr(unit, "FUNCTIONS_MAX", 3)
+    number, made, (kind, reason) = child._answer((1, schedule, layout(), "", 1, ""))
     assert (number, made, kind) == (1, None, "UnsupportedError")
     assert "different loops" in reason
