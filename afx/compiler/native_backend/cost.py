@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import math
 
-from afx.compiler.native_backend.program import Block, Choice, Extreme, Indexed, Inner, Nest, Op, Product, Scan, Words
+from afx.compiler.native_backend.program import (
+    Block,
+    BlockLoop,
+    Choice,
+    Extreme,
+    Indexed,
+    Inner,
+    Nest,
+    Op,
+    Product,
+    Scan,
+    Words,
+)
 
 __all__ = ["nanoseconds"]
 
@@ -26,6 +38,8 @@ def nanoseconds(block: Block) -> float:
             total += 100 + 0.03 * math.prod(step.sizes)
         elif isinstance(step, Scan):
             total += step.length * (nanoseconds(step.body) + 5)
+        elif isinstance(step, BlockLoop):
+            total += step.length * nanoseconds(step.bodies[0])
         elif isinstance(step, Choice):
             total += 5 + max(map(nanoseconds, step.bodies))
         else:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, UfuncLoop, Value
 from afx.compiler.native_backend.program import (
     Block,
+    BlockLoop,
     Choice,
     Extreme,
     Indexed,
@@ -82,7 +83,17 @@ def _step(step: Step, names: Names, arena: int) -> list[str]:
     if isinstance(step, Extreme):
         name = "argmax" if step.is_max else "argmin"
         return [f"{names[step.out.root]} = {name}({names[step.x.root]})  # along the last of {_lengths(step.space)}"]
+    if isinstance(step, BlockLoop):
+        return _block_loop(step, names, arena + step.arena)
     return _control(step, names, arena + step.arena)
+
+
+def _block_loop(step: BlockLoop, names: Names, arena: int) -> list[str]:
+    """Return a loop over blocks; the last one, where it is shorter, runs the same lines."""
+    pairs = zip(step.roots[0], step.strides[0], strict=True)
+    params = {k: f"{names[root]}[b]" if stride else names[root] for k, (root, stride) in enumerate(pairs)}
+    inside = [INDENT + line for line in _block(step.bodies[0], params, arena)]
+    return [f"for b in {step.length} blocks:", *inside]
 
 
 def _control(step: Scan | WhileLoop | Choice, names: Names, arena: int) -> list[str]:

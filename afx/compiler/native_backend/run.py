@@ -12,7 +12,19 @@ import numpy as np
 
 from afx.compiler.arena import ALIGNMENT
 from afx.compiler.native_backend.link import Kernel
-from afx.compiler.native_backend.program import Choice, Inner, Load, Nest, Op, Product, Program, Scan, While
+from afx.compiler.native_backend.program import (
+    Block,
+    BlockLoop,
+    Choice,
+    Inner,
+    Load,
+    Nest,
+    Op,
+    Product,
+    Program,
+    Scan,
+    While,
+)
 from afx.compiler.native_backend.share import SharedKernel
 from afx.compiler.native_backend.swap import NumpyPlan
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
@@ -198,18 +210,26 @@ def _copied_params(program: Program) -> set[int]:
     Emitted operations alone read them: loops of NumPy may have other bits for other strides.
     """
     copied = {k for k, param in enumerate(program.params) if param.checked and param.shape}
-    roots = program.block.roots
-    for step in program.block.steps:
+    return copied - _called_params(program.block)
+
+
+def _called_params(block: Block) -> set[int]:
+    """Return the parameters that loops of NumPy read, or blocks of which that is not known."""
+    found: set[int] = set()
+    for step in block.steps:
         read: set[int] = set()
         if isinstance(step, Nest):
             called = {k for v in step.values if isinstance(v, Op) and not isinstance(v.name, str) for k in v.args}
             read = {v.ref.root for k, v in enumerate(step.values) if isinstance(v, Load) and k in called}
         elif isinstance(step, Inner | Product):
             read = {ref.root for ref in step.operands}
+        elif isinstance(step, BlockLoop):
+            for body, roots in zip(step.bodies, step.roots, strict=True):
+                read |= {roots[k] for k in _called_params(body)}
         elif isinstance(step, Scan | While | Choice):
-            return set()
-        copied -= {roots[root].param for root in read}
-    return copied
+            read = set(range(len(block.roots)))
+        found |= {block.roots[root].param for root in read}
+    return found - {-1}
 
 
 def _aligned(nbytes: int) -> Any:

@@ -47,11 +47,11 @@ def run_phases(call: Callable[..., int], program: Program, args: Sequence[Any], 
     """
     found: list[int] = []
     threads = 1 if single_threaded.depth else threads
-    states = [(np.zeros(3, np.int64),) for _ in range(threads)]
+    states = [(np.array([0, 0, 0, k], np.int64),) for k in range(min(threads, PARTS))]
 
     def run(_k: int, start: int, stop: int, own: tuple[Any], number: int) -> None:
         (state,) = own
-        state[:] = number, start, stop
+        state[:3] = number, start, stop
         found.append(call(*args, state))
 
     for number, phase in enumerate(program.phases):

@@ -20,6 +20,7 @@ from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import (
     PARTS,
     Block,
+    BlockLoop,
     Choice,
     Leaf,
     Nest,
@@ -63,6 +64,7 @@ class _Blocks:
         self.w = w
         self.flags = Flags(w, layout)
         self._functions: dict[Leaf, str] = {}
+        self._bodies: dict[Block, str] = {}
 
     def emit(self, block: Block, name: str, chunked: bool = False, phases: Sequence[Phase] = ()) -> str:
         """Add the function of a block and return its name.
@@ -74,7 +76,7 @@ class _Blocks:
         if chunked:
             parameters += ["i64 %start", "i64 %stop"]
         if phases:
-            parameters += ["i64 %phase", "i64 %first", "i64 %last"]
+            parameters += ["i64 %phase", "i64 %first", "i64 %last", "i64 %thread"]
         name = f"@{name}{self.w.fresh()}"
 
         def body() -> None:
@@ -97,13 +99,17 @@ class _Blocks:
         w = self.w
         is_first = w.let("icmp eq i64 %first, 0")
         for step in block.steps[phase.start : phase.stop]:
-            if not isinstance(step, Nest) or not step.is_cut:
+            if not isinstance(step, Nest | BlockLoop) or not step.is_cut:
                 self._when(is_first, partial(self._all, block, [step]))
                 continue
-            bounds = [
-                w.let(f"sdiv i64 {w.let(f'mul i64 {part}, {step.space[0]}')}, {PARTS}") for part in ("%first", "%last")
+            length = step.length if isinstance(step, BlockLoop) else step.space[0]
+            low, high = [
+                w.let(f"sdiv i64 {w.let(f'mul i64 {part}, {length}')}, {PARTS}") for part in ("%first", "%last")
             ]
-            self._step(block, step, "".join([f", i64 {bound}" for bound in bounds]))
+            if isinstance(step, BlockLoop):
+                self._block_loop(block, step, low, high, w.let(f"mul i64 %thread, {step.arena_bytes}"))
+            else:
+                self._step(block, step, f", i64 {low}, i64 {high}")
 
     def _chunk(self, block: Block) -> None:
         """Add one loop of a block from step to step: what stands before it runs with the first, what follows with the last."""
@@ -126,6 +132,8 @@ class _Blocks:
                 self._loop(block, step, "0", str(step.length) if isinstance(step, Scan) else FOREVER)
             elif isinstance(step, Choice):
                 self._choice(block, step)
+            elif isinstance(step, BlockLoop):
+                self._block_loop(block, step, "0", str(step.length))
             else:
                 self._step(block, step)
 
@@ -154,7 +162,7 @@ class _Blocks:
         """Return the function of a step; steps that differ in their memory alone share one."""
         same = on_roots(step, {root: k for k, root in enumerate(roots_of(step))})
         if same not in self._functions:
-            self._functions[same] = emit_step(self.w, same, "" if is_single else "noinline")
+            self._functions[same] = emit_step(self.w, same, self.flags, "" if is_single else "noinline")
         return self._functions[same]
 
     def _loop(self, block: Block, loop: Scan | While, start: str, stop: str) -> str:
@@ -248,6 +256,33 @@ class _Blocks:
             w.line(f"br label %chosen{k}")
         w.label(f"chosen{k}")
 
+    def _block_loop(self, block: Block, loop: BlockLoop, low: str, high: str, arena: str = "0") -> None:
+        """Add a loop over blocks from one to another, with an arena that begins so many bytes behind the first one."""
+        w = self.w
+        base = w.shifted(w.shifted("%arena", loop.arena), arena)
+
+        def step(number: int, i: str) -> None:
+            roots = zip(loop.roots[number], loop.strides[number], strict=True)
+            pointers = [
+                _row(w, self._root(block, k), i, stride) if stride else self._root(block, k) for k, stride in roots
+            ]
+            body = self._body(loop.bodies[number])
+            w.call(body, ", ".join([f"ptr {p}" for p in (*pointers, base, "%fault")]))
+
+        if len(loop.bodies) == 1:
+            w.loop(low, high, 1, partial(step, 0))
+            return
+        whole = str(loop.length - 1)
+        has_rest = w.let(f"icmp eq i64 {high}, {loop.length}")
+        w.loop(low, w.let(f"select i1 {has_rest}, i64 {whole}, i64 {high}"), 1, partial(step, 0))
+        self._when(w.let(f"and i1 {has_rest}, {w.let(f'icmp slt i64 {low}, {high}')}"), lambda: step(1, whole))
+
+    def _body(self, block: Block) -> str:
+        """Return the function of a block of a loop; equal ones share one."""
+        if block not in self._bodies:
+            self._bodies[block] = self.emit(block, "block")
+        return self._bodies[block]
+
     def _turns(self, t: str, carry: list[str], other: list[str]) -> tuple[list[str], list[str]]:
         """Return where a step finds the carry and where it leaves the next one."""
         odd = self.w.let(f"trunc i64 {t} to i1")
@@ -311,7 +346,7 @@ class _Entry:
             reached = w.let(f"call i64 {main}({', '.join([*pointers, f'i64 {start}', f'i64 {stop}'])})")
             w.line(f"store i64 {reached}, ptr {w.shifted(state, 16)}")
         else:
-            words = [w.let(f"load i64, ptr {w.shifted(state, 8 * k)}") for k in range(3 * bool(program.phases))]
+            words = [w.let(f"load i64, ptr {w.shifted(state, 8 * k)}") for k in range(4 * bool(program.phases))]
             w.call(main, ", ".join([*pointers, *[f"i64 {word}" for word in words]]))
         found = self.flags.read()
         if program.releases_gil:

@@ -6,9 +6,16 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from afx.compiler.native_backend.elements import UfuncLoop
 from afx.compiler.native_backend.llvm.writer import Writer
 
 __all__ = ["Flags", "Layout"]
+
+# loops of NumPy (2.4) that take back all flags in the end, also those raised before them
+CLEARING = frozenset({
+    "absolute", "equal", "fmax", "fmin", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal",
+    "logical_and", "logical_or", "maximum", "minimum", "negative", "not_equal", "sign", "signbit", "tanh",
+})  # fmt: skip
 
 
 @attrs.frozen
@@ -70,6 +77,15 @@ class Flags:
         seen, more = w.let("load i64, ptr %fault"), w.let(f"zext i32 {new} to i64")
         w.line(f"store i64 {w.let(f'or i64 {seen}, {more}')}, ptr %fault")
         self.clear(str(invalid))
+        self._add(before)
+
+    def keep(self, loop: UfuncLoop, call: Callable[[], None]) -> None:
+        """Make a call of one of NumPy's loops; flags that it clears come back."""
+        if loop.ufunc not in CLEARING:
+            call()
+            return
+        before = self.w.let(f"and i32 {self.read()}, {self.all}")
+        call()
         self._add(before)
 
     def _add(self, flags: str) -> None:

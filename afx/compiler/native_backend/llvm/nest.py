@@ -8,6 +8,7 @@ from functools import partial
 
 from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.llvm.call_loop import call_loop
+from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
 from afx.compiler.native_backend.llvm.op import emit, memory_type, number, read, read_one, written
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -66,8 +67,9 @@ class NestEmitter:
     Operations of one level run in one loop; calls of NumPy's loops, each on a strip, stand at odd levels between.
     """
 
-    def __init__(self, w: Writer, nest: Nest) -> None:
+    def __init__(self, w: Writer, nest: Nest, flags: Flags) -> None:
         self.w = w
+        self.flags = flags
         self.nest = nest
         functions = sum([isinstance(v, Op) and isinstance(v.name, Fast) for v in nest.values])
         self.splits: bool = functions > 1 and bool(nest.space) and nest.space[-1] >= SPLIT_MIN_LENGTH
@@ -208,9 +210,8 @@ class NestEmitter:
         assert isinstance(op.name, UfuncLoop)
         found = [self._operand(j, start) for j in op.args]
         out = self.strips.get(k) or self.w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
-        call_loop(
-            self.w, op.name, [*[p for p, _ in found], out], [str(count)], [*[s for _, s in found], _size(op.dtype)]
-        )
+        loop, pointers, strides = op.name, [*[p for p, _ in found], out], [*[s for _, s in found], _size(op.dtype)]
+        self.flags.keep(loop, lambda: call_loop(self.w, loop, pointers, [str(count)], strides))
 
     def _call_function(self, k: int, op: Op, function: Fast, start: str, count: int) -> None:
         """Add a loop that computes one function over a strip: many elements are on their way at once."""

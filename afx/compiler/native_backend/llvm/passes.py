@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from afx.compiler.native_backend.program import (
+    BlockLoop,
     Choice,
     Extreme,
     Indexed,
@@ -28,6 +29,7 @@ __all__ = ["needs_few_passes"]
 FEW_ELEMENTS = 1 << 13  # of a loop that takes some microseconds, however it is compiled
 FEW_FOLDED_ELEMENTS = 1 << 10
 ROW_MIN_ELEMENTS = 32  # of which the addresses of a row are a small part
+SMALL_PART = 32  # of the elements of a block: what a loop over fewer ones takes is not seen
 FOLD_ROW_MIN_ELEMENTS = 1024  # the same of a fold's lanes, which unrolled loops keep in registers
 
 
@@ -39,6 +41,10 @@ def needs_few_passes(program: Program) -> bool:
 def _is_written_out(step: Step) -> bool:
     if isinstance(step, Scan | While | Choice):
         return False  # of short steps, say, where every instruction counts
+    if isinstance(step, BlockLoop):
+        few = step.elements // step.length // SMALL_PART
+        inner = [s for body in step.bodies for s in body.steps if not isinstance(s, Nest) or math.prod(s.space) > few]
+        return all(_is_dense_nest(s) if isinstance(s, Nest) else _is_written_out(s) for s in inner)
     if isinstance(step, Indexed | Extreme):
         return math.prod(step.space) <= FEW_ELEMENTS
     if isinstance(step, Words):
@@ -47,11 +53,17 @@ def _is_written_out(step: Step) -> bool:
 
 
 def _is_nest_written_out(nest: Nest) -> bool:
-    has_lanes = any(ref.strides and not ref.strides[-1] for *_, ref in nest.folds)
-    few, row = (FEW_FOLDED_ELEMENTS, FOLD_ROW_MIN_ELEMENTS) if has_lanes else (FEW_ELEMENTS, ROW_MIN_ELEMENTS)
     is_copy = not any(isinstance(v, Op) for v in nest.values)  # memory is what it waits for
-    if is_copy or math.prod(nest.space) <= few:
-        return True
+    few = FEW_FOLDED_ELEMENTS if _has_lanes(nest) else FEW_ELEMENTS
+    return is_copy or math.prod(nest.space) <= few or _is_dense_nest(nest)
+
+
+def _has_lanes(nest: Nest) -> bool:
+    return any(ref.strides and not ref.strides[-1] for *_, ref in nest.folds)
+
+
+def _is_dense_nest(nest: Nest) -> bool:
+    row = FOLD_ROW_MIN_ELEMENTS if _has_lanes(nest) else ROW_MIN_ELEMENTS
     return nest.space[-1] >= row and all(map(_is_dense, nest.refs))
 
 

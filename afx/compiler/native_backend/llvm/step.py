@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import attrs
 
 from afx.compiler.native_backend.llvm.call_loop import call_loop
+from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.index import emit_extreme, emit_indexed
 from afx.compiler.native_backend.llvm.nest import NestEmitter, over, start_of
 from afx.compiler.native_backend.llvm.tile import emit_tiles
@@ -42,16 +44,16 @@ def on_roots(step: Leaf, numbers: Mapping[int, int]) -> Leaf:
     return step.on_refs(root)
 
 
-def emit_step(w: Writer, step: Leaf, attributes: str = "") -> str:
+def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "") -> str:
     """Add the function of a step, whose parameters are its roots; return its name."""
     name = f"@{type(step).__name__.lower()}{w.fresh()}"
     roots = ", ".join([f"ptr noalias %r{k}" for k in roots_of(step)])
 
     def body() -> None:
         if isinstance(step, Nest):
-            NestEmitter(w, step).emit()
+            NestEmitter(w, step, flags).emit()
         elif isinstance(step, Inner):
-            _inner(w, step)
+            flags.keep(step.loop, partial(_inner, w, step))
         elif isinstance(step, Indexed):
             emit_indexed(w, step)
         elif isinstance(step, Extreme):

@@ -21,9 +21,10 @@ from afx.compiler.native_backend.lowering.memory import (
     part_of,
     place_memory,
 )
+from afx.compiler.native_backend.lowering.rows import fuse_rows
 from afx.compiler.native_backend.program import Block, Fast, Load, Nest, Number, Op, Ref, Step, UfuncLoop, Value
 from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Schedule, Space, View
+from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Schedule, View
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
 
@@ -52,7 +53,7 @@ class BlockBuilder:
         self,
         schedule: Schedule,
         lower_call: Callable[[BlockBuilder, Call], None],
-        lower_partial: Callable[[BlockBuilder, Call, Space, str], None],
+        lower_fused: Callable[[BlockBuilder, Fused], None],
         lower_control: Callable[[BlockBuilder, Loop | Branch], None],
         tier: int = 1,
     ) -> None:
@@ -66,9 +67,9 @@ class BlockBuilder:
         self.constants: list[Any] = []
         self.constant_owners: list[int] = []
         self._lower_call = lower_call
-        self._lower_partial = lower_partial
+        self._lower_fused = lower_fused
         self._lower_control = lower_control
-        self.space: Space | None = None  # of the fused calls that are being lowered
+        self._rows = 0  # along the first axis of a block of a fused space
         self._fresh = -1
         self._taken: set[int] = set()  # owners of results
         self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
@@ -79,6 +80,16 @@ class BlockBuilder:
         for buffer, constant in schedule.constants:
             if buffer.nbytes:
                 self.locations[buffer.index] = self.constant(constant.value)
+
+    def within(self, schedule: Schedule, given: Sequence[Location], rows: int) -> BlockBuilder:
+        """Return a builder of a block in this one, whose inputs lie like these; ``rows`` says how many rows they have."""
+        inner = BlockBuilder(schedule, self._lower_call, self._lower_fused, self._lower_control, self.tier)
+        inner._rows = rows
+        for buffer, location in zip(schedule.inputs, given, strict=True):
+            inner.locations[buffer.index] = attrs.evolve(location, owner=buffer.index)
+            if location.owner in self._unordered:
+                inner._unordered.add(buffer.index)
+        return inner
 
     # -- values -------------------------------------------------------------------------------------------------------
     def dtype(self, buffer: Buffer) -> str:
@@ -271,8 +282,11 @@ class BlockBuilder:
         for item in self.items:
             if isinstance(item, Group):
                 self._close(item)
+        params = [*inputs, *outputs, *self.constant_owners]
+        if self._rows:
+            self.items = fuse_rows(self.items, self._rows, params)
         arena = Arena()
-        roots, numbers = place_memory(self.items, [*inputs, *outputs, *self.constant_owners], self.sizes, arena)
+        roots, numbers = place_memory(self.items, params, self.sizes, arena)
         steps = finish_steps(self.items, numbers, arena)
         count = len(inputs) + len(outputs) + len(self.constants)
         return Converted(Block(count, tuple(roots), tuple(steps), arena.size), tuple(self.constants))
@@ -299,20 +313,7 @@ class BlockBuilder:
         elif isinstance(instruction, Loop | Branch):
             self._lower_control(self, instruction)
         elif isinstance(instruction, Fused):
-            self.space = instruction.space
-            partials = {p.out.index: p.ufunc for p in instruction.partials}
-            for part in instruction.body:
-                ufunc = partials.get(part.outputs[0].index, "") if isinstance(part, Call) else ""
-                if isinstance(part, Call) and ufunc and self.tier == 1:
-                    self._lower_partial(self, part, instruction.space, ufunc)
-                else:
-                    self.lower(part)
-                for view in reversed(instruction.backward):
-                    if view.out.index in self.locations and view.source.index not in self.locations:
-                        shape = (("shape", view.source.shape),)
-                        if not self.look(view.source, view.op, shape, self.locations[view.out.index]):
-                            raise UnsupportedError(f"{view.op} that copies")
-            self.space = None
+            self._lower_fused(self, instruction)
 
     def _view(self, view: View) -> None:
         if not self.look(view.out, view.op, view.params, self.locations[view.source.index]):

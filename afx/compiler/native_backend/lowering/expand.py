@@ -87,15 +87,15 @@ class Calls:
         """Return the largest elements along axes, which stay; how they are found does not decide about bits."""
         return self.reduce("maximum", x, axes)
 
-    def sums(self, x: Buffer, axes: Shape, of: Shape) -> Buffer:
-        """Return sums along axes, which stay, as `afx.ops.reductions` adds up arrays of the shape ``of``."""
+    def sums(self, x: Buffer, axes: Shape) -> Buffer:
+        """Return sums along axes, which stay, as `afx.ops.reductions` adds them up."""
         n = x.shape[-1]
         is_row = axes == (len(x.shape) - 1,) and DOT_SUM_MIN_LENGTH <= n <= DOT_SUM_MAX_LENGTH
         if not is_row:
             return self.reduce("add", x, axes)
         ones = Number(Literal(1.0, Aval((), x.dtype)), "filled", (n,))
         out = self._new(x.shape[:-1], dtype_name(x.dtype))
-        is_dot = len(of) == 2 and of[0] > 1 and math.prod(of) <= DOT_SUM_MAX_ELEMENTS
+        is_dot = len(x.shape) == 2 and x.shape[0] > 1 and math.prod(x.shape) <= DOT_SUM_MAX_ELEMENTS
         self._add(Call("sum", "dot" if is_dot else "vecdot", (x, ones), ("disjoint",) * 2, (out,)))
         return self.reshaped(out, (*out.shape, 1))
 
@@ -148,61 +148,33 @@ def _real(b: BlockBuilder, call: Call) -> tuple[Location, Location, Shape]:
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
-def _parts(b: BlockBuilder, call: Call, x: Location, out: Location) -> list[tuple[Location, Location, Shape]]:
-    """Return operand and result in parts, and the shape that NumPy's plan computes at once: a block of rows, or all.
-
-    Blocks are parts with an axis in front that counts them; what is left over is one of its own.
-    """
-    space = b.space if call.sliced else None
-    if space is None:
-        return [(x, out, x.shape)]
-    if space.kind != "rows":
-        raise UnsupportedError(f"{call.op} over blocks of elements")
-    whole, found = space.size // space.block, list[tuple[Location, Location, Shape]]()
-    for start, count, length in ((0, whole, space.block), (whole * space.block, 1, space.size % space.block)):
-        if count and length:
-            both = [
-                attrs.evolve(
-                    p,
-                    offset=p.offset + start * p.strides[0],
-                    shape=(count, length, *p.shape[1:]),
-                    strides=(length * p.strides[0], *p.strides),
-                )
-                for p in (x, out)
-            ]
-            found.append((both[0], both[1], (length, *x.shape[1:])))
-    return found
-
-
-def _rowwise(expand: Callable[[Calls, Buffer, Location, Shape, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
+def _rowwise(expand: Callable[[Calls, Buffer, Location, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
         x, out, axes = _real(b, call)
-        for part, into, shape in _parts(b, call, x, out):
-            lead = len(part.shape) - len(shape)
-            calls = Calls(b, quiet_of(call))
-            expand(calls, calls.at(part), into, tuple([a + lead for a in axes]), shape)
+        calls = Calls(b, quiet_of(call))
+        expand(calls, calls.at(x), out, axes)
 
     return lower
 
 
-def _softmax(c: Calls, x: Buffer, out: Location, axes: Shape, of: Shape) -> None:
+def _softmax(c: Calls, x: Buffer, out: Location, axes: Shape) -> None:
     """Shift by one number where all elements are close to each other, else by the largest of each row."""
-    dtype, every = out.dtype, tuple(range(len(x.shape) - len(of), len(x.shape)))
-    top, low = c.largest(x, every), c.reduce("minimum", x, every)
+    dtype, every = out.dtype, tuple(range(len(x.shape)))
+    tops = c.largest(x, axes)
+    top, low = c.largest(tops, every), c.reduce("minimum", c.reduce("minimum", x, axes), every)
     wide = [c.ufunc("add", v, c.number(0.0, "f8")) for v in (top, low)]
     close = c.ufunc(
         "less", c.ufunc("subtract", *wide, quiet=("invalid",)), c.number(SOFTMAX_CLOSE[np.dtype(dtype).char], "f8")
     )
-    e = c.ufunc("exp", _below(c, x, axes, dtype, close, top))
-    total = c.sums(e, axes, of)
+    e = c.ufunc("exp", _below(c, x, tops, dtype, close, top))
+    total = c.sums(e, axes)
     c.into(out, "divide", e, c.where(c.ufunc("equal", total, c.number(0.0, dtype)), c.number(1.0, dtype), total))
 
 
 def _below(
-    c: Calls, x: Buffer, axes: Shape, dtype: str, close: Buffer | None = None, shared: Buffer | None = None
+    c: Calls, x: Buffer, top: Buffer, dtype: str, close: Buffer | None = None, shared: Buffer | None = None
 ) -> Buffer:
-    """Return x less its largest elements along axes; of infinite ones, what `softmax` says of them."""
-    top = c.largest(x, axes)
+    """Return x less its largest elements ``top`` along axes; of infinite ones, what `softmax` says of them."""
     shift = c.where(c.ufunc("isinf", top), c.number(0.0, dtype), top)
     if close is not None and shared is not None:
         shift = c.where(close, shared, shift)
@@ -212,25 +184,23 @@ def _below(
     return c.where(c.ufunc("equal", top, inf), ends, moved)
 
 
-def _log_softmax(c: Calls, x: Buffer, out: Location, axes: Shape, of: Shape) -> None:
-    below = _below(c, x, axes, out.dtype)
-    total = c.sums(c.ufunc("exp", below), axes, of)
+def _log_softmax(c: Calls, x: Buffer, out: Location, axes: Shape) -> None:
+    below = _below(c, x, c.largest(x, axes), out.dtype)
+    total = c.sums(c.ufunc("exp", below), axes)
     zero, one = c.number(0.0, out.dtype), c.number(1.0, out.dtype)
     c.into(out, "subtract", below, c.ufunc("log", c.where(c.ufunc("equal", total, zero), one, total)))
 
 
-def _logsumexp(c: Calls, x: Buffer, out: Location, axes: Shape, of: Shape) -> None:
+def _logsumexp(c: Calls, x: Buffer, out: Location, axes: Shape) -> None:
     top = c.largest(x, axes)
     shift = c.where(c.ufunc("isfinite", top), top, c.number(0.0, out.dtype))
-    total = c.ufunc("log", c.sums(c.ufunc("exp", c.ufunc("subtract", x, shift)), axes, of), quiet=("divide",))
+    total = c.ufunc("log", c.sums(c.ufunc("exp", c.ufunc("subtract", x, shift)), axes), quiet=("divide",))
     c.into(out, "add", c.reshaped(total, out.shape), c.reshaped(shift, out.shape))
 
 
 def _vector_norm(b: BlockBuilder, call: Call) -> None:
     """Take the root of a product where that neither overflows nor loses digits, else of a sum of scaled squares."""
     x, out, axes = _real(b, call)
-    if call.sliced:
-        raise UnsupportedError(f"{call.op} over blocks")
     c = Calls(b, quiet_of(call))
     zero, one = c.number(0.0, x.dtype), c.number(1.0, x.dtype)
     size = c.ufunc("absolute", c.at(x))
@@ -252,7 +222,7 @@ def _prod(b: BlockBuilder, call: Call) -> None:
     """Multiply in NumPy's order; integers and booleans in the dtype of their product, in which no order matters."""
     want, axes = dtype_name(call.outputs[0].dtype), dict(call.params)["axis"]
     given = b.location(call.operands[0])
-    if call.sliced or not {given.dtype, want} <= ALL:
+    if not {given.dtype, want} <= ALL:
         raise UnsupportedError(f"{call.op} of {given.dtype}")
     if reduce_in_transpose(np.multiply, given.shape, axes):
         raise UnsupportedError(f"{call.op} in the transpose")
@@ -269,7 +239,7 @@ def _roll(b: BlockBuilder, call: Call) -> None:
     x = b.location(call.operands[0])
     shifts: tuple[tuple[int, int], ...] = dict(call.params)["shifts"]
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    if x.dtype != out.dtype or call.sliced:
+    if x.dtype != out.dtype:
         raise UnsupportedError(f"{call.op} of {x.dtype}")
     for k, (axis, shift) in enumerate(shifts):
         into = out if k + 1 == len(shifts) else b.temporary(x.shape, x.dtype)

@@ -8,7 +8,7 @@ import attrs
 
 from afx.compiler.native_backend.llvm.step import roots_of
 from afx.compiler.native_backend.lowering.memory import dense
-from afx.compiler.native_backend.program import Block, Choice, Load, Nest, Scan, Step, While
+from afx.compiler.native_backend.program import Block, BlockLoop, Choice, Load, Nest, Scan, Step, While
 
 __all__ = ["keep_in_place"]
 
@@ -43,6 +43,10 @@ def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tupl
 
 def _touched(step: Step) -> Iterator[int]:
     """Yield the roots that a step reads or writes."""
+    if isinstance(step, BlockLoop):
+        for roots in step.roots:
+            yield from roots
+        return
     if not isinstance(step, Scan | While | Choice):
         yield from roots_of(step)
         return

@@ -11,12 +11,22 @@ import attrs
 from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.lowering.call import lower_call
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError, argument_dtype
+from afx.compiler.native_backend.lowering.fused import lower_fused
 from afx.compiler.native_backend.lowering.in_place import keep_in_place
 from afx.compiler.native_backend.lowering.memory import Location, dtype_name
 from afx.compiler.native_backend.lowering.phases import cut_phases
-from afx.compiler.native_backend.lowering.reduction import lower_partial
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
-from afx.compiler.native_backend.program import Block, Choice, Param, Program, Scan, Step, While, chunked_step
+from afx.compiler.native_backend.program import (
+    Block,
+    BlockLoop,
+    Choice,
+    Param,
+    Program,
+    Scan,
+    Step,
+    While,
+    chunked_step,
+)
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, ErrorState, Free, Loop, Schedule
 
@@ -68,12 +78,12 @@ def explain_schedule(schedule: Schedule, tier: int = 1) -> tuple[tuple[str, str]
 
 
 def _reasons(schedule: Schedule, tier: int) -> list[str]:
-    builder = BlockBuilder(schedule, lower_call, lower_partial, _control, tier)
+    builder = BlockBuilder(schedule, lower_call, lower_fused, _control, tier)
     return [builder.reason(i) for i in schedule.instructions]
 
 
 def _block(schedule: Schedule, tier: int) -> Converted:
-    return BlockBuilder(schedule, lower_call, lower_partial, _control, tier).build()
+    return BlockBuilder(schedule, lower_call, lower_fused, _control, tier).build()
 
 
 def _quiet_block(schedule: Schedule, ignored: ErrorState, tier: int) -> Converted:
@@ -91,7 +101,7 @@ def _quieted_step(step: Step, ignored: Sequence[str]) -> Step:
         return attrs.evolve(step, body=_quieted(step.body, ignored))
     if isinstance(step, While):
         return attrs.evolve(step, test=_quieted(step.test, ignored), body=_quieted(step.body, ignored))
-    if isinstance(step, Choice):
+    if isinstance(step, Choice | BlockLoop):
         return attrs.evolve(step, bodies=tuple([_quieted(body, ignored) for body in step.bodies]))
     return attrs.evolve(step, quiet=tuple(sorted({*step.quiet, *ignored})))
 

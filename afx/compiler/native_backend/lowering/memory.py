@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.llvm.step import on_roots
-from afx.compiler.native_backend.program import Choice, Indexed, Nest, Root, Scan, Step, While
+from afx.compiler.native_backend.program import BlockLoop, Choice, Indexed, Nest, Root, Scan, Step, While
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 
@@ -150,6 +150,8 @@ def _finish(step: Step, numbers: dict[int, int], arena: int) -> Step:
     def roots(owners: Sequence[int]) -> Shape:
         return tuple([numbers[owner] for owner in owners])
 
+    if isinstance(step, BlockLoop):
+        return attrs.evolve(step, arena=arena, roots=tuple(map(roots, step.roots)))
     if not isinstance(step, Scan | While | Choice):
         moved = on_roots(step, numbers)
         return (

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from afx.compiler.native_backend.program import Block, Load, Nest, Phase, Ref, Step
+from afx.compiler.arena import ALIGNMENT
+from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Load, Nest, Phase, Ref, Step
 
 __all__ = ["cut_phases"]
 
@@ -36,8 +37,9 @@ def cut_phases(block: Block) -> tuple[Block, tuple[Phase, ...]]:
     Args:
         block: a program's; not one of a loop's body.
     """
-    steps = [part for step in block.steps for part in _cut(step)]
-    if not any(isinstance(step, Nest) and step.is_cut for step in steps):
+    base = -(-block.arena // ALIGNMENT) * ALIGNMENT
+    steps = [part for step in block.steps for part in _cut(step, base)]
+    if not any(map(_is_cut, steps)):
         return block, ()
     phases, start, known = list[Phase](), 0, list[_Access]()
     for k, step in enumerate(steps):
@@ -52,17 +54,27 @@ def cut_phases(block: Block) -> tuple[Block, tuple[Phase, ...]]:
             start, known = k, []
         known += own
     _close(phases, steps, start, len(steps))
-    return attrs.evolve(block, steps=tuple(steps)), tuple(phases)
+    size = max([step.arena_bytes for step in steps if isinstance(step, BlockLoop) and step.is_cut], default=0)
+    arena = base + PARTS * size if size else block.arena
+    return attrs.evolve(block, steps=tuple(steps), arena=arena), tuple(phases)
 
 
 def _close(phases: list[Phase], steps: Sequence[Step], start: int, stop: int) -> None:
     if start < stop:
-        shared = any(isinstance(step, Nest) and step.is_cut for step in steps[start:stop])
-        phases.append(Phase(start, stop, shared))
+        is_shared = any(map(_is_cut, steps[start:stop]))
+        if phases and not is_shared and not phases[-1].is_shared:
+            start = phases.pop().start
+        phases.append(Phase(start, stop, is_shared))
 
 
-def _cut(step: Step) -> list[Step]:
-    """Return a nest that is cut, and what is left of it."""
+def _is_cut(step: Step) -> bool:
+    return isinstance(step, Nest | BlockLoop) and step.is_cut
+
+
+def _cut(step: Step, arena: int) -> list[Step]:
+    """Return a nest that is cut, and what is left of it; or a loop over blocks, with arenas that begin there."""
+    if isinstance(step, BlockLoop) and step.elements >= CUT_MIN_ELEMENTS and step.length > 1:
+        return [attrs.evolve(step, is_cut=True, arena=arena)]
     if not isinstance(step, Nest) or step.folds or not step.space:
         return [step]
     total = 1

@@ -11,12 +11,12 @@ import numpy as np
 from afx.compiler.native_backend.link import ufunc_loop
 from afx.compiler.native_backend.llvm.op import INLINE
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError, copy_nest
-from afx.compiler.native_backend.lowering.memory import Location, dense, merged
+from afx.compiler.native_backend.lowering.memory import Location, merged
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
-from afx.compiler.schedule import Call, Space
+from afx.compiler.schedule import Call
 from afx.core.aval import Shape
 
-__all__ = ["REDUCTIONS", "axes_of", "loop_of", "lower_partial", "quiet_of", "reduce_into"]
+__all__ = ["REDUCTIONS", "axes_of", "loop_of", "quiet_of", "reduce_into"]
 
 # loops that ask for Python's lock themselves, or that raise
 REFUSED = {"power": "iu", "ldexp": "f", "frexp": "f"}
@@ -78,32 +78,6 @@ def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[S
         raise UnsupportedError("a reduction of an array that is not in row-major order")
     operands = tuple([Ref(p.owner, p.dtype, p.offset, s) for p, s in ((out, of_out), (x, of_x), (out, of_out))])
     return [_first(call.ufunc, out, x, axes), Inner(loop, space, operands, quiet_of(call))]
-
-
-def lower_partial(b: BlockBuilder, call: Call, space: Space, ufunc: str) -> None:
-    """Add a reduction over a whole fused space: block by block, then over the parts, as NumPy's plan does."""
-    if call.method != "reduce":
-        raise UnsupportedError(f"{call.op}.{call.method} over blocks")
-    x, axes = b.ordered(call.operands[0]), axes_of(call)
-    if space.kind == "elements":
-        if x.strides != dense(x.shape, int(x.dtype[1:])):
-            raise UnsupportedError("a sum over blocks of an array that is not dense")
-        x, axes = attrs.evolve(x, shape=(space.size,), strides=(int(x.dtype[1:]),)), (0,)
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    parts = b.temporary((space.blocks, *out.shape), out.dtype)
-    steps, whole = list[Step](), space.size // space.block
-    for first, count, length in ((0, whole, space.block), (whole, 1, space.size - whole * space.block)):
-        if count and length:
-            rows = Location(
-                x.owner,
-                x.offset + first * space.block * x.strides[0],
-                (space.block * x.strides[0], *x.strides),
-                (count, length, *x.shape[1:]),
-                x.dtype,
-            )
-            part = attrs.evolve(parts, offset=first * parts.strides[0], shape=(count, *out.shape))
-            steps += _reduce_steps(call, part, rows, tuple([a + 1 for a in axes]))
-    b.fixed([*steps, *_reduce_steps(attrs.evolve(call, ufunc=ufunc), out, parts, (0,))], [x], [parts, out])
 
 
 def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:

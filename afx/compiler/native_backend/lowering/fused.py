@@ -1,0 +1,161 @@
+"""Fused spaces: elementwise ops run at once, all others block by block, as in NumPy's plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
+from afx.compiler.native_backend.lowering.memory import Location, dense
+from afx.compiler.native_backend.program import BlockLoop
+from afx.compiler.operands import Buffer, Number, Operand
+from afx.compiler.schedule import Call, Fused, Partial, Result, Schedule, Space, View
+from afx.core.aval import Shape
+
+__all__ = ["lower_fused"]
+
+ELEMENTWISE = frozenset({"cast", "convert", "where"})  # those of the method "into"
+REDUCTIONS = frozenset({"reduce", "turned_reduce", "unrolled_reduce"})
+
+
+def lower_fused(b: BlockBuilder, fused: Fused) -> None:
+    """Add a fused space to a block."""
+    if all(map(_is_elementwise, fused.body)):
+        _lower_body(b, fused.body, fused.backward)
+    else:
+        _block_loop(b, fused)
+
+
+def _is_elementwise(part: Call | View) -> bool:
+    if isinstance(part, View) or part.method == "copy":
+        return True
+    return part.op in ELEMENTWISE if part.method == "into" else part.method == "ufunc" and part.ufunc != "matmul"
+
+
+def _lower_body(b: BlockBuilder, body: Sequence[Call | View], backward: Sequence[View]) -> None:
+    for part in body:
+        b.lower(part)
+        for view in reversed(backward):
+            if view.out.index in b.locations and view.source.index not in b.locations:
+                shape = (("shape", view.source.shape),)
+                if not b.look(view.source, view.op, shape, b.locations[view.out.index]):
+                    raise UnsupportedError(f"{view.op} that copies")
+
+
+def _block_loop(b: BlockBuilder, fused: Fused) -> None:
+    """Add a loop over blocks, and what joins the parts that they leave of reductions over the space."""
+    space, partials = fused.space, {p.out.index: p for p in fused.partials}
+    sliced = [_flat(space, b.location(x)) for x in fused.sliced]
+    whole = [b.location(x) for x in fused.whole]
+    counts = [n for n in (space.block * (space.size >= space.block), space.size % space.block) if n]
+    bodies = [_body(b, fused, _Body(fused, n), [*[_of_length(x, n) for x in sliced], *whole]) for n in counts]
+    outs, parts = list[Location](), list[tuple[Partial, Buffer]]()
+    for out in fused.outputs:
+        if out.index in partials:
+            part = Buffer(b.fresh(), (space.blocks, *out.shape), out.dtype, "fresh")
+            parts.append((partials[out.index], part))
+            outs.append(b.own(part.index, part.shape, b.dtype(part)))
+        else:
+            outs.append(b.own(out.index, out.shape, b.dtype(out)))
+    constants = [[b.constant(c) for c in body.constants] for body in bodies]
+    blocks = [space.block * x.strides[0] for x in sliced]
+    moves = [
+        p.strides[0] if x.index in partials else space.block * _flat(space, p).strides[0]
+        for x, p in zip(fused.outputs, outs, strict=True)
+    ]
+    given = [*sliced, *whole, *outs]
+    loop = BlockLoop(
+        tuple([body.block for body in bodies]),
+        space.blocks,
+        tuple([tuple([p.owner for p in (*given, *own)]) for own in constants]),
+        tuple([(*blocks, *[0 for _ in whole], *moves, *[0 for _ in own]) for own in constants]),
+        0,
+        _elements(fused),
+    )
+    b.fixed([loop], [*sliced, *whole, *[c for own in constants for c in own]], outs, loop.arena_bytes)
+    for partial, part in parts:
+        axes = (("axis", (0,)),)
+        b.lower(Call("join", "reduce", (part,), ("disjoint",), (partial.out,), partial.ufunc, axes))
+
+
+def _elements(fused: Fused) -> int:
+    """Return how many elements the largest value of a space has."""
+    return max(
+        [math.prod(x.shape) for x in (*fused.sliced, *[v for part in fused.body for v in _made(part)])], default=0
+    )
+
+
+def _made(part: Call | View) -> tuple[Buffer, ...]:
+    return (part.out,) if isinstance(part, View) else part.outputs
+
+
+def _flat(space: Space, x: Location) -> Location:
+    """Return a location along whose first axis blocks lie."""
+    if space.kind == "rows":
+        return x
+    size = int(x.dtype[1:])
+    if x.strides != dense(x.shape, size):
+        raise UnsupportedError("blocks of the elements of an array that is not dense")
+    return attrs.evolve(x, shape=(math.prod(x.shape),), strides=(size,))
+
+
+def _of_length(x: Location, count: int) -> Location:
+    return attrs.evolve(x, shape=(count, *x.shape[1:]))
+
+
+def _body(b: BlockBuilder, fused: Fused, body: _Body, given: Sequence[Location]) -> Converted:
+    """Return the block that computes one block of a space."""
+    inputs = (*[body.buffer(x, True) for x in fused.sliced], *[body.buffer(x, False) for x in fused.whole])
+    outputs = tuple([Result(body.made(x)) for x in fused.outputs])
+    inner = b.within(Schedule(inputs, (), (), outputs), given, body.count if fused.space.kind == "rows" else 0)
+    _lower_body(inner, [body.part(part) for part in fused.body], [body.view(view) for view in fused.backward])
+    return inner.build()
+
+
+class _Body:
+    """The calls of a space on one block of so many elements or rows."""
+
+    def __init__(self, fused: Fused, count: int) -> None:
+        self.count = count
+        self._rows = fused.space.kind == "rows"
+        self._partials = {p.out.index for p in fused.partials}
+        values = [*fused.sliced, *fused.whole, *fused.outputs, *[v for part in fused.body for v in _made(part)]]
+        self._shift = 1 + max([v.index for v in values])  # of wholes, of which blocks may read their parts too
+
+    def _shape(self, shape: Shape) -> Shape:
+        return (self.count, *(shape[1:] if self._rows else ()))
+
+    def buffer(self, x: Buffer, is_sliced: bool) -> Buffer:
+        """Return a block's part of a value, or all of it."""
+        return (
+            attrs.evolve(x, shape=self._shape(x.shape)) if is_sliced else attrs.evolve(x, index=x.index + self._shift)
+        )
+
+    def made(self, x: Buffer) -> Buffer:
+        """Return what a block makes of a value."""
+        return x if x.index in self._partials else self.buffer(x, True)
+
+    def _operand(self, x: Operand, is_sliced: bool) -> Operand:
+        if isinstance(x, Buffer):
+            return self.buffer(x, is_sliced)
+        is_part = is_sliced and x.form == "filled"
+        return Number(x.literal, x.form, self._shape(x.shape)) if is_part else x
+
+    def view(self, view: View) -> View:
+        """Return a view of a block."""
+        source, out = self.buffer(view.source, True), self.buffer(view.out, True)
+        return attrs.evolve(view, source=source, out=out, params=(("shape", out.shape),))
+
+    def part(self, part: Call | View) -> Call | View:
+        """Return a call, or a view, of a block."""
+        if isinstance(part, View):
+            return self.view(part)
+        operands = tuple([self._operand(x, own) for x, own in zip(part.operands, part.sliced, strict=True)])
+        found = attrs.evolve(part, operands=operands, outputs=tuple(map(self.made, part.outputs)), sliced=())
+        if part.outputs[0].index not in self._partials:
+            return found
+        if part.method not in REDUCTIONS:
+            raise UnsupportedError(f"{part.op}.{part.method} over blocks")
+        return attrs.evolve(found, method="reduce", params=part.params if self._rows else (("axis", (0,)),))

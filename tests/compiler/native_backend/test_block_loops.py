@@ -1,0 +1,174 @@
+"""Fused spaces as loops over blocks: NumPy's bits for every number of rows and threads."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import nn
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from afx.compiler.native_backend.lowering import phases, rows
+from afx.compiler.native_backend.program import BlockLoop
+from afx.compiler.target import Target, use_target
+from afx.runtime import thread_pool
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
+
+SMALL: dict[str, Any] = {"fuse_min_elements": 16, "block_max_bytes": 1024, "block_min_elements": 16}
+COLUMNS = 12
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make blocks small, so that tests are quick, and let three threads run."""
+    monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 100)
+    monkeypatch.setattr(rows, "GROUP_MAX_ELEMENTS", 40)
+    before = thread_pool.get_threads()
+    thread_pool.set_threads(3)
+    with use_target(Target(**SMALL)):
+        yield
+    thread_pool.set_threads(before)
+
+
+def _drawn(*shape: int, dtype: str = "float32") -> Any:
+    return (np.random.default_rng(len(shape)).normal(size=shape) * 3).astype(dtype)
+
+
+def _losses(x: Any, w: Any, scale: Any) -> Any:
+    """Return values and gradients of what works on rows, its sums over all of them, and its sums of columns."""
+
+    def norm(x: Any, scale: Any) -> Any:
+        y = nn.LayerNorm(scale, scale[::-1])(x)
+        return (y * w).sum() + (x * scale).var(axis=1).mean()
+
+    def soft(x: Any) -> Any:
+        return (nn.softmax(x, axis=1) * w).sum() - afx.logsumexp(x * w, axis=1).mean() + nn.log_softmax(x).max()
+
+    return afx.value_and_grad(norm, argnums=(0, 1))(x, scale), afx.value_and_grad(soft)(x), (x * w).sum(axis=0)
+
+
+def _loops(native: Native) -> list[BlockLoop]:
+    return [step for step in native.program.block.all_steps() if isinstance(step, BlockLoop)]
+
+
+@pytest.mark.parametrize(
+    ("count", "dtype"), [(1, "float64"), (8, "float32"), (33, "float64"), (97, "float32"), (128, "float64")]
+)
+def test_rows_have_numpys_bits(count: int, dtype: str) -> None:
+    """Softmax, its logarithm and layer normalisation agree with the plan, whole blocks or not, one row or many."""
+    args = [_drawn(*s, dtype=dtype) for s in ((count, COLUMNS), (count, COLUMNS), (COLUMNS,))]
+    native = assert_same_bits(_losses, *args)
+    loops = _loops(native)
+    assert (count < 30) or any(loop.is_cut for loop in loops)
+    assert (count < 90) or any(not loop.is_cut and len(loop.roots[0]) for loop in loops)
+
+
+def test_any_number_of_threads_gives_the_same() -> None:
+    """How many threads share the blocks changes no bit."""
+    args = [_drawn(*s) for s in ((131, COLUMNS), (131, COLUMNS), (COLUMNS,))]
+    native = assert_same_bits(_losses, *args)
+    wanted = native(*args)[0]
+    for threads in (1, 2, 5, 20):
+        thread_pool.set_threads(threads)
+        assert all(same_bits(a, b) for a, b in zip(native(*args)[0], wanted, strict=True))
+
+
+def test_operands_lie_in_any_way() -> None:
+    """Blocks read transposes, slices, reversed and broadcast operands in place, and some operands also as wholes."""
+    x, y = _drawn(90, 24), _drawn(12, 90)
+
+    def fn(x: Any, y: Any) -> Any:
+        z = x[:, ::2] * y.T - x[::-1, :COLUMNS]
+        return nn.softmax(z + x[:1, :COLUMNS], axis=1) * 2, (z * x[:, 12:]).sum(axis=1) * 3, (z * z[:1]).sum()
+
+    assert_same_bits(fn, x, y)
+
+
+def test_elements_in_blocks() -> None:
+    """Sums over elements of any shape are sums of blocks, as in the plan."""
+    x = _drawn(5000, dtype="float64")
+    with use_target(Target(**{**SMALL, "fuse_min_elements": 64, "block_min_elements": 512})):
+        native = assert_same_bits(
+            lambda x, y: ((np.exp(-x * x) * y).sum(), (x * y).max(), x * y + 1), x, x[::-1].copy()
+        )
+        assert [loop.is_cut for loop in _loops(native)] == [True]
+        assert_same_bits(lambda x: (np.tanh(x) * x).mean(), x.reshape(5, 20, 50))
+
+
+def test_rows_that_depend_on_other_rows() -> None:
+    """What reads the rows before, or all of them, is computed behind them."""
+    x = _drawn(64, COLUMNS)
+
+    def fn(x: Any) -> Any:
+        y = nn.softmax(x * 2, axis=1)
+        z = y[1:] - y[:-1]
+        return nn.softmax(z, axis=1) * z.sum(axis=0), (y - y.sum(axis=0)).max(axis=1), afx.argmax(y, axis=1)
+
+    assert_same_bits(fn, x)
+
+
+@pytest.mark.parametrize("row", [0, 40, 96])
+def test_errors_of_any_block_are_seen(row: int) -> None:
+    """A floating-point error in any row is seen, whichever thread meets it, but not one that equations ignore."""
+    x = np.ones((97, COLUMNS))
+    x[row, 3] = 0.0
+
+    def loud(x: Any) -> Any:
+        return (1 / x).sum(axis=1) * x.max(axis=1)
+
+    def quiet(x: Any) -> Any:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return loud(x)
+
+    assert Native(loud, x)(x)[1] & 1
+    assert Native(quiet, x)(x)[1] == 0
+    assert Native(loud, x)(x + 1)[1] == 0
+
+
+def test_errors_raise_and_warn_as_numpy_does() -> None:
+    """Under ``np.errstate`` a compiled function raises, warns or keeps quiet, and gives the plan's bits."""
+    x = np.ones((97, COLUMNS), np.float32)
+    x[50, 3] = 3e38
+
+    def fn(x: Any) -> Any:
+        return (nn.softmax(x, axis=1) * (x * 10)).sum(axis=1)
+
+    with np.errstate(over="ignore"):
+        want = afx.jit(fn, backend="numpy")(x)
+    with use_target(Target(backend="native", native_tier=1, **SMALL)):
+        compiled = afx.jit(fn)
+        assert compiled.lower(x).plan.native.state in ("waiting", "linked")
+        with np.errstate(over="ignore"):
+            assert same_bits(compiled(x), want)
+        with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="overflow"):
+            compiled(x)
+        with np.errstate(over="warn"), pytest.warns(RuntimeWarning, match="overflow"):
+            assert same_bits(compiled(x), want)
+        assert same_bits(compiled(np.asfortranarray(x[:, ::-1])[:, ::-1] * 0), afx.jit(fn, backend="numpy")(x * 0))
+
+
+def test_loops_and_branches_run_blocks() -> None:
+    """Blocks within steps of a loop, and within a branch, are run by one thread."""
+    x = _drawn(40, COLUMNS)
+
+    def step(y: Any) -> Any:
+        return nn.softmax(y * 2 + 1, axis=1) + x
+
+    assert_same_bits(
+        lambda x: (
+            afx.scan(lambda y, _: (step(y), y.sum()), x, None, 4),
+            afx.cond(x.sum() > 0, step, lambda y: (y * y).sum(axis=1, keepdims=True) + y, x),
+        ),
+        x,
+    )
+
+
+def test_the_second_tier_runs_blocks_too() -> None:
+    """With bits of its own, machine code agrees to the last digits."""
+    args = [_drawn(*s, dtype="float64") for s in ((97, COLUMNS), (97, COLUMNS), (COLUMNS,))]
+    native = Native(_losses, *args, tier=2)
+    for z, want in zip(native(*args)[0], native.plan(*args), strict=True):
+        np.testing.assert_allclose(z, want, rtol=1e-12, atol=1e-12)
