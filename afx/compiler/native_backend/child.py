@@ -20,11 +20,15 @@ import threading
 import time
 from typing import IO, Any
 
-__all__ = ["FEW_PASSES", "compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
+__all__ = ["ADDRESSES", "FEW_PASSES", "compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
 
 IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
 FEW_PASSES = "; vectors are written out"  # the first line of a module that needs few of LLVM's passes
+# Sections of a large process may land more than 2 GB apart, which LLVM's linker answers by ending the process.
+ADDRESSES = (
+    {"reloc": "static", "codemodel": "large"} if sys.platform == "linux" else {"reloc": "pic", "codemodel": "default"}
+)
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -86,7 +90,7 @@ def compile_text(text: str, cpu: str, *, form: str = "object") -> Any:
     llvm = load_llvm()
     features = "" if cpu else llvm.get_host_cpu_features().flatten()
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu or llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="default"
+        cpu=cpu or llvm.get_host_cpu_name(), features=features, opt=2, **ADDRESSES
     )
     module = llvm.parse_assembly(text)
     module.verify()

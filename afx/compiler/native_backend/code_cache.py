@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
-from afx.compiler.native_backend.child import load_llvm
+from afx.compiler.native_backend.child import ADDRESSES, load_llvm
 
 __all__ = ["CodeCache", "get_code", "key_of", "open_folder", "put_code"]
 
@@ -122,4 +122,4 @@ def _circumstances(cpu: str) -> tuple[str, ...]:
     llvm = load_llvm()
     host = (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
     versions = [importlib.import_module(name).__version__ for name in ("afx", "numpy", "llvmlite")]
-    return (*host, *versions, repr(llvm.llvm_version_info), sys.version)
+    return (*host, *versions, repr(llvm.llvm_version_info), repr(ADDRESSES), sys.version)
