@@ -10,10 +10,14 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
+from afx.compiler.native_backend.child import compile_text
+from afx.compiler.native_backend.link import layout, link, ufunc_loop
+from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.op import INLINE
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.native_backend.program import Block, Inner, Param, Program, Ref, Root
 from afx.core.aval import broadcast_shapes
-from tests.compiler.native_backend.native_run import Native, assert_same_bits
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-310, -1e-310, 1e300, -1e300, np.inf, -np.inf, np.nan]
 FLOAT_UFUNCS = [
@@ -142,6 +146,33 @@ def test_sums_and_extremes_follow_numpys_order(dtype: str) -> None:
             return tuple([f(x + x, axis=a) for a in axes for f in (np.sum, np.max, np.min)])
 
         assert_same_bits(fn, x)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sums_of_every_length(dtype: str) -> None:
+    """Sums that are emitted have the bits of NumPy's for lengths around all those at which it halves them."""
+    lengths = [*range(1, 20), *[n + k for n in (128, 136, 256, 264, 512, 520, 1024, 1040) for k in (-1, 0, 1, 8)]]
+    lengths += [2056, 4103, 9112, 50_003]
+    size, loop = int(dtype[1]), ufunc_loop("add", (dtype,) * 3)
+    assert loop is not None
+    sums = [
+        Inner(loop, (n,), (Ref(1, dtype, k * size, (0,)), Ref(0, dtype, 0, (size,)), Ref(1, dtype, k * size, (0,))))
+        for k, n in enumerate(lengths)
+    ]
+    params = tuple([Param((n,), dtype, True) for n in (max(lengths), len(lengths))])
+    program = Program(Block(2, (Root(0), Root(1)), tuple(sums), 0), params, False)
+    where = layout()
+    assert where is not None
+    text = emit_programs([program], where)
+    kernel = link([program], compile_text(text, ""))[0]
+    rng, arena = np.random.default_rng(5), np.empty(64, np.uint8)
+    for odd in (1.0, np.inf, np.nan, 3e38, -0.0):
+        x = (rng.normal(size=max(lengths)) * 10.0 ** rng.integers(-3, 4, max(lengths))).astype(dtype)
+        x[5] = odd
+        found = np.zeros(len(lengths), dtype)
+        assert kernel.call(x, found, arena) == 0
+        assert same_bits(found, np.array([np.add.reduce(x[:n]) for n in lengths], dtype))
+    assert f"@sum.{dtype}" in text
 
 
 def test_sums_of_negative_zeros() -> None:

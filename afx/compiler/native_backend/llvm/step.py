@@ -11,6 +11,8 @@ from afx.compiler.native_backend.llvm.call_loop import call_loop
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.index import emit_extreme, emit_indexed
 from afx.compiler.native_backend.llvm.nest import NestEmitter, over, start_of
+from afx.compiler.native_backend.llvm.op import emit, read, written
+from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum
 from afx.compiler.native_backend.llvm.tile import emit_tiles
 from afx.compiler.native_backend.llvm.words import emit_words
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -75,6 +77,25 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "") -> str:
 
 
 def _inner(w: Writer, step: Inner) -> None:
+    if _is_sum(step):
+        over(w, step.space[:-1], step.operands, lambda pointers: _sum(w, step, pointers))
+        return
     length = str(step.space[-1]) if step.space else "1"
     strides = [ref.strides[-1] if ref.strides else 0 for ref in step.operands]
     over(w, step.space[:-1], step.operands, lambda pointers: call_loop(w, step.loop, pointers, [length], strides))
+
+
+def _is_sum(step: Inner) -> bool:
+    """Tell whether a loop adds up neighbouring floats."""
+    (out, x, into), n = step.operands, step.space[-1] if step.space else 1
+    is_dense = n >= PAIRWISE_MIN_ELEMENTS and x.strides[-1] == int(x.dtype[1:]) and out.strides[-1] == 0
+    return is_dense and step.loop.ufunc == "add" and x.dtype in ("f4", "f8") and out == into
+
+
+def _sum(w: Writer, step: Inner, pointers: list[str]) -> None:
+    """Add the sum of a row to what its result holds."""
+    out, x, _ = pointers
+    dtype = step.operands[0].dtype
+    before = read(w, dtype, out)
+    total = emit_sum(w, dtype, x, step.space[-1])
+    written(w, dtype, emit(w, "add", [before, total], [dtype, dtype], dtype), out)

@@ -11,9 +11,9 @@ import numpy as np
 
 from afx.compiler.native_backend.llvm.op import ALL
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError, copy_nest
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, dense, dtype_name
+from afx.compiler.native_backend.lowering.fold import lower_fold
+from afx.compiler.native_backend.lowering.memory import Location, dense, dtype_name
 from afx.compiler.native_backend.lowering.reduction import quiet_of, reduce_into
-from afx.compiler.native_backend.program import Load, Nest, Op, Ref, Value
 from afx.compiler.operands import Alias, Buffer, Number, Operand
 from afx.compiler.reductions import (
     DOT_SUM_MAX_ELEMENTS,
@@ -31,6 +31,7 @@ from afx.core.graph import Literal
 __all__ = ["EXPANDED", "Calls"]
 
 REAL = ("f4", "f8")
+TESTS = frozenset({"equal", "greater", "isfinite", "isinf", "less", "logical_and", "logical_or"})  # which raise nothing
 
 
 class Calls:
@@ -77,10 +78,15 @@ class Calls:
         return out
 
     def reduce(self, ufunc: str, x: Buffer, axes: Shape) -> Buffer:
-        """Return a reduction whose axes stay, with length 1."""
+        """Return a reduction whose axes stay, with length 1.
+
+        Of zeros of both signs, a largest or smallest one may have either.
+        """
         out = self._new(tuple([n for k, n in enumerate(x.shape) if k not in axes]), dtype_name(x.dtype))
         kept = tuple([1 if k in axes else n for k, n in enumerate(x.shape)])
-        self._add(Call(ufunc, "reduce", (x,), ("disjoint",), (out,), ufunc=ufunc, params=(("axis", axes),)))
+        call = Call(ufunc, "reduce", (x,), ("disjoint",), (out,), ufunc=ufunc, params=(("axis", axes),))
+        if ufunc == "add" or not lower_fold(self.b, call):
+            self._add(call)
         return self.reshaped(out, kept)
 
     def largest(self, x: Buffer, axes: Shape) -> Buffer:
@@ -107,13 +113,9 @@ class Calls:
             attrs.evolve(location, shape=shape, strides=tuple([next(strides) if n != 1 else 0 for n in shape]))
         )
 
-    def into(self, out: Location, name: str, x: Buffer, y: Buffer) -> None:
-        """Write what an emitted operation makes of two operands to a location."""
-        locations = [self.b.location(v) for v in (x, y)]
-        loads = [Load(Ref(p.owner, p.dtype, p.offset, broadcast(p, out.shape))) for p in locations]
-        values: tuple[Value, ...] = (*loads, Op(name, out.dtype, (0, 1)))
-        target = Ref(out.owner, out.dtype, out.offset, out.strides)
-        self.b.fixed([Nest(out.shape, values, ((2, target),), self.quiet)], locations, [out])
+    def into(self, out: Buffer, name: str, x: Buffer, y: Buffer) -> None:
+        """Write what a ufunc makes of two operands."""
+        self._add(Call(name, "ufunc", (x, y), ("disjoint",) * 2, (out,), ufunc=name))
 
     def copy(self, out: Location, x: Buffer) -> None:
         """Write an operand to a location."""
@@ -129,7 +131,8 @@ class Calls:
         return out
 
     def _add(self, call: Call, quiet: Sequence[str] = ()) -> None:
-        self.b.lower(attrs.evolve(call, error_state=tuple(sorted({*self.quiet, *quiet}))))
+        state = None if call.ufunc in TESTS or call.op == "where" else tuple(sorted({*self.quiet, *quiet}))
+        self.b.lower(attrs.evolve(call, error_state=state))
 
 
 def _common(xs: Sequence[Operand]) -> Shape:
@@ -138,35 +141,35 @@ def _common(xs: Sequence[Operand]) -> Shape:
     return shape
 
 
-def _real(b: BlockBuilder, call: Call) -> tuple[Location, Location, Shape]:
-    """Return the locations of operand and result, and the axes, of an op of real numbers in row-major order."""
+def _real(b: BlockBuilder, call: Call) -> tuple[Location, Shape]:
+    """Return the location of the operand, and the axes, of an op of real numbers in row-major order."""
     x, (out,) = b.ordered(call.operands[0]), call.outputs
     if x.dtype not in REAL or dtype_name(out.dtype) != x.dtype:
         raise UnsupportedError(f"{call.op} of {x.dtype}")
     axes: Shape = dict(call.params)["axis"]
-    return x, b.own(out.index, out.shape, b.dtype(out)), axes
+    return x, axes
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
-def _rowwise(expand: Callable[[Calls, Buffer, Location, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
+def _rowwise(expand: Callable[[Calls, Buffer, Buffer, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
-        x, out, axes = _real(b, call)
+        x, axes = _real(b, call)
         calls = Calls(b, quiet_of(call))
-        expand(calls, calls.at(x), out, axes)
+        expand(calls, calls.at(x), call.outputs[0], axes)
 
     return lower
 
 
-def _softmax(c: Calls, x: Buffer, out: Location, axes: Shape) -> None:
+def _softmax(c: Calls, x: Buffer, out: Buffer, axes: Shape) -> None:
     """Shift by one number where all elements are close to each other, else by the largest of each row."""
-    dtype, every = out.dtype, tuple(range(len(x.shape)))
+    dtype, every = dtype_name(out.dtype), tuple(range(len(x.shape)))
     tops = c.largest(x, axes)
     top, low = c.largest(tops, every), c.reduce("minimum", c.reduce("minimum", x, axes), every)
     wide = [c.ufunc("add", v, c.number(0.0, "f8")) for v in (top, low)]
     close = c.ufunc(
         "less", c.ufunc("subtract", *wide, quiet=("invalid",)), c.number(SOFTMAX_CLOSE[np.dtype(dtype).char], "f8")
     )
-    e = c.ufunc("exp", _below(c, x, tops, dtype, close, top))
+    e = c.ufunc("exp", _below(c, x, tops, dtype, close, top), quiet=("over",))
     total = c.sums(e, axes)
     c.into(out, "divide", e, c.where(c.ufunc("equal", total, c.number(0.0, dtype)), c.number(1.0, dtype), total))
 
@@ -174,7 +177,10 @@ def _softmax(c: Calls, x: Buffer, out: Location, axes: Shape) -> None:
 def _below(
     c: Calls, x: Buffer, top: Buffer, dtype: str, close: Buffer | None = None, shared: Buffer | None = None
 ) -> Buffer:
-    """Return x less its largest elements ``top`` along axes; of infinite ones, what `softmax` says of them."""
+    """Return x less its largest elements ``top`` along axes; of infinite ones, what `softmax` says of them.
+
+    No difference is above 0: its exponential, which cannot overflow, may share a loop that ignores that.
+    """
     shift = c.where(c.ufunc("isinf", top), c.number(0.0, dtype), top)
     if close is not None and shared is not None:
         shift = c.where(close, shared, shift)
@@ -184,23 +190,25 @@ def _below(
     return c.where(c.ufunc("equal", top, inf), ends, moved)
 
 
-def _log_softmax(c: Calls, x: Buffer, out: Location, axes: Shape) -> None:
-    below = _below(c, x, c.largest(x, axes), out.dtype)
-    total = c.sums(c.ufunc("exp", below), axes)
-    zero, one = c.number(0.0, out.dtype), c.number(1.0, out.dtype)
+def _log_softmax(c: Calls, x: Buffer, out: Buffer, axes: Shape) -> None:
+    dtype = dtype_name(out.dtype)
+    below = _below(c, x, c.largest(x, axes), dtype)
+    total = c.sums(c.ufunc("exp", below, quiet=("over",)), axes)
+    zero, one = c.number(0.0, dtype), c.number(1.0, dtype)
     c.into(out, "subtract", below, c.ufunc("log", c.where(c.ufunc("equal", total, zero), one, total)))
 
 
-def _logsumexp(c: Calls, x: Buffer, out: Location, axes: Shape) -> None:
+def _logsumexp(c: Calls, x: Buffer, out: Buffer, axes: Shape) -> None:
     top = c.largest(x, axes)
-    shift = c.where(c.ufunc("isfinite", top), top, c.number(0.0, out.dtype))
+    shift = c.where(c.ufunc("isfinite", top), top, c.number(0.0, dtype_name(out.dtype)))
     total = c.ufunc("log", c.sums(c.ufunc("exp", c.ufunc("subtract", x, shift)), axes), quiet=("divide",))
     c.into(out, "add", c.reshaped(total, out.shape), c.reshaped(shift, out.shape))
 
 
 def _vector_norm(b: BlockBuilder, call: Call) -> None:
     """Take the root of a product where that neither overflows nor loses digits, else of a sum of scaled squares."""
-    x, out, axes = _real(b, call)
+    x, axes = _real(b, call)
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     c = Calls(b, quiet_of(call))
     zero, one = c.number(0.0, x.dtype), c.number(1.0, x.dtype)
     size = c.ufunc("absolute", c.at(x))

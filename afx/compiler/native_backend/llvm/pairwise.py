@@ -1,0 +1,133 @@
+"""Pairwise sums as LLVM IR, in the order of NumPy's loops.
+
+A sum of up to 128 elements has eight accumulators, joined in pairs, and adds what is left over one by one; a longer one
+is the sum of its halves, the first of which is rounded down to a multiple of eight (``pairwise_sum`` of NumPy's
+``loops_utils.h``). Four neighbouring sums of up to 128 elements are computed side by side, so that none waits for its own
+last addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from afx.compiler.native_backend.llvm.op import element_type
+from afx.compiler.native_backend.llvm.writer import Writer
+
+__all__ = ["PAIRWISE_MIN_ELEMENTS", "emit_sum"]
+
+PAIRWISE_MIN_ELEMENTS = 8  # fewer ones are added to a zero whose sign is that of NumPy's version
+LEAF = 128
+
+
+def emit_sum(w: Writer, dtype: str, pointer: str, count: int) -> str:
+    """Return the sum of neighbouring elements, eight or more."""
+    kind, name = element_type(dtype), f"@sum.{dtype}"
+    w.define(name, f"internal {kind} {name}(ptr %x, i64 %n)", lambda: _Sum(w, dtype, name).emit())
+    return w.let(f"call {kind} {name}(ptr {pointer}, i64 {count})")
+
+
+class _Sum:
+    """Emitter of the function of one dtype."""
+
+    def __init__(self, w: Writer, dtype: str, name: str) -> None:
+        self.w = w
+        self.name = name
+        self.kind = element_type(dtype)
+        self.size = int(dtype[1:])
+
+    def emit(self) -> None:
+        """Add a leaf, four leaves, and two halves."""
+        w = self.w
+        w.line(f"br i1 {w.let(f'icmp sle i64 %n, {LEAF}')}, label %leaf, label %longer")
+        w.label("leaf")
+        w.line(f"ret {self.kind} {self._finished(self._begun('%x'), '%x', '8', '%n')}")
+        w.label("longer")
+        low, high = self._halves("%n")
+        first, second, third, fourth = *self._halves(low), *self._halves(high)
+        w.line(f"br i1 {w.let(f'icmp sle i64 {low}, {LEAF}')}, label %halves, label %look")
+        w.label("look")
+        fits = [w.let(f"icmp sle i64 {n}, {LEAF}") for n in (second, fourth)]
+        w.line(f"br i1 {w.let(f'and i1 {fits[0]}, {fits[1]}')}, label %leaves, label %halves")
+        w.label("leaves")
+        self._leaves((first, second, third, fourth))
+        w.label("halves")
+        both = [
+            w.let(f"call {self.kind} {self.name}(ptr {p}, i64 {n})")
+            for p, n in (("%x", low), (self._at("%x", low), high))
+        ]
+        w.line(f"ret {self.kind} {self._add(self.kind, *both)}")
+
+    def _halves(self, n: str) -> tuple[str, str]:
+        """Return the lengths of the halves of a sum."""
+        low = self.w.let(f"and i64 {self.w.let(f'lshr i64 {n}, 1')}, -8")
+        return low, self.w.let(f"sub i64 {n}, {low}")
+
+    def _at(self, pointer: str, index: str) -> str:
+        return self.w.let(f"getelementptr {self.kind}, ptr {pointer}, i64 {index}")
+
+    def _add(self, kind: str, x: str, y: str) -> str:
+        return self.w.let(f"fadd {kind} {x}, {y}")
+
+    def _begun(self, pointer: str) -> str:
+        """Return the first eight elements."""
+        return self.w.let(f"load <8 x {self.kind}>, ptr {pointer}, align {self.size}")
+
+    def _more(self, sums: Sequence[str], pointers: Sequence[str], start: str, stop: str) -> list[str]:
+        """Add to accumulators what follows from one index on, eight elements at a time."""
+        w, k, kind = self.w, self.w.fresh(), f"<8 x {self.kind}>"
+        w.line(f"br label %enter{k}")
+        w.label(f"enter{k}")
+        w.line(f"br label %head{k}")
+        w.label(f"head{k}")
+        w.line(f"%i{k} = phi i64 [ {start}, %enter{k} ], [ %j{k}, %body{k} ]")
+        for n, x in enumerate(sums):
+            w.line(f"%a{k}.{n} = phi {kind} [ {x}, %enter{k} ], [ %b{k}.{n}, %body{k} ]")
+        w.line(f"br i1 {w.let(f'icmp slt i64 %i{k}, {stop}')}, label %body{k}, label %done{k}")
+        w.label(f"body{k}")
+        for n, pointer in enumerate(pointers):
+            part = self._begun(self._at(pointer, f"%i{k}"))
+            w.line(f"%b{k}.{n} = fadd {kind} %a{k}.{n}, {part}")
+        w.line(f"%j{k} = add nuw nsw i64 %i{k}, 8")
+        w.line(f"br label %head{k}")
+        w.label(f"done{k}")
+        return [f"%a{k}.{n}" for n in range(len(sums))]
+
+    def _finished(self, total: str, pointer: str, start: str, n: str) -> str:
+        """Return a sum of so many elements, of which the eight accumulators have seen those before ``start``."""
+        w, whole = self.w, self.w.let(f"and i64 {n}, -8")
+        (total,) = self._more([total], [pointer], start, whole)
+        width = 8
+        while width > 1:
+            wide = f"<{width} x {self.kind}>"
+            width //= 2
+            parts = [", ".join([f"i32 {2 * k + odd}" for k in range(width)]) for odd in (0, 1)]
+            even, odd = [
+                w.let(f"shufflevector {wide} {total}, {wide} poison, <{width} x i32> <{part}>") for part in parts
+            ]
+            total = self._add(f"<{width} x {self.kind}>", even, odd)
+        one = w.let(f"extractelement <1 x {self.kind}> {total}, i64 0")
+        k = w.fresh()
+        w.line(f"br label %enter{k}")
+        w.label(f"enter{k}")
+        w.line(f"br label %head{k}")
+        w.label(f"head{k}")
+        w.line(f"%i{k} = phi i64 [ {whole}, %enter{k} ], [ %j{k}, %body{k} ]")
+        w.line(f"%a{k} = phi {self.kind} [ {one}, %enter{k} ], [ %b{k}, %body{k} ]")
+        w.line(f"br i1 {w.let(f'icmp slt i64 %i{k}, {n}')}, label %body{k}, label %done{k}")
+        w.label(f"body{k}")
+        last = w.let(f"load {self.kind}, ptr {self._at(pointer, f'%i{k}')}, align {self.size}")
+        w.line(f"%b{k} = fadd {self.kind} %a{k}, {last}")
+        w.line(f"%j{k} = add nuw nsw i64 %i{k}, 1")
+        w.line(f"br label %head{k}")
+        w.label(f"done{k}")
+        return f"%a{k}"
+
+    def _leaves(self, lengths: Sequence[str]) -> None:
+        """Return from the function with the sum of four leaves, the first of which is the shortest."""
+        w, pointers = self.w, ["%x"]
+        for n in lengths[:-1]:
+            pointers.append(self._at(pointers[-1], n))
+        begun = self._more([self._begun(p) for p in pointers], pointers, "8", lengths[0])
+        parts = [self._finished(x, p, lengths[0], n) for x, p, n in zip(begun, pointers, lengths, strict=True)]
+        halves = [self._add(self.kind, *parts[:2]), self._add(self.kind, *parts[2:])]
+        w.line(f"ret {self.kind} {self._add(self.kind, *halves)}")
