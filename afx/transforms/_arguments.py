@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import snapshot, wrap
-from afx.core.aval import aval_of
+from afx.core.array.array import Array, snapshot, wrap
+from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Value
 from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 ARGUMENT = re.compile(r"\[\d+\]")  # the path of an argument that is an array by itself
+ONE_LEAF = pytree.structure(0.0)  # of an argument that is an array by itself
 DIFFERENTIABLE = frozenset(np.dtype(c) for c in "efdFD")
 
 
@@ -95,6 +96,8 @@ def moving_leaves(
             f"{who}: nothing to differentiate: got arguments without arrays, of structure {treedef}; "
             "pass floating arrays, or choose other arguments"
         )
+    if len(leaves) == 1 and isinstance(leaves[0], Array) and leaves[0].dtype in DIFFERENTIABLE and treedef is ONE_LEAF:
+        return None
     marked = pytree.marked_leaves(treedef)
     inexact = [getattr(x, "dtype", None) in DIFFERENTIABLE or isinstance(x, (float, complex)) for x in leaves]
     if all(inexact) and not any(marked):
@@ -177,6 +180,12 @@ def scalar_output(out: Any, fn: Callable[..., Any], who: str, holomorphic: bool 
     return out
 
 
+def direction_aval(x: Any, who: str) -> Aval:
+    """Return the Aval of a tangent or cotangent; integers fit any dtype, as Python's numbers do."""
+    aval = aval_of(x, who)
+    return Aval(aval.shape, aval.dtype, True) if aval.dtype.kind in "biu" else aval
+
+
 def zero_like(leaf: Any) -> Value:
     """Return a lower-level zero of a leaf's shape and dtype."""
     aval = aval_of(leaf)
@@ -185,6 +194,8 @@ def zero_like(leaf: Any) -> Value:
 
 def result_tree(treedef: Any, cts: Sequence[Value], leaves: Sequence[Any]) -> Any:
     """Return cotangents as a tree of the arguments' type; zeros for leaves that nothing depends on."""
+    if treedef is ONE_LEAF and cts[0] is not None:
+        return to_array(cts[0])
     return pytree.unflatten(
         treedef, [wrap(zero_like(x)) if ct is None else to_array(ct) for ct, x in zip(cts, leaves, strict=True)]
     )
