@@ -19,9 +19,9 @@ from afx.transforms._arguments import (
     pair_of,
     result_tree,
     scalar_output,
+    transformed,
 )
 from afx.transforms._diff_arguments import DiffArguments
-from afx.transforms._transformed import transformed
 from afx.transforms.nan_check import check_nan
 from afx.transforms.vjp import Linearization, enter_tape, strip_tracers
 

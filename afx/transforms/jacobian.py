@@ -17,9 +17,16 @@ from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray, ones_like, zeros
 from afx.ops.manipulation.join import stack
 from afx.ops.manipulation.shape import reshape
-from afx.transforms._arguments import bound_position, check_callable, check_holomorphic, moving_leaves, name_of, pair_of
+from afx.transforms._arguments import (
+    bound_position,
+    check_callable,
+    check_holomorphic,
+    moving_leaves,
+    name_of,
+    pair_of,
+    transformed,
+)
 from afx.transforms._diff_arguments import DiffArguments
-from afx.transforms._transformed import transformed
 from afx.transforms.jvp import jvp
 from afx.transforms.nan_check import check_nan
 from afx.transforms.vjp import pullback_of, vjp

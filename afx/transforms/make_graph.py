@@ -13,8 +13,7 @@ from afx.core.graph import Graph
 from afx.core.tracing.graph_trace import GraphTrace
 from afx.errors import TracerError
 from afx.pytree import Tree
-from afx.transforms._arguments import check_callable, name_of
-from afx.transforms._transformed import transformed
+from afx.transforms._arguments import check_callable, name_of, transformed
 
 __all__ = ["eval_shape", "trace"]
 

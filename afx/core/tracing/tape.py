@@ -107,14 +107,21 @@ class Tape(Trace):
         return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
 
     def _emit(
-        self, p: Primitive | None, ins: tuple[int, ...], z: Value, xs: tuple[Value, ...], params: Params, value: Value
+        self,
+        p: Primitive | None,
+        ins: tuple[int, ...],
+        z: Value,
+        xs: tuple[Value, ...],
+        params: Params,
+        value: Value,
+        joint: JointPullback | None = None,
     ) -> TapeTracer:
         entries = self.entries
         t = _new(TapeTracer)
         t._trace = self
         t._index = len(entries)
         t._value = value
-        entries.append(_entry(Entry, (p, ins, z, xs, params, value.shape, value.dtype, 1, None)))
+        entries.append(_entry(Entry, (p, ins, z, xs, params, value.shape, value.dtype, 1, joint)))
         return t
 
     def apply1(self, p: Primitive, x: Any) -> Any:
@@ -139,22 +146,8 @@ class Tape(Trace):
         t._trace = self
         t._index = len(entries)
         t._value = z
-        entries.append(
-            _entry(
-                Entry,
-                (
-                    p,
-                    (x._index,),
-                    z if reads & 1 else None,
-                    (value if reads & 2 else None,),
-                    NO_PARAMS,
-                    z.shape,
-                    z.dtype,
-                    1,
-                    None,
-                ),
-            )
-        )
+        out, kept = z if reads & 1 else None, (value if reads & 2 else None,)
+        entries.append(_entry(Entry, (p, (x._index,), out, kept, NO_PARAMS, z.shape, z.dtype, 1, None)))
         return t
 
     def apply2(self, p: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0912  # the hottest path: each call costs
@@ -243,7 +236,7 @@ class Tape(Trace):
         return self._emit(p, (x._index,), z if reads & 1 else None, (value if reads & 2 else None,), params, z)
 
     def stand_in(self, p: Primitive, params: dict[str, Any], x: Any, value: Any) -> TapeTracer:
-        """Enter a linear op of a tracer with a value that is not its own: a tangent, which pullbacks do not read."""
+        """Enter a linear op of a tracer with another value than its own, which no pullback reads: a tangent."""
         return self._emit(p, (x._index,), None, (None,), params, value)
 
     def with_value(self, t: Any, value: Any) -> TapeTracer:
@@ -306,13 +299,7 @@ class Tape(Trace):
         """Enter a call that has run already, with its pullback; return its results as tracers."""
         if len(values) != 1 or values[0].dtype.kind not in "fc":
             return list(self._emit_many(p, ins, None, residuals, NO_PARAMS, tuple(values), joint))
-        z = values[0]
-        t = _new(TapeTracer)
-        t._trace = self
-        t._index = len(self.entries)
-        t._value = z
-        self.entries.append(_entry(Entry, (p, ins, None, residuals, NO_PARAMS, z.shape, z.dtype, 1, joint)))
-        return [t]
+        return [self._emit(p, ins, None, residuals, NO_PARAMS, values[0], joint)]
 
     def _emit_many(
         self,

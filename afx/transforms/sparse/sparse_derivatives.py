@@ -26,8 +26,7 @@ from afx.ops.creation.creation import asarray
 from afx.ops.indexing.gather import gather
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
-from afx.transforms._arguments import moving_leaves
-from afx.transforms._transformed import transformed
+from afx.transforms._arguments import moving_leaves, transformed
 from afx.transforms.grad import grad
 from afx.transforms.jacobian import function_of
 from afx.transforms.jvp import jvp
