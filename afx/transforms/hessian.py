@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
@@ -71,9 +70,7 @@ def hessian(
         few = few and all(aval_of(x).dtype.kind == "f" for x in leaves)
         return (reverse if few else forward)(*args, **kwargs)
 
-    make = functools.partial(hessian, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
-    found: Callable[..., Any] = checked(run, make)
-    return found
+    return checked(fn, run, "hessian")
 
 
 def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:

@@ -17,15 +17,7 @@ from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray, ones_like, zeros
 from afx.ops.manipulation.join import stack
 from afx.ops.manipulation.shape import reshape
-from afx.transforms._arguments import (
-    bound_position,
-    check_callable,
-    check_holomorphic,
-    moving_leaves,
-    name_of,
-    pair_of,
-    transformed,
-)
+from afx.transforms._arguments import bound_position, check_callable, check_holomorphic, moving_leaves, name_of, pair_of
 from afx.transforms._diff_arguments import DiffArguments
 from afx.transforms.jvp import jvp
 from afx.transforms.nan_check import check_nan
@@ -98,9 +90,7 @@ def jacfwd(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
-    make = functools.partial(jacfwd, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
-    found: Callable[..., Any] = checked(forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd"), make)
-    return found
+    return checked(fn, forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd"), "jacfwd")
 
 
 def forward_jacobian(
@@ -143,16 +133,16 @@ def forward_jacobian(
     return compute
 
 
-def checked(compute: Callable[..., Any], make: functools.partial[Any]) -> Any:
-    """Return what a call of a transformation makes: a function that looks for nan inside of `debug_nans`."""
-    who, fn = make.func.__name__, make.args[0]
+def checked(fn: Callable[P, Any], compute: Callable[..., Any], who: str) -> Callable[P, Any]:
+    """Return the function, which inside of `debug_nans` looks for nan in what it gives."""
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         found = compute(*args, **kwargs)
         check_nan(f"{who} of {name_of(fn)}", compute, args, kwargs, found)
         return found
 
-    return transformed(run, who, fn, make)
+    return run
 
 
 def _pair(out: Any, fn: Callable[..., Any], who: str) -> tuple[Any, Any]:
@@ -206,9 +196,7 @@ def jacrev(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
-    make = functools.partial(jacrev, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
-    found: Callable[..., Any] = checked(reverse_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacrev"), make)
-    return found
+    return checked(fn, reverse_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacrev"), "jacrev")
 
 
 def reverse_jacobian(
@@ -288,6 +276,7 @@ def elementwise_grad(
     check_callable(fn, "elementwise_grad")
     chosen = DiffArguments(fn, argnums, argnames, "elementwise_grad")
 
+    @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         x, call = chosen.split(args, kwargs)
         moving_leaves(*pytree.flatten(x), "elementwise_grad", chosen.label)
@@ -296,9 +285,7 @@ def elementwise_grad(
             _check_real([leaf], "elementwise_grad", "result", "take its parts apart")
         return chosen.arrange(pullback(pytree.map(ones_like, out))[0])
 
-    make = functools.partial(elementwise_grad, fn, argnums, argnames)
-    found: Callable[P, Any] = transformed(run, "elementwise_grad", fn, make)
-    return found
+    return run
 
 
 def function_of(

@@ -80,8 +80,7 @@ def sum(
         return z if initial is None else z + initial
     shape = shape_of(x, "sum")
     axes = normalize_axes(axis, len(shape), "sum")
-    z = bind(sum_p, x, axis=axes)
-    return with_axes(z, shape, axes, keepdims) if keepdims else z
+    return with_axes(bind(sum_p, x, axis=axes), shape, axes, keepdims)
 
 
 @register_function

@@ -15,7 +15,7 @@ from afx.compiler.native_backend.link import layout, link, ufunc_loop
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.op import INLINE
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
-from afx.compiler.native_backend.program import Block, Inner, Param, Program, Ref, Root
+from afx.compiler.native_backend.program import Block, Inner, Nest, Param, Program, Ref, Root
 from afx.core.aval import broadcast_shapes
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
 
@@ -208,6 +208,27 @@ def test_parts_and_joins() -> None:
         )
 
     assert_same_bits(fn, x)
+
+
+def test_values_are_written_where_they_are_joined() -> None:
+    """A loop writes its value straight into what it is padded to or joined in, also twice, and where others read it."""
+    x = np.random.default_rng(4).normal(size=(7, 9))
+
+    def fn(x: Any) -> Any:
+        y, z = x * 2 + 1, np.exp(x)
+        padded = afx.pad(y, ((1, 2), (0, 3))), afx.pad(z[1:], 1), afx.pad(x - 1, ((0, 0), (2, 0)))
+        joined = afx.concatenate([y, z, y, x], axis=1), afx.stack([z, y, z + y], axis=1), afx.stack([y[0], z[1]])
+        steps = (
+            afx.zeros((14, 9), dtype=x.dtype).at[::2].set(x + 3),
+            afx.zeros(12, dtype=x.dtype).at[2:9].set((y * z).sum(axis=1) * 2),
+        )
+        return *padded, *joined, *steps, padded[0].sum(axis=0) + joined[0][1, :12], y
+
+    native = assert_same_bits(fn, x)
+    assert_same_bits(lambda x: afx.grad(lambda x: (x[1:, 2:] * x[:-1, :-2] * np.tanh(x[3:4, 1:8])).sum())(x), x)
+    assert_same_bits(lambda x: afx.scan(lambda c, _: (afx.pad(c[1:-1, 1:-1] * 2 - c[:-2, 2:], 1), c[0]), x, None, 3), x)
+    copies = [s for s in native.program.block.steps if isinstance(s, Nest) and len(s.values) == 1 and s.space == (7, 9)]
+    assert len(copies) == 2  # of x, which no loop makes, and into a slice of an array that is copied first
 
 
 def test_gradients_of_a_model() -> None:

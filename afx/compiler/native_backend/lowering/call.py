@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -10,14 +10,16 @@ import numpy as np
 
 from afx.compiler.native_backend.functions.table import has_fast
 from afx.compiler.native_backend.llvm.op import ALL, INLINE
-from afx.compiler.native_backend.lowering.convert import BlockBuilder, Group, UnsupportedError, call_of, copy_nest
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.expand import EXPANDED
 from afx.compiler.native_backend.lowering.fold import lower_fold
 from afx.compiler.native_backend.lowering.index import INDEXED
+from afx.compiler.native_backend.lowering.items import Group, call_of
 from afx.compiler.native_backend.lowering.linalg import FACTORIZATIONS
 from afx.compiler.native_backend.lowering.memory import (
     Location,
     broadcast,
+    copy_nest,
     dense,
     dtype_name,
     merged,
@@ -206,10 +208,7 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     part = _part_of(out, dict(call.params)["index"])
     if call.op == "embed":
-        x = b.location(call.operands[0])
-        zero = Number(np.dtype(out.dtype).type(0).item() if out.dtype[0] != "c" else 0, out.dtype)
-        fill = Nest(out.shape, (zero,), ((0, Ref(out.owner, out.dtype, 0, out.strides)),))
-        b.fixed([fill, copy_nest(part, x)], [x], [out])
+        _embed(b, call.operands[0], out, part)
         return
     x, values = [b.location(v) for v in call.operands]
     if call.op == "slice_set":
@@ -223,6 +222,32 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
     b.fixed([copy_nest(out, x), add], [x, values], [out])
 
 
+def _embed(b: BlockBuilder, operand: Operand, out: Location, part: Location) -> None:
+    """Write zeros around a part, which the loop that makes it writes itself where there is one."""
+    if part.strides == out.strides and b.store_into(part, operand):
+        b.fixed([_zeros(rest) for rest in _around(part, out)], [], [out])
+        return
+    x = b.location(operand)
+    b.fixed([_zeros(out), copy_nest(part, x)], [x], [out])
+
+
+def _zeros(out: Location) -> Nest:
+    zero = Number(np.dtype(out.dtype).type(0).item() if out.dtype[0] != "c" else 0, out.dtype)
+    return Nest(out.shape, (zero,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
+
+
+def _around(part: Location, out: Location) -> Iterator[Location]:
+    """Yield the boxes of an array around one of its parts: before and behind it along each axis."""
+    shape, offset, left = list(out.shape), out.offset, part.offset - out.offset
+    for axis, (n, step) in enumerate(zip(part.shape, out.strides, strict=True)):
+        start, left = divmod(left, step)
+        for first, length in ((0, start), (start + n, out.shape[axis] - start - n)):
+            if length:
+                lengths = (*shape[:axis], length, *shape[axis + 1 :])
+                yield attrs.evolve(out, offset=offset + first * step, shape=lengths)
+        shape[axis], offset = n, offset + start * step
+
+
 def _part_of(out: Location, index: Any) -> Location:
     """Return the location of a part of an array."""
     x = of_array(out)
@@ -233,18 +258,18 @@ def _join(b: BlockBuilder, call: Call) -> None:
     """Copy operands next to each other: `concat` along an axis, `stack` along a new one."""
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     axis: int = dict(call.params)["axis"]
-    parts = [b.location(x) for x in call.operands]
-    steps, at = list[Step](), 0
-    for x in parts:
-        if x.dtype != out.dtype:
-            _check_cast(x.dtype, out.dtype)
-        if call.op == "stack":
-            x = attrs.evolve(
-                x, shape=(*x.shape[:axis], 1, *x.shape[axis:]), strides=(*x.strides[:axis], 0, *x.strides[axis:])
-            )
-        location = Location(out.owner, at * out.strides[axis], out.strides, x.shape, out.dtype)
-        steps.append(copy_nest(location, x))
-        at += x.shape[axis]
+    parts, steps, at = list[Location](), list[Step](), 0
+    strides = (*out.strides[:axis], *out.strides[axis + 1 :]) if call.op == "stack" else out.strides
+    for operand in call.operands:
+        shape = operand.shape
+        into = Location(out.owner, at * out.strides[axis], strides, shape, out.dtype)
+        at += 1 if call.op == "stack" else shape[axis]
+        if not b.store_into(into, operand):
+            x = b.location(operand)
+            if x.dtype != out.dtype:
+                _check_cast(x.dtype, out.dtype)
+            parts.append(x)
+            steps.append(copy_nest(into, x))
     b.fixed(steps, parts, [out])
 
 

@@ -14,6 +14,7 @@ from afx.compiler.native_backend.lowering.items import Group, Item
 from afx.compiler.native_backend.lowering.memory import (
     Location,
     broadcast,
+    copy_nest,
     dense,
     dtype_name,
     finish_steps,
@@ -22,7 +23,7 @@ from afx.compiler.native_backend.lowering.memory import (
     place_memory,
 )
 from afx.compiler.native_backend.lowering.rows import fuse_rows
-from afx.compiler.native_backend.program import Block, Fast, Load, Nest, Number, Op, Ref, Step, UfuncLoop, Value
+from afx.compiler.native_backend.program import Block, Load, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Schedule, View
 from afx.core.aval import Shape
@@ -215,6 +216,18 @@ class BlockBuilder:
         group.writes.append(owner)
         self.defined[owner] = k
 
+    def store_into(self, part: Location, x: Operand) -> bool:
+        """Have the loop that makes a value write it to a location too; tell whether there is such a loop."""
+        if not isinstance(x, Buffer) or (x.shape, dtype_name(x.dtype)) != (part.shape, part.dtype):
+            return False
+        k = self.defined.get(self.locations[x.index].owner, -1)
+        group = self.items[k]
+        if not self._is_made_in(k, x) or not isinstance(group, Group):
+            return False
+        group.parts.append((group.made[x.index], Ref(part.owner, part.dtype, part.offset, part.strides)))
+        group.writes.append(part.owner)
+        return True
+
     def group_of(
         self,
         space: Shape,
@@ -353,6 +366,7 @@ class BlockBuilder:
             location = self.locations[index]
             if location.owner in self.stored:
                 stores.append((k, Ref(location.owner, location.dtype, 0, location.strides)))
+        stores += group.parts
         group.writes = [ref.root for _, ref in stores]
         nest = Nest(group.space, tuple(group.values), tuple(stores), group.quiet or (), tuple(group.folds))
         group.writes += [ref.root for *_, ref in group.folds]
@@ -381,18 +395,3 @@ def argument_dtype(buffer: Buffer) -> str:
     if buffer.dtype.kind not in WEAK:
         raise UnsupportedError("a complex Python number among the arguments")
     return WEAK[buffer.dtype.kind]
-
-
-# -- pieces -----------------------------------------------------------------------------------------------------------
-def copy_nest(out: Location, x: Location, quiet: tuple[str, ...] = ()) -> Nest:
-    """Return the nest that copies an operand, broadcast and cast, to a memory slot."""
-    load = Load(Ref(x.owner, x.dtype, x.offset, broadcast(x, out.shape)))
-    values: list[Value] = [load] if x.dtype == out.dtype else [load, Op("cast", out.dtype, (0,))]
-    return Nest(
-        out.shape, tuple(values), ((len(values) - 1, Ref(out.owner, out.dtype, out.offset, out.strides)),), quiet
-    )
-
-
-def call_of(loop: UfuncLoop | Fast | str, dtype: str) -> Callable[[Group, list[int]], int]:
-    """Return what adds an operation to a group."""
-    return lambda group, args: group.add(Op(loop, dtype, tuple(args)))

@@ -109,7 +109,7 @@ def _body(b: BlockBuilder, fused: Fused, body: _Body, given: Sequence[Location])
     """Return the block that computes one block of a space."""
     inputs = (*[body.buffer(x, True) for x in fused.sliced], *[body.buffer(x, False) for x in fused.whole])
     outputs = tuple([Result(body.made(x)) for x in fused.outputs])
-    inner = b.within(Schedule(inputs, (), (), outputs), given, body.count if fused.space.kind == "rows" else 0)
+    inner = b.within(Schedule(inputs, (), (), outputs), given, body.count)
     _lower_body(inner, [body.part(part) for part in fused.body], [body.view(view) for view in fused.backward])
     return inner.build()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 
-from afx.compiler.native_backend.program import Ref, Step, Value
+from afx.compiler.native_backend.program import Fast, Op, Ref, Step, UfuncLoop, Value
 from afx.core.aval import Shape
 
-__all__ = ["Group", "Item"]
+__all__ = ["Group", "Item", "call_of"]
 
 
 @attrs.define(eq=False)
@@ -31,6 +32,7 @@ class Group(Item):
     values: list[Value] = attrs.field(factory=list)
     known: dict[Any, int] = attrs.field(factory=dict)
     folds: list[tuple[int, str, Ref]] = attrs.field(factory=list)  # as in `Nest`
+    parts: list[tuple[int, Ref]] = attrs.field(factory=list)  # values that are also written into parts of other arrays
     made: dict[int, int] = attrs.field(factory=dict)  # buffer index to the number of its value
 
     def add(self, value: Value) -> int:
@@ -39,3 +41,8 @@ class Group(Item):
             self.known[value] = len(self.values)
             self.values.append(value)
         return self.known[value]
+
+
+def call_of(loop: UfuncLoop | Fast | str, dtype: str) -> Callable[[Group, list[int]], int]:
+    """Return what adds an operation to a group."""
+    return lambda group, args: group.add(Op(loop, dtype, tuple(args)))

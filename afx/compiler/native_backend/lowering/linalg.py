@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError, copy_nest
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, merged
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, merged
 from afx.compiler.native_backend.lowering.reduction import loop_of, quiet_of
 from afx.compiler.native_backend.program import Load, Nest, Number, Op, Product, Ref, Value
 from afx.compiler.schedule import Call

@@ -11,13 +11,27 @@ import numpy as np
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.llvm.step import on_roots
-from afx.compiler.native_backend.program import BlockLoop, Choice, Indexed, Nest, Root, Scan, Step, While
+from afx.compiler.native_backend.program import (
+    BlockLoop,
+    Choice,
+    Indexed,
+    Load,
+    Nest,
+    Op,
+    Ref,
+    Root,
+    Scan,
+    Step,
+    Value,
+    While,
+)
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 
 __all__ = [
     "Location",
     "broadcast",
+    "copy_nest",
     "dense",
     "dtype_name",
     "finish_steps",
@@ -211,3 +225,12 @@ def merged(space: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
             for own, s in zip(steps, strides, strict=True):
                 own.append(s[axis])
     return tuple(lengths), [tuple(own) for own in steps]
+
+
+def copy_nest(out: Location, x: Location, quiet: tuple[str, ...] = ()) -> Nest:
+    """Return the nest that copies an operand, broadcast and cast, to a memory slot."""
+    load = Load(Ref(x.owner, x.dtype, x.offset, broadcast(x, out.shape)))
+    values: list[Value] = [load] if x.dtype == out.dtype else [load, Op("cast", out.dtype, (0,))]
+    return Nest(
+        out.shape, tuple(values), ((len(values) - 1, Ref(out.owner, out.dtype, out.offset, out.strides)),), quiet
+    )

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 import attrs
 
 from afx.compiler.arena import ALIGNMENT
+from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Load, Nest, Phase, Ref, Step
 
 __all__ = ["cut_phases"]
 
 CUT_MIN_ELEMENTS = 200_000  # of a nest: below, another thread's help costs more than it saves: measured
+CUT_MIN_NANOSECONDS = 200_000  # predicted for a loop over blocks of fewer elements: as long as such a nest takes
 CHUNK = 8192  # elements of which no part holds a piece: a multiple of all strips and vectors
 CUT_MIN_ROWS = 64  # of a nest of several axes: parts of equal size
 
@@ -73,8 +75,9 @@ def _is_cut(step: Step) -> bool:
 
 def _cut(step: Step, arena: int) -> list[Step]:
     """Return a nest that is cut, and what is left of it; or a loop over blocks, with arenas that begin there."""
-    if isinstance(step, BlockLoop) and step.elements >= CUT_MIN_ELEMENTS and step.length > 1:
-        return [attrs.evolve(step, is_cut=True, arena=arena)]
+    if isinstance(step, BlockLoop):
+        is_long = step.elements >= CUT_MIN_ELEMENTS or step.length * nanoseconds(step.bodies[0]) >= CUT_MIN_NANOSECONDS
+        return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
     if not isinstance(step, Nest) or step.folds or not step.space:
         return [step]
     total = 1

@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError, copy_nest
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.expand import Calls
-from afx.compiler.native_backend.lowering.memory import Location, dense, dtype_name
+from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, dtype_name
 from afx.compiler.native_backend.program import Ref, Words
 from afx.compiler.operands import Buffer
 from afx.compiler.random_tables import (

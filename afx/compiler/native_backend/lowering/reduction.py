@@ -10,8 +10,8 @@ import numpy as np
 
 from afx.compiler.native_backend.link import ufunc_loop
 from afx.compiler.native_backend.llvm.op import INLINE
-from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError, copy_nest
-from afx.compiler.native_backend.lowering.memory import Location, merged
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
+from afx.compiler.native_backend.lowering.memory import Location, copy_nest, merged
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from afx.compiler.native_backend.lowering.convert import BlockBuilder, copy_nest
-from afx.compiler.native_backend.lowering.memory import Location
+from afx.compiler.native_backend.lowering.convert import BlockBuilder
+from afx.compiler.native_backend.lowering.memory import Location, copy_nest
 from afx.compiler.native_backend.program import Load, Nest, Op, Product, Ref
 
 __all__ = ["TILED_MAX_PRODUCTS", "lower_tiled"]
