@@ -325,3 +325,20 @@ def test_other_arrays_are_refused() -> None:
     unaligned = np.frombuffer(b"\0" * 97, np.float32, 24, 1).reshape(4, 6)
     assert native.kernel.call(unaligned, out, arena) == -1
     assert native.kernel.call(x, out, arena) == 0
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+@pytest.mark.parametrize("shape", [(8, 8, 3), (5, 2, 16), (16, 2), (17, 2), (2, 17), (3, 1, 4), (2, 2, 2, 2)])
+def test_short_rows_are_combined_in_order(shape: tuple[int, ...], dtype: str) -> None:
+    """Sums, products and extremes along an axis before short rows have NumPy's bits, signs of zero and nan among them."""
+    rng = np.random.default_rng(len(shape))
+    x = (rng.normal(size=shape) * 10).astype(dtype)
+    if x.size and dtype[0] == "f":
+        x.flat[:: max(x.size // 3, 1)] = [-0.0, np.nan, -np.inf, -0.0][: len(x.flat[:: max(x.size // 3, 1)])]
+    axis = len(shape) - 2
+
+    def fn(x: Any) -> Any:
+        sums = afx.sum(x, axis=axis), afx.prod(x, axis=axis), afx.sum(-x * 0, axis=axis)
+        return *sums, afx.max(x, axis=axis), afx.min(x, axis=axis)
+
+    assert_same_bits(fn, x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,20 @@ def quiet_of(call: Call) -> tuple[str, ...]:
 
 
 def _reduce(b: BlockBuilder, call: Call) -> None:
-    reduce_into(b, call, b.ordered(call.operands[0]), axes_of(call))
+    x, axes = b.ordered(call.operands[0]), axes_of(call)
+    if _has_short_rows(x, axes) and _is_inline(call, x) and b.dtype(call.outputs[0]) == x.dtype:
+        _combine_slices(b, call, x, _start(call.ufunc, x.dtype))
+    else:
+        reduce_into(b, call, x, axes)
+
+
+def _has_short_rows(x: Location, axes: Shape) -> bool:
+    """Tell whether few rows, which a call of NumPy's loop each would add, are themselves short."""
+    if len(axes) != 1:
+        return False
+    (axis,) = axes
+    row = math.prod(x.shape[axis + 1 :])
+    return 1 < row <= SHORT_ROW_MAX_LENGTH and 1 < x.shape[axis] <= SHORT_ROWS_MAX_COUNT
 
 
 def axes_of(call: Call) -> Shape:
@@ -82,31 +96,52 @@ def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[S
 
 def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:
     """Return what fills a result before it is reduced into: the identity, or the first elements."""
-    if ufunc in IDENTITIES:
-        value = IDENTITIES[ufunc]
-        if ufunc == "add" and out.dtype[0] in "fc":
-            value = SUM_START if out.dtype[0] == "f" else complex(SUM_START, SUM_START)
-        number = Number(np.dtype(out.dtype).type(value).item(), out.dtype)
+    number = _start(ufunc, out.dtype)
+    if number is not None:
         return Nest(out.shape, (number,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
     left = [k for k in range(len(x.shape)) if k not in axes]
     return copy_nest(out, attrs.evolve(x, shape=_taken(x.shape, left), strides=_taken(x.strides, left)))
 
 
+def _start(ufunc: str, dtype: str) -> Number | None:
+    """Return what a reduction begins with; None where that is the first element."""
+    if ufunc not in IDENTITIES:
+        return None
+    value = IDENTITIES[ufunc]
+    if ufunc == "add" and dtype[0] in "fc":
+        value = SUM_START if dtype[0] == "f" else complex(SUM_START, SUM_START)
+    return Number(np.dtype(dtype).type(value).item(), dtype)
+
+
+SHORT_ROW_MAX_LENGTH, SHORT_ROWS_MAX_COUNT = 16, 16
 SUM_START: float = np.add.reduce(np.full(1, -0.0)).item()  # what NumPy adds to: its versions differ in the sign of zero
 IDENTITIES: dict[str, Any] = {"add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "bitwise_or": 0}
 
 
 def _unrolled_reduce(b: BlockBuilder, call: Call) -> None:
     """Combine the slices of a short axis in order."""
-    (axis,) = axes_of(call)
     x = b.location(call.operands[0])
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    if call.ufunc not in INLINE or x.dtype not in INLINE[call.ufunc][0]:
+    if not _is_inline(call, x):
         raise UnsupportedError(f"{call.op} of {x.dtype}")
+    _combine_slices(b, call, x, None)
+
+
+def _is_inline(call: Call, x: Location) -> bool:
+    return call.ufunc in INLINE and x.dtype in INLINE[call.ufunc][0]
+
+
+def _combine_slices(b: BlockBuilder, call: Call, x: Location, start: Number | None) -> None:
+    """Add a nest that combines the slices along an axis in their order, after a number if there is one."""
+    (axis,) = axes_of(call)
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     rest = [k for k in range(len(x.shape)) if k != axis]
     strides = _taken(x.strides, rest)
-    count = x.shape[axis]
-    values: list[Any] = [Load(Ref(x.owner, x.dtype, x.offset + k * x.strides[axis], strides)) for k in range(count)]
+    values: list[Any] = [
+        Load(Ref(x.owner, x.dtype, x.offset + k * x.strides[axis], strides)) for k in range(x.shape[axis])
+    ]
+    if start is not None:
+        values.insert(0, start)
+    count = len(values)
     values += [Op(call.ufunc, x.dtype, (0 if k == 1 else count + k - 2, k)) for k in range(1, count)]
     target = Ref(out.owner, out.dtype, 0, out.strides)
     b.fixed([Nest(out.shape, tuple(values), ((len(values) - 1, target),), quiet_of(call))], [x], [out])
