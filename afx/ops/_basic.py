@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array
+from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes
 from afx.core.dtypes import DType, int64, is_inexact, promote, uint64
 from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, define, register
@@ -35,6 +35,8 @@ def reshape_as(x: Any, shape: Shape) -> Array:
 
 def broadcast(x: Any, shape: Shape) -> Array:
     """Return x repeated along new axes in front and along its axes of length 1."""
+    if isinstance(x, np.generic):  # what pulling a scalar loss back begins with
+        return wrap(_broadcast_run(x, shape=shape))
     return bind_single(broadcast_to_p, x, shape=shape)
 
 
@@ -171,7 +173,7 @@ reshape_p = linear(
 
 # -- broadcast --------------------------------------------------------------------------------------------------------
 def _broadcast_run(x: Any, *, shape: Shape) -> Any:
-    x = np.asarray(x, aval_of(x).dtype)
+    x = np.asarray(x) if isinstance(x, np.generic) else numpy_of(x)
     if not x.shape:  # np.broadcast_to takes microseconds, and most scalars come this way
         return np.ndarray(shape, x.dtype, x, strides=(0,) * len(shape))
     return np.broadcast_to(x, shape)

@@ -193,6 +193,8 @@ def unflatten(treedef: TreeDef[T], leaves: Iterable[Leaf]) -> T:
     {'w': ['x', 'y'], 'b': None}
     """
     rest: list[Leaf] = leaves if isinstance(leaves, list) else list(leaves)
+    if treedef is _ONE_LEAF and len(rest) == 1:
+        return cast("T", rest[0])
     if len(rest) != treedef.num_leaves:
         raise TreeError(
             f"unflatten: the number of leaves differs: got {len(rest)} for the {treedef.num_leaves} of {treedef!r}; "

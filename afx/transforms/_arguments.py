@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from afx import pytree
-from afx.core.array.array import snapshot, wrap
-from afx.core.aval import aval_of
+from afx.core.array.array import Array, snapshot, wrap
+from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Value
 from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
@@ -21,13 +23,16 @@ __all__ = [
     "describe",
     "moving_leaves",
     "name_of",
+    "own_name",
     "pair_of",
     "result_tree",
     "scalar_output",
+    "transformed",
     "untraced",
 ]
 
 ARGUMENT = re.compile(r"\[\d+\]")  # the path of an argument that is an array by itself
+ONE_LEAF = pytree.structure(0.0)  # of an argument that is an array by itself
 DIFFERENTIABLE = frozenset(np.dtype(c) for c in "efdFD")
 
 
@@ -95,6 +100,8 @@ def moving_leaves(
             f"{who}: nothing to differentiate: got arguments without arrays, of structure {treedef}; "
             "pass floating arrays, or choose other arguments"
         )
+    if len(leaves) == 1 and isinstance(leaves[0], Array) and leaves[0].dtype in DIFFERENTIABLE and treedef is ONE_LEAF:
+        return None
     marked = pytree.marked_leaves(treedef)
     inexact = [getattr(x, "dtype", None) in DIFFERENTIABLE or isinstance(x, (float, complex)) for x in leaves]
     if all(inexact) and not any(marked):
@@ -177,6 +184,12 @@ def scalar_output(out: Any, fn: Callable[..., Any], who: str, holomorphic: bool 
     return out
 
 
+def direction_aval(x: Any, who: str) -> Aval:
+    """Return the Aval of a tangent or cotangent; integers fit any dtype, as Python's numbers do."""
+    aval = aval_of(x, who)
+    return Aval(aval.shape, aval.dtype, True) if aval.dtype.kind in "biu" else aval
+
+
 def zero_like(leaf: Any) -> Value:
     """Return a lower-level zero of a leaf's shape and dtype."""
     aval = aval_of(leaf)
@@ -185,6 +198,8 @@ def zero_like(leaf: Any) -> Value:
 
 def result_tree(treedef: Any, cts: Sequence[Value], leaves: Sequence[Any]) -> Any:
     """Return cotangents as a tree of the arguments' type; zeros for leaves that nothing depends on."""
+    if treedef is ONE_LEAF and cts[0] is not None:
+        return to_array(cts[0])
     return pytree.unflatten(
         treedef, [wrap(zero_like(x)) if ct is None else to_array(ct) for ct, x in zip(cts, leaves, strict=True)]
     )
@@ -198,3 +213,42 @@ def bound_position(position: int, count: int, fn: Callable[..., Any], who: str) 
             "name keyword arguments with argnames="
         )
     return position % count
+
+
+# -- what a transformation returns -------------------------------------------------------------------------------------
+class Transformed(functools.partial[Any]):
+    """A function that was transformed: it can be pickled if that one can, and is a method in a class."""
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # partial has one from 3.14 on
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{self.__dict__['_who']} of {name_of(self.__dict__['__wrapped__'])}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Return the name, as for functions, or where another function has that name what makes it anew."""
+        return own_name(self, self.__dict__["__wrapped__"]) or (self.__dict__["_make"], ())
+
+
+def transformed(run: Callable[..., Any], who: str, fn: Callable[..., Any], make: functools.partial[Any]) -> Any:
+    """Return ``run`` with the name and docstring of ``fn``, pickled as the call that makes it anew.
+
+    Args:
+        run: what the transformed function does.
+        who: the transformation, for the repr.
+        fn: the user's function.
+        make: the transformation with its arguments; called, it returns such a function.
+    """
+    made = Transformed(run)
+    functools.update_wrapper(made, fn)
+    made.__dict__.update(__wrapped__=fn, _who=who, _make=make)
+    return made
+
+
+def own_name(self: object, fn: object) -> str | None:
+    """Return the qualified name by which a decorated function is found that replaced ``fn``, None where there is none."""
+    path: str = getattr(fn, "__qualname__", "")
+    found: Any = sys.modules.get(getattr(fn, "__module__", ""))
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return path if found is self else None

@@ -23,6 +23,8 @@ class DiffArguments:
         names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
         self.fn = fn
         self.who = who
+        self.fn_name: str = name_of(fn)
+        self.title: str = f"{who} of {self.fn_name}"
         self.names = names
         self.single: bool = argnums is None or isinstance(argnums, (int, np.integer))
         if argnums is None:
@@ -30,13 +32,17 @@ class DiffArguments:
         else:
             self.nums = _positions(argnums, who)
         self.count: int = len(self.nums) + len(names)
+        self.takes_first: bool = self.nums == (0,) and not names
         if not self.count:
             raise ArgumentError(f"{who}: nothing to differentiate: got argnums=(); name an argument")
 
     def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Callable[[Any], Any]]:
         """Return the differentiated arguments (a tuple where there are several), and how to call with traced ones."""
-        if not args and self.nums == (0,) and kwargs:
-            args, kwargs = self._first_by_name(kwargs)
+        if self.takes_first:
+            if not args and kwargs:
+                args, kwargs = self._first_by_name(kwargs)
+            if args:
+                return args[0], self._calls_with_first(args[1:], kwargs)
         for n in self.names:
             if n not in kwargs:
                 raise ArgumentError(
@@ -56,8 +62,17 @@ class DiffArguments:
                 return self.fn(*fixed, **{**kwargs, **dict(zip(self.names, values[len(nums) :], strict=True))})
             return self.fn(*fixed, **kwargs)
 
-        call.__qualname__ = name_of(self.fn)
+        call.__qualname__ = self.fn_name
         return targets[0] if self.count == 1 else tuple(targets), call
+
+    def _calls_with_first(self, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
+        fn = self.fn
+
+        def call(traced: Any) -> Any:
+            return fn(traced, *rest, **kwargs)
+
+        call.__qualname__ = self.fn_name
+        return call
 
     def label(self, path: str) -> str:
         """Return the name of a leaf of the differentiated arguments for messages."""

@@ -24,7 +24,14 @@ from afx.ops.elementwise.comparison import not_equal
 from afx.transforms.cotangent_masks import BARE, GraphPullback, Link, Mask, Part, add_masks, clean, constant, through
 from afx.transforms.masked_pullbacks import pull_elements, pull_graphs, pull_product, pull_slice, pull_slices
 
-__all__ = ["backward", "backward_with_masks", "entries_with_finite_partials", "makes_masks", "unbroadcast"]
+__all__ = [
+    "backward",
+    "backward_with_masks",
+    "entries_with_finite_partials",
+    "leaves_out",
+    "makes_masks",
+    "unbroadcast",
+]
 
 
 class Masks(dict[int, Mask]):
@@ -209,7 +216,7 @@ def _is_known(entry: Entry) -> bool:
     return all(v is None or isinstance(to_lower_level(v), BARE) for v in (entry.z, *entry.xs))
 
 
-def _pull_all(
+def _pull_all(  # noqa: C901, PLR0912  # hot: calls cost
     entries: Sequence[Entry], entry: Entry, k: int, first: Value, cts: list[Value], masks: Masks, use_masks: bool
 ) -> None:
     """Pull back an op whose cotangents are computed together."""
@@ -217,6 +224,12 @@ def _pull_all(
     assert p is not None
     rule = joint or p.derivative.vjp_all
     assert rule is not None
+    if count == 1 and not masks and isinstance(rule, GraphPullback) and not rule.makes_masks:  # the quick way
+        wanted = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
+        for j, g in zip(ins, rule.plain((first,), z, xs, params, wanted), strict=True):
+            if j >= 0 and g is not None:
+                _add(cts, j, _fit(to_lower_level(g), entries[j].shape, entries[j].dtype), None, masks)
+        return
     found = (first, *cts[k + 1 : k + count])
     own = [masks.pop(i, None) for i in range(k, k + count)]
     cts[k : k + count] = [None] * count
@@ -256,6 +269,19 @@ def makes_masks(entries: Sequence[Entry]) -> bool:
     return any(
         e.primitive is not None
         and (e.primitive.algebra.canonical == "select" or (isinstance(e.joint, GraphPullback) and e.joint.makes_masks))
+        for e in entries
+    )
+
+
+def leaves_out(entries: Sequence[Entry]) -> bool:
+    """Tell whether an op, or a graph that one holds, may leave elements out: by a choice or a selection."""
+    return any(
+        e.primitive is not None
+        and (
+            e.primitive.masking.mask is not None
+            or e.primitive.masking.selects
+            or (isinstance(e.joint, GraphPullback) and e.joint.makes_masks)
+        )
         for e in entries
     )
 

@@ -164,10 +164,11 @@ class GraphPullback:
             marked ones. A mask of None is true everywhere.
         is_bounded: whether finite operands give finite partials, so that soft masks are not needed.
         makes_masks: whether choices inside may make masks of its operands.
+        left_out: tells, after `plain` ran on known values, whether it left elements out; None where that is not noted.
         is_inlined: whether graphs take its equations in, so that a mask which nobody asks for costs nothing there.
     """
 
-    __slots__ = ("is_bounded", "is_inlined", "makes_masks", "masked", "plain")
+    __slots__ = ("is_bounded", "is_inlined", "left_out", "makes_masks", "masked", "plain")
 
     def __init__(
         self,
@@ -177,7 +178,9 @@ class GraphPullback:
         makes_masks: bool,
         is_bounded: bool = False,
         is_inlined: bool = False,
+        left_out: Callable[[], bool] | None = None,
     ) -> None:
+        self.left_out: Callable[[], bool] | None = left_out
         self.plain: JointPullback = plain
         self.masked: MaskedRule = masked
         self.is_bounded: bool = is_bounded

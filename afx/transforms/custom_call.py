@@ -7,7 +7,7 @@ its rules survive until the graph is differentiated; plans take the function's o
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,10 @@ from afx.ops.manipulation.shape import astype
 from afx.transforms._arguments import zero_like
 from afx.transforms.cotangent_masks import ALIVE, MARKED, GraphPullback
 from afx.transforms.custom_rules import CustomRules, close_rules, lift
+from afx.transforms.flat_functions import Backward, Flat, MaskedBackward
 from afx.transforms.graph_masks import live_inputs
 
-__all__ = ["custom_call"]
+__all__ = ["clean_by_structure", "custom_call", "custom_call_p", "fill_dead", "strong"]
 
 
 def custom_call(rules: CustomRules, leaves: Sequence[Any]) -> list[Any]:
@@ -76,37 +77,76 @@ def _record(
 ) -> tuple[Sequence[Value], Sequence[Value], JointPullback]:
     rules: CustomRules = params["rules"]
     _check_closed(rules, wanted)
-    primals = _strong(xs, xs)
+    primals = strong(xs, xs)
     outs, residuals = (_differentiable(rules, primals), primals) if rules.forward is None else rules.forward(primals)
-
-    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
-        cts = [None if c is None else to_array(c) for c in ct]
-        if rules.masked is None:  # a user's rule, which takes arrays
-            cts = [to_array(np.zeros(a.shape, a.dtype)) if c is None else c for c, a in zip(cts, ends, strict=True)]
-        return list(rules.backward([to_array(v) for v in kept], cts))
 
     results = [asarray(z) for z in outs]
     ends = [aval_of(z) for z in results]
-    operands = [aval_of(x) for x in xs]
+    if rules.masked is None:
+        pullback = _user_pullback(rules.name, rules.fn, rules.backward, [aval_of(x) for x in xs], ends)
+    else:
+        pullback = _known_pullback(rules.backward, rules.masked, ends, rules.left_out)
+    return results, [asarray(r) for r in strong(residuals, [*results, *xs])], pullback
 
-    def masked(
+
+def _known_pullback(
+    backward: Backward, masked: MaskedBackward, ends: Sequence[Aval], left_out: Callable[[], bool] | None
+) -> GraphPullback:
+    """Return the pullback by backward rules of which one keeps masks.
+
+    Args:
+        backward: as in `CustomRules`, likewise the others.
+        masked: with masks.
+        ends: of the results.
+        left_out: tells whether the rule left elements out so far.
+    """
+
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        return list(backward([to_array(v) for v in kept], [None if c is None else to_array(c) for c in ct]))
+
+    def with_masks(
         kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
     ) -> tuple[Sequence[Value], Sequence[Value]]:
-        given, marks = iter(cts), iter(masks)
-        full = [next(given) if kind else np.zeros(a.shape, a.dtype) for kind, a in zip(kinds, ends, strict=True)]
-        alive = [next(marks) if k >= MARKED else np.full(a.shape, k == ALIVE) for k, a in zip(kinds, ends, strict=True)]
-        full, alive = [to_array(c) for c in full], [to_array(m) for m in alive]
-        if rules.masked is not None:
-            return rules.masked(kept, full, alive)
-        found = rules.backward(kept, full)
-        gs = [None if g is None else asarray(g) for g in found]
-        return _cleaned_by_structure(rules, operands, gs, [to_lower_level(m) for m in alive])
+        return masked(kept, *fill_dead(kinds, cts, masks, ends))
 
-    return (
-        results,
-        [asarray(r) for r in _strong(residuals, [*results, *xs])],
-        GraphPullback(joint, masked, makes_masks=rules.masked is not None, is_inlined=True),
-    )
+    return GraphPullback(joint, with_masks, makes_masks=True, is_inlined=True, left_out=left_out)
+
+
+def _user_pullback(
+    name: str, fn: Flat, backward: Backward, operands: Sequence[Aval], ends: Sequence[Aval]
+) -> GraphPullback:
+    """Return the pullback by a user's backward rule, of which nothing is known, and which takes arrays.
+
+    Args:
+        name: of the user's function.
+        fn: leaves to output leaves.
+        backward: the rule.
+        operands: the Avals of the leaves.
+        ends: those of the results.
+    """
+
+    def joint(ct: Value, z: Value, kept: tuple[Value, ...], _: Params, avals: tuple[Aval | None, ...]) -> list[Value]:
+        cts = [to_array(np.zeros(a.shape, a.dtype) if c is None else c) for c, a in zip(ct, ends, strict=True)]
+        return list(backward([to_array(v) for v in kept], cts))
+
+    def with_masks(
+        kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], kept: Sequence[Value]
+    ) -> tuple[Sequence[Value], Sequence[Value]]:
+        full, alive = fill_dead(kinds, cts, masks, ends)
+        gs = [None if g is None else asarray(g) for g in backward(kept, full)]
+        return clean_by_structure(name, fn, operands, gs, [to_lower_level(m) for m in alive])
+
+    return GraphPullback(joint, with_masks, makes_masks=False, is_inlined=True)
+
+
+def fill_dead(
+    kinds: Sequence[int], cts: Sequence[Value], masks: Sequence[Value], ends: Sequence[Aval]
+) -> tuple[list[Array], list[Array]]:
+    """Return a cotangent and a mask for every result, from those that are not dead and those that are marked."""
+    given, marks = iter(cts), iter(masks)
+    full = [next(given) if kind else np.zeros(a.shape, a.dtype) for kind, a in zip(kinds, ends, strict=True)]
+    alive = [next(marks) if k >= MARKED else np.full(a.shape, k == ALIVE) for k, a in zip(kinds, ends, strict=True)]
+    return [to_array(c) for c in full], [to_array(m) for m in alive]
 
 
 def _differentiable(rules: CustomRules, xs: Sequence[Any]) -> Sequence[Any]:
@@ -114,15 +154,15 @@ def _differentiable(rules: CustomRules, xs: Sequence[Any]) -> Sequence[Any]:
     return custom_call(rules, xs) if any(isinstance(x, Tracer) for x in xs) else rules.fn(*xs)
 
 
-def _cleaned_by_structure(
-    rules: Any, operands: Sequence[Aval], found: Sequence[Any], alive: Sequence[Value]
+def clean_by_structure(
+    name: str, fn: Flat, operands: Sequence[Aval], found: Sequence[Any], alive: Sequence[Value]
 ) -> tuple[list[Any], list[Any]]:
     """Return cotangents that a user's rule gave, and their masks, as far as the structure of the function tells.
 
     An element that only dead results read is 0 where the rule gives nothing finite. All else that it gives counts: a rule
     may mix elements, or give a cotangent to an operand that the function does not read at all.
     """
-    graph, _ = lift(rules.name, rules.fn, [Aval(a.shape, a.dtype) for a in operands])
+    graph, _ = lift(name, fn, [Aval(a.shape, a.dtype) for a in operands])
     living = live_inputs(graph, alive)
     read = live_inputs(graph, [np.ones(a.aval.shape, bool) for a in graph.outputs])
     gs: list[Any] = []
@@ -140,9 +180,9 @@ def _cleaned_by_structure(
     return gs, masks
 
 
-def _strong(xs: Sequence[Any], beside: Sequence[Any]) -> list[Any]:
+def strong(xs: Sequence[Any], beside: Sequence[Any]) -> list[Any]:
     """Return values with Python's floats in the floating dtype of those beside them, where these have one."""
-    if all(x.__class__ is Array for x in xs):
+    if all([x.__class__ is Array for x in xs]):  # noqa: C419  # a list is quicker
         return list(xs)
     dtypes = [aval.dtype for aval in map(aval_of, beside) if aval.dtype.kind in "fc" and not aval.weak]
     if not dtypes:
@@ -166,7 +206,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
         )
     _check_closed(rules, [t is not None for t in ts])
     full = [to_array(zero_like(x)) if t is None else to_array(t) for t, x in zip(ts, xs, strict=True)]
-    primals = _strong(xs, xs)
+    primals = strong(xs, xs)
     outs, tangents = rules.push(primals, full)
     # the rule's own outputs would have derivatives of their own, where an outer trace looks on
     again = rules.forward is None and any(isinstance(x, Tracer) for x in primals)

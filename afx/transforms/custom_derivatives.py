@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
-
-import numpy as np
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from afx import pytree
 from afx.core.array.array import Array
@@ -17,8 +15,9 @@ from afx.errors import TreeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import astype
 from afx.pytree.compare import check_matching, check_structure
-from afx.transforms._arguments import check_callable, name_of, pair_of
+from afx.transforms._arguments import check_callable, name_of, pair_of, transformed
 from afx.transforms.custom_call import custom_call
+from afx.transforms.custom_recording import RecordedVjp, plain_tape, record_jvp
 from afx.transforms.custom_rules import CustomRules, push_rules
 from afx.transforms.flat_functions import Flattened
 
@@ -27,6 +26,7 @@ __all__ = ["custom_jvp", "custom_vjp"]
 P = ParamSpec("P")
 R = TypeVar("R")
 K = TypeVar("K")
+Kind: TypeAlias = tuple[list[Aval], Any, bool]  # of an argument: leaves, structure, whether a rule gives its cotangent
 
 
 def custom_vjp(
@@ -57,34 +57,57 @@ def custom_vjp(
     for given in (fn, forward, backward):
         check_callable(given, "custom_vjp")
     name = f"custom_vjp of {name_of(fn)}"
-    ahead: Callable[..., Any] = forward
 
-    @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        result: R
+        tape = None if kwargs else plain_tape(args)
+        if tape is not None:
+            found = RecordedVjp(name, fn, backward, _aligned).record(tape, args, forward)
+            if found is not None:
+                result = found[0]
+                return result
         places, names = _by_position(fn, args, kwargs)
-        leaves, treedef = _flatten_call(places, names)
+        leaves, treedef = pytree.flatten(_any((places, names)))
         # the backward pass must not hold the arguments
-        count, kinds = len(leaves), [_kinds(a, n < len(args)) for n, a in enumerate(places)]
-        plain = Flattened(fn, treedef)
-        structure: list[Any] = [None]
-
-        def forward_flat(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-            new_args, new_kwargs = pytree.unflatten(treedef, list(xs))
-            out, residuals = pair_of(ahead(*new_args, **new_kwargs), "forward", "(result, residuals)", name)
-            outs, plain.out_tree = pytree.flatten(out)
-            kept, structure[0] = pytree.flatten(residuals)
-            return outs, kept
-
-        def backward_flat(kept: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-            residuals = pytree.unflatten(structure[0], list(kept))
-            found = backward(residuals, pytree.unflatten(plain.out_tree, list(cts)))
-            return _aligned(found, kinds, count, name)
-
-        outs = custom_call(CustomRules(name, plain, forward_flat, backward_flat, None), leaves)
-        result: R = pytree.unflatten(plain.out_tree, outs)
+        kinds = [_kinds(a, n < len(args)) for n, a in enumerate(places)]
+        call = _VjpCall(name, Flattened(fn, treedef), forward, backward, kinds)
+        rules = CustomRules(name, call.plain, call.forward, call.backward, None)
+        result = call.plain.result(custom_call(rules, leaves))
         return result
 
-    return run
+    made: Callable[P, R] = transformed(run, "custom_vjp", fn, functools.partial(custom_vjp, fn, forward, backward))
+    return made
+
+
+class _VjpCall:
+    """One call of a function with a reverse-mode rule: its parts as functions of leaves.
+
+    Attributes:
+        plain: the function itself.
+    """
+
+    __slots__ = ("_ahead", "_back", "_kept", "_kinds", "_name", "plain")
+
+    def __init__(self, name: str, plain: Flattened, forward: Any, backward: Any, kinds: Sequence[Kind]) -> None:
+        self._name: str = name
+        self._ahead: Any = forward
+        self._back: Any = backward
+        self._kinds: Sequence[Kind] = kinds
+        self._kept: Any = None
+        self.plain: Flattened = plain
+
+    def forward(self, xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the leaves of the result and of the residuals."""
+        args, kwargs = self.plain.arguments(xs)
+        out, residuals = pair_of(self._ahead(*args, **kwargs), "forward", "(result, residuals)", self._name)
+        outs, self.plain.out_tree = pytree.flatten(out)
+        kept, self._kept = pytree.flatten(residuals)
+        return outs, kept
+
+    def backward(self, kept: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        """Return the cotangents of the arguments' leaves, None for zeros."""
+        found = self._back(pytree.unflatten(self._kept, list(kept)), self.plain.result(cts))
+        return _aligned(found, self._kinds, self.plain.treedef.num_leaves, self._name)
 
 
 def _by_position(
@@ -100,29 +123,17 @@ def _by_position(
     return bound.args, bound.kwargs
 
 
-def _flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-    """Return the leaves and the structure of ``(args, kwargs)``; quickly where each argument is an array."""
-    if not kwargs and all(isinstance(x, (Array, np.ndarray)) for x in args):
-        return list(args), _structure_of_arrays(len(args))
-    return pytree.flatten(_any((args, kwargs)))
-
-
-@functools.lru_cache(maxsize=64)
-def _structure_of_arrays(count: int) -> Any:
-    return pytree.structure(_any(((0.0,) * count, {})))
-
-
 def _avals(xs: Sequence[Any]) -> list[Aval]:
     return [aval_of(x) for x in xs]
 
 
-def _kinds(tree: Any, needed: bool) -> tuple[list[Aval], Any, bool]:
+def _kinds(tree: Any, needed: bool) -> Kind:
     """Return the leaves and the structure of an argument, and whether a rule has to give its cotangent."""
     leaves, treedef = pytree.flatten(tree)
     return _avals(leaves), treedef, needed or any(isinstance(x, Tracer) for x in leaves)
 
 
-def _aligned(found: Any, kinds: Sequence[tuple[list[Aval], Any, bool]], count: int, name: str) -> list[Any]:
+def _aligned(found: Any, kinds: Sequence[Kind], count: int, name: str) -> list[Any]:
     """Return one cotangent or None per leaf of all arguments, from one tree per positional argument.
 
     Plain arguments that were passed by name need none, and None stands for those that were not passed at all.
@@ -180,25 +191,42 @@ def custom_jvp(
         check_callable(given, "custom_jvp")
     name = f"custom_jvp of {name_of(fn)}"
 
-    @functools.wraps(fn)
     def run(*args: Any) -> R:
-        leaves, treedef = _flatten_call(args, {})
+        result: R
+        tape = plain_tape(args)
+        if tape is not None:
+            plain = Flattened(fn, None, flat=True)
+            outs = record_jvp(tape, args, plain, functools.partial(_push, rule, plain, name))
+            if outs is not None:
+                result = plain.result(outs)
+                return result
+        leaves, treedef = pytree.flatten(_any((args, {})))
         plain = Flattened(fn, treedef)
-
-        def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-            primals, _ = pytree.unflatten(treedef, list(xs))
-            tangents, _ = pytree.unflatten(treedef, list(ts))
-            out, tangent = pair_of(rule(primals, tangents), "the rule", "(result, tangent)", name)
-            outs, plain.out_tree = pytree.flatten(out)
-            slopes, slope_tree = pytree.flatten(tangent)
-            what, advice = "the tangent", "return that of the result"
-            check_structure(slope_tree, plain.out_tree, name, what, advice)
-            check_matching(_avals(slopes), _avals(outs), slope_tree, name, what, advice, dtypes="any")
-            results = [z if isinstance(z, Array) else asarray(z) for z in outs]
-            return results, [astype(t, z.dtype) for z, t in zip(results, slopes, strict=True)]
-
-        outs = custom_call(push_rules(name, plain, push), leaves)
-        result: R = pytree.unflatten(plain.out_tree, outs)
+        rules = push_rules(name, plain, functools.partial(_push, rule, plain, name))
+        result = plain.result(custom_call(rules, leaves))
         return result
 
-    return run
+    made: Callable[..., R] = transformed(run, "custom_jvp", fn, functools.partial(custom_jvp, fn, rule))
+    return made
+
+
+def _push(
+    rule: Any, plain: Flattened, name: str, xs: Sequence[Any], ts: Sequence[Any]
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the leaves of the result and of its tangent by a user's rule."""
+    primals, tangents = plain.arguments(xs)[0], plain.arguments(ts)[0]
+    out, tangent = pair_of(rule(primals, tangents), "the rule", "(result, tangent)", name)
+    outs, plain.out_tree = pytree.flatten(out)
+    if (
+        isinstance(out, Array)
+        and isinstance(tangent, Array)
+        and out.shape == tangent.shape
+        and out.dtype is tangent.dtype
+    ):
+        return [out], [tangent]
+    slopes, slope_tree = pytree.flatten(tangent)
+    what, advice = "the tangent", "return that of the result"
+    check_structure(slope_tree, plain.out_tree, name, what, advice)
+    check_matching(_avals(slopes), _avals(outs), slope_tree, name, what, advice, dtypes="any")
+    results = [z if isinstance(z, Array) else asarray(z) for z in outs]
+    return results, [astype(t, z.dtype) for z, t in zip(results, slopes, strict=True)]

@@ -14,7 +14,7 @@ from afx.core.tracing.graph_trace import GraphTrace
 from afx.core.tracing.tracer import ClosureError
 from afx.errors import GraphError
 from afx.ops.creation.creation import asarray
-from afx.transforms.flat_functions import Backward, Flat, Leaves, MaskedBackward, Push, transpose_push
+from afx.transforms.flat_functions import Backward, Flat, Leaves, MaskedBackward, Push, Transposed
 from afx.transforms.vmap import vmap
 
 __all__ = ["CustomRules", "close_rules", "lift", "push_rules"]
@@ -37,6 +37,7 @@ class CustomRules:
             None where the backward rule is a function of which nothing is known.
         push: (leaves, tangents) to (output leaves, output tangents), for forward mode; None where it has none.
         num_closed_over: how many of the last leaves are values that the user's functions close over, which have no rule.
+        left_out: tells whether the backward rule left elements out so far; None where that is not noted.
     """
 
     name: str
@@ -46,6 +47,7 @@ class CustomRules:
     push: Push | None
     num_closed_over: int = 0
     masked: MaskedBackward | None = None
+    left_out: Callable[[], bool] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -134,8 +136,8 @@ def push_rules(name: str, fn: Flat, push: Push, num_closed_over: int = 0) -> Cus
         push: (leaves, tangents) to (output leaves, output tangents), linear in the tangents.
         num_closed_over: how many of the last leaves have no rule.
     """
-    backward, masked = transpose_push(push)
-    return CustomRules(name, fn, None, backward, push, num_closed_over, masked)
+    rules = Transposed(push)
+    return CustomRules(name, fn, None, rules.backward, push, num_closed_over, rules.masked, rules.left_out)
 
 
 def close_rules(rules: CustomRules, leaves: Leaves) -> tuple[list[Any], CustomRules]:

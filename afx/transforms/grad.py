@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
@@ -20,6 +19,7 @@ from afx.transforms._arguments import (
     pair_of,
     result_tree,
     scalar_output,
+    transformed,
 )
 from afx.transforms._diff_arguments import DiffArguments
 from afx.transforms.nan_check import check_nan
@@ -303,31 +303,6 @@ def grad(
     return differentiated(run_grad, fn, argnums, argnames, has_aux, holomorphic)
 
 
-class Differentiated(functools.partial[Any]):
-    """A function that was differentiated: it can be pickled if that one can, and is a method in a class."""
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # partial has one from 3.14 on
-        return self if instance is None else functools.partial(self, instance)
-
-    def __repr__(self) -> str:
-        fn, *_, who = self.__dict__["_made_of"]
-        return f"<{who} of {name_of(fn)}>"
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Return the name, as for functions, or where another function has that name what makes it anew."""
-        fn, *options = self.__dict__["_made_of"]
-        return own_name(self, fn) or (differentiated, (self.func, fn, *options))
-
-
-def own_name(self: object, fn: object) -> str | None:
-    """Return the qualified name by which a decorated function is found that replaced ``fn``, None where there is none."""
-    path: str = getattr(fn, "__qualname__", "")
-    found: Any = sys.modules.get(getattr(fn, "__module__", ""))
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    return path if found is self else None
-
-
 def differentiated(
     run: Callable[..., Any],
     fn: Callable[..., Any],
@@ -340,10 +315,9 @@ def differentiated(
     """Return the function that differentiates ``fn`` by ``run``, for messages in the name of ``who``."""
     check_callable(fn, who)
     chosen = DiffArguments(fn, argnums, argnames, who)
-    made = Differentiated(run, chosen, has_aux, holomorphic)
-    functools.update_wrapper(made, fn)
-    made.__dict__["_made_of"] = (fn, argnums, argnames, has_aux, holomorphic, who)
-    return made
+    make = functools.partial(differentiated, run, fn, argnums, argnames, has_aux, holomorphic, who)
+    found: Callable[..., Any] = transformed(functools.partial(run, chosen, has_aux, holomorphic), who, fn, make)
+    return found
 
 
 def run_grad(chosen: DiffArguments, has_aux: bool, holomorphic: bool, /, *args: Any, **kwargs: Any) -> Any:
@@ -358,7 +332,7 @@ def run_value_and_grad(chosen: DiffArguments, has_aux: bool, holomorphic: bool, 
     moving = moving_leaves(leaves, treedef, who, chosen.label, arguments=chosen.count > 1)
     if holomorphic:
         check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
-    record = Linearization(f"{who} of {name_of(fn)}")
+    record = Linearization(chosen.title)
     record.again = lambda tape: call(pytree.unflatten(treedef, enter_tape(tape, leaves, moving)))
     try:
         out = call(pytree.unflatten(treedef, record.enter(leaves, moving)))

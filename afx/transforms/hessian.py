@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
@@ -70,7 +71,9 @@ def hessian(
         few = few and all(aval_of(x).dtype.kind == "f" for x in leaves)
         return (reverse if few else forward)(*args, **kwargs)
 
-    return checked(fn, run, "hessian")
+    make = functools.partial(hessian, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
+    found: Callable[..., Any] = checked(run, make)
+    return found
 
 
 def hvp(fn: Callable[..., Array], primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> Tree:

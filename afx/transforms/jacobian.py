@@ -17,7 +17,15 @@ from afx.errors import ArgumentError, DtypeError
 from afx.ops.creation.creation import asarray, ones_like, zeros
 from afx.ops.manipulation.join import stack
 from afx.ops.manipulation.shape import reshape
-from afx.transforms._arguments import bound_position, check_callable, check_holomorphic, moving_leaves, name_of, pair_of
+from afx.transforms._arguments import (
+    bound_position,
+    check_callable,
+    check_holomorphic,
+    moving_leaves,
+    name_of,
+    pair_of,
+    transformed,
+)
 from afx.transforms._diff_arguments import DiffArguments
 from afx.transforms.jvp import jvp
 from afx.transforms.nan_check import check_nan
@@ -90,7 +98,9 @@ def jacfwd(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
-    return checked(fn, forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd"), "jacfwd")
+    make = functools.partial(jacfwd, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
+    found: Callable[..., Any] = checked(forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd"), make)
+    return found
 
 
 def forward_jacobian(
@@ -133,16 +143,16 @@ def forward_jacobian(
     return compute
 
 
-def checked(fn: Callable[P, Any], compute: Callable[..., Any], who: str) -> Callable[P, Any]:
-    """Return the function, which inside of `debug_nans` looks for nan in what it gives."""
+def checked(compute: Callable[..., Any], make: functools.partial[Any]) -> Any:
+    """Return what a call of a transformation makes: a function that looks for nan inside of `debug_nans`."""
+    who, fn = make.func.__name__, make.args[0]
 
-    @functools.wraps(fn)
-    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         found = compute(*args, **kwargs)
         check_nan(f"{who} of {name_of(fn)}", compute, args, kwargs, found)
         return found
 
-    return run
+    return transformed(run, who, fn, make)
 
 
 def _pair(out: Any, fn: Callable[..., Any], who: str) -> tuple[Any, Any]:
@@ -196,7 +206,9 @@ def jacrev(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
-    return checked(fn, reverse_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacrev"), "jacrev")
+    make = functools.partial(jacrev, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
+    found: Callable[..., Any] = checked(reverse_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacrev"), make)
+    return found
 
 
 def reverse_jacobian(
@@ -276,7 +288,6 @@ def elementwise_grad(
     check_callable(fn, "elementwise_grad")
     chosen = DiffArguments(fn, argnums, argnames, "elementwise_grad")
 
-    @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         x, call = chosen.split(args, kwargs)
         moving_leaves(*pytree.flatten(x), "elementwise_grad", chosen.label)
@@ -285,7 +296,9 @@ def elementwise_grad(
             _check_real([leaf], "elementwise_grad", "result", "take its parts apart")
         return chosen.arrange(pullback(pytree.map(ones_like, out))[0])
 
-    return run
+    make = functools.partial(elementwise_grad, fn, argnums, argnames)
+    found: Callable[P, Any] = transformed(run, "elementwise_grad", fn, make)
+    return found
 
 
 def function_of(

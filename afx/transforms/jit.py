@@ -25,10 +25,9 @@ from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders
 from afx.runtime.backend import Backend, check_backend, foresee_code, with_backend
 from afx.runtime.output_pool import without_debugger_refs
-from afx.transforms._arguments import name_of
+from afx.transforms._arguments import name_of, own_name
 from afx.transforms._positions import as_positions, check_positions, leaves_of, static_options
 from afx.transforms.compiled_call import CompiledGraph, call
-from afx.transforms.grad import own_name
 from afx.transforms.lowered import Lowered
 from afx.transforms.make_graph import Traced, to_graph
 from afx.transforms.nan_check import check_inside

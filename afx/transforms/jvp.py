@@ -13,7 +13,15 @@ from afx.core.tracing.tracer import to_array
 from afx.errors import DtypeError, OperandError
 from afx.ops.manipulation.shape import astype
 from afx.pytree.compare import check_matching, check_structure
-from afx.transforms._arguments import check_callable, describe, moving_leaves, name_of, untraced, zero_like
+from afx.transforms._arguments import (
+    check_callable,
+    describe,
+    direction_aval,
+    moving_leaves,
+    name_of,
+    untraced,
+    zero_like,
+)
 from afx.transforms.nan_check import check_nan
 
 __all__ = ["jvp"]
@@ -27,8 +35,8 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
     Args:
         fn: a function of pytrees of floating or complex arrays that returns such a pytree.
         primals: the arguments.
-        tangents: the direction, of the same structure, shapes and dtypes. Integers and booleans inside of a tree, and
-            `non_trainable` fields, do not move: their tangents are not used.
+        tangents: the direction, of the same structure, shapes and dtypes, or integers for floats. Integers and booleans
+            inside of a tree, and `non_trainable` fields, do not move: their tangents are not used.
 
     Returns:
         The result and its tangent, which has the result's structure.
@@ -72,7 +80,7 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
 
 def check_tangents(leaves: list[Any], directions: list[Any], treedef: Any, who: str) -> None:
     """Raise where a tangent has another shape or dtype than the leaf it belongs to, naming the path."""
-    have, want = [aval_of(t, who) for t in directions], [aval_of(x, who) for x in leaves]
+    have, want = [direction_aval(t, who) for t in directions], [aval_of(x, who) for x in leaves]
     check_matching(have, want, treedef, who, "tangents", "give those of the primal", dtypes="weak")
     for k, (t, x) in enumerate(zip(have, want, strict=True)):
         if t.dtype.kind == "c" and x.dtype.kind != "c":
@@ -81,11 +89,12 @@ def check_tangents(leaves: list[Any], directions: list[Any], treedef: Any, who: 
 
 
 def _typed(tangent: Any, primal: Any) -> Any:
-    """Return a tangent in its primal's dtype, where either is a Python number."""
+    """Return a tangent in its primal's dtype, where either is a Python number, or the tangent has integers."""
     have, want = aval_of(tangent), aval_of(primal)
     if have.weak:
         return want.dtype.type(tangent)
-    return astype(tangent, want.dtype) if want.weak and have.dtype != want.dtype else tangent
+    is_cast = have.dtype != want.dtype and (want.weak or have.dtype.kind in "biu")
+    return astype(tangent, want.dtype) if is_cast else tangent
 
 
 def _argument(path: str) -> str:

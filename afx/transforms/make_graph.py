@@ -13,7 +13,7 @@ from afx.core.graph import Graph
 from afx.core.tracing.graph_trace import GraphTrace
 from afx.errors import TracerError
 from afx.pytree import Tree
-from afx.transforms._arguments import check_callable, name_of
+from afx.transforms._arguments import check_callable, name_of, transformed
 
 __all__ = ["eval_shape", "trace"]
 
@@ -62,7 +62,6 @@ def trace(fn: Callable[P, Any]) -> Callable[P, Graph]:
     """
     check_callable(fn, "trace")
 
-    @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> Graph:
         leaves, treedef = pytree.flatten((args, kwargs))
         traced = to_graph(fn, treedef, [aval_of(x, "trace") for x in leaves], f"trace of {name_of(fn)}")
@@ -73,7 +72,8 @@ def trace(fn: Callable[P, Any]) -> Callable[P, Graph]:
             )
         return traced.graph
 
-    return run
+    tracing: Callable[P, Graph] = transformed(run, "trace", fn, functools.partial(trace, fn))
+    return tracing
 
 
 @overload

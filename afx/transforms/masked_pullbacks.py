@@ -158,6 +158,8 @@ def pull_graphs(
     if known or (not marked and not rule.is_inlined) or (marked and finite):
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             gs = [to_lower_level(g) for g in rule(ct, entry.z, entry.xs, entry.params, avals)]
+        if known and not marked and rule.left_out is not None and not rule.left_out():
+            return gs, [None] * len(gs)
         if (not known and marked) or not marked or all(g is None or is_finite(g) for g in gs):
             whole = Mask(lambda: _masked_rule(rule, entry, found, own)[1], *own, soft=marked)
             whole.crosses = known or not marked  # else finite partials need no mask: only infinite slopes ask for it

@@ -37,6 +37,7 @@ class Replay:
 
     __slots__ = ("_found", "graph", "name")
     num_closed_over = 0
+    left_out = None
 
     def __init__(self, name: str, graph: Graph, found: tuple[Sequence[Any], Sequence[Any]] | None = None) -> None:
         self.name: str = name

@@ -12,11 +12,19 @@ from afx import pytree
 from afx.core.array.array import Array, snapshot
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Value
-from afx.core.tracing.debug_nans import LocatedTape, at, debugging, has_nan
+from afx.core.tracing.debug_nans import OPEN_BLOCKS, LocatedTape, at, debugging, has_nan
 from afx.core.tracing.tape import Tape, TapeTracer
 from afx.core.tracing.tracer import Tracer, is_known, to_array, to_lower_level
 from afx.pytree.compare import check_matching, check_structure
-from afx.transforms._arguments import check_callable, moving_leaves, name_of, pair_of, result_tree, untraced
+from afx.transforms._arguments import (
+    check_callable,
+    direction_aval,
+    moving_leaves,
+    name_of,
+    pair_of,
+    result_tree,
+    untraced,
+)
 from afx.transforms.backward_pass import FAILED, backward, backward_with_masks
 from afx.transforms.nan_check import check_nan
 
@@ -43,7 +51,7 @@ class Linearization:
     __slots__ = ("again", "inputs", "moving", "tape")
 
     def __init__(self, name: str) -> None:
-        self.tape: LocatedTape | Tape = LocatedTape(name) if debugging() else Tape(name)
+        self.tape: LocatedTape | Tape = LocatedTape(name) if OPEN_BLOCKS and debugging() else Tape(name)
         self.inputs: list[TapeTracer] = []
         self.moving: list[bool] | None = None
         self.again: Callable[[LocatedTape], object] | None = None
@@ -217,12 +225,12 @@ def _matching(ct: Any, outputs: list[Any], out_tree: Any) -> list[Value]:
     """Return the leaves of a cotangent, checked against the outputs they belong to."""
     cts, ct_tree = pytree.flatten(ct)
     check_structure(ct_tree, out_tree, "vjp", "the cotangent", "give it the result's structure")
-    found, wanted = [aval_of(c, "vjp") for c in cts], [_strong(x) for x in outputs]
+    found, wanted = [direction_aval(c, "vjp") for c in cts], [_strong(x) for x in outputs]
     check_matching(found, wanted, out_tree, "vjp", "the cotangent", "give those of the result (astype)", dtypes="weak")
     return [
         to_lower_level(Array.astype(c, want.dtype))
         if isinstance(c, Array)
-        else want.dtype.type(c)
+        else np.asarray(c).astype(want.dtype)[()]
         if have.weak
         else snapshot(c, "vjp")
         for c, have, want in zip(cts, found, wanted, strict=True)

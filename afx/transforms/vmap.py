@@ -12,11 +12,12 @@ from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import aval_of, normalize_axis
 from afx.core.tracing.batch_trace import BatchTrace, BatchTracer
+from afx.core.tracing.debug_nans import OPEN_BLOCKS
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.manipulation.shape import broadcast_to, permute_dims
 from afx.pytree import Tree
-from afx.transforms._arguments import check_callable, name_of
+from afx.transforms._arguments import check_callable, name_of, transformed
 from afx.transforms.nan_check import check_nan
 
 __all__ = ["vmap"]
@@ -47,7 +48,8 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
     """
     check_callable(fn, "vmap")
 
-    @functools.wraps(fn)
+    make = functools.partial(vmap, fn, in_axes, out_axes, axis_size=axis_size)
+
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves, treedef = pytree.flatten((args, kwargs))
         axes = [*_argument_axes(in_axes, args), *[0 for _ in pytree.leaves(kwargs)]]
@@ -65,13 +67,12 @@ def vmap(fn: Callable[P, R], in_axes: Tree = 0, out_axes: Tree = 0, *, axis_size
         places = _axes_of_leaves(out_axes, out, "vmap with out_axes")
         found = [_placed(batch, x, a) for x, a in zip(outputs, places, strict=True)]
 
-        def again(*args: P.args, **kwargs: P.kwargs) -> R:  # a closure over ``run`` would be a reference cycle
-            return vmap(fn, in_axes, out_axes, axis_size=axis_size)(*args, **kwargs)
-
-        check_nan(batch.name, again, args, kwargs, found, only_named=True)  # what it closes over is others' business
+        if OPEN_BLOCKS:  # what it closes over is others' business
+            check_nan(batch.name, make(), args, kwargs, found, only_named=True)
         return pytree.unflatten(out_tree, found)
 
-    return run
+    mapped: Callable[P, R] = transformed(run, "vmap", fn, make)
+    return mapped
 
 
 def _argument(path: str) -> str:

@@ -180,12 +180,19 @@ def test_boundary_problems_and_linear_operators_take_functions_as_they_are() -> 
         np.zeros((2, 5)),
     )
     assert found.success
-    operator: Any = scipy.sparse.linalg.LinearOperator(
+
+    def linear(x: Any) -> Any:
+        return afx.stack([3 * x[0] + x[1], x[0] + 2 * x[1]])
+
+    operator: Any = scipy.sparse.linalg.LinearOperator(  # which asks for the dtype by a vector of int8
         (2, 2),
-        matvec=lambda v: afx.jvp(lambda x: afx.stack([3 * x[0] + x[1], x[0] + 2 * x[1]]), (np.zeros(2),), (v,))[1],
-        dtype=float,
+        matvec=lambda v: afx.jvp(linear, (np.zeros(2),), (v,))[1],
+        rmatvec=lambda v: afx.vjp(linear, np.zeros(2))[1](v)[0],
     )
+    assert operator.dtype == np.float64
     np.testing.assert_allclose(scipy.sparse.linalg.cg(operator, np.ones(2))[0], [0.2, 0.4])
+    np.testing.assert_array_equal(operator.rmatvec(np.array([1, 2])), [5.0, 5.0])
+    np.testing.assert_array_equal(afx.linearize(linear, np.zeros(2))[1](np.array([1, 2])), [5.0, 5.0])
 
 
 @pytest.mark.parametrize("transform", [afx.grad, afx.value_and_grad, afx.hessian])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import afx
+from afx.errors import TracerError
 
 Fn = Callable[[Any], Any]
 X = np.array([2.0, -3.0])
@@ -183,3 +184,49 @@ def test_what_a_rule_gives_goes_on_behind_a_root() -> None:
     want = [0.0, 2.5 / 4, 32.0 / 6]
     for run in (afx.grad(loss), afx.jit(afx.grad(loss)), afx.grad(afx.jit(loss))):
         np.testing.assert_allclose(np.asarray(run(np.array([0.0, 4.0, 9.0]))), want, rtol=1e-13)
+
+
+def test_a_forward_rule_of_several_arrays_gives_each_its_share() -> None:
+    """Operands on and off the tape, one operand twice, several results, one of them without a slope."""
+    f = afx.custom_jvp(
+        lambda x, y: (x * y, afx.sin(x), afx.sign(x)),
+        lambda p, t: (
+            (p[0] * p[1], afx.sin(p[0]), afx.sign(p[0])),
+            (t[0] * p[1] + p[0] * t[1], t[0] * afx.cos(p[0]), afx.zeros_like(p[0])),
+        ),
+    )
+    x = np.array([0.5, 1.5])
+
+    def loss(x: Any) -> Any:
+        product, sine, sign = f(x, x)
+        return afx.sum(product * sine * sign + f(x, afx.asarray(np.float64(3.0)))[0])
+
+    want = 2 * x * np.sin(x) + x**2 * np.cos(x) + 3.0
+    np.testing.assert_allclose(np.asarray(afx.grad(loss)(x)), want, rtol=1e-15)
+
+
+def test_the_slopes_of_a_rule_do_not_warn_ahead_of_the_backward_pass() -> None:
+    """A slope that is infinite where `where` discards the result gives 0, and NumPy has nothing to say about it."""
+    log = afx.custom_jvp(
+        lambda x: afx.log(afx.maximum(x, 1e-300)), lambda p, t: (afx.log(afx.maximum(p[0], 1e-300)), t[0] / p[0])
+    )
+    x = np.array([0.0, 2.0])
+    assert np.asarray(afx.grad(lambda x: afx.sum(afx.where(x > 0, log(x), 0.0)))(x)).tolist() == [0.0, 0.5]
+    assert np.asarray(afx.grad(lambda x: log(x)[1])(x)).tolist() == [0.0, 0.5]
+
+
+def test_a_rule_that_closes_over_a_traced_value_does_not_differentiate_it_in_silence() -> None:
+    """Its share of the derivative is not in the rule: where it is wanted, that raises."""
+
+    def loss(c: Any) -> Any:
+        f = afx.custom_jvp(lambda x: x * 2.0, lambda p, t: (p[0] * 2.0, t[0] * c))
+        return f(c * 3.0)
+
+    with pytest.raises(TracerError):
+        afx.grad(loss)(np.float64(2.0))
+
+
+def test_numbers_as_residuals_take_the_dtype_of_the_operands() -> None:
+    """A Python number that the forward rule keeps loses no digit beside float64."""
+    f = afx.custom_vjp(lambda x: x * 0.1, lambda x: (x * 0.1, 0.1), lambda k, ct: (k * ct,))
+    assert float(afx.grad(f)(np.float64(1.0))) == 0.1

@@ -1,5 +1,6 @@
 """Derivatives by several arguments and by name, auxiliary results, pickling, and sparse arithmetic."""
 
+import functools
 import pickle
 from typing import Any
 
@@ -120,6 +121,37 @@ def test_gradients_pickle(fn: Any) -> None:
     args = (X, Y) if "energy" in repr(fn) else (X,)
     copy = pickle.loads(pickle.dumps(fn))
     assert repr(copy(*args)) == repr(fn(*args))
+
+
+def cubed(x: Any) -> Any:
+    """Return a cube, a function of a module."""
+    return x**3
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        afx.vmap,
+        afx.hessian,
+        afx.jacfwd,
+        afx.jacrev,
+        afx.elementwise_grad,
+        afx.sparse_jacobian,
+        afx.sparse_hessian,
+        afx.trace,
+        functools.partial(afx.custom_vjp, forward=cubed, backward=cubed),
+        functools.partial(afx.custom_jvp, rule=cubed),
+    ],
+)
+def test_transformed_functions_pickle(transform: Any) -> None:
+    """What a transformation returns is pickled as what it is made of, and serves as a method."""
+    scalar = transform in (afx.hessian, afx.sparse_hessian)
+    fn = transform(norm2 if scalar else cubed)
+    copy = pickle.loads(pickle.dumps(fn))
+    assert repr(copy(X)) == repr(fn(X))
+    assert repr(fn) == f"<{getattr(transform, 'func', transform).__name__} of {'norm2' if scalar else 'cubed'}>"
+    method = transform((lambda self, x: norm2(x)) if scalar else lambda self, x: cubed(x))
+    assert callable(type("Holder", (), {"method": method})().method)
 
 
 @afx.grad

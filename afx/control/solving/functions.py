@@ -31,7 +31,7 @@ from afx.ops.manipulation.shape import reshape
 from afx.transforms._arguments import check_callable, moving_leaves, name_of
 from afx.transforms.custom_call import custom_call
 from afx.transforms.custom_rules import CustomRules
-from afx.transforms.flat_functions import push_through, transpose_push
+from afx.transforms.flat_functions import Transposed, push_through
 from afx.transforms.jacobian import jacfwd
 from afx.transforms.jvp import jvp
 
@@ -202,8 +202,8 @@ def attach_derivative(name: str, value: Array, params: Sequence[Any], slope: Slo
     def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         return attached(xs), xs
 
-    backward, masked = transpose_push(push)
-    rules = CustomRules(name, lambda *xs: [xs[0]], forward, backward, push, masked=masked)
+    back = Transposed(push)
+    rules = CustomRules(name, lambda *xs: [xs[0]], forward, back.backward, push, 0, back.masked, back.left_out)
     found: Array = attached([value, *params])[0]
     return found
 

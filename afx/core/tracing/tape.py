@@ -7,6 +7,7 @@ cycles, and a tape of any length is walked and freed without recursion.
 from __future__ import annotations
 
 from _thread import get_ident
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -106,14 +107,21 @@ class Tape(Trace):
         return weak_dtype(value.__class__).type(value) if value.__class__ in SCALARS else value
 
     def _emit(
-        self, p: Primitive | None, ins: tuple[int, ...], z: Value, xs: tuple[Value, ...], params: Params, value: Value
+        self,
+        p: Primitive | None,
+        ins: tuple[int, ...],
+        z: Value,
+        xs: tuple[Value, ...],
+        params: Params,
+        value: Value,
+        joint: JointPullback | None = None,
     ) -> TapeTracer:
         entries = self.entries
         t = _new(TapeTracer)
         t._trace = self
         t._index = len(entries)
         t._value = value
-        entries.append(_entry(Entry, (p, ins, z, xs, params, value.shape, value.dtype, 1, None)))
+        entries.append(_entry(Entry, (p, ins, z, xs, params, value.shape, value.dtype, 1, joint)))
         return t
 
     def apply1(self, p: Primitive, x: Any) -> Any:
@@ -138,22 +146,8 @@ class Tape(Trace):
         t._trace = self
         t._index = len(entries)
         t._value = z
-        entries.append(
-            _entry(
-                Entry,
-                (
-                    p,
-                    (x._index,),
-                    z if reads & 1 else None,
-                    (value if reads & 2 else None,),
-                    NO_PARAMS,
-                    z.shape,
-                    z.dtype,
-                    1,
-                    None,
-                ),
-            )
-        )
+        out, kept = z if reads & 1 else None, (value if reads & 2 else None,)
+        entries.append(_entry(Entry, (p, (x._index,), out, kept, NO_PARAMS, z.shape, z.dtype, 1, None)))
         return t
 
     def apply2(self, p: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0912  # the hottest path: each call costs
@@ -211,6 +205,8 @@ class Tape(Trace):
         """Carry out an op and record it."""
         if self.owner != get_ident():
             self.check()
+        if len(xs) == 1 and self.is_ground and p.derivative.vjps is not None and not p.multiple_results:
+            return self._apply_one(p, xs[0], params)
         ins = tuple([x._index if x.__class__ is TapeTracer and x._trace is self else -1 for x in xs])
         values = tuple(
             [x._value if i >= 0 or x.__class__ is Array else self._operand(p, x) for i, x in zip(ins, xs, strict=True)]
@@ -227,6 +223,29 @@ class Tape(Trace):
         if rules.vjps is None and rules.vjp_all is None:
             return tuple([to_array(v) for v in z]) if p.multiple_results else to_array(z)
         return self._append_entry(p, ins, xs, values, params, z)
+
+    def _apply_one(self, p: Primitive, x: Any, params: dict[str, Any]) -> TapeTracer:
+        """Record an op of one operand, a plain value: what `apply` does, by a shorter way."""
+        value = x._value
+        z = run_impl(p, (value,), params)
+        if p.masking.selects:
+            self.has_selections = True
+        elif p.masking.mask is not None:
+            self.has_choices = True
+        reads = p.derivative.reads[0]
+        return self._emit(p, (x._index,), z if reads & 1 else None, (value if reads & 2 else None,), params, z)
+
+    def stand_in(self, p: Primitive, params: dict[str, Any], x: Any, value: Any) -> TapeTracer:
+        """Enter a linear op of a tracer with another value than its own, which no pullback reads: a tangent."""
+        return self._emit(p, (x._index,), None, (None,), params, value)
+
+    def with_value(self, t: Any, value: Any) -> TapeTracer:
+        """Return a tracer of another value that has the cotangent of ``t``."""
+        new = _new(TapeTracer)
+        new._trace = self
+        new._index = t._index
+        new._value = value
+        return new
 
     def _append_entry(
         self, p: Primitive, ins: tuple[int, ...], xs: tuple[Any, ...], values: tuple[Any, ...], params: Params, z: Value
@@ -268,6 +287,19 @@ class Tape(Trace):
         self.check_closure(params, p.name, *outs, *kept)
         residuals = tuple([to_lower_level(v) for v in kept])
         return self._emit_many(p, ins, None, residuals, params, tuple([to_lower_level(z) for z in outs]), joint)
+
+    def enter_call(
+        self,
+        p: Primitive,
+        ins: tuple[int, ...],
+        residuals: tuple[Value, ...],
+        values: Sequence[Any],
+        joint: JointPullback,
+    ) -> list[Any]:
+        """Enter a call that has run already, with its pullback; return its results as tracers."""
+        if len(values) != 1 or values[0].dtype.kind not in "fc":
+            return list(self._emit_many(p, ins, None, residuals, NO_PARAMS, tuple(values), joint))
+        return [self._emit(p, ins, None, residuals, NO_PARAMS, values[0], joint)]
 
     def _emit_many(
         self,

@@ -17,6 +17,7 @@ from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.matrix import choice, matrix_pair_op, plain, promote_pair, right_sides, solution_aval, transposed
 from afx.ops.creation.creation import tril, triu
 from afx.ops.elementwise.complex import conj
+from afx.runtime.triangular_solver import Solver, find_solver
 
 __all__ = ["solve_triangular"]
 
@@ -73,12 +74,34 @@ def _abstract(a: Aval, b: Aval, *, lower: bool, unit: bool) -> Aval:
 
 def solved(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
     """Solve triangular systems of bare values."""
+    if a.shape[-1] > BLOCK and b.size:
+        wide = np.promote_types(np.result_type(a, b), np.float64)  # in which NumPy computes smaller ones
+        if (solve := find_solver(wide.char)) is not None:
+            return _solved_by_blas(solve, a, b, wide, lower, unit)
     a = np.tril(a) if lower else np.triu(a)
     if unit:
         a[..., range(a.shape[-1]), range(a.shape[-1])] = 1
     if lower:  # backwards it is upper, and NumPy's solution of such a system exchanges no rows
         return np.ascontiguousarray(_upwards(a[..., ::-1, ::-1], b[..., ::-1, :])[..., ::-1, :])
     return _upwards(a, b)
+
+
+def _solved_by_blas(solve: Solver, a: Any, b: Any, wide: np.dtype[Any], lower: bool, unit: bool) -> Any:
+    if not (unit or a.diagonal(axis1=-2, axis2=-1).all()):
+        raise np.linalg.LinAlgError("Singular matrix")
+    shape = b.shape
+    if a.ndim > 2 or b.ndim > 2:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        shape = (*batch, *b.shape[-2:])
+        a = np.broadcast_to(a, (*batch, *a.shape[-2:])).reshape(-1, *a.shape[-2:])
+    x = np.empty(shape, wide)
+    x[...] = b
+    sides = x.reshape(-1, *x.shape[-2:])
+    for k in range(len(sides)):
+        matrix = np.asarray(a if a.ndim == 2 else a[k], wide)
+        is_dense = matrix.flags.c_contiguous or matrix.flags.f_contiguous
+        solve(matrix if is_dense else np.ascontiguousarray(matrix), sides[k], lower, unit)
+    return x.astype(np.result_type(a, b), copy=False)
 
 
 def _upwards(a: Any, b: Any) -> Any:

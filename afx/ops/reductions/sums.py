@@ -80,7 +80,8 @@ def sum(
         return z if initial is None else z + initial
     shape = shape_of(x, "sum")
     axes = normalize_axes(axis, len(shape), "sum")
-    return with_axes(bind(sum_p, x, axis=axes), shape, axes, keepdims)
+    z = bind(sum_p, x, axis=axes)
+    return with_axes(z, shape, axes, keepdims) if keepdims else z
 
 
 @register_function

@@ -26,7 +26,7 @@ from afx.ops.creation.creation import asarray
 from afx.ops.indexing.gather import gather
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
-from afx.transforms._arguments import moving_leaves
+from afx.transforms._arguments import moving_leaves, transformed
 from afx.transforms.grad import grad
 from afx.transforms.jacobian import function_of
 from afx.transforms.jvp import jvp
@@ -106,12 +106,14 @@ def sparse_jacobian(fn: Callable[P, Any], argnums: int = 0, *, mode: Mode | None
         raise ArgumentError(f"sparse_jacobian: no such mode: got {mode!r}; use 'forward', 'reverse' or None")
     layouts = Layouts(lambda rows, columns, shape: _jacobian_layout(rows, columns, shape, mode), "sparse_jacobian")
 
-    @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> SparseMatrix:
         one, x = function_of(fn, args, kwargs, argnums, "sparse_jacobian")
         return _filled(one, x, layouts.of(fn, argnums, args, kwargs))
 
-    return run
+    found: Callable[P, SparseMatrix] = transformed(
+        run, "sparse_jacobian", fn, functools.partial(sparse_jacobian, fn, argnums, mode=mode)
+    )
+    return found
 
 
 def sparse_hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, SparseMatrix]:
@@ -129,12 +131,14 @@ def sparse_hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, Spar
     slope = grad(fn, argnums)
     layouts = Layouts(_hessian_layout, "sparse_hessian")
 
-    @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> SparseMatrix:
         one, x = function_of(slope, args, kwargs, argnums, "sparse_hessian")
         return _filled(one, x, layouts.of(slope, argnums, args, kwargs))
 
-    return run
+    found: Callable[P, SparseMatrix] = transformed(
+        run, "sparse_hessian", fn, functools.partial(sparse_hessian, fn, argnums)
+    )
+    return found
 
 
 # -- layouts ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ turns out to be NumPy's to decide, else NumPy's numbers of the floating-point er
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from afx.compiler.native_backend.child import FEW_PASSES
@@ -84,7 +84,7 @@ class _Blocks:
                 self._chunk(block)
                 return
             for number, phase in enumerate(phases):
-                self._when(self.w.let(f"icmp eq i64 %phase, {number}"), partial(self._phase, block, phase))
+                self.w.when(self.w.let(f"icmp eq i64 %phase, {number}"), partial(self._phase, block, phase))
             if phases:
                 self.w.line("ret void")
                 return
@@ -100,7 +100,7 @@ class _Blocks:
         is_first = w.let("icmp eq i64 %first, 0")
         for step in block.steps[phase.start : phase.stop]:
             if not isinstance(step, Nest | BlockLoop) or not step.is_cut:
-                self._when(is_first, partial(self._all, block, [step]))
+                self.w.when(is_first, partial(self._all, block, [step]))
                 continue
             length = step.length if isinstance(step, BlockLoop) else step.space[0]
             low, high = [
@@ -118,11 +118,11 @@ class _Blocks:
         assert isinstance(loop, Scan | While)
 
         if k:
-            self._when(w.let("icmp eq i64 %start, 0"), lambda: self._all(block, block.steps[:k]))
+            self.w.when(w.let("icmp eq i64 %start, 0"), lambda: self._all(block, block.steps[:k]))
         reached = self._loop(block, loop, "%start", "%stop")
         if k + 1 < len(block.steps):
             end = str(loop.length) if isinstance(loop, Scan) else "-1"
-            self._when(w.let(f"icmp eq i64 {reached}, {end}"), lambda: self._all(block, block.steps[k + 1 :]))
+            self.w.when(w.let(f"icmp eq i64 {reached}, {end}"), lambda: self._all(block, block.steps[k + 1 :]))
         w.line(f"ret i64 {reached}")
 
     def _all(self, block: Block, steps: Sequence[Step]) -> None:
@@ -169,7 +169,7 @@ class _Blocks:
         """Add a loop from one step to another and return where it stopped; a `While` that is done returns -1."""
         carry = [self._root(block, k) for k in loop.carry]
         other = [p if k == j else self._root(block, k) for p, j, k in zip(carry, loop.carry, loop.other, strict=True)]
-        self._when(
+        self.w.when(
             self.w.let(f"icmp eq i64 {start}, 0"),
             lambda: self._copy(carry, [self._root(block, k) for k in loop.init], loop.carry_bytes),
         )
@@ -198,7 +198,7 @@ class _Blocks:
 
         w.loop(start, stop, 1, step)
         if loop.length % 2:
-            self._when(w.let(f"icmp eq i64 {stop}, {loop.length}"), lambda: self._copy(carry, other, loop.carry_bytes))
+            self.w.when(w.let(f"icmp eq i64 {stop}, {loop.length}"), lambda: self._copy(carry, other, loop.carry_bytes))
         return stop
 
     def _while(self, block: Block, loop: While, carry: list[str], other: list[str], start: str, stop: str) -> str:
@@ -231,7 +231,7 @@ class _Blocks:
         w.line(f"store i64 {w.let(f'add i64 {t}, 1')}, ptr {where}")
         w.line(f"br label %next{k}")
         w.label(f"done{k}")
-        self._when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(carry, other, loop.carry_bytes))
+        self.w.when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(carry, other, loop.carry_bytes))
         w.line(f"store i64 -1, ptr {where}")
         w.line(f"br label %left{k}")
         w.label(f"left{k}")
@@ -275,7 +275,7 @@ class _Blocks:
         whole = str(loop.length - 1)
         has_rest = w.let(f"icmp eq i64 {high}, {loop.length}")
         w.loop(low, w.let(f"select i1 {has_rest}, i64 {whole}, i64 {high}"), 1, partial(step, 0))
-        self._when(w.let(f"and i1 {has_rest}, {w.let(f'icmp slt i64 {low}, {high}')}"), lambda: step(1, whole))
+        self.w.when(w.let(f"and i1 {has_rest}, {w.let(f'icmp slt i64 {low}, {high}')}"), lambda: step(1, whole))
 
     def _body(self, block: Block) -> str:
         """Return the function of a block of a loop; equal ones share one."""
@@ -289,14 +289,6 @@ class _Blocks:
         pairs = list(zip(carry, other, strict=True))
         old = [self.w.let(f"select i1 {odd}, ptr {b}, ptr {a}") for a, b in pairs]
         return old, [self.w.let(f"select i1 {odd}, ptr {a}, ptr {b}") for a, b in pairs]
-
-    def _when(self, condition: str, body: Callable[[], None]) -> None:
-        k = self.w.fresh()
-        self.w.line(f"br i1 {condition}, label %then{k}, label %after{k}")
-        self.w.label(f"then{k}")
-        body()
-        self.w.line(f"br label %after{k}")
-        self.w.label(f"after{k}")
 
     def _copy(self, to: Sequence[str], of: Sequence[str], sizes: Sequence[int]) -> None:
         self.w.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")

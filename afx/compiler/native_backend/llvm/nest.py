@@ -8,9 +8,11 @@ from functools import partial
 
 from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.llvm.call_loop import call_loop
+from afx.compiler.native_backend.llvm.extent import Extent, Lines
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
 from afx.compiler.native_backend.llvm.op import emit, memory_type, number, read, read_one, written
+from afx.compiler.native_backend.llvm.strip import call_on_strip
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, UfuncLoop
 from afx.core.aval import Shape
@@ -152,29 +154,32 @@ class NestEmitter:
         calls = any(level % 2 for level in self.levels)
         strip = self.strip if calls or self.strip != STRIP else self.length
         if self.length <= strip:
-            self._strip("0", self.length)
-            return
-        whole = self.length // strip * strip
-        self.w.loop("0", str(whole), strip, lambda start: self._strip(start, strip))
-        if whole < self.length:
-            self._strip(str(whole), self.length - whole)
+            self._strip("0", Extent(self.w, self.length))
+        else:
+            self.w.loop("0", str(self.length), strip, lambda start: self._strip(start, self._extent(start, strip)))
 
-    def _strip(self, start: str, count: int) -> None:
+    def _extent(self, start: str, strip: int) -> Extent:
+        """Return how many elements the strip has that begins there."""
+        rest = self.length % strip
+        is_last = self.w.let(f"icmp eq i64 {start}, {self.length - rest}") if rest else ""
+        return Extent(self.w, strip, rest, is_last)
+
+    def _strip(self, start: str, extent: Extent) -> None:
         """Add the levels of one strip: loops of inline operations and calls by turns."""
-        self._levels_of_strip(start, count)
+        self._levels_of_strip(start, extent)
         for accumulator in self.accumulators:
             accumulator.join()
 
-    def _levels_of_strip(self, start: str, count: int) -> None:
+    def _levels_of_strip(self, start: str, extent: Extent) -> None:
         self._place_strips(start)
         last = max(self.levels)
         for level in range(last + 1 + last % 2):
             ops = [k for k, v in enumerate(self.nest.values) if isinstance(v, Op) and self.levels[k] == level]
             if level % 2:
                 for k in ops:
-                    self._call(k, start, count)
+                    self._call(k, start, extent)
             else:
-                self._inline(level, ops, start, count)
+                self._inline(level, ops, start, extent)
 
     def _place_strips(self, start: str) -> None:
         """Choose memory for values that a later level reads: an output where that is dense, else a local strip."""
@@ -201,42 +206,32 @@ class NestEmitter:
         value = self.nest.values[k]
         return value.ref.dtype if isinstance(value, Load) else value.dtype
 
-    def _call(self, k: int, start: str, count: int) -> None:
+    def _call(self, k: int, start: str, extent: Extent) -> None:
         op = self.nest.values[k]
         assert isinstance(op, Op)
         if isinstance(op.name, Fast):
-            self._call_function(k, op, op.name, start, count)
+            self._call_function(k, op, op.name, start, extent)
             return
         assert isinstance(op.name, UfuncLoop)
         found = [self._operand(j, start) for j in op.args]
         out = self.strips.get(k) or self.w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
         loop, pointers, strides = op.name, [*[p for p, _ in found], out], [*[s for _, s in found], _size(op.dtype)]
-        self.flags.keep(loop, lambda: call_loop(self.w, loop, pointers, [str(count)], strides))
+        self.flags.keep(loop, lambda: call_loop(self.w, loop, pointers, [extent.length()], strides))
 
-    def _call_function(self, k: int, op: Op, function: Fast, start: str, count: int) -> None:
+    def _call_function(self, k: int, op: Op, function: Fast, start: str, extent: Extent) -> None:
         """Add a loop that computes one function over a strip: many elements are on their way at once."""
         w, size = self.w, _size(op.dtype)
         found = [self._operand(j, start) for j in op.args]
         out = self.strips.get(k) or w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
+        if all(stride in (0, size) for _, stride in found):
+            call_on_strip(w, function, op.dtype, found, out, extent.length(), VECTOR_BYTES // size)
+            return
 
         def body(i: str) -> None:
             xs = [(read if s else read_one)(w, op.dtype, _element(w, p, i, s)) for p, s in found]
             written(w, op.dtype, emit_fast(w, function, xs, op.dtype), _element(w, out, i, size))
 
-        is_dense = all(stride in (0, size) for _, stride in found)
-        self._by_widths(0, count, VECTOR_BYTES // size if is_dense else 1, body)
-
-    def _by_widths(self, at: int, count: int, width: int, body: Callable[[str], None]) -> None:
-        """Add a loop over vectors; what is left over takes vectors of half the size, and half of that."""
-        while width:
-            whole = count - (count - at) % width
-            self.w.lanes = width
-            if whole - at > width:
-                self.w.loop(str(at), str(whole), width, body)
-            elif whole > at:
-                body(str(at))
-            at, width = whole, width // 2
-        self.w.lanes = 1
+        extent.loop(1, body)
 
     def _operand(self, j: int, start: str) -> tuple[str, int]:
         """Return the pointer and the stride with which NumPy's loop reads an operand."""
@@ -250,7 +245,7 @@ class NestEmitter:
             return _element(self.w, self.loads[j], start, stride), stride
         return self.strips[j], _size(value.dtype)
 
-    def _inline(self, level: int, ops: list[int], start: str, count: int) -> None:
+    def _inline(self, level: int, ops: list[int], start: str, extent: Extent) -> None:
         """Add loops for the operations of a level and the stores that become possible there."""
         stores = [
             n
@@ -261,12 +256,11 @@ class NestEmitter:
         folds = [n for n, (k, *_) in enumerate(self.nest.folds) if self.levels[k] + self.levels[k] % 2 == level]
         if not stores and not kept and not folds:
             return
-        at, width = 0, self._lanes(ops, stores, folds)
-        if folds and self.accumulators and len(ops) <= UNROLL_MAX_OPS and count > FOLD_LANES:
-            self.w.lanes = width
-            at = count - count % FOLD_LANES
-            self.w.loop("0", str(at), FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i))
-        self._by_widths(at, count, width, lambda i: self._element(ops, kept, stores, folds, start, i))
+        lines: Lines | None = None
+        if folds and self.accumulators and len(ops) <= UNROLL_MAX_OPS and extent.count > FOLD_LANES:
+            lines = FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i)
+        width = self._lanes(ops, stores, folds)
+        extent.loop(width, lambda i: self._element(ops, kept, stores, folds, start, i), lines)
 
     def _lines(self, ops: list[int], kept: list[int], stores: list[int], folds: list[int], start: str, i: str) -> None:
         """Add the operations on as many elements as a fold has lanes."""

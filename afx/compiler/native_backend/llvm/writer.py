@@ -112,6 +112,15 @@ class Writer:
         self.line(f"br label %{head}")
         self.label(done)
 
+    def when(self, condition: str, body: Callable[[], None]) -> None:
+        """Add what runs where a condition holds."""
+        k = self.fresh()
+        self.line(f"br i1 {condition}, label %then{k}, label %after{k}")
+        self.label(f"then{k}")
+        body()
+        self.line(f"br label %after{k}")
+        self.label(f"after{k}")
+
     def shifted(self, pointer: str, offset: str | int) -> str:
         """Return a pointer so many bytes further."""
         return pointer if offset in (0, "0") else self.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
