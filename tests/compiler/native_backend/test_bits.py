@@ -231,6 +231,13 @@ def test_values_are_written_where_they_are_joined() -> None:
     assert len(copies) == 2  # of x, which no loop makes, and into a slice of an array that is copied first
 
 
+def test_joins_may_stand_first() -> None:
+    """What is joined or padded may be arguments alone, before anything was computed."""
+    x, y = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+    for fn in (lambda x, y: afx.concatenate([x, y]), lambda x, _: afx.pad(x, 1), lambda x, y: afx.stack([y, x]) * 2):
+        assert_same_bits(fn, x, y)
+
+
 def test_gradients_of_a_model() -> None:
     """A whole training step of a small network agrees bit by bit."""
     rng = np.random.default_rng(6)

@@ -221,9 +221,10 @@ class BlockBuilder:
         if not isinstance(x, Buffer) or (x.shape, dtype_name(x.dtype)) != (part.shape, part.dtype):
             return False
         k = self.defined.get(self.locations[x.index].owner, -1)
-        group = self.items[k]
-        if not self._is_made_in(k, x) or not isinstance(group, Group):
+        if not self._is_made_in(k, x):
             return False
+        group = self.items[k]
+        assert isinstance(group, Group)
         group.parts.append((group.made[x.index], Ref(part.owner, part.dtype, part.offset, part.strides)))
         group.writes.append(part.owner)
         return True
