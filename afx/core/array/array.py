@@ -343,17 +343,12 @@ def is_owned(x: Ndarray) -> bool:
     return False
 
 
-def _type(x: object) -> Any:
-    kind: Any = x.__class__
-    return kind
-
-
 def to_numpy_value(x: Any, who: str) -> Any:
     """Return the bare NumPy value or Python number behind an untraced operand, or raise `OperandError`.
 
     Memory of the caller is not copied: what keeps it beyond the call must.
     """
-    kind = _type(x)
+    kind: Any = x.__class__
     if kind is Array:
         return x._value
     if kind is np.ndarray:

@@ -42,11 +42,13 @@ POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, POSITIONAL)
 
 
+QUICK: dict[np.ufunc, Function] = {}  # what `_quick` found
+
 # -- ufuncs -----------------------------------------------------------------------------------------------------------
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Answer ``ufunc(*inputs)``, ``reduce``, ``accumulate`` and ``outer`` with afx's own function."""
     if not kwargs and method == "__call__":
-        quick = _quick(ufunc)
+        quick = QUICK.get(ufunc) or _quick(ufunc)
         if quick is not None:
             try:
                 return quick(*inputs)
@@ -70,12 +72,13 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Map
     return _along(method, name, shown, operands, options)
 
 
-@functools.lru_cache(maxsize=512)
 def _quick(ufunc: np.ufunc) -> Function | None:
-    """Return afx's function that answers a ufunc as it is called, where there is nothing to translate."""
+    """Return afx's function that answers a ufunc as it is called, where there is nothing to translate, and note it."""
     name = UFUNCS.get(ufunc.__name__, ufunc.__name__)
     fn: Function | None = getattr(FUNCTIONS, name, None) if is_registered(name) else None
-    return fn if fn is not None and fn.__module__.startswith("afx.ops") and len(_parameters(fn)) == ufunc.nin else None
+    if fn is None or not fn.__module__.startswith("afx.ops") or len(_parameters(fn)) != ufunc.nin:
+        return None
+    return QUICK.setdefault(ufunc, fn)
 
 
 def _writes_to_numpy(method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

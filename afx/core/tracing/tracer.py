@@ -36,6 +36,7 @@ __all__ = [
 
 UNTRACED = NUMBERS | {Array, np.ndarray}  # types whose values no trace watches: quicker asked than isinstance
 _levels = itertools.count(1)
+_new = object.__new__
 NUMPY_ERRORS = (TypeError, ValueError, OverflowError, IndexError)
 
 
@@ -176,15 +177,18 @@ def bind1(p: Primitive, x: Any) -> Array:
     kind = x.__class__
     if kind is Array:
         x = x._value
-    elif kind is not np.ndarray:
+    elif kind not in UNTRACED:
         if isinstance(x, Tracer):
-            z: Array = x._trace.apply1(p, x)
-            return z
+            found: Array = x._trace.apply1(p, x)
+            return found
         x = to_numpy_value(x, p.name)
     try:
-        return wrap(p.impl(x))
+        z = p.impl(x)
     except NUMPY_ERRORS as error:
         raise_op_error(p, (x,), {}, error)
+    made = _new(Array)  # what `wrap` does; calls cost
+    made._value = z
+    return made
 
 
 def bind2(p: Primitive, x: Any, y: Any) -> Array:
@@ -199,18 +203,25 @@ def bind2(p: Primitive, x: Any, y: Any) -> Array:
             if isinstance(y, Tracer) and (top is None or y._trace.level > top.level):
                 top = y._trace
             if top is not None:
-                z: Array = top.apply2(p, x, y)
-                return z
+                found: Array = top.apply2(p, x, y)
+                return found
         x = x._value if x.__class__ is Array else x if x.__class__ in NUMBERS else to_numpy_value(x, p.name)
         y = y._value if y.__class__ is Array else y if y.__class__ in NUMBERS else to_numpy_value(y, p.name)
     try:
-        return wrap(p.impl(x, y))
+        z = p.impl(x, y)
     except NUMPY_ERRORS as error:
         raise_op_error(p, (x, y), {}, error)
+    made = _new(Array)
+    made._value = z
+    return made
 
 
 def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
     """Apply an op; the result is an Array, or a tuple of them where the primitive says so."""
+    if len(xs) == 1 and xs[0].__class__ is Array and not p.multiple_results:
+        made = _new(Array)
+        made._value = run_impl(p, (xs[0]._value,), params)
+        return made
     top: Trace | None = None
     for x in xs:
         if x.__class__ not in UNTRACED and isinstance(x, Tracer) and (top is None or x._trace.level > top.level):

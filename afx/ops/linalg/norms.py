@@ -21,8 +21,8 @@ from afx.ops.linalg.solve import inv
 from afx.ops.linalg.svd import svdvals_p
 from afx.ops.manipulation.axes import moveaxis
 from afx.ops.manipulation.shape import astype, reshape
-from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import count_nonzero
+from afx.ops.reductions.moments import vector_norm, vector_norm_p
+from afx.ops.reductions.sums import count_nonzero, reduce_over
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import min as min_
 from afx.ops.reductions.sums import sum as sum_
@@ -88,7 +88,7 @@ def norm(
     Array(5., dtype=float32)
     """
     if axis is None and ord is None and getattr(x, "dtype", None) in (float32, float64):
-        return vector_norm(x, keepdims=keepdims)
+        return reduce_over(vector_norm_p, x, None, keepdims, "norm")
     y = floating(x, "norm")
     if axis is None and ord is None:
         return vector_norm(y, keepdims=keepdims)

@@ -31,7 +31,9 @@ __all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensor
 
 def same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any]:
     """Return the operands in their common dtype."""
-    if getattr(x, "dtype", None) == getattr(y, "dtype", 0):
+    first = x._value.dtype if x.__class__ is Array else getattr(x, "dtype", None)
+    second = y._value.dtype if y.__class__ is Array else getattr(y, "dtype", 0)
+    if first is second:
         return x, y
     a, b = aval_of(x, who), aval_of(y, who)
     dtype: DType = promote((a.dtype, b.dtype), (a.weak, b.weak))
@@ -112,6 +114,8 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
 
 
 def _run(x: Any, y: Any) -> Any:
+    if x.__class__ is np.ndarray and x.ndim == 1 and y.__class__ is np.ndarray and y.ndim == 1:
+        return x.dot(y)  # matmul takes longer to find its loop
     if getattr(y, "ndim", 0) == 2 and getattr(x, "ndim", 0) > 2 and x.flags.c_contiguous and x.size:
         return np.matmul(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])  # one product, not many
     return np.matmul(x, y)
@@ -207,9 +211,13 @@ def dot(x: ArrayLike, y: ArrayLike) -> Array:
     >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
+    if x.__class__ is Array and y.__class__ is Array:  # the commonest case, with fewer questions
+        u, v = x._value, y._value
+        if u.dtype is v.dtype and 1 <= u.ndim <= 2 and 1 <= v.ndim <= 2 and u.shape[-1] == v.shape[0]:
+            return bind2(matmul_p, x, y)
     a, b = shape_of(x, "dot"), shape_of(y, "dot")
     if 1 <= len(a) <= 2 and 1 <= len(b) <= 2 and a[-1] == b[0]:
-        return matmul(x, y)
+        return bind2(matmul_p, *same_dtype(x, y, "matmul"))
     if not a or not b:
         return multiply(x, y)
     return _contracted("dot", x, y, ([-1], [-2 if len(b) > 1 else -1]))

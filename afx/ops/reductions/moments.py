@@ -197,13 +197,12 @@ def _floating(x: Any, who: str) -> None:
 
 def _norm_run(x: Any, *, axis: Shape) -> Any:
     x = numpy_of(x)
-    _floating(x, "vector_norm")
     if len(axis) == x.ndim and x.size <= NORM_DOT_MAX_ELEMENTS and x.dtype.char in "fd":
-        flat = x.reshape(-1)
-        with np.errstate(all="ignore"):
-            square = flat.dot(flat)
+        flat = x if x.ndim == 1 else x.reshape(-1)
+        square = np.vdot(flat, flat)  # the sum of `dot`, which would warn where it overflows
         if NORM_DOT_MIN[x.dtype.char] < square < math.inf:
             return np.sqrt(square)
+    _floating(x, "vector_norm")
     x = np.abs(x)
     if not x.size:
         return np.zeros(reduced(x.shape, axis), x.dtype)

@@ -126,7 +126,8 @@ def mean(
 def reduce_over(p: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, who: str) -> Array:
     shape = shape_of(x, who)
     axes = normalize_axes(axis, len(shape), who)
-    return with_axes(bind_single(p, x, axis=axes), shape, axes, keepdims)
+    z = bind_single(p, x, axis=axes)
+    return with_axes(z, shape, axes, keepdims) if keepdims else z
 
 
 def reducing(ufunc: np.ufunc, *, ordered: bool = False) -> Callable[..., Any]:
