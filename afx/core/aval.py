@@ -196,6 +196,8 @@ def checked_shape(shape: int | Sequence[int], who: str) -> Shape:
         ArgumentError: a length is no integer.
         ShapeError: a length is negative.
     """
+    if type(shape) is int and shape >= 0:
+        return (shape,)
     given = shape if isinstance(shape, Sequence) else (shape,)
     lengths = tuple([integer(n, who, "a length of the shape") for n in given])
     if any(n < 0 for n in lengths):

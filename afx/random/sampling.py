@@ -13,6 +13,7 @@ from afx.core.aval import Shape, aval_of, broadcast_shapes, checked_shape, norma
 from afx.core.dtypes import float64, int64
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.where import minimum, where
 from afx.ops.indexing.getitem import take
@@ -47,7 +48,8 @@ def categorical(key: ArrayLike, logits: ArrayLike, shape: ShapeLike = None, axis
     (5,)
     """
     aval = aval_of(logits, "categorical")
-    scores = moveaxis(logits, normalize_axis(axis, aval.ndim, "categorical"), -1)
+    place = normalize_axis(axis, aval.ndim, "categorical")
+    scores = asarray(logits) if place == aval.ndim - 1 else moveaxis(logits, place, -1)
     lead, count = scores.shape[:-1], scores.shape[-1]
     if not count:
         raise ShapeError(f"categorical: there are no categories: got {aval}; give logits of one or more")

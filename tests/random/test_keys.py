@@ -13,7 +13,7 @@ import pytest
 
 import afx
 from afx import random
-from afx.ops.random.philox import BLOCKS, FEW, block_words, philox_few
+from afx.ops.random.philox import BLOCKS, FEW, block_words, philox, philox_few, philox_first
 from tests.random.draws import DRAWS
 
 KEY = random.key(42)
@@ -213,3 +213,17 @@ def test_mistakes_are_explained(fn: Callable[[], Any], message: str) -> None:
     """What is no key, no shape or no dtype for bits raises, naming the function and the remedy."""
     with pytest.raises(afx.errors.AfxError, match=message):
         fn()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 25, FEW])
+@pytest.mark.parametrize("key", [(0, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0x9E3779B9, 0xBB67AE85)])
+def test_the_first_blocks_of_a_key_are_those_of_the_table(n: int, key: tuple[int, int]) -> None:
+    """The short way of small draws gives the words of the generator, for every purpose."""
+    own = np.array(key, np.uint32)
+    for purpose in range(4):
+        want = philox(
+            np.arange(n, dtype=np.uint64), own.astype(np.uint64)[:, None], 0, purpose, np.empty((3, 2, n), np.uint64)
+        )
+        np.testing.assert_array_equal(
+            philox_first(n, own, purpose), np.ascontiguousarray(want.T).reshape(-1).view("<u4")
+        )

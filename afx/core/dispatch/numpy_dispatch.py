@@ -44,6 +44,7 @@ BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, POSITIONAL)
 
 QUICK: dict[np.ufunc, Function] = {}  # what `_quick` found
 
+
 # -- ufuncs -----------------------------------------------------------------------------------------------------------
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Answer ``ufunc(*inputs)``, ``reduce``, ``accumulate`` and ``outer`` with afx's own function."""

@@ -31,13 +31,23 @@ __all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensor
 
 def same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any]:
     """Return the operands in their common dtype."""
-    first = x._value.dtype if x.__class__ is Array else getattr(x, "dtype", None)
-    second = y._value.dtype if y.__class__ is Array else getattr(y, "dtype", 0)
-    if first is second:
+    if _dtype_of(x, None) is _dtype_of(y, 0):
         return x, y
     a, b = aval_of(x, who), aval_of(y, who)
     dtype: DType = promote((a.dtype, b.dtype), (a.weak, b.weak))
     return astype(x, dtype), astype(y, dtype)
+
+
+def _dtype_of(x: Any, default: Any) -> Any:
+    return x._value.dtype if x.__class__ is Array else getattr(x, "dtype", default)
+
+
+def _is_plain_product(x: Any, y: Any) -> bool:
+    """Tell whether Arrays that nothing traces are vectors or matrices of one dtype that `matmul` multiplies."""
+    if x.__class__ is not Array or y.__class__ is not Array:
+        return False
+    u, v = x._value, y._value
+    return u.dtype is v.dtype and 1 <= u.ndim <= 2 and 1 <= v.ndim <= 2 and u.shape[-1] == v.shape[0]
 
 
 @register_function
@@ -211,10 +221,8 @@ def dot(x: ArrayLike, y: ArrayLike) -> Array:
     >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
-    if x.__class__ is Array and y.__class__ is Array:  # the commonest case, with fewer questions
-        u, v = x._value, y._value
-        if u.dtype is v.dtype and 1 <= u.ndim <= 2 and 1 <= v.ndim <= 2 and u.shape[-1] == v.shape[0]:
-            return bind2(matmul_p, x, y)
+    if _is_plain_product(x, y):  # the commonest case, with fewer questions
+        return bind2(matmul_p, x, y)
     a, b = shape_of(x, "dot"), shape_of(y, "dot")
     if 1 <= len(a) <= 2 and 1 <= len(b) <= 2 and a[-1] == b[0]:
         return bind2(matmul_p, *same_dtype(x, y, "matmul"))

@@ -20,7 +20,7 @@ from afx.core.tracing.tracer import bind, bind_single, to_lower_level
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import broadcast
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.random.philox import BLOCKS, DRAW, FEW, FOLD, as_words, block_words, philox, philox_few
+from afx.ops.random.philox import BLOCKS, DRAW, FEW, FOLD, as_words, block_words, philox, philox_few, philox_first
 from afx.runtime.thread_pool import get_threads, run_blocks
 
 __all__: list[str] = []
@@ -72,7 +72,7 @@ random_bits_p: Primitive = nondifferentiable("random_bits", _bits_run, _bits_abs
 
 def check_key(key: Any, who: str = "random_bits") -> None:
     """Raise `ArgumentError` unless a value, or an Aval, is a key or an array of keys."""
-    if getattr(key, "shape", ())[-1:] != (2,) or key.dtype != uint32:
+    if getattr(key, "shape", ())[-1:] != (2,) or (key.dtype is not uint32 and key.dtype != uint32):
         got = key if isinstance(key, Aval) else Aval(key.shape, key.dtype) if hasattr(key, "dtype") else repr(key)
         raise ArgumentError(f"{who}: a key is uint32[2]: got {got}; make one with afx.random.key(seed)")
 
@@ -93,6 +93,8 @@ def random_fold(key: ArrayLike, data: ArrayLike) -> Array:
 def _fold_run(key: Any, data: Any) -> Any:
     check_key(key, "fold_in")
     number = np.asarray(data).astype(uint64)
+    if key.ndim == 1 and not number.ndim:
+        return philox_few(number[None], key[None], 0, FOLD)[0, :2].copy()
     shape = np.broadcast_shapes(key.shape[:-1], number.shape)
     keys = np.broadcast_to(key, (*shape, 2)).reshape(-1, 2)
     words = block_words(keys, np.broadcast_to(number, shape).reshape(-1), 0, FOLD)
@@ -204,9 +206,8 @@ def generate(key: Any, shape: Shape, dtype: DType, word: DType, finish: Finish, 
 
 
 def _generate_few(keys: Any, blocks: int, out: Any, word: DType, finish: Finish, purpose: int) -> None:
-    numbers = np.arange(blocks, dtype=np.uint64)
     for k, row in zip(keys, out, strict=True):
-        words = philox_few(numbers, k[None], 0, purpose).reshape(-1)
+        words = philox_first(blocks, k, purpose)
         finish((words if word == uint32 else words.view("<u8"))[: len(row)], row)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ __all__ = [
     "block_words",
     "philox",
     "philox_few",
+    "philox_first",
 ]
 
 MASK = 0xFFFFFFFF
@@ -88,31 +89,79 @@ def philox_few(blocks: Any, keys: Any, round_: int, purpose: int) -> Any:
         purpose: the fourth.
     """
     n = len(blocks)
-    ones, mask, *steps = _lanes(n)
+    lanes = _lanes(n)
     counters = np.empty((n, 2), "<u8")
     counters[:, 0], counters[:, 1] = blocks, round_ | purpose << 32
-    x = int.from_bytes(counters.tobytes(), "little")
-    x0, x1, x2, x3 = x & mask, x >> 32 & mask, x >> 64 & mask, x >> 96 & mask
+    x, mask = int.from_bytes(counters.tobytes(), "little"), lanes.mask
     if len(keys) == 1:
-        k0, k1 = [int(k) * ones for k in keys[0]]
+        k0, k1 = [int(k) * lanes.ones for k in keys[0]]
     else:
         wide = np.zeros((n, 4), "<u4")
         wide[:, :2] = keys
         both = int.from_bytes(wide.tobytes(), "little")
         k0, k1 = both & mask, both >> 32 & mask
-    for _ in range(PHILOX_ROUNDS):
-        p0, p1 = x0 * PHILOX_FACTORS[0], x2 * PHILOX_FACTORS[1]
-        x0, x1, x2, x3 = p1 >> 32 & mask ^ x1 ^ k0, p1 & mask, p0 >> 32 & mask ^ x3 ^ k1, p0 & mask
-        k0, k1 = k0 + steps[0] & mask, k1 + steps[1] & mask
-    words = (x0 | x1 << 32 | x2 << 64 | x3 << 96).to_bytes(16 * n, "little")
-    return np.frombuffer(bytearray(words), "<u4").reshape(n, 4)
+    return _rounds((x & mask, x >> 32 & mask, x >> 64 & mask, x >> 96 & mask), k0, k1, PHILOX_ROUNDS, lanes).reshape(
+        n, 4
+    )
+
+
+def philox_first(n: int, key: Any, purpose: int) -> Any:
+    """Return uint32[4 n], the words of the first n blocks of a key in round 0, as `philox_few` computes them.
+
+    Args:
+        n: how many, 2³² at most.
+        key: uint32[2].
+        purpose: the fourth word of the counter.
+    """
+    lanes = _lanes(n)
+    first, second = key.tolist()
+    k0, k1 = first * lanes.ones, second * lanes.ones
+    # of the first round, all but the key and the purpose is the same in every draw
+    state = (k0, 0, lanes.upper ^ k1 ^ purpose * lanes.ones, lanes.lower)
+    return _rounds(state, k0 + lanes.steps[0], k1 + lanes.steps[1], PHILOX_ROUNDS - 1, lanes)
+
+
+def _rounds(state: tuple[int, ...], k0: int, k1: int, count: int, lanes: Lanes) -> Any:
+    """Return uint32[4 n], the words after so many rounds from integers that hold one word of every block each.
+
+    Words of the key grow into the space above them, which is cut off with that of the products.
+    """
+    (x0, x1, x2, x3), mask, (step0, step1), (factor0, factor1) = state, lanes.mask, lanes.steps, PHILOX_FACTORS
+    for _ in range(count):
+        p0, p1 = x0 * factor0, x2 * factor1
+        x0, x1, x2, x3 = (p1 >> 32 ^ x1 ^ k0) & mask, p1 & mask, (p0 >> 32 ^ x3 ^ k1) & mask, p0 & mask
+        k0, k1 = k0 + step0, k1 + step1
+    words = (x0 | x1 << 32 | x2 << 64 | x3 << 96).to_bytes(16 * lanes.n, "little")
+    return np.frombuffer(bytearray(words), "<u4")
+
+
+class Lanes(NamedTuple):
+    """What integers that hold one word of each of n blocks are made with.
+
+    Attributes:
+        n: the number of blocks.
+        ones: 1 in each block.
+        mask: the bits of a word in each block.
+        steps: what each round adds to the words of the key.
+        upper: the upper halves of the products of the first round of blocks 0, 1, 2 ….
+        lower: their lower halves.
+    """
+
+    n: int
+    ones: int
+    mask: int
+    steps: tuple[int, int]
+    upper: int
+    lower: int
 
 
 @functools.lru_cache(maxsize=FEW)
-def _lanes(n: int) -> tuple[int, ...]:
-    """Return ones, the mask of a word, and what each round adds to the words of the key, for each of n blocks."""
+def _lanes(n: int) -> Lanes:
     ones = sum([1 << 128 * i for i in range(n)])
-    return ones, MASK * ones, PHILOX_STEPS[0] * ones, PHILOX_STEPS[1] * ones
+    mask, products = MASK * ones, sum([i * PHILOX_FACTORS[0] << 128 * i for i in range(n)])
+    return Lanes(
+        n, ones, mask, (PHILOX_STEPS[0] * ones, PHILOX_STEPS[1] * ones), products >> 32 & mask, products & mask
+    )
 
 
 def block_words(keys: Any, blocks: Any, round_: Any, purpose: int = DRAW) -> Any:

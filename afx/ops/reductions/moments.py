@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -195,11 +195,14 @@ def _floating(x: Any, who: str) -> None:
         raise DtypeError(f"{who}: needs floating elements: got {x.dtype}; use astype")
 
 
+_vdot: Callable[..., Any] = np.vdot
+
+
 def _norm_run(x: Any, *, axis: Shape) -> Any:
     x = numpy_of(x)
     if len(axis) == x.ndim and x.size <= NORM_DOT_MAX_ELEMENTS and x.dtype.char in "fd":
         flat = x if x.ndim == 1 else x.reshape(-1)
-        square = np.vdot(flat, flat)  # the sum of `dot`, which would warn where it overflows
+        square = _vdot(flat, flat)  # the sum of `dot`, which would warn where it overflows
         if NORM_DOT_MIN[x.dtype.char] < square < math.inf:
             return np.sqrt(square)
     _floating(x, "vector_norm")

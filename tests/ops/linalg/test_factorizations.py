@@ -8,10 +8,10 @@ import pytest
 
 import afx
 from afx import Array, linalg
-from tests.ops.samples import normal_like
+from tests.ops.samples import RNG, normal_like
 
 EPS = 1e-6
-RNG = np.random.default_rng(3)
+
 FORMS = [(2, 5, 3), (2, 3, 5), (3, 3), (1, 1), (4, 1), (1, 4), (0, 3), (3, 0), (2, 0, 0)]
 SQUARE = [(2, 4, 4), (1, 1), (0, 0)]
 RIGHT = np.arange(10.0).reshape(5, 2) - 3
