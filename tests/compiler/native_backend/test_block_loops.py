@@ -66,6 +66,20 @@ def test_rows_have_numpys_bits(count: int, dtype: str) -> None:
     assert (count < 90) or any(not loop.is_cut and len(loop.roots[0]) for loop in loops)
 
 
+def test_long_rows_are_summed_from_zero() -> None:
+    """Sums of rows that are too long for BLAS begin with the zero that another loop over the rows has left."""
+    x, w = np.random.default_rng(0).normal(size=(2, 40, 1100)).astype(np.float32)
+    with use_target(Target(block_max_bytes=1 << 16, block_min_elements=16)):
+
+        def fn(x: Any) -> Any:
+            value = afx.value_and_grad(lambda x: (nn.softmax(x, axis=1) * w).sum())(x)
+            return value, nn.log_softmax(x * w) * 2, afx.logsumexp(x * w, axis=1) + (x * w).sum(axis=1), x.var(axis=1)
+
+        native = assert_same_bits(fn, x)
+    assert "sum.reduce" in str(native.plan.schedule)
+    assert len(_loops(native)) > 2
+
+
 def test_any_number_of_threads_gives_the_same() -> None:
     """How many threads share the blocks changes no bit."""
     args = [_drawn(*s) for s in ((131, COLUMNS), (131, COLUMNS), (COLUMNS,))]

@@ -75,7 +75,7 @@ def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int]) -> list[Ite
         rows: how many there are.
         kept: owners of memory that others read.
     """
-    waiting = [_Unit(item, _accesses(item, rows)) for item in _single_steps(items)]
+    waiting = units = [_Unit(item, _accesses(item, rows)) for item in _single_steps(items)]
     left, found = set(kept), list[Item]()
     while waiting:
         before, run, later = list[_Unit](), list[_Unit](), list[_Unit]()
@@ -88,7 +88,7 @@ def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int]) -> list[Ite
             else:
                 later.append(unit)
         found += [unit.item for unit in before]
-        outside = left.union(*[{*unit.item.reads, *unit.item.writes} for unit in later])
+        outside = left.union(*[unit.item.reads.union(unit.item.writes) for unit in units if unit not in run])
         found += _joined([unit.item for unit in run], rows, outside, [unit.accesses or [] for unit in run])
         waiting = later
     return found
