@@ -353,7 +353,8 @@ def jit(
         donate_argnums: positions of donated arguments: results may be written into the memory of their
             Arrays, which cannot be used afterwards and say so. A training step that gives away parameters and state
             needs half the memory. Memory that is also seen elsewhere, by ``np.asarray`` or another Array, and arrays of
-            NumPy stay as they are; so does everything where some argument is traced by another transformation.
+            NumPy stay as they are; so does everything where some argument is traced by another transformation. Machine
+            code that has overwritten an argument tells of floating-point errors at the line of the call.
         backend: who runs it: ``"auto"``, ``"numpy"`` or ``"native"``, as `afx.set_backend` says; None for what that
             has set. The first two give the same bits; ``"native"`` has its own, the same from the first call on.
 

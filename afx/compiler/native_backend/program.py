@@ -185,6 +185,7 @@ class Block:
         steps: what runs, in order.
         arena: bytes of memory for its intermediate values.
         shared: parameters that may be the same memory.
+        donated: pairs of a result and an argument that may be the same memory, element for element.
     """
 
     params: int
@@ -192,6 +193,7 @@ class Block:
     steps: tuple[Step, ...]
     arena: int
     shared: tuple[int, ...] = ()
+    donated: tuple[tuple[int, int], ...] = ()
 
     def all_steps(self) -> Iterator[Step]:
         """Yield its steps and those of the blocks within."""

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.arena import ALIGNMENT
+from afx.compiler.native_backend.fp_errors import are_heard, tell
 from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.program import (
     Block,
@@ -33,11 +34,9 @@ from afx.compiler.target import Target
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.tracing.tracer import NUMPY_ERRORS
-from afx.runtime.output_pool import OutputPool
+from afx.runtime.output_pool import OutputPool, donated_or_empty
 
 __all__ = ["MixedRunner", "Runner"]
-
-ERRORS = ((1, "divide"), (2, "over"), (8, "invalid"))
 
 
 @attrs.define(eq=False)
@@ -46,7 +45,11 @@ class _Space:
 
     arena: Any
     state: Any
-    pools: list[OutputPool | None]
+    pools: list[Callable[[], Any] | None]
+
+
+def _nothing() -> None:
+    """Return no memory for a result, as it is an argument's."""
 
 
 class Runner:
@@ -66,6 +69,8 @@ class Runner:
         self.keeps_bits: bool = target.tier > 1  # which are not those of NumPy's plan
         self.arena_bytes: int = program.block.arena
         self.is_loop: bool = program.is_loop
+        count = len(schedule.inputs)
+        self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in program.block.donated]
         self.pools: list[bool] = [
             Aval(shape, dtype).nbytes >= target.pool_min_bytes and not self.is_loop for shape, dtype in self.outputs
         ]
@@ -82,6 +87,10 @@ class Runner:
             np.empty(shape, dtype) if pool is None else pool()
             for (shape, dtype), pool in zip(self.outputs, space.pools, strict=True)
         ]
+        is_given = False  # whether an argument is overwritten
+        for out, k in self.donated:
+            outs[out] = donated_or_empty(values[k])
+            is_given = is_given or outs[out] is values[k]
         if self.scalars:  # NumPy's scalars and Python's numbers
             values = list(values)
             for k in self.scalars:
@@ -93,10 +102,13 @@ class Runner:
                 self.free.append(space)
         if errors < 0 and self.keeps_bits:
             errors = self._again(values, outs)
-        if errors and (errors < 0 or _are_heard(errors)):
-            if errors < 0 or not self.keeps_bits:
+        if errors and (errors < 0 or are_heard(errors)):
+            if errors < 0 or not (self.keeps_bits or is_given):
                 return None
-            plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
+            if is_given:
+                tell(errors)
+            else:
+                plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
         return outs
 
     def _again(self, values: Sequence[Any], outs: list[Any]) -> int:
@@ -116,10 +128,12 @@ class Runner:
         return self.kernel.walk((*values, *outs, *self.constants, arena, state), state)
 
     def _space(self) -> _Space:
-        pools = [
+        pools: list[Callable[[], Any] | None] = [
             OutputPool(Aval(shape, dtype), self.target.pool_max_arrays) if pooled else None
             for (shape, dtype), pooled in zip(self.outputs, self.pools, strict=True)
         ]
+        for out, _ in self.donated:
+            pools[out] = _nothing  # which hands its memory on, as long as no pool remembers it
         return _Space(_aligned(self.arena_bytes), np.zeros(3, np.int64), pools)
 
 
@@ -183,7 +197,7 @@ def _bound(
                 errors = start([*[np.array(a, order="C") for a in given], *arrays[inputs:]])
             else:
                 errors = start([*[_dense(a, k in copied) for k, a in enumerate(given)], *arrays[inputs:]])
-        if errors and (errors < 0 or _are_heard(errors)):
+        if errors and (errors < 0 or are_heard(errors)):
             if errors < 0 or heard is None:
                 raise LeaveError
             heard.errors = errors
@@ -237,9 +251,3 @@ def _aligned(nbytes: int) -> Any:
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + nbytes]
-
-
-def _are_heard(errors: int) -> bool:
-    """Tell whether the caller's ``np.errstate`` ignores not all of these errors."""
-    state: dict[str, str] = dict(np.geterr())  # type: ignore[arg-type]  # a TypedDict
-    return any(errors & flag and state[kind] != "ignore" for flag, kind in ERRORS)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, cast
 
-__all__ = ["ORIGIN", "Source", "SourceLocation", "caller", "places_of"]
+__all__ = ["ORIGIN", "Source", "SourceLocation", "caller", "places_of", "stack_level"]
 
 _PACKAGE = __name__.partition(".")[0] + "."
 
@@ -89,6 +89,15 @@ def caller(depth: int = 2) -> Source | None:
     while frame is not None and (id(frame.f_globals) in _own or _is_own(frame)):
         frame = frame.f_back
     return None if frame is None else _source(Source, (frame.f_code, frame.f_lasti))
+
+
+def stack_level() -> int:
+    """Return the ``stacklevel`` with which its caller's `warnings.warn` names the nearest line outside afx."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and _is_own(frame):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _is_own(frame: FrameType) -> bool:

@@ -63,7 +63,7 @@ class _Blocks:
     def __init__(self, w: Writer, layout: Layout) -> None:
         self.w = w
         self.flags = Flags(w, layout)
-        self._functions: dict[Leaf, str] = {}
+        self._functions: dict[tuple[Leaf, frozenset[int]], str] = {}
         self._bodies: dict[Block, str] = {}
 
     def emit(self, block: Block, name: str, chunked: bool = False, phases: Sequence[Phase] = ()) -> str:
@@ -71,7 +71,8 @@ class _Blocks:
 
         A chunked one runs the steps of a loop from one number to another, one with phases some parts of one of them.
         """
-        pointers = [f"ptr {'' if k in block.shared else 'noalias '}%p{k}" for k in range(block.params)]
+        shared = {*block.shared, *[k for pair in block.donated for k in pair]}
+        pointers = [f"ptr {'' if k in shared else 'noalias '}%p{k}" for k in range(block.params)]
         parameters = [*pointers, "ptr noalias %arena", "ptr noalias %fault"]
         if chunked:
             parameters += ["i64 %start", "i64 %stop"]
@@ -144,7 +145,7 @@ class _Blocks:
     def _step(self, block: Block, step: Leaf, bounds: str = "") -> None:
         """Call the function of a step; flags that its equations ignore are taken back behind it."""
         w = self.w
-        function = self._function(step, is_single=len(block.steps) <= INLINE_MAX_STEPS)
+        function = self._function(block, step)
         quiet = self.flags.number(step.quiet)
         before = self.flags.read() if quiet else ""
         roots = ", ".join([f"ptr {self._root(block, k)}" for k in roots_of(step)])
@@ -158,12 +159,15 @@ class _Blocks:
             new = w.let(f"and i32 {after}, {w.let(f'xor i32 {before}, -1')}")
             self.flags.clear(w.let(f"and i32 {new}, {quiet}"))
 
-    def _function(self, step: Leaf, is_single: bool) -> str:
+    def _function(self, block: Block, step: Leaf) -> str:
         """Return the function of a step; steps that differ in their memory alone share one."""
-        same = on_roots(step, {root: k for k, root in enumerate(roots_of(step))})
-        if same not in self._functions:
-            self._functions[same] = emit_step(self.w, same, self.flags, "" if is_single else "noinline")
-        return self._functions[same]
+        numbers = {root: k for k, root in enumerate(roots_of(step))}
+        pairs = [pair for pair in block.donated if numbers.keys() >= set(pair)]
+        same, shared = on_roots(step, numbers), frozenset([numbers[root] for pair in pairs for root in pair])
+        if (same, shared) not in self._functions:
+            attributes = "" if len(block.steps) <= INLINE_MAX_STEPS else "noinline"
+            self._functions[same, shared] = emit_step(self.w, same, self.flags, attributes, shared)
+        return self._functions[same, shared]
 
     def _loop(self, block: Block, loop: Scan | While, start: str, stop: str) -> str:
         """Add a loop from one step to another and return where it stopped; a `While` that is done returns -1."""

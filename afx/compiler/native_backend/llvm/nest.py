@@ -330,9 +330,10 @@ class NestEmitter:
             if k in kept:
                 dense = Ref(0, op.dtype, 0, (_size(op.dtype),))
                 written(w, op.dtype, known[k], self._at(self.strips[k], dense, i))
-        for n in stores:
-            k, ref = self.nest.stores[n]
-            written(w, ref.dtype, get(k), self._at(self.targets[n], ref, at))
+        results = [get(self.nest.stores[n][0]) for n in stores]  # before one is written where an operand lies
+        for n, value in zip(stores, results, strict=True):
+            ref = self.nest.stores[n][1]
+            written(w, ref.dtype, value, self._at(self.targets[n], ref, at))
         for n in folds:
             k, ufunc, ref = self.nest.folds[n]
             if self.accumulators:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 import attrs
@@ -46,10 +46,10 @@ def on_roots(step: Leaf, numbers: Mapping[int, int]) -> Leaf:
     return step.on_refs(root)
 
 
-def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "") -> str:
-    """Add the function of a step, whose parameters are its roots; return its name."""
+def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared: Collection[int] = frozenset()) -> str:
+    """Add the function of a step, whose parameters are its roots, of which some may be shared; return its name."""
     name = f"@{type(step).__name__.lower()}{w.fresh()}"
-    roots = ", ".join([f"ptr noalias %r{k}" for k in roots_of(step)])
+    roots = ", ".join([f"ptr {'' if k in shared else 'noalias '}%r{k}" for k in roots_of(step)])
 
     def body() -> None:
         if isinstance(step, Nest):

@@ -10,7 +10,7 @@ from afx.compiler.native_backend.llvm.step import roots_of
 from afx.compiler.native_backend.lowering.memory import dense
 from afx.compiler.native_backend.program import Block, BlockLoop, Choice, Load, Nest, Scan, Step, While
 
-__all__ = ["keep_in_place"]
+__all__ = ["keep_in_place", "touched_roots"]
 
 CONTROL_ROOTS = (
     "consts", "init", "carry", "other", "xs", "ys", "constants", "test_consts", "test_constants", "operands", "outputs",
@@ -28,12 +28,12 @@ def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tupl
     """
     kept: set[int] = set()
     for number, (old, new, nbytes) in enumerate(carries):
-        writers = [k for k, step in enumerate(block.steps) if new in _touched(step)]
+        writers = [k for k, step in enumerate(block.steps) if new in touched_roots(step)]
         if not writers or not _copies(block.steps[writers[0]], old, new, nbytes):
             continue
         first = writers[0]
         behind = block.steps[first + 1 :]
-        if len(writers) > 1 and any(old in _touched(step) for step in behind):
+        if len(writers) > 1 and any(old in touched_roots(step) for step in behind):
             continue
         kept.add(number)
         shared = (*block.shared, old, new)
@@ -41,7 +41,7 @@ def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tupl
     return block, kept
 
 
-def _touched(step: Step) -> Iterator[int]:
+def touched_roots(step: Step) -> Iterator[int]:
     """Yield the roots that a step reads or writes."""
     if isinstance(step, BlockLoop):
         for roots in step.roots:

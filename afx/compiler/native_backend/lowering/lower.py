@@ -11,6 +11,7 @@ import attrs
 from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.lowering.call import lower_call
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError, argument_dtype
+from afx.compiler.native_backend.lowering.donation import donate_memory
 from afx.compiler.native_backend.lowering.fused import lower_fused
 from afx.compiler.native_backend.lowering.in_place import keep_in_place
 from afx.compiler.native_backend.lowering.memory import Location, dtype_name
@@ -55,7 +56,8 @@ def lower_schedule(schedule: Schedule, tier: int = 1) -> tuple[Program, tuple[An
     outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
     constants = [Param(c.shape, dtype_name(c.dtype), False) for c in converted.constants]
     releases = nanoseconds(converted.block) > RELEASE_MIN_NANOSECONDS
-    block, phases = cut_phases(converted.block) if chunked_step(converted.block) < 0 else (converted.block, ())
+    block = donate_memory(converted.block, schedule)
+    block, phases = cut_phases(block) if chunked_step(block) < 0 else (block, ())
     return Program(block, (*inputs, *outputs, *constants), releases, phases), converted.constants
 
 

@@ -106,14 +106,16 @@ def _accesses(block: Block, step: Step) -> list[_Access] | None:
     written = {id(ref) for _, ref in step.stores}
     refs = [v.ref for v in step.values if isinstance(v, Load)] + [ref for _, ref in step.stores]
     found: list[_Access] = []
+    same = dict(block.donated)
     for ref in refs:
         root = block.roots[ref.root]
         reach = [(n - 1) * s for n, s in zip(step.space, ref.strides, strict=True)]
         low = root.offset + ref.offset + sum([r for r in reach if r < 0])
         high = root.offset + ref.offset + sum([r for r in reach if r > 0]) + int(ref.dtype[1:])
         # elements of one part lie in one range of bytes, that of the same part of every other nest cut like this
-        part = (ref.root, ref.offset, step.space, ref.strides) if step.is_cut and ref.strides[0] else None
-        found.append(_Access(root.param, low, high, id(ref) in written, part))
+        is_part = step.is_cut and ref.strides[0]
+        part = (same.get(ref.root, ref.root), ref.offset, step.space, ref.strides) if is_part else None
+        found.append(_Access(same.get(root.param, root.param), low, high, id(ref) in written, part))
     return found
 
 
