@@ -1,10 +1,4 @@
-"""Native programs as LLVM IR: blocks of steps, loops over blocks, and the builtin function that Python calls.
-
-That function follows the fast calling convention of CPython (``METH_FASTCALL``) and reads the data pointers of NumPy
-arrays itself. It returns -1 where an argument is not what the program was made for, or where an index or a conversion
-turns out to be NumPy's to decide, else NumPy's numbers of the floating-point errors that were seen (1 divide, 2 over,
-8 invalid).
-"""
+"""Native programs as LLVM IR: blocks of steps, and loops over blocks, behind the builtin functions that Python calls."""
 
 from __future__ import annotations
 
@@ -12,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from afx.compiler.native_backend.child import FEW_PASSES
+from afx.compiler.native_backend.llvm.entry import Entry
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
 from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.passes import needs_few_passes
@@ -24,7 +19,6 @@ from afx.compiler.native_backend.program import (
     Choice,
     Leaf,
     Nest,
-    Param,
     Phase,
     Product,
     Program,
@@ -38,7 +32,6 @@ __all__ = ["emit_programs"]
 
 FOREVER = "9223372036854775807"
 INLINE_MAX_STEPS = 30  # steps of a block whose functions LLVM may join: its time grows faster than their number
-CONTIGUOUS, ALIGNED = 1, 0x100  # NumPy's flags of arrays
 
 
 def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
@@ -50,7 +43,7 @@ def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
     blocks = _Blocks(w, layout)
     for k, program in enumerate(programs):
         main = blocks.emit(program.block, "main", program.is_loop, program.phases)
-        _Entry(w, layout, program).emit(f"kernel_{k}", main)
+        Entry(w, layout, program).emit(f"kernel_{k}", main)
     if not all(map(needs_few_passes, programs)):
         return w.text()
     w.join()
@@ -304,93 +297,3 @@ class _Blocks:
 
 def _row(w: Writer, pointer: str, row: str, size: int) -> str:
     return w.shifted(pointer, w.let(f"mul nsw i64 {row}, {size}"))
-
-
-class _Entry:
-    """Emitter of the builtin function."""
-
-    def __init__(self, w: Writer, layout: Layout, program: Program) -> None:
-        self.w = w
-        self.layout = layout
-        self.program = program
-        self.flags = Flags(w, layout)
-
-    def emit(self, name: str, main: str) -> None:
-        """Add the function, which calls the program's block."""
-        self.w.declare("long", "declare ptr @PyLong_FromLong(i64)")
-        self.w.function(f"ptr @{name}(ptr %self, ptr %args, i64 %count)", lambda: self._body(main))
-
-    def _body(self, main: str) -> None:
-        w, program = self.w, self.program
-        for k, param in enumerate(program.params):
-            if param.checked:
-                self._check(self._array(k), param)
-        pointers = [f"ptr {self._data(k)}" for k in range(len(program.params) + 1)]
-        state = self._data(len(program.params) + 1) if program.is_loop or program.phases else ""
-        fault = w.local("i64", 8)
-        w.line(f"store i64 0, ptr {fault}")
-        pointers.append(f"ptr {fault}")
-        self.flags.clear(str(self.flags.all))
-        thread = ""
-        if program.releases_gil:
-            w.declare("save", "declare ptr @PyEval_SaveThread()")
-            w.declare("restore", "declare void @PyEval_RestoreThread(ptr)")
-            thread = w.let("call ptr @PyEval_SaveThread()")
-        if program.is_loop:
-            start = w.let(f"load i64, ptr {state}")
-            stop = w.let(f"load i64, ptr {w.shifted(state, 8)}")
-            reached = w.let(f"call i64 {main}({', '.join([*pointers, f'i64 {start}', f'i64 {stop}'])})")
-            w.line(f"store i64 {reached}, ptr {w.shifted(state, 16)}")
-        else:
-            words = [w.let(f"load i64, ptr {w.shifted(state, 8 * k)}") for k in range(4 * bool(program.phases))]
-            w.call(main, ", ".join([*pointers, *[f"i64 {word}" for word in words]]))
-        found = self.flags.read()
-        if program.releases_gil:
-            w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
-        self._refuse_unless(f"icmp eq i64 {w.let(f'load i64, ptr {fault}')}, 0")
-        w.line(f"ret ptr {w.let(f'call ptr @PyLong_FromLong(i64 {self._numbers(found)})')}")
-        w.label("refuse")
-        w.line(f"ret ptr {w.let('call ptr @PyLong_FromLong(i64 -1)')}")
-
-    def _numbers(self, found: str) -> str:
-        """Return the processor's flags as NumPy's numbers."""
-        w, total = self.w, "0"
-        for flag, meaning in ((self.layout.divide, 1), (self.layout.over, 2), (self.layout.invalid, 8)):
-            seen = w.let(f"icmp ne i32 {w.let(f'and i32 {found}, {flag}')}, 0")
-            total = w.let(f"or i64 {total}, {w.let(f'select i1 {seen}, i64 {meaning}, i64 0')}")
-        return total
-
-    def _array(self, k: int) -> str:
-        return self.w.let(f"load ptr, ptr {self.w.shifted('%args', 8 * k)}")
-
-    def _field(self, array: str, offset: int, kind: str = "ptr") -> str:
-        return self.w.let(f"load {kind}, ptr {self.w.shifted(array, self.layout.head + offset)}")
-
-    def _data(self, k: int) -> str:
-        return self._field(self._array(k), 0)
-
-    def _kind(self, dtype: str) -> str:
-        """Return kind, type and byte order of a dtype; those that were pickled are no single objects."""
-        return self.w.let(f"and i32 {self._field(dtype, 8, 'i32')}, {0xFFFFFF}")
-
-    def _check(self, array: str, param: Param) -> None:
-        """Leave where an array is of another type, dtype, layout or shape."""
-        w = self.w
-        w.declare("ndarray", '@"type.ndarray" = external global i8')
-        w.declare(f"dtype.{param.dtype}", f'@"dtype.{param.dtype}" = external global i8')
-        self._refuse_unless(f'icmp eq ptr {self._field(array, -8)}, @"type.ndarray"')
-        given, wanted = [self._kind(dtype) for dtype in (self._field(array, 40), f'@"dtype.{param.dtype}"')]
-        self._refuse_unless(f"icmp eq i32 {given}, {wanted}")
-        flags = w.let(f"and i32 {self._field(array, 48, 'i32')}, {CONTIGUOUS | ALIGNED}")
-        self._refuse_unless(f"icmp eq i32 {flags}, {CONTIGUOUS | ALIGNED}")
-        self._refuse_unless(f"icmp eq i32 {self._field(array, 8, 'i32')}, {len(param.shape)}")
-        if param.shape:
-            lengths = self._field(array, 16)
-            for axis, length in enumerate(param.shape):
-                found = w.let(f"load i64, ptr {w.shifted(lengths, 8 * axis)}")
-                self._refuse_unless(f"icmp eq i64 {found}, {length}")
-
-    def _refuse_unless(self, condition: str) -> None:
-        k = self.w.fresh()
-        self.w.line(f"br i1 {self.w.let(condition)}, label %fine{k}, label %refuse")
-        self.w.label(f"fine{k}")
