@@ -1,4 +1,4 @@
-"""Pairwise sums as LLVM IR, in the order of NumPy's loops.
+"""Pairwise sums: LLVM IR of sums in the order of NumPy's loops.
 
 A sum of up to 128 elements has eight accumulators, joined in pairs, and adds what is left over one by one; a longer one
 is the sum of its halves, the first of which is rounded down to a multiple of eight (``pairwise_sum`` of NumPy's
