@@ -23,7 +23,7 @@ class Entry:
         self.w = w
         self.layout = layout
         self.program = program
-        self.flags = Flags(w, layout)
+        self.flags: Flags = Flags(w, layout)
 
     def emit(self, name: str, main: str) -> None:
         """Add the function, which calls the program's block."""
