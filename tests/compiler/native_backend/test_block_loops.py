@@ -164,6 +164,27 @@ def test_errors_raise_and_warn_as_numpy_does() -> None:
         assert same_bits(compiled(np.asfortranarray(x[:, ::-1])[:, ::-1] * 0), afx.jit(fn, backend="numpy")(x * 0))
 
 
+@pytest.mark.parametrize("shape", [(97, 12), (1, 300), (33, 40), (5, 9, 60), (64, 1100)])
+def test_reductions_along_inner_axes_are_shared(shape: tuple[int, ...]) -> None:
+    """What NumPy's plan does not fuse is cut over rows too, where all of it works on each row by itself."""
+    x = _drawn(*shape)
+    x[0, 1], x[-1, -2:] = np.inf, np.nan
+    with use_target(Target()):
+
+        def fn(x: Any) -> Any:
+            reduced = [f(x, axis=-1) for f in (afx.logsumexp, afx.var, afx.argmax, afx.argmin, np.sum, np.max)]
+            return *reduced, nn.softmax(x), nn.log_softmax(x), x.sum(axis=0), x.mean(), afx.argmax(x[:, ::-1], axis=-1)
+
+        native = Native(fn, x)
+        with np.errstate(all="ignore"):
+            assert all(map(same_bits, native(x)[0], native.plan(x)))
+        one = Native(lambda x: nn.softmax(x * 2), x)
+        for y in (x, np.nan_to_num(x, posinf=1)):
+            with np.errstate(all="ignore"):
+                assert all(map(same_bits, one(y)[0], one.plan(y)))
+    assert any(loop.is_cut for loop in _loops(native)) == (shape[0] > 1)
+
+
 def test_loops_and_branches_run_blocks() -> None:
     """Blocks within steps of a loop, and within a branch, are run by one thread."""
     x = _drawn(40, COLUMNS)

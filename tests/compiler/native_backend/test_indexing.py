@@ -141,3 +141,19 @@ def test_comparisons_with_nan_raise_no_flag(dtype: str) -> None:
             return (*extremes, *tests, afx.where(x < y, x, y))
 
         assert assert_same_bits(fn, x, y)(x, y)[1] == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("length", [31, 32, 33, 64, 95, 300])
+def test_the_first_of_equal_extremes_is_found(length: int, dtype: str) -> None:
+    """Of ties, zeros of both signs, infinities and nans argmax and argmin give the first, wherever it stands in a row."""
+    rng = np.random.default_rng(length)
+    x = rng.integers(-2, 3, (24, length)).astype(dtype)
+    x[1], x[2], x[3] = -np.inf, np.inf, np.copysign(0.0, rng.normal(size=length))
+    for k, row in enumerate(x[4:14]):
+        row[(7 * k) % length :: 17] = np.nan
+    for k, row in enumerate(x[14:]):
+        row[-1 - (5 * k) % length] = 9.0 * (-1.0) ** k
+    assert_same_bits(
+        lambda x: (afx.argmax(x, axis=1), afx.argmin(x, axis=1), afx.argmax(x), afx.argmin(x.T, axis=0)), x
+    )

@@ -1,15 +1,15 @@
-"""Indices as LLVM IR: elements at indices that arrays of integers name, and indices of extremes."""
+"""Indices as LLVM IR: elements at indices that arrays of integers name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from afx.compiler.native_backend.llvm.op import INLINE, element_type, emit, read, truth, written
+from afx.compiler.native_backend.llvm.op import INLINE, element_type, read, written
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Extreme, Indexed, Ref
+from afx.compiler.native_backend.program import Indexed, Ref
 from afx.core.aval import Shape
 
-__all__ = ["emit_extreme", "emit_indexed"]
+__all__ = ["emit_indexed", "walk"]
 
 VECTOR_BYTES = 64  # of rows that are moved: LLVM splits what is wider than the processor
 
@@ -90,40 +90,3 @@ def _element(w: Writer, step: Indexed, part: str, whole: str) -> None:
     if step.kind == "add":
         value = INLINE["add"][1](w, [read(w, dtype, whole), value], dtype)
     written(w, dtype, value, whole)
-
-
-def emit_extreme(w: Writer, step: Extreme) -> None:
-    """Add the loops that look for the first extreme of each row; the first nan is one."""
-    dtype, length = step.x.dtype, step.space[-1]
-    stride = step.x.strides[-1]
-    kind, is_float = element_type(dtype), dtype in ("f4", "f8")
-
-    def search(pointers: list[str]) -> None:
-        best, location = w.local(kind, 8), w.local("i64", 8)
-        w.line(f"store {kind} {read(w, dtype, pointers[0])}, ptr {best}")
-        w.line(f"store i64 0, ptr {location}")
-
-        def look(i: str) -> None:
-            x = read(w, dtype, _moved(w, pointers[0], i, stride))
-            known = w.let(f"load {kind}, ptr {best}")
-            better = _is_better(w, step.is_max, dtype, x, known)
-            if is_float:
-                new = w.let(f"fcmp uno {kind} {x}, 0.0")
-                old = w.let(f"fcmp ord {kind} {known}, 0.0")
-                better = w.let(f"or i1 {better}, {w.let(f'and i1 {new}, {old}')}")
-            w.line(f"store {kind} {w.let(f'select i1 {better}, {kind} {x}, {kind} {known}')}, ptr {best}")
-            at = w.let(f"load i64, ptr {location}")
-            w.line(f"store i64 {w.let(f'select i1 {better}, i64 {i}, i64 {at}')}, ptr {location}")
-
-        w.loop("1", str(length), 1, look)
-        w.line(f"store i64 {w.let(f'load i64, ptr {location}')}, ptr {pointers[1]}")
-
-    pointers = [w.shifted(f"%r{ref.root}", ref.offset) for ref in step.operands]
-    walk(w, step.space[:-1], step.operands, pointers, search)
-
-
-def _is_better(w: Writer, is_max: bool, dtype: str, x: str, known: str) -> str:
-    if dtype != "b1":
-        return emit(w, "greater" if is_max else "less", [x, known], [dtype, dtype], "b1")
-    first, second = (x, known) if is_max else (known, x)
-    return w.let(f"and i1 {truth(w, first, dtype)}, {w.let(f'xor i1 {second}, true')}")

@@ -8,8 +8,9 @@ from functools import partial
 import attrs
 
 from afx.compiler.native_backend.llvm.call_loop import call_loop
+from afx.compiler.native_backend.llvm.extreme import emit_extreme
 from afx.compiler.native_backend.llvm.flags import Flags
-from afx.compiler.native_backend.llvm.index import emit_extreme, emit_indexed
+from afx.compiler.native_backend.llvm.index import emit_indexed
 from afx.compiler.native_backend.llvm.nest import NestEmitter, over, start_of
 from afx.compiler.native_backend.llvm.op import emit, read, written
 from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum

@@ -22,6 +22,7 @@ from afx.compiler.native_backend.lowering.memory import (
     part_of,
     place_memory,
 )
+from afx.compiler.native_backend.lowering.phases import shared_rows
 from afx.compiler.native_backend.lowering.rows import fuse_rows
 from afx.compiler.native_backend.program import Block, Load, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
@@ -281,8 +282,8 @@ class BlockBuilder:
         return group.add(Load(Ref(location.owner, location.dtype, location.offset, broadcast(location, group.space))))
 
     # -- instructions -------------------------------------------------------------------------------------------------
-    def build(self) -> Converted:
-        """Return the block.
+    def build(self, is_shared: bool = False) -> Converted:
+        """Return the block, of which threads may share loops over rows.
 
         Raises:
             UnsupportedError: an instruction has no native form.
@@ -297,8 +298,9 @@ class BlockBuilder:
             if isinstance(item, Group):
                 self._close(item)
         params = [*inputs, *outputs, *self.constant_owners]
-        if self._rows:
-            self.items = fuse_rows(self.items, self._rows, params)
+        rows = shared_rows(self.items) if is_shared else self._rows
+        if rows:
+            self.items = fuse_rows(self.items, rows, params, is_shared)
         arena = Arena()
         roots, numbers = place_memory(self.items, params, self.sizes, arena)
         steps = finish_steps(self.items, numbers, arena)

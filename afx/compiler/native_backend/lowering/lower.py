@@ -47,7 +47,7 @@ def lower_schedule(schedule: Schedule, tier: int = 1) -> tuple[Program, tuple[An
     Raises:
         UnsupportedError: an instruction has no native form.
     """
-    converted = _block(schedule, tier)
+    converted = _block(schedule, tier, is_shared=not any(isinstance(i, Loop) for i in schedule))
     if converted.block.arena > ARENA_LIMIT:
         raise UnsupportedError("more memory than NumPy's plan")
     inputs = [Param(b.shape, argument_dtype(b), True) for b in schedule.inputs]
@@ -84,8 +84,8 @@ def _reasons(schedule: Schedule, tier: int) -> list[str]:
     return [builder.reason(i) for i in schedule.instructions]
 
 
-def _block(schedule: Schedule, tier: int) -> Converted:
-    return BlockBuilder(schedule, lower_call, lower_fused, _control, tier).build()
+def _block(schedule: Schedule, tier: int, is_shared: bool = False) -> Converted:
+    return BlockBuilder(schedule, lower_call, lower_fused, _control, tier).build(is_shared)
 
 
 def _quiet_block(schedule: Schedule, ignored: ErrorState, tier: int) -> Converted:

@@ -6,15 +6,28 @@ steps of which none reads or writes what a part of another one writes elsewhere;
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import attrs
 
 from afx.compiler.arena import ALIGNMENT
 from afx.compiler.native_backend.cost import nanoseconds
-from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Load, Nest, Phase, Ref, Step
+from afx.compiler.native_backend.lowering.items import Item
+from afx.compiler.native_backend.program import (
+    PARTS,
+    Block,
+    BlockLoop,
+    Extreme,
+    Inner,
+    Load,
+    Nest,
+    Phase,
+    Ref,
+    Step,
+)
 
-__all__ = ["cut_phases"]
+__all__ = ["cut_phases", "shared_rows"]
 
 CUT_MIN_ELEMENTS = 200_000  # of a nest: below, another thread's help costs more than it saves: measured
 CUT_MIN_NANOSECONDS = 200_000  # predicted for a loop over blocks of fewer elements: as long as such a nest takes
@@ -59,6 +72,13 @@ def cut_phases(block: Block) -> tuple[Block, tuple[Phase, ...]]:
     size = max([step.arena_bytes for step in steps if isinstance(step, BlockLoop) and step.is_cut], default=0)
     arena = base + PARTS * size if size else block.arena
     return attrs.evolve(block, steps=tuple(steps), arena=arena), tuple(phases)
+
+
+def shared_rows(items: Sequence[Item]) -> int:
+    """Return how many rows the largest step has that works on rows, where it is worth cutting; 0 where there is none."""
+    spaces = [step.space for item in items for step in item.steps if isinstance(step, Nest | Inner | Extreme)]
+    largest = max([space for space in spaces if len(space) > 1], key=math.prod, default=(0,))
+    return largest[0] if math.prod(largest) >= CUT_MIN_ELEMENTS else 0
 
 
 def _close(phases: list[Phase], steps: Sequence[Step], start: int, stop: int) -> None:

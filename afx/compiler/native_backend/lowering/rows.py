@@ -67,13 +67,15 @@ class _Unit:
         return bool(mine & theirs or mine & other.item.reads or theirs & self.item.reads)
 
 
-def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int]) -> list[Item]:
+def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int], is_shared: bool = False) -> list[Item]:
     """Return items of which those that work row by row are joined to loops over some rows.
 
     Args:
         items: what runs, in order.
         rows: how many there are.
         kept: owners of memory that others read.
+        is_shared: whether threads may share the rows: then no row adds to what another one has left, and what is
+            elementwise alone stays as it is.
     """
     waiting = units = [_Unit(item, _accesses(item, rows)) for item in _single_steps(items)]
     left, found = set(kept), list[Item]()
@@ -81,7 +83,7 @@ def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int]) -> list[Ite
         before, run, later = list[_Unit](), list[_Unit](), list[_Unit]()
         for unit in waiting:
             is_free = not any(map(unit.conflicts, later))
-            if is_free and unit.accesses is not None and _fits(unit.accesses, run):
+            if is_free and unit.accesses is not None and _fits(unit.accesses, run, is_shared):
                 run.append(unit)
             elif is_free and not any(map(unit.conflicts, run)):
                 before.append(unit)
@@ -89,7 +91,11 @@ def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int]) -> list[Ite
                 later.append(unit)
         found += [unit.item for unit in before]
         outside = left.union(*[unit.item.reads.union(unit.item.writes) for unit in units if unit not in run])
-        found += _joined([unit.item for unit in run], rows, outside, [unit.accesses or [] for unit in run])
+        is_worth = any(not isinstance(unit.item.steps[0], Nest) for unit in run) if is_shared else len(run) > 1
+        if is_worth:
+            found += _joined([unit.item for unit in run], rows, outside, [unit.accesses or [] for unit in run])
+        else:
+            found += [unit.item for unit in run]
         waiting = later
     return found
 
@@ -160,7 +166,7 @@ def _access(ref: Ref, pitch: int, reach: Sequence[int], writes: bool) -> _Access
     return _Access(ref, pitch, low, high, writes)
 
 
-def _fits(new: Sequence[_Access], run: Sequence[_Unit]) -> bool:
+def _fits(new: Sequence[_Access], run: Sequence[_Unit], is_shared: bool) -> bool:
     """Tell whether a step may run on some rows before those of a run have run on others."""
     known = [*[a for unit in run for a in unit.accesses or ()], *new]
     for root in {a.ref.root for a in new}:
@@ -168,7 +174,7 @@ def _fits(new: Sequence[_Access], run: Sequence[_Unit]) -> bool:
         if not any(a.writes for a in own):
             continue
         if all(a.adds for a in own):
-            if len({a.ref for a in own}) > 1 or sum([a.writes for a in own]) > 1:
+            if is_shared or len({a.ref for a in own}) > 1 or sum([a.writes for a in own]) > 1:
                 return False
         elif any(a.adds or a.pitch != own[0].pitch or a.low < 0 or a.high > a.pitch for a in own):
             return False
@@ -177,10 +183,10 @@ def _fits(new: Sequence[_Access], run: Sequence[_Unit]) -> bool:
 
 # -- loops ------------------------------------------------------------------------------------------------------------
 def _joined(items: list[Item], rows: int, outside: set[int], accesses: Sequence[Sequence[_Access]]) -> list[Item]:
-    """Return items as one loop over groups of rows, where that is worth it."""
+    """Return items as one loop over groups of rows, where there are several groups."""
     widest = max([_elements(step) for item in items for step in item.steps], default=0) // rows
     group = max(GROUP_MAX_ELEMENTS // max(widest, 1), 1)
-    if len(items) < 2 or group >= rows:
+    if group >= rows:
         return items
     pitches = {(a.ref.root, a.pitch): None for own in accesses for a in own}
     written = {root for item in items for root in item.writes}

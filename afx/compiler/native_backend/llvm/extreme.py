@@ -1,0 +1,124 @@
+"""Indices of extremes as LLVM IR: the extreme of a row in lanes, then the first element that equals it."""
+
+from __future__ import annotations
+
+from afx.compiler.native_backend.llvm.fold import FOLD_LANES, Accumulator
+from afx.compiler.native_backend.llvm.index import walk
+from afx.compiler.native_backend.llvm.op import element_type, emit, read, truth
+from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.program import Extreme
+
+__all__ = ["emit_extreme"]
+
+VECTOR_BYTES = 64
+
+
+def emit_extreme(w: Writer, step: Extreme) -> None:
+    """Add the loops that look for the first extreme of each row; the first nan is one."""
+    size = int(step.x.dtype[1:])
+    is_dense = step.x.dtype in ("f4", "f8") and step.x.strides[-1] == size and step.space[-1] >= FOLD_LANES
+    search = _Lanes(w, step).search if is_dense else _One(w, step).search
+    pointers = [w.shifted(f"%r{ref.root}", ref.offset) for ref in step.operands]
+    walk(w, step.space[:-1], step.operands, pointers, search)
+
+
+class _Lanes:
+    """Emitter for rows of floats that are next to each other."""
+
+    def __init__(self, w: Writer, step: Extreme) -> None:
+        self.w = w
+        self.dtype = step.x.dtype
+        self.kind = element_type(step.x.dtype)
+        self.length = step.space[-1]
+        self.lanes = VECTOR_BYTES // int(step.x.dtype[1:])
+        self.extreme = Accumulator(w, "maximum" if step.is_max else "minimum", step.x.dtype, self.length)
+
+    def search(self, pointers: list[str]) -> None:
+        """Add what stores the index of the extreme of one row."""
+        w, (x, out), whole = self.w, pointers, self.length - self.length % FOLD_LANES
+        self.extreme.begin()
+        w.loop("0", str(whole), FOLD_LANES, lambda i: self._combine(x, i))
+        for i in range(whole, self.length):
+            self.extreme.add(read(w, self.dtype, self._at(x, str(i))), i - whole)
+        best, k = self.extreme.total(), w.fresh()
+        w.lanes = self.lanes
+        w.loop("0", str(whole), self.lanes, lambda i: self._look(x, out, best, i, k))
+        w.lanes = 1
+        for i in range(whole, self.length):
+            self._look(x, out, best, str(i), k)
+        w.line(f"br label %known{k}")
+        w.label(f"known{k}")
+
+    def _at(self, pointer: str, i: str) -> str:
+        return self.w.let(f"getelementptr {self.kind}, ptr {pointer}, i64 {i}")
+
+    def _combine(self, x: str, i: str) -> None:
+        """Combine as many elements as there are lanes with those before."""
+        self.w.lanes = self.lanes
+        for lane in range(0, FOLD_LANES, self.lanes):
+            at = self._at(x, self.w.let(f"add nuw nsw i64 {i}, {lane}"))
+            self.extreme.add(read(self.w, self.dtype, at), lane)
+        self.w.lanes = 1
+
+    def _look(self, x: str, out: str, best: str, i: str, k: str) -> None:
+        """Store the index of the first of neighbouring elements that is the extreme, and leave; nan equals nothing else."""
+        w, count, n = self.w, self.w.lanes, self.w.fresh()
+        kind = self.kind if count == 1 else f"<{count} x {self.kind}>"
+        value, wanted = read(w, self.dtype, self._at(x, i)), best
+        if count > 1:
+            first = w.let(f"insertelement {kind} poison, {self.kind} {best}, i64 0")
+            wanted = w.let(f"shufflevector {kind} {first}, {kind} poison, <{count} x i32> zeroinitializer")
+        test = "i1" if count == 1 else f"<{count} x i1>"
+        equal, odd = w.let(f"fcmp oeq {kind} {value}, {wanted}"), w.let(f"fcmp uno {kind} {value}, {value}")
+        bits = w.let(f"or {test} {equal}, {odd}")
+        at = i
+        if count > 1:
+            bits = w.let(f"bitcast {test} {bits} to i{count}")
+        w.line(f"br i1 {w.let(f'icmp ne i{count} {bits}, 0')}, label %found{n}, label %other{n}")
+        w.label(f"found{n}")
+        if count > 1:
+            function = f"@llvm.cttz.i{count}"
+            w.declare(function, f"declare i{count} {function}(i{count}, i1)")
+            lane = w.let(f"call i{count} {function}(i{count} {bits}, i1 true)")
+            at = w.let(f"add i64 {i}, {w.let(f'zext i{count} {lane} to i64')}")
+        w.line(f"store i64 {at}, ptr {out}")
+        w.line(f"br label %known{k}")
+        w.label(f"other{n}")
+
+
+class _One:
+    """Emitter for all other rows, element by element."""
+
+    def __init__(self, w: Writer, step: Extreme) -> None:
+        self.w = w
+        self.step = step
+        self.dtype = step.x.dtype
+        self.best = w.local(element_type(step.x.dtype), 8)
+        self.location = w.local("i64", 8)
+
+    def search(self, pointers: list[str]) -> None:
+        """Add what stores the index of the extreme of one row."""
+        w, kind = self.w, element_type(self.dtype)
+        w.line(f"store {kind} {read(w, self.dtype, pointers[0])}, ptr {self.best}")
+        w.line(f"store i64 0, ptr {self.location}")
+        w.loop("1", str(self.step.space[-1]), 1, lambda i: self._look(pointers[0], i))
+        w.line(f"store i64 {w.let(f'load i64, ptr {self.location}')}, ptr {pointers[1]}")
+
+    def _look(self, pointer: str, i: str) -> None:
+        w, kind = self.w, element_type(self.dtype)
+        x = read(w, self.dtype, w.shifted(pointer, w.let(f"mul nsw i64 {i}, {self.step.x.strides[-1]}")))
+        known = w.let(f"load {kind}, ptr {self.best}")
+        better = self._is_better(x, known)
+        if self.dtype in ("f4", "f8"):
+            new, old = w.let(f"fcmp uno {kind} {x}, 0.0"), w.let(f"fcmp ord {kind} {known}, 0.0")
+            better = w.let(f"or i1 {better}, {w.let(f'and i1 {new}, {old}')}")
+        w.line(f"store {kind} {w.let(f'select i1 {better}, {kind} {x}, {kind} {known}')}, ptr {self.best}")
+        at = w.let(f"load i64, ptr {self.location}")
+        w.line(f"store i64 {w.let(f'select i1 {better}, i64 {i}, i64 {at}')}, ptr {self.location}")
+
+    def _is_better(self, x: str, known: str) -> str:
+        w, is_max = self.w, self.step.is_max
+        if self.dtype != "b1":
+            return emit(w, "greater" if is_max else "less", [x, known], [self.dtype, self.dtype], "b1")
+        first, second = (x, known) if is_max else (known, x)
+        return w.let(f"and i1 {truth(w, first, 'b1')}, {w.let(f'xor i1 {second}, true')}")
