@@ -32,7 +32,7 @@ IMPORTS = {  # what a user's program begins with
 SLOW = 2.0  # seconds; what takes longer is run twice and no more
 MOST = 5000  # runs
 WARM_SECONDS, COMPILE_SECONDS = 0.3, 30.0  # how long afx runs at least, and waits for machine code at most
-TRIALS = 20  # calls in which it chooses
+TRIALS = 40  # calls in which it chooses
 SAMPLE = 1000  # numbers of each array that are compared
 
 

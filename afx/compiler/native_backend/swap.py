@@ -36,6 +36,9 @@ class NumpyPlan(Protocol):
 
 COMPILE_MIN_SECONDS = 0.01  # time that calls of a plan took before it is compiled: a tenth of what compiling takes
 TRIAL_CALLS = 4  # calls of NumPy's plan and of the kernel that are timed before the faster one stays
+TRIAL_MAX_CALLS = 16  # the same where neither is faster by far
+TRIAL_CLEAR_RATIO = 1.25  # of the times of the slower and the faster one: noise of the least of four is less
+OTHERS_MAX_RATIO = 0.1  # processor time of other threads, of a call's own, of a call that runs on one thread
 
 
 class NativeCode:
@@ -106,8 +109,17 @@ def run_numpy(values: Sequence[Any], plan: NumpyPlan) -> None:
     """Leave a call to NumPy's plan."""
 
 
+def read_clocks() -> tuple[float, float, float]:
+    """Return the time, and the processor time of this thread and of the process."""
+    return time.perf_counter(), time.thread_time(), time.process_time()
+
+
 class Trial:
-    """First calls of a kernel: timed by turns with NumPy's plan, as both give the same."""
+    """First calls of a kernel: timed by turns with NumPy's plan, as both give the same.
+
+    A call on one thread counts by its processor time where that is less than by the clock: other programs hardly change it.
+    The least of each decides; where these lie close together, the trial goes on.
+    """
 
     def __init__(self, code: NativeCode, run: Run) -> None:
         self._code = weakref.ref(code)
@@ -118,16 +130,31 @@ class Trial:
         """Run one of both."""
         numpy_times, kernel_times = self._seconds
         turn = len(kernel_times) > len(numpy_times)
-        start = time.perf_counter()
+        before = read_clocks()
         found = plan.run_numpy(*values) if turn else self.kernel_run(values, plan)
         refused = found is None  # then NumPy's plan runs too
-        self._seconds[not turn].append(math.inf if refused else time.perf_counter() - start)
+        self._seconds[not turn].append(math.inf if refused else _seconds_between(before, read_clocks()))
         if len(numpy_times) >= TRIAL_CALLS:
-            slower = min(kernel_times) > min(numpy_times) or math.inf in kernel_times[1:]
-            code = self._code()
-            assert code is not None
-            code.settle(*(("NumPy's calls were faster", run_numpy) if slower else ("linked", self.kernel_run)))
+            self._decide(numpy_times, kernel_times)
         return found
+
+    def _decide(self, numpy_times: list[float], kernel_times: list[float]) -> None:
+        numpy_time, kernel_time = min(numpy_times), min(kernel_times)
+        refuses = math.inf in kernel_times[1:]
+        is_clear = max(numpy_time, kernel_time) >= TRIAL_CLEAR_RATIO * min(numpy_time, kernel_time)
+        if not (is_clear or refuses or len(numpy_times) >= TRIAL_MAX_CALLS):
+            return
+        code = self._code()
+        assert code is not None
+        slower = refuses or kernel_time > numpy_time
+        code.settle(*(("NumPy's calls were faster", run_numpy) if slower else ("linked", self.kernel_run)))
+
+
+def _seconds_between(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+    """Return how long a call took, or would have taken alone, as far as its processor time tells."""
+    wall, own, everyone = [b - a for a, b in zip(before, after, strict=True)]
+    has_others = everyone - own > OTHERS_MAX_RATIO * own
+    return wall if has_others else min(wall, own)
 
 
 def native_code(

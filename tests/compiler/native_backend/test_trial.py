@@ -1,0 +1,97 @@
+"""Trials: who runs a function, NumPy's calls or the kernel."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from afx.compiler.native_backend import swap
+from afx.compiler.native_backend.swap import TRIAL_CALLS, TRIAL_MAX_CALLS, NativeCode, Trial, run_numpy
+from afx.compiler.schedule import Schedule
+from afx.compiler.target import Target
+
+
+class Clocks:
+    """Clocks that go on by what calls take, and how often each ran."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = (0.0, 0.0, 0.0)
+        self.counts = [0, 0]
+        monkeypatch.setattr(swap, "read_clocks", lambda: self.now)
+
+    def take(self, wall: float, own: float, everyone: float) -> None:
+        """Let time pass."""
+        self.now = (self.now[0] + wall, self.now[1] + own, self.now[2] + everyone)
+
+
+Taken = Iterator[tuple[float, float, float]]
+
+
+def tried(clocks: Clocks, numpy_times: Taken, kernel_times: Taken, refuses: bool = False) -> str:
+    """Return what a trial comes to, of calls that take this long."""
+    code = NativeCode(Schedule((), (), (), ()), Target(), ())
+
+    class Plan:
+        def run_numpy(self, *_: Any) -> list[Any]:
+            clocks.counts[0] += 1
+            clocks.take(*next(numpy_times))
+            return [0]
+
+    def kernel(_values: Any, _plan: Any) -> list[Any] | None:
+        clocks.counts[1] += 1
+        clocks.take(*next(kernel_times))
+        return None if refuses else [0]
+
+    trial = Trial(code, kernel)
+    code.settle("linked", trial)
+    while code.run is trial:
+        assert trial([], Plan()) == (None if refuses and clocks.counts[1] > clocks.counts[0] else [0])
+    assert code.run is (run_numpy if code.state == "NumPy's calls were faster" else kernel)
+    return code.state
+
+
+def always(wall: float, own: float, everyone: float) -> Taken:
+    """Return calls that all take this long."""
+    while True:
+        yield wall, own, everyone
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    """Clocks that stand still."""
+    return Clocks(monkeypatch)
+
+
+def test_the_faster_one_stays(clocks: Clocks) -> None:
+    """Where one is faster by far, a few calls of each decide."""
+    assert tried(clocks, always(2.0, 2.0, 2.0), always(1.0, 1.0, 1.0)) == "linked"
+    assert clocks.counts == [TRIAL_CALLS, TRIAL_CALLS]
+    assert tried(clocks, always(1.0, 1.0, 1.0), always(2.0, 2.0, 2.0)) == "NumPy's calls were faster"
+
+
+def test_other_programs_do_not_decide(clocks: Clocks) -> None:
+    """A kernel on one thread that had to wait for its processor in every call is still the faster one."""
+    assert tried(clocks, always(2.0, 2.0, 2.0), always(9.0, 1.0, 1.0)) == "linked"
+    assert tried(clocks, always(9.0, 1.0, 1.0), always(2.0, 2.0, 2.0)) == "NumPy's calls were faster"
+
+
+def test_calls_on_several_threads_count_by_the_clock(clocks: Clocks) -> None:
+    """What threads share out takes as long as the clock says, not as long as the calling thread has worked."""
+    assert tried(clocks, always(1.5, 1.5, 1.5), always(2.0, 0.5, 3.0)) == "NumPy's calls were faster"
+    assert tried(clocks, always(2.0, 0.5, 3.0), always(1.5, 1.5, 1.5)) == "linked"
+
+
+def test_close_ones_are_tried_again(clocks: Clocks) -> None:
+    """Where both take about as long, more calls are timed, and the least time decides."""
+    late = iter([(1.1, 1.1, 1.1)] * (TRIAL_MAX_CALLS - 1) + [(0.9, 0.9, 0.9)])
+    assert tried(clocks, always(1.0, 1.0, 1.0), late) == "linked"
+    assert clocks.counts == [TRIAL_MAX_CALLS, TRIAL_MAX_CALLS]
+    assert tried(clocks, always(1.0, 1.0, 1.0), always(1.1, 1.1, 1.1)) == "NumPy's calls were faster"
+    assert clocks.counts == [2 * TRIAL_MAX_CALLS, 2 * TRIAL_MAX_CALLS]
+
+
+def test_a_kernel_that_refuses_does_not_stay(clocks: Clocks) -> None:
+    """Calls that the kernel leaves to NumPy cost both."""
+    kernel = always(0.1, 0.1, 0.1)
+    assert tried(clocks, always(1.0, 1.0, 1.0), kernel, refuses=True) == "NumPy's calls were faster"
+    assert clocks.counts == [TRIAL_CALLS, TRIAL_CALLS]
