@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
+import numpy as np
 
 from afx.compiler.target import Target
 from afx.core.aval import Aval
@@ -15,6 +16,8 @@ from afx.core.primitive import Primitive, primitive_for_role
 from afx.core.tracing.graph_trace import GraphTrace
 
 __all__ = ["GraphBuilder", "Params", "Rule"]
+
+SPREAD_MAX_BYTES = 1 << 20  # of an array that repeats numbers along an axis, which may be small in memory
 
 Params: TypeAlias = "tuple[tuple[str, Any], ...]"
 Rule: TypeAlias = "Callable[[GraphBuilder, Primitive, tuple[Atom, ...], Params, Aval], Atom | None]"
@@ -75,6 +78,10 @@ class GraphBuilder:
             number = value[(0,) * value.ndim]
             if not any(value.strides) or (number == value[(-1,) * value.ndim] and _uniform(value, number)):
                 return self.broadcast(Literal(number.item(), Aval((), value.dtype)), value.shape)
+        if not value.flags.c_contiguous and (value.nbytes <= SPREAD_MAX_BYTES or all(value.strides)):
+            constant = Constant(
+                np.ascontiguousarray(value)
+            )  # products of another order of memory have other last digits
         var = self.var(aval)
         self.constants.append((var, constant))
         if value.size <= 64:

@@ -349,3 +349,20 @@ def test_short_rows_are_combined_in_order(shape: tuple[int, ...], dtype: str) ->
         return *sums, afx.max(x, axis=axis), afx.min(x, axis=axis)
 
     assert_same_bits(fn, x)
+
+
+@pytest.mark.parametrize("order", ["transposed", "reversed", "every other", "repeated"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_captured_arrays_may_lie_in_any_order(order: str, dtype: str) -> None:
+    """Products with captured arrays, whose last digits depend on the order of memory, agree."""
+    rng = np.random.default_rng(3)
+    for n in (3, 5, 16, 33):
+        whole = afx.asarray(rng.normal(size=(2 * n, n)).astype(dtype))
+        captured = {
+            "transposed": whole[:n].T,
+            "reversed": whole[:n, ::-1],
+            "every other": whole[::2],
+            "repeated": afx.broadcast_to(whole[0], (n, n)),
+        }[order]
+        x = rng.normal(size=(4, n)).astype(dtype)
+        assert_same_bits(lambda x, c=captured: (x @ c, c @ x.T, c @ np.tanh(x)[..., None], x * c[0]), x)
