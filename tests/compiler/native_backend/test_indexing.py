@@ -157,3 +157,23 @@ def test_the_first_of_equal_extremes_is_found(length: int, dtype: str) -> None:
     assert_same_bits(
         lambda x: (afx.argmax(x, axis=1), afx.argmin(x, axis=1), afx.argmax(x), afx.argmin(x.T, axis=0)), x
     )
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+@pytest.mark.parametrize("count", [1, 15, 511, 512, 1100])
+def test_long_lines_of_indices(count: int, dtype: str) -> None:
+    """Indices are checked some at a time: all are found, repeated and negative ones too, and any wrong one is seen."""
+    rng = np.random.default_rng(count)
+    x, values = rng.normal(size=(40, 30)), rng.normal(size=count)
+    low = 0 if dtype[0] == "u" else -30
+    i, j = (rng.integers(low, 30, count).astype(dtype) for _ in range(2))
+
+    def fn(x: Any, i: Any, j: Any, v: Any) -> Any:
+        zeros = afx.zeros(30, dtype=x.dtype)
+        return x[i, j], x[0][i], zeros.at[i].add(v), zeros.at[j].set(v), x.at[j, i].add(v), x[:3, 1:][:, i[::-1] // 2]
+
+    native = assert_same_bits(fn, x, i, j, values)
+    for place in {0, count // 2, count - 1}:
+        wrong = j.copy()
+        wrong[place] = 200 if dtype[0] == "u" else -31
+        assert native(x, i, wrong, values)[1] == -1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from afx.compiler.native_backend.llvm.op import INLINE, element_type, read, written
+from afx.compiler.native_backend.llvm.op import INLINE, element_type, lanes, read, same, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Indexed, Ref
 from afx.core.aval import Shape
 
 __all__ = ["emit_indexed", "walk"]
 
+STRIP = 512  # indices that are checked before they are used
+LANES = 8  # indices that are checked at once
 VECTOR_BYTES = 64  # of rows that are moved: LLVM splits what is wider than the processor
 
 Walk = Callable[[list[str]], None]
@@ -20,6 +22,15 @@ def emit_indexed(w: Writer, step: Indexed) -> None:
     """Add the loops of elements at indices: those are read once for the axes behind the last one that they walk along."""
     refs = step.operands
     depth = max([k + 1 for ref in step.indices for k, s in enumerate(ref.strides) if s] or [0])
+    if step.space and depth == len(step.space) and all(map(_is_dense, step.indices)) and not step.whole.strides[-1]:
+        walk(
+            w,
+            step.space[:-1],
+            refs,
+            [w.shifted(f"%r{ref.root}", ref.offset) for ref in refs],
+            lambda p: _line(w, step, p),
+        )
+        return
 
     def move(pointers: list[str]) -> None:
         part, whole, *indices = pointers
@@ -28,6 +39,56 @@ def emit_indexed(w: Writer, step: Indexed) -> None:
         _rows(w, step, depth, part, whole)
 
     walk(w, step.space[:depth], refs, [w.shifted(f"%r{ref.root}", ref.offset) for ref in refs], move)
+
+
+def _is_dense(index: Ref) -> bool:
+    return index.strides[-1] == int(index.dtype[1:])
+
+
+def _line(w: Writer, step: Indexed, pointers: list[str]) -> None:
+    """Add a line of elements: strip by strip, their indices are checked in lanes before they are used."""
+    part, whole, *indices = pointers
+    length = step.space[-1]
+    offsets = w.local(f"[{min(length, STRIP)} x i64]", 64)
+
+    def strip(start: str, count: int) -> None:
+        places = [
+            w.shifted(p, w.let(f"mul nsw i64 {start}, {ref.strides[-1]}"))
+            for p, ref in zip(indices, step.indices, strict=True)
+        ]
+        at, width = 0, LANES
+        while width:
+            stop, w.lanes = count - (count - at) % width, width
+            if stop > at:
+                w.loop(str(at), str(stop), width, lambda i: _check(w, step, places, i, offsets))
+            at, width = stop, width // 2
+        w.lanes = 1
+        w.loop("0", str(count), 1, lambda i: move(start, i))
+
+    def move(start: str, i: str) -> None:
+        k = w.let(f"add nuw nsw i64 {start}, {i}")
+        there = w.shifted(whole, w.let(f"load i64, ptr {w.let(f'getelementptr i64, ptr {offsets}, i64 {i}')}, align 8"))
+        _element(w, step, _moved(w, part, k, step.part.strides[-1]), there)
+
+    stop = length - length % STRIP
+    if stop:
+        w.loop("0", str(stop), STRIP, lambda start: strip(start, STRIP))
+    if stop < length:
+        strip(str(stop), length - stop)
+
+
+def _check(w: Writer, step: Indexed, places: list[str], i: str, offsets: str) -> None:
+    """Store how many bytes neighbouring indices lead away."""
+    kind, total = _wide(w), ""
+    for pointer, ref, length, stride in zip(places, step.indices, step.lengths, step.steps, strict=True):
+        at = w.let(f"getelementptr {element_type(ref.dtype)}, ptr {pointer}, i64 {i}")
+        leads = _offset(w, at, ref.dtype, length, stride)
+        total = w.let(f"add {kind} {total}, {leads}") if total else leads
+    w.line(f"store {kind} {total}, ptr {w.let(f'getelementptr i64, ptr {offsets}, i64 {i}')}, align 8")
+
+
+def _wide(w: Writer) -> str:
+    return "i64" if w.lanes == 1 else f"<{w.lanes} x i64>"
 
 
 def walk(w: Writer, space: Shape, refs: Sequence[Ref], pointers: list[str], body: Walk, first: int = 0) -> None:
@@ -49,14 +110,16 @@ def _moved(w: Writer, pointer: str, i: str, stride: int) -> str:
 
 def _offset(w: Writer, pointer: str, dtype: str, length: int, step: int) -> str:
     """Return how many bytes an index leads away; one outside of its axis is a fault, and leads nowhere."""
-    index = read(w, dtype, pointer)
+    index, kind, test = read(w, dtype, pointer), _wide(w), lanes(w, "i1")
     if dtype[1:] != "8":
-        index = w.let(f"{'sext' if dtype[0] == 'i' else 'zext'} {element_type(dtype)} {index} to i64")
-    below = w.let(f"icmp slt i64 {index}, 0")
-    index = w.let(f"select i1 {below}, i64 {w.let(f'add i64 {index}, {length}')}, i64 {index}")
-    outside = w.let(f"icmp uge i64 {index}, {length}")
+        index = w.let(f"{'sext' if dtype[0] == 'i' else 'zext'} {lanes(w, element_type(dtype))} {index} to {kind}")
+    zero, all_of = (same(w, "i64", str(n)) for n in (0, length))
+    below = w.let(f"icmp slt {kind} {index}, {zero}")
+    index = w.let(f"select {test} {below}, {kind} {w.let(f'add {kind} {index}, {all_of}')}, {kind} {index}")
+    outside = w.let(f"icmp uge {kind} {index}, {all_of}")
     w.fault(outside)
-    return w.let(f"mul i64 {w.let(f'select i1 {outside}, i64 0, i64 {index}')}, {step}")
+    inside = w.let(f"select {test} {outside}, {kind} {zero}, {kind} {index}")
+    return w.let(f"mul {kind} {inside}, {same(w, 'i64', str(step))}")
 
 
 def _rows(w: Writer, step: Indexed, depth: int, part: str, whole: str) -> None:
@@ -69,13 +132,13 @@ def _rows(w: Writer, step: Indexed, depth: int, part: str, whole: str) -> None:
         _element(w, step, pointers[0], pointers[1])
 
     def row(pointers: list[str]) -> None:
-        at, lanes = 0, VECTOR_BYTES // size
-        while lanes:
-            whole_vectors = space[-1] - (space[-1] - at) % lanes
-            w.lanes = lanes
+        at, width = 0, VECTOR_BYTES // size
+        while width:
+            whole_vectors = space[-1] - (space[-1] - at) % width
+            w.lanes = width
             if whole_vectors > at:
-                w.loop(str(at), str(whole_vectors), lanes, lambda i: one([_moved(w, p, i, size) for p in pointers]))
-            at, lanes = whole_vectors, lanes // 2
+                w.loop(str(at), str(whole_vectors), width, lambda i: one([_moved(w, p, i, size) for p in pointers]))
+            at, width = whole_vectors, width // 2
         w.lanes = 1
 
     walk(w, space[:-1] if dense else space, refs, [part, whole], row if dense else one, depth)

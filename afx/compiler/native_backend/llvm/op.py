@@ -9,7 +9,7 @@ from collections.abc import Callable
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Number
 
-__all__ = ["INLINE", "element_type", "emit", "memory_type", "number", "read", "read_one", "written"]
+__all__ = ["INLINE", "element_type", "emit", "lanes", "memory_type", "number", "read", "read_one", "same", "written"]
 
 FLOATS = {"f4": "float", "f8": "double"}
 COMPLEX = {"c8": "<ff", "c16": "<dd"}  # how struct packs them
