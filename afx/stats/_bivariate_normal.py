@@ -18,7 +18,7 @@ from afx.ops.special.errors import ndtr
 from afx.stats._distribution import quiet
 from afx.transforms.custom_derivatives import custom_jvp
 
-__all__ = ["bivariate_cdf"]
+__all__ = ["FAR", "bivariate_cdf", "density"]
 
 _nodes: Any = np.polynomial.legendre.leggauss(20)
 NODES, WEIGHTS = (_nodes[0] + 1) / 2, _nodes[1] / 2  # from 0 to 1
@@ -78,14 +78,15 @@ def _rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, A
     by_h, by_k, by_r = tangents
     width = sqrt((1 - r) * (1 + r))
     slope = (
-        _density(h) * ndtr((k - r * h) / width) * by_h
-        + _density(k) * ndtr((h - r * k) / width) * by_k
-        + _density(h) * _density((k - r * h) / width) / width * by_r
+        density(h) * ndtr((k - r * h) / width) * by_h
+        + density(k) * ndtr((h - r * k) / width) * by_k
+        + density(h) * density((k - r * h) / width) / width * by_r
     )
     return bivariate_cdf(h, k, r), slope
 
 
-def _density(x: Array) -> Array:
+def density(x: Array) -> Array:
+    """Return the density of a normal number."""
     return exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
 
 

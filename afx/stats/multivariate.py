@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from afx.core.array.array import Array, ArrayLike
-from afx.errors import ArgumentError, ShapeError
+from afx.core.aval import broadcast_shapes
+from afx.errors import ShapeError
 from afx.ops.creation.creation import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
@@ -16,7 +17,7 @@ from afx.ops.linalg.cholesky import cholesky
 from afx.ops.linalg.triangular import solve_triangular
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.manipulation.join import broadcast_arrays, concat
-from afx.ops.manipulation.shape import reshape
+from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
 from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.entropy import xlogy
@@ -24,6 +25,7 @@ from afx.ops.special.errors import ndtr
 from afx.ops.special.gamma import gammaln
 from afx.stats._bivariate_normal import bivariate_cdf
 from afx.stats._distribution import floating, quiet
+from afx.stats._multivariate_normal_cdf import lattice_cdf, trivariate_cdf
 
 __all__ = ["dirichlet", "multivariate_normal"]
 
@@ -102,13 +104,13 @@ class _MultivariateNormal:
         return exp(self.logpdf(x, mean, cov))
 
     def cdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
-        """Return the probability that no component is above that of x, in one dimension or two, to 1e-15 (Genz 2004).
+        """Return the probability that no component is above that of x.
 
-        Derivatives by x, mean and covariance are exact, of every order.
+        In one to three dimensions it is right to 1e-15 (Genz 2004), and derivatives by x, mean and covariance are exact, of
+        every order. In more it is the mean over 2¹⁴ points of a lattice (Genz 1992), always the same, off by about 1e-5,
+        by 1e-4 where the covariance is nearly singular; derivatives are those of this mean. Needs the extra ``scipy``.
 
         Raises:
-            ArgumentError: more than two dimensions: there is no formula, and estimates by random points, as SciPy's,
-                have no derivative.
             ShapeError: the covariance does not fit the mean, or x does not.
             numpy.linalg.LinAlgError: the covariance is not positive definite.
 
@@ -117,18 +119,20 @@ class _MultivariateNormal:
         """
         y, m, c = _aligned(x, mean, cov)
         n = c.shape[-1]
-        if n > 2:
-            raise ArgumentError(
-                f"multivariate_normal.cdf: has one dimension or two: got {n}; integrate the density, "
-                "or count draws of afx.random.multivariate_normal"
-            )
         cholesky(c)  # refuses what is no covariance
         widths = sqrt(diagonal(c))
         z = (y - m) / widths
         if n == 1:
             return ndtr(z[..., 0])
-        h, k, r = broadcast_arrays(z[..., 0], z[..., 1], c[..., 0, 1] / (widths[..., 0] * widths[..., 1]))
-        return bivariate_cdf(h, k, r)
+        r = c / (expand_dims(widths, -1) * expand_dims(widths, -2))
+        if n == 2:
+            return bivariate_cdf(*broadcast_arrays(z[..., 0], z[..., 1], r[..., 0, 1]))
+        if n == 3:
+            bounds = [z[..., k] for k in range(3)]
+            return trivariate_cdf(*broadcast_arrays(*bounds, r[..., 0, 1], r[..., 0, 2], r[..., 1, 2]))
+        lead = broadcast_shapes([z.shape[:-1], r.shape[:-2]])
+        assert lead is not None  # they went through `z` together
+        return lattice_cdf(broadcast_to(z, (*lead, n)), broadcast_to(r, (*lead, n, n)))
 
     def logcdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
         """Return the logarithm of `cdf`."""
