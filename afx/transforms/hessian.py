@@ -21,6 +21,7 @@ __all__ = ["hessian", "hvp"]
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 A = TypeVar("A")
+T0 = TypeVar("T0")
 
 
 @overload
@@ -31,6 +32,17 @@ def hessian(
 def hessian(
     fn: Callable[Concatenate[Array, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
 ) -> Callable[Concatenate[Array, P], tuple[Array, A]]: ...
+@overload
+def hessian(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, Array, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
+) -> Callable[Concatenate[T0, Array, P], Array]: ...
+@overload
+def hessian(  # type: ignore[overload-overlap]  # likewise
+    fn: Callable[Concatenate[Array, Array, P], Array],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[Array, Array, P], tuple[tuple[Array, Array], tuple[Array, Array]]]: ...
 @overload
 def hessian(
     fn: Callable[Q, Any],

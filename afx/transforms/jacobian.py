@@ -37,6 +37,7 @@ __all__ = ["checked", "elementwise_grad", "forward_jacobian", "is_few", "jacfwd"
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 T = TypeVar("T")
+T0 = TypeVar("T0")
 A = TypeVar("A")
 R = TypeVar("R")
 
@@ -57,6 +58,17 @@ def jacfwd(
 def jacfwd(
     fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
 ) -> Callable[Concatenate[Array, P], R]: ...
+@overload
+def jacfwd(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
+) -> Callable[Concatenate[T0, T, P], T]: ...
+@overload
+def jacfwd(  # type: ignore[overload-overlap]  # likewise
+    fn: Callable[Concatenate[T0, T, P], Array],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[T0, T, P], tuple[T0, T]]: ...
 @overload
 def jacfwd(
     fn: Callable[Q, Any],
@@ -175,6 +187,17 @@ def jacrev(
 def jacrev(
     fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
 ) -> Callable[Concatenate[Array, P], R]: ...
+@overload
+def jacrev(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+    fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
+) -> Callable[Concatenate[T0, T, P], T]: ...
+@overload
+def jacrev(  # type: ignore[overload-overlap]  # likewise
+    fn: Callable[Concatenate[T0, T, P], Array],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[T0, T, P], tuple[T0, T]]: ...
 @overload
 def jacrev(
     fn: Callable[Q, Any],

@@ -69,7 +69,20 @@ def power(x: Array, n: int = 2) -> Array:
     return x**n
 
 
+def loss_and_line(x: Array, line: Line) -> Array:
+    return loss(line, x)
+
+
+def energy(a: Array, b: Array) -> Array:
+    return afx.sum(a * b)
+
+
 def jacobians(line: Line, x: Array) -> None:
+    assert_type(afx.jacfwd(energy, 1)(x, x), Array)
+    assert_type(afx.jacrev(energy, (0, 1))(x, x), tuple[Array, Array])
+    assert_type(afx.jacrev(loss_and_line, 1)(x, line), Line)
+    assert_type(afx.hessian(energy, 1)(x, x), Array)
+    assert_type(afx.hessian(energy, (0, 1))(x, x), tuple[tuple[Array, Array], tuple[Array, Array]])
     assert_type(afx.jacfwd(power)(x), Array)
     assert_type(afx.jacrev(power)(x), Array)
     assert_type(afx.hessian(power)(x), Array)
