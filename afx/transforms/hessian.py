@@ -33,11 +33,11 @@ def hessian(
     fn: Callable[Concatenate[Array, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
 ) -> Callable[Concatenate[Array, P], tuple[Array, A]]: ...
 @overload
-def hessian(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def hessian(
     fn: Callable[Concatenate[T0, Array, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
 ) -> Callable[Concatenate[T0, Array, P], Array]: ...
 @overload
-def hessian(  # type: ignore[overload-overlap]  # likewise
+def hessian(
     fn: Callable[Concatenate[Array, Array, P], Array],
     argnums: tuple[Literal[0], Literal[1]],
     *,

@@ -59,11 +59,11 @@ def jacfwd(
     fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
 ) -> Callable[Concatenate[Array, P], R]: ...
 @overload
-def jacfwd(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def jacfwd(
     fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
 ) -> Callable[Concatenate[T0, T, P], T]: ...
 @overload
-def jacfwd(  # type: ignore[overload-overlap]  # likewise
+def jacfwd(
     fn: Callable[Concatenate[T0, T, P], Array],
     argnums: tuple[Literal[0], Literal[1]],
     *,
@@ -188,11 +188,11 @@ def jacrev(
     fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
 ) -> Callable[Concatenate[Array, P], R]: ...
 @overload
-def jacrev(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def jacrev(
     fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
 ) -> Callable[Concatenate[T0, T, P], T]: ...
 @overload
-def jacrev(  # type: ignore[overload-overlap]  # likewise
+def jacrev(
     fn: Callable[Concatenate[T0, T, P], Array],
     argnums: tuple[Literal[0], Literal[1]],
     *,
