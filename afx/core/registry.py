@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,7 @@ from afx.core.name_table import INTERNAL, PUBLIC
 if TYPE_CHECKING:
     from afx.core.array.array import Array
 
-__all__ = ["FUNCTIONS", "register_function"]
+__all__ = ["FUNCTIONS", "loaded_modules", "register_function"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,3 +55,11 @@ def load_all() -> None:
     for package in PACKAGES:
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             importlib.import_module(found.name)
+
+
+def loaded_modules() -> tuple[str, ...]:
+    """Return the modules loaded so far that may make primitives, those that others import first.
+
+    A process that loads them knows every primitive of this one, in less time than it takes to load all there are.
+    """
+    return tuple([name for name in sys.modules if name.startswith(PACKAGES)])

@@ -22,6 +22,7 @@ from afx.compiler.native_backend.unit import make_unit
 from afx.compiler.numpy_backend.exec import NumpyBackend
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
+from afx.core.registry import loaded_modules
 
 __all__ = ["explain_schedule", "start", "text_of"]
 
@@ -65,7 +66,7 @@ def start(code: NativeCode, is_awaited: bool = False) -> None:
     if is_awaited and len(schedule.instructions) <= AWAITED_MAX_INSTRUCTIONS:
         _start_here(schedule, target, where, done)
     else:
-        service.submit(Job((schedule, where, target.cpu, target.tier, service.folder), done))
+        service.submit(Job((schedule, where, target.cpu, target.tier, service.folder, loaded_modules()), done))
 
 
 def _start_here(schedule: Schedule, target: Target, where: Layout, done: Done) -> None:

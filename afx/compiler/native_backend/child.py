@@ -1,10 +1,11 @@
 """Compiling process: reads pickled jobs, writes object code; run as a script by `afx.compiler.native_backend.process`.
 
 A message is its length in eight bytes and a pickle. The first one is the `sys.path` of the parent. A job is
-``(number, text, cpu)``, of which LLVM's binding alone is needed, or ``(number, schedule, layout, cpu, tier, folder)``, for
-which afx is imported. An answer is ``(number, what was made or None, what went wrong)``: object code, of a schedule with the
-schedule that calls kernels, None where one is the whole, their programs and captured arrays; the name of the error and
-its text. Code of schedules is kept in the folder, where one is named.
+``(number, text, cpu)``, of which LLVM's binding alone is needed, or ``(number, schedule, layout, cpu, tier, folder,
+modules)``, for which afx is imported, with those of its modules that make the primitives. An answer is ``(number, what was
+made or None, what went wrong)``: object code, of a schedule with the schedule that calls kernels, None where one is the
+whole, their programs and captured arrays; the name of the error and its text. Code of schedules is kept in the folder,
+where one is named.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import IO, Any
 
 __all__ = ["ADDRESSES", "FEW_PASSES", "compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
@@ -125,7 +127,11 @@ def _answer(job: Any) -> tuple[int, Any, tuple[str, str]]:
         return number, None, (type(error).__name__, str(error))
 
 
-def _made(schedule: Any, layout: Any, cpu: str, tier: int, folder: str) -> tuple[Any, Any, bytes]:
+def _made(
+    schedule: Any, layout: Any, cpu: str, tier: int, folder: str, modules: Sequence[str] = ()
+) -> tuple[Any, Any, bytes]:
+    for module in modules:
+        importlib.import_module(module)
     unit, cache = [importlib.import_module(f"afx.compiler.native_backend.{name}") for name in ("unit", "code_cache")]
     mixed, pieces, text = unit.make_unit(schedule, tier, layout)
     code = cache.get_code(text, cpu, folder)

@@ -41,6 +41,7 @@ class Job:
     child: subprocess.Popen[bytes] | None = None
 
 
+WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy loads in three quarters of the time
 FORESEEN = ()  # stands for a job that will come
 CLOSED = "the compiling process was closed"
 
@@ -189,7 +190,9 @@ class CompileService:
         if getattr(sys, "frozen", False) or not sys.executable:
             raise RuntimeError("this program is no Python interpreter that could start another one")
         command = self._command or [sys.executable, "-I", str(Path(__file__).with_name("child.py"))]
-        child = self._child = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        child = self._child = subprocess.Popen(
+            command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **WITHOUT_THREADS}
+        )
         assert child.stdin is not None
         send(child.stdin, [path for path in sys.path if path] + [os.getcwd()] * ("" in sys.path))  # noqa: PTH109  # sys.path holds text
         self._collector = threading.Thread(target=self._collect, args=(child,), name="afx native compiler", daemon=True)

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -209,7 +210,7 @@ def test_a_killed_compiler_is_a_failure_that_warns_once(monkeypatch: pytest.Monk
     service = CompileService([sys.executable, "-c", "import sys, time; time.sleep(60)"])
     schedule = schedule_of(lambda x: x + 1, np.ones(3))
     done, found = ask(service, schedule)
-    wait_for(lambda: service.pid is not None)
+    wait_for(lambda: [job for job in service._jobs.values() if job.child is not None])  # it has been handed over
     assert service.pid is not None
     os.kill(service.pid, signal.SIGKILL)
     assert done.wait(20)
@@ -362,6 +363,28 @@ def test_compiling_a_module_needs_llvm_alone() -> None:
         print(number, len(code) > 0, error[0] == "", "numpy" in sys.modules, "afx" in sys.modules)
     """
     assert run_python(script).split() == ["1", "True", "True", "False", "False"]
+
+
+def test_compiling_a_schedule_loads_the_primitives_that_its_maker_has_loaded(tmp_path: Path) -> None:
+    """The compiler imports those of afx's modules that the schedule's process has, and no more."""
+    path = tmp_path / "job"
+    make = f"""
+        import pathlib, pickle
+        import numpy as np, afx
+        from afx.compiler.native_backend.link import layout
+        from afx.core.registry import loaded_modules
+        plan = afx.jit(lambda x: np.sin(x[1:]) * x[:-1] + afx.nn.relu(x[1:])).lower(np.ones(9)).plan
+        job = (1, plan.schedule, layout(), "", 1, "", loaded_modules())
+        pathlib.Path({str(path)!r}).write_bytes(pickle.dumps(job))
+    """
+    run_python(make)
+    answer = f"""
+        import pathlib, pickle, sys
+        from afx.compiler.native_backend.child import _answer
+        number, made, (error, reason) = _answer(pickle.loads(pathlib.Path({str(path)!r}).read_bytes()))
+        print(error or "made", "afx.ops.nn.activations" in sys.modules, "afx.ops.special.bessel" in sys.modules)
+    """
+    assert run_python(answer).split() == ["made", "True", "False"]
 
 
 def test_a_module_that_was_compiled_before_is_known() -> None:
