@@ -15,11 +15,10 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape
 from afx.core.primitive import Primitive, Value
-from afx.core.tracing.debug_nans import LocatedTape, has_nan
+from afx.core.tracing.debug_nans import LocatedTape, has_nan, nan_error
 from afx.core.tracing.source_info import ORIGIN
 from afx.core.tracing.tape import Entry, Tape
 from afx.core.tracing.tracer import to_array, to_lower_level
-from afx.errors import NanError
 from afx.ops.elementwise.comparison import not_equal
 from afx.transforms.cotangent_masks import BARE, GraphPullback, Link, Mask, Part, add_masks, clean, constant, through
 from afx.transforms.masked_pullbacks import pull_elements, pull_graphs, pull_product, pull_slice, pull_slices
@@ -184,7 +183,7 @@ def _check_nan(tape: Tape, entry: Entry, ct: Value, cts: Sequence[Value]) -> Non
     """Raise where a pullback made the first nan; the walk adds the line of the forward operation."""
     if not has_nan(ct) and any(has_nan(cts[j]) for j in entry.ins if j >= 0):
         name = entry.primitive.name if entry.primitive else "an input"
-        raise NanError(f"{tape.name}: the backward pass of {name} gives nan; guard its operand with afx.where")
+        raise nan_error(f"{tape.name}: the backward pass of {name} gives nan; guard its operand with afx.where")
 
 
 def _moves(entry: Entry, entries: Sequence[Entry]) -> bool:

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from afx import pytree
-from afx.core.tracing.debug_nans import OPEN_BLOCKS, at, debugging, has_nan
+from afx.core.tracing.debug_nans import OPEN_BLOCKS, at, debugging, has_nan, nan_error, seen_origin
 from afx.core.tracing.tracer import Tracer
-from afx.errors import NanError
 
 __all__ = ["check_inside", "check_nan"]
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_inside_checked", default=False)
+
+
+_searching: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_searching_nan", default=False)
 
 
 def check_inside(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -52,7 +54,7 @@ def check_nan(
     Raises:
         NanError: it names the operation, and the line in the user's file.
     """
-    if not (OPEN_BLOCKS and debugging()):
+    if not (OPEN_BLOCKS and debugging()) or _searching.get():
         return
     results, (leaves, treedef) = pytree.leaves(out), pytree.flatten((args, kwargs))
     if any(isinstance(x, Tracer) for x in (*results, *leaves)) or not any(map(has_nan, results)):
@@ -60,12 +62,19 @@ def check_nan(
     if any(map(has_nan, leaves)):
         return
     search: Any = importlib.import_module("afx.transforms.nan_search")  # a plain import does without it
-    with np.errstate(all="ignore"):
-        origin = search.origin_of_nan(name, fn, leaves, treedef)
+    token = _searching.set(True)
+    try:
+        with np.errstate(all="ignore"):
+            origin = search.origin_of_nan(name, fn, leaves, treedef)
+    finally:
+        _searching.reset(token)
+    seen = seen_origin(results) if origin is None else None
+    if seen is not None:
+        raise nan_error(str(seen))
     if origin is None and (only_named or _inside.get()):
         return
     if origin is None:
-        raise NanError(f"{name}: the result is nan though no argument is; guard its operands with afx.where")
-    raise NanError(
+        raise nan_error(f"{name}: the result is nan though no argument is; guard its operands with afx.where")
+    raise nan_error(
         f"{origin.primitive.name}: nan from operands without nan{at(origin.source)}; guard the operand with afx.where"
     )

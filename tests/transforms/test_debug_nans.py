@@ -1,5 +1,6 @@
 """The hunt for nan: it names the operation and the line, wherever the program runs, and no discarded branch."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ def loss(x: Any) -> Any:
     return afx.sum(z)
 
 
-LINE = r"^sqrt: .*test_debug_nans\.py:20"
+LINE = r"^sqrt: .*test_debug_nans\.py:21"
 
 
 def stepped(x: Any) -> Any:
@@ -120,3 +121,51 @@ def test_sound_programs_run_on() -> None:
     want = [loss(x), afx.grad(loss)(x), stepped(x), afx.hessian(loss)(x)]
     for a, b in zip(found, want, strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-12)
+
+
+PLAIN: dict[str, Callable[[], Any]] = {
+    "one operation": lambda: loss(BAD),
+    "what follows it": lambda: afx.exp(afx.tanh(loss(BAD))[None][0] + 1.0),
+    "a loop over an array that it closes over": lambda: afx.fori_loop(0, 2, lambda i, c: c + loss(BAD), 0.0),
+    "a loop from a number": lambda: afx.fori_loop(0, 3, lambda i, c: loss(c - 2.0), 1.0),
+    "an open loop from numbers": lambda: afx.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, loss(c[1] - 1.0)), (0, 0.5)
+    ),
+}
+
+
+@pytest.mark.parametrize("program", PLAIN)
+def test_the_first_nan_of_plain_calls_is_named(program: str) -> None:
+    """Outside of any transformation the block's end raises for the arrays that are in use."""
+    with pytest.raises(NanError, match=LINE), afx.debug_nans():  # noqa: PT012  # the end of the block raises
+        kept = PLAIN[program]()
+        assert kept is not None
+    assert sys.getprofile() is None
+
+
+def test_plain_nans_that_do_not_count() -> None:
+    """Those that `where` discards, that nobody holds, that came with the data, or were reported before."""
+    with afx.debug_nans():
+        chosen = afx.where(BAD > 0, afx.sqrt(BAD), 0.0)
+        afx.log(BAD)
+        data = afx.exp(afx.asarray([np.nan])) + afx.full(1, np.nan)
+        with pytest.raises(NanError):
+            afx.grad(loss)(BAD)
+    assert np.asarray(chosen).tolist() == [1.0, 0.0]
+    assert np.isnan(np.asarray(data)).all()
+
+
+def test_blocks_nest_and_leave_profilers_alone() -> None:
+    """The outermost block watches, and none where a profiler does."""
+    with pytest.raises(NanError, match=LINE), afx.debug_nans():  # noqa: PT012  # the end of the block raises
+        with afx.debug_nans():
+            kept = loss(BAD)
+        assert np.isnan(np.asarray(kept))
+    events: list[str] = []
+    sys.setprofile(lambda _frame, event, _arg: events.append(event))
+    try:
+        with afx.debug_nans():
+            kept = loss(BAD)
+    finally:
+        sys.setprofile(None)
+    assert events
