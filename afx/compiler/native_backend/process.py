@@ -72,18 +72,24 @@ class CompileService:
     def submit(self, job: Job) -> None:
         """Compile without waiting; whatever goes wrong, ``job.done`` is called with None."""
         with self._lock:
+            number = self._count = self._count + 1
             if not self.broken:
-                number = self._count = self._count + 1
                 self._jobs[number] = job
                 self._send((number, *job.parts))
+            if not self.broken:
                 return
+            self._jobs.pop(number, None)
         job.done(None, self.broken)
 
     def _send(self, message: tuple[Any, ...]) -> None:
         self._outbox.put(message)
         if self._writer is None:
             self._writer = threading.Thread(target=self._write, name="afx native jobs", daemon=True)
-            self._writer.start()
+            try:
+                self._writer.start()
+            except RuntimeError as error:  # a system without threads, or without one more
+                self._writer = None
+                self._fail(f"no thread can be started ({error})")
 
     def _write(self) -> None:
         """Send jobs to the child, which reads no more than it has compiled: only this thread waits for it."""
@@ -194,7 +200,12 @@ class CompileService:
             command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **WITHOUT_THREADS}
         )
         assert child.stdin is not None
-        send(child.stdin, [path for path in sys.path if path] + [os.getcwd()] * ("" in sys.path))  # noqa: PTH109  # sys.path holds text
+        try:
+            send(child.stdin, [path for path in sys.path if path] + [os.getcwd()] * ("" in sys.path))  # noqa: PTH109  # sys.path holds text
+        except OSError:
+            child.kill()
+            child.wait()  # so that the next attempt starts another one
+            raise
         self._collector = threading.Thread(target=self._collect, args=(child,), name="afx native compiler", daemon=True)
         self._collector.start()
         return child

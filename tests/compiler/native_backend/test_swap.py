@@ -312,6 +312,28 @@ def test_a_foreseen_compiler_is_there_before_its_first_job(monkeypatch: pytest.M
     missing.close()
 
 
+def test_where_no_thread_can_be_started_numpy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without threads jobs fail at once, foreseen ones too, and one warning says why."""
+    monkeypatch.setattr(process, "_WARNED", [])
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    for is_foreseen in (False, True):
+        service = CompileService()
+        schedule = schedule_of(lambda x: x * 6, np.ones(3))
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            if is_foreseen:
+                service.start()
+            done, found = ask(service, schedule)
+        assert done.wait(1)
+        assert found == [None]
+        assert "thread" in service.broken
+        service.close()
+    assert len(process._WARNED) == 1
+
+
 def test_a_foreseen_compiler_that_was_killed_is_replaced() -> None:
     """The end of a compiler that has no job is no failure."""
     service = CompileService()
