@@ -361,7 +361,7 @@ def _push(graph: Graph, moving: tuple[bool, ...]) -> JvpGraph:
     moves = [isinstance(x, JVPTracer) and x._trace is forward for x in outs]
     values = [to_array(x._value) if m else x for x, m in zip(outs, moves, strict=True)]
     tangents = [to_array(x._tangent) for x, m in zip(outs, moves, strict=True) if m]
-    forward.alive = False
+    forward.finish()
     return JvpGraph(CompiledGraph(front.finish([*values, *tangents])), moves)
 
 

@@ -69,7 +69,7 @@ def jvp(fn: Callable[..., R], primals: tuple[Any, ...], tangents: tuple[Any, ...
         ]
         out = fn(*pytree.unflatten(treedef, inputs))
     finally:
-        trace.alive = False
+        trace.finish()
     outputs, out_tree = pytree.flatten(out)
     own = [isinstance(x, JVPTracer) and x._trace is trace for x in outputs]
     values = [to_array(x._value) if o else x for x, o in zip(outputs, own, strict=True)]

@@ -219,3 +219,37 @@ def test_kinks_add_nothing_to_products() -> None:
     counts = afx.jit(afx.grad(loss)).lower(W).graph.counts()
     assert counts["matmul"] <= 5
     assert "any" not in counts
+
+
+def chosen_root(x: Any) -> Any:
+    """Return a root whose slope is infinite at 0, where it is not chosen."""
+    return afx.where(x > 0, afx.sqrt(x) * 3.0, x)
+
+
+FORWARD_MODES: dict[str, Callable[[Any], Any]] = {
+    "jvp": afx.jit(lambda x: afx.jvp(chosen_root, (x,), (x,))[1]),
+    "jvp of a compiled function": lambda x: afx.jvp(afx.jit(chosen_root), (x,), (x,))[1],
+    "jacfwd": afx.jit(afx.jacfwd(chosen_root)),
+    "hessian": afx.jit(afx.hessian(lambda x: afx.sum(chosen_root(x) * x))),
+    "loop": afx.jit(
+        lambda x: afx.jvp(lambda x: afx.scan(lambda c, e: (c + chosen_root(e), None), 0.0, x)[0], (x,), (x,))[1]
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", FORWARD_MODES)
+def test_tangents_that_a_choice_discards_do_not_warn_in_plans(mode: str) -> None:
+    """NumPy has nothing to say about an infinite slope that no result reads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(np.asarray(FORWARD_MODES[mode](np.array([0.0, 4.0])))).all()
+
+
+def test_tangents_that_results_read_warn_in_plans() -> None:
+    """Beside a choice, and behind it, an infinite slope is NumPy's warning as before."""
+    beside = afx.jit(lambda x: afx.jvp(lambda x: (chosen_root(x), afx.sqrt(x)), (x,), (x + 1,))[1])
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        beside(np.array([0.0, 4.0]))
+    behind = afx.jit(lambda x: afx.jvp(lambda x: afx.sqrt(afx.where(x > 1, x, 0.0)), (x,), (x + 1,))[1])
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        behind(np.array([0.0, 4.0]))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from afx.core.array.array import Array, snapshot, to_numpy_value
@@ -20,6 +21,7 @@ from afx.errors import ConcreteValueError, OperandError
 
 __all__ = ["GraphTrace", "GraphTracer"]
 
+FP_ERRORS = ("divide", "over", "under", "invalid")
 _new = object.__new__
 
 
@@ -146,6 +148,30 @@ class GraphTrace(Trace):
             )
         )
         return outputs
+
+    def count_equations(self) -> int:
+        """Return how many equations there are so far."""
+        return len(self._equations)
+
+    def silence_discarded(self, chosen: set[int]) -> None:
+        """Let equations ignore floating-point errors whose results go nowhere but into branches of choices.
+
+        Args:
+            chosen: indices of the equations that may be silenced, and whose choices count.
+        """
+        used, heard = set[int](), set[int]()
+        for k in range(len(self._equations) - 1, min(chosen, default=0) - 1, -1):
+            eq = self._equations[k]
+            results = [v.index for v in eq.outputs]
+            silent = k in chosen and used.issuperset(results) and heard.isdisjoint(results)
+            if silent:
+                self._equations[k] = attrs.evolve(eq, ignored_fp_errors=FP_ERRORS)
+            chooses = k in chosen and eq.primitive.algebra.canonical == "select"
+            for j, atom in enumerate(eq.inputs):
+                if isinstance(atom, Var):
+                    used.add(atom.index)
+                    if not silent and not (chooses and j):
+                        heard.add(atom.index)
 
     def last_source(self) -> Any:
         """Return where the last equation stands."""

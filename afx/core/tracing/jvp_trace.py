@@ -8,6 +8,7 @@ from afx.core.array.array import Array, snapshot, to_numpy_value
 from afx.core.aval import SCALARS
 from afx.core.dtypes import weak_dtype
 from afx.core.primitive import Primitive
+from afx.core.tracing.graph_trace import GraphTrace
 from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
 from afx.core.tracing.tracer import Trace, Tracer, bind, to_array, to_lower_level
 
@@ -23,14 +24,38 @@ class JVPTracer(Tracer):
     _tangent: Any
 
 
-class JVPTrace(Trace):
-    """The trace of `afx.jvp`: concrete, so that Python control flow works; memory does not grow with its length."""
+def _graph_under(xs: tuple[Any, ...]) -> GraphTrace | None:
+    """Return the trace of the graph that operations on some operands become part of, None where they are computed."""
+    for x in xs:
+        while isinstance(x, Tracer):
+            if isinstance(x._trace, GraphTrace):
+                return x._trace
+            x = x._value
+    return None
 
-    __slots__ = ("is_ground",)
+
+class JVPTrace(Trace):
+    """The trace of `afx.jvp`: concrete, so that Python control flow works; memory does not grow with its length.
+
+    Attributes:
+        is_ground: whether all values and tangents are bare NumPy values.
+    """
+
+    __slots__ = ("_chooses", "_tangents", "is_ground")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.is_ground: bool = True
+        self._chooses: bool = False
+        self._tangents: dict[GraphTrace, set[int]] = {}  # which equations of a graph compute tangents
+
+    def finish(self) -> None:
+        """Mark the trace as ended; tangents that choices discard do not warn in plans."""
+        self.alive = False
+        if self._chooses:
+            for graph, tangents in self._tangents.items():
+                graph.silence_discarded(tangents)
+        self._tangents.clear()
 
     def input(self, x: Any, tangent: Any) -> JVPTracer:
         """Enter an input of the function with its tangent."""
@@ -70,7 +95,14 @@ class JVPTrace(Trace):
             if self.is_ground
             else z
         )
-        t = p.derivative.jvp(tangents, plain, values, params)
+        graph = None if self.is_ground else _graph_under((*values, *tangents))
+        if graph is None:
+            t = p.derivative.jvp(tangents, plain, values, params)
+        else:
+            start = graph.count_equations()
+            t = p.derivative.jvp(tangents, plain, values, params)
+            self._tangents.setdefault(graph, set()).update(range(start, graph.count_equations()))
+            self._chooses = self._chooses or p.algebra.canonical == "select"
         if p.multiple_results:
             return tuple([self._pair(v, w) for v, w in zip(z, t, strict=True)])
         return self._pair(z, t)
