@@ -211,16 +211,28 @@ class Methods:
         return FUNCTIONS.argmin(self, axis=axis, keepdims=keepdims)
 
     def argsort(
-        self, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: bool | None = None
+        self,
+        axis: int | None = -1,
+        kind: str | None = None,
+        order: None = None,
+        *,
+        stable: bool | None = None,
+        descending: bool | None = None,
     ) -> Array:
         """Return the indices that sort the array, stable whatever NumPy's arguments say; see `afx.argsort`."""
-        return FUNCTIONS.argsort(self, axis=axis)
+        return FUNCTIONS.argsort(self, axis=axis, descending=bool(descending))
 
     def sort(
-        self, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: bool | None = None
+        self,
+        axis: int | None = -1,
+        kind: str | None = None,
+        order: None = None,
+        *,
+        stable: bool | None = None,
+        descending: bool | None = None,
     ) -> Array:
         """Return the array sorted along an axis (a new array, unlike NumPy's method); see `afx.sort`."""
-        return FUNCTIONS.sort(self, axis=axis)
+        return FUNCTIONS.sort(self, axis=axis, descending=bool(descending))
 
     def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
         """Return the running sum; see `afx.cumsum`."""

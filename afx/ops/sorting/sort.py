@@ -19,6 +19,7 @@ from afx.ops._kinds.batching import batch_unchanged
 from afx.ops._kinds.elementwise import nondifferentiable
 from afx.ops.creation.creation import asarray, ones_like
 from afx.ops.creation.promotion import promote_operands
+from afx.ops.elementwise.arithmetic import negative
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.elementwise.complex import real
 from afx.ops.elementwise.where import maximum
@@ -100,7 +101,7 @@ def argsort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, st
     Args:
         x: any shape with an axis.
         axis: the axis to sort along; None sorts all elements as one.
-        descending: the largest first.
+        descending: the largest first, and nan last all the same.
         stable: whether equal elements keep their order; without that it is faster.
 
     >>> argsort(np.array([3.0, 1.0, 2.0]))
@@ -112,6 +113,8 @@ def argsort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, st
     place = normalize_axis(axis, aval.ndim, "argsort") - aval.ndim
     if not descending:
         return bind_single(argsort_p, x, axis=place, stable=stable)
+    if aval.dtype.kind in "fc":  # nan stands last, as in NumPy
+        return bind_single(argsort_p, negative(x), axis=place, stable=stable)
     # sorting the flipped array keeps equal elements in their order
     back = bind(argsort_p, flip(x, axis=place), axis=place, stable=stable)
     return flip(aval.shape[place] - 1 - back, axis=place)
@@ -141,6 +144,8 @@ def sort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stabl
         return sort(reshape(x, (-1,)), -1, descending=descending)
     aval = aval_of(x, "sort")
     place = normalize_axis(axis, aval.ndim, "sort") - aval.ndim
+    if descending and aval.dtype.kind in "fc":  # nan stands last, as in NumPy
+        return negative(bind_single(sort_p, negative(x), axis=place))
     z: Array = bind(sort_p, x, axis=place)
     return flip(z, axis=place) if descending else z
 
