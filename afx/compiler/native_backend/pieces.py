@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import attrs
 
 from afx.compiler.arena import ALIGNMENT, Arena
-from afx.compiler.native_backend.lowering.convert import UnsupportedError, made_by
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.native_backend.lowering.items import made_by
 from afx.compiler.native_backend.program import Program
 from afx.compiler.operands import Alias, Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Result, Schedule, View

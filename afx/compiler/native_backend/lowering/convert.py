@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.functions.rewrites import rewrite
-from afx.compiler.native_backend.lowering.items import Group, Item
+from afx.compiler.native_backend.lowering.items import Group, Item, made_by
 from afx.compiler.native_backend.lowering.memory import (
     Location,
     broadcast,
@@ -24,13 +24,14 @@ from afx.compiler.native_backend.lowering.memory import (
 )
 from afx.compiler.native_backend.lowering.phases import shared_rows
 from afx.compiler.native_backend.lowering.rows import fuse_rows
+from afx.compiler.native_backend.lowering.stencils import tile_stencils
 from afx.compiler.native_backend.program import Block, Load, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Schedule, View
+from afx.compiler.schedule import Branch, Call, Fused, Instruction, Loop, Schedule, View
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
 
-__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError", "argument_dtype", "made_by"]
+__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError", "argument_dtype"]
 
 NEST_MAX_VALUES = 120  # values of one nest: beyond, LLVM's time grows faster than their number
 NEST_MAX_STREAMS = 16  # arrays that one nest reads and writes: more are seldom vectorized
@@ -301,6 +302,8 @@ class BlockBuilder:
         rows = shared_rows(self.items) if is_shared else self._rows
         if rows:
             self.items = fuse_rows(self.items, rows, params, is_shared)
+        elif not is_shared:
+            self.items = tile_stencils(self.items, params, self.sizes)
         arena = Arena()
         roots, numbers = place_memory(self.items, params, self.sizes, arena)
         steps = finish_steps(self.items, numbers, arena)
@@ -377,15 +380,6 @@ class BlockBuilder:
             nest = rewrite(nest)
         if stores or group.folds:
             group.steps = [nest]
-
-
-def made_by(instruction: Instruction) -> tuple[Buffer, ...]:
-    """Return the buffers that an instruction defines."""
-    if isinstance(instruction, View):
-        return (instruction.out,)
-    if isinstance(instruction, Loop):
-        return (*instruction.outputs, *instruction.ys)
-    return () if isinstance(instruction, Alloc | Free) else instruction.outputs
 
 
 WEAK = {"f": "f8", "i": "i8", "b": "b1"}  # dtypes in which Python numbers come

@@ -8,9 +8,11 @@ from typing import Any
 import attrs
 
 from afx.compiler.native_backend.program import Fast, Op, Ref, Step, UfuncLoop, Value
+from afx.compiler.operands import Buffer
+from afx.compiler.schedule import Alloc, Free, Instruction, Loop, View
 from afx.core.aval import Shape
 
-__all__ = ["Group", "Item", "call_of"]
+__all__ = ["Group", "Item", "call_of", "made_by"]
 
 
 @attrs.define(eq=False)
@@ -46,3 +48,12 @@ class Group(Item):
 def call_of(loop: UfuncLoop | Fast | str, dtype: str) -> Callable[[Group, list[int]], int]:
     """Return what adds an operation to a group."""
     return lambda group, args: group.add(Op(loop, dtype, tuple(args)))
+
+
+def made_by(instruction: Instruction) -> tuple[Buffer, ...]:
+    """Return the buffers that an instruction defines."""
+    if isinstance(instruction, View):
+        return (instruction.out,)
+    if isinstance(instruction, Loop):
+        return (*instruction.outputs, *instruction.ys)
+    return () if isinstance(instruction, Alloc | Free) else instruction.outputs

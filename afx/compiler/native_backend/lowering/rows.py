@@ -25,7 +25,7 @@ from afx.compiler.native_backend.program import (
     While,
 )
 
-__all__ = ["fuse_rows"]
+__all__ = ["Access", "even_part", "fuse_rows", "row_accesses", "single_steps"]
 
 GROUP_MAX_ELEMENTS = 4096  # of the largest value of the rows that run together: measured, 16-32 KB of the first cache
 
@@ -34,7 +34,7 @@ Rename: TypeAlias = "Callable[[Ref, int], Ref]"
 
 
 @attrs.frozen
-class _Access:
+class Access:
     """Bytes of one row that a step reads or writes.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Unit:
     """One step with what it reads and writes; ``accesses`` are None where it is not a step of rows."""
 
     item: Item
-    accesses: list[_Access] | None
+    accesses: list[Access] | None
 
     def conflicts(self, other: _Unit) -> bool:
         """Tell whether the order of both decides about results."""
@@ -77,7 +77,7 @@ def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int], is_shared: 
         is_shared: whether threads may share the rows: then no row adds to what another one has left, and what is
             elementwise alone stays as it is.
     """
-    waiting = units = [_Unit(item, _accesses(item, rows)) for item in _single_steps(items)]
+    waiting = units = [_Unit(item, row_accesses(item, rows)) for item in single_steps(items)]
     left, found = set(kept), list[Item]()
     while waiting:
         before, run, later = list[_Unit](), list[_Unit](), list[_Unit]()
@@ -100,7 +100,7 @@ def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int], is_shared: 
     return found
 
 
-def _single_steps(items: Sequence[Item]) -> list[Item]:
+def single_steps(items: Sequence[Item]) -> list[Item]:
     """Return items of one step each, as far as they say what they read and write."""
     found: list[Item] = []
     for item in items:
@@ -124,7 +124,7 @@ def _written(step: Step) -> Sequence[Ref]:
     return _refs(step) if not isinstance(step, Inner | Extreme) else _refs(step)[-1:]
 
 
-def _accesses(item: Item, rows: int) -> list[_Access] | None:
+def row_accesses(item: Item, rows: int) -> list[Access] | None:
     """Return what the step of an item reads and writes in each row; None where it is not a step of rows."""
     step = item.steps[0] if len(item.steps) == 1 else None
     if isinstance(step, Product):
@@ -134,7 +134,7 @@ def _accesses(item: Item, rows: int) -> list[_Access] | None:
     each, rest = step.space[0] // rows, step.space[1:]
     if isinstance(step, Extreme) and not rest:
         return None
-    found: list[_Access] = []
+    found: list[Access] = []
     written = {id(ref) for ref in _written(step)}
     for ref in _refs(step):
         reach = [(each - 1) * ref.strides[0], *[(n - 1) * s for n, s in zip(rest, ref.strides[1:], strict=True)]]
@@ -146,13 +146,13 @@ def _accesses(item: Item, rows: int) -> list[_Access] | None:
     return found
 
 
-def _of_product(step: Product, rows: int) -> list[_Access] | None:
+def _of_product(step: Product, rows: int) -> list[Access] | None:
     """Return the same of products of rows with vectors, or of as many matrices as there are rows."""
     if step.sizes[0] % rows or step.loop is None or step.loop.ufunc not in ("vecdot", "matmul"):
         return None
     each, core = step.sizes[0] // rows, step.sizes[1:]
     axes = [(0,), (0,), ()] if len(core) == 1 else [(0, 1), (1, 2), (0, 2)]
-    strides, found = iter(step.core_strides), list[_Access]()
+    strides, found = iter(step.core_strides), list[Access]()
     for k, (ref, own) in enumerate(zip(step.operands, axes, strict=True)):
         outer = ref.strides[0] if ref.strides else 0
         reach = [(each - 1) * outer, *[(core[axis] - 1) * next(strides) for axis in own]]
@@ -160,13 +160,13 @@ def _of_product(step: Product, rows: int) -> list[_Access] | None:
     return found
 
 
-def _access(ref: Ref, pitch: int, reach: Sequence[int], writes: bool) -> _Access:
+def _access(ref: Ref, pitch: int, reach: Sequence[int], writes: bool) -> Access:
     low = ref.offset + sum([r for r in reach if r < 0])
     high = ref.offset + sum([r for r in reach if r > 0]) + int(ref.dtype[1:])
-    return _Access(ref, pitch, low, high, writes)
+    return Access(ref, pitch, low, high, writes)
 
 
-def _fits(new: Sequence[_Access], run: Sequence[_Unit], is_shared: bool) -> bool:
+def _fits(new: Sequence[Access], run: Sequence[_Unit], is_shared: bool) -> bool:
     """Tell whether a step may run on some rows before those of a run have run on others."""
     known = [*[a for unit in run for a in unit.accesses or ()], *new]
     for root in {a.ref.root for a in new}:
@@ -182,10 +182,10 @@ def _fits(new: Sequence[_Access], run: Sequence[_Unit], is_shared: bool) -> bool
 
 
 # -- loops ------------------------------------------------------------------------------------------------------------
-def _joined(items: list[Item], rows: int, outside: set[int], accesses: Sequence[Sequence[_Access]]) -> list[Item]:
+def _joined(items: list[Item], rows: int, outside: set[int], accesses: Sequence[Sequence[Access]]) -> list[Item]:
     """Return items as one loop over groups of rows, where there are several groups."""
     widest = max([_elements(step) for item in items for step in item.steps], default=0) // rows
-    group = max(GROUP_MAX_ELEMENTS // max(widest, 1), 1)
+    group = even_part(rows, GROUP_MAX_ELEMENTS // max(widest, 1))
     if group >= rows:
         return items
     pitches = {(a.ref.root, a.pitch): None for own in accesses for a in own}
@@ -198,6 +198,16 @@ def _joined(items: list[Item], rows: int, outside: set[int], accesses: Sequence[
     strides = tuple([group * pitch for _, pitch in params])
     loop = BlockLoop(bodies, -(-rows // group), (roots,) * len(bodies), (strides,) * len(bodies), 0, widest * rows)
     return [Item([loop], set(roots), [root for root in written if root not in private], loop.arena_bytes)]
+
+
+def even_part(rows: int, most: int) -> int:
+    """Return in parts of how many rows they are cut: at most so many, equal ones where those are not much smaller.
+
+    >>> even_part(252, 16), even_part(257, 16), even_part(8, 100), even_part(8, 0)
+    (14, 16, 8, 1)
+    """
+    most = max(min(most, rows), 1)
+    return next((n for n in range(most, most // 2, -1) if rows % n == 0), most)
 
 
 def _elements(step: Step) -> int:
