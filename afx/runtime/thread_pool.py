@@ -97,7 +97,7 @@ class _Share:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self.context = contextvars.copy_context()
-        self.work = work
+        self.work: Callable[[], None] | None = work  # None as soon as it is done: it holds what callers may give away
         self.error: BaseException | None = None
         self.begun = threading.Lock()  # taken by the helper, or by the caller, who then needs no helper any more
         self.done = threading.Lock()
@@ -105,18 +105,21 @@ class _Share:
 
     def __call__(self) -> None:
         try:
-            if self.begun.acquire(blocking=False):
+            if self.begun.acquire(blocking=False) and self.work is not None:
                 self.context.run(self.work)
         except BaseException as error:  # handed to the caller
             self.error = error
         finally:
+            self.work = None
             self.done.release()
 
     def join(self) -> None:
         """Wait for the helper if it has begun, else see to it that it never does; may be called again."""
-        if not self.begun.acquire(blocking=False):
-            with self.done:
-                pass
+        if self.begun.acquire(blocking=False):
+            self.work = None
+            return
+        with self.done:
+            pass
 
 
 def run_blocks(fn: Block, size: int, block: int, scratch: Sequence[tuple[Any, ...]], args: tuple[Any, ...]) -> None:

@@ -6,6 +6,7 @@ import itertools
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -210,3 +211,28 @@ def test_threads_are_checked(arguments: dict[str, Any], words: str) -> None:
         afx.set_threads(**arguments)
     with pytest.raises(afx.errors.ArgumentError, match="'auto', 'blas' or 'plan'"):
         afx.set_threads(products="both")  # type: ignore[arg-type]  # what is tested
+
+
+def test_a_helper_that_came_too_late_holds_nothing() -> None:
+    """What a call was given can be given away behind it, though a busy helper has not yet seen that it is done."""
+
+    class Thing:
+        pass
+
+    thing, gate = Thing(), threading.Event()
+    known = weakref.ref(thing)
+
+    def wait() -> None:
+        gate.wait(10)
+
+    before = get_threads()
+    set_threads(2)
+    try:
+        run_blocks(lambda *_: None, 2, 1, [(), ()], ())  # which makes the helper
+        workers._pool[0].workers[0].inbox.put(wait)
+        run_blocks(lambda *_: None, 4, 1, [(), ()], (thing,))
+        del thing
+        assert known() is None
+    finally:
+        gate.set()
+        set_threads(before)
