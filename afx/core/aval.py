@@ -104,8 +104,9 @@ def aval_of(x: Any, who: str = "afx") -> Aval:
     for kind in SCALARS:  # subclasses of int and float, such as IntEnum
         if isinstance(x, kind):
             return Aval((), weak_dtype(kind), True)
+    advice = ", in the dtype of your data" if x.__class__ in (list, tuple) else ""
     raise OperandError(
-        f"{who}: operands are arrays and numbers: got {type(x).__name__} ({_excerpt(x)}); convert it with afx.asarray"
+        f"{who}: operands are arrays and numbers: got {type(x).__name__} ({_excerpt(x)}); convert it with afx.asarray{advice}"
     )
 
 

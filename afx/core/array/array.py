@@ -17,7 +17,7 @@ from afx.core.devices import CPU
 from afx.core.dispatch.numpy_dispatch import array_function, array_ufunc
 from afx.core.dtypes import SUPPORTED, DType, check_dtype
 from afx.core.registry import FUNCTIONS
-from afx.errors import ArgumentError, ImmutableError, OperandError
+from afx.errors import AfxError, ArgumentError, ImmutableError, OperandError
 
 __all__ = ["Array", "ArrayLike"]
 
@@ -176,6 +176,17 @@ class Array(Operators, Methods):
         """Return the bytes of the elements, by rows unless another order is asked for."""
         found: bytes = self.concrete("tobytes").tobytes(order)
         return found
+
+    def view(self, dtype: Any) -> Array:
+        """Return the bytes read in another dtype, without a copy; bits have no derivative, so that traced floats raise."""
+        try:
+            return wrap(self.concrete("view").view(check_dtype(dtype, "view")))
+        except ValueError as error:
+            if isinstance(error, AfxError):
+                raise
+            raise OperandError(
+                f"view: {error}: got {self.aval} as {dtype}; use astype to convert the values"
+            ) from error
 
     def __bool__(self) -> bool:
         value = self.concrete("bool")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.errors import ArgumentError, ConcreteValueError, ImmutableError, ShapeError
+from afx.errors import ArgumentError, ConcreteValueError, ImmutableError, OperandError, ShapeError
 
 X = np.array([0.3, -0.5, 1.2, 2.0, -0.1, 0.7])
 M = X.reshape(2, 3)
@@ -148,5 +148,11 @@ def test_bytes_strides_and_items() -> None:
     x = afx.asarray(M)
     assert (x.tobytes(), x.strides, x.item(4), x.item(1, 2)) == (M.tobytes(), M.strides, M.item(4), M.item(1, 2))
     assert x.T.tobytes() == M.T.tobytes()
+    assert x.view("int64").tolist() == M.view("int64").tolist()
+    assert x.view(np.uint8).shape == M.view(np.uint8).shape
+    with pytest.raises(OperandError, match=r"view: .* use astype"):
+        x[:, :1].view(np.complex128)
+    with pytest.raises(ConcreteValueError, match="view"):
+        afx.grad(lambda x: afx.sum(x.view("int64")))(x)
     with pytest.raises(ConcreteValueError, match="strides"):
         afx.jit(lambda y: y * y.strides[0])(x)
