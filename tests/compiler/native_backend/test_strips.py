@@ -76,3 +76,23 @@ def test_strips_of_numpys_loops_share_their_code() -> None:
     assert emit_programs([native.program], where).count('call void @"ufunc.exp.f8.f8"') == 1
     found, _ = native(X[:1000])
     np.testing.assert_array_equal(found[0], np.log(X[:1000]) * 2 + np.exp(-X[:1000]))
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_elements_that_nobody_asked_for_raise_no_flag(dtype: str, tier: int) -> None:
+    """Quotients and roots of rows of every length have the flags of their elements alone."""
+    for length in (1, 2, 3, 5, 6, 7, 11, 18, 27, 35):
+        x = np.linspace(1, 2, length).astype(dtype)
+        native = Native(lambda x, y: (x / y, np.sqrt(x - 0.5), 1 / np.sqrt(y)), x, x[::-1].copy(), tier=tier)
+        assert native(x, x[::-1].copy())[1] == 0
+        assert native(x, np.zeros_like(x))[1] == 1  # division by zero
+
+
+def test_few_classes_keep_machine_code() -> None:
+    """A softmax of ten float32 classes is no reason to call NumPy again."""
+    x = np.random.default_rng(0).normal(size=(8, 10)).astype(np.float32)
+    native = Native(lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True), x)
+    found, errors = native(x)
+    assert errors == 0
+    np.testing.assert_allclose(found[0].sum(axis=1), 1.0, rtol=1e-6)

@@ -1,7 +1,8 @@
 """Extents: how many elements a strip has, and loops over them by vectors.
 
 All strips of a row share their code. The last one may be shorter: loops end earlier there, and what fills no vector takes
-vectors of half the size, and half of that, which no other strip comes to.
+vectors of half the size, and half of that, which no other strip comes to. LLVM fills a vector of less than sixteen bytes up
+with elements of any value, of which quotients and roots would raise flags: operations that may have no vector so small.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import TypeAlias
 
 from afx.compiler.native_backend.llvm.writer import Writer
 
-__all__ = ["Extent", "Lines"]
+__all__ = ["SMALLEST_FULL_VECTOR", "Extent", "Lines"]
+
+SMALLEST_FULL_VECTOR = 4  # elements of four bytes
 
 Lines: TypeAlias = "tuple[int, Callable[[str], None]]"
 """How many elements, in several vectors, and what adds the code for them."""
@@ -25,6 +28,9 @@ class Extent:
         count: how many there are.
         rest: how many there are in the last strip; 0 where that is as long as all others.
         is_last: whether this strip is the last one, as a value of LLVM, where that is shorter.
+
+    Attributes:
+        smallest: how many elements the smallest vectors have.
     """
 
     def __init__(self, w: Writer, count: int, rest: int = 0, is_last: str = "") -> None:
@@ -32,6 +38,7 @@ class Extent:
         self.count: int = count
         self.rest: int = rest
         self.is_last: str = is_last
+        self.smallest: int = 2
 
     def length(self, multiple: int = 1) -> str:
         """Return how many elements there are, rounded down to a multiple."""
@@ -56,11 +63,17 @@ class Extent:
 
     def _smaller(self, at: int, end: int, width: int, body: Callable[[str], None]) -> None:
         """Add loops over vectors, then over smaller and smaller ones."""
-        while width:
+        while width >= self.smallest:
             whole = end - (end - at) % width
             self.w.lanes = width
             self._loop(at, whole, width, body)
             at, width = whole, width // 2
+        self.w.lanes = 1
+        if end - at < SMALLEST_FULL_VECTOR:
+            for k in range(at, end):
+                body(str(k))
+        else:
+            self._loop(at, end, 1, body)
 
     def _loop(self, at: int, end: int, step: int, body: Callable[[str], None]) -> None:
         if end - at > step:
