@@ -241,13 +241,13 @@ def _implicit(
             return [run(transposed, v, v * 0, *consts)[0]]
 
         def forward(xs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-            return fn(*xs), xs[1:]
+            return [linear(transposed, *xs)], xs[1:]  # by this rule, where outer derivatives trace it
 
         def backward(kept: Sequence[Any], cts: Sequence[Any]) -> Sequence[Any]:
             return [linear(not transposed, cts[0], *kept), *[None] * len(kept)]
 
         def push(xs: Sequence[Any], ts: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-            return fn(*xs), [linear(transposed, ts[0], *xs[1:])]
+            return [linear(transposed, *xs)], [linear(transposed, ts[0], *xs[1:])]
 
         found: Array = to_array(custom_call(CustomRules(who, fn, forward, backward, push), [v, *consts])[0])
         return found

@@ -66,6 +66,28 @@ def test_derivatives_are_the_plain_solves(name: str) -> None:
         f, g = afx.grad(f), afx.grad(g)
 
 
+@pytest.mark.parametrize("solve", [linalg.cg, linalg.gmres])
+def test_derivatives_of_exact_solutions(solve: Callable[..., Any]) -> None:
+    """Where a solution leaves no residual at all, so that refining it begins and ends at zeros."""
+    a, b, w = np.diag([2.0, 4.0]), np.array([1.0, 2.0]), np.array([1.0, -0.5])
+    t = np.array([[0.2, 0.075], [0.075, -0.2]])
+
+    def found(s: Any) -> Any:
+        return afx.sum(solve(a + s * t, b + s * w, tol=1e-14).x ** 2 * w)
+
+    def plain(s: Any) -> Any:
+        return afx.sum(linalg.solve(a + s * t, b + s * w) ** 2 * w)
+
+    f, g, zero = found, plain, np.float64(0)
+    for order in range(4):
+        expected = float(g(zero))
+        assert float(f(zero)) == pytest.approx(expected, rel=1e-12), order
+        assert float(afx.jit(f)(zero)) == pytest.approx(expected, rel=1e-12), order
+        f, g = afx.grad(f), afx.grad(g)
+    along = afx.jvp(lambda s: afx.jvp(found, (s,), (np.float64(1),))[1], (zero,), (np.float64(1),))[1]
+    assert float(along) == pytest.approx(float(afx.grad(afx.grad(plain))(zero)), rel=1e-12)
+
+
 @pytest.mark.parametrize("name", SOLVERS)
 def test_batches(name: str) -> None:
     """Solutions and gradients batch."""
