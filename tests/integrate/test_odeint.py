@@ -194,6 +194,22 @@ def test_the_adjoint_gives_the_same_gradients() -> None:
         odeint(lambda t, y: y, np.float64(1.0), [0.0, 1.0], gradient="adjoint", event=lambda t, y: y)
 
 
+def test_the_adjoint_has_reverse_mode_derivatives_of_every_order() -> None:
+    """Of exp(s) by s: each is exp(s), as outer derivatives see the solution change; forward mode is refused."""
+
+    def last(s: Any) -> Any:
+        start, times = afx.asarray(np.float64(1)), np.array([0.0, 0.4, 1.0])
+        return odeint(lambda t, y, s: s * y, start, times, s, rtol=1e-9, atol=1e-11, gradient="adjoint").ys[-1]
+
+    one, fn = np.float64(1), last
+    for order in range(4):
+        assert float(fn(one)) == pytest.approx(np.e, rel=1e-7), order
+        fn = afx.grad(fn)
+    assert float(afx.jit(afx.grad(afx.grad(last)))(one)) == pytest.approx(np.e, rel=1e-7)
+    with pytest.raises(afx.errors.TracerError, match="odeint: has no forward-mode derivative"):
+        afx.jvp(afx.grad(last), (one,), (one,))
+
+
 @pytest.mark.parametrize("gradient", ["steps", "adjoint"])
 def test_every_instruction_has_a_native_form(gradient: Any) -> None:
     """Integrations without events become machine code as a whole, and so do their adjoints."""

@@ -218,15 +218,17 @@ def attach_pullback(name: str, value: Array, params: Sequence[Any], pull: Pull) 
         pull: (value, params, cotangent) to one cotangent (or None) per parameter.
     """
 
+    def attached(xs: Sequence[Any]) -> list[Any]:
+        return custom_call(rules, xs) if any(isinstance(x, Tracer) for x in xs) else [xs[0]]
+
     def backward(xs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        return [None, *pull(xs[0], xs[1:], cts[0])]
+        (z,) = attached(xs)  # which outer derivatives see as a function of the parameters, too
+        return [None, *pull(z, xs[1:], cts[0])]
 
     def masked(xs: Sequence[Any], cts: Sequence[Any], masks: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         # the value does not show on what it depends: every parameter is alive
         return backward(xs, [where(m, c, 0.0) for m, c in zip(masks, cts, strict=True)]), [None] * len(xs)
 
-    rules = CustomRules(name, lambda *xs: [xs[0]], lambda xs: ([xs[0]], xs), backward, None, masked=masked)
-    if not any(isinstance(x, Tracer) for x in (value, *params)):
-        return value
-    found: Array = custom_call(rules, [value, *params])[0]
+    rules = CustomRules(name, lambda *xs: [xs[0]], lambda xs: (attached(xs), xs), backward, None, masked=masked)
+    found: Array = attached([value, *params])[0]
     return found
