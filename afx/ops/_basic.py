@@ -173,7 +173,7 @@ reshape_p = linear(
 
 # -- broadcast --------------------------------------------------------------------------------------------------------
 def _broadcast_run(x: Any, *, shape: Shape) -> Any:
-    x = np.asarray(x) if isinstance(x, np.generic) else numpy_of(x)
+    x = np.asarray(x) if issubclass(x.__class__, np.generic) else numpy_of(x)
     if not x.shape:  # np.broadcast_to takes microseconds, and most scalars come this way
         return np.ndarray(shape, x.dtype, x, strides=(0,) * len(shape))
     return np.broadcast_to(x, shape)
