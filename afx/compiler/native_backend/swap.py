@@ -35,6 +35,7 @@ class NumpyPlan(Protocol):
 
 
 COMPILE_MIN_SECONDS = 0.01  # time that calls of a plan took before it is compiled: a tenth of what compiling takes
+ROOM_EVERY_SECONDS, ROOM_SECONDS = 1e-3, 2e-5  # a tenth of the time at most, until machine code is there
 TRIAL_CALLS = 4  # calls of NumPy's plan and of the kernel that are timed before the faster one stays
 TRIAL_MAX_CALLS = 16  # the same where neither is faster by far
 TRIAL_CLEAR_RATIO = 1.25  # of the times of the slower and the faster one: noise of the least of four is less
@@ -69,7 +70,7 @@ class NativeCode:
     def compile(self, wait: bool = False) -> None:
         """Have it compiled; with ``wait``, return when that is done."""
         if self.state == "waiting":
-            self.state, self.run = "compiling", run_numpy
+            self.state, self.run = "compiling", leave_room
             _build().start(self, is_awaited=wait)
         if wait:
             self._ready.wait()
@@ -107,6 +108,26 @@ def _build() -> Any:
 
 def run_numpy(values: Sequence[Any], plan: NumpyPlan) -> None:
     """Leave a call to NumPy's plan."""
+
+
+class _LeaveRoom:
+    """Leaves calls to NumPy's plan, and Python's lock to the thread that starts the compiler and links, now and then.
+
+    A thread that gives the lock away for moments, as NumPy's calls do, and takes it back before another one wakes up,
+    keeps it for ever: Python asks for it only where nobody gave it away for some milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> None:
+        """Sleep if the last sleep was a millisecond ago."""
+        if time.perf_counter() - self._last > ROOM_EVERY_SECONDS:
+            time.sleep(ROOM_SECONDS)
+            self._last = time.perf_counter()
+
+
+leave_room = _LeaveRoom()
 
 
 def read_clocks() -> tuple[float, float, float]:

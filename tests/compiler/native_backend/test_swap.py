@@ -146,6 +146,26 @@ def test_loops_stop_for_signals() -> None:
     assert run_python(script).split() == ["stopped", "True"]
 
 
+def test_a_busy_thread_leaves_room_to_compile() -> None:
+    """A plan whose calls give Python's lock away for moments only gets its machine code, in whatever loop it runs."""
+    script = """
+        import time
+        import numpy as np, afx
+        def step(now, _):
+            x, v = now
+            between = x[None] - x[:, None]
+            force = afx.sum(between / (afx.sum(between * between, axis=-1) + 0.01)[..., None], axis=1)
+            return (x + 0.001 * v, v + 0.001 * force), None
+        fn = afx.jit(lambda x: afx.scan(step, (x, x * 0), None, 100)[0])
+        x = np.random.default_rng(0).normal(size=(8, 3))
+        native, end = fn.lower(x).plan.native, time.monotonic() + 25
+        while native.state != "linked" and time.monotonic() < end:
+            fn(x)
+        print(native.state)
+    """
+    assert run_python(script).split() == ["linked"]
+
+
 def run_python(script: str) -> str:
     """Return what a script prints in a process of its own."""
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
