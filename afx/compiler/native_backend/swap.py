@@ -127,7 +127,7 @@ class _LeaveRoom:
             self._last = time.perf_counter()
 
 
-leave_room = _LeaveRoom()
+leave_room: Run = _LeaveRoom()
 
 
 def read_clocks() -> tuple[float, float, float]:
