@@ -165,7 +165,15 @@ class Machines:
         self.check_split(split, "value_and_grad")
         options = {"has_aux": has_aux, "holomorphic": holomorphic}
         calls: SlotCalls[Any] = SlotCalls(
-            self.agreement, loss, split, argnums, argnames, shared=shared, is_compiled=compiled, options=options
+            "value_and_grad",
+            self.agreement,
+            loss,
+            split,
+            argnums,
+            argnames,
+            shared=shared,
+            is_compiled=compiled,
+            options=options,
         )
 
         @functools.wraps(loss)

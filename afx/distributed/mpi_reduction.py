@@ -70,14 +70,14 @@ class Route:
         rank: this process.
         parts: by rank that sums, where its chunk begins and ends, as fractions of a buffer: two numerators, a denominator.
         senders: the slots of other ranks, each with the rank that computes it.
-        own: how many slots this rank computes.
+        own_count: how many slots this rank computes.
         workers: the ranks that compute.
     """
 
     rank: int
     parts: tuple[tuple[int, int, int, int], ...]
     senders: tuple[tuple[int, int], ...]
-    own: int
+    own_count: int
     workers: frozenset[int]
 
 
@@ -191,7 +191,7 @@ class MpiReduction:
         self._pending += [send(buffers[k][piece], rank, tag + k) for rank, k, piece in exchange.others]
         self._added.add(slot)
         if (
-            len(self._added) < self._route.own
+            len(self._added) < self._route.own_count
             and exchange.others
             and link.overlaps
             and exchange.nbytes > OVERLAP_MIN_BYTES

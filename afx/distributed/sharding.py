@@ -59,8 +59,12 @@ class ShardedOptimizer(Generic[T]):
         """
         flat = _Flat(params, self._machines.slots)
         slopes = flat.like(grads)
-        self._check_state(state)
-        return self._machines.repeat_until_committed(lambda: self._move(flat, slopes.chunk, state, value))
+
+        def attempt() -> tuple[T, ShardedState]:
+            self._check_state(state)  # at each: the slots of a rank that was lost go to others
+            return self._move(flat, slopes.chunk, state, value)
+
+        return self._machines.repeat_until_committed(attempt)
 
     @overload
     def value_and_step(
@@ -100,6 +104,7 @@ class ShardedOptimizer(Generic[T]):
 
         Raises:
             ArgumentError: a Split of another number of slots, or a state without one of this rank's slots.
+            ShapeError: an array that the Split cannot cut.
 
         >>> import afx
         >>> from afx import distributed, optim
@@ -114,15 +119,21 @@ class ShardedOptimizer(Generic[T]):
         machines = self._machines
         machines.check_split(split, "value_and_step")
         calls: SlotCalls[Any] = SlotCalls(
-            machines.agreement, loss, split, shared=shared, is_compiled=True, options={"has_aux": has_aux}
+            "value_and_step",
+            machines.agreement,
+            loss,
+            split,
+            shared=shared,
+            is_compiled=True,
+            options={"has_aux": has_aux},
         )
 
         def run(params: T, state: ShardedState, *args: Any, **kwargs: Any) -> tuple[Any, T, ShardedState]:
-            self._check_state(state)
             flat = _Flat(params, machines.slots)
             compute = calls.bind(machines.own_slots, (params, *args), kwargs)
 
             def attempt() -> tuple[Any, T, ShardedState]:
+                self._check_state(state)
                 value, slopes = self._reduce(flat, compute, split)
                 loss_value = value[0] if has_aux else value
                 return (value, *self._move(flat, slopes, state, loss_value))

@@ -21,6 +21,7 @@ class SlotCalls(Generic[A]):
     """The gradient of a loss for the parts of a Split.
 
     Args:
+        who: the caller, for messages.
         agreement: what the ranks have compared so far.
         loss: the program.
         split: the sizes.
@@ -33,6 +34,7 @@ class SlotCalls(Generic[A]):
 
     def __init__(
         self,
+        who: str,
         agreement: Agreement,
         loss: Callable[..., Any],
         split: Split,
@@ -47,6 +49,7 @@ class SlotCalls(Generic[A]):
         self._plain: Any = differentiate(loss, argnums, argnames, **options)
         self._part_fn: Any = jit(self._plain) if is_compiled else self._plain
         self._places = whole_places(loss, argnums, argnames, shared)
+        self._who = who
         self._agreement = agreement
         self._loss = loss
         self._split = split
@@ -60,7 +63,7 @@ class SlotCalls(Generic[A]):
         """
         given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
         parts: dict[int | str, Parts[Any]] = {
-            place: value if isinstance(value, Parts) else cut(value, self._split, "value_and_grad")
+            place: value if isinstance(value, Parts) else cut(value, self._split, self._who)
             for place, value in given
             if place not in self._places
         }

@@ -44,7 +44,7 @@ DAMAGE: Final = (
     tokenize.TokenError,
     EOFError,
     KeyError,
-    NotImplementedError,
+    NotImplementedError,  # zipfile's, of a compression or an encryption that it does not know
     RuntimeError,
     SyntaxError,
     TypeError,

@@ -9,6 +9,7 @@ import pytest
 
 import afx
 from afx import Array, distributed, io, optim, random
+from afx.distributed.link import RankLostError
 from afx.errors import ArgumentError
 from tests.distributed.programs import SPLITS, X, Y, bits_of, loss, parameters, train_in_one, train_of, train_sharded
 
@@ -114,3 +115,21 @@ def test_a_step_in_one_names_what_is_wrong() -> None:
     state = distributed.ShardedState({0: sharded.init(1.0).by_slot[0]})
     with pytest.raises(ArgumentError, match=r"got \[0\], missing \[1\]; save what gather"):
         step(1.0, state, np.ones(2))
+
+
+def test_a_state_is_looked_at_again_when_a_rank_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that takes over a slot of a lost one says that it has no state of it."""
+    machines = distributed.local(2)
+    optimizer = distributed.shard_optimizer(machines, optim.adam(0.1))
+    state = distributed.ShardedState({0: optimizer.init(MODEL).by_slot[0]})
+    lost = list[int]()
+
+    def lose(*_: Any) -> None:
+        lost.append(1)
+        raise RankLostError
+
+    monkeypatch.setattr(machines.link, "owner", lambda slot: 0 if lost else slot)
+    monkeypatch.setattr(machines.link, "gather_parts", lose)
+    with pytest.raises(ArgumentError, match=r"got \[0\], missing \[1\]; save what gather"):
+        optimizer.step(MODEL, GRADS, state)
+    assert lost == [1]

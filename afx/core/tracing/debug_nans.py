@@ -55,7 +55,7 @@ def debug_nans() -> Generator[None]:
     finally:
         OPEN_BLOCKS.pop()
         _debugging.reset(token)
-        if watch is not None:
+        if watch is not None and sys.getprofile() == watch.returned:
             sys.setprofile(None)
     if watch is not None:
         watch.check()
@@ -83,9 +83,8 @@ class NanWatch:
     """
 
     def __init__(self) -> None:
-        self._found: dict[
-            int, tuple[Any, weakref.ref[Array], NanOrigin]
-        ] = {}  # by identity of the value, which it keeps
+        # by identity of the value, which it keeps
+        self._found: dict[int, tuple[Any, weakref.ref[Array], NanOrigin]] = {}
 
     def returned(self, frame: FrameType, event: str, result: Any) -> None:
         """Look at what a function returns: operations make a nan, others may hand it on, as indexing does."""

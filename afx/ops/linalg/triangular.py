@@ -89,18 +89,14 @@ def solved(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
 def _solved_by_blas(solve: Solver, a: Any, b: Any, wide: np.dtype[Any], lower: bool, unit: bool) -> Any:
     if not (unit or a.diagonal(axis1=-2, axis2=-1).all()):
         raise np.linalg.LinAlgError("Singular matrix")
-    shape = b.shape
-    if a.ndim > 2 or b.ndim > 2:
-        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        shape = (*batch, *b.shape[-2:])
-        a = np.broadcast_to(a, (*batch, *a.shape[-2:])).reshape(-1, *a.shape[-2:])
-    x = np.empty(shape, wide)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    x = np.empty((*batch, *b.shape[-2:]), wide)
     x[...] = b
-    sides = x.reshape(-1, *x.shape[-2:])
-    for k in range(len(sides)):
-        matrix = np.asarray(a if a.ndim == 2 else a[k], wide)
+    matrices = np.broadcast_to(a, (*batch, *a.shape[-2:])) if batch else a
+    for k in np.ndindex(batch):
+        matrix = np.asarray(matrices[k], wide)
         is_dense = matrix.flags.c_contiguous or matrix.flags.f_contiguous
-        solve(matrix if is_dense else np.ascontiguousarray(matrix), sides[k], lower, unit)
+        solve(matrix if is_dense else np.ascontiguousarray(matrix), x[k], lower, unit)
     return x.astype(np.result_type(a, b), copy=False)
 
 
