@@ -128,6 +128,8 @@ class Product:
         core_strides: strides of the core dimensions, operand by operand.
         quiet: floating-point warnings that it ignores.
         refuses: whether it marks operands without a result as invalid operations: a fault, as NumPy raises then.
+        axis: along what a product in pieces is cut: core calls (0), or rows (1) or columns (3) of the result.
+        stops: where the pieces end, each a call of the loop; none for one piece.
     """
 
     loop: UfuncLoop | None
@@ -136,6 +138,18 @@ class Product:
     core_strides: Shape
     quiet: tuple[str, ...] = ()
     refuses: bool = False
+    axis: int = 0
+    stops: Shape = ()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it runs piece by piece."""
+        return bool(self.stops)
+
+    @property
+    def length(self) -> int:
+        """Number of pieces."""
+        return len(self.stops)
 
 
 @attrs.frozen

@@ -71,7 +71,8 @@ def _step(step: Step, names: Names, arena: int) -> list[str]:
         if step.loop is not None and step.loop.ufunc.startswith("linalg."):
             return [f"{out} = np.{step.loop.ufunc}({', '.join(xs)})  # {_lengths(step.sizes)}: NumPy's loop"]
         how = "tiles in registers" if step.loop is None else f"NumPy's {step.loop.ufunc}"
-        return [f"{out} = {' @ '.join(xs)}  # {_lengths(step.sizes)}: {how}"]
+        pieces = f", {step.length} pieces" if step.is_cut else ""
+        return [f"{out} = {' @ '.join(xs)}  # {_lengths(step.sizes)}: {how}{pieces}"]
     if isinstance(step, Words):
         given = [names[step.key.root], *([] if step.counter is None else [names[step.counter.root]])]
         return [f"{names[step.out.root]} = philox({', '.join(given)})  # {step.keys} keys, {step.blocks} blocks each"]

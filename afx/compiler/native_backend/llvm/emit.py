@@ -93,10 +93,10 @@ class _Blocks:
         w = self.w
         is_first = w.let("icmp eq i64 %first, 0")
         for step in block.steps[phase.start : phase.stop]:
-            if not isinstance(step, Nest | BlockLoop) or not step.is_cut:
+            if not isinstance(step, Nest | BlockLoop | Product) or not step.is_cut:
                 self.w.when(is_first, partial(self._all, block, [step]))
                 continue
-            length = step.length if isinstance(step, BlockLoop) else step.space[0]
+            length = step.space[0] if isinstance(step, Nest) else step.length
             low, high = [
                 w.let(f"sdiv i64 {w.let(f'mul i64 {part}, {length}')}, {PARTS}") for part in ("%first", "%last")
             ]
@@ -138,6 +138,8 @@ class _Blocks:
     def _step(self, block: Block, step: Leaf, bounds: str = "") -> None:
         """Call the function of a step; flags that its equations ignore are taken back behind it."""
         w = self.w
+        if isinstance(step, Product) and step.is_cut and not bounds:
+            bounds = f", i64 0, i64 {step.length}"
         function = self._function(block, step)
         quiet = self.flags.number(step.quiet)
         before = self.flags.read() if quiet else ""

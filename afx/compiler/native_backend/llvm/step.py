@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
 from functools import partial
 
@@ -66,15 +67,29 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
         elif step.loop is None:
             emit_tiles(w, step)
         else:
-            sizes = [str(n) for n in step.sizes]
-            steps = [ref.strides[0] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
-            call_loop(w, step.loop, [start_of(w, ref) for ref in step.operands], sizes, steps)
+            _product(w, step)
         w.hand_over_faults("%fault")
         w.line("ret void")
 
-    bounds = ", i64 %low, i64 %high" if isinstance(step, Nest) and step.is_cut else ""
+    bounds = ", i64 %low, i64 %high" if isinstance(step, Nest | Product) and step.is_cut else ""
     w.function(f"internal void {name}({roots}, ptr noalias %fault{bounds}) {attributes}", body)
     return name
+
+
+def _product(w: Writer, step: Product) -> None:
+    """Call a generalized ufunc's loop, or its pieces from one to another."""
+    assert step.loop is not None
+    steps = [ref.strides[0] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
+    pointers = [start_of(w, ref) for ref in step.operands]
+    if not step.is_cut:
+        call_loop(w, step.loop, pointers, list(map(str, step.sizes)), steps)
+        return
+    by = {0: steps[:3], 1: (steps[3], 0, steps[7]), 3: (0, steps[6], steps[8])}[step.axis]  # bytes, of each operand
+    for number, (start, stop) in enumerate(itertools.pairwise((0, *step.stops))):
+        sizes = [str(stop - start if k == step.axis else n) for k, n in enumerate(step.sizes)]
+        at = [w.shifted(p, start * stride) for p, stride in zip(pointers, by, strict=True)]
+        is_asked = w.let(f"and i1 {w.let(f'icmp sle i64 %low, {number}')}, {w.let(f'icmp sgt i64 %high, {number}')}")
+        w.when(is_asked, partial(call_loop, w, step.loop, at, sizes, steps))
 
 
 def _inner(w: Writer, step: Inner) -> None:

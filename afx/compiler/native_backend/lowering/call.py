@@ -22,21 +22,18 @@ from afx.compiler.native_backend.lowering.memory import (
     copy_nest,
     dense,
     dtype_name,
-    merged,
     of_array,
     part_of,
 )
+from afx.compiler.native_backend.lowering.product import PRODUCTS, lower_matmul
 from afx.compiler.native_backend.lowering.random import DRAWS
 from afx.compiler.native_backend.lowering.reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
-from afx.compiler.native_backend.lowering.tile import TILED_MAX_PRODUCTS, lower_tiled
-from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Product, Ref, Step
+from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
 from afx.core.primitive import lookup
 
 __all__ = ["lower_call"]
-
-PRODUCT_MAX_PRODUCTS = 1 << 20  # multiplications: OpenBLAS may use several threads beyond
 
 
 def lower_call(b: BlockBuilder, call: Call) -> None:
@@ -59,7 +56,7 @@ def _ufunc(b: BlockBuilder, call: Call) -> None:
     if not isinstance(ufunc, np.ufunc):
         raise UnsupportedError(f"{call.op}: no ufunc of NumPy")
     if ufunc.signature is not None:
-        _matmul(b, call, call.operands[0], call.operands[1])
+        lower_matmul(b, call)
         return
     types = _types_of(ufunc, call.operands)
     if dtype_name(call.outputs[0].dtype) != types[-1]:
@@ -123,82 +120,6 @@ def _select(b: BlockBuilder, call: Call) -> None:
     if dtype_name(call.outputs[0].dtype) not in ALL:
         raise UnsupportedError(f"where of {call.outputs[0].dtype}")
     b.elementwise(call.outputs[0], call.operands, call.error_state, add)
-
-
-# -- products ---------------------------------------------------------------------------------------------------------
-def _dot(b: BlockBuilder, call: Call) -> None:
-    x, y = [b.location(v) for v in call.operands]
-    if call.method == "flat_dot":
-        b.ordered(call.operands[0])
-        if x.strides != dense(x.shape, int(x.dtype[1:])):
-            raise UnsupportedError("a sum of an array that is not dense")
-        x = attrs.evolve(x, shape=(x.nbytes // int(x.dtype[1:]),), strides=(int(x.dtype[1:]),))
-    x, y = [p if _fits_blas(p) else b.copied(p) for p in (x, y)]
-    if len(x.shape) == len(y.shape) == 1:
-        _vecdot_of(b, call, x, y)
-    else:
-        _product(b, call, x, y)
-
-
-def _fits_blas(x: Location) -> bool:
-    """Tell whether ``ndarray.dot`` reads an array as it lies; it copies others first."""
-    return min(x.strides) > 0 and (len(x.shape) == 1 or int(x.dtype[1:]) in x.strides)
-
-
-def _vecdot(b: BlockBuilder, call: Call) -> None:
-    x, y = [b.location(v) for v in call.operands]
-    _vecdot_of(b, call, x, y)
-
-
-def _vecdot_of(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    outer = [x.strides[:-1], broadcast(attrs.evolve(y, shape=y.shape[:-1], strides=y.strides[:-1]), x.shape[:-1])]
-    space, rows = merged(x.shape[:-1], [*outer, out.strides])
-    if len(space) > 1:
-        raise UnsupportedError("sums of rows that do not follow each other evenly")
-    operands = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip((x, y, out), rows, strict=True)]
-    loop = loop_of("vecdot", (x.dtype, y.dtype, out.dtype))
-    sizes = (space[0] if space else 1, x.shape[-1])
-    step = Product(loop, sizes, tuple(operands), (x.strides[-1], y.strides[-1]), quiet_of(call))
-    b.fixed([step], [x, y], [out])
-
-
-def _matmul(b: BlockBuilder, call: Call, left: Operand, right: Operand) -> None:
-    if call.ufunc != "matmul":
-        raise UnsupportedError(call.ufunc)
-    _product(b, call, b.location(left), b.location(right))
-
-
-def _product(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
-    """Call the loop of ``np.matmul``; a vector is a matrix of one row or column."""
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    limit = PRODUCT_MAX_PRODUCTS if b.tier == 1 else TILED_MAX_PRODUCTS
-    if x.shape[-1] * out.nbytes // int(out.dtype[1:]) > limit:
-        raise UnsupportedError("a large product, which the plan's threads compute")
-    loop = loop_of("matmul", (x.dtype, y.dtype, out.dtype))
-    rows, columns = len(x.shape) > 1, len(y.shape) > 1
-    m, k, n = x.shape[-2] if rows else 1, x.shape[-1], y.shape[-1] if columns else 1
-    batch = out.shape[: len(out.shape) - rows - columns]
-    outer = [
-        broadcast(attrs.evolve(p, shape=p.shape[: -1 - two], strides=p.strides[: -1 - two]), batch)
-        for p, two in ((x, rows), (y, columns))
-    ]
-    space, strides = merged(batch, [*outer, out.strides[: len(batch)]])
-    if len(space) > 1:
-        raise UnsupportedError("products whose batch axes do not follow each other evenly")
-    operands = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip((x, y, out), strides, strict=True)]
-    core = (
-        x.strides[-2] if rows else 0,
-        x.strides[-1],
-        y.strides[-2] if columns else y.strides[-1],
-        y.strides[-1] if columns else 0,
-        out.strides[len(batch)] if rows else 0,
-        out.strides[-1] if columns else 0,
-    )
-    sizes = (space[0] if space else 1, m, k, n)
-    product = Product(loop, sizes, tuple(operands), core, quiet_of(call))
-    if b.tier == 1 or not lower_tiled(b, product, x, y, out):
-        b.fixed([product], [x, y], [out])
 
 
 # -- writes into parts ------------------------------------------------------------------------------------------------
@@ -345,20 +266,10 @@ def _copies(b: BlockBuilder, call: Call) -> None:
     b.fixed(steps, [source], outs)
 
 
-def _pieces(b: BlockBuilder, call: Call) -> None:
-    """Add a product that NumPy's plan cuts into pieces."""
-    if b.tier == 1:
-        raise UnsupportedError("a large product, which the plan's threads compute")
-    _product(b, call, *[b.location(x) for x in call.operands])
-
-
 METHODS: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "ufunc": _ufunc,
     **REDUCTIONS,
-    "dot": _dot,
-    "flat_dot": _dot,
-    "pieces": _pieces,
-    "vecdot": _vecdot,
+    **PRODUCTS,
     "into": _into,
     "kernel": _kernel,
     "copy": _copy,

@@ -23,6 +23,7 @@ from afx.compiler.native_backend.program import (
     Load,
     Nest,
     Phase,
+    Product,
     Ref,
     Step,
 )
@@ -90,7 +91,7 @@ def _close(phases: list[Phase], steps: Sequence[Step], start: int, stop: int) ->
 
 
 def _is_cut(step: Step) -> bool:
-    return isinstance(step, Nest | BlockLoop) and step.is_cut
+    return isinstance(step, Nest | BlockLoop | Product) and step.is_cut
 
 
 def _cut(step: Step, arena: int) -> list[Step]:

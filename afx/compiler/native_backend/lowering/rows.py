@@ -148,7 +148,7 @@ def row_accesses(item: Item, rows: int) -> list[Access] | None:
 
 def _of_product(step: Product, rows: int) -> list[Access] | None:
     """Return the same of products of rows with vectors, or of as many matrices as there are rows."""
-    if step.sizes[0] % rows or step.loop is None or step.loop.ufunc not in ("vecdot", "matmul"):
+    if step.sizes[0] % rows or step.loop is None or step.loop.ufunc not in ("vecdot", "matmul") or step.is_cut:
         return None
     each, core = step.sizes[0] // rows, step.sizes[1:]
     axes = [(0,), (0,), ()] if len(core) == 1 else [(0, 1), (1, 2), (0, 2)]

@@ -1,0 +1,223 @@
+"""Products: calls of NumPy's loops, in the plan's pieces where it has some, or tiles in the second tier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense, merged
+from afx.compiler.native_backend.lowering.reduction import loop_of, quiet_of
+from afx.compiler.native_backend.program import PARTS, Load, Nest, Op, Product, Ref
+from afx.compiler.schedule import Call
+
+__all__ = ["PRODUCTS", "lower_matmul"]
+
+PRODUCT_MAX_PRODUCTS = 1 << 22  # multiplications: NumPy's plan cuts larger ones, or leaves them to BLAS's threads
+PIECES_MAX_PRODUCTS = 1 << 31  # of all pieces: about 20 ms, in which no signal is seen
+CALL_MAX_PRODUCTS = 1 << 18  # of one of many: OpenBLAS uses several threads beyond, whose number may decide about bits
+CUT_MIN_PRODUCTS = 1 << 22  # of all of them, where threads share them: 0.03 ms
+TILED_MAX_PRODUCTS = 1 << 26  # multiplications: beyond, two threads of BLAS are faster: measured
+COPY_MIN_PRODUCTS = 24  # multiplications an element that is copied first: below, BLAS reads it as fast
+
+
+def _dot(b: BlockBuilder, call: Call) -> None:
+    x, y = [b.location(v) for v in call.operands]
+    if call.method == "flat_dot":
+        b.ordered(call.operands[0])
+        if x.strides != dense(x.shape, int(x.dtype[1:])):
+            raise UnsupportedError("a sum of an array that is not dense")
+        x = attrs.evolve(x, shape=(x.nbytes // int(x.dtype[1:]),), strides=(int(x.dtype[1:]),))
+    x, y = [p if _fits_blas(p) else b.copied(p) for p in (x, y)]
+    if len(x.shape) == len(y.shape) == 1:
+        _vecdot_of(b, call, x, y)
+    else:
+        _product(b, call, x, y)
+
+
+def _fits_blas(x: Location) -> bool:
+    """Tell whether ``ndarray.dot`` reads an array as it lies; it copies others first."""
+    return min(x.strides) > 0 and (len(x.shape) == 1 or int(x.dtype[1:]) in x.strides)
+
+
+def _vecdot(b: BlockBuilder, call: Call) -> None:
+    x, y = [b.location(v) for v in call.operands]
+    _vecdot_of(b, call, x, y)
+
+
+def _vecdot_of(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    outer = [x.strides[:-1], broadcast(attrs.evolve(y, shape=y.shape[:-1], strides=y.strides[:-1]), x.shape[:-1])]
+    space, rows = merged(x.shape[:-1], [*outer, out.strides])
+    if len(space) > 1:
+        raise UnsupportedError("sums of rows that do not follow each other evenly")
+    operands = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip((x, y, out), rows, strict=True)]
+    loop = loop_of("vecdot", (x.dtype, y.dtype, out.dtype))
+    sizes = (space[0] if space else 1, x.shape[-1])
+    step = Product(loop, sizes, tuple(operands), (x.strides[-1], y.strides[-1]), quiet_of(call))
+    b.fixed([step], [x, y], [out])
+
+
+def lower_matmul(b: BlockBuilder, call: Call) -> None:
+    """Add a call of ``np.matmul``.
+
+    Raises:
+        UnsupportedError: another generalized ufunc.
+    """
+    if call.ufunc != "matmul":
+        raise UnsupportedError(call.ufunc)
+    _product(b, call, *[b.location(x) for x in call.operands])
+
+
+def _product(
+    b: BlockBuilder, call: Call, x: Location, y: Location, *, axis: int = 0, stops: tuple[int, ...] = ()
+) -> None:
+    """Call the loop of ``np.matmul``, for each piece if there are some; a vector is a matrix of one row or column."""
+    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    loop = loop_of("matmul", (x.dtype, y.dtype, out.dtype))
+    rows, columns = len(x.shape) > 1, len(y.shape) > 1
+    m, k, n = x.shape[-2] if rows else 1, x.shape[-1], y.shape[-1] if columns else 1
+    batch = out.shape[: len(out.shape) - rows - columns]
+    outer = [
+        broadcast(attrs.evolve(p, shape=p.shape[: -1 - two], strides=p.strides[: -1 - two]), batch)
+        for p, two in ((x, rows), (y, columns))
+    ]
+    space, strides = merged(batch, [*outer, out.strides[: len(batch)]])
+    if len(space) > 1:
+        raise UnsupportedError("products whose batch axes do not follow each other evenly")
+    operands = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip((x, y, out), strides, strict=True)]
+    core = (
+        x.strides[-2] if rows else 0,
+        x.strides[-1],
+        y.strides[-2] if columns else y.strides[-1],
+        y.strides[-1] if columns else 0,
+        out.strides[len(batch)] if rows else 0,
+        out.strides[-1] if columns else 0,
+    )
+    sizes = (space[0] if space else 1, m, k, n)
+    if math.prod(sizes) > PIECES_MAX_PRODUCTS or (m * k * n > PRODUCT_MAX_PRODUCTS and not stops and b.tier == 1):
+        raise UnsupportedError("a large product, in which no signal is seen")
+    product = Product(loop, sizes, tuple(operands), core, quiet_of(call), axis=axis, stops=stops or _cut(sizes))
+    if b.tier == 1 or not _lower_tiled(b, product, x, y, out):
+        b.fixed([product], [x, y], [out])
+
+
+def _cut(sizes: tuple[int, int, int, int]) -> tuple[int, ...]:
+    """Return where many small products are cut for threads."""
+    many, m, k, n = sizes
+    if m * k * n > CALL_MAX_PRODUCTS or math.prod(sizes) < CUT_MIN_PRODUCTS or many == 1:
+        return ()
+    return tuple(sorted({-(-many * part // PARTS) for part in range(1, PARTS + 1)}))
+
+
+def _pieces(b: BlockBuilder, call: Call) -> None:
+    """Add a product that NumPy's plan cuts into pieces."""
+    params = dict(call.params)
+    axis = 1 if params["axis"] == 0 else 3
+    _product(b, call, *[b.location(x) for x in call.operands], axis=axis, stops=params["stops"])
+
+
+# -- tiles -------------------------------------------------------------------------------------------------------------
+def _lower_tiled(b: BlockBuilder, product: Product, x: Location, y: Location, out: Location) -> bool:
+    """Add a product of floats as tiles, or as sums of rows; tell whether that suits it.
+
+    Args:
+        b: the block.
+        product: the same as a call of NumPy's loop, on memory of owners.
+        x: where the left operand lies.
+        y: where the right operand lies.
+        out: where the result lies.
+    """
+    size = int(out.dtype[1:])
+    if out.dtype not in ("f4", "f8") or not x.dtype == y.dtype == out.dtype:
+        return False
+    batch, m, k, n = product.sizes
+    if batch * m * k * n > TILED_MAX_PRODUCTS:
+        return False
+    a_row, a_k, b_k, b_column, c_row, c_column = product.core_strides
+    if n == 1 and m > 1 and (a_k == size or k == 1):
+        _sum_rows(b, product, [x, y], out)
+    elif n == 1 and m > 1 and a_row == size and c_row == size:
+        _add(b, _turned(product), [x, y], out)
+    elif (b_column == size or n == 1) and (c_column == size or n == 1):
+        _add(b, product, [x, y], out)
+    elif batch == 1 and c_column == size and m * k * n >= COPY_MIN_PRODUCTS * min(k * n, m * k + m * n):
+        if a_row != size and k * n <= m * k + m * n:
+            copy = _copied(b, y, product.operands[1], (k, n), (b_k, b_column))
+            operands = (product.operands[0], _ref(copy), product.operands[2])
+            _add(
+                b,
+                attrs.evolve(product, operands=operands, core_strides=(a_row, a_k, n * size, size, c_row, size)),
+                [x, copy],
+                out,
+            )
+        else:
+            _add_turned(b, product, x, y, out)
+    else:
+        return False
+    return True
+
+
+def _add(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
+    b.fixed([attrs.evolve(product, loop=None, stops=())], reads, [out])
+
+
+def _turned(product: Product) -> Product:
+    """Return the transpose of a product: that of the transposes in the other order."""
+    batch, m, k, n = product.sizes
+    a_row, a_k, b_k, b_column, c_row, c_column = product.core_strides
+    x, y, out = product.operands
+    return attrs.evolve(
+        product, sizes=(batch, n, k, m), operands=(y, x, out), core_strides=(b_column, b_k, a_k, a_row, c_column, c_row)
+    )
+
+
+def _add_turned(b: BlockBuilder, product: Product, x: Location, y: Location, out: Location) -> None:
+    """Add the transpose of a product, which reads rows of the left operand next to each other, and copy it back."""
+    _, m, k, n = product.sizes
+    a_row, a_k, b_k, b_column, *_ = product.core_strides
+    left, size = product.operands[0], int(out.dtype[1:])
+    if a_row != size:
+        x = _copied(b, x, left, (k, m), (a_k, a_row))
+        left, a_k = _ref(x), m * size
+    result = b.temporary((n, m), out.dtype)
+    operands = (product.operands[1], left, _ref(result))
+    strides = (b_column, b_k, a_k, size, m * size, size)
+    turned = attrs.evolve(product, sizes=(1, n, k, m), operands=operands, core_strides=strides)
+    _add(b, turned, [y, x], result)
+    back = attrs.evolve(result, shape=(m, n), strides=(size, m * size))
+    b.fixed([copy_nest(attrs.evolve(out, shape=(m, n), strides=(n * size, size)), back)], [result], [out])
+
+
+def _copied(b: BlockBuilder, x: Location, ref: Ref, shape: tuple[int, int], strides: tuple[int, int]) -> Location:
+    """Return a dense copy of a matrix."""
+    copy = b.temporary(shape, x.dtype)
+    b.fixed([copy_nest(copy, Location(x.owner, ref.offset, strides, shape, x.dtype))], [x], [copy])
+    return copy
+
+
+def _ref(x: Location) -> Ref:
+    return Ref(x.owner, x.dtype, x.offset, ())
+
+
+def _sum_rows(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
+    """Add the product of a matrix and a vector: a sum of each row's products."""
+    batch, m, k, _ = product.sizes
+    a_row, a_k, b_k, _, c_row, _ = product.core_strides
+    outer = [ref.strides[0] if ref.strides else 0 for ref in product.operands]
+    x, y, z = [
+        attrs.evolve(ref, strides=(first, *inner))
+        for ref, first, inner in zip(product.operands, outer, ((a_row, a_k), (0, b_k), (c_row, 0)), strict=True)
+    ]
+    values = (Load(x), Load(y), Op("multiply", out.dtype, (0, 1)))
+    b.fixed([Nest((batch, m, k), values, (), product.quiet, ((2, "add", z),))], reads, [out])
+
+
+PRODUCTS: dict[str, Callable[[BlockBuilder, Call], None]] = {
+    "dot": _dot,
+    "flat_dot": _dot,
+    "pieces": _pieces,
+    "vecdot": _vecdot,
+}

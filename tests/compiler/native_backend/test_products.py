@@ -1,0 +1,120 @@
+"""Large products: the pieces of NumPy's plan, which threads share."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import optim
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+pytest.importorskip("threadpoolctl", reason="plans cut products where they can hold BLAS to one thread")
+
+from afx.compiler.native_backend.lowering import product
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.native_backend.lowering.lower import lower_schedule
+from afx.compiler.native_backend.program import Product
+from afx.compiler.target import Target, use_target
+from afx.runtime import thread_pool
+from afx.runtime.blas import blas
+from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, same_bits
+
+
+@pytest.fixture(autouse=True)
+def _three_threads() -> Iterator[None]:
+    """Let three threads run, each with one of BLAS, as plans do."""
+    before = thread_pool.get_threads()
+    thread_pool.set_threads(3)
+    with blas:
+        yield
+    thread_pool.set_threads(before)
+
+
+def _products(native: Native) -> list[Product]:
+    return [step for step in native.program.block.all_steps() if isinstance(step, Product)]
+
+
+def _arrays(dtype: str, *shapes: tuple[int, int]) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=shape).astype(dtype) for shape in shapes]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("m", "k", "n"), [(300, 170, 131), (33, 400, 500), (257, 129, 128), (161, 161, 163)])
+def test_pieces_have_the_bits_of_numpys_plan(dtype: str, m: int, k: int, n: int) -> None:
+    """Rows or columns are cut, of operands as they lie and of transposes; any number of threads gives the same."""
+    x, y, z = _arrays(dtype, (m, k), (k, n), (m, n))
+
+    def fn(x: Any, y: Any, z: Any) -> Any:
+        return x @ y, z @ y.T, x.T @ z + 1
+
+    native = assert_same_bits(fn, x, y, z)
+    assert [p.is_cut for p in _products(native)] == [True] * 3
+    many = native(x, y, z)[0]
+    with thread_pool.single_threaded:
+        alone = native(x, y, z)[0]
+    assert all(same_bits(a, b) for a, b in zip(many, alone, strict=True))
+    assert np.allclose(many[0], x.astype("f8") @ y.astype("f8"), atol=1e-3 if dtype == "f4" else 1e-11)
+
+
+def test_pieces_between_nests() -> None:
+    """What reads a product waits for all of its pieces, and each piece for what it reads."""
+    x, w = _arrays("f4", (256, 512), (512, 512))
+
+    def fn(x: Any, w: Any) -> Any:
+        hidden = np.maximum(x @ w, 0)
+        return (hidden * 2 + 1) @ w - hidden, (hidden @ w).sum(axis=0)
+
+    assert sum([p.is_cut for p in _products(assert_same_bits(fn, x, w))]) == 3
+
+
+def test_pieces_in_a_loop_run_one_after_the_other() -> None:
+    """A step of a scan computes all pieces of its products."""
+    x, w = _arrays("f8", (180, 170), (170, 170))
+
+    def fn(x: Any, w: Any) -> Any:
+        return afx.scan(lambda h, _: (np.tanh(h @ w / 20), None), x, None, 3)[0]
+
+    assert [p.is_cut for p in _products(assert_same_bits(fn, x, w))] == [True]
+
+
+@pytest.mark.parametrize("many", [2, 5, 8, 19])
+def test_many_small_products_are_shared(many: int) -> None:
+    """Stacks of matrices are cut between matrices; those of large matrices, which BLAS's threads may cut, are not."""
+    rng = np.random.default_rng(0)
+    n = int((product.CUT_MIN_PRODUCTS / many) ** (1 / 3)) + 1
+    x, y = rng.normal(size=(2, many, n, n))
+    native = assert_same_bits(lambda x, y: (x @ y, x.swapaxes(1, 2) @ y), x, y)
+    is_small = n**3 <= product.CALL_MAX_PRODUCTS
+    assert [p.length for p in _products(native)] == [min(many, 8) if is_small else 0] * 2
+
+
+def test_products_that_take_long_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No signal is seen while a kernel runs: products of a hundredth of a second and more are calls of their own."""
+    monkeypatch.setattr(product, "PIECES_MAX_PRODUCTS", 1 << 22)
+    x, y = _arrays("f4", (300, 300), (300, 300))
+    lowered = afx.jit(lambda x, y: x @ y).lower(x, y)
+    with pytest.raises(UnsupportedError, match="large product"):
+        lower_schedule(lowered.plan.schedule)
+
+
+@pytest.mark.parametrize("target", [FIRST_TIER, Target(backend="native")])
+def test_a_training_step_with_large_products(target: Target) -> None:
+    """A network's step gives what NumPy's plan gives, in the first tier to the bit, and no call of NumPy is left."""
+    w, v, x = _arrays("f4", (256, 400), (400, 200), (128, 256))
+    params, rule = (w / 16, v / 20), optim.sgd(0.1, momentum=0.9)
+
+    def step(params: Any, state: Any, x: Any) -> Any:
+        value, grads = afx.value_and_grad(lambda p: ((np.tanh(x @ p[0]) @ p[1]) ** 2).mean())(params)
+        return value, *rule.step(params, grads, state)
+
+    state = rule.init(params)
+    want = afx.pytree.leaves(afx.jit(step, backend="numpy")(params, state, x))
+    with use_target(target):
+        compiled = afx.jit(step)
+        found = afx.pytree.leaves(compiled(params, state, x))
+        assert not any(reason for _, reason in compiled.lower(params, state, x).plan.why_not_native)
+    for a, b in zip(found, want, strict=True):
+        assert same_bits(a, b) if target is FIRST_TIER else np.allclose(a, b, rtol=1e-4, atol=1e-5)
