@@ -68,9 +68,9 @@ class Native:
         return [g.array for g in outs], errors
 
 
-def assert_same_bits(fn: Callable[..., Any], *args: Any) -> Native:
+def assert_same_bits(fn: Callable[..., Any], *args: Any, tier: int = 1) -> Native:
     """Assert that machine code gives what the NumPy plan gives, bit by bit but for the sign and payload of nan."""
-    native = Native(fn, *args)
+    native = Native(fn, *args, tier=tier)
     found, _ = native(*args)
     with np.errstate(all="ignore"):
         expected = native.plan(*args)

@@ -42,12 +42,36 @@ def lower_call(b: BlockBuilder, call: Call) -> None:
     Raises:
         UnsupportedError: it has no native form.
     """
-    if b.tier > 1 and lower_fold(b, call):
-        return
     lower = METHODS.get(call.method)
     if lower is None:
         raise UnsupportedError(f"{call.op}.{call.method}")
-    lower(b, call)
+    if not (_makes_nothing(b, call) or (b.tier > 1 and lower_fold(b, call))):
+        lower(b, call)
+
+
+def _makes_nothing(b: BlockBuilder, call: Call) -> bool:
+    """Enter results without elements, or products of nothing; tell whether a call has such results.
+
+    Raises:
+        UnsupportedError: it makes others of operands without elements, and has no native form for those.
+    """
+    is_named = call.method in NAMED_METHODS
+    if any(out.nbytes for out in call.outputs):
+        is_void = any(0 in x.shape for x in call.operands)
+        if is_void and is_named and call.op not in OF_NOTHING:
+            raise UnsupportedError(f"{call.op} of no elements")
+        if is_void and call.method in ("ufunc", *PRODUCTS):
+            (buffer,) = call.outputs
+            location = b.own(buffer.index, buffer.shape, b.dtype(buffer))
+            b.fixed([_zeros(location)], [], [location])
+            return True
+        return False
+    may_raise = call.op in FAULTING and any(x.shape and 0 not in x.shape for x in call.operands[1:])
+    if may_raise or (is_named and call.op not in NAMED):
+        return False
+    for out in call.outputs:
+        b.own(out.index, out.shape, b.dtype(out))
+    return True
 
 
 # -- elementwise ------------------------------------------------------------------------------------------------------
@@ -124,7 +148,7 @@ def _select(b: BlockBuilder, call: Call) -> None:
 
 # -- writes into parts ------------------------------------------------------------------------------------------------
 def _kernel(b: BlockBuilder, call: Call) -> None:
-    if call.op not in ("embed", "slice_set", "slice_add"):
+    if call.op not in PART_OPS:
         raise UnsupportedError(call.op)
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     part = _part_of(out, dict(call.params)["index"])
@@ -185,7 +209,7 @@ def _join(b: BlockBuilder, call: Call) -> None:
         shape = operand.shape
         into = Location(out.owner, at * out.strides[axis], strides, shape, out.dtype)
         at += 1 if call.op == "stack" else shape[axis]
-        if not b.store_into(into, operand):
+        if into.nbytes and not b.store_into(into, operand):
             x = b.location(operand)
             if x.dtype != out.dtype:
                 _check_cast(x.dtype, out.dtype)
@@ -259,10 +283,10 @@ def _copies(b: BlockBuilder, call: Call) -> None:
     source = b.location(call.operands[0])
     x = of_array(source)
     views = lookup(call.op).impl(x, **dict(call.params))
-    if not all(np.may_share_memory(x, z) for z in views):
+    if not all(np.may_share_memory(x, z) or not z.size for z in views):
         raise UnsupportedError(f"{call.op} that copies")
     outs = [b.own(out.index, out.shape, b.dtype(out)) for out in call.outputs]
-    steps = [copy_nest(out, part_of(source, x, z)) for out, z in zip(outs, views, strict=True)]
+    steps = [copy_nest(out, part_of(source, x, z)) for out, z in zip(outs, views, strict=True) if z.size]
     b.fixed(steps, [source], outs)
 
 
@@ -276,3 +300,10 @@ METHODS: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "copies": _copies,
     "apply": _apply,
 }
+NAMED_METHODS = frozenset({"into", "kernel", "apply", "copy", "copies"})  # of which the op decides
+PART_OPS = ("embed", "slice_set", "slice_add")
+NAMED = frozenset({*INTO, *OPS, *PART_OPS, "sum"})
+FAULTING = frozenset({"gather", "select", "scatter", "index_set", "index_add"})  # which look at indices all the same
+OF_NOTHING = frozenset(
+    {*PART_OPS, *FAULTING, "concat", "sum", "prod", "any", "all"}
+)  # with native form for such operands

@@ -18,6 +18,7 @@ from afx.compiler.native_backend.lowering.memory import (
     dense,
     dtype_name,
     finish_steps,
+    is_void,
     of_array,
     part_of,
     place_memory,
@@ -78,11 +79,9 @@ class BlockBuilder:
         self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
         self._filled: dict[Any, Location] = {}
         for buffer in schedule.inputs:
-            if buffer.nbytes:
-                self.own(buffer.index, buffer.shape, argument_dtype(buffer))
+            self.own(buffer.index, buffer.shape, argument_dtype(buffer))
         for buffer, constant in schedule.constants:
-            if buffer.nbytes:
-                self.locations[buffer.index] = self.constant(constant.value)
+            self.locations[buffer.index] = self.constant(constant.value)
 
     def within(self, schedule: Schedule, given: Sequence[Location], rows: int) -> BlockBuilder:
         """Return a builder of a block in this one, whose inputs lie like these; ``rows`` says how many rows they have."""
@@ -104,8 +103,6 @@ class BlockBuilder:
     def own(self, index: int, shape: Shape, dtype: str) -> Location:
         """Enter memory of its own, dense in row-major order."""
         location = Location(index, 0, dense(shape, int(dtype[1:])), shape, dtype)
-        if location.nbytes == 0:
-            raise UnsupportedError("an array without elements")
         self.locations[index] = location
         self.sizes[index] = location.nbytes
         return location
@@ -181,8 +178,10 @@ class BlockBuilder:
     def fixed(
         self, steps: Sequence[Step], reads: Sequence[Location], writes: Sequence[Location], arena: int = 0
     ) -> None:
-        """Add steps that run at this point."""
-        item = Item(list(steps), {p.owner for p in reads}, [p.owner for p in writes], arena)
+        """Add steps that run at this point, but for those that have no element to work on."""
+        item = Item(
+            [step for step in steps if not is_void(step)], {p.owner for p in reads}, [p.owner for p in writes], arena
+        )
         self.stored |= item.reads | set(item.writes)
         for p in writes:
             self.defined[p.owner] = len(self.items)
@@ -289,8 +288,6 @@ class BlockBuilder:
         Raises:
             UnsupportedError: an instruction has no native form.
         """
-        if not all(b.nbytes for b in (*self.schedule.inputs, *[b for b, _ in self.schedule.constants])):
-            raise UnsupportedError("an array without elements")
         for instruction in self.schedule.instructions:
             self.lower(instruction)
         outputs = [self._output(result.operand) for result in self.schedule.results]
@@ -316,11 +313,11 @@ class BlockBuilder:
             self.lower(instruction)
         except UnsupportedError as reason:
             for b in made_by(instruction):
-                if b.index not in self.locations and b.nbytes and not b.weak:
+                if b.index not in self.locations and not b.weak:
                     self.own(b.index, b.shape, dtype_name(b.dtype))
             return str(reason)
-        except KeyError:  # an argument or constant that has no slot
-            return "a Python number or an array without elements among the operands"
+        except KeyError:  # an argument that has no slot
+            return "a Python number among the operands"
         return ""
 
     def lower(self, instruction: Instruction) -> None:
@@ -335,7 +332,9 @@ class BlockBuilder:
             self._lower_fused(self, instruction)
 
     def _view(self, view: View) -> None:
-        if not self.look(view.out, view.op, view.params, self.locations[view.source.index]):
+        if view.out.nbytes == 0:  # of memory that nobody reads
+            self.own(view.out.index, view.out.shape, self.dtype(view.out))
+        elif not self.look(view.out, view.op, view.params, self.locations[view.source.index]):
             self._lower_call(
                 self, Call(view.op, "apply", (view.source,), ("disjoint",), (view.out,), "", view.params, True)
             )
@@ -378,7 +377,7 @@ class BlockBuilder:
         group.writes += [ref.root for *_, ref in group.folds]
         if self.tier > 1:
             nest = rewrite(nest)
-        if stores or group.folds:
+        if (stores or group.folds) and not is_void(nest):
             group.steps = [nest]
 
 

@@ -21,7 +21,7 @@ def lower_fold(b: BlockBuilder, call: Call) -> bool:
     x, ufunc, axes = found
     out = call.outputs[0]
     dtype = x.literal.aval.dtype if isinstance(x, Number) else x.dtype
-    if ufunc not in IDENTITIES or dtype != out.dtype or out.dtype.char not in "fd":
+    if 0 in x.shape or ufunc not in IDENTITIES or dtype != out.dtype or out.dtype.char not in "fd":
         return False
     _fold(b, call, x, ufunc, axes)
     return True

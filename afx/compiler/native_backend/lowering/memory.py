@@ -14,7 +14,9 @@ from afx.compiler.native_backend.llvm.step import on_roots
 from afx.compiler.native_backend.program import (
     BlockLoop,
     Choice,
+    Extreme,
     Indexed,
+    Inner,
     Load,
     Nest,
     Op,
@@ -35,6 +37,7 @@ __all__ = [
     "dense",
     "dtype_name",
     "finish_steps",
+    "is_void",
     "merge_axes",
     "merged",
     "of_array",
@@ -141,7 +144,8 @@ def place_memory(
         for owner in (*item.reads, *item.writes):
             last[owner] = k
     for k, item in enumerate(items):
-        for owner in item.writes:
+        empty = sorted([owner for owner in item.reads if owner not in numbers and not sizes[owner]])
+        for owner in (*empty, *item.writes):
             if owner not in numbers:
                 numbers[owner] = len(roots)
                 roots.append(Root(-1, arena.take(sizes[owner])))
@@ -185,6 +189,11 @@ def _finish(step: Step, numbers: dict[int, int], arena: int) -> Step:
     if isinstance(step, While):
         changes["verdict"] = numbers[step.verdict]
     return attrs.evolve(step, arena=arena, **changes)
+
+
+def is_void(step: Step) -> bool:
+    """Tell whether a step has no element to work on."""
+    return isinstance(step, Nest | Inner | Indexed | Extreme) and 0 in step.space
 
 
 def merge_axes(nest: Nest) -> Nest:

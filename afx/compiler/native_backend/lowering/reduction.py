@@ -85,6 +85,8 @@ def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[S
     loop = loop_of(call.ufunc, (x.dtype, x.dtype, x.dtype))
     if out.dtype != x.dtype:
         raise UnsupportedError("a reduction in another dtype")
+    if x.nbytes == 0:
+        return [_nothing_reduced(call.ufunc, out)]
     kept = iter(out.strides)
     strides = tuple([0 if a in axes else next(kept) for a in range(len(x.shape))])
     space, (of_x, of_out) = merged(x.shape, [x.strides, strides])
@@ -92,6 +94,14 @@ def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[S
         raise UnsupportedError("a reduction of an array that is not in row-major order")
     operands = tuple([Ref(p.owner, p.dtype, p.offset, s) for p, s in ((out, of_out), (x, of_x), (out, of_out))])
     return [_first(call.ufunc, out, x, axes), Inner(loop, space, operands, quiet_of(call))]
+
+
+def _nothing_reduced(ufunc: str, out: Location) -> Nest:
+    """Return what fills a result with the identity, which a sum of some elements need not begin with."""
+    if ufunc not in IDENTITIES:
+        raise UnsupportedError(f"{ufunc} of no elements")
+    number = Number(np.dtype(out.dtype).type(IDENTITIES[ufunc]).item(), out.dtype)
+    return Nest(out.shape, (number,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
 
 
 def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:
@@ -121,6 +131,9 @@ IDENTITIES: dict[str, Any] = {"add": 0, "multiply": 1, "logical_and": True, "log
 def _unrolled_reduce(b: BlockBuilder, call: Call) -> None:
     """Combine the slices of a short axis in order."""
     x = b.location(call.operands[0])
+    if x.nbytes == 0:
+        reduce_into(b, call, x, axes_of(call))
+        return
     if not _is_inline(call, x):
         raise UnsupportedError(f"{call.op} of {x.dtype}")
     _combine_slices(b, call, x, None)
