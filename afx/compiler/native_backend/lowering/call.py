@@ -25,6 +25,7 @@ from afx.compiler.native_backend.lowering.memory import (
     of_array,
     part_of,
 )
+from afx.compiler.native_backend.lowering.pooling import POOLING
 from afx.compiler.native_backend.lowering.product import PRODUCTS, lower_matmul
 from afx.compiler.native_backend.lowering.random import DRAWS
 from afx.compiler.native_backend.lowering.reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
@@ -149,7 +150,11 @@ def _select(b: BlockBuilder, call: Call) -> None:
 # -- writes into parts ------------------------------------------------------------------------------------------------
 def _kernel(b: BlockBuilder, call: Call) -> None:
     if call.op not in PART_OPS:
-        raise UnsupportedError(call.op)
+        lower = POOLING.get(call.op)
+        if lower is None:
+            raise UnsupportedError(call.op)
+        lower(b, call)
+        return
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     part = _part_of(out, dict(call.params)["index"])
     if call.op == "embed":
@@ -237,13 +242,13 @@ INTO: dict[str, Callable[[BlockBuilder, Call], None]] = {
 
 
 def _into(b: BlockBuilder, call: Call) -> None:
-    lower = INTO.get(call.op) or EXPANDED.get(call.op)
+    lower = INTO.get(call.op) or EXPANDED.get(call.op) or POOLING.get(call.op)
     if lower is None:
         raise UnsupportedError(call.op)
     lower(b, call)
 
 
-OPS = {**INDEXED, **EXPANDED, **FACTORIZATIONS, **DRAWS}
+OPS = {**INDEXED, **EXPANDED, **FACTORIZATIONS, **DRAWS, **POOLING}
 
 
 def _apply(b: BlockBuilder, call: Call) -> None:

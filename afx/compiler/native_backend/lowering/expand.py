@@ -66,9 +66,13 @@ class Calls:
     def cast(self, x: Buffer, dtype: str) -> Buffer:
         """Return an operand in another dtype."""
         out = self._new(x.shape, dtype)
+        self.give(out, x)
+        return out
+
+    def give(self, out: Buffer, x: Buffer) -> None:
+        """Write an operand, in the result's dtype."""
         params: Params = (("dtype", out.dtype),)
         self._add(Call("convert", "apply", (x,), ("disjoint",), (out,), "", params, True))
-        return out
 
     def where(self, test: Operand, x: Operand, y: Operand) -> Buffer:
         """Return elements of one of two operands."""
