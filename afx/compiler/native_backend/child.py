@@ -19,7 +19,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 __all__ = ["ADDRESSES", "FEW_PASSES", "compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
@@ -52,13 +52,14 @@ def write(stream: IO[bytes], data: bytes) -> None:
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> Any:
-    """Read a message.
+def receive(stream: IO[bytes], begun: Callable[[], None] = lambda: None) -> Any:
+    """Read a message; call ``begun`` as soon as there is one, since reading it may take a while.
 
     Raises:
         EOFError: the other side has closed the stream.
     """
     (length,) = struct.unpack("<Q", _exactly(stream, 8))
+    begun()
     return pickle.loads(_exactly(stream, length))
 
 
@@ -154,6 +155,9 @@ def main() -> None:
             if os.getppid() != parent or (not busy and time.monotonic() - since > IDLE_SECONDS):
                 os._exit(0)
 
+    def begin() -> None:
+        busy_since[:] = [time.monotonic(), True]
+
     threading.Thread(target=watch, daemon=True).start()
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing but answers goes to the parent
@@ -162,9 +166,7 @@ def main() -> None:
         with contextlib.suppress(Exception):  # what is wrong is the answer to the first job
             load_llvm()  # while that is on its way
         while True:
-            job = receive(source)
-            busy_since[:] = [time.monotonic(), True]
-            send(sink, _answer(job))
+            send(sink, _answer(receive(source, begin)))
             busy_since[:] = [time.monotonic(), False]
     except (EOFError, BrokenPipeError):
         os._exit(0)

@@ -34,11 +34,13 @@ class Job:
         parts: what the child is told, behind the job's number.
         done: called in another thread with what was made, or None, and why there is nothing.
         child: the process that it was sent to.
+        is_repeated: whether it was sent before, to a process that ended without seeing it.
     """
 
     parts: tuple[Any, ...]
     done: Callable[[Any, str], None]
     child: subprocess.Popen[bytes] | None = None
+    is_repeated: bool = False
 
 
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy loads in three quarters of the time
@@ -231,11 +233,16 @@ class CompileService:
         _close_pipe(child.stdout)
         with self._lock:
             self._gone = child
-            left = [job for job in self._jobs.values() if job.child is child]
-            self._jobs = {number: job for number, job in self._jobs.items() if job.child is not child}
+            left = {number: job for number, job in self._jobs.items() if job.child is child}
+            unseen = self._child is child and child.returncode == 0  # idle for long, it ended when the job was sent
+            for number in [number for number, job in left.items() if unseen and not job.is_repeated]:
+                job = left.pop(number)
+                job.child, job.is_repeated = None, True
+                self._send((number, *job.parts))
+            self._jobs = {number: job for number, job in self._jobs.items() if number not in left}
             if left and self._child is child:
                 self._fail(f"the compiling process ended with code {child.returncode} while it compiled")
-        for job in left:
+        for job in left.values():
             job.done(None, self.broken or CLOSED)
 
     def _fail(self, reason: str) -> None:

@@ -307,6 +307,34 @@ def test_an_idle_compiler_starts_again() -> None:
     service.close()
 
 
+ENDS_ONCE = """
+import pathlib, runpy, sys
+mark = pathlib.Path(sys.argv[1])
+if mark.read_text() == "ends always" or not mark.read_text():
+    mark.write_text(mark.read_text() or "has ended")
+    for _ in range(2):
+        sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read(8), "little"))
+    sys.exit()
+runpy.run_path(sys.argv[2], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("mark", ["", "ends always"])
+def test_a_compiler_that_ends_as_a_job_arrives_is_replaced(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child whose idle time is over when a job is on its way leaves it to the next one; two of them are a failure."""
+    monkeypatch.setattr(process, "_WARNED", [])
+    (tmp_path / "mark").write_text(mark)
+    child = str(Path(process.__file__).with_name("child.py"))
+    service = CompileService([sys.executable, "-c", ENDS_ONCE, str(tmp_path / "mark"), child])
+    done, found = ask(service, schedule_of(lambda x: x * 5, np.ones(3)))
+    assert done.wait(60)
+    assert (found == [None]) == bool(mark)
+    assert bool(service.broken) == bool(mark)
+    service.close()
+
+
 def test_a_foreseen_compiler_is_there_before_its_first_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking for the back end starts the compiler, once, without a wait; one that cannot start says so with the first job."""
     monkeypatch.setattr(process, "_WARNED", [])

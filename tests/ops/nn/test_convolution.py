@@ -8,7 +8,7 @@ import pytest
 
 import afx
 from afx import Array, nn
-from afx.ops.nn import _convolution
+from afx.compiler import convolutions
 
 RNG = np.random.default_rng(9)
 EPS = 1e-6
@@ -171,7 +171,7 @@ def test_every_way_of_convolving_gives_the_same(
     found = dict[str, list[np.ndarray]]()
     for way, (whole, last) in ways.items():
         for name, size in (("SMALL_BAND", whole), ("MOST_ZEROS", whole), ("SHORT", last), ("NARROW", last)):
-            monkeypatch.setattr(_convolution, name, size)
+            monkeypatch.setattr(convolutions, name, size)
         z, back = afx.vjp(lambda x, w: nn.conv(x, w, stride=stride, padding=padding, dilation=dilation), x, w)
         ct = np.cos(np.arange(z.size)).reshape(z.shape)
         ct[(2, *[0] * (z.ndim - 1))] = np.nan

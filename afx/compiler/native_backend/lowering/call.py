@@ -11,6 +11,7 @@ import numpy as np
 from afx.compiler.native_backend.functions.table import has_fast
 from afx.compiler.native_backend.llvm.op import ALL, INLINE
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
+from afx.compiler.native_backend.lowering.convolution import CONVOLUTIONS
 from afx.compiler.native_backend.lowering.expand import EXPANDED
 from afx.compiler.native_backend.lowering.fold import lower_fold
 from afx.compiler.native_backend.lowering.index import INDEXED
@@ -150,7 +151,7 @@ def _select(b: BlockBuilder, call: Call) -> None:
 # -- writes into parts ------------------------------------------------------------------------------------------------
 def _kernel(b: BlockBuilder, call: Call) -> None:
     if call.op not in PART_OPS:
-        lower = POOLING.get(call.op)
+        lower = WINDOWED.get(call.op)
         if lower is None:
             raise UnsupportedError(call.op)
         lower(b, call)
@@ -242,13 +243,14 @@ INTO: dict[str, Callable[[BlockBuilder, Call], None]] = {
 
 
 def _into(b: BlockBuilder, call: Call) -> None:
-    lower = INTO.get(call.op) or EXPANDED.get(call.op) or POOLING.get(call.op)
+    lower = INTO.get(call.op) or EXPANDED.get(call.op) or WINDOWED.get(call.op)
     if lower is None:
         raise UnsupportedError(call.op)
     lower(b, call)
 
 
-OPS = {**INDEXED, **EXPANDED, **FACTORIZATIONS, **DRAWS, **POOLING}
+WINDOWED = {**POOLING, **CONVOLUTIONS}
+OPS = {**INDEXED, **EXPANDED, **FACTORIZATIONS, **DRAWS, **WINDOWED}
 
 
 def _apply(b: BlockBuilder, call: Call) -> None:

@@ -156,6 +156,8 @@ class _Body:
         found = attrs.evolve(part, operands=operands, outputs=tuple(map(self.made, part.outputs)), sliced=())
         if part.outputs[0].index not in self._partials:
             return found
+        if part.method == "into":  # which adds up over the examples of a block
+            return found
         if part.method not in REDUCTIONS:
             raise UnsupportedError(f"{part.op}.{part.method} over blocks")
         return attrs.evolve(found, method="reduce", params=part.params if self._rows else (("axis", (0,)),))

@@ -13,7 +13,7 @@ from afx.compiler.native_backend.lowering.reduction import loop_of, quiet_of
 from afx.compiler.native_backend.program import PARTS, Load, Nest, Op, Product, Ref
 from afx.compiler.schedule import Call
 
-__all__ = ["PRODUCTS", "lower_matmul"]
+__all__ = ["PRODUCTS", "lower_matmul", "multiply_into"]
 
 PRODUCT_MAX_PRODUCTS = 1 << 22  # multiplications: NumPy's plan cuts larger ones, or leaves them to BLAS's threads
 PIECES_MAX_PRODUCTS = 1 << 31  # of all pieces: about 20 ms, in which no signal is seen
@@ -74,8 +74,28 @@ def lower_matmul(b: BlockBuilder, call: Call) -> None:
 def _product(
     b: BlockBuilder, call: Call, x: Location, y: Location, *, axis: int = 0, stops: tuple[int, ...] = ()
 ) -> None:
-    """Call the loop of ``np.matmul``, for each piece if there are some; a vector is a matrix of one row or column."""
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
+    core = math.prod((*(x.shape[-2:] if len(x.shape) > 1 else x.shape), *(y.shape[-1:] if len(y.shape) > 1 else ())))
+    if core > PRODUCT_MAX_PRODUCTS and not stops and b.tier == 1:
+        raise UnsupportedError("a large product, which BLAS's threads compute")
+    multiply_into(b, x, y, out, quiet_of(call), axis=axis, stops=stops)
+
+
+def multiply_into(
+    b: BlockBuilder,
+    x: Location,
+    y: Location,
+    out: Location,
+    quiet: tuple[str, ...],
+    *,
+    axis: int = 0,
+    stops: tuple[int, ...] = (),
+) -> None:
+    """Call the loop of ``np.matmul``, for each piece if there are some; a vector is a matrix of one row or column.
+
+    Raises:
+        UnsupportedError: it takes too long, or the loop cannot walk through the batch axes.
+    """
     loop = loop_of("matmul", (x.dtype, y.dtype, out.dtype))
     rows, columns = len(x.shape) > 1, len(y.shape) > 1
     m, k, n = x.shape[-2] if rows else 1, x.shape[-1], y.shape[-1] if columns else 1
@@ -97,9 +117,9 @@ def _product(
         out.strides[-1] if columns else 0,
     )
     sizes = (space[0] if space else 1, m, k, n)
-    if math.prod(sizes) > PIECES_MAX_PRODUCTS or (m * k * n > PRODUCT_MAX_PRODUCTS and not stops and b.tier == 1):
+    if math.prod(sizes) > PIECES_MAX_PRODUCTS:
         raise UnsupportedError("a large product, in which no signal is seen")
-    product = Product(loop, sizes, tuple(operands), core, quiet_of(call), axis=axis, stops=stops or _cut(sizes))
+    product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=stops or _cut(sizes))
     if b.tier == 1 or not _lower_tiled(b, product, x, y, out):
         b.fixed([product], [x, y], [out])
 

@@ -17,7 +17,7 @@ from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, R
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape
 
-__all__ = ["REDUCTIONS", "axes_of", "loop_of", "quiet_of", "reduce_into"]
+__all__ = ["REDUCTIONS", "axes_of", "loop_of", "quiet_of", "reduce_into", "start_of_sum"]
 
 # loops that ask for Python's lock themselves, or that raise
 REFUSED = {"power": "iu", "ldexp": "f", "frexp": "f"}
@@ -111,6 +111,13 @@ def _first(ufunc: str, out: Location, x: Location, axes: Shape) -> Nest:
         return Nest(out.shape, (number,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
     left = [k for k in range(len(x.shape)) if k not in axes]
     return copy_nest(out, attrs.evolve(x, shape=_taken(x.shape, left), strides=_taken(x.strides, left)))
+
+
+def start_of_sum(dtype: str) -> Number:
+    """Return what a sum begins with."""
+    found = _start("add", dtype)
+    assert found is not None
+    return found
 
 
 def _start(ufunc: str, dtype: str) -> Number | None:
