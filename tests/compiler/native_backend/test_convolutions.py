@@ -84,7 +84,9 @@ def test_groups_and_many_offsets_are_left_to_numpy() -> None:
         assert any(reason in why for _, why in lowered.plan.why_not_native)
 
 
-@pytest.mark.parametrize("blocks", [{}, {"block_max_bytes": 1 << 13, "fuse_min_elements": 64, "block_min_elements": 512}])
+@pytest.mark.parametrize(
+    "blocks", [{}, {"block_max_bytes": 1 << 13, "fuse_min_elements": 64, "block_min_elements": 512}]
+)
 def test_a_training_step_of_a_network_of_images_is_one_kernel(blocks: Any) -> None:
     """Convolutions, pooling, products and the optimizer leave no call of NumPy, and give its plan's bits, in blocks too."""
     rng = np.random.default_rng(0)

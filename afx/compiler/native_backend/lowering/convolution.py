@@ -115,7 +115,7 @@ class _Convolution:
         fits = c.ufunc("isfinite", c.square(x))
         self.b.location(c.cast(c.where(fits, c.number(0.0, x.dtype), c.number(math.inf, x.dtype)), "i4"))
 
-    def band(self, make: Callable[..., tuple[Any, Any]], *shapes: Shape, upright: bool = True) -> tuple[Any, View]:
+    def band(self, make: Callable[..., tuple[Any, Any]], *shapes: Shape, upright: bool = True) -> tuple[Location, View]:
         """Return memory for a band matrix, and where the kernel's offsets lie in it."""
         matrix, places = make(*shapes, self.stride, self.dilation, np.dtype(self.z.dtype), upright=upright)
         whole = self.new(matrix.shape)
@@ -237,15 +237,23 @@ def _conv(b: BlockBuilder, call: Call) -> None:
     if not (whole or is_narrow(x.shape, kernel.shape, z.shape)) or not _is_dense(x):
         c.convolve(z, x, kernel, c.stride, c.dilation)
         return
-    c.refuse_infinite(x)
-    matrix, places = c.band(band if whole else row_band, x.shape, kernel.shape, z.shape)
-    c.clear(matrix)
-    c.copy(_view(matrix, places), kernel if whole else _view(kernel, spread_once))
+    matrix = _filled_band(c, x, x.shape, z.shape, is_whole=whole)
     if whole:
         batch = x.shape[0]
         c.multiply(_shaped(x, (batch, -1)), matrix, _shaped(z, (batch, -1)))
     else:
         c.convolve(_view(z, in_rows), _view(x, in_rows), matrix, c.stride[:-1], c.dilation[:-1])
+
+
+def _filled_band(
+    c: _Convolution, given: Location, x: Shape, out: Shape, *, is_whole: bool = False, upright: bool = True
+) -> Location:
+    """Return the kernel as a band matrix, of whole examples or of the last axis, by which finite elements are multiplied."""
+    c.refuse_infinite(given)
+    matrix, places = c.band(band if is_whole else row_band, x, c.y.shape, out, upright=upright)
+    c.clear(matrix)
+    c.copy(_view(matrix, places), c.y if is_whole else _view(c.y, spread_once))
+    return matrix
 
 
 def _conv_kernel(b: BlockBuilder, call: Call) -> None:
@@ -283,27 +291,28 @@ def _conv_input(b: BlockBuilder, call: Call) -> None:
     c = _Convolution(b, call)
     ct, kernel, z = c.x, c.y, c.z
     room = roomy_shape(z.shape, c.padding)
-    whole = is_banded(room, kernel.shape, ct.shape)
-    by_rows = not whole and kernel.shape[-2] < MANY_CHANNELS and is_short(room, kernel.shape, ct.shape)
-    if (whole or by_rows) and _is_dense(ct):
-        c.refuse_infinite(ct)
-        matrix, places = c.band(band if whole else row_band, room, kernel.shape, ct.shape, upright=whole)
-        c.clear(matrix)
-        c.copy(_view(matrix, places), kernel if whole else _view(kernel, spread_once))
-        if whole:
-            inside = within(z.shape, c.padding)[1:]
-            inner = _part(_shaped(matrix, (*room[1:], -1)), inside)
-            rows = c.flat(inner, (math.prod(z.shape[1:]), matrix.shape[1]))
-            c.multiply(_shaped(ct, (room[0], -1)), _turned(rows), _shaped(z, (room[0], -1)))
-            return
+    is_whole = is_banded(room, kernel.shape, ct.shape)
+    by_rows = not is_whole and kernel.shape[-2] < MANY_CHANNELS and is_short(room, kernel.shape, ct.shape)
+    if is_whole and _is_dense(ct):
+        _conv_input_by_band(c, room)
+        return
+    matrix = _filled_band(c, ct, room, ct.shape, upright=False) if by_rows and _is_dense(ct) else None
     roomy = c.z if room == z.shape else c.new(room)
     c.clear(roomy)
-    if by_rows and _is_dense(ct):
+    if matrix is not None:
         c.sum_input(_view(roomy, in_rows), _view(ct, in_rows), matrix, c.stride[:-1], c.dilation[:-1])
     else:
         c.sum_input(roomy, ct, kernel, c.stride, c.dilation)
     if room != z.shape:
         c.copy(z, _part(roomy, within(z.shape, c.padding)))
+
+
+def _conv_input_by_band(c: _Convolution, room: Shape) -> None:
+    ct, z = c.x, c.z
+    matrix = _filled_band(c, ct, room, ct.shape, is_whole=True)
+    inner = _part(_shaped(matrix, (*room[1:], -1)), within(z.shape, c.padding)[1:])
+    rows = c.flat(inner, (math.prod(z.shape[1:]), matrix.shape[1]))  # of elements that are no padding
+    c.multiply(_shaped(ct, (room[0], -1)), _turned(rows), _shaped(z, (room[0], -1)))
 
 
 CONVOLUTIONS: dict[str, Callable[[BlockBuilder, Call], None]] = {

@@ -45,11 +45,13 @@ def _places(shape: Shape, axis: Shape) -> list[Shape]:
 
 def _max_first(b: BlockBuilder, call: Call) -> None:
     """Combine whole slices, along one axis after the other, as NumPy's plan does."""
-    x, axis = b.location(call.operands[0]), dict(call.params)["axis"]
+    x = b.location(call.operands[0])
+    axis: Shape = dict(call.params)["axis"]
     _places(x.shape, axis)
     c, left = Calls(b, quiet_of(call)), list(range(len(x.shape)))
     found = c.at(x)
-    for a in sorted(axis, key=lambda a: (call.operands[0].shape[a] > 1, a)):
+    long = [a for a in axis if call.operands[0].shape[a] > 1]
+    for a in (*[a for a in axis if a not in long], *long):
         k = left.index(a)
         left.remove(a)
         x = b.location(found)
@@ -79,7 +81,8 @@ def _put_into_window(b: BlockBuilder, call: Call) -> None:
         raise UnsupportedError(f"{call.op} of {ct.dtype}")
     c, axis = Calls(b, quiet_of(call)), dict(call.params)["axis"]
     *places, last = _places(out.shape, axis)
-    left, parts = c.at(ct), []
+    left = c.at(ct)
+    parts: list[tuple[Shape, Buffer]] = []
     for number, place in enumerate(places):
         here = c.cast(c.ufunc("equal", c.at(k), c.number(number, k.dtype)), ct.dtype)
         part = c.ufunc("multiply", c.at(ct), here)
