@@ -87,6 +87,7 @@ class JitFunction(Generic[P, R]):
         self._cache: OrderedDict[Any, _CacheEntry] = OrderedDict()
         self._retracing = Retracing()
         self._quick: dict[Any, _CacheEntry] = {}  # for calls with Arrays alone, which need no flattening
+        self._last: tuple[list[Any], _CacheEntry | None] = ([], None)  # the last of these calls
         self._static_nums = options.static_nums
         self._static_names = options.static_names
         self._donate = options.donated
@@ -121,7 +122,10 @@ class JitFunction(Generic[P, R]):
                     values.append(value)
                     kinds += (value.shape, value.dtype)
                 else:
-                    entry = self._quick.get(tuple(kinds))
+                    last, entry = self._last
+                    if kinds != last:  # equal ones need no hashes
+                        entry = self._quick.get(tuple(kinds))
+                        self._last = (kinds, entry) if entry is not None else ([], None)
                     if entry is not None:
                         result = entry.results(entry.program.plan(*values))
                         return result
@@ -160,6 +164,7 @@ class JitFunction(Generic[P, R]):
         """Forget every trace; the next call traces again."""
         self._cache.clear()
         self._quick.clear()
+        self._last = ([], None)
         self._retracing = Retracing()
 
     def cache_info(self) -> CacheInfo:
