@@ -212,7 +212,7 @@ def _has_pieces(schedule: Schedule) -> bool:
     for i in schedule.instructions:
         if (isinstance(i, Fused) and i.space.blocks > 1) or (isinstance(i, Call) and i.method == "pieces"):
             return True
-        bodies = i.bodies if isinstance(i, Branch) else (i.body,) if isinstance(i, Loop) else ()
+        bodies = i.bodies if isinstance(i, (Loop, Branch)) else ()
         if any(map(_has_pieces, bodies)):
             return True
     return False

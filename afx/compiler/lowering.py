@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.buffers import BufferAssignment, Value, assign
-from afx.compiler.control_flow import BranchSpec, ControlSpec, ScanSpec
+from afx.compiler.control_flow import BranchSpec, ControlSpec, ScanSpec, WhileBackSpec
 from afx.compiler.fusion import Group, Groups, fuse
 from afx.compiler.lower_fused import FusedLowering
 from afx.compiler.lowering_rules import (
@@ -288,18 +288,23 @@ class _Lowering:
             self.instructions.append(self._loop(name, xs, outs, spec, state, number))
 
     def _loop(
-        self, name: str, xs: tuple[Operand, ...], outs: tuple[Buffer, ...], spec: Any, state: ErrorState, number: int
+        self, name: str, xs: tuple[Operand, ...], outs: tuple[Buffer, ...], spec: Any, errors: ErrorState, number: int
     ) -> Loop:
         if isinstance(spec, ScanSpec):
             ends = spec.consts, spec.consts + spec.carry
             parts = xs[: ends[0]], xs[ends[0] : ends[1]], xs[ends[1] :]
             last, ys = outs[: spec.carry], outs[spec.carry :]
             body = self._body(spec.body)
-            return Loop(name, spec.length, None, (), *parts, last, ys, body, spec.reverse, state, number)
+            return Loop(name, spec.length, None, (), *parts, last, ys, body, spec.reverse, errors, number)
         ends = spec.tests, spec.tests + spec.consts
         tests, consts, carry = xs[: ends[0]], xs[ends[0] : ends[1]], xs[ends[1] :]
         condition, body = self._body(spec.condition), self._body(spec.body)
-        return Loop(name, None, condition, tests, consts, carry, (), outs, (), body, False, state, number)
+        if isinstance(spec, WhileBackSpec):
+            given, back = iter(carry[spec.carry :]), self._body(spec.back)
+            state = [_zeros(b) if zero else next(given) for b, zero in zip(outs, spec.zeros, strict=True)]
+            parts = tests, consts, carry[: spec.carry]
+            return Loop(name, None, condition, *parts, (), outs, (), body, False, errors, number, back, tuple(state))
+        return Loop(name, None, condition, tests, consts, carry, (), outs, (), body, False, errors, number)
 
     def _body(self, graph: Graph) -> Schedule:
         return schedule_graph(graph, self.target)
@@ -318,3 +323,7 @@ class _Lowering:
 
 def _ones(x: Aval, length: int) -> Number:
     return Number(Literal(1.0, Aval((), x.dtype)), "filled", (length,))
+
+
+def _zeros(b: Buffer) -> Number:
+    return Number(Literal(b.dtype.type(0).item(), Aval((), b.dtype)), "filled", b.shape)

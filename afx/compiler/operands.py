@@ -1,8 +1,8 @@
-"""Operands: what instructions read and write, buffers with known storage and numbers."""
+"""Operands: what instructions read and write, buffers with known storage and numbers, and where instructions come from."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -11,7 +11,7 @@ from afx.core.dtypes import DType
 from afx.core.graph import Literal as Scalar
 from afx.core.graph import name_of
 
-__all__ = ["Alias", "Buffer", "Number", "Operand", "Storage"]
+__all__ = ["Alias", "Buffer", "Number", "Operand", "Sources", "Storage"]
 
 Alias: TypeAlias = Literal["same", "disjoint", "unknown"]
 """How the memory of an operand lies to the memory that the instruction writes.
@@ -78,6 +78,15 @@ class Buffer:
         location = {"arena": "@", "input": "#", "constant": "!", "scratch": "%", "donated": "^", "view": ">"}
         mark = location.get(self.storage)
         return f"{self.name}:{self.aval}{'' if mark is None else f'{mark}{self.location}'}"
+
+
+class Sources(tuple[Any, ...]):
+    """The lines of the user's code that made the equations of a graph, by number; they stay in this process."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[Sources], tuple[()]]:
+        return Sources, ()
 
 
 @attrs.frozen

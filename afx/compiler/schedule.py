@@ -10,12 +10,13 @@ later ones only. Donated or reused memory is another `Buffer` with the same stor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from afx.compiler.operands import Alias, Buffer, Number, Operand, Storage
+from afx.compiler.operands import Alias, Buffer, Number, Operand, Sources, Storage
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 from afx.core.graph import Constant
@@ -183,10 +184,7 @@ class Space:
     @property
     def size(self) -> int:
         """Elements, or rows."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return math.prod(self.shape)
 
     @property
     def blocks(self) -> int:
@@ -249,7 +247,7 @@ class Fused:
 
 @attrs.frozen
 class Loop:
-    """A loop whose steps run one after the other: `scan` where `length` is known, `while_loop` where it is not.
+    """A loop whose steps run one after the other: of known `length`, or as long as a `condition` holds.
 
     The body's inputs are, in order, `consts`, the carry, and one row of each of `xs`. Its results are the next carry
     and one row of each of `ys`. Step t reads row t of `xs` and writes row t of `ys`; t goes down where `reverse` is.
@@ -268,6 +266,9 @@ class Loop:
         reverse: whether rows are walked from the last to the first.
         error_state: floating-point errors that are ignored around the whole loop.
         equation: number of the graph's equation.
+        back: a step back over one of the body: from `consts`, what that gave behind the carry, and what is carried back
+            to the latter. It runs over all steps, the last first, and `outputs` are what is carried back in the end.
+        carry_back: operands: what is carried back at first.
     """
 
     op: str
@@ -283,14 +284,22 @@ class Loop:
     reverse: bool = False
     error_state: ErrorState = ()
     equation: int = -1
+    back: Schedule | None = None
+    carry_back: tuple[Operand, ...] = ()
+
+    @property
+    def bodies(self) -> tuple[Schedule, ...]:
+        """One step, and one back where there is one."""
+        return (self.body,) if self.back is None else (self.body, self.back)
 
     def __str__(self) -> str:
         outs = ", ".join(map(str, (*self.outputs, *self.ys)))
-        parts = [("consts", self.consts), ("carry", self.carry), ("xs", self.xs), ("tests", self.tests)]
+        parts = [(name, getattr(self, name)) for name in ("consts", "carry", "xs", "tests", "carry_back")]
         given = "; ".join([f"{name} {', '.join(map(_short, xs))}" for name, xs in parts if xs])
         steps = "while" if self.length is None else f"{self.length} {'reversed ' if self.reverse else ''}steps"
-        test = "" if self.condition is None else f"\n{_indent(f'condition {self.condition}')}"
-        return f"{outs} = loop {steps} ({given}){test}\n{_indent(f'body {self.body}')}"
+        inner = [(name, getattr(self, name)) for name in ("condition", "body", "back")]
+        lines = [_indent(f"{name} {schedule}") for name, schedule in inner if schedule is not None]
+        return "\n".join([f"{outs} = loop {steps} ({given})", *lines])
 
 
 @attrs.frozen
@@ -339,15 +348,6 @@ class Result:
 
     def __str__(self) -> str:
         return f"copy {_short(self.operand)}" if self.copies else _short(self.operand)
-
-
-class Sources(tuple[Any, ...]):
-    """The lines of the user's code that made the equations of a graph, by number; they stay in this process."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> tuple[type[Sources], tuple[()]]:
-        return Sources, ()
 
 
 @attrs.frozen

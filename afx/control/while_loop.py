@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from afx import pytree
 from afx.control._subgraphs import Body, as_strong_arrays, body_of, build, check_same, is_abstract, resolve_weak_carry
 from afx.control.scan import scan
-from afx.control.while_p import WhileLoop, run_while
+from afx.control.while_graphs import WhileLoop
+from afx.control.while_p import run_while
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.interpreter import evaluate

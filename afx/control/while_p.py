@@ -11,119 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
-from afx.compiler.control_flow import WhileSpec
-from afx.control._subgraphs import build, full_mask, inexact, zeros_of
+from afx.compiler.control_flow import WhileBackSpec, WhileSpec
+from afx.compiler.numpy_backend.reverse_loops import walk_back
+from afx.control._subgraphs import inexact, zeros_of
+from afx.control.while_graphs import WhileLoop
 from afx.core.aval import Aval, aval_of
-from afx.core.interpreter import evaluate
 from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
 from afx.core.tracing.tracer import bind, to_array
 from afx.ops._kinds.higher_order import higher_order
-from afx.ops.elementwise.where import where
-from afx.ops.manipulation.shape import broadcast_to, reshape
-from afx.ops.reductions.boolean import any as any_
-from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, kinds_of
-from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback
+from afx.ops.manipulation.shape import broadcast_to
+from afx.transforms.compiled_call import kinds_of
+from afx.transforms.cotangent_masks import ALIVE, MARKED, GraphPullback
 
-__all__ = ["WhileLoop", "run_while"]
-
-
-@attrs.frozen
-class WhileLoop:
-    """The static part of a loop.
-
-    Attributes:
-        test: (what it closes over, carry) to a boolean scalar.
-        body: (what it closes over, carry) to the next carry.
-        a: how many values the condition closes over.
-        b: how many values the step closes over.
-    """
-
-    test: CompiledGraph
-    body: CompiledGraph
-    a: int
-    b: int
-
-    @property
-    def of_test(self) -> list[Aval]:
-        """What the condition closes over."""
-        return [v.aval for v in self.test.graph.inputs[: self.a]]
-
-    @property
-    def of_body(self) -> list[Aval]:
-        """What the step closes over."""
-        return [v.aval for v in self.body.graph.inputs[: self.b]]
-
-    @property
-    def carry(self) -> list[Aval]:
-        """The carry."""
-        return [v.aval for v in self.body.graph.inputs[self.b :]]
-
-    @property
-    def differentiated_carry(self) -> list[int]:
-        """The parts of the carry that have derivatives."""
-        return [k for k, c in enumerate(self.carry) if inexact(c)]
-
-    def parts(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Return operands as those of the condition, of the step, and the carry with what follows it."""
-        return list(values[: self.a]), list(values[self.a : self.a + self.b]), list(values[self.a + self.b :])
-
-    def vjp_graphs(self, consts: Sequence[bool]) -> VjpGraphs:
-        """Return the derivative of a step by these constants and the carry."""
-        return self.body.vjp_graphs((*consts, *[inexact(c) for c in self.carry]))
-
-    def jvp_loop(self, consts: tuple[bool, ...]) -> WhileLoop:
-        """Return the loop with tangents: of these constants behind the constants, of the carry behind the carry."""
-        moved, n = self.differentiated_carry, len(self.carry)
-        moving = (*consts, *[inexact(c) for c in self.carry])
-        program = self.body.jvp_graph(moving)
-        count = sum(consts)
-
-        def step(*v: Any) -> list[Any]:
-            own, tangents, state = v[: self.b], v[self.b : self.b + count], v[self.b + count :]
-            outs = evaluate(program.program.graph, *own, *state[:n], *tangents, *state[n:])
-            slopes = iter(outs[n:])
-            full = [next(slopes) if m else zeros_of(c) for m, c in zip(program.moves, self.carry, strict=True)]
-            return [*outs[:n], *[full[k] for k in moved]]
-
-        def going(*v: Any) -> list[Any]:
-            return evaluate(self.test.graph, *v[: self.a + n])
-
-        state = [*self.carry, *[self.carry[k] for k in moved]]
-        own = [*self.of_body, *[c for c, m in zip(self.of_body, consts, strict=True) if m]]
-        test = build("condition", [*self.of_test, *state], going)
-        return WhileLoop(test, build("body", [*own, *state], step), self.a, self.b + count)
-
-    def batched(self, size: int, flags: Sequence[bool]) -> WhileLoop:
-        """Return the loop over a batch: it runs as long as any element does, and the others keep their carry.
-
-        What the condition closes over comes twice: its step needs it too.
-        """
-        of_test, of_body, _ = self.parts(flags)
-        n = len(self.carry)
-        test = self.test.batched(size, (*of_test, *[True] * n))
-        body = self.body.batched(size, (*of_body, *[True] * n))
-
-        def going(*v: Any) -> list[Any]:
-            return [any_(evaluate(test.graph, *v)[0])]
-
-        def step(*v: Any) -> list[Any]:
-            old = v[self.a + self.b :]
-            alive = evaluate(test.graph, *v[: self.a], *old)[0]
-            new = evaluate(body.graph, *v[self.a :])
-            return [where(reshape(alive, (size,) + (1,) * (y.ndim - 1)), x, y) for x, y in zip(new, old, strict=True)]
-
-        consts = [v.aval for v in test.graph.inputs[: self.a]]
-        inputs = [v.aval for v in body.graph.inputs]
-        state = inputs[self.b :]
-        return WhileLoop(
-            build("condition", [*consts, *state], going),
-            build("body", [*consts, *inputs[: self.b], *state], step),
-            self.a,
-            self.a + self.b,
-        )
+__all__ = ["run_while"]
 
 
 def run_while(loop: WhileLoop, *xs: Any) -> tuple[Any, ...]:
@@ -236,61 +138,27 @@ while_p: Primitive = higher_order(
 
 # -- its backward pass: operands of the loop, then cotangents of the carry; to cotangents of constants and carry ------
 def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Any, ...]:
-    """Run the loop again, keep what its steps' pullbacks read, and walk back over them."""
-    n, count = len(loop.carry), len(loop.differentiated_carry)
-    pair = loop.vjp_graphs(consts)
+    n = len(loop.carry)
+    steps = loop.step_graphs(consts, masked)
     of_test, of_body, rest = loop.parts(ops)
-    carry = rest[:n]
-    kept: list[list[Any]] = []
-    while loop.test.plan(*of_test, *carry)[0]:
-        outs = pair.forward.plan(*of_body, *carry)
-        carry = outs[:n]
-        kept.append(outs[n:])
-    summed = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
-    state = [*map(_zeros, summed), *rest[n : n + count]]
-    if masked:
-        state += [*[np.zeros(c.shape, bool) for c in summed], *rest[n + count :]]
-    step = pair.steps_back.get(masked)
-    if step is None:
-        step = pair.steps_back[masked] = _make_step_back(loop, consts, masked)
-    for residuals in reversed(kept):
-        state = step.plan(*residuals, *state)
-    return tuple([np.array(v) for v in state])
+    given = iter(rest[n:])
+    avals = _back_abstract(loop=loop, consts=consts, masked=masked)
+    zeros = _starts_as_zeros(loop, consts, masked)
+    state = [np.zeros(a.shape, a.dtype) if zero else next(given) for a, zero in zip(avals, zeros, strict=True)]
+    plans = loop.test.plan, steps.forward.plan, steps.back.plan
+    return tuple(walk_back(*plans, of_test, of_body, rest[:n], state))
 
 
-def _make_step_back(loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> CompiledGraph:
-    """Return one step back: what its pullbacks read, sums and cotangents (then the masks of both) to the latter."""
-    pair = loop.vjp_graphs(consts)
-    back = pair.masked([MARKED if own else DEAD for own in pair.owned]) if masked else pair.whole
-    owned = [k for k, own in enumerate(pair.owned) if own]
-    summed = [k for k, m in enumerate(consts) if m]
-    state = [*[loop.of_body[k] for k in summed], *[loop.carry[k] for k in loop.differentiated_carry]]
-    places = [*summed, *[loop.b + k for k in loop.differentiated_carry]]  # among the inputs of the step
-    residuals = [v.aval for v in back.program.graph.inputs]
-    residuals = residuals[: len(residuals) - len(owned) * (2 if masked else 1)]
-
-    def step(*v: Any) -> list[Any]:
-        given = v[len(residuals) :]
-        values = dict(zip(places, given, strict=False))
-        masks = dict(zip(places, given[len(places) :], strict=False))
-        mine = [loop.b + k for k in owned]
-        marks = [masks[k] for k in mine] if masked else []
-        pulled, seen = back.sort(evaluate(back.program.graph, *v[: len(residuals)], *[values[k] for k in mine], *marks))
-        alive = [full_mask(pulled[k], seen[k], aval) for k, aval in zip(places, state, strict=True)] if masked else []
-        slopes = [zeros_of(c) if pulled[k] is None else to_array(pulled[k]) for k, c in zip(places, state, strict=True)]
-        for n, k in enumerate(summed):
-            slopes[n] = values[k] if pulled[k] is None else values[k] + slopes[n]
-        seen_before = [
-            masks[k] | m if n < len(summed) else m for n, (k, m) in enumerate(zip(places, alive, strict=False))
-        ]
-        return [*slopes, *seen_before]
-
-    marks = [Aval(a.shape, np.dtype(bool)) for a in state] if masked else []
-    return build("step back", [*residuals, *state, *marks], step)
+def _back_control(params: Params) -> WhileBackSpec:
+    loop: WhileLoop = params["loop"]
+    steps = loop.step_graphs(params["consts"], params["masked"])
+    zeros = tuple(_starts_as_zeros(**params))
+    return WhileBackSpec(loop.test.graph, steps.forward.graph, steps.back.graph, loop.a, loop.b, len(loop.carry), zeros)
 
 
-def _zeros(aval: Aval) -> Any:
-    return np.zeros(aval.shape, aval.dtype)
+def _starts_as_zeros(loop: WhileLoop, consts: Sequence[bool], masked: bool) -> list[bool]:
+    """Return which of the values that are carried back are sums, or their masks."""
+    return [*[True] * sum(consts), *[False] * len(loop.differentiated_carry)] * (2 if masked else 1)
 
 
 def _back_abstract(*avals: Aval, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Aval, ...]:
@@ -396,4 +264,12 @@ def _back_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
     return bind(back_p, *operands, loop=many, consts=(*[False] * loop.a, *consts), masked=params["masked"])
 
 
-back_p: Primitive = higher_order("while_loop_backward", _back_run, _back_abstract, _back_batch, _back_record, _back_jvp)
+back_p: Primitive = higher_order(
+    "while_loop_backward",
+    _back_run,
+    _back_abstract,
+    _back_batch,
+    _back_record,
+    _back_jvp,
+    lowering=Lowering(control=_back_control),
+)

@@ -140,7 +140,7 @@ class VjpGraphs:
         "forward",
         "makes_masks",
         "owned",
-        "steps_back",
+        "step_graphs",
         "whole",
     )
 
@@ -160,7 +160,7 @@ class VjpGraphs:
         self._entered, self._outs = ends[:2]
         self.makes_masks: bool = makes_masks(entries)
         self._backs: dict[tuple[bool, tuple[int, ...]], Back] = {}
-        self.steps_back: dict[bool, CompiledGraph] = {}  # of a loop, without and with masks
+        self.step_graphs: dict[bool, Any] = {}  # of a loop, without and with masks
         self.whole: Back = self._walk_back([ALIVE if own else DEAD for own in self.owned], marking=False)
 
     @property

@@ -16,6 +16,7 @@ from afx.compiler.native_backend.program import (
     Product,
     Scan,
     Words,
+    step_blocks,
 )
 
 __all__ = ["nanoseconds"]
@@ -43,5 +44,5 @@ def nanoseconds(block: Block) -> float:
         elif isinstance(step, Choice):
             total += 5 + max(map(nanoseconds, step.bodies))
         else:
-            total += 1000 * (nanoseconds(step.body) + nanoseconds(step.test))
+            total += 1000 * sum(map(nanoseconds, step_blocks(step)))
     return total

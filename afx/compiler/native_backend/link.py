@@ -15,7 +15,18 @@ import numpy as np
 
 from afx.compiler.native_backend.child import load_llvm
 from afx.compiler.native_backend.llvm.flags import Layout
-from afx.compiler.native_backend.program import Block, Fast, Inner, Nest, Op, Product, Program, UfuncLoop
+from afx.compiler.native_backend.program import (
+    Block,
+    Fast,
+    Inner,
+    Nest,
+    Op,
+    Product,
+    Program,
+    UfuncLoop,
+    WhileBack,
+    chunked_step,
+)
 
 __all__ = ["Kernel", "layout", "link", "load_linker", "ufunc_loop"]
 
@@ -113,17 +124,27 @@ def _address(name: str, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
 class Kernel:
     """Linked machine code: ``kernel(*arrays)`` gives the errors that were seen, or -1 where it refuses an argument."""
 
-    __slots__ = ("_chunk", "call", "program")
+    __slots__ = ("_chunk", "_keeps_memory", "call", "program")
 
     def __init__(self, call: Callable[..., int], program: Program) -> None:
         self.call: Callable[..., int] = call
         self.program: Program = program
         self._chunk = FIRST_CHUNK_STEPS
+        step = program.block.steps[chunked_step(program.block)] if program.is_loop else None
+        self._keeps_memory = isinstance(step, WhileBack)
 
     def walk(self, args: Sequence[Any], state: Any) -> int:
         """Run a loop chunk by chunk, each about as long as Python may be kept from a signal; return the errors seen."""
-        errors, chunk = 0, self._chunk
         state[0] = 0
+        try:
+            return self._walk(args, state)
+        finally:
+            if state[2] >= 0 and self._keeps_memory:  # it did not come to its end
+                state[0] = -1
+                self.call(*args)  # which gives the memory back
+
+    def _walk(self, args: Sequence[Any], state: Any) -> int:
+        errors, chunk = 0, self._chunk
         while True:
             state[1] = state[0] + chunk
             start = time.perf_counter()
@@ -174,7 +195,7 @@ def _jit() -> Any:
 
 def _symbols(program: Program) -> dict[str, int]:
     """Return the addresses that a program's code names."""
-    names = ["PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread"]
+    names = ["PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyMem_RawRealloc", "PyMem_RawFree"]
     found = {name: _function(ctypes.pythonapi, name) for name in names}
     found["type.ndarray"] = id(np.ndarray)
     for param in program.params:

@@ -27,6 +27,7 @@ Explain: TypeAlias = "Callable[[Schedule], list[str]]"
 
 PIECE_MIN_CALLS = 2  # calls of NumPy that one kernel must stand for
 LOOP_CALLS = 10  # as how many calls a loop counts
+KEPT = ("params", "body", "bodies", "condition", "back")  # fields of instructions that name no buffers around them
 
 
 def split_schedule(schedule: Schedule, lower: Lower, explain: Explain) -> tuple[Schedule, tuple[Lowered, ...]]:
@@ -58,7 +59,7 @@ def _on_new_memory(schedule: Schedule) -> Schedule:
 
 def _has_effects(schedule: Schedule) -> bool:
     for i in schedule.instructions:
-        bodies = i.bodies if isinstance(i, Branch) else (i.body,) if isinstance(i, Loop) else ()
+        bodies = i.bodies if isinstance(i, Loop | Branch) else ()
         if any(map(_has_effects, bodies)) or (isinstance(i, Call) and lookup(i.op).has_effects):
             return True
         if isinstance(i, Loop) and i.condition is not None and _has_effects(i.condition):
@@ -120,13 +121,12 @@ class _Splitter:
 
     def _within(self, i: Instruction) -> Instruction:
         """Return an instruction with kernels in its bodies."""
-        if isinstance(i, Loop):
-            return attrs.evolve(i, body=_split(i.body, self._lower, self._explain, self.found))
+        if not isinstance(i, Loop | Branch):
+            return i
+        bodies = tuple([_split(body, self._lower, self._explain, self.found) for body in i.bodies])
         if isinstance(i, Branch):
-            return attrs.evolve(
-                i, bodies=tuple([_split(body, self._lower, self._explain, self.found) for body in i.bodies])
-            )
-        return i
+            return attrs.evolve(i, bodies=bodies)
+        return attrs.evolve(i, body=bodies[0], back=bodies[1] if bodies[1:] else None)
 
     def _can_run_before(self, i: Instruction) -> bool:
         """Tell whether an instruction may run before the run that is collected: it writes new memory, and reads none of its.
@@ -264,7 +264,7 @@ def _replaced(value: Any, buffers: dict[int, Buffer]) -> Any:
     if isinstance(value, tuple):
         return tuple([_replaced(v, buffers) for v in value])  # pyright: ignore[reportUnknownVariableType]  # of any kind
     if isinstance(value, Call | View | Free | Alloc | Fused | Loop | Branch):
-        names = [f.name for f in attrs.fields(type(value)) if f.name not in ("params", "body", "bodies", "condition")]
+        names = [f.name for f in attrs.fields(type(value)) if f.name not in KEPT]
         return attrs.evolve(value, **{name: _replaced(getattr(value, name), buffers) for name in names})
     return value
 
@@ -277,7 +277,7 @@ def reads_of(i: Instruction) -> Iterator[int]:
     elif isinstance(i, Fused):
         operands = (*i.sliced, *i.whole)
     elif isinstance(i, Loop):
-        operands = (*i.tests, *i.consts, *i.carry, *i.xs)
+        operands = (*i.tests, *i.consts, *i.carry, *i.xs, *i.carry_back)
     elif isinstance(i, View):
         operands = (i.source,)
     yield from [x.index for x in operands if isinstance(x, Buffer)]

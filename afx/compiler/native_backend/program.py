@@ -40,9 +40,14 @@ __all__ = [
     "UfuncLoop",
     "Value",
     "While",
+    "WhileBack",
     "Words",
     "chunked_step",
+    "step_blocks",
 ]
+
+
+RESIDUAL_ALIGNMENT = 8  # bytes: as much as any element needs
 
 
 @attrs.frozen
@@ -116,6 +121,43 @@ class While:
     test_constants: tuple[int, ...]
     constants: tuple[int, ...]
     arena: int
+
+
+@attrs.frozen
+class WhileBack(While):
+    """Loop that runs while a condition holds, and then back over its steps.
+
+    The body gives residuals behind the next carry. They lie row by row in memory of the C library that grows with the
+    steps. A step back takes constants, the residuals of a step, what is carried back, and where that goes.
+
+    Attributes:
+        back: one step back.
+        back_init: memory of what is carried back, at first.
+        back_carry: memory in which that ends.
+        back_other: its second memory.
+        back_bytes: size of each of these.
+        residual_bytes: size of each residual.
+        back_constants: memory of arrays that the step back captured, its last parameters.
+        rows: memory of three int64: the address of the residuals, how many rows there is room for, and the number of
+            steps, -1 as long as that is not known.
+    """
+
+    back: Block
+    back_init: tuple[int, ...]
+    back_carry: tuple[int, ...]
+    back_other: tuple[int, ...]
+    back_bytes: Shape
+    residual_bytes: Shape
+    back_constants: tuple[int, ...]
+    rows: int
+
+    @property
+    def residual_offsets(self) -> Shape:
+        """Where each residual lies in a row, and behind them the size of a row."""
+        found = [0]
+        for size in self.residual_bytes:
+            found.append(-(-(found[-1] + size) // RESIDUAL_ALIGNMENT) * RESIDUAL_ALIGNMENT)
+        return tuple(found)
 
 
 @attrs.frozen
@@ -266,6 +308,8 @@ def step_blocks(step: Step) -> tuple[Block, ...]:
     """Return the blocks that a step runs."""
     if isinstance(step, Choice | BlockLoop):
         return step.bodies
+    if isinstance(step, WhileBack):
+        return (step.test, step.body, step.back)
     return (step.body,) if isinstance(step, Scan) else (step.test, step.body) if isinstance(step, While) else ()
 
 

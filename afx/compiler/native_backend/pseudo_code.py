@@ -20,6 +20,7 @@ from afx.compiler.native_backend.program import (
     Words,
 )
 from afx.compiler.native_backend.program import While as WhileLoop
+from afx.compiler.native_backend.program import WhileBack as WhileBackLoop
 
 __all__ = ["describe_program", "describe_reasons"]
 
@@ -107,10 +108,7 @@ def _control(step: Scan | WhileLoop | Choice, names: Names, arena: int) -> list[
             inner = _block(body, dict(enumerate(named((*step.operands, *step.outputs, *constants)))), arena)
             lines += [f"{INDENT}case {k}:", *[2 * INDENT + line for line in inner]]
         return lines
-    start = [f"{b} = {a}" for a, b in zip(named(step.init), named(step.carry), strict=True) if a != b]
-    kept = [a == b for a, b in zip(step.carry, step.other, strict=True)]
-    old = named(step.carry)
-    new = [name if stays else f"{name}_next" for name, stays in zip(old, kept, strict=True)]
+    start, old, new, turn = _carried(named(step.init), named(step.carry), named(step.other))
     if isinstance(step, Scan):
         params = [
             *named(step.consts),
@@ -121,16 +119,40 @@ def _control(step: Scan | WhileLoop | Choice, names: Names, arena: int) -> list[
             *named(step.constants),
         ]
         order = f"reversed(range({step.length}))" if step.reverse else f"range({step.length})"
-        head = [f"for t in {order}:"]
+        head, back = [f"for t in {order}:"], list[str]()
     else:
-        params = [*named(step.consts), *old, *new, *named(step.constants)]
+        rows = (
+            [f"{names[step.rows]}_{k}[t]" for k in range(len(step.residual_bytes))]
+            if isinstance(step, WhileBackLoop)
+            else []
+        )
+        params = [*named(step.consts), *old, *new, *rows, *named(step.constants)]
         tests = dict(enumerate([*named(step.test_consts), *old, names[step.verdict], *named(step.test_constants)]))
         head = ["while True:", *[INDENT + line for line in _block(step.test, tests, arena)]]
         head.append(f"{INDENT}if not {names[step.verdict]}: break")
+        back = _back(step, names, arena, rows) if isinstance(step, WhileBackLoop) else []
     inside = [INDENT + line for line in _block(step.body, dict(enumerate(params)), arena)]
-    turned = [pair for pair, stays in zip(zip(old, new, strict=True), kept, strict=True) if not stays]
+    return [*start, *head, *inside, *turn, *back]
+
+
+def _back(step: WhileBackLoop, names: Names, arena: int, rows: Sequence[str]) -> list[str]:
+    """Return the way back over the steps of a loop."""
+    own = [[names[root] for root in roots] for roots in (step.back_init, step.back_carry, step.back_other)]
+    start, old, new, turn = _carried(*own)
+    consts, constants = [[names[root] for root in roots] for roots in (step.consts, step.back_constants)]
+    inside = _block(step.back, dict(enumerate([*consts, *rows, *old, *new, *constants])), arena)
+    return [*start, "for t in reversed(steps):", *[INDENT + line for line in inside], *turn]
+
+
+def _carried(
+    init: Sequence[str], carry: Sequence[str], other: Sequence[str]
+) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Return what starts a loop, where a step finds the carry and leaves the next one, and what ends the step."""
+    start = [f"{b} = {a}" for a, b in zip(init, carry, strict=True) if a != b]
+    new = [a if a == b else f"{a}_next" for a, b in zip(carry, other, strict=True)]
+    turned = [(a, b) for a, b in zip(carry, new, strict=True) if a != b]
     turn = f"{INDENT}{', '.join([a for a, _ in turned])} = {', '.join([b for _, b in turned])}"
-    return [*start, *head, *inside, *([turn] if turned else [])]
+    return start, list(carry), new, [turn] if turned else []
 
 
 def _nest(nest: Nest, names: Names) -> list[str]:

@@ -26,6 +26,7 @@ from afx.compiler.numpy_backend.emit_fused import FusedEmitter
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
 from afx.compiler.numpy_backend.names import Names
 from afx.compiler.numpy_backend.program import Bind, Line, Part, Program
+from afx.compiler.numpy_backend.reverse_loops import walk_back
 from afx.compiler.numpy_backend.scalar_loops import emit_scalar_steps, run_scalar_loop
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import (
@@ -336,6 +337,13 @@ class _Emitter:
             return
         last, ys = [self.write(b) for b in loop.outputs], [self.write(b) for b in loop.ys]
         body = self._body("body", loop.body)
+        if loop.condition is not None and loop.back is not None:
+            functions = self._body("condition", loop.condition), body, self._body("back", loop.back)
+            parts = [tests, consts, carry, [self.read(x) for x in loop.carry_back]]
+            given = ", ".join([*functions, *[f"[{', '.join(part)}]" for part in parts]])
+            walk = self.names.function("walk_back", walk_back)
+            self._whole([f"{', '.join(last)}, = {walk}({given})"], loop.error_state)
+            return
         lines = [f"{', '.join(last)}, = {', '.join(carry)},"] if last else []
         for b, y in zip(loop.ys, ys, strict=True):
             lines.append(f"{y} = {self.names.numpy('empty')}({b.shape}, {self._dtype(b.dtype)})")

@@ -10,6 +10,7 @@ from afx.compiler.native_backend.llvm.entry import Entry
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
 from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.passes import needs_few_passes
+from afx.compiler.native_backend.llvm.rows import Rows
 from afx.compiler.native_backend.llvm.step import emit_step, on_roots, roots_of
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import (
@@ -25,6 +26,7 @@ from afx.compiler.native_backend.program import (
     Scan,
     Step,
     While,
+    WhileBack,
     chunked_step,
 )
 
@@ -174,6 +176,8 @@ class _Blocks:
         )
         if isinstance(loop, Scan):
             return self._scan(block, loop, carry, other, start, stop)
+        if isinstance(loop, WhileBack):
+            return self._while_back(block, loop, carry, other, start, stop)
         return self._while(block, loop, carry, other, start, stop)
 
     def _scan(self, block: Block, loop: Scan, carry: list[str], other: list[str], start: str, stop: str) -> str:
@@ -202,39 +206,110 @@ class _Blocks:
 
     def _while(self, block: Block, loop: While, carry: list[str], other: list[str], start: str, stop: str) -> str:
         w = self.w
-        test, body = self.emit(loop.test, "test"), self.emit(loop.body, "body")
-        test_consts = [self._root(block, k) for k in loop.test_consts]
+        body = self.emit(loop.body, "body")
         consts = [self._root(block, k) for k in loop.consts]
-        test_constants = [self._root(block, k) for k in loop.test_constants]
         constants = [self._root(block, k) for k in loop.constants]
-        verdict = self._root(block, loop.verdict)
         arena = w.shifted("%arena", loop.arena)
         where = w.local("i64", 8)
         w.line(f"store i64 {start}, ptr {where}")
         k = w.fresh()
-        for label in (f"next{k}",):
-            w.line(f"br label %{label}")
-            w.label(label)
+        w.line(f"br label %next{k}")
+        w.label(f"next{k}")
         t = w.let(f"load i64, ptr {where}")
         w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %ask{k}, label %left{k}")
         w.label(f"ask{k}")
         old, new = self._turns(t, carry, other)
-        asked = (*test_consts, *old, verdict, *test_constants, arena, "%fault")
-        w.line(f"call void {test}({', '.join([f'ptr {p}' for p in asked])})")
-        goes = w.let(f"icmp ne i8 {w.let(f'load i8, ptr {verdict}')}, 0")
-        w.line(f"br i1 {goes}, label %go{k}, label %done{k}")
+        w.line(f"br i1 {self._ask(block, loop, old)}, label %go{k}, label %done{k}")
         w.label(f"go{k}")
-        w.line(
-            f"call void {body}({', '.join([f'ptr {p}' for p in (*consts, *old, *new, *constants, arena, '%fault')])})"
-        )
-        w.line(f"store i64 {w.let(f'add i64 {t}, 1')}, ptr {where}")
-        w.line(f"br label %next{k}")
+        pointers = [*consts, *old, *new, *constants, arena, "%fault"]
+        w.line(f"call void {body}({', '.join([f'ptr {p}' for p in pointers])})")
+        w.count(where, t, f"next{k}")
         w.label(f"done{k}")
         self.w.when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(carry, other, loop.carry_bytes))
         w.line(f"store i64 -1, ptr {where}")
         w.line(f"br label %left{k}")
         w.label(f"left{k}")
         return w.let(f"load i64, ptr {where}")
+
+    def _while_back(
+        self, block: Block, loop: WhileBack, carry: list[str], other: list[str], start: str, stop: str
+    ) -> str:
+        """Add a loop and the way back over its steps, whose numbers go on: step n + k goes back over step n - 1 - k."""
+        w, k = self.w, self.w.fresh()
+        ways = [[self._root(block, root) for root in roots] for roots in (loop.back_carry, loop.back_other)]
+        rows = self._begin_back(block, loop, ways[0], start)
+        where = w.local("i64", 8)
+        w.line(f"store i64 {start}, ptr {where}")
+        is_over = w.let(f"icmp slt i64 {start}, 0")
+        has_fault = w.let(f"icmp ne i64 {w.let('load i64, ptr %fault')}, 0")
+        w.line(f"br i1 {w.let(f'or i1 {is_over}, {has_fault}')}, label %end{k}, label %next{k}")
+        w.label(f"next{k}")
+        t = w.let(f"load i64, ptr {where}")
+        w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %which{k}, label %left{k}")
+        w.label(f"which{k}")
+        steps = rows.steps()
+        w.line(f"br i1 {w.let(f'icmp slt i64 {steps}, 0')}, label %ask{k}, label %turn{k}")
+        w.label(f"ask{k}")
+        w.line(f"br i1 {self._ask(block, loop, self._turns(t, carry, other)[0])}, label %go{k}, label %done{k}")
+        w.label(f"go{k}")
+        rows.make_room(t, f"end{k}")
+        self._step_forward(block, loop, rows, t, (carry, other))
+        w.count(where, t, f"next{k}")
+        w.label(f"done{k}")
+        rows.turn(t)
+        w.line(f"br label %next{k}")
+        w.label(f"turn{k}")
+        left = w.let(f"sub i64 {w.let(f'mul i64 {steps}, 2')}, {t}")
+        w.line(f"br i1 {w.let(f'icmp sgt i64 {left}, 0')}, label %back{k}, label %last{k}")
+        w.label(f"back{k}")
+        self._step_back(block, loop, rows, (w.let(f"sub i64 {left}, 1"), w.let(f"sub i64 {t}, {steps}")), ways)
+        w.count(where, t, f"next{k}")
+        w.label(f"last{k}")
+        w.when(w.let(f"trunc i64 {steps} to i1"), lambda: self._copy(ways[0], ways[1], loop.back_bytes))
+        w.line(f"br label %end{k}")
+        w.label(f"end{k}")
+        rows.end()
+        w.line(f"store i64 {w.let(f'select i1 {is_over}, i64 -2, i64 -1')}, ptr {where}")
+        w.line(f"br label %left{k}")
+        w.label(f"left{k}")
+        return w.let(f"load i64, ptr {where}")
+
+    def _begin_back(self, block: Block, loop: WhileBack, carry: list[str], start: str) -> Rows:
+        """Set up what is carried back, and rows of residuals, with the first step."""
+        init = [self._root(block, root) for root in loop.back_init]
+        rows = Rows(self.w, self._root(block, loop.rows), loop.residual_offsets)
+        is_first = self.w.let(f"icmp eq i64 {start}, 0")
+        self.w.when(is_first, rows.begin)
+        self.w.when(is_first, lambda: self._copy(carry, init, loop.back_bytes))
+        return rows
+
+    def _step_forward(
+        self, block: Block, loop: WhileBack, rows: Rows, t: str, carry: tuple[list[str], list[str]]
+    ) -> None:
+        """Run one step and keep its residuals."""
+        old, new = self._turns(t, *carry)
+        consts, constants = [[self._root(block, k) for k in ks] for ks in (loop.consts, loop.constants)]
+        pointers = [*consts, *old, *new, *rows.at(t), *constants, self.w.shifted("%arena", loop.arena), "%fault"]
+        self.w.line(f"call void {self.emit(loop.body, 'body')}({', '.join([f'ptr {p}' for p in pointers])})")
+
+    def _step_back(
+        self, block: Block, loop: WhileBack, rows: Rows, numbers: tuple[str, str], carry: list[list[str]]
+    ) -> None:
+        """Go back over a step: the number of its residuals' row, and of the step back."""
+        row, t = numbers
+        old, new = self._turns(t, *carry)
+        consts, constants = [[self._root(block, k) for k in ks] for ks in (loop.consts, loop.back_constants)]
+        pointers = [*consts, *rows.at(row), *old, *new, *constants, self.w.shifted("%arena", loop.arena), "%fault"]
+        self.w.line(f"call void {self.emit(loop.back, 'back')}({', '.join([f'ptr {p}' for p in pointers])})")
+
+    def _ask(self, block: Block, loop: While, carry: Sequence[str]) -> str:
+        """Compute the condition of a loop and return whether it holds."""
+        w = self.w
+        consts, constants = [[self._root(block, k) for k in ks] for ks in (loop.test_consts, loop.test_constants)]
+        verdict, arena = self._root(block, loop.verdict), w.shifted("%arena", loop.arena)
+        pointers = [*consts, *carry, verdict, *constants, arena, "%fault"]
+        w.line(f"call void {self.emit(loop.test, 'test')}({', '.join([f'ptr {p}' for p in pointers])})")
+        return w.let(f"icmp ne i8 {w.let(f'load i8, ptr {verdict}')}, 0")
 
     def _choice(self, block: Block, step: Choice) -> None:
         """Add a jump to one of several blocks."""

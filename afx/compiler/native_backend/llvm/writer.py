@@ -112,6 +112,11 @@ class Writer:
         self.line(f"br label %{head}")
         self.label(done)
 
+    def count(self, where: str, t: str, label: str) -> None:
+        """Store t + 1 and go to a label."""
+        self.line(f"store i64 {self.let(f'add i64 {t}, 1')}, ptr {where}")
+        self.line(f"br label %{label}")
+
     def when(self, condition: str, body: Callable[[], None]) -> None:
         """Add what runs where a condition holds."""
         k = self.fresh()

@@ -8,12 +8,13 @@ import attrs
 
 from afx.compiler.native_backend.llvm.step import roots_of
 from afx.compiler.native_backend.lowering.memory import dense
-from afx.compiler.native_backend.program import Block, BlockLoop, Choice, Load, Nest, Scan, Step, While
+from afx.compiler.native_backend.program import Block, BlockLoop, Choice, Load, Nest, Scan, Step, While, WhileBack
 
 __all__ = ["keep_in_place", "touched_roots"]
 
 CONTROL_ROOTS = (
     "consts", "init", "carry", "other", "xs", "ys", "constants", "test_consts", "test_constants", "operands", "outputs",
+    "back_init", "back_carry", "back_other", "back_constants",
 )  # fmt: skip
 
 
@@ -59,6 +60,8 @@ def touched_roots(step: Step) -> Iterator[int]:
         yield from [root for roots in step.constants for root in roots]
     elif isinstance(step, While):
         yield step.verdict
+    if isinstance(step, WhileBack):
+        yield step.rows
 
 
 def _copies(step: Step, old: int, new: int, nbytes: int) -> bool:

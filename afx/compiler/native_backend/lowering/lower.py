@@ -26,6 +26,7 @@ from afx.compiler.native_backend.program import (
     Scan,
     Step,
     While,
+    WhileBack,
     chunked_step,
 )
 from afx.compiler.operands import Buffer, Operand
@@ -101,6 +102,8 @@ def _quieted(block: Block, ignored: Sequence[str]) -> Block:
 def _quieted_step(step: Step, ignored: Sequence[str]) -> Step:
     if isinstance(step, Scan):
         return attrs.evolve(step, body=_quieted(step.body, ignored))
+    if isinstance(step, WhileBack):
+        step = attrs.evolve(step, back=_quieted(step.back, ignored))
     if isinstance(step, While):
         return attrs.evolve(step, test=_quieted(step.test, ignored), body=_quieted(step.body, ignored))
     if isinstance(step, Choice | BlockLoop):
@@ -139,12 +142,9 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     body = _quiet_block(loop.body, loop.error_state, b.tier)
     consts = [_pointer(b, x) for x in loop.consts]
     init = [_pointer(b, x) for x in loop.carry]
-    carry = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
-    next_at = len(consts) + len(carry) + len(loop.xs)
-    pairs = [(len(consts) + k, next_at + k, p.nbytes) for k, p in enumerate(carry)]
-    block, kept = keep_in_place(body.block, pairs)
-    body = attrs.evolve(body, block=block)
-    other = [p if k in kept else b.temporary(p.shape, p.dtype) for k, p in enumerate(carry)]
+    results = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
+    carry = results if loop.back is None else [b.temporary(p.shape, p.dtype) for p in init]
+    body, other = _in_turns(b, body, len(consts), len(consts) + len(carry) + len(loop.xs), carry)
     constants = [b.constant(c) for c in body.constants]
     reads = [*consts, *init, *constants]
     if loop.condition is not None:
@@ -153,12 +153,15 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
         more = [b.constant(c) for c in test.constants]
         verdict = b.temporary((), "b1")
         sizes = tuple([p.nbytes for p in carry])
-        arena = max(body.block.arena, test.block.arena)
         step = While(
             test.block, body.block, _owners(tests), _owners(consts), _owners(init), _owners(carry), _owners(other),
             verdict.owner, sizes, _owners(more), _owners(constants), 0,
         )  # fmt: skip
-        b.fixed([step], [*reads, *tests, *more], [*carry, *other, verdict], arena)
+        reads += [*tests, *more]
+        if loop.back is not None:
+            _back(b, loop, step, reads, results, [*carry, *other, verdict])
+            return
+        b.fixed([step], reads, [*carry, *other, verdict], max(body.block.arena, test.block.arena))
         return
     assert loop.length is not None
     xs = [_pointer(b, x) for x in loop.xs]
@@ -171,11 +174,56 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     b.fixed([scan], [*reads, *xs], [*carry, *other, *ys], body.block.arena)
 
 
-def _owners(locations: list[Location]) -> tuple[int, ...]:
+def _back(
+    b: BlockBuilder,
+    loop: Loop,
+    forward: While,
+    reads: Sequence[Location],
+    carry: Sequence[Location],
+    writes: Sequence[Location],
+) -> None:
+    """Add a loop and the way back over its steps, of which memory outside of the arena keeps the residuals."""
+    assert loop.back is not None
+    back = _quiet_block(loop.back, loop.error_state, b.tier)
+    init = [_pointer(b, x) for x in loop.carry_back]
+    residuals = [x.aval for x in loop.back.inputs[len(loop.consts) : len(loop.back.inputs) - len(init)]]
+    first = len(loop.back.inputs) - len(init)
+    back, other = _in_turns(b, back, first, len(loop.back.inputs), carry)
+    constants = [b.constant(c) for c in back.constants]
+    rows = b.temporary((3,), "i8")
+    values = {f.name: getattr(forward, f.name) for f in attrs.fields(While)}
+    step = WhileBack(
+        **values, back=back.block, back_init=_owners(init), back_carry=_owners(carry), back_other=_owners(other),
+        back_bytes=tuple([p.nbytes for p in carry]), residual_bytes=tuple([a.nbytes for a in residuals]),
+        back_constants=_owners(constants), rows=rows.owner,
+    )  # fmt: skip
+    arena = max(forward.body.arena, forward.test.arena, back.block.arena)
+    b.fixed([step], [*reads, *init, *constants], [*writes, *carry, *other, rows], arena)
+
+
+def _in_turns(
+    b: BlockBuilder, body: Converted, first: int, following: int, carry: Sequence[Location]
+) -> tuple[Converted, list[Location]]:
+    """Return the body of a loop and the second memory of its carry, which is the first where that stays in place.
+
+    Args:
+        b: builder of the block around it.
+        body: one step.
+        first: the parameter with which the carry begins.
+        following: the one with which the next carry begins.
+        carry: its first memory.
+    """
+    pairs = [(first + k, following + k, p.nbytes) for k, p in enumerate(carry)]
+    block, kept = keep_in_place(body.block, pairs)
+    other = [p if k in kept else b.temporary(p.shape, p.dtype) for k, p in enumerate(carry)]
+    return attrs.evolve(body, block=block), other
+
+
+def _owners(locations: Sequence[Location]) -> tuple[int, ...]:
     return tuple([p.owner for p in locations])
 
 
-def _rows(locations: list[Location], length: int) -> tuple[int, ...]:
+def _rows(locations: Sequence[Location], length: int) -> tuple[int, ...]:
     return tuple([p.nbytes // length if length else 0 for p in locations])
 
 

@@ -26,6 +26,7 @@ from afx.compiler.native_backend.program import (
     Step,
     Value,
     While,
+    WhileBack,
 )
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
@@ -188,6 +189,9 @@ def _finish(step: Step, numbers: dict[int, int], arena: int) -> Step:
     changes: dict[str, Any] = {name: roots(getattr(step, name)) for name in names}
     if isinstance(step, While):
         changes["verdict"] = numbers[step.verdict]
+    if isinstance(step, WhileBack):
+        back = ("back_init", "back_carry", "back_other", "back_constants")
+        changes |= {name: roots(getattr(step, name)) for name in back} | {"rows": numbers[step.rows]}
     return attrs.evolve(step, arena=arena, **changes)
 
 
