@@ -83,10 +83,15 @@ def _wrapped(line: str) -> list[str]:
 
 def stub() -> str:
     """Return the text of the stub."""
-    at = homes()
+    at = dict.fromkeys(families(), "afx") | homes()
+    public = [name for name in sorted(NAMES["afx"]) if name in at]
     lines = [f"# {GENERATED}", ""]
-    lines += [f"from afx import {name} as {name}" for name in families()]
-    lines += [f"from {at[name]} import {name} as {name}" for name in sorted(NAMES["afx"]) if name in at]
+    for home in sorted({at[name] for name in public}):
+        names = [name for name in public if at[name] == home]
+        if sorted(getattr(importlib.import_module(home), "__all__", ())) == names:
+            lines.append(f"from {home} import *")
+        else:
+            lines += [f"from {home} import {name} as {name}" for name in names]
     return "\n".join([*lines, "", "__version__: str", "__array_api_version__: str", ""])
 
 
