@@ -91,6 +91,18 @@ def test_many_small_products_are_shared(many: int) -> None:
     assert [p.length for p in _products(native)] == [min(many, 8) if is_small else 0] * 2
 
 
+def test_products_of_interleaved_matrices() -> None:
+    """Heads of attention lie between each other: one batch axis runs in NumPy's loop, the other around it."""
+    x, y = np.random.default_rng(0).normal(size=(2, 3, 7, 4, 5)).astype("f4")
+
+    def fn(x: Any, y: Any) -> Any:
+        x, y = x.transpose(0, 2, 1, 3), y.transpose(0, 2, 1, 3)
+        z = x @ y.swapaxes(-1, -2)
+        return z, (z @ x) * 2, x @ x.swapaxes(-1, -2), x[:, 1:] @ y.swapaxes(-1, -2)[:, :1]
+
+    assert len(_products(assert_same_bits(fn, x, y))) == 4
+
+
 def test_products_that_take_long_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """No signal is seen while a kernel runs: products of a hundredth of a second and more are calls of their own."""
     monkeypatch.setattr(product, "PIECES_MAX_PRODUCTS", 1 << 22)

@@ -10,7 +10,7 @@ import attrs
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense, merged
 from afx.compiler.native_backend.lowering.reduction import loop_of, quiet_of
-from afx.compiler.native_backend.program import PARTS, Load, Nest, Op, Product, Ref
+from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Load, Nest, Op, Product, Ref, Root
 from afx.compiler.schedule import Call
 
 __all__ = ["PRODUCTS", "lower_matmul", "multiply_into"]
@@ -105,9 +105,9 @@ def multiply_into(
         for p, two in ((x, rows), (y, columns))
     ]
     space, strides = merged(batch, [*outer, out.strides[: len(batch)]])
-    if len(space) > 1:
+    if len(space) > 2:
         raise UnsupportedError("products whose batch axes do not follow each other evenly")
-    operands = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip((x, y, out), strides, strict=True)]
+    operands = [Ref(p.owner, p.dtype, p.offset, s[-1:]) for p, s in zip((x, y, out), strides, strict=True)]
     core = (
         x.strides[-2] if rows else 0,
         x.strides[-1],
@@ -116,9 +116,16 @@ def multiply_into(
         out.strides[len(batch)] if rows else 0,
         out.strides[-1] if columns else 0,
     )
-    sizes = (space[0] if space else 1, m, k, n)
-    if math.prod(sizes) > PIECES_MAX_PRODUCTS:
+    sizes = (space[-1] if space else 1, m, k, n)
+    if math.prod((*space, *sizes[1:])) > PIECES_MAX_PRODUCTS:
         raise UnsupportedError("a large product, in which no signal is seen")
+    if len(space) > 1:
+        on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(operands)])
+        body = Block(3, (Root(0), Root(1), Root(2)), (Product(loop, sizes, on_params, core, quiet),), 0)
+        owners, outer_strides = (x.owner, y.owner, out.owner), tuple([s[0] for s in strides])
+        step = BlockLoop((body,), space[0], (owners,), (outer_strides,), 0, math.prod(out.shape))
+        b.fixed([step], [x, y], [out])
+        return
     product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=stops or _cut(sizes))
     if b.tier == 1 or not _lower_tiled(b, product, x, y, out):
         b.fixed([product], [x, y], [out])
