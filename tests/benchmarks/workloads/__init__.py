@@ -10,10 +10,12 @@ from tests.benchmarks.workloads import (
     chain,
     classifier,
     gru,
+    hand,
     lenet,
     likelihoods,
     linear_systems,
     logistic,
+    lookups,
     lotka_volterra,
     lstm,
     mandelbrot,
@@ -30,6 +32,7 @@ __all__ = ["WORKLOADS", "Workload"]
 
 FAMILIES = (
     classifier, chain, mlp, lenet, adam, logistic, transformer, lstm, gru, catenary, lotka_volterra, rosenbrock, rows, stencils,
-    nbody, linear_systems, mandelbrot, likelihoods, bundle,
+    nbody, linear_systems, mandelbrot, likelihoods, bundle, hand,
+    lookups,
 )  # fmt: skip
 WORKLOADS: dict[str, Workload] = {work.name: work for family in FAMILIES for work in family.WORKLOADS}
