@@ -129,7 +129,7 @@ def assign(groups: Groups, donated: Collection[int] = (), alignment: int = ALIGN
     return BufferAssignment(values, tuple(intervals), donated_to, offsets, arena.size, arena.widest)
 
 
-# -- alias analysis ---------------------------------------------------------------------------------------------------
+# -- alias analysis --
 def find_aliases(groups: Groups) -> dict[int, Value]:
     """Return how each variable lies in memory: views of known strides are tried on memory that nobody touches."""
     values: dict[int, Value] = {}
@@ -195,7 +195,7 @@ def _is_view(x: Any, of: Any) -> bool:
     return x.base is not None and (not x.size or np.may_share_memory(x, of))
 
 
-# -- liveness ---------------------------------------------------------------------------------------------------------
+# -- liveness --
 def find_lifetimes(groups: Groups, values: Mapping[int, Value]) -> list[Interval]:
     """Return the interval of each root, in the order in which they start."""
     last: dict[int, int] = {}
@@ -221,7 +221,7 @@ def find_lifetimes(groups: Groups, values: Mapping[int, Value]) -> list[Interval
     return found
 
 
-# -- donation ---------------------------------------------------------------------------------------------------------
+# -- donation --
 def donate(
     groups: Groups, values: Mapping[int, Value], intervals: Sequence[Interval], donated: Collection[int]
 ) -> dict[int, int]:
@@ -284,7 +284,7 @@ def _of_group(group: Group, out: Var, free: Collection[int], values: Mapping[int
     return -1
 
 
-# -- offsets ----------------------------------------------------------------------------------------------------------
+# -- offsets --
 def assign_offsets(
     intervals: Sequence[Interval], donated_to: Mapping[int, int], alignment: int = ALIGNMENT
 ) -> tuple[dict[int, int], Arena]:

@@ -49,7 +49,7 @@ class GraphBuilder:
         self._quiet: tuple[str, ...] = ()
         self._quiet_at: dict[int, int] = {}
 
-    # -- what rules ask -----------------------------------------------------------------------------------------------
+    # -- what rules ask --
     def defining_equation(self, x: Atom) -> Equation | None:
         """Return the equation that defines a variable, if one does."""
         return None if isinstance(x, Literal) else self._maker.get(x.index)
@@ -65,7 +65,7 @@ class GraphBuilder:
             return x.value if x.aval.weak else x.aval.dtype.type(x.value)
         return self._values.get(x.index)
 
-    # -- making -------------------------------------------------------------------------------------------------------
+    # -- making --
     def var(self, aval: Aval) -> Var:
         """Return a new variable."""
         self._count += 1

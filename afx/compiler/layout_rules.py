@@ -15,7 +15,7 @@ from afx.core.primitive import Primitive, primitive_for_role
 __all__ = ["collapse_batched_matmul", "collapse_short_last_axis", "split_reduction"]
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products --
 def collapse_batched_matmul(
     b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
 ) -> Atom | None:
@@ -28,7 +28,7 @@ def collapse_batched_matmul(
     return b.make(primitive_for_role("reshape"), (b.make(p, (rows, y)),), (("shape", aval.shape),), aval)
 
 
-# -- few elements along the last axis ---------------------------------------------------------------------------------
+# -- few elements along the last axis --
 def _short_rows(x: Aval, target: Target) -> bool:
     """Tell whether loops over the last axis are short, and longer ones over the last two worth a reshape."""
     short = x.ndim > 2 and 0 < x.shape[-1] <= target.collapse_max_axis_length and x.shape[-2] > 1

@@ -105,7 +105,7 @@ class _Lowering:
             Sources([eq.source for eq in self.graph.equations]),
         )
 
-    # -- operands -----------------------------------------------------------------------------------------------------
+    # -- operands --
     def buffer(self, var: Var) -> Buffer:
         """Return the buffer of a variable."""
         found = self._buffers.get(var.index)
@@ -164,7 +164,7 @@ class _Lowering:
                 found.setdefault(interval.end, []).append(made[interval.root])
         return found
 
-    # -- single equations ---------------------------------------------------------------------------------------------
+    # -- single equations --
     def _equation(self, eq: Equation, number: int) -> None:
         p = eq.primitive
         out = eq.outputs[0] if eq.outputs else None
@@ -270,14 +270,14 @@ class _Lowering:
             )
         )
 
-    # -- fused loops --------------------------------------------------------------------------------------------------
+    # -- fused loops --
     def _fused(self, group: Group) -> None:
         for var in group.outputs:
             if self.buffer(var).storage in ("fresh", "pooled", "donated"):
                 self.instructions.append(Alloc(self.buffer(var)))
         self.instructions.append(FusedLowering(group, self.buffer, self.alias, self.target).fused())
 
-    # -- control flow -------------------------------------------------------------------------------------------------
+    # -- control flow --
     def _control(self, eq: Equation, number: int, spec: ControlSpec) -> None:
         xs, outs = self.scalars(eq.inputs), tuple([self.buffer(v) for v in eq.outputs])
         name, state = eq.primitive.name, errstate_of(eq)
@@ -309,7 +309,7 @@ class _Lowering:
     def _body(self, graph: Graph) -> Schedule:
         return schedule_graph(graph, self.target)
 
-    # -- results ------------------------------------------------------------------------------------------------------
+    # -- results --
     def _result(self, atom: Atom) -> Result:
         """Return a result that shares memory with no buffer, argument or constant."""
         if isinstance(atom, Literal):

@@ -105,7 +105,7 @@ def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None
     return found.op, rewrite
 
 
-# -- texts ------------------------------------------------------------------------------------------------------------
+# -- texts --
 def parse(text: str) -> Expression:
     """Return an expression.
 
@@ -146,7 +146,7 @@ def _orders(x: Expression) -> Iterator[Expression]:
             yield Apply(x.op, operands[::-1])
 
 
-# -- matching ---------------------------------------------------------------------------------------------------------
+# -- matching --
 def _matches(b: GraphBuilder, pattern: Expression, x: Atom, names: dict[str, Any]) -> bool:
     """Tell whether an operand is what a pattern says, and note what its names stand for."""
     if isinstance(pattern, Apply):
@@ -180,7 +180,7 @@ def number_of(b: GraphBuilder, x: Atom) -> Any:
     return x.value if isinstance(x, Literal) else None
 
 
-# -- replacing --------------------------------------------------------------------------------------------------------
+# -- replacing --
 def like(b: GraphBuilder, x: Atom, aval: Aval) -> Atom | None:
     """Return x as the whole result, repeated where the result is larger."""
     return b.broadcast(x, aval.shape) if x.aval.dtype == aval.dtype and not x.aval.weak else None

@@ -25,7 +25,7 @@ from afx.core.primitive import Primitive, with_ufunc
 __all__ = ["RULES"]
 
 
-# -- any op -----------------------------------------------------------------------------------------------------------
+# -- any op --
 def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """What depends on constants alone is a constant."""
     if (
@@ -49,7 +49,7 @@ def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, av
     return b.constant(Constant(found if found.flags.owndata else found.copy()), Aval(aval.shape, aval.dtype))
 
 
-# -- elementwise ------------------------------------------------------------------------------------------------------
+# -- elementwise --
 def sink_broadcasts(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Broadcasts that the op does itself go; those of all operands move behind it."""
     found = list(xs)
@@ -84,7 +84,7 @@ def involution(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Para
     return eq.inputs[0] if p.algebra.involution and eq is not None and eq.primitive is p else None
 
 
-# -- casts ------------------------------------------------------------------------------------------------------------
+# -- casts --
 def cast_repeated(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A cast of a repeated number is the cast number, repeated."""
     eq = b.made_by(xs[0], "broadcast")
@@ -93,7 +93,7 @@ def cast_repeated(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: P
     return b.broadcast(b.make(p, eq.inputs, params, Aval(eq.inputs[0].aval.shape, aval.dtype)), aval.shape)
 
 
-# -- shapes -----------------------------------------------------------------------------------------------------------
+# -- shapes --
 def reshaped(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """To its own shape is x; of two reshapes the first one goes; a repeated number is repeated to the new shape.
 
@@ -138,7 +138,7 @@ def broadcasted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Par
     return None if first is None else b.make(p, first.inputs, params, aval)
 
 
-# -- reductions -------------------------------------------------------------------------------------------------------
+# -- reductions --
 def reduced_repeats(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """The sum of a number repeated n times is n times it; the largest or smallest is the number."""
     eq = b.made_by(xs[0], "broadcast")
@@ -171,7 +171,7 @@ def no_axes(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params,
     return xs[0] if not dict(params)["axis"] and xs[0].aval == aval else None
 
 
-# -- conditions -------------------------------------------------------------------------------------------------------
+# -- conditions --
 def is_real(match: Match) -> bool:
     """Tell whether the result is a real floating-point number."""
     return match.aval.dtype.kind == "f"

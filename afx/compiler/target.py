@@ -32,27 +32,27 @@ class Target:
     32768
     """
 
-    # -- back end -------------------------------------------------------------------------------------------------
+    # -- back end --
     # "numpy": calls of NumPy; "auto": machine code with the same bits takes over when it is ready and faster;
     # "native": machine code is compiled before the first call, in its second tier
     backend: Literal["auto", "numpy", "native"] = "auto"
     native_tier: Literal[1, 2] = 2  # of the back end "native"; 1: the bits of NumPy's plan, as by default
     cpu: str = ""  # LLVM's name of the processor that machine code is made for; "": this one
 
-    # -- rewriting ------------------------------------------------------------------------------------------------
+    # -- rewriting --
     fold_max_elements: int = 4096  # constant that is computed while compiling: 16-32 KB, no longer than a trace
     rewrite_max_depth: int = 30  # results of rules that are rewritten again: a bound on recursion, never met in use
     collapse_max_axis_length: int = 32  # last axis whose loops are so short that NumPy's overhead shows: measured
     collapse_min_elements: int = 1 << 13  # array above which they show: measured
 
-    # -- fusion ---------------------------------------------------------------------------------------------------
+    # -- fusion --
     fuse_min_elements: int = 1 << 15  # largest value of a group: below, calls cost more than the cache gains: measured
     fuse_min_rows: int = 8  # first axis that is cut into rows
     fuse_max_row_elements: int = 1 << 16  # row: a longer one alone fills the cache
     block_max_bytes: int = 3 << 17  # one value in a block: three to four fit into L2, and two threads seldom wait
     block_min_elements: int = 1 << 14  # dearest value in a block: calls of 5 us and more: measured
 
-    # -- instruction selection ------------------------------------------------------------------------------------
+    # -- instruction selection --
     fill_min_elements: int = 129  # result: above, maximum and minimum with one number take five times as long
     fill_max_elements: int = 1 << 17  # array that holds that number everywhere: 1 MB
     dot_sum_min_length: int = reductions.DOT_SUM_MIN_LENGTH
@@ -64,7 +64,7 @@ class Target:
     unroll_last_max_length: int = 7  # the last axis: 10-40 times as fast, and up to here in NumPy's own order: measured
     unroll_min_rows: int = 32  # rows of that length: measured
 
-    # -- products -------------------------------------------------------------------------------------------------
+    # -- products --
     pins_blas: bool = attrs.field(factory=_can_pin_blas)  # BLAS can be held to one thread: threadpoolctl is installed
     blas_threads_min_products: int = (
         1 << 18
@@ -76,20 +76,20 @@ class Target:
     cut_pieces: int = 2  # pieces of a product: as many as two threads need; more lose 5-10 %: measured
     cut_multiple: int = 16  # rows or columns of a piece are a multiple of it: those that BLAS computes together
 
-    # -- memory ---------------------------------------------------------------------------------------------------
+    # -- memory --
     arena_alignment_bytes: int = 64  # buffers begin at cache lines, and at AVX-512 vectors
     free_min_bytes: int = 1 << 14  # value whose name is deleted before the run ends: del costs 20 ns
     pool_min_bytes: int = 1 << 16  # result whose memory is used again: new pages cost more than the arithmetic
     pool_max_arrays: int = 2  # arrays remembered for each result: the last one is often an argument of the next call
     bindings_max_sets: int = 8  # sets of buffers that a plan keeps: more calls seldom run at once
 
-    # -- Python ---------------------------------------------------------------------------------------------------
+    # -- Python --
     function_max_lines: int = 1000  # lines of one Python function: compiling takes longer than linearly beyond
 
     scalar_max_lines: int = 1000  # operations of a step that runs on Python's floats: those of one function
     scalar_chunk_steps: int = 1024  # steps whose rows are Python's floats at once: 32 KB each
 
-    # -- autotuning: who computes, never what ---------------------------------------------------------------------
+    # -- autotuning: who computes, never what --
     tune_warm_calls: int = 1  # calls that are not timed: new memory, threads that start
     tune_tries: int = 2  # timed calls of each policy to begin with
     tune_min_price_calls: float = 30.0  # time on the fastest policy before another is tried, in calls of that other

@@ -172,7 +172,7 @@ def _least_residual(matvec: Matvec, r: Array, width: int) -> Array:
     return matmul(lstsq(heights.T, target)[0], basis[:-1])
 
 
-# -- what both have ---------------------------------------------------------------------------------------------------
+# -- what both have --
 def _nonzero(x: Array) -> Array:
     return where(x == 0, 1, x)
 

@@ -34,7 +34,7 @@ def run_while(loop: WhileLoop, *xs: Any) -> tuple[Any, ...]:
     return outs
 
 
-# -- the loop ---------------------------------------------------------------------------------------------------------
+# -- the loop --
 def _run(*ops: Any, loop: WhileLoop) -> tuple[Any, ...]:
     of_test, of_body, carry = loop.parts(ops)
     test, body = loop.test.plan, loop.body.plan

@@ -44,7 +44,7 @@ _KINDS = {
 _STANDARD = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128"  # float16 is afx's own
 
 
-# -- limits -----------------------------------------------------------------------------------------------------------
+# -- limits --
 @attrs.frozen
 class FloatLimits:
     """The limits of a floating dtype, those of the parts for a complex one.
@@ -136,7 +136,7 @@ def _integers(dtype: DType) -> IntegerLimits:
     return IntegerLimits(dtype, int(found.bits), int(found.max), int(found.min))
 
 
-# -- how dtypes combine -----------------------------------------------------------------------------------------------
+# -- how dtypes combine --
 def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     """Tell whether a dtype is another one, or of a kind.
 
@@ -210,7 +210,7 @@ def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> DType:
     return promote(tuple(dtypes), weak)
 
 
-# -- afx itself -------------------------------------------------------------------------------------------------------
+# -- afx itself --
 class NamespaceInfo:
     """What `__array_namespace_info__` returns: devices, dtypes and capabilities, as the array API standard asks."""
 

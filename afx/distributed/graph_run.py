@@ -107,7 +107,7 @@ class _Lane:
         self._next = dict.fromkeys(runner.own_slots, 0)
         self._arriving = self._prepare_outputs()
 
-    # -- preparation ----------------------------------------------------------------------------------------------
+    # -- preparation --
     def _prepare(self, slot: int) -> list[Step]:
         """Return what a slot does, as calls."""
         runner, link = self._runner, self._runner.link
@@ -169,7 +169,7 @@ class _Lane:
                 self._exchanged.append(message)
         return arriving
 
-    # -- one run --------------------------------------------------------------------------------------------------
+    # -- one run --
     def start(self, values: Values) -> None:
         """Begin with inputs and constants: post all receives."""
         self._values = values

@@ -79,7 +79,7 @@ class Machines:
     def __repr__(self) -> str:
         return f"Machines(slots={self.slots}, rank={self.rank}, ranks={self.ranks})"
 
-    # -- gradients ------------------------------------------------------------------------------------------------
+    # -- gradients --
     @overload
     def value_and_grad(
         self,
@@ -227,7 +227,7 @@ class Machines:
             if self.link.commit(True):
                 return result
 
-    # -- other work --------------------------------------------------------------------------------------------------
+    # -- other work --
     def map(self, fn: Callable[[X], R], xs: Iterable[X], *, show_progress: bool = False) -> list[R]:
         """Return what a function gives for each item, in their order, on every rank: independent fits, chains, folds.
 

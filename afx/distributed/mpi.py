@@ -152,7 +152,7 @@ class MpiLink:
             self._routes[slots, by_slot] = route
         return route
 
-    # -- messages -----------------------------------------------------------------------------------------------------
+    # -- messages --
     def send_piece(self, piece: Ndarray, rank: int, tag: int) -> Any:
         """Begin to send contiguous numbers, in one message; return the request."""
         try:

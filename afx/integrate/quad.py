@@ -105,7 +105,7 @@ def quad(
     return result
 
 
-# -- ranges -----------------------------------------------------------------------------------------------------------
+# -- ranges --
 def _dtype(lower: Any, upper: Any, args: Any) -> DType:
     """Return the dtype of the nodes: that of limits and arguments, the default one of Python's numbers."""
     avals = [aval_of(x, "quad") for x in (lower, upper, *pytree.leaves(args))]
@@ -161,7 +161,7 @@ def _range(
     return finite, [lower, upper]
 
 
-# -- intervals --------------------------------------------------------------------------------------------------------
+# -- intervals --
 @attrs.frozen
 class Mesh:
     """The intervals so far: [0, 1] in pieces; those that are not used yet are empty.

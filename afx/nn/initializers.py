@@ -81,7 +81,7 @@ def _matrix(shape: Shape, who: str) -> Shape:
     return shape
 
 
-# -- without fans ------------------------------------------------------------------------------------------------------
+# -- without fans --
 def constant(_seed: Seed, shape: Shape, value: float = 0.0) -> Array:
     """Return one number everywhere.
 
@@ -148,7 +148,7 @@ def uniform(seed: Seed, shape: Shape, scale: float = 1.0) -> Array:
     return random.uniform(key_of(seed), shape, -scale, scale)
 
 
-# -- by fans -----------------------------------------------------------------------------------------------------------
+# -- by fans --
 def variance_scaling(
     seed: Seed,
     shape: Shape,
@@ -268,7 +268,7 @@ def lecun_normal(seed: Seed, shape: Shape) -> Array:
     return _scaled("lecun_normal", seed, shape, 1.0, "fan_in", "normal")
 
 
-# -- of a structure ----------------------------------------------------------------------------------------------------
+# -- of a structure --
 def orthogonal(seed: Seed, shape: Shape, gain: float = 1.0) -> Array:
     """Return weights whose rows or columns, whichever are fewer, are orthonormal times ``gain`` (Saxe et al. 2014).
 

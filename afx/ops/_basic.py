@@ -60,7 +60,7 @@ def numpy_of(x: Any) -> Any:
     return x if x.__class__ is np.ndarray else np.asarray(x, aval_of(x).dtype)
 
 
-# -- cast -------------------------------------------------------------------------------------------------------------
+# -- cast --
 def _cast_run(x: Any, *, dtype: DType) -> Any:
     with np.errstate(over="ignore"):
         if dtype.kind not in "bc" and np.asarray(x).dtype.kind == "c":
@@ -118,7 +118,7 @@ def _fit_run(x: Any, *, dtype: DType) -> Any:
 fit_p = define("fit", "nondifferentiable", _fit_run, _cast_abstract, batch=batch_unchanged("fit"), canonical="fit")
 
 
-# -- reshape ----------------------------------------------------------------------------------------------------------
+# -- reshape --
 def resolved_shape(x: Any, have: Shape, shape: Shape) -> Shape:
     """Return the shape with its -1 filled in, or raise."""
     size = math.prod(have)
@@ -171,7 +171,7 @@ reshape_p = linear(
 )
 
 
-# -- broadcast --------------------------------------------------------------------------------------------------------
+# -- broadcast --
 def _broadcast_run(x: Any, *, shape: Shape) -> Any:
     x = np.asarray(x) if issubclass(x.__class__, np.generic) else numpy_of(x)
     if not x.shape:  # np.broadcast_to takes microseconds, and most scalars come this way
@@ -208,7 +208,7 @@ broadcast_to_p = linear(
 )
 
 
-# -- sum --------------------------------------------------------------------------------------------------------------
+# -- sum --
 def _sum_run(x: Any, *, axis: Shape) -> Any:
     values = numpy_of(x)
     if values.dtype.char == "?" and len(axis) == values.ndim:
@@ -244,7 +244,7 @@ sum_p = linear(
 )
 
 
-# -- where ------------------------------------------------------------------------------------------------------------
+# -- where --
 def _cast(z: Any, dtype: DType) -> Any:
     return z if z.dtype == dtype else z.astype(dtype)
 

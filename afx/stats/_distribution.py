@@ -55,7 +55,7 @@ def log1mexp(x: Array) -> Array:
     return where(small, log(-expm1(-where(small, x, 1))), log1p(-exp(-where(small, 1, x))))
 
 
-# -- distributions -----------------------------------------------------------------------------------------------------
+# -- distributions --
 FILLS = {  # what functions are below and above the support
     "pdf": (0.0, 0.0),
     "logpdf": (-math.inf, -math.inf),
@@ -182,7 +182,7 @@ def _ends(q: Array, low: Array | float, high: Array | float) -> Array:
     return where(q == 0, low, where(q == 1, high, math.nan))
 
 
-# -- families ---------------------------------------------------------------------------------------------------------
+# -- families --
 class Family(Generic[P]):
     """A distribution as a function of its parameters; those follow the argument in every method.
 

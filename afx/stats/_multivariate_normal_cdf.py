@@ -26,7 +26,7 @@ from afx.transforms.custom_derivatives import custom_jvp
 __all__ = ["lattice_cdf", "trivariate_cdf"]
 
 
-# -- three dimensions -------------------------------------------------------------------------------------------------
+# -- three dimensions --
 def _graded_rule(edges: tuple[float, ...], order: int) -> tuple[Any, Any]:
     """Return the nodes and weights of Gauss and Legendre's rule on each of several intervals."""
     found: Any = np.polynomial.legendre.leggauss(order)
@@ -102,7 +102,7 @@ def _by_correlation(a: Array, b: Array, c: Array, ab: Array, ac: Array, bc: Arra
 trivariate_cdf = custom_jvp(_cdf, _rule)
 
 
-# -- more dimensions --------------------------------------------------------------------------------------------------
+# -- more dimensions --
 POINTS = 1 << 14  # of the lattice
 LEAST_PROBABILITY = 1e-300  # whose quantile is finite
 

@@ -42,7 +42,7 @@ def beta(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.
     )
 
 
-# -- odds -------------------------------------------------------------------------------------------------------------
+# -- odds --
 def _shares(odds: Array) -> tuple[Array, Array]:
     """Return ``odds / (1 + odds)`` and its complement, both to the last digit."""
     large = odds > 1
@@ -90,7 +90,7 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
     )
 
 
-# -- Student's t ------------------------------------------------------------------------------------------------------
+# -- Student's t --
 _FAR = 1e12  # whose square a float32 holds, and beside which one rounds to one
 
 

@@ -67,7 +67,7 @@ def uniform(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribut
     )
 
 
-# -- of two sides -----------------------------------------------------------------------------------------------------
+# -- of two sides --
 @continuous
 def logistic(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
     """Logistic distribution: the distribution function is the sigmoid."""

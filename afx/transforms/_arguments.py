@@ -215,7 +215,7 @@ def bound_position(position: int, count: int, fn: Callable[..., Any], who: str) 
     return position % count
 
 
-# -- what a transformation returns -------------------------------------------------------------------------------------
+# -- what a transformation returns --
 class Transformed(functools.partial[Any]):
     """A function that was transformed: it can be pickled if that one can, and is a method in a class."""
 

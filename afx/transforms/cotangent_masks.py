@@ -249,7 +249,7 @@ def fit_mask(alive: Value, shape: Shape) -> Value:
     return to_lower_level(broadcast_to(reshape(alive, kept), shape))
 
 
-# -- one op -----------------------------------------------------------------------------------------------------------
+# -- one op --
 def live_operand(
     p: Primitive, k: int, alive: Sequence[Value], avals: Sequence[Aval], params: Params, outs: Sequence[Shape]
 ) -> Value:

@@ -180,7 +180,7 @@ class JitFunction(Generic[P, R]):
         idle = sum([entry.program.idle_bytes for entry in self._cache.values()])
         return CacheInfo(self._retracing.count, len(self._cache), CACHE_SIZE, idle)
 
-    # -- calls --------------------------------------------------------------------------------------------------------
+    # -- calls --
     def _run(
         self,
         fn: Callable[..., Any],

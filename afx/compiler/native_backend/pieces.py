@@ -143,7 +143,7 @@ class _Splitter:
             index = self._views[index].source.index
         return index
 
-    # -- runs ---------------------------------------------------------------------------------------------------------
+    # -- runs --
     def _flush(self) -> None:
         """End the run: as one kernel where that is worth it, as it was otherwise."""
         run = [self.schedule.instructions[k] for k in self._run]
@@ -198,7 +198,7 @@ class _Splitter:
             add(index)
         return list(found.values())
 
-    # -- the whole ----------------------------------------------------------------------------------------------------
+    # -- the whole --
     def _finish(self) -> Schedule:
         """Return the schedule without what nothing reads any longer, kernels' results in memory of their own."""
         schedule, out = self.schedule, self._known(self._needed(self._out))

@@ -124,7 +124,7 @@ class _Emitter:
         source = sources[first.equation] if sources else None
         return "" if source is None else source.file
 
-    # -- names --------------------------------------------------------------------------------------------------------
+    # -- names --
     def read(self, x: Operand) -> str:
         """Return the text of an operand."""
         if not isinstance(x, Buffer):
@@ -151,7 +151,7 @@ class _Emitter:
         self._lines += [Line(text, equation) for text in lines]
         self._states += [state] * len(lines)
 
-    # -- instructions -------------------------------------------------------------------------------------------------
+    # -- instructions --
     def _instruction(self, instruction: Instruction) -> None:
         match instruction:
             case Call():
@@ -319,7 +319,7 @@ class _Emitter:
             lines.append(f"{reduce}(part_{names.of(part.out)}, 0, None, {names.of(part.out)})")
         self._add(lines, state)
 
-    # -- control flow -------------------------------------------------------------------------------------------------
+    # -- control flow --
     def _body(self, kind: str, body: Schedule) -> str:
         """Enter the function of a body, with buffers of its own for each set."""
         name = f"{kind}_{len(self.bodies) + 1}"
@@ -389,7 +389,7 @@ class _Emitter:
         call = f"({', '.join(bodies)},)[int({index})]({', '.join(xs)})"
         self._whole([f"{', '.join(outs)}, = {call}" if outs else call], branch.error_state)
 
-    # -- results ------------------------------------------------------------------------------------------------------
+    # -- results --
     def _result(self, result: Result) -> str:
         text = self.read(result.operand)
         if not result.copies:

@@ -83,7 +83,7 @@ class Array(Operators, Methods):
         """Refuse direct construction: `afx.asarray` makes arrays."""
         raise OperandError("Array: not constructed directly: got Array(...); call afx.asarray(values)")
 
-    # -- what it is -------------------------------------------------------------------------------------------------
+    # -- what it is --
     @property
     def shape(self) -> Shape:
         """The lengths of the axes."""
@@ -148,7 +148,7 @@ class Array(Operators, Methods):
             raise OperandError(f"iter: iteration over a 0-d array: got {self.aval}; use x.item()")
         return iter(FUNCTIONS.unstack(self))
 
-    # -- plain Python values ------------------------------------------------------------------------------------------
+    # -- plain Python values --
     def numpy(self, who: str = "np.asarray") -> Ndarray:
         """Return a read-only NumPy view of the elements, without copying."""
         return read_only_view(self.concrete(who))
@@ -222,7 +222,7 @@ class Array(Operators, Methods):
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else str(self)
 
-    # -- NumPy's protocols --------------------------------------------------------------------------------------------
+    # -- NumPy's protocols --
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ndarray:
         view = self.numpy()
         if dtype is not None and np.dtype(dtype) != view.dtype:
@@ -268,7 +268,7 @@ class Array(Operators, Methods):
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
 
-    # -- copies, pickles, pictures ------------------------------------------------------------------------------------
+    # -- copies, pickles, pictures --
     def __copy__(self) -> Array:
         return self
 

@@ -45,7 +45,7 @@ BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, POSITIONAL)
 QUICK: dict[np.ufunc, Function] = {}  # what `_quick` found
 
 
-# -- ufuncs -----------------------------------------------------------------------------------------------------------
+# -- ufuncs --
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Answer ``ufunc(*inputs)``, ``reduce``, ``accumulate`` and ``outer`` with afx's own function."""
     if not kwargs and method == "__call__":
@@ -132,7 +132,7 @@ def _along(method: str, name: str, shown: str, operands: list[Any], options: dic
     raise _missing(f"{shown}.{method}")
 
 
-# -- functions --------------------------------------------------------------------------------------------------------
+# -- functions --
 def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer a NumPy function called on an Array with afx's function of that name."""
     if not kwargs and list not in (kinds := [x.__class__ for x in args]) and tuple not in kinds:
@@ -317,7 +317,7 @@ def _keywords(fn: Function) -> frozenset[str]:
     return frozenset(list(_parameters(fn))[1:])
 
 
-# -- names ------------------------------------------------------------------------------------------------------------
+# -- names --
 def _found(name: str, module: str, shown: str) -> Function:
     """Return afx's function of a name, from a family that loads on first use where NumPy has it in one, or raise."""
     if module in FAMILIES:

@@ -42,7 +42,7 @@ Shaper: TypeAlias = Callable[..., Aval]
 OutDtype: TypeAlias = Callable[[DType], DType]
 
 
-# -- elementwise ------------------------------------------------------------------------------------------------------
+# -- elementwise --
 def elementwise_impl(
     name: str, ufunc: Callable[..., Any], floating: bool, arity: int, kinds: str
 ) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ __all__ = ["matrix_op", "matrix_pair_op"]
 Rule = Callable[..., Any]
 
 
-# -- checks -----------------------------------------------------------------------------------------------------------
+# -- checks --
 def floating(x: ArrayLike, who: str) -> Array:
     """Return an operand as an array that has derivatives; integers take the default dtype."""
     y = asarray(x)
@@ -64,7 +64,7 @@ def choice(who: str, name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise ArgumentError(f"{who}: {name} is one of {', '.join(map(repr, choices))}: got {value!r}; take one of them")
 
 
-# -- kinds ------------------------------------------------------------------------------------------------------------
+# -- kinds --
 def _checked(abstract: Rule, compute: Rule) -> Rule:
     """Return an implementation that refuses what its shape rule refuses, where NumPy would convert."""
 
@@ -193,7 +193,7 @@ def solution_aval(who: str, a: Aval, b: Aval) -> Aval:
     return Aval((*lead, *b.shape[-2:]), a.dtype)
 
 
-# -- pieces -----------------------------------------------------------------------------------------------------------
+# -- pieces --
 def transposed(x: Array) -> Array:
     """Return the transpose."""
     return x.swapaxes(-1, -2)

@@ -49,7 +49,7 @@ def _floating(x: ArrayLike, who: str) -> Array:
     return astype(x, promote((aval.dtype,), (aval.weak,), floating=True))
 
 
-# -- mantissas and exponents ------------------------------------------------------------------------------------------
+# -- mantissas and exponents --
 @register_function
 def frexp(x: ArrayLike) -> tuple[Array, Array]:
     """Return mantissas, from 0.5 to 1 in size, and integers with ``x = mantissa * 2**integer``.
@@ -133,7 +133,7 @@ def spacing(x: ArrayLike) -> Array:
 spacing_p: Primitive = nondifferentiable("spacing", np.spacing, kinds="f", promotes_to_float=True)
 
 
-# -- other forms of known functions -----------------------------------------------------------------------------------
+# -- other forms of known functions --
 @register_function
 def heaviside(x: ArrayLike, middle: ArrayLike) -> Array:
     """Return 0 where x is negative, 1 where it is positive, ``middle`` where it is 0; differentiable in ``middle``.
@@ -194,7 +194,7 @@ def real_if_close(x: ArrayLike, tol: float = 100) -> Array:
     return real(y) if known else y
 
 
-# -- integers -----------------------------------------------------------------------------------------------------------
+# -- integers --
 @register_function
 def gcd(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the greatest common divisors of integers.

@@ -271,7 +271,7 @@ atanh_p: Primitive = unary(
 arctanh = atanh
 
 
-# -- angles -----------------------------------------------------------------------------------------------------------
+# -- angles --
 @register_function
 def deg2rad(x: ArrayLike) -> Array:
     """Return angles given in degrees in radians.
@@ -302,7 +302,7 @@ rad2deg_p: Primitive = unary("rad2deg", np.rad2deg, 180 / math.pi, kinds="f", pr
 degrees = rad2deg
 
 
-# -- sinc -------------------------------------------------------------------------------------------------------------
+# -- sinc --
 @register_function
 def sinc(x: ArrayLike) -> Array:
     """Return ``sin(πx) / (πx)``, 1 at 0; its derivatives of every order are right at 0 and near it.

@@ -35,7 +35,7 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"] | None
 INVERSE: dict[str, Any] = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-# -- arguments --------------------------------------------------------------------------------------------------------
+# -- arguments --
 def normed(norm: Norm, who: str) -> Any:
     """Return the name of a normalisation, or raise."""
     if norm is None:
@@ -73,7 +73,7 @@ def real_length(x: ArrayLike, n: int | None, axis: int, who: str) -> int:
     return 2 * (aval_of(x, who).shape[axis] - 1) if n is None else integer(n, who, "n")
 
 
-# -- rules ------------------------------------------------------------------------------------------------------------
+# -- rules --
 def _computed(dtype: DType) -> DType:
     """Return the dtype in which it is computed: integers in the default dtype."""
     return promote((dtype,), (False,), True)
@@ -102,7 +102,7 @@ def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Cal
     return linear(name, run, abstract, transpose, batch=batch_unchanged(name), impl_into=out)
 
 
-# -- complex transforms -----------------------------------------------------------------------------------------------
+# -- complex transforms --
 def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
     """Return the Fourier transform along an axis: element k is the sum of ``x[j] · exp(-2πi·j·k / n)``.
 
@@ -152,7 +152,7 @@ fft_p: Primitive = _symmetric("fft", np.fft.fft)
 ifft_p: Primitive = _symmetric("ifft", np.fft.ifft)
 
 
-# -- real transforms --------------------------------------------------------------------------------------------------
+# -- real transforms --
 def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
     """Return the first half of the Fourier transform of real numbers, ``n // 2 + 1`` elements; the rest mirrors it.
 
@@ -269,7 +269,7 @@ def ihfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "back
     return conj(_transformed(rfft_p, x, n, axis, INVERSE[normed(norm, "ihfft")]))
 
 
-# -- frequencies ------------------------------------------------------------------------------------------------------
+# -- frequencies --
 def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
     """Return the frequencies of the elements of `fft`, in cycles per unit of the spacing.
 

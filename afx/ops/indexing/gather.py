@@ -51,7 +51,7 @@ def scatter(x: ArrayLike, *indices: ArrayLike, shape: Shape, axis: int = 0) -> A
     return z
 
 
-# -- shape rules ------------------------------------------------------------------------------------------------------
+# -- shape rules --
 def gathered_shape(who: str, x: Aval, indices: tuple[Aval, ...], axis: int) -> Shape:
     """Return the shape of x at these indices, or raise."""
     got = ", ".join(map(str, indices))
@@ -79,7 +79,7 @@ def _scatter_abstract(x: Aval, *indices: Aval, shape: Shape, axis: int) -> Aval:
     return Aval(shape, x.dtype)
 
 
-# -- what they compute ------------------------------------------------------------------------------------------------
+# -- what they compute --
 def native_place(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
     """Return NumPy's index of these index arrays."""
     return (*[slice(None)] * axis, *indices) if axis else indices
@@ -141,7 +141,7 @@ def _flat(shape: Shape, indices: tuple[Any, ...], axis: int) -> Any:
     return (places * inner + np.arange(inner)).reshape(-1)
 
 
-# -- derivatives and batches ------------------------------------------------------------------------------------------
+# -- derivatives and batches --
 def _gather_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
     return to_lower_level(scatter(ct, *xs[1:], shape=shape, axis=params["axis"]))
 

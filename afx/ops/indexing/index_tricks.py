@@ -175,7 +175,7 @@ def indices(dimensions: Lengths, dtype: DTypeLike = int, sparse: bool = False) -
     return wrap(np.indices(shape, target))
 
 
-# -- diagonals and triangles --------------------------------------------------------------------------------------------
+# -- diagonals and triangles --
 def _pair(found: Any) -> tuple[Array, ...]:
     return tuple([wrap(i) for i in found])
 
@@ -264,7 +264,7 @@ def triu_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, ...]:
     return triu_indices(n, k, m)
 
 
-# -- joining by index -------------------------------------------------------------------------------------------------
+# -- joining by index --
 class Concatenator:
     """NumPy's ``r_`` and ``c_`` for traced arrays too: what stands in the brackets, joined along an axis."""
 

@@ -142,7 +142,7 @@ embed_p: Primitive = linear(
 )
 
 
-# -- updates ----------------------------------------------------------------------------------------------------------
+# -- updates --
 def slice_set(x: ArrayLike, values: ArrayLike, index: Basic) -> Array:
     """Return a copy of x with ``values``, of the dtype of x and the shape of the part, at a canonical index.
 

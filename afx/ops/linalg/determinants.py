@@ -68,7 +68,7 @@ def _det_pull(ct: Array, z: Any, a: Array) -> Array:
 det_p: Primitive = matrix_op("det", _det_run, _det_abstract, _det_push, _det_pull, reads=2)
 
 
-# -- cofactors --------------------------------------------------------------------------------------------------------
+# -- cofactors --
 # The cofactors' derivative of order k in the directions t1 … tk. Its product with a matrix is the determinant's
 # derivative of order k + 1, which is symmetric in its directions: hence each rule is the op itself.
 def _cofactors_abstract(a: Aval, *ts: Aval) -> Aval:
@@ -170,7 +170,7 @@ cofactors_p: Primitive = register(
 )
 
 
-# -- logarithms -------------------------------------------------------------------------------------------------------
+# -- logarithms --
 def slogdet(a: ArrayLike) -> SlogdetResult:
     """Return the sign and the logarithm of the absolute value of the determinant, which does not overflow.
 

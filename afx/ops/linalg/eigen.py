@@ -54,7 +54,7 @@ class EigResult(NamedTuple):
     eigenvectors: Array
 
 
-# -- symmetric (Hermitian) --------------------------------------------------------------------------------------------
+# -- symmetric (Hermitian) --
 def eigh(a: ArrayLike, UPLO: Literal["L", "U"] | None = None) -> EighResult:
     """Return the eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices.
 
@@ -153,7 +153,7 @@ eigvalsh_p: Primitive = matrix_op(
 )
 
 
-# -- general ----------------------------------------------------------------------------------------------------------
+# -- general --
 def eig(a: ArrayLike) -> EigResult:
     """Return the eigenvalues and eigenvectors of square matrices; they are always complex (NumPy's: only where needed).
 

@@ -126,7 +126,7 @@ def _laid(x: Array, layout: _Layout) -> Array:
     return x if x.shape == layout.shape else reshape(x, layout.shape)
 
 
-# -- making the plan --------------------------------------------------------------------------------------------------
+# -- making the plan --
 @functools.lru_cache(maxsize=1024)
 def _plan(subscripts: str, avals: tuple[Aval, ...], optimize: bool) -> _Plan:
     terms, result = _parsed(subscripts, avals)

@@ -61,7 +61,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     return broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape) if z is None else z
 
 
-# -- chains -----------------------------------------------------------------------------------------------------------
+# -- chains --
 def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
     """Return the product of two or more matrices, in the order of products that costs least.
 
@@ -108,7 +108,7 @@ def _product(xs: list[Array], cuts: dict[tuple[int, int], int], i: int, j: int) 
     return matmul(_product(xs, cuts, i, cuts[i, j]), _product(xs, cuts, cuts[i, j] + 1, j))
 
 
-# -- the exponential --------------------------------------------------------------------------------------------------
+# -- the exponential --
 def expm(a: ArrayLike, hermitian: bool = False) -> Array:
     """Return the exponential of square matrices, by scaling, a Padé approximant of order 13, and squaring.
 

@@ -86,7 +86,7 @@ def fractional_matrix_power(a: ArrayLike, t: float, hermitian: bool = False) -> 
     return hermitian_function(x, Power(power)) if hermitian else bind_single(fractional_matrix_power_p, x, power=power)
 
 
-# -- general matrices -------------------------------------------------------------------------------------------------
+# -- general matrices --
 def _schur_op(name: str) -> Primitive:
     """Make an op of SciPy's function of this name, of stacks of matrices too."""
 

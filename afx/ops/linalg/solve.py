@@ -34,7 +34,7 @@ from afx.ops.manipulation.shape import reshape
 __all__ = ["inv", "solve", "tensorinv", "tensorsolve"]
 
 
-# -- systems ----------------------------------------------------------------------------------------------------------
+# -- systems --
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """Return x with ``a @ x = b``, by LU factorisation with row exchanges.
 
@@ -96,7 +96,7 @@ def _run_or_nan(a: Any, b: Any) -> Any:
 solve_or_nan_p: Primitive = _solve_op("solve_or_nan", _run_or_nan)
 
 
-# -- inverses ---------------------------------------------------------------------------------------------------------
+# -- inverses --
 def inv(a: ArrayLike) -> Array:
     """Return the inverse of square matrices; to solve a system, `solve` is better.
 
@@ -126,7 +126,7 @@ def _inv_pull(ct: Array, z: Array, a: Any) -> Array:
 inv_p: Primitive = matrix_op("inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1)
 
 
-# -- tensors ----------------------------------------------------------------------------------------------------------
+# -- tensors --
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """Return the inverse of the linear map that ``tensordot(a, x, x.ndim)`` is.
 

@@ -196,7 +196,7 @@ def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any,
 svd_p: Primitive = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple_results=True)
 
 
-# -- singular values --------------------------------------------------------------------------------------------------
+# -- singular values --
 def _values_abstract(a: Aval) -> Aval:
     matrices(a, "svdvals")
     return Aval((*a.shape[:-2], min(a.shape[-2:])), real_dtype(a.dtype))

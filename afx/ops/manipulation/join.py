@@ -56,7 +56,7 @@ def _listed(arrays: Any, who: str) -> list[Any]:
     return found
 
 
-# -- concat -----------------------------------------------------------------------------------------------------------
+# -- concat --
 @register_function
 def concat(arrays: Arrays, /, *, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays one after another along an axis that they have.
@@ -155,7 +155,7 @@ concat_p: Primitive = register(
 )
 
 
-# -- stack ------------------------------------------------------------------------------------------------------------
+# -- stack --
 @register_function
 def stack(arrays: Arrays, /, *, axis: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays side by side along a new axis.
@@ -274,7 +274,7 @@ def column_stack(arrays: Arrays, /) -> Array:
     return concat([expand_dims(x, 1) if x.ndim == 1 else x for x in xs], axis=1)
 
 
-# -- repetition -------------------------------------------------------------------------------------------------------
+# -- repetition --
 @register_function
 def tile(x: ArrayLike, /, reps: int | Sequence[int]) -> Array:
     """Return x laid side by side, as often along each axis as ``reps`` says.

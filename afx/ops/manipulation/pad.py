@@ -168,7 +168,7 @@ def _values(values: Any, ndim: int) -> list[tuple[Any, Any]]:
     raise ArgumentError(f"pad: constants are one pair for each axis: got {values!r}; give ((before, after), …)")
 
 
-# -- flips ------------------------------------------------------------------------------------------------------------
+# -- flips --
 @register_function
 def flip(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     """Return x with the order of its elements reversed along axes, along all of them where none is named.
@@ -238,7 +238,7 @@ def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     return permute_dims(flip(x, b), order) if k % 4 == 1 else flip(permute_dims(x, order), b)
 
 
-# -- roll -------------------------------------------------------------------------------------------------------------
+# -- roll --
 @register_function
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
     """Return x with its elements shifted along axes; those that leave at one end enter at the other.

@@ -81,7 +81,7 @@ def _rows(x: Any, window: Shape, stride: Shape, dilation: Shape) -> Iterator[tup
         yield block, buffer.reshape(span * channels, count).T if columns else buffer.reshape(count, span * channels)
 
 
-# -- the three of them, for one group ---------------------------------------------------------------------------------
+# -- the three of them, for one group --
 def _convolve(z: Any, x: Any, kernel: Any, stride: Shape, dilation: Shape) -> None:
     window, out = kernel.shape[:-2], kernel.shape[-1]
     weights = kernel.reshape(math.prod(kernel.shape[:-1]), out)
@@ -123,14 +123,14 @@ def _sum_input(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Shape) 
                 into[spans] += np.matmul(flat, weights[place]).reshape(*part.shape[:-1], channels)
 
 
-# -- examples of few elements, or with a short last axis: products with a band matrix ---------------------------------
+# -- examples of few elements, or with a short last axis: products with a band matrix --
 def _finite(x: Any) -> bool:
     """Tell that no element is inf or nan, which zeros of the band would spread; false where squares overflow, too."""
     flat = x.reshape(-1)
     return x.dtype.char in "fd" and x.flags.c_contiguous and math.isfinite(np.dot(flat, flat))
 
 
-# -- one input channel for each group: products of elements, since matrices would have one row ------------------------
+# -- one input channel for each group: products of elements, since matrices would have one row --
 def _by_groups(z: Any, groups: int) -> Any:
     """Return a view float[..., groups, out/groups]."""
     return z.reshape(*z.shape[:-1], groups, z.shape[-1] // groups)
@@ -160,7 +160,7 @@ def _sum_input_each(room: Any, ct: Any, kernel: Any, stride: Shape, dilation: Sh
             room[block][spans] += (wide[block] * weights[place][0]).sum(axis=-1, dtype=ct.dtype)
 
 
-# -- with groups and padding ------------------------------------------------------------------------------------------
+# -- with groups and padding --
 def _parts(groups: int, *arrays: Any) -> Iterator[tuple[Any, ...]]:
     """Yield views of the last axis of each array, group by group."""
     if groups == 1:

@@ -248,7 +248,7 @@ conv_kernel_p: Primitive = bilinear(
 )
 
 
-# -- vectors ----------------------------------------------------------------------------------------------------------
+# -- vectors --
 @register_function
 def correlate(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "valid") -> Array:
     """Return the cross-correlation of two vectors: the kernel, not flipped, moved along the signal.

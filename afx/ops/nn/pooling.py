@@ -129,7 +129,7 @@ def _pooling_windows(
     )
 
 
-# -- the largest element, with the derivative to the first one ---------------------------------------------------------
+# -- the largest element, with the derivative to the first one --
 def _max_run(x: Any, *, axis: Shape) -> Any:
     if math.prod(_window(x.shape, axis)) > SHORT:
         return np.maximum.reduce(x, axis=axis)
@@ -218,7 +218,7 @@ def _places(window: Shape, axis: Shape, ndim: int) -> list[tuple[int | slice, ..
     return found
 
 
-# -- its offset in the window, and what is put there and picked from there --------------------------------------------
+# -- its offset in the window, and what is put there and picked from there --
 def _first_run(x: Any, z: Any, *, axis: Shape) -> Any:
     k = np.empty(z.shape, _numbers(_window(x.shape, axis)))
     _first_prepare(aval_of(x), aval_of(z), axis=axis)(k, x, z)

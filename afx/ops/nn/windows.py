@@ -158,7 +158,7 @@ col2im_p: Primitive = linear(
 )
 
 
-# -- views ------------------------------------------------------------------------------------------------------------
+# -- views --
 @register_function
 def sliding_window_view(
     x: ArrayLike, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = None

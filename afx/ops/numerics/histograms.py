@@ -106,7 +106,7 @@ def digitize(x: Nested, bins: Nested, right: bool = False) -> Array:
     return where(edges[0] <= edges[-1], rising, falling)
 
 
-# -- edges ------------------------------------------------------------------------------------------------------------
+# -- edges --
 @register_function
 def histogram_bin_edges(x: Nested, bins: Bins = 10, range: Ends = None, weights: Nested | None = None) -> Array:
     """Return the edges of the bins of a histogram.
@@ -183,7 +183,7 @@ def _bin(x: Array, edges: Array) -> tuple[Array, Array]:
     return clip(place, 0, count - 1), (place >= 0) & (place < count)
 
 
-# -- histograms -------------------------------------------------------------------------------------------------------
+# -- histograms --
 @register_function
 def histogram(
     x: Nested, bins: Bins = 10, range: Ends = None, density: bool | None = None, weights: Nested | None = None

@@ -32,7 +32,7 @@ __all__ = ["ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
 Numbers: TypeAlias = ArrayLike | Sequence[float]
 
 
-# -- interpolation ----------------------------------------------------------------------------------------------------
+# -- interpolation --
 @register_function
 def interp(
     x: Numbers,
@@ -108,7 +108,7 @@ def _through(x: Array, xp: Array, fp: Array) -> Array:
     return where(isfinite(line), line, where(x == x0, f0, where(x == x1, f1, beside)))
 
 
-# -- integrals and slopes ---------------------------------------------------------------------------------------------
+# -- integrals and slopes --
 @register_function
 def trapezoid(y: Numbers, x: Numbers | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """Return the integral along an axis of the piecewise linear function through samples.
@@ -245,7 +245,7 @@ def ediff1d(x: Numbers, to_end: Numbers | None = None, to_begin: Numbers | None 
     return concat([v for v in (ends[0], z, ends[1]) if v is not None])
 
 
-# -- phases -----------------------------------------------------------------------------------------------------------
+# -- phases --
 @register_function
 def unwrap(x: Numbers, discont: ArrayLike | None = None, axis: int = -1, *, period: ArrayLike = 2 * math.pi) -> Array:
     """Return phases with whole periods added, so that no step along the axis is larger than half of one.

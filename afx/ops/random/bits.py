@@ -121,7 +121,7 @@ def _fold_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], par
 random_fold_p: Primitive = nondifferentiable("random_fold", _fold_run, _fold_abstract, batch=_fold_batch)
 
 
-# -- draws ------------------------------------------------------------------------------------------------------------
+# -- draws --
 def words_of(keys: Any, n: int, index: Any, round_: Any, purpose: int = DRAW) -> Any:
     """Return uint32[m, 4]: a block for each of m elements, which are numbered through all the draws of n from each key."""
     chosen = keys if len(keys) == 1 else keys[index // n]

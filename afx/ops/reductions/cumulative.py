@@ -210,7 +210,7 @@ def diff(
     return z
 
 
-# -- extremes ---------------------------------------------------------------------------------------------------------
+# -- extremes --
 @register_function
 def cummax(x: ArrayLike, axis: int | None = None) -> Array:
     """Return the largest element so far along an axis, nan from the first nan on; of all elements where none is named.

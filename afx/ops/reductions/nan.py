@@ -49,7 +49,7 @@ def _filled(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str) -> Ar
     return where(isnan(y), value, y) if aval_of(y, who).dtype.kind in "fc" else y
 
 
-# -- sums and products ------------------------------------------------------------------------------------------------
+# -- sums and products --
 @register_function
 def nansum(
     x: ArrayLike,
@@ -106,7 +106,7 @@ def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
     return cumprod(_filled(x, 1, dtype, "nancumprod"), axis, dtype)
 
 
-# -- moments ----------------------------------------------------------------------------------------------------------
+# -- moments --
 @register_function
 def nanmean(
     x: ArrayLike,
@@ -233,7 +233,7 @@ def nanstd(
     return vector_norm(d, axes, keepdims=keepdims) / sqrt(_positive(number, d))
 
 
-# -- replacement ------------------------------------------------------------------------------------------------------
+# -- replacement --
 @register_function
 def nan_to_num(
     x: ArrayLike,

@@ -144,7 +144,7 @@ def nanmin(
 nanmin_p: Primitive = _reducing("nanmin", np.fmin, nanmin)
 
 
-# -- indices ---------------------------------------------------------------------------------------------------------
+# -- indices --
 @register_function
 def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first largest element that is not nan along an axis, of all where none is named.

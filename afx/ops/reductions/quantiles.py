@@ -122,7 +122,7 @@ def nanpercentile(
     return _quantile(x, _hundredth(q, "nanpercentile"), axis, method, keepdims, "nanpercentile", skipping=True)
 
 
-# -- where a quantile stands ------------------------------------------------------------------------------------------
+# -- where a quantile stands --
 def _between(alpha: float, beta: float) -> Place:
     """Return the index, counted from 0, of a fraction among n elements after Hyndman & Fan's two parameters."""
     return lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1
@@ -195,7 +195,7 @@ def _hundredth(q: Any, who: str) -> Any:
     return q / 100
 
 
-# -- what stands there --------------------------------------------------------------------------------------------------
+# -- what stands there --
 def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str, *, skipping: bool) -> Array:
     aval = aval_of(x, who)
     if method not in METHODS:

@@ -122,7 +122,7 @@ def mean(
     return sum(x, axes, keepdims=keepdims) / math.prod([shape[a] for a in axes])
 
 
-# -- extremes ---------------------------------------------------------------------------------------------------------
+# -- extremes --
 def reduce_over(p: Primitive, x: ArrayLike, axis: Axis, keepdims: bool, who: str) -> Array:
     shape = shape_of(x, who)
     axes = normalize_axes(axis, len(shape), who)
@@ -279,7 +279,7 @@ def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products --
 @register_function
 def prod(
     x: ArrayLike,

@@ -43,7 +43,7 @@ def _flat(x: Nested) -> Array:
     return reshape(asarray(x), (-1,))
 
 
-# -- one array --------------------------------------------------------------------------------------------------------
+# -- one array --
 def _unique(x: Nested, axis: int | None, equal_nan: bool, who: str) -> tuple[Array, Array, Array, Array]:
     y = asarray(x)
     known = _known(y, who)
@@ -107,7 +107,7 @@ def unique(
     return (found[0], *others) if others else found[0]
 
 
-# -- two arrays ---------------------------------------------------------------------------------------------------------
+# -- two arrays --
 @register_function
 def isin(
     element: Nested,

@@ -269,7 +269,7 @@ def _search_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
 searchsorted_p: Primitive = nondifferentiable("searchsorted", _search_run, _search_abstract, batch=_search_batch)
 
 
-# -- elements that are not zero -----------------------------------------------------------------------------------------
+# -- elements that are not zero --
 @register_function
 def nonzero(x: ArrayLike) -> tuple[Array, ...]:
     """Return the indices of the elements that are not zero, one vector an axis, in row-major order.

@@ -85,7 +85,7 @@ def _width(fall: Callable[[Any], Any], slope: Callable[[Any], Any], start: Any) 
     return width
 
 
-# -- gamma ------------------------------------------------------------------------------------------------------------
+# -- gamma --
 def gamma_front(a: Any, x: Any) -> Any:
     """Return ``a log x - x - log Γ(a)``, accurate for large a."""
     large = _where(a < 1, 1.0, a)
@@ -137,7 +137,7 @@ def gamma_by_parameter(a: Any, x: Any, *, order: int) -> Any:
     return _where((a < 0) | (x < 0), math.nan, _where((x == 0) | (x == math.inf), 0.0 * a, z))
 
 
-# -- beta -------------------------------------------------------------------------------------------------------------
+# -- beta --
 def beta_front(a: Any, b: Any, x: Any) -> Any:
     """Return ``a log x + b log(1 - x) - log B(a, b)``, accurate for large a and b."""
     small = (a < 1) | (b < 1)

@@ -61,7 +61,7 @@ def _bessel(name: str) -> Callable[..., Any]:
     return compute
 
 
-# -- modified, of the first kind --------------------------------------------------------------------------------------
+# -- modified, of the first kind --
 @register_function
 def iv(v: float, x: ArrayLike) -> Array:
     """Return the modified Bessel function of the first kind of order v; needs the extra ``scipy``.
@@ -190,7 +190,7 @@ def i1e(x: ArrayLike) -> Array:
     return ive(1, x)
 
 
-# -- of the first kind, and modified of the second --------------------------------------------------------------------
+# -- of the first kind, and modified of the second --
 @register_function
 def jv(v: float, x: ArrayLike) -> Array:
     """Return the Bessel function of the first kind of order v; needs the extra ``scipy``.

@@ -110,7 +110,7 @@ xlog1py_p: Primitive = binary(
 )
 
 
-# -- entropies --------------------------------------------------------------------------------------------------------
+# -- entropies --
 @register_function
 def entr(x: ArrayLike) -> Array:
     """Return ``-x log(x)``, 0 at 0, where its derivative is inf, and -inf below.

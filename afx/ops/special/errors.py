@@ -177,7 +177,7 @@ erfcinv_p: Primitive = unary(
 )
 
 
-# -- the normal distribution ------------------------------------------------------------------------------------------
+# -- the normal distribution --
 @register_function
 def ndtr(x: ArrayLike) -> Array:
     """Return the normal distribution function, ``½ erfc(-x/√2)``; needs the extra ``scipy``.

@@ -169,7 +169,7 @@ polygamma_p: Primitive = parametric(
 )
 
 
-# -- beta -------------------------------------------------------------------------------------------------------------
+# -- beta --
 def digamma_gap(x: Array, d: Array | float, n: int = 0) -> Array:
     """Return ``polygamma(n, x + d) - polygamma(n, x)``, accurate for small d beside a large x."""
     return bind_single(digamma_gap_p, x, d, n=n)
@@ -238,7 +238,7 @@ beta_p: Primitive = binary(
 )
 
 
-# -- of integers and matrices -----------------------------------------------------------------------------------------
+# -- of integers and matrices --
 @register_function
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """Return the logarithm of the multivariate gamma function of dimension d; needs the extra ``scipy``.

@@ -33,7 +33,7 @@ def ternary(
     return elementwise(name, compute, partials, kinds="f", promotes_to_float=True, domain=domain)
 
 
-# -- the density ------------------------------------------------------------------------------------------------------
+# -- the density --
 def density(a: Array, b: Array, x: Array) -> Array:
     """Return ``x**(a - 1) (1 - x)**(b - 1) / B(a, b)``, the density of the beta distribution."""
     return bind_single(beta_density_p, a, b, x)
@@ -84,7 +84,7 @@ beta_density_p: Primitive = ternary(
 )
 
 
-# -- the integral -----------------------------------------------------------------------------------------------------
+# -- the integral --
 def _slope(a: Array, b: Array, x: Array, m: int, n: int) -> Array:
     return bind_single(betainc_slope_p, a, b, x, m=m, n=n)
 
@@ -185,7 +185,7 @@ betaincc_p: Primitive = ternary(
 )
 
 
-# -- the inverses -----------------------------------------------------------------------------------------------------
+# -- the inverses --
 def _moved(z: Array, a: Array, b: Array, m: int, n: int) -> Array:
     """Return how a quantile moves with a or b: the implicit derivative, 0 at both ends."""
     slope = _slope(a, b, z, m, n)

@@ -25,7 +25,7 @@ __all__ = ["gammainc", "gammaincc", "gammainccinv", "gammaincinv"]
 _where: Any = np.where  # its result type is not known to checkers
 
 
-# -- the density ------------------------------------------------------------------------------------------------------
+# -- the density --
 def density(a: Array, x: Array) -> Array:
     """Return ``x**(a - 1) exp(-x) / Γ(a)``, the density of the gamma distribution."""
     return bind2(gamma_density_p, a, x)
@@ -60,7 +60,7 @@ gamma_density_p: Primitive = binary(
 )
 
 
-# -- the integral -----------------------------------------------------------------------------------------------------
+# -- the integral --
 def _slope(a: Array, x: Array, order: int = 1) -> Array:
     return bind_single(gammainc_slope_p, a, x, order=order)
 
@@ -143,7 +143,7 @@ gammaincc_p: Primitive = binary(
 )
 
 
-# -- the inverses -----------------------------------------------------------------------------------------------------
+# -- the inverses --
 def _moved(z: Array, a: Array) -> Array:
     """Return how a quantile moves with a: the implicit derivative, 0 at both ends."""
     slope = _slope(a, z)

@@ -27,7 +27,7 @@ __all__ = ["log_beta_density", "log_betainc", "log_betaincc"]
 _where: Any = np.where  # its result type is not known to checkers
 
 
-# -- the density ------------------------------------------------------------------------------------------------------
+# -- the density --
 def log_beta_density(a: Array, b: Array, x: Array) -> Array:
     """Return the logarithm of the beta distribution's density, accurate for large a and b."""
     return bind_single(log_beta_density_p, a, b, x)
@@ -66,7 +66,7 @@ log_beta_density_p: Primitive = ternary(
 )
 
 
-# -- the tail ---------------------------------------------------------------------------------------------------------
+# -- the tail --
 def _moment(a: Array, b: Array, x: Array, upper: bool, m: int, n: int) -> Array | float:
     return bind_single(beta_tail_p, a, b, x, upper=upper, m=m, n=n) if m or n else 1.0
 
@@ -105,7 +105,7 @@ beta_tail_p: Primitive = parametric(
 )
 
 
-# -- the logarithms ---------------------------------------------------------------------------------------------------
+# -- the logarithms --
 def _values(upper: bool) -> Callable[..., Any]:
     names = ("betaincc", "betainc") if upper else ("betainc", "betaincc")
 

@@ -27,7 +27,7 @@ __all__ = ["is_deep", "log_gamma_density", "log_gammainc", "log_gammaincc"]
 _where: Any = np.where  # its result type is not known to checkers
 
 
-# -- the density ------------------------------------------------------------------------------------------------------
+# -- the density --
 def log_gamma_density(a: Array, x: Array) -> Array:
     """Return the logarithm of the gamma distribution's density, accurate for large a."""
     return bind2(log_gamma_density_p, a, x)
@@ -59,7 +59,7 @@ log_gamma_density_p: Primitive = binary(
 )
 
 
-# -- the tail ---------------------------------------------------------------------------------------------------------
+# -- the tail --
 def _moment(a: Array, x: Array, upper: bool, m: int, n: int) -> Array:
     return bind_single(gamma_tail_p, a, x, upper=upper, m=m, n=n)
 
@@ -79,7 +79,7 @@ gamma_tail_p: Primitive = parametric(
 )
 
 
-# -- the logarithms ---------------------------------------------------------------------------------------------------
+# -- the logarithms --
 def is_deep(z: Array) -> Array:
     """Tell where the exponential of logarithms is so small that it has lost digits, or soon has."""
     return z < 0.5 * math.log(float(np.finfo(z.dtype).tiny))

@@ -115,7 +115,7 @@ def _together(found: Sequence[Sequence[Found]], n: int) -> Found:
     return joined(size, [Part(p, np.arange(size), np.arange(size)) for p in some])
 
 
-# -- elementwise ------------------------------------------------------------------------------------------------------
+# -- elementwise --
 def _elementwise(call: _Call) -> Found:
     """Return the pattern of an op that reads its operands at each position."""
     shape, parts = call.outs[0].shape, list[Part]()
@@ -143,7 +143,7 @@ def _alive(call: _Call, k: int) -> Any:
     return None
 
 
-# -- linear -----------------------------------------------------------------------------------------------------------
+# -- linear --
 def _linear(call: _Call, k: int) -> list[Found]:
     """Return the patterns of the outputs of a linear op as far as they read operand k."""
     if call.p.algebra.canonical == "cast":
@@ -226,7 +226,7 @@ def _contracted(call: _Call, k: int, mine: Ints, out: Ints) -> Found:
     return joined(out.size, [Part(lined, out.reshape(-1), np.broadcast_to(lines, out.shape).reshape(-1))])
 
 
-# -- everything else --------------------------------------------------------------------------------------------------
+# -- everything else --
 def _dense_along_axis(call: _Call) -> list[Found]:
     """Return the patterns of an op that mixes along its axes, if it says which."""
     if len(call.ins) == 1 and len(call.outs) == 1 and isinstance(call.params.get("axis"), (int, tuple)):

@@ -141,7 +141,7 @@ def sparse_hessian(fn: Callable[P, Array], argnums: int = 0) -> Callable[P, Spar
     return found
 
 
-# -- layouts ----------------------------------------------------------------------------------------------------------
+# -- layouts --
 class Layouts:
     """The layouts of one function, by the kind of its arguments."""
 
@@ -264,7 +264,7 @@ def _hessian_layout(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Layout
     return Layout(rows, columns, shape, seeds, np.full(n, -1, np.int64), seeds[j] * n + i)
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values --
 def _filled(fn: Callable[[Any], Any], x: Any, layout: Layout) -> SparseMatrix:
     """Return the matrix of the derivative of a function at x."""
     leaves, treedef = pytree.flatten(x)

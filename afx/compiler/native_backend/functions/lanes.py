@@ -51,7 +51,7 @@ class Lanes:
         name = of_floats if self.kind in BITS else of_integers
         return self._let(f"{name} {self.type} {self.name}, {self._term(other).name}")
 
-    # -- arithmetic ---------------------------------------------------------------------------------------------------
+    # -- arithmetic --
     def __add__(self, other: Term) -> Lanes:
         return self._binary("fadd", "add", other)
 
@@ -88,7 +88,7 @@ class Lanes:
             found = found.fma(self, c)
         return found
 
-    # -- bits ---------------------------------------------------------------------------------------------------------
+    # -- bits --
     def __and__(self, other: Term) -> Lanes:
         return self._binary("", "and", other)
 
@@ -132,7 +132,7 @@ class Lanes:
     def _cast(self, name: str, kind: str) -> Lanes:
         return self._let(f"{name} {self.type} {self.name} to {vector_type(self.w, kind)}", kind)
 
-    # -- comparison ---------------------------------------------------------------------------------------------------
+    # -- comparison --
     def compare(self, predicate: str, other: Term) -> Lanes:
         """Compare: floats by ``oeq`` or ``uno``, which raise no flag for nan; integers by any predicate."""
         name = "fcmp" if self.kind in BITS else "icmp"

@@ -100,7 +100,7 @@ def constant(x: Number) -> str:
     return f"0x{struct.unpack('>Q', struct.pack('>d', value))[0]:016X}"
 
 
-# -- casts ------------------------------------------------------------------------------------------------------------
+# -- casts --
 def cast(w: Writer, x: str, old: str, new: str) -> str:
     """Convert an element."""
     if old == new:
@@ -150,7 +150,7 @@ def _zero(w: Writer, dtype: str) -> str:
     return same(w, element_type(dtype), "0.0" if dtype in FLOATS else "0")
 
 
-# -- the table --------------------------------------------------------------------------------------------------------
+# -- the table --
 Rule = Callable[[Writer, list[str], str], str]
 
 

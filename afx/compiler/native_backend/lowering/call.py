@@ -76,7 +76,7 @@ def _makes_nothing(b: BlockBuilder, call: Call) -> bool:
     return True
 
 
-# -- elementwise ------------------------------------------------------------------------------------------------------
+# -- elementwise --
 def _ufunc(b: BlockBuilder, call: Call) -> None:
     ufunc: Any = getattr(np, call.ufunc, None)
     if not isinstance(ufunc, np.ufunc):
@@ -148,7 +148,7 @@ def _select(b: BlockBuilder, call: Call) -> None:
     b.elementwise(call.outputs[0], call.operands, call.error_state, add)
 
 
-# -- writes into parts ------------------------------------------------------------------------------------------------
+# -- writes into parts --
 def _kernel(b: BlockBuilder, call: Call) -> None:
     if call.op not in PART_OPS:
         lower = WINDOWED.get(call.op)

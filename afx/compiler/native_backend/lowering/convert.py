@@ -93,7 +93,7 @@ class BlockBuilder:
                 inner._unordered.add(buffer.index)
         return inner
 
-    # -- values -------------------------------------------------------------------------------------------------------
+    # -- values --
     def dtype(self, buffer: Buffer) -> str:
         """Return the name of a buffer's dtype."""
         if buffer.weak:
@@ -174,7 +174,7 @@ class BlockBuilder:
             raise UnsupportedError("an array that is not in row-major order where that decides about bits")
         return location
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps --
     def fixed(
         self, steps: Sequence[Step], reads: Sequence[Location], writes: Sequence[Location], arena: int = 0
     ) -> None:
@@ -281,7 +281,7 @@ class BlockBuilder:
         group.reads.add(location.owner)
         return group.add(Load(Ref(location.owner, location.dtype, location.offset, broadcast(location, group.space))))
 
-    # -- instructions -------------------------------------------------------------------------------------------------
+    # -- instructions --
     def build(self, is_shared: bool = False) -> Converted:
         """Return the block, of which threads may share loops over rows.
 

@@ -63,7 +63,7 @@ class _Convolution:
             raise UnsupportedError(f"{call.op} of {self.x.dtype} and {self.y.dtype}")
         self._steps = 0
 
-    # -- pieces -------------------------------------------------------------------------------------------------------
+    # -- pieces --
     def new(self, shape: Shape) -> Location:
         """Return new memory."""
         return self.b.temporary(shape, self.z.dtype)
@@ -123,7 +123,7 @@ class _Convolution:
         memory = attrs.evolve(whole, strides=strides)
         return memory, lambda v: np.lib.stride_tricks.as_strided(v, places.shape, places.strides)
 
-    # -- the three of `afx.ops.nn._convolution` ------------------------------------------------------------------------
+    # -- the three of `afx.ops.nn._convolution` --
     def rows(self, x: Location, window: Shape, stride: Shape, dilation: Shape) -> Iterator[tuple[slice, Location]]:
         """Yield blocks of the batch with their windows as a matrix float[positions, window · channels]."""
         span, channels = math.prod(window), x.shape[-1]

@@ -154,7 +154,7 @@ def _real(b: BlockBuilder, call: Call) -> tuple[Location, Shape]:
     return x, axes
 
 
-# -- rows -------------------------------------------------------------------------------------------------------------
+# -- rows --
 def _rowwise(expand: Callable[[Calls, Buffer, Buffer, Shape], None]) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
         x, axes = _real(b, call)
@@ -229,7 +229,7 @@ def _vector_norm(b: BlockBuilder, call: Call) -> None:
     c.copy(out, c.reshaped(found, out.shape))
 
 
-# -- others -----------------------------------------------------------------------------------------------------------
+# -- others --
 def _prod(b: BlockBuilder, call: Call) -> None:
     """Multiply in NumPy's order; integers and booleans in the dtype of their product, in which no order matters."""
     want, axes = dtype_name(call.outputs[0].dtype), dict(call.params)["axis"]

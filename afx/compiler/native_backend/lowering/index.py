@@ -102,7 +102,7 @@ def _indexed(
     )  # fmt: skip
 
 
-# -- cumulative ops ---------------------------------------------------------------------------------------------------
+# -- cumulative ops --
 def _cumulative(ufunc: str) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
         """Call NumPy's loop as its ``accumulate`` does: each result is the operand of the next."""
@@ -145,7 +145,7 @@ def _accumulation(loop: Any, x: Location, out: Location, call: Call) -> Inner:
     return Inner(loop, space, operands, quiet_of(call))
 
 
-# -- indices of extremes, truth ---------------------------------------------------------------------------------------
+# -- indices of extremes, truth --
 def _extreme(is_max: bool) -> Callable[[BlockBuilder, Call], None]:
     def lower(b: BlockBuilder, call: Call) -> None:
         x = b.location(call.operands[0])

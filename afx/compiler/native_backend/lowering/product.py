@@ -146,7 +146,7 @@ def _pieces(b: BlockBuilder, call: Call) -> None:
     _product(b, call, *[b.location(x) for x in call.operands], axis=axis, stops=params["stops"])
 
 
-# -- tiles -------------------------------------------------------------------------------------------------------------
+# -- tiles --
 def _lower_tiled(b: BlockBuilder, product: Product, x: Location, y: Location, out: Location) -> bool:
     """Add a product of floats as tiles, or as sums of rows; tell whether that suits it.
 

@@ -82,7 +82,7 @@ def _fold(b: BlockBuilder, call: Call) -> None:
     b.fixed([copy_nest(out, attrs.evolve(words, shape=out.shape))], [words], [out])
 
 
-# -- distributions ----------------------------------------------------------------------------------------------------
+# -- distributions --
 def _draw(b: BlockBuilder, call: Call) -> None:
     dtype = dtype_name(call.outputs[0].dtype)
     sample = SAMPLERS.get(dict(call.params)["distribution"])

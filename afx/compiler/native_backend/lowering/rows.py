@@ -181,7 +181,7 @@ def _fits(new: Sequence[Access], run: Sequence[_Unit], is_shared: bool) -> bool:
     return True
 
 
-# -- loops ------------------------------------------------------------------------------------------------------------
+# -- loops --
 def _joined(items: list[Item], rows: int, outside: set[int], accesses: Sequence[Sequence[Access]]) -> list[Item]:
     """Return items as one loop over groups of rows, where there are several groups."""
     widest = max([_elements(step) for item in items for step in item.steps], default=0) // rows

@@ -153,7 +153,7 @@ def _read(needs: dict[int, _Need | None], access: Access, part: _Part) -> None:
     needs[root] = _Need(min(known.first, first), max(known.last, last), pitch)
 
 
-# -- tiles ------------------------------------------------------------------------------------------------------------
+# -- tiles --
 def _tiled(run: Sequence[_Part], count: int, rows: int, outside: set[int]) -> Item:
     """Return a loop over tiles of so many rows."""
     makers = {a.ref.root: (part, a) for part in run for a in part.accesses if a.writes and a.ref.root not in outside}
