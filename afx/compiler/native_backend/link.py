@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.native_backend.child import load_llvm
+from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.program import (
     Block,
@@ -26,6 +27,7 @@ from afx.compiler.native_backend.program import (
     UfuncLoop,
     WhileBack,
     chunked_step,
+    step_blocks,
 )
 
 __all__ = ["Kernel", "layout", "link", "load_linker", "ufunc_loop"]
@@ -129,26 +131,26 @@ class Kernel:
     def __init__(self, call: Callable[..., int], program: Program) -> None:
         self.call: Callable[..., int] = call
         self.program: Program = program
-        self._chunk = FIRST_CHUNK_STEPS
+        self._chunk = _first_chunk(program.block) if program.is_loop else 0
         step = program.block.steps[chunked_step(program.block)] if program.is_loop else None
         self._keeps_memory = isinstance(step, WhileBack)
 
-    def walk(self, args: Sequence[Any], state: Any) -> int:
+    def walk(self, call: Callable[..., int], args: Sequence[Any], state: Any) -> int:
         """Run a loop chunk by chunk, each about as long as Python may be kept from a signal; return the errors seen."""
         state[0] = 0
         try:
-            return self._walk(args, state)
+            return self._walk(call, args, state)
         finally:
             if state[2] >= 0 and self._keeps_memory:  # it did not come to its end
                 state[0] = -1
-                self.call(*args)  # which gives the memory back
+                call(*args)  # which gives the memory back
 
-    def _walk(self, args: Sequence[Any], state: Any) -> int:
+    def _walk(self, call: Callable[..., int], args: Sequence[Any], state: Any) -> int:
         errors, chunk = 0, self._chunk
         while True:
             state[1] = state[0] + chunk
             start = time.perf_counter()
-            found = self.call(*args)
+            found = call(*args)
             seconds = time.perf_counter() - start
             if found < 0:
                 return found
@@ -159,6 +161,12 @@ class Kernel:
             state[0] = reached
             wanted = chunk * CHUNK_SECONDS / max(seconds, 1e-9)
             chunk = self._chunk = max(1, int(min(wanted, 4 * chunk)))
+
+
+def _first_chunk(block: Block) -> int:
+    """Return how many steps of a loop run before Python looks for a signal, from what they may cost."""
+    seconds = 1e-9 * sum([nanoseconds(body) for body in step_blocks(block.steps[chunked_step(block)])])
+    return max(1, min(FIRST_CHUNK_STEPS, int(CHUNK_SECONDS / max(seconds, 1e-9))))
 
 
 def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
@@ -200,7 +208,7 @@ def _symbols(program: Program) -> dict[str, int]:
     found["type.ndarray"] = id(np.ndarray)
     for param in program.params:
         found[f"dtype.{param.dtype}"] = id(np.dtype(param.dtype))
-    for function in ("memset", "memcpy", "memmove", "fetestexcept", "feclearexcept", "fma", "fmaf"):
+    for function in ("memset", "memcpy", "memmove", "fetestexcept", "feclearexcept", "fma", "fmaf", "sched_yield"):
         if hasattr(_process(), function):
             found[function] = _function(_process(), function)
     for loop in set(_loops(program.block)):

@@ -228,6 +228,7 @@ class Block:
         arena: bytes of memory for its intermediate values.
         shared: parameters that may be the same memory.
         donated: pairs of a result and an argument that may be the same memory, element for element.
+        phases: its steps in groups, where it has steps that threads share.
     """
 
     params: int
@@ -236,6 +237,12 @@ class Block:
     arena: int
     shared: tuple[int, ...] = ()
     donated: tuple[tuple[int, int], ...] = ()
+    phases: tuple[Phase, ...] = ()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether threads share parts of its steps, or of those of the blocks within."""
+        return bool(self.phases) or any(block.is_shared for step in self.steps for block in step_blocks(step))
 
     def all_steps(self) -> Iterator[Step]:
         """Yield its steps and those of the blocks within."""
@@ -265,12 +272,12 @@ PARTS = 8  # of each nest that is cut, shared out among threads
 
 @attrs.frozen
 class Phase:
-    """Neighbouring steps of a program that run together.
+    """Neighbouring steps of a block that run together.
 
     Attributes:
         start: the first one.
         stop: the one behind the last.
-        is_shared: whether there are nests among them that are cut; other steps run with the first part.
+        is_shared: whether there are steps among them that are cut; others run with the first part.
     """
 
     start: int
@@ -282,21 +289,18 @@ class Phase:
 class Program:
     """What is compiled at once: one function for Python.
 
-    It takes the arrays of ``params``, an arena, and for a loop an array of three int64: from which step, up to which,
-    and where it stopped. A program with phases takes one of four: which phase, from which part, up to which, and which
-    of the threads runs them.
+    It takes the arrays of ``params``, an arena, for a loop an array of three int64 (from which step, up to which, and where
+    it stopped), and where threads share its parts the memory of their team.
 
     Attributes:
         block: what it computes; the block of a loop holds that loop alone.
         params: of the block.
         releases_gil: whether other Python threads run meanwhile.
-        phases: its steps in groups, where it has nests that threads share.
     """
 
     block: Block
     params: tuple[Param, ...]
     releases_gil: bool
-    phases: tuple[Phase, ...] = ()
 
     @property
     def is_loop(self) -> bool:

@@ -26,7 +26,7 @@ from afx.compiler.native_backend.program import (
     Scan,
     While,
 )
-from afx.compiler.native_backend.share import SharedKernel
+from afx.compiler.native_backend.share import shared_call, team_memory
 from afx.compiler.native_backend.swap import NumpyPlan, Run
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
 from afx.compiler.schedule import Schedule
@@ -45,6 +45,7 @@ class _Space:
 
     arena: Any
     state: Any
+    team: tuple[Any, ...]
     pools: list[Callable[[], Any] | None]
 
 
@@ -58,8 +59,8 @@ class Runner:
     def __init__(self, schedule: Schedule, target: Target, kernel: Kernel, constants: tuple[Any, ...]) -> None:
         program = kernel.program
         self.kernel = kernel
-        self.call: Callable[..., int] = kernel.call
-        self.shared: SharedKernel | None = SharedKernel(kernel.call, program, target) if program.phases else None
+        self.call: Callable[..., int] = shared_call(kernel, target)
+        self.is_shared: bool = program.block.is_shared
         self.constants = constants
         self.outputs: list[tuple[Shape, DType]] = [
             (p.shape, np.dtype(p.dtype))
@@ -104,7 +105,7 @@ class Runner:
 
     def shortened(self) -> Run:
         """Return a function that does the same in less time, where a call is nothing but that of the kernel."""
-        if self.donated or self.scalars or any(self.pools) or self.is_loop or self.shared is not None:
+        if self.donated or self.scalars or any(self.pools) or self.is_loop or self.is_shared:
             return self
         call, outputs, constants, free, empty = self.call, self.outputs, self.constants, list[Any](), np.empty
         size, max_free = self.arena_bytes, self.target.bindings_max_sets
@@ -145,13 +146,9 @@ class Runner:
     def _errors(self, values: Sequence[Any], outs: list[Any], space: _Space) -> int:
         """Call the kernel; return the errors that it saw, -1 where it refuses."""
         if self.is_loop:
-            return self._walk(values, outs, space.arena, space.state)
-        if self.shared is not None:
-            return self.shared((*values, *outs, *self.constants, space.arena))
-        return self.call(*values, *outs, *self.constants, space.arena)
-
-    def _walk(self, values: Sequence[Any], outs: Sequence[Any], arena: Any, state: Any) -> int:
-        return self.kernel.walk((*values, *outs, *self.constants, arena, state), state)
+            args = (*values, *outs, *self.constants, space.arena, space.state, *space.team)
+            return self.kernel.walk(self.call, args, space.state)
+        return self.call(*values, *outs, *self.constants, space.arena, *space.team)
 
     def _space(self) -> _Space:
         pools: list[Callable[[], Any] | None] = [
@@ -160,7 +157,7 @@ class Runner:
         ]
         for out, _ in self.donated:
             pools[out] = _nothing  # which hands its memory on, as long as no pool remembers it
-        return _Space(_aligned(self.arena_bytes), np.zeros(3, np.int64), pools)
+        return _Space(_aligned(self.arena_bytes), np.zeros(3, np.int64), team_memory(self.kernel), pools)
 
 
 class LeaveError(Exception):
@@ -204,16 +201,13 @@ def _bound(
 ) -> Callable[..., None]:
     """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
     program = kernel.program
-    call, arena, state = kernel.call, _aligned(program.block.arena), np.zeros(3, np.int64)
-    rest = (*constants, arena, state) if program.is_loop else (*constants, arena)
+    call, arena, state = shared_call(kernel, target), _aligned(program.block.arena), np.zeros(3, np.int64)
+    rest = (*constants, arena, *([state] if program.is_loop else []), *team_memory(kernel))
     inputs = sum([param.checked for param in program.params])
     copied = _copied_params(program)
-    shared = SharedKernel(call, program, target) if program.phases else None
 
     def start(arrays: Sequence[Any]) -> int:
-        if shared is not None:
-            return shared((*arrays, *rest))
-        return kernel.walk((*arrays, *rest), state) if program.is_loop else call(*arrays, *rest)
+        return kernel.walk(call, (*arrays, *rest), state) if program.is_loop else call(*arrays, *rest)
 
     def run(*arrays: Any) -> None:
         errors = start(arrays)

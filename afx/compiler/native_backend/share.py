@@ -1,67 +1,75 @@
-"""Shares of phases: parts of large loop nests run on all threads that a plan may use."""
+"""Shares: threads that run a kernel together, each some parts of its large loop nests."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from afx.compiler.native_backend.program import PARTS, Program
+from afx.compiler.native_backend.link import Kernel
+from afx.compiler.native_backend.llvm.team import ARRIVED, ENDED, JOB, MEMBERS, TEAM_BYTES, TICKET
+from afx.compiler.native_backend.program import PARTS
 from afx.compiler.target import Target
 from afx.runtime.autotune import Autotuner
 from afx.runtime.thread_pool import get_threads, run_blocks, single_threaded
 
-__all__ = ["SharedKernel", "run_phases"]
+__all__ = ["SharedKernel", "run_on_threads", "shared_call", "team_memory"]
+
+
+def shared_call(kernel: Kernel, target: Target) -> Callable[..., int]:
+    """Return what calls a kernel, on several threads where they share parts of it."""
+    return SharedKernel(kernel.call, target) if kernel.program.block.is_shared else kernel.call
+
+
+def team_memory(kernel: Kernel) -> tuple[Any, ...]:
+    """Return the last argument of a kernel whose parts threads share: one call's memory at a time."""
+    if not kernel.program.block.is_shared:
+        return ()
+    raw = np.zeros(2 * TEAM_BYTES // 8, np.int64)
+    start = -raw.ctypes.data % 128 // 8
+    return (raw[start : start + TEAM_BYTES // 8],)
 
 
 class SharedKernel:
-    """A kernel with phases; how many threads run them is what was faster, which changes no bit."""
+    """A kernel whose parts threads share; how many run it is what was faster, which changes no bit."""
 
-    def __init__(self, call: Callable[..., int], program: Program, target: Target) -> None:
+    def __init__(self, call: Callable[..., int], target: Target) -> None:
         self._call = call
-        self._program = program
         self._tuner = Autotuner(2, target) if get_threads() > 1 else None
 
-    def __call__(self, args: Sequence[Any]) -> int:
-        """Run all phases; return the errors seen, -1 where the kernel refuses."""
+    def __call__(self, *args: Any) -> int:
+        """Return the errors seen, -1 where the kernel refuses."""
         tuner = self._tuner
         if tuner is None:
-            return run_phases(self._call, self._program, args)
+            return run_on_threads(self._call, args)
         policy = tuner.pick()
         start = time.perf_counter()
-        found = run_phases(self._call, self._program, args, 1 if policy else get_threads())
-        tuner.observe(policy, time.perf_counter() - start)
+        found = run_on_threads(self._call, args, 1 if policy else get_threads())
+        jobs = int(args[-1][TICKET // 8]) // JOB  # calls of loops do one chunk, of more steps or fewer
+        if jobs:
+            tuner.observe(policy, (time.perf_counter() - start) / jobs)
         return found
 
 
-def run_phases(call: Callable[..., int], program: Program, args: Sequence[Any], threads: int = 1) -> int:
-    """Call a program phase by phase; return the errors seen, -1 where it refuses.
+def run_on_threads(call: Callable[..., int], args: tuple[Any, ...], threads: int = 1) -> int:
+    """Call a kernel on so many threads at once; return the errors seen, -1 where it refuses.
 
     Args:
         call: the kernel.
-        program: its program.
-        args: all but the last argument: which phase, and which parts of it.
-        threads: how many may run it.
+        args: of the kernel, the last one the memory of the team.
+        threads: how many; none of them waits for one that does not come.
     """
+    team = args[-1]
+    threads = 1 if single_threaded.depth else min(threads, PARTS)
+    team[TICKET // 8] = team[ENDED // 8] = team[ARRIVED // 8] = 0
+    team[MEMBERS // 8] = threads
+    if threads == 1:
+        return call(*args)
     found: list[int] = []
-    threads = 1 if single_threaded.depth else threads
-    states = [(np.array([0, 0, 0, k], np.int64),) for k in range(min(threads, PARTS))]
-
-    def run(_k: int, start: int, stop: int, own: tuple[Any], number: int) -> None:
-        (state,) = own
-        state[:3] = number, start, stop
-        found.append(call(*args, state))
-
-    for number, phase in enumerate(program.phases):
-        if phase.is_shared and threads > 1:
-            run_blocks(run, PARTS, 1, states, (number,))
-        else:
-            run(0, 0, PARTS, states[0], number)
-        if min(found) < 0:
-            return -1
+    run_blocks(lambda *_: found.append(call(*args)), threads, 1, [()] * threads, ())
     errors = 0
     for seen in found:
-        errors |= seen
+        errors |= seen  # -1 stays
     return errors

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +15,7 @@ from afx.compiler.native_backend.child import compile_text
 from afx.compiler.native_backend.link import Kernel, layout, link
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.share import run_phases
+from afx.compiler.native_backend.share import run_on_threads, team_memory
 from afx.compiler.target import Target
 from afx.runtime.thread_pool import get_threads
 
@@ -58,10 +61,12 @@ class Native:
         outs = [Guarded(p.shape, p.dtype) for p in params[count : len(params) - len(self.constants)]]
         arena = Guarded((self.program.block.arena,), np.uint8)
         arrays = [g.array for g in (*given, *outs)]
-        if self.program.phases:
-            errors = run_phases(self.kernel.call, self.program, (*arrays, *self.constants, arena.array), get_threads())
+        rest = [np.array([0, 1 << 60, 0])] if self.program.is_loop else []
+        given_all = (*arrays, *self.constants, arena.array, *rest)
+        if self.program.block.is_shared:
+            errors = run_on_threads(self.kernel.call, (*given_all, *team_memory(self.kernel)), get_threads())
         else:
-            errors = self.kernel.call(*arrays, *self.constants, arena.array, np.array([0, 1 << 60, 0]))
+            errors = self.kernel.call(*given_all)
         assert all(g.intact for g in (*given, *outs, arena))
         for g, a in zip(given, args, strict=True):
             assert g.array.tobytes() == np.ascontiguousarray(a).tobytes()
@@ -88,3 +93,11 @@ def same_bits(x: Any, y: Any) -> bool:
         both = np.isnan(x) & np.isnan(y)
         x, y = np.where(both, 0, x), np.where(both, 0, y)
     return x.tobytes() == y.tobytes()
+
+
+def run_python(script: str) -> str:
+    """Return what a script prints in a process of its own."""
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -109,3 +109,22 @@ def test_loops_and_branches_that_ignore_errors() -> None:
     native = assert_same_bits(fn, x)
     assert native(x)[1] & 1 == 0
     assert assert_same_bits(lambda x: afx.scan(lambda y, _: (1 / y, None), x, None, 3)[0], x)(x)[1] & 1 == 1
+
+
+def test_the_first_chunk_of_long_steps_is_short() -> None:
+    """Python looks for signals after some hundredths of a second, however long a step takes."""
+
+    def first_chunk(shape: tuple[int, ...]) -> int:
+        native = Native(lambda x: afx.scan(lambda x, _: (np.sin(x), None), x, None, 1000)[0], np.ones(shape))
+        state, seen = np.zeros(3, np.int64), list[int]()
+
+        def call(*_: Any) -> int:
+            seen.append(int(state[1] - state[0]))
+            state[2] = -1
+            return 0
+
+        native.kernel.walk(call, (), state)
+        return seen[0]
+
+    assert first_chunk((4,)) == 256
+    assert first_chunk((1000, 1000)) <= 20

@@ -38,7 +38,7 @@ def test_parts_give_the_whole(count: int) -> None:
         return z, (z[1:] - z[:-1]) * 2, (z * 3 + x[::-1]).sum(), np.sqrt(abs(z[::-1] * y)) + x.sum()
 
     native = assert_same_bits(fn, x, y)
-    assert any(phase.is_shared for phase in native.program.phases)
+    assert any(phase.is_shared for phase in native.program.block.phases)
     many = native(x, y)[0]
     with thread_pool.single_threaded:
         alone = native(x, y)[0]
@@ -54,7 +54,7 @@ def test_rows_and_columns_are_cut() -> None:
         z = y[:, ::-1] * y + (y[::2] * 2).repeat(2, 0)
         return z, z[1:] * y[:-1], z.max(axis=1), np.exp(y[:, 3:]) * z[:, :-3], y.reshape(70, 80) + 1
 
-    assert any(phase.is_shared for phase in assert_same_bits(fn, x, w).program.phases)
+    assert any(phase.is_shared for phase in assert_same_bits(fn, x, w).program.block.phases)
 
 
 def test_an_optimizer_over_many_leaves_is_one_phase_behind_its_scalars() -> None:
@@ -69,7 +69,7 @@ def test_an_optimizer_over_many_leaves_is_one_phase_behind_its_scalars() -> None
     from afx.compiler.native_backend.lowering.lower import lower_schedule
 
     program, _ = lower_schedule(lowered.plan.schedule)
-    assert [phase.is_shared for phase in program.phases].count(True) <= 2
+    assert [phase.is_shared for phase in program.block.phases].count(True) <= 2
     compiled = afx.jit(lambda p, g, s: adam.step(p, g, s))
     for a, b in zip(
         afx.pytree.leaves(compiled(params, grads, state)), afx.pytree.leaves(fn(params, grads, state)), strict=True

@@ -25,7 +25,7 @@ from afx.compiler.native_backend import build, child, process, swap, unit
 from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.process import CompileService, Job
 from afx.compiler.target import use_target
-from tests.compiler.native_backend.native_run import FIRST_TIER, Native, same_bits
+from tests.compiler.native_backend.native_run import FIRST_TIER, Native, run_python, same_bits
 
 
 def native_of(fn: Any, *args: Any) -> Any:
@@ -164,14 +164,6 @@ def test_a_busy_thread_leaves_room_to_compile() -> None:
         print(native.state)
     """
     assert run_python(script).split() == ["linked"]
-
-
-def run_python(script: str) -> str:
-    """Return what a script prints in a process of its own."""
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_calls_from_several_threads() -> None:

@@ -12,6 +12,7 @@ from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.passes import needs_few_passes
 from afx.compiler.native_backend.llvm.rows import Rows
 from afx.compiler.native_backend.llvm.step import emit_step, on_roots, roots_of
+from afx.compiler.native_backend.llvm.team import Team
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import (
     PARTS,
@@ -44,7 +45,7 @@ def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
     w = Writer()
     blocks = _Blocks(w, layout)
     for k, program in enumerate(programs):
-        main = blocks.emit(program.block, "main", program.is_loop, program.phases)
+        main = blocks.emit(program.block, "main", program.is_loop)
         Entry(w, layout, program).emit(f"kernel_{k}", main)
     if not all(map(needs_few_passes, programs)):
         return w.text()
@@ -58,40 +59,59 @@ class _Blocks:
     def __init__(self, w: Writer, layout: Layout) -> None:
         self.w = w
         self.flags = Flags(w, layout)
+        self.team = Team(w, layout.x86)
         self._functions: dict[tuple[Leaf, frozenset[int]], str] = {}
         self._bodies: dict[Block, str] = {}
 
-    def emit(self, block: Block, name: str, chunked: bool = False, phases: Sequence[Phase] = ()) -> str:
-        """Add the function of a block and return its name.
-
-        A chunked one runs the steps of a loop from one number to another, one with phases some parts of one of them.
-        """
+    def emit(self, block: Block, name: str, chunked: bool = False) -> str:
+        """Add the function of a block and return its name; a chunked one runs a loop from one step to another."""
         shared = {*block.shared, *[k for pair in block.donated for k in pair]}
         pointers = [f"ptr {'' if k in shared else 'noalias '}%p{k}" for k in range(block.params)]
         parameters = [*pointers, "ptr noalias %arena", "ptr noalias %fault"]
         if chunked:
             parameters += ["i64 %start", "i64 %stop"]
-        if phases:
-            parameters += ["i64 %phase", "i64 %first", "i64 %last", "i64 %thread"]
         name = f"@{name}{self.w.fresh()}"
 
         def body() -> None:
             if chunked:
                 self._chunk(block)
                 return
-            for number, phase in enumerate(phases):
-                self.w.when(self.w.let(f"icmp eq i64 %phase, {number}"), partial(self._phase, block, phase))
-            if phases:
-                self.w.line("ret void")
-                return
-            self._all(block, block.steps)
+            self._run(block, 0, len(block.steps))
             self.w.line("ret void")
 
         self.w.function(f"internal {'i64' if chunked else 'void'} {name}({', '.join(parameters)})", body)
         return name
 
+    def _run(self, block: Block, start: int, stop: int) -> None:
+        """Add steps, phase by phase."""
+        for phase in block.phases or (Phase(0, len(block.steps), False),):
+            steps = block.steps[max(start, phase.start) : min(stop, phase.stop)]
+            if steps and phase.is_shared:
+                self._share(block, phase)
+            else:
+                self._all(block, steps)
+
+    def _share(self, block: Block, phase: Phase) -> None:
+        """Add a phase as a job of the team, whose function finds the block's memory in an array."""
+        w = self.w
+        names = [*[f"%p{k}" for k in range(block.params)], "%arena"]
+
+        def body() -> None:
+            for k, name in enumerate(names):
+                w.line(f"{name} = load ptr, ptr {w.shifted('%args', 8 * k)}")
+            self._phase(block, phase)
+            w.line("ret void")
+
+        part = f"@part{w.fresh()}"
+        numbers = ", ".join([f"i64 %{name}" for name in ("first", "last", "thread")])
+        w.function(f"internal void {part}(ptr noalias %args, {numbers}, ptr noalias %fault)", body)
+        args = w.local(f"[{len(names)} x ptr]", 16)
+        for k, name in enumerate(names):
+            w.line(f"store ptr {name}, ptr {w.shifted(args, 8 * k)}")
+        self.team.share(part, args)
+
     def _phase(self, block: Block, phase: Phase) -> None:
-        """Add the steps of a phase: parts of nests that are cut, all others with the first part."""
+        """Add the steps of a phase: parts of steps that are cut, all others with the first part."""
         w = self.w
         is_first = w.let("icmp eq i64 %first, 0")
         for step in block.steps[phase.start : phase.stop]:
@@ -114,11 +134,11 @@ class _Blocks:
         assert isinstance(loop, Scan | While)
 
         if k:
-            self.w.when(w.let("icmp eq i64 %start, 0"), lambda: self._all(block, block.steps[:k]))
+            self.w.when(w.let("icmp eq i64 %start, 0"), lambda: self._run(block, 0, k))
         reached = self._loop(block, loop, "%start", "%stop")
         if k + 1 < len(block.steps):
             end = str(loop.length) if isinstance(loop, Scan) else "-1"
-            self.w.when(w.let(f"icmp eq i64 {reached}, {end}"), lambda: self._all(block, block.steps[k + 1 :]))
+            self.w.when(w.let(f"icmp eq i64 {reached}, {end}"), lambda: self._run(block, k + 1, len(block.steps)))
         w.line(f"ret i64 {reached}")
 
     def _all(self, block: Block, steps: Sequence[Step]) -> None:

@@ -7,7 +7,10 @@ to decide, else NumPy's numbers of the floating-point errors that were seen (1 d
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
+from afx.compiler.native_backend.llvm.team import Team
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Param, Program
 
@@ -36,8 +39,9 @@ class Entry:
             if param.checked:
                 self._check(self._array(k), param)
         pointers = [f"ptr {self._data(k)}" for k in range(len(program.params) + 1)]
-        state = self._data(len(program.params) + 1) if program.is_loop or program.phases else ""
-        fault = w.local("i64", 8)
+        state = self._data(len(program.params) + 1) if program.is_loop else ""
+        team = self._data(len(program.params) + 1 + program.is_loop) if program.block.is_shared else ""
+        fault = w.local("[2 x i64]", 8)
         w.line(f"store i64 0, ptr {fault}")
         pointers.append(f"ptr {fault}")
         self.flags.clear(str(self.flags.all))
@@ -46,14 +50,11 @@ class Entry:
             w.declare("save", "declare ptr @PyEval_SaveThread()")
             w.declare("restore", "declare void @PyEval_RestoreThread(ptr)")
             thread = w.let("call ptr @PyEval_SaveThread()")
-        if program.is_loop:
-            start = w.let(f"load i64, ptr {state}")
-            stop = w.let(f"load i64, ptr {w.shifted(state, 8)}")
-            reached = w.let(f"call i64 {main}({', '.join([*pointers, f'i64 {start}', f'i64 {stop}'])})")
-            w.line(f"store i64 {reached}, ptr {w.shifted(state, 16)}")
+        if team:
+            w.line(f"store ptr {team}, ptr {w.shifted(fault, 8)}")
+            self._join(team, fault, lambda: self._run(main, pointers, state))
         else:
-            words = [w.let(f"load i64, ptr {w.shifted(state, 8 * k)}") for k in range(4 * bool(program.phases))]
-            w.call(main, ", ".join([*pointers, *[f"i64 {word}" for word in words]]))
+            self._run(main, pointers, state)
         found = self.flags.read()
         if program.releases_gil:
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
@@ -61,6 +62,29 @@ class Entry:
         w.line(f"ret ptr {w.let(f'call ptr @PyLong_FromLong(i64 {self._numbers(found)})')}")
         w.label("refuse")
         w.line(f"ret ptr {w.let('call ptr @PyLong_FromLong(i64 -1)')}")
+
+    def _run(self, main: str, pointers: Sequence[str], state: str) -> None:
+        """Call the program's block."""
+        w = self.w
+        if not state:
+            w.call(main, ", ".join(pointers))
+            return
+        start, stop = [w.let(f"load i64, ptr {w.shifted(state, 8 * k)}") for k in range(2)]
+        reached = w.let(f"call i64 {main}({', '.join([*pointers, f'i64 {start}', f'i64 {stop}'])})")
+        w.line(f"store i64 {reached}, ptr {w.shifted(state, 16)}")
+
+    def _join(self, team: str, fault: str, run: Callable[[], None]) -> None:
+        """Run the program on the first thread of a team; others help it."""
+        w, members = self.w, Team(self.w, self.layout.x86)
+        number = members.arrive(team)
+        is_first = w.let(f"icmp eq i64 {number}, 0")
+
+        def first() -> None:
+            run()
+            members.end(team)
+
+        w.when(is_first, first)
+        w.when(w.let(f"xor i1 {is_first}, true"), lambda: members.help(team, number, fault))
 
     def _numbers(self, found: str) -> str:
         """Return the processor's flags as NumPy's numbers."""

@@ -15,7 +15,7 @@ from afx.compiler.native_backend.lowering.donation import donate_memory
 from afx.compiler.native_backend.lowering.fused import lower_fused
 from afx.compiler.native_backend.lowering.in_place import keep_in_place
 from afx.compiler.native_backend.lowering.memory import Location, dtype_name
-from afx.compiler.native_backend.lowering.phases import cut_phases
+from afx.compiler.native_backend.lowering.phases import cut_block
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
 from afx.compiler.native_backend.program import (
     Block,
@@ -27,7 +27,6 @@ from afx.compiler.native_backend.program import (
     Step,
     While,
     WhileBack,
-    chunked_step,
 )
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, ErrorState, Free, Loop, Schedule
@@ -57,9 +56,8 @@ def lower_schedule(schedule: Schedule, tier: int = 1) -> tuple[Program, tuple[An
     outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
     constants = [Param(c.shape, dtype_name(c.dtype), False) for c in converted.constants]
     releases = nanoseconds(converted.block) > RELEASE_MIN_NANOSECONDS
-    block = donate_memory(converted.block, schedule)
-    block, phases = cut_phases(block) if chunked_step(block) < 0 else (block, ())
-    return Program(block, (*inputs, *outputs, *constants), releases, phases), converted.constants
+    block = cut_block(donate_memory(converted.block, schedule))
+    return Program(block, (*inputs, *outputs, *constants), releases or block.is_shared), converted.constants
 
 
 def lower_plan(schedule: Schedule, tier: int = 1) -> tuple[Schedule | None, tuple[Lowered, ...]]:

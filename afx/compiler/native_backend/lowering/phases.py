@@ -25,10 +25,13 @@ from afx.compiler.native_backend.program import (
     Phase,
     Product,
     Ref,
+    Scan,
     Step,
+    While,
+    WhileBack,
 )
 
-__all__ = ["cut_phases", "shared_rows"]
+__all__ = ["cut_block", "shared_rows"]
 
 CUT_MIN_ELEMENTS = 200_000  # of a nest: below, another thread's help costs more than it saves: measured
 CUT_MIN_NANOSECONDS = 200_000  # predicted for a loop over blocks of fewer elements: as long as such a nest takes
@@ -47,16 +50,20 @@ class _Access:
     part: tuple[object, ...] | None
 
 
-def cut_phases(block: Block) -> tuple[Block, tuple[Phase, ...]]:
-    """Return a block with large nests cut, and its phases; no phases where it has no such nest, or loops.
-
-    Args:
-        block: a program's; not one of a loop's body.
-    """
+def cut_block(block: Block) -> Block:
+    """Return the block of a program with large steps cut, and in phases, also in the bodies of its loops."""
     base = -(-block.arena // ALIGNMENT) * ALIGNMENT
-    steps = [part for step in block.steps for part in _cut(step, base)]
+    found = _cut_block(block, base)
+    cut = [step.arena_bytes for step in found.all_steps() if isinstance(step, BlockLoop) and step.is_cut]
+    return attrs.evolve(found, arena=base + PARTS * max(cut) if cut else block.arena)
+
+
+def _cut_block(block: Block, arena: int) -> Block:
+    """Return a block whose loops over blocks, where they are cut, have arenas that begin there."""
+    steps = [part for step in block.steps for part in _cut(step, arena)]
+    block = attrs.evolve(block, steps=tuple(steps))
     if not any(map(_is_cut, steps)):
-        return block, ()
+        return block
     phases, start, known = list[Phase](), 0, list[_Access]()
     for k, step in enumerate(steps):
         own = _accesses(block, step)
@@ -70,9 +77,7 @@ def cut_phases(block: Block) -> tuple[Block, tuple[Phase, ...]]:
             start, known = k, []
         known += own
     _close(phases, steps, start, len(steps))
-    size = max([step.arena_bytes for step in steps if isinstance(step, BlockLoop) and step.is_cut], default=0)
-    arena = base + PARTS * size if size else block.arena
-    return attrs.evolve(block, steps=tuple(steps), arena=arena), tuple(phases)
+    return attrs.evolve(block, phases=tuple(phases))
 
 
 def shared_rows(items: Sequence[Item]) -> int:
@@ -96,6 +101,13 @@ def _is_cut(step: Step) -> bool:
 
 def _cut(step: Step, arena: int) -> list[Step]:
     """Return a nest that is cut, and what is left of it; or a loop over blocks, with arenas that begin there."""
+    if isinstance(step, Scan):
+        return [attrs.evolve(step, body=_cut_block(step.body, arena - step.arena))]
+    if isinstance(step, WhileBack):
+        step = attrs.evolve(step, back=_cut_block(step.back, arena - step.arena))
+    if isinstance(step, While):
+        test, body = [_cut_block(block, arena - step.arena) for block in (step.test, step.body)]
+        return [attrs.evolve(step, test=test, body=body)]
     if isinstance(step, BlockLoop):
         is_long = step.elements >= CUT_MIN_ELEMENTS or step.length * nanoseconds(step.bodies[0]) >= CUT_MIN_NANOSECONDS
         return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
@@ -127,7 +139,7 @@ def _accesses(block: Block, step: Step) -> list[_Access] | None:
     written = {id(ref) for _, ref in step.stores}
     refs = [v.ref for v in step.values if isinstance(v, Load)] + [ref for _, ref in step.stores]
     found: list[_Access] = []
-    same = dict(block.donated)
+    same = dict([*block.donated, *zip(block.shared[1::2], block.shared[::2], strict=True)])
     for ref in refs:
         root = block.roots[ref.root]
         reach = [(n - 1) * s for n, s in zip(step.space, ref.strides, strict=True)]
