@@ -19,6 +19,9 @@ __all__ = ["GraphBuilder", "Params", "Rule"]
 
 SPREAD_MAX_BYTES = 1 << 20  # of an array that repeats numbers along an axis, which may be small in memory
 
+SHARE_MAX_BYTES = 1 << 16  # of constants that are compared, so that equal ones become one
+KNOWN_MAX_ELEMENTS = 64  # of a constant that rules compute with
+
 Params: TypeAlias = "tuple[tuple[str, Any], ...]"
 Rule: TypeAlias = "Callable[[GraphBuilder, Primitive, tuple[Atom, ...], Params, Aval], Atom | None]"
 
@@ -31,6 +34,7 @@ class GraphBuilder:
         constants: captured arrays and their variables.
         target: what is compiled for.
         expanding: whether opaque calls are inlined, as plans want them.
+        notes: what rules remember of variables.
     """
 
     def __init__(self, table: Mapping[str, Sequence[Rule]], target: Target, *, expanding: bool) -> None:
@@ -38,10 +42,12 @@ class GraphBuilder:
         self.equations: list[Equation] = []
         self.constants: list[tuple[Var, Constant]] = []
         self.expanding = expanding
+        self.notes: dict[Any, Any] = {}
         self._table = table
         self._chosen: dict[Primitive, list[Rule]] = {}
         self._maker: dict[int, Equation] = {}
-        self._values: dict[int, Any] = {}
+        self._captured: dict[int, Any] = {}
+        self._constants: dict[Any, Var] = {}
         self._known: dict[Any, tuple[Atom, ...]] = {}
         self._count = 0
         self._depth = 0
@@ -63,7 +69,12 @@ class GraphBuilder:
         """Return the value of a literal or of a small constant, None for everything else."""
         if isinstance(x, Literal):
             return x.value if x.aval.weak else x.aval.dtype.type(x.value)
-        return self._values.get(x.index)
+        found = self._captured.get(x.index)
+        return found if found is not None and found.size <= KNOWN_MAX_ELEMENTS else None
+
+    def captured(self, x: Atom) -> Any:
+        """Return the array that a constant of any size is, None for everything else."""
+        return None if isinstance(x, Literal) else self._captured.get(x.index)
 
     # -- making --
     def var(self, aval: Aval) -> Var:
@@ -82,10 +93,12 @@ class GraphBuilder:
             constant = Constant(
                 np.ascontiguousarray(value)
             )  # products of another order of memory have other last digits
-        var = self.var(aval)
-        self.constants.append((var, constant))
-        if value.size <= 64:
-            self._values[var.index] = value
+        key = (aval, value.tobytes()) if value.nbytes <= SHARE_MAX_BYTES else (aval, id(value))
+        var = self._constants.get(key)
+        if var is None:
+            var = self._constants[key] = self.var(aval)
+            self.constants.append((var, constant))
+            self._captured[var.index] = value
         return var
 
     def broadcast(self, x: Atom, shape: tuple[int, ...]) -> Atom:
@@ -112,10 +125,14 @@ class GraphBuilder:
                 self._depth -= 1
         return self._emit(p, atoms, params, (aval,))[0]
 
+    def locate(self, eq: Equation) -> None:
+        """Let equations from now on have the source and the ignored errors of an equation of the old graph."""
+        self._source, self._quiet = eq.source, eq.ignored_fp_errors
+
     def equation(self, eq: Equation, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Enter an equation of the old graph with its new operands."""
         p = eq.primitive
-        self._source, self._quiet = eq.source, eq.ignored_fp_errors
+        self.locate(eq)
         if self.expanding and p.opaque:
             return self._unfolded(p, atoms, eq)
         if p.multiple_results:

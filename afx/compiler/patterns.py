@@ -31,7 +31,7 @@ OPERATORS: Mapping[type, str] = {
     ast.Pow: "power",
     ast.NotEq: "not_equal",
 }
-EITHER_ORDER = ("add", "multiply")
+EITHER_ORDER = ("add", "multiply", "logical_or")
 
 
 @attrs.frozen

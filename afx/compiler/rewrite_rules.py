@@ -16,6 +16,7 @@ import numpy as np
 from afx.compiler.graph_builder import GraphBuilder, Params, Rule
 from afx.compiler.layout_rules import collapse_batched_matmul, collapse_short_last_axis, split_reduction
 from afx.compiler.patterns import Match, like, number_of, rule
+from afx.compiler.scatter_rules import any_selected, matmul_scattered, sum_scattered
 from afx.compiler.update_rules import add_embedded
 from afx.core.aval import Aval, broadcast_shapes
 from afx.core.dtypes import DType
@@ -138,6 +139,21 @@ def broadcasted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Par
     return None if first is None else b.make(p, first.inputs, params, aval)
 
 
+def sliced(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A slice of a repeated number is a repeated number, and one of a stack is what was stacked there."""
+    repeated, joined = b.made_by(xs[0], "broadcast"), b.made_by(xs[0], "stack")
+    if repeated is not None and not repeated.inputs[0].aval.shape:
+        return b.broadcast(repeated.inputs[0], aval.shape)
+    if joined is None:
+        return None
+    axis: int = joined.keywords["axis"]
+    *lead, last = dict(params)["index"] or (None,)
+    if not isinstance(last, int) or lead != [(0, n, 1) for n in xs[0].aval.shape[:axis]]:
+        return None
+    found = joined.inputs[last]
+    return found if found.aval == aval else None
+
+
 # -- reductions --
 def reduced_repeats(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """The sum of a number repeated n times is n times it; the largest or smallest is the number."""
@@ -258,6 +274,8 @@ PATTERNS = (
     rule("select(c, x, x)", "x"),
     rule("select(c, select(c, x, y), z)", "select(c, x, z)"),
     rule("select(c, x, select(c, y, z))", "select(c, x, z)"),
+    rule("logical_or(x, n)", "n", when=lambda match: match.n is True),
+    rule("logical_or(x, n)", "x", when=lambda match: match.n is False and is_boolean(match)),
     rule("select(c, cast(c) * x, y)", "select(c, x, y)", when=is_no_complex),
 )
 FUNCTIONS: Mapping[str, Sequence[Rule]] = {
@@ -267,12 +285,14 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     "add": (add_embedded, collapse_short_last_axis),
     "subtract": (collapse_short_last_axis,),
     "multiply": (collapse_short_last_axis,),
-    "matmul": (collapse_batched_matmul,),
+    "matmul": (matmul_scattered, collapse_batched_matmul),
     "cast": (cast_repeated,),
     "reshape": (reshaped,),
     "permute": (permuted,),
+    "slice": (sliced,),
+    "reduce_or": (any_selected,),
     "broadcast": (broadcasted,),
-    "reduces": (no_axes, reduced_repeats, split_reduction),
+    "reduces": (no_axes, reduced_repeats, sum_scattered, split_reduction),
 }
 RULES: Mapping[str, Sequence[Rule]] = {
     op: (*[rewrite for found, rewrite in PATTERNS if found == op], *FUNCTIONS.get(op, ()))

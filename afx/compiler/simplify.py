@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from afx.compiler.graph_builder import GraphBuilder
 from afx.compiler.rewrite_rules import RULES
+from afx.compiler.selection_pushdown import find_parts, inline_parts
 from afx.compiler.target import DEFAULT, Target
-from afx.core.graph import Equation, Graph, Var, has_effects
+from afx.core.graph import Atom, Equation, Graph, Var, has_effects
 from afx.core.tracing.graph_trace import renumber
 
 __all__ = ["simplify"]
@@ -14,8 +17,9 @@ __all__ = ["simplify"]
 def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False) -> Graph:
     """Return a graph of the same outputs with fewer equations.
 
-    Equal equations become one, constants are computed, `afx.compiler.rewrite_rules.RULES` are applied, and what no output
-    depends on goes. The cost is linear in the number of equations.
+    Equal equations become one, constants are computed, `afx.compiler.rewrite_rules.RULES` are applied, slices and
+    gathers move before what makes their operands, and what no output depends on goes. The cost is linear in the number
+    of equations.
 
     Args:
         graph: any graph.
@@ -30,11 +34,25 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
       return c
     }
     """
+    simple = _rebuilt(graph, target, graph_into=lambda b, xs: b.inline_graph(graph, xs), expanding=expanding)
+    parts = find_parts(simple, target)
+    if not parts:
+        return simple
+    return _rebuilt(simple, target, graph_into=lambda b, xs: inline_parts(b, simple, xs, parts), expanding=False)
+
+
+def _rebuilt(
+    graph: Graph,
+    target: Target,
+    *,
+    graph_into: Callable[[GraphBuilder, Sequence[Atom]], Sequence[Atom]],
+    expanding: bool,
+) -> Graph:
+    """Return what a graph becomes as its equations are entered one by one, without those that nothing depends on."""
     builder = GraphBuilder(RULES, target, expanding=expanding)
     inputs = [builder.var(v.aval) for v in graph.inputs]
     outputs = [
-        builder.broadcast(x, v.aval.shape)
-        for x, v in zip(builder.inline_graph(graph, inputs), graph.outputs, strict=True)
+        builder.broadcast(x, v.aval.shape) for x, v in zip(graph_into(builder, inputs), graph.outputs, strict=True)
     ]
     needed = {a.index for a in outputs if isinstance(a, Var)}
     kept: list[Equation] = []

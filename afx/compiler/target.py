@@ -45,6 +45,10 @@ class Target:
     collapse_max_axis_length: int = 32  # last axis whose loops are so short that NumPy's overhead shows: measured
     collapse_min_elements: int = 1 << 13  # array above which they show: measured
 
+    select_min_elements: int = 256  # value that is computed in part: below, its call costs more than its elements
+    slice_max_share: float = 0.5  # of a value that slices read, up to which it is computed in part
+    gather_max_share: float = 0.25  # the same of indices: each operand may need a gather of its own
+
     # -- fusion --
     fuse_min_elements: int = 1 << 15  # largest value of a group: below, calls cost more than the cache gains: measured
     fuse_min_rows: int = 8  # first axis that is cut into rows

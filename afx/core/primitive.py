@@ -144,8 +144,10 @@ class Algebra(Record):
     """Identities that simplification may use.
 
     Attributes:
-        canonical: the structural role: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``fit``, ``select``; ``slice``, its
-            transpose ``embed``, and ``set_part`` and ``add_part``, which update the part that a slice with its ``index`` takes.
+        canonical: the structural role: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``fit``, ``select``,
+            ``concat``, ``stack``; ``slice``, its transpose ``embed``, and ``set_part`` and ``add_part``, which update the
+            part that a slice with its ``index`` takes; ``gather`` and its transpose ``scatter``, whose zeros
+            stay zeros whatever they are multiplied with; ``reduce_or``.
         commutative: whether its two operands can be exchanged.
         identity: the number that leaves the other operand unchanged, if there is one.
         involution: whether applying it twice gives the operand.

@@ -58,6 +58,9 @@ class Masks(dict[int, Mask]):
         return mask if j >= self._inputs else None
 
 
+GATHER_MAX_SHARE = (
+    0.25  # of a value that a gather reads, up to which rules compute there alone: it may cost an element more
+)
 FAILED = "_afx_failed_entry"  # the attribute under which an exception carries the index of the entry that raised it
 
 
@@ -198,13 +201,15 @@ def _moves(entry: Entry, entries: Sequence[Entry]) -> bool:
 
 
 def _part_before(entry: Entry, entries: Sequence[Entry], mask: Mask | None, ct: Value) -> Part | None:
-    """Return the living part of the operand of a slice, or of an op that moves elements."""
-    p = entry.primitive
-    if p is None or len(entry.ins) != 1:
+    """Return the living part of the operand of a slice, of a gather of few elements, or of an op that moves them."""
+    p, whole = entry.primitive, entries[entry.ins[0]].shape
+    role = "" if p is None else p.algebra.canonical
+    if p is None or (len(entry.ins) != 1 and role != "gather"):
         return None
-    if p.algebra.canonical != "slice" and (mask is None or not _moves(entry, entries)):
+    is_small = role == "gather" and math.prod(entry.shape) <= GATHER_MAX_SHARE * math.prod(whole)
+    if role != "slice" and not is_small and (mask is None or not _moves(entry, entries)):
         return None
-    link = Link(p, entry.params, entries[entry.ins[0]].shape)
+    link = Link(p, entry.params, whole, tuple(entry.xs[1:]))
     if mask is None:
         return Part((link,), ct)
     return None if mask.part is None else Part((link, *mask.part.links), mask.part.ct)

@@ -10,6 +10,7 @@ for it: most selections never need theirs.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -102,17 +103,24 @@ class Mask:
 
 
 class Link(NamedTuple):
-    """A slice, or another op that moves elements, on the way from a value to a part of it.
+    """A slice or gather, or another op that moves elements, on the way from a value to a part of it.
 
     Attributes:
         primitive: the op.
         params: its parameters.
         shape: of its operand.
+        indices: its other operands.
     """
 
     primitive: Primitive
     params: Params
     shape: Shape
+    indices: tuple[Value, ...] = ()
+
+    def is_same(self, other: Link) -> bool:
+        """Tell whether another one takes the same part; of indices that are equal but not the same it does not know."""
+        known = self.primitive is other.primitive and self.params == other.params and self.shape == other.shape
+        return known and all(map(operator.is_, self.indices, other.indices))
 
 
 class Part:
@@ -135,20 +143,20 @@ class Part:
             return x
         if x.shape != self.links[0].shape:
             x = to_lower_level(broadcast_to(x, self.links[0].shape))
-        for p, params, _ in self.links:
-            x = to_lower_level(bind(p, x, **params))
+        for p, params, _, indices in self.links:
+            x = to_lower_level(bind(p, x, *indices, **params))
         return x
 
     def embed(self, g: Value) -> Value:
         """Return a cotangent of the part as one of the value, with zeros elsewhere."""
-        for p, params, shape in reversed(self.links):
+        for p, params, shape, indices in reversed(self.links):
             assert p.derivative.vjps is not None
-            g = to_lower_level(p.derivative.vjps[0](g, None, (None,), params, shape, g.dtype))
+            g = to_lower_level(p.derivative.vjps[0](g, None, (None, *indices), params, shape, g.dtype))
         return g
 
     def add(self, other: Part | None) -> Part | None:
         """Return the sum of cotangents of the same part, None of different ones."""
-        if other is None or self.links != other.links:
+        if other is None or len(self.links) != len(other.links) or not all(map(Link.is_same, self.links, other.links)):
             return None
         return Part(self.links, self.ct + other.ct)
 

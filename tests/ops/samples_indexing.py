@@ -38,6 +38,12 @@ READS = [
     Sample((V, np.zeros(0, np.int64)), {"axis": 0}),
 ]
 
+WRITES = [
+    Sample((values(2, 2, 3, 4), ROWS), {"shape": (2, 3, 4), "axis": 0}),
+    Sample((values(2, 2, 2), ROWS, COLUMNS), {"shape": (2, 3, 4), "axis": 1}),
+    Sample((values(4), REPEATED), {"shape": (5,), "axis": 0}),
+    Sample((values(), np.array(1)), {"shape": (5,), "axis": 0}),
+]
 SAMPLES: dict[str, list[Sample]] = {
     "slice": [
         Sample((A,), {"index": PART}),
@@ -54,12 +60,8 @@ SAMPLES: dict[str, list[Sample]] = {
     "slice_add": SLICED,
     "gather": READS,
     "select": READS,
-    "scatter": [
-        Sample((values(2, 2, 3, 4), ROWS), {"shape": (2, 3, 4), "axis": 0}),
-        Sample((values(2, 2, 2), ROWS, COLUMNS), {"shape": (2, 3, 4), "axis": 1}),
-        Sample((values(4), REPEATED), {"shape": (5,), "axis": 0}),
-        Sample((values(), np.array(1)), {"shape": (5,), "axis": 0}),
-    ],
+    "scatter": WRITES,
+    "scatter_unread": WRITES,
     "index_set": UPDATES,
     "index_add": UPDATES,
     "index_multiply": UPDATES,

@@ -1,8 +1,10 @@
 """Gather and scatter: the linear primitives behind indices that are arrays.
 
 `gather` reads elements at indices given by integer arrays, `scatter` adds elements up at such indices: each is the
-transpose of the other. Index arrays name consecutive axes of x, from ``axis`` on, and broadcast to one shape that takes
-the place of these axes; negative indices count from the end. They are operands, so that they may be traced.
+transpose of the other. A gather's derivative is a scatter by another name: its zeros stand for elements that were not
+read, and plans keep them 0 whatever they are multiplied with. Index arrays name consecutive axes of x, from ``axis`` on,
+and broadcast to one shape that takes the place of these axes; negative indices count from the end. They are operands, so
+that they may be traced.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes
-from afx.core.primitive import Derivative, Masking, Params, Primitive, Value, lookup, register
+from afx.core.primitive import Algebra, Derivative, Masking, Params, Primitive, Value, lookup, register
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import DtypeError, IndexRangeError, ShapeError
 from afx.ops.indexing.index import out_of_range, rank_of, shape_of
@@ -143,7 +145,7 @@ def _flat(shape: Shape, indices: tuple[Any, ...], axis: int) -> Any:
 
 # -- derivatives and batches --
 def _gather_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
-    return to_lower_level(scatter(ct, *xs[1:], shape=shape, axis=params["axis"]))
+    return to_lower_level(bind(scatter_unread_p, ct, *xs[1:], shape=shape, axis=params["axis"]))
 
 
 def _scatter_pull(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: Any) -> Value:
@@ -192,16 +194,25 @@ def _gather_batch(name: str) -> Any:
     return batch
 
 
-def _scatter_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+def _scatter_batch(name: str) -> Any:
+    def batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+        return _batched_scatter(lookup(name), size, xs, batched, params)
+
+    return batch
+
+
+def _batched_scatter(
+    p: Primitive, size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params
+) -> Value:
     x, indices, shape, axis = xs[0], xs[1:], params["shape"], params["axis"]
     if not batched[0]:
         x = broadcast_to(x, (size, *shape_of(x)))
     if not any(batched[1:]):
-        return scatter(x, *indices, shape=(size, *shape), axis=axis + 1)
+        return bind(p, x, *indices, shape=(size, *shape), axis=axis + 1)
     count = len(indices)
     rank, places = aligned(size, indices, batched[1:])
     front = (size, *shape[axis : axis + count], *shape[:axis], *shape[axis + count :])
-    z = scatter(move_axis(x, axis + 1, rank, 1), *places, shape=front, axis=0)
+    z = bind(p, move_axis(x, axis + 1, rank, 1), *places, shape=front, axis=0)
     return move_axis(z, 1, count, axis + 1)
 
 
@@ -215,20 +226,29 @@ def _gathering(name: str) -> Primitive:
             batch=_gather_batch(name),
             derivative=Derivative(vjps=(_gather_pull,), reads=(INDICES,), jvp=_push(name)),
             masking=Masking(nonnegative_linear=True, selects=True),
+            algebra=Algebra(canonical="gather"),
         )
     )
 
 
 gather_p: Primitive = _gathering("gather")
 select_p: Primitive = _gathering("select")
-scatter_p: Primitive = register(
-    Primitive(
-        name="scatter",
-        kind="linear",
-        impl=_scatter_run,
-        abstract_eval=_scatter_abstract,
-        batch=_scatter_batch,
-        derivative=Derivative(vjps=(_scatter_pull,), reads=(INDICES,), jvp=_push("scatter")),
-        masking=Masking(nonnegative_linear=True),
+
+
+def _scattering(name: str, role: str) -> Primitive:
+    return register(
+        Primitive(
+            name=name,
+            kind="linear",
+            impl=_scatter_run,
+            abstract_eval=_scatter_abstract,
+            batch=_scatter_batch(name),
+            derivative=Derivative(vjps=(_scatter_pull,), reads=(INDICES,), jvp=_push(name)),
+            masking=Masking(nonnegative_linear=True),
+            algebra=Algebra(canonical=role),
+        )
     )
-)
+
+
+scatter_p: Primitive = _scattering("scatter", "")
+scatter_unread_p: Primitive = _scattering("scatter_unread", "scatter")

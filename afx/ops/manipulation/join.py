@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import DType, promote
-from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
+from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, OperandError, ShapeError
@@ -151,6 +151,7 @@ concat_p: Primitive = register(
         derivative=Derivative(vjp_all=_concat_joint, reads=(0,), jvp=_concat_jvp),
         masking=Masking(nonnegative_linear=True),
         lowering=Lowering(impl_into=_concat_into),
+        algebra=Algebra(canonical="concat"),
     )
 )
 
@@ -228,6 +229,7 @@ stack_p: Primitive = register(
         derivative=Derivative(vjp_all=_stack_joint, reads=(0,), jvp=_stack_jvp),
         masking=Masking(nonnegative_linear=True),
         lowering=Lowering(impl_into=_stack_into),
+        algebra=Algebra(canonical="stack"),
     )
 )
 

@@ -24,7 +24,8 @@ def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Primitive:
     def abstract(x: Aval, *, axis: Shape) -> Aval:
         return Aval(reduced(x.shape, axis), bool_)
 
-    return nondifferentiable(name, reducing(ufunc), abstract, batch=batch_along_axes(name))
+    role = "reduce_or" if ufunc is np.logical_or else ""
+    return nondifferentiable(name, reducing(ufunc), abstract, batch=batch_along_axes(name), canonical=role)
 
 
 @register_function

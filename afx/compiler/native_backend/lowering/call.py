@@ -310,7 +310,7 @@ METHODS: dict[str, Callable[[BlockBuilder, Call], None]] = {
 NAMED_METHODS = frozenset({"into", "kernel", "apply", "copy", "copies"})  # of which the op decides
 PART_OPS = ("embed", "slice_set", "slice_add")
 NAMED = frozenset({*INTO, *OPS, *PART_OPS, "sum"})
-FAULTING = frozenset({"gather", "select", "scatter", "index_set", "index_add"})  # which look at indices all the same
+FAULTING = frozenset({"gather", "select", "scatter", "scatter_unread", "index_set", "index_add"})  # which look at them
 OF_NOTHING = frozenset(
     {*PART_OPS, *FAULTING, "concat", "sum", "prod", "any", "all"}
 )  # with native form for such operands

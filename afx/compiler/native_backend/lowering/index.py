@@ -175,6 +175,7 @@ INDEXED: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "gather": _gather,
     "select": _gather,
     "scatter": _scatter,
+    "scatter_unread": _scatter,
     "index_set": _update("set"),
     "index_add": _update("add"),
     "cumulative_sum": _cumulative("add"),
