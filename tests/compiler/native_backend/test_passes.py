@@ -41,6 +41,26 @@ def test_loops_of_short_steps_need_the_stock_pipeline() -> None:
     assert not needs_few(lambda x: (x * x).sum(axis=1), LONG.reshape(200, 100))
 
 
+def test_short_rows_that_take_little_time_change_nothing() -> None:
+    """A program spends its time where its long rows are; a loop of many such steps needs few passes too."""
+    rows = LONG.reshape(5000, 4)
+    assert not needs_few(lambda x, y: (np.tanh(x), y * np.arange(4.0)), LONG[:200], rows, tier=1)
+    assert needs_few(lambda x, y: (np.tanh(np.tanh(x)), y * np.arange(4.0)), LONG, rows, tier=1)
+
+    def steps(count: int) -> Any:
+        weights = np.linspace(-1, 1, 64 * 64).reshape(64, 64)
+
+        def step(h: Any, _: Any) -> Any:
+            for _k in range(count):
+                h = np.tanh(h @ weights)
+            return h, None
+
+        return lambda x: afx.scan(step, x, None, 10)[0]
+
+    assert not needs_few(steps(3), np.ones((8, 64)), tier=1)
+    assert needs_few(steps(20), np.ones((8, 64)), tier=1)
+
+
 @pytest.mark.parametrize("tier", [1, 2])
 def test_passes_change_no_bit(tier: int) -> None:
     """A module gives the same bits by few passes as by LLVM's own pipeline."""

@@ -2,13 +2,15 @@
 
 Loops over vectors that are written out gain nothing from the stock pipeline, which takes five to ten times as long as the
 few passes that join functions and keep values in registers: measured on the benchmarks, whose times stay within 2 %.
-Loops over single elements, and loops whose steps are as short as one row, gain up to half their time from unrolling.
+Loops over single elements, and loops whose steps are as short as one row, gain up to half their time from unrolling: where
+a program spends a good part of its time in them, it gets LLVM's own pipeline.
 """
 
 from __future__ import annotations
 
 import math
 
+from afx.compiler.native_backend.cost import WHILE_TURNS, step_nanoseconds
 from afx.compiler.native_backend.program import (
     BlockLoop,
     Choice,
@@ -21,7 +23,9 @@ from afx.compiler.native_backend.program import (
     Scan,
     Step,
     While,
+    WhileBack,
     Words,
+    step_blocks,
 )
 
 __all__ = ["needs_few_passes"]
@@ -29,22 +33,35 @@ __all__ = ["needs_few_passes"]
 FEW_ELEMENTS = 1 << 13  # of a loop that takes some microseconds, however it is compiled
 FEW_FOLDED_ELEMENTS = 1 << 10
 ROW_MIN_ELEMENTS = 32  # of which the addresses of a row are a small part
-SMALL_PART = 32  # of the elements of a block: what a loop over fewer ones takes is not seen
+LOOPS = (Scan, While, WhileBack, Choice)
+LOOP_MIN_STEPS = 30  # of a program with loops: for fewer ones the stock pipeline is quick, and saves up to a tenth
+SHORT_MAX_SHARE = 0.3  # of a program's time in other loops: the stock pipeline would save a twentieth of the whole
 FOLD_ROW_MIN_ELEMENTS = 1024  # the same of a fold's lanes, which unrolled loops keep in registers
 
 
 def needs_few_passes(program: Program) -> bool:
-    """Tell whether all that takes time in a program is loops over vectors that are written out."""
-    return all(map(_is_written_out, program.block.steps))
+    """Tell whether what takes time in a program is loops over vectors that are written out."""
+    steps, every = program.block.steps, list(program.block.all_steps())
+    if len(every) < LOOP_MIN_STEPS and any(isinstance(step, LOOPS) for step in every):
+        return False
+    return sum(map(_short_nanoseconds, steps)) <= SHORT_MAX_SHARE * sum(map(step_nanoseconds, steps))
+
+
+def _short_nanoseconds(step: Step) -> float:
+    """Return about how long a step spends in loops over single elements, or over short rows."""
+    bodies = step_blocks(step)
+    if not bodies:
+        return 0.0 if _is_written_out(step) else step_nanoseconds(step)
+    own = bodies[:1] if isinstance(step, BlockLoop) else bodies  # the second one of a loop over blocks runs once
+    steps = [s for body in own for s in body.steps]
+    inner = [s for s in steps if not (isinstance(s, Nest) and (_is_dense_nest(s) or _is_copy(s)))]
+    turns = (
+        step.length if isinstance(step, BlockLoop | Scan) else WHILE_TURNS if isinstance(step, While | WhileBack) else 1
+    )
+    return turns * sum([step_nanoseconds(s) if isinstance(s, Nest) else _short_nanoseconds(s) for s in inner])
 
 
 def _is_written_out(step: Step) -> bool:
-    if isinstance(step, Scan | While | Choice):
-        return False  # of short steps, say, where every instruction counts
-    if isinstance(step, BlockLoop):
-        few = step.elements // step.length // SMALL_PART
-        inner = [s for body in step.bodies for s in body.steps if not isinstance(s, Nest) or math.prod(s.space) > few]
-        return all(_is_dense_nest(s) if isinstance(s, Nest) else _is_written_out(s) for s in inner)
     if isinstance(step, Indexed | Extreme):
         return math.prod(step.space) <= FEW_ELEMENTS
     if isinstance(step, Words):
@@ -53,9 +70,13 @@ def _is_written_out(step: Step) -> bool:
 
 
 def _is_nest_written_out(nest: Nest) -> bool:
-    is_copy = not any(isinstance(v, Op) for v in nest.values)  # memory is what it waits for
     few = FEW_FOLDED_ELEMENTS if _has_lanes(nest) else FEW_ELEMENTS
-    return is_copy or math.prod(nest.space) <= few or _is_dense_nest(nest)
+    return _is_copy(nest) or math.prod(nest.space) <= few or _is_dense_nest(nest)
+
+
+def _is_copy(nest: Nest) -> bool:
+    """Tell whether a nest computes nothing: memory is what it waits for."""
+    return not any(isinstance(v, Op) for v in nest.values)
 
 
 def _has_lanes(nest: Nest) -> bool:
@@ -64,7 +85,7 @@ def _has_lanes(nest: Nest) -> bool:
 
 def _is_dense_nest(nest: Nest) -> bool:
     row = FOLD_ROW_MIN_ELEMENTS if _has_lanes(nest) else ROW_MIN_ELEMENTS
-    return nest.space[-1] >= row and all(map(_is_dense, nest.refs))
+    return bool(nest.space) and nest.space[-1] >= row and all(map(_is_dense, nest.refs))
 
 
 def _is_dense(ref: Ref) -> bool:
