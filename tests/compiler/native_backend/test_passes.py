@@ -11,7 +11,7 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.child import FEW_PASSES, compile_text
 from afx.compiler.native_backend.link import link
-from tests.compiler.native_backend.native_run import Native
+from tests.compiler.native_backend.native_run import Native, assert_same_bits
 
 LONG = np.linspace(-1, 1, 20_000)
 
@@ -72,3 +72,16 @@ def test_passes_change_no_bit(tier: int) -> None:
     again, _ = native(LONG)
     for x, y in zip(found, again, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+def test_long_programs_are_several_functions() -> None:
+    """LLVM's time grows faster than a function: one of many steps calls others, with the same bits."""
+    weights = np.linspace(-1, 1, 40 * 40).reshape(40, 40)
+
+    def fn(x: Any) -> Any:
+        for _k in range(130):
+            x = np.tanh(x @ weights)[::-1]
+        return x, x.sum()
+
+    native = assert_same_bits(fn, np.linspace(-1, 1, 160).reshape(4, 40))
+    assert native.text.count("void @steps") == 2 * -(-len(native.program.block.steps) // 100)  # defined and called

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import attrs
+
 from afx.compiler.native_backend.child import FEW_PASSES
 from afx.compiler.native_backend.llvm.entry import Entry
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
@@ -34,6 +36,7 @@ from afx.compiler.native_backend.program import (
 __all__ = ["emit_programs"]
 
 FOREVER = "9223372036854775807"
+FUNCTION_MAX_STEPS = 100  # calls of a function: LLVM's time grows faster than their number
 INLINE_MAX_STEPS = 30  # steps of a block whose functions LLVM may join: its time grows faster than their number
 
 
@@ -63,7 +66,7 @@ class _Blocks:
         self._functions: dict[tuple[Leaf, frozenset[int]], str] = {}
         self._bodies: dict[Block, str] = {}
 
-    def emit(self, block: Block, name: str, chunked: bool = False) -> str:
+    def emit(self, block: Block, name: str, chunked: bool = False, attributes: str = "") -> str:
         """Add the function of a block and return its name; a chunked one runs a loop from one step to another."""
         shared = {*block.shared, *[k for pair in block.donated for k in pair]}
         pointers = [f"ptr {'' if k in shared else 'noalias '}%p{k}" for k in range(block.params)]
@@ -79,7 +82,7 @@ class _Blocks:
             self._run(block, 0, len(block.steps))
             self.w.line("ret void")
 
-        self.w.function(f"internal {'i64' if chunked else 'void'} {name}({', '.join(parameters)})", body)
+        self.w.function(f"internal {'i64' if chunked else 'void'} {name}({', '.join(parameters)}) {attributes}", body)
         return name
 
     def _run(self, block: Block, start: int, stop: int) -> None:
@@ -132,7 +135,6 @@ class _Blocks:
         w, k = self.w, chunked_step(block)
         loop = block.steps[k]
         assert isinstance(loop, Scan | While)
-
         if k:
             self.w.when(w.let("icmp eq i64 %start, 0"), lambda: self._run(block, 0, k))
         reached = self._loop(block, loop, "%start", "%stop")
@@ -142,7 +144,13 @@ class _Blocks:
         w.line(f"ret i64 {reached}")
 
     def _all(self, block: Block, steps: Sequence[Step]) -> None:
-        """Add steps, loops from beginning to end."""
+        """Add steps, loops from beginning to end; many of them as functions of their own."""
+        if len(steps) > FUNCTION_MAX_STEPS:
+            pointers = [*[f"%p{k}" for k in range(block.params)], "%arena", "%fault"]
+            for start in range(0, len(steps), FUNCTION_MAX_STEPS):
+                part = attrs.evolve(block, steps=tuple(steps[start : start + FUNCTION_MAX_STEPS]), phases=())
+                self.w.call(self.emit(part, "steps", attributes="noinline"), ", ".join([f"ptr {p}" for p in pointers]))
+            return
         for step in steps:
             if isinstance(step, Scan | While):
                 self._loop(block, step, "0", str(step.length) if isinstance(step, Scan) else FOREVER)
@@ -203,9 +211,8 @@ class _Blocks:
     def _scan(self, block: Block, loop: Scan, carry: list[str], other: list[str], start: str, stop: str) -> str:
         w = self.w
         body = self.emit(loop.body, "body")
-        consts = [self._root(block, k) for k in loop.consts]
-        xs, ys = [[self._root(block, k) for k in roots] for roots in (loop.xs, loop.ys)]
-        constants = [self._root(block, k) for k in loop.constants]
+        groups = (loop.consts, loop.xs, loop.ys, loop.constants)
+        consts, xs, ys, constants = [[self._root(block, k) for k in roots] for roots in groups]
         arena = w.shifted("%arena", loop.arena)
         if stop == "%stop":
             beyond = w.let(f"icmp sgt i64 {stop}, {loop.length}")
@@ -227,8 +234,7 @@ class _Blocks:
     def _while(self, block: Block, loop: While, carry: list[str], other: list[str], start: str, stop: str) -> str:
         w = self.w
         body = self.emit(loop.body, "body")
-        consts = [self._root(block, k) for k in loop.consts]
-        constants = [self._root(block, k) for k in loop.constants]
+        consts, constants = [[self._root(block, k) for k in ks] for ks in (loop.consts, loop.constants)]
         arena = w.shifted("%arena", loop.arena)
         where = w.local("i64", 8)
         w.line(f"store i64 {start}, ptr {where}")
@@ -360,8 +366,7 @@ class _Blocks:
             pointers = [
                 _row(w, self._root(block, k), i, stride) if stride else self._root(block, k) for k, stride in roots
             ]
-            body = self._body(loop.bodies[number])
-            w.call(body, ", ".join([f"ptr {p}" for p in (*pointers, base, "%fault")]))
+            w.call(self._body(loop.bodies[number]), ", ".join([f"ptr {p}" for p in (*pointers, base, "%fault")]))
 
         if len(loop.bodies) == 1:
             w.loop(low, high, 1, partial(step, 0))
@@ -387,9 +392,8 @@ class _Blocks:
     def _copy(self, to: Sequence[str], of: Sequence[str], sizes: Sequence[int]) -> None:
         self.w.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         for a, b, size in zip(to, of, sizes, strict=True):
-            if a == b:
-                continue  # a carry that stays in place
-            self.w.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {a}, ptr {b}, i64 {size}, i1 false)")
+            if a != b:  # else a carry that stays in place
+                self.w.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {a}, ptr {b}, i64 {size}, i1 false)")
 
 
 def _row(w: Writer, pointer: str, row: str, size: int) -> str:
