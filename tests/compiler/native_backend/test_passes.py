@@ -80,7 +80,7 @@ def test_long_programs_are_several_functions() -> None:
 
     def fn(x: Any) -> Any:
         for _k in range(130):
-            x = np.tanh(x @ weights)[::-1]
+            x = np.tanh(x @ weights) - x.sum()
         return x, x.sum()
 
     native = assert_same_bits(fn, np.linspace(-1, 1, 160).reshape(4, 40))
