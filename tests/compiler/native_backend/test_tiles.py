@@ -14,6 +14,7 @@ from afx.compiler.native_backend.program import Nest, Product
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
+from afx.runtime import thread_pool
 from tests.compiler.native_backend.native_run import Native, same_bits
 
 FORMS: dict[str, Callable[[Any, Any], Any]] = {
@@ -98,6 +99,27 @@ def test_products_that_numpys_plan_cuts() -> None:
     native = Native(lambda x, y: x @ y, x, y, tier=2)
     assert is_tiled(native)
     assert np.abs(native(x, y)[0][0] - x.astype("f8") @ y).max() < 1e-4
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(130, 140, 145), (30, 260, 310), (301, 90, 97), (8, 700, 500)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_large_tiled_products_are_shared(m: int, k: int, n: int, dtype: str) -> None:
+    """Threads take tiles of rows or of columns, those at the edge too; each element is the same chain."""
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
+    native = Native(lambda x, y: (x @ y, y.T @ x.T), x, y, tier=2)
+    products = [step for step in native.program.block.steps if isinstance(step, Product)]
+    assert all(step.is_cut and step.loop is None for step in products)
+    before = thread_pool.get_threads()
+    thread_pool.set_threads(3)
+    try:
+        found, _ = native(x, y)
+        with thread_pool.single_threaded:
+            alone, _ = native(x, y)
+    finally:
+        thread_pool.set_threads(before)
+    assert all(same_bits(a, b) for a, b in zip(found, alone, strict=True))
+    assert np.abs(found[0] - x.astype("f8") @ y.astype("f8")).max() <= 2 * k * np.finfo(dtype).eps * 10
 
 
 def test_products_within_loops() -> None:

@@ -7,6 +7,9 @@ fused multiplications and additions, whose bits depend on neither tile nor vecto
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+
+import attrs
 
 from afx.compiler.native_backend.elements import Ref
 from afx.compiler.native_backend.functions.lanes import Lanes
@@ -15,7 +18,7 @@ from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product
 
-__all__ = ["emit_tiles"]
+__all__ = ["cut_tiles", "emit_tiles", "tile_of"]
 
 VECTOR_BYTES = 64
 TILE_VECTORS = 16  # of results in registers: with those of operands two thirds of 32
@@ -32,42 +35,79 @@ def emit_tiles(w: Writer, step: Product) -> None:
         over(w, (batch,), refs, lambda pointers: _Product(w, step, pointers).emit())
 
 
+def tile_of(step: Product) -> tuple[int, int]:
+    """Return how many rows, and how many vectors of columns, a tile has."""
+    rows = min(TILE_ROWS, step.sizes[1])
+    lanes = VECTOR_BYTES // int(step.operands[2].dtype[1:])
+    return rows, min(TILE_VECTORS // rows, -(-step.sizes[3] // lanes))
+
+
+def cut_tiles(step: Product) -> Product:
+    """Return a product that is cut between tiles, along the axis that has more of them.
+
+    >>> from afx.compiler.native_backend.elements import Ref
+    >>> sizes, refs = (1, 32, 784, 512), (Ref(0, "f4", 0, ()),) * 3
+    >>> cut = cut_tiles(Product(None, sizes, refs, (3136, 4, 2048, 4, 2048, 4)))
+    >>> cut.axis, cut.length, cut.stops[:2]
+    (3, 16, (32, 64))
+    """
+    rows, vectors = tile_of(step)
+    width = vectors * (VECTOR_BYTES // int(step.operands[2].dtype[1:]))
+    stops = {axis: [*range(n, step.sizes[axis], n), step.sizes[axis]] for axis, n in ((1, rows), (3, width))}
+    axis = max(stops, key=lambda axis: len(stops[axis]))
+    return attrs.evolve(step, axis=axis, stops=tuple(stops[axis]))
+
+
 class _Product:
     """Emitter of the product of two matrices."""
 
     def __init__(self, w: Writer, step: Product, pointers: list[str]) -> None:
         self.w = w
+        self.step = step
         _, self.m, self.k, self.n = step.sizes
         self.a, self.b, self.c = pointers
         self.a_row, self.a_k, self.b_k, _, self.c_row, _ = step.core_strides
         self.ref: Ref = step.operands[2]
         self.size = int(self.ref.dtype[1:])
         self.lanes = VECTOR_BYTES // self.size
-        self.rows = min(TILE_ROWS, self.m)
-        self.vectors = min(TILE_VECTORS // self.rows, -(-self.n // self.lanes))
+        self.rows, self.vectors = tile_of(step)
 
     def emit(self) -> None:
         """Add the loops over tiles: columns, then rows."""
         width = self.vectors * self.lanes
-        whole = self.n // width * width
-        self._repeat(0, whole, width, lambda j: self._columns(j, self.vectors, self.lanes))
-        left = self.n - whole
-        if left:
-            count = -(-left // self.lanes)
-            self._columns(str(whole), count, left - (count - 1) * self.lanes)
+        left = self.n % width
+        count = -(-left // self.lanes)
 
-    def _repeat(self, start: int, stop: int, step: int, body: Callable[[str], None]) -> None:
-        if stop - start > step:
-            self.w.loop(str(start), str(stop), step, body)
-        elif stop > start:
-            body(str(start))
+        def rest(j: str) -> None:
+            self._columns(j, count, left - (count - 1) * self.lanes)
+
+        self._repeat(3, width, lambda j: self._columns(j, self.vectors, self.lanes), rest)
+
+    def _repeat(self, axis: int, step: int, body: Callable[[str], None], rest: Callable[[str], None]) -> None:
+        """Add a loop over tiles along an axis, and the smaller one at its end: all, or from one to another."""
+        w, size = self.w, self.step.sizes[axis]
+        whole = size // step * step
+        if self.step.is_cut and self.step.axis == axis:
+            stop = w.let(f"mul i64 %high, {step}")
+            is_last = w.let(f"icmp sgt i64 {stop}, {whole}")
+            w.loop(w.let(f"mul i64 %low, {step}"), w.let(f"select i1 {is_last}, i64 {whole}, i64 {stop}"), step, body)
+            if whole < size:
+                w.when(is_last, lambda: rest(str(whole)))
+            return
+        if whole > step:
+            w.loop("0", str(whole), step, body)
+        elif whole:
+            body("0")
+        if whole < size:
+            rest(str(whole))
 
     def _columns(self, j: str, vectors: int, last: int) -> None:
         """Add the tiles below each other; the last vector holds so many columns."""
-        whole = self.m // self.rows * self.rows
-        self._repeat(0, whole, self.rows, lambda i: self._tile(i, j, self.rows, vectors, last))
-        if whole < self.m:
-            self._tile(str(whole), j, self.m - whole, vectors, last)
+
+        def tile(rows: int, i: str) -> None:
+            self._tile(i, j, rows, vectors, last)
+
+        self._repeat(1, self.rows, partial(tile, self.rows), partial(tile, self.m % self.rows))
 
     def _tile(self, i: str, j: str, rows: int, vectors: int, last: int) -> None:
         w, kind = self.w, f"<{self.lanes} x {memory_type(self.ref.dtype)}>"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import attrs
 
+from afx.compiler.native_backend.llvm.tile import cut_tiles
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense, merged
 from afx.compiler.native_backend.lowering.reduction import loop_of, quiet_of
@@ -19,6 +20,7 @@ PRODUCT_MAX_PRODUCTS = 1 << 22  # multiplications: NumPy's plan cuts larger ones
 PIECES_MAX_PRODUCTS = 1 << 31  # of all pieces: about 20 ms, in which no signal is seen
 CALL_MAX_PRODUCTS = 1 << 18  # of one of many: OpenBLAS uses several threads beyond, whose number may decide about bits
 CUT_MIN_PRODUCTS = 1 << 22  # of all of them, where threads share them: 0.03 ms
+SHARED_MIN_PRODUCTS = 1 << 21  # in tiles that threads share: 0.02 ms
 TILED_MAX_PRODUCTS = 1 << 26  # multiplications: beyond, two threads of BLAS are faster: measured
 COPY_MIN_PRODUCTS = 24  # multiplications an element that is copied first: below, BLAS reads it as fast
 
@@ -188,7 +190,9 @@ def _lower_tiled(b: BlockBuilder, product: Product, x: Location, y: Location, ou
 
 
 def _add(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
-    b.fixed([attrs.evolve(product, loop=None, stops=())], reads, [out])
+    tiled = attrs.evolve(product, loop=None, stops=())
+    is_large = product.sizes[0] == 1 and math.prod(product.sizes) >= SHARED_MIN_PRODUCTS
+    b.fixed([cut_tiles(tiled) if is_large else tiled], reads, [out])
 
 
 def _turned(product: Product) -> Product:
