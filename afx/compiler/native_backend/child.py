@@ -11,6 +11,7 @@ where one is named.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import pickle
@@ -165,8 +166,10 @@ def main() -> None:
         sys.path[:] = receive(source)
         with contextlib.suppress(Exception):  # what is wrong is the answer to the first job
             load_llvm()  # while that is on its way
+        gc.disable()  # it would look at all of a long schedule again and again: a third of the time of lowering
         while True:
             send(sink, _answer(receive(source, begin)))
+            gc.collect(0)
             busy_since[:] = [time.monotonic(), False]
     except (EOFError, BrokenPipeError):
         os._exit(0)

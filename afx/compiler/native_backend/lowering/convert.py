@@ -64,6 +64,7 @@ class BlockBuilder:
         self.schedule = schedule
         self.tier = tier
         self.items: list[Item] = []
+        self._groups: dict[Shape, list[tuple[int, Group]]] = {}  # by their space, with their numbers
         self.locations: dict[int, Location] = {}  # buffer index to where it lies in the memory of its owner
         self.defined: dict[int, int] = {}  # owner to the item that writes it
         self.stored: set[int] = set()  # owners that are read from memory
@@ -251,16 +252,19 @@ class BlockBuilder:
                 location = self.locations[x.index]
                 at = self.defined.get(location.owner, -1)
                 first = max(first, at if self._is_made_in(at, x) and location.shape == space else at + 1)
-        for k in range(len(self.items) - 1, first - 1, -1):
-            group = self.items[k]
-            if not isinstance(group, Group) or group.space != space or len(group.values) > NEST_MAX_VALUES:
+        groups = self._groups.setdefault(space, [])
+        for k, group in reversed(groups):
+            if k < first:
+                break
+            if len(group.values) > NEST_MAX_VALUES:
                 continue
             if any(tuple([s == 0 for s in ref.strides]) != reduced for *_, ref in group.folds if reduced):
                 continue
             streams = len(group.reads) + len(self.stored.intersection(group.writes))
             if (streams < NEST_MAX_STREAMS or not space) and (quiet is None or group.quiet in (None, quiet)):
                 return k
-        self.items.append(Group(space=space))
+        groups.append((len(self.items), Group(space=space)))
+        self.items.append(groups[-1][1])
         return len(self.items) - 1
 
     def _is_made_in(self, k: int, x: Buffer) -> bool:
