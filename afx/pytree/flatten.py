@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 from afx.errors import TreeError
-from afx.pytree.nodes import LEAF, Marked, Node, Token, static_token
+from afx.pytree.nodes import LEAF, NOTHING, Marked, Node, Token, is_unique, static_token
 from afx.pytree.registry import (
     INSIDE,
     IS_INSTANCE,
@@ -57,7 +57,21 @@ def flatten(tree: T) -> tuple[list[Leaf], TreeDef[T]]:
         tokens: list[Token] = []
         _walk([tree], mode, found, tokens)
         if known == len(_LEAF_TYPES) + len(_LEAF_TYPES_INSIDE):  # else nodes were met before their leaves were known
-            return found, TreeDef(tuple(tokens), len(found))
+            return found, _SEEN.get(tuple(map(id, tokens))) or _new_treedef(tokens, len(found))
+
+
+_SEEN: dict[tuple[int, ...], TreeDef[Any]] = {}  # by the identities of their tokens, which live as long
+_SEEN_MAX, _SEEN_MAX_TOKENS = 1024, 64
+
+
+def _new_treedef(tokens: list[Token], count: int) -> TreeDef[Any]:
+    """Make a structure, and remember it where all of its tokens are the only ones of their kind: it need not hash again."""
+    made: TreeDef[Any] = TreeDef(tuple(tokens), count)
+    if len(tokens) <= _SEEN_MAX_TOKENS and all(map(is_unique, tokens)):
+        if len(_SEEN) >= _SEEN_MAX:
+            _SEEN.clear()
+        _SEEN[tuple(map(id, tokens))] = made
+    return made
 
 
 def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Token]) -> None:
@@ -70,6 +84,8 @@ def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Tok
         if kind is IS_LEAF:
             found.append(value)
             tokens.append(LEAF)
+        elif value is None:
+            tokens.append(NOTHING)
         elif kind is IS_STATIC:
             try:
                 token = (type(value), value)

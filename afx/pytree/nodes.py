@@ -19,6 +19,7 @@ from afx.pytree.static import fields_of, is_non_trainable, is_static
 __all__ = [
     "LEAF",
     "MARKING_NODES",
+    "NOTHING",
     "CustomNode",
     "DictNode",
     "Marked",
@@ -30,6 +31,7 @@ __all__ = [
     "class_opener",
     "declare_record",
     "dict_node",
+    "is_unique",
     "named_tuple_node",
     "sequence_node",
     "slot_setter",
@@ -50,6 +52,7 @@ class LeafToken:
 
 
 LEAF: Final = LeafToken()
+NOTHING: Final = (type(None), None)  # the token of each None
 MARKING_NODES: set[object] = set()  # the nodes of classes with fields that `non_trainable` marks
 
 
@@ -226,6 +229,11 @@ class CustomNode(Node):
 
     def __reduce__(self) -> tuple[object, ...]:
         return CustomNode, (self.kind, self.structure, self.arity, self.is_flat)
+
+
+def is_unique(token: Token) -> bool:
+    """Tell whether equal tokens are, most of the time, the same object."""
+    return token is LEAF or token is NOTHING or isinstance(token, SequenceNode | RecordNode | DictNode)
 
 
 def _restored(make: Callable[..., Node], arguments: tuple[object, ...], is_flat: bool) -> Node:

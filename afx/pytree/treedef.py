@@ -38,9 +38,10 @@ class TreeDef(Generic[T_co]):
     {'b': (*, None), 'w': *}
     """
 
-    __slots__ = ("_hash", "num_leaves", "tokens")
+    __slots__ = ("_hash", "_orders", "num_leaves", "tokens")
 
     _hash: int
+    _orders: tuple[tuple[int, tuple[object, ...]], ...]
     num_leaves: int
     tokens: tuple[Token, ...]
 
@@ -83,7 +84,9 @@ class TreeDef(Generic[T_co]):
         return written[0]
 
 
-_set_tokens, _set_num_leaves, _set_hash = (slot_setter(TreeDef, name) for name in ("tokens", "num_leaves", "_hash"))
+_set_tokens, _set_num_leaves, _set_hash, _set_orders = (
+    slot_setter(TreeDef, name) for name in ("tokens", "num_leaves", "_hash", "_orders")
+)
 
 
 def _taken(written: list[str], node: Node) -> Sequence[str]:
@@ -115,7 +118,12 @@ def static_values(treedef: TreeDef[object]) -> list[tuple[str, tuple[object, obj
 
 def orders(treedef: TreeDef[object]) -> tuple[tuple[int, tuple[object, ...]], ...]:
     """List the orders of keys of those dicts whose keys do not stand in sorted order, each beside its token's index."""
-    return tuple([(k, t.order) for k, t in enumerate(treedef.tokens) if isinstance(t, DictNode) and t.order != t.keys])
+    try:
+        return treedef._orders
+    except AttributeError:
+        found = [(k, t.order) for k, t in enumerate(treedef.tokens) if isinstance(t, DictNode) and t.order != t.keys]
+        _set_orders(treedef, tuple(found))
+        return treedef._orders
 
 
 def marked_leaves(treedef: TreeDef[object]) -> Sequence[bool]:

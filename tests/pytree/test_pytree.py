@@ -735,3 +735,17 @@ def test_other_dicts_are_refused() -> None:
 def test_examples_in_docstrings_are_right(module: str) -> None:
     """Every doctest prints what it shows."""
     assert doctest.testmod(importlib.import_module("afx.pytree" + module)).failed == 0
+
+
+def test_structures_of_equal_nodes_are_one_object() -> None:
+    """Flattening finds a structure again that it made before; the order of keys and static values stay their tree's."""
+    first, again = (pytree.structure({"w": [1.0, k], "b": (2.0, None)}) for k in (3.0, 4.0))
+    assert first is again
+    other = {"b": (2.0, None), "w": [1.0, 3.0]}
+    assert pytree.structure(other) == first
+    assert list(pytree.map(lambda x: x, other)) == ["b", "w"]
+    assert list(pytree.map(lambda x: x, {"w": [1.0, 3.0], "b": (2.0, None)})) == ["w", "b"]
+    for value in ("relu", "tanh", "relu"):
+        assert pytree.map(lambda x: x, (1.0, value))[1] == value
+    wide = [[float(k)] * (k % 3) for k in range(100)]
+    assert pytree.unflatten(pytree.structure(wide), pytree.leaves(wide)) == wide
