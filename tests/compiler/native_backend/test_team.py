@@ -23,7 +23,6 @@ from tests.compiler.native_backend.native_run import Native, assert_same_bits, r
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Cut what is small, so that tests are quick, and let three threads run."""
     monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 500)
-    monkeypatch.setattr(phases, "CUT_MIN_NANOSECONDS", 1)
     monkeypatch.setattr(phases, "CUT_MIN_ROWS", 4)
     monkeypatch.setattr(phases, "CHUNK", 64)
     before = thread_pool.get_threads()
@@ -240,3 +239,21 @@ def test_a_forked_process_has_a_team_of_its_own() -> None:
     )
     quiet = "import warnings; warnings.simplefilter('ignore')\n    " + script.lstrip("\n ")
     assert run_python("    " + quiet).split() == ["True", "0"]
+
+
+def test_smaller_nests_are_shared_in_long_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nest that is too small to be shared by itself is shared in a loop of many steps, which threads join once."""
+    monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 200_000)
+    monkeypatch.setattr(phases, "LOOP_CUT_MIN_ELEMENTS", 600)
+    monkeypatch.setattr(phases, "LOOP_CHUNK", 64)
+    x = np.linspace(0.1, 1, 1500)
+
+    def steps(count: int) -> Callable[[Any], Any]:
+        return lambda x: np.sqrt(x) + afx.scan(lambda y, _: (np.cos(y[::-1]) * y, y[7]), x, None, count)[0]
+
+    assert not Native(steps(3), x).program.block.is_shared
+    monkeypatch.setattr(phases, "LOOP_MIN_NANOSECONDS", 1)
+    native = assert_shared(steps(3), x)
+    assert not native.program.block.phases
+    assert_shared(lambda x: afx.while_loop(lambda y: y.sum() < 1e3, lambda y: y * 2 + y[::-1], x), x)
+    assert not Native(lambda x: np.sqrt(x) + x[::-1], x).program.block.is_shared

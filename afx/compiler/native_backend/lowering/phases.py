@@ -34,8 +34,9 @@ from afx.compiler.native_backend.program import (
 __all__ = ["cut_block", "shared_rows"]
 
 CUT_MIN_ELEMENTS = 200_000  # of a nest: below, another thread's help costs more than it saves: measured
-CUT_MIN_NANOSECONDS = 200_000  # predicted for a loop over blocks of fewer elements: as long as such a nest takes
-CHUNK = 8192  # elements of which no part holds a piece: a multiple of all strips and vectors
+LOOP_CUT_MIN_ELEMENTS = 50_000  # the same in a long loop, which other threads join once
+LOOP_MIN_NANOSECONDS = 2_000_000  # predicted for all steps of a long loop, several times too high
+CHUNK, LOOP_CHUNK = 8192, 1024  # elements of which no part holds a piece: multiples of all strips and vectors
 CUT_MIN_ROWS = 64  # of a nest of several axes: parts of equal size
 
 
@@ -53,14 +54,20 @@ class _Access:
 def cut_block(block: Block) -> Block:
     """Return the block of a program with large steps cut, and in phases, also in the bodies of its loops."""
     base = -(-block.arena // ALIGNMENT) * ALIGNMENT
-    found = _cut_block(block, base)
+    found = _cut_block(block, base, CUT_MIN_ELEMENTS)
     cut = [step.arena_bytes for step in found.all_steps() if isinstance(step, BlockLoop) and step.is_cut]
     return attrs.evolve(found, arena=base + PARTS * max(cut) if cut else block.arena)
 
 
-def _cut_block(block: Block, arena: int) -> Block:
-    """Return a block whose loops over blocks, where they are cut, have arenas that begin there."""
-    steps = [part for step in block.steps for part in _cut(step, arena)]
+def _cut_block(block: Block, arena: int, least: int) -> Block:
+    """Return a block with steps cut that have so many elements.
+
+    Args:
+        block: of a program, or within one.
+        arena: where the arenas of loops over blocks begin that are cut.
+        least: how many elements they have at least, or how many nanoseconds they take.
+    """
+    steps = [part for step in block.steps for part in _cut(step, arena, least)]
     block = attrs.evolve(block, steps=tuple(steps))
     if not any(map(_is_cut, steps)):
         return block
@@ -99,36 +106,51 @@ def _is_cut(step: Step) -> bool:
     return isinstance(step, Nest | BlockLoop | Product) and step.is_cut
 
 
-def _cut(step: Step, arena: int) -> list[Step]:
-    """Return a nest that is cut, and what is left of it; or a loop over blocks, with arenas that begin there."""
-    if isinstance(step, Scan):
-        return [attrs.evolve(step, body=_cut_block(step.body, arena - step.arena))]
-    if isinstance(step, WhileBack):
-        step = attrs.evolve(step, back=_cut_block(step.back, arena - step.arena))
-    if isinstance(step, While):
-        test, body = [_cut_block(block, arena - step.arena) for block in (step.test, step.body)]
-        return [attrs.evolve(step, test=test, body=body)]
+def _cut(step: Step, arena: int, least: int) -> list[Step]:
+    """Return a step that is cut, and what is left of it; or a loop over such steps."""
+    if isinstance(step, Scan | While):
+        return [_cut_body(step, arena - step.arena, least)]
     if isinstance(step, BlockLoop):
-        is_long = step.elements >= CUT_MIN_ELEMENTS or step.length * nanoseconds(step.bodies[0]) >= CUT_MIN_NANOSECONDS
+        is_long = step.elements >= least or step.length * nanoseconds(step.bodies[0]) >= least
         return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
     if not isinstance(step, Nest) or step.folds or not step.space:
         return [step]
     total = 1
     for n in step.space:
         total *= n
-    if total < CUT_MIN_ELEMENTS:
+    if total < least:
         return [step]
     if len(step.space) > 1:
         return [attrs.evolve(step, is_cut=True) if step.space[0] >= CUT_MIN_ROWS else step]
-    whole = total // CHUNK
+    return _in_chunks(step, total, CHUNK if total >= CUT_MIN_ELEMENTS else LOOP_CHUNK)
+
+
+def _cut_body(step: Scan | While, arena: int, least: int) -> Step:
+    """Return a loop with the steps of its blocks cut, smaller ones where it is long."""
+    if not isinstance(step, Scan) or step.length * nanoseconds(step.body) >= LOOP_MIN_NANOSECONDS:
+        least = min(least, LOOP_CUT_MIN_ELEMENTS)
+
+    def cut(block: Block) -> Block:
+        return _cut_block(block, arena, least)
+
+    if isinstance(step, Scan):
+        return attrs.evolve(step, body=cut(step.body))
+    if isinstance(step, WhileBack):
+        step = attrs.evolve(step, back=cut(step.back))
+    return attrs.evolve(step, test=cut(step.test), body=cut(step.body))
+
+
+def _in_chunks(nest: Nest, total: int, chunk: int) -> list[Step]:
+    """Return a nest of one axis as rows of so many elements, which are cut, and what is left."""
 
     def by_chunks(ref: Ref) -> Ref:
-        return attrs.evolve(ref, strides=(ref.strides[0] * CHUNK, ref.strides[0]))
+        return attrs.evolve(ref, strides=(ref.strides[0] * chunk, ref.strides[0]))
 
-    found: list[Step] = [attrs.evolve(step.on_refs(by_chunks), space=(whole, CHUNK), is_cut=True)]
-    if total % CHUNK:
-        rest = step.on_refs(lambda ref: attrs.evolve(ref, offset=ref.offset + whole * CHUNK * ref.strides[0]))
-        found.append(attrs.evolve(rest, space=(total % CHUNK,)))
+    whole = total // chunk
+    found: list[Step] = [attrs.evolve(nest.on_refs(by_chunks), space=(whole, chunk), is_cut=True)]
+    if total % chunk:
+        rest = nest.on_refs(lambda ref: attrs.evolve(ref, offset=ref.offset + whole * chunk * ref.strides[0]))
+        found.append(attrs.evolve(rest, space=(total % chunk,)))
     return found
 
 
