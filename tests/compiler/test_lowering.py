@@ -210,6 +210,11 @@ def test_products_are_cut_by_shape_and_dtype_alone(shape: tuple[int, int, int], 
         x, y, z = (Aval(s, np.dtype(dtype)) for s in ((m, k), (k, n), (m, n)))
         assert cut(x, y, z, Target(pins_blas=True)) == wanted
         assert cut(x, y, z, Target(pins_blas=False)) is None
+        v, w = Aval((k,), x.dtype), Aval((60_000, k), x.dtype)
+        assert cut(w, v, Aval((60_000,), x.dtype), Target(pins_blas=True)) == (
+            None if k < 70 else (0, (30_000, 60_000))
+        )
+        assert cut(v, y, Aval((n,), x.dtype), Target(pins_blas=True)) is None
     whole = Aval((300, 300), np.dtype("int64"))
     assert cut(whole, whole, whole, Target(pins_blas=True)) is None
 

@@ -59,6 +59,17 @@ def test_pieces_have_the_bits_of_numpys_plan(dtype: str, m: int, k: int, n: int)
     assert np.allclose(many[0], x.astype("f8") @ y.astype("f8"), atol=1e-3 if dtype == "f4" else 1e-11)
 
 
+def test_matrices_times_vectors() -> None:
+    """Rows of a matrix that multiplies a vector are cut; a vector times a matrix is one call."""
+    x, v = np.random.default_rng(0).normal(size=(90_000, 50)).astype("f4"), np.linspace(-1, 1, 50, dtype="f4")
+
+    def fn(x: Any, v: Any) -> Any:
+        y = np.tanh(x @ v)
+        return y, y @ x
+
+    assert [p.length for p in _products(assert_same_bits(fn, x, v))] == [2, 0]
+
+
 def test_pieces_between_nests() -> None:
     """What reads a product waits for all of its pieces, and each piece for what it reads."""
     x, w = _arrays("f4", (256, 512), (512, 512))

@@ -77,8 +77,9 @@ def _product(
     b: BlockBuilder, call: Call, x: Location, y: Location, *, axis: int = 0, stops: tuple[int, ...] = ()
 ) -> None:
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    core = math.prod((*(x.shape[-2:] if len(x.shape) > 1 else x.shape), *(y.shape[-1:] if len(y.shape) > 1 else ())))
-    if core > PRODUCT_MAX_PRODUCTS and not stops and b.tier == 1:
+    core = math.prod((*x.shape[-2:], y.shape[-1]))
+    is_large = len(x.shape) > 1 < len(y.shape) and core > PRODUCT_MAX_PRODUCTS
+    if is_large and not stops and b.tier == 1:
         raise UnsupportedError("a large product, which BLAS's threads compute")
     multiply_into(b, x, y, out, quiet_of(call), axis=axis, stops=stops)
 
