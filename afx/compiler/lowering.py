@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import attrs
 import numpy as np
 
 from afx.compiler.buffers import BufferAssignment, Value, assign
@@ -31,6 +32,7 @@ from afx.compiler.schedule import (
     Call,
     ErrorState,
     Free,
+    Fused,
     Instruction,
     Loop,
     Method,
@@ -46,6 +48,8 @@ from afx.core.aval import Aval, Shape
 from afx.core.graph import Atom, Equation, Graph, Literal, Var
 
 __all__ = ["lower", "schedule_graph"]
+
+Part = TypeVar("Part", bound=Instruction)
 
 
 def schedule_graph(graph: Graph, target: Target, donated: Collection[int] = ()) -> Schedule:
@@ -282,7 +286,7 @@ class _Lowering:
         xs, outs = self.scalars(eq.inputs), tuple([self.buffer(v) for v in eq.outputs])
         name, state = eq.primitive.name, errstate_of(eq)
         if isinstance(spec, BranchSpec):
-            bodies = tuple([self._body(graph) for graph in spec.bodies])
+            bodies = tuple([self._body(graph, state) for graph in spec.bodies])
             self.instructions.append(Branch(name, xs[0], xs[1:], outs, bodies, state, number))
         else:
             self.instructions.append(self._loop(name, xs, outs, spec, state, number))
@@ -294,20 +298,21 @@ class _Lowering:
             ends = spec.consts, spec.consts + spec.carry
             parts = xs[: ends[0]], xs[ends[0] : ends[1]], xs[ends[1] :]
             last, ys = outs[: spec.carry], outs[spec.carry :]
-            body = self._body(spec.body)
+            body = self._body(spec.body, errors)
             return Loop(name, spec.length, None, (), *parts, last, ys, body, spec.reverse, errors, number)
         ends = spec.tests, spec.tests + spec.consts
         tests, consts, carry = xs[: ends[0]], xs[ends[0] : ends[1]], xs[ends[1] :]
-        condition, body = self._body(spec.condition), self._body(spec.body)
+        condition, body = self._body(spec.condition, errors), self._body(spec.body, errors)
         if isinstance(spec, WhileBackSpec):
-            given, back = iter(carry[spec.carry :]), self._body(spec.back)
+            given, back = iter(carry[spec.carry :]), self._body(spec.back, errors)
             state = [_zeros(b) if zero else next(given) for b, zero in zip(outs, spec.zeros, strict=True)]
             parts = tests, consts, carry[: spec.carry]
             return Loop(name, None, condition, *parts, (), outs, (), body, False, errors, number, back, tuple(state))
         return Loop(name, None, condition, tests, consts, carry, (), outs, (), body, False, errors, number)
 
-    def _body(self, graph: Graph) -> Schedule:
-        return schedule_graph(graph, self.target)
+    def _body(self, graph: Graph, ignored: ErrorState) -> Schedule:
+        body: Schedule = schedule_graph(graph, self.target)
+        return _within(body, ignored) if ignored else body
 
     # -- results --
     def _result(self, atom: Atom) -> Result:
@@ -327,3 +332,25 @@ def _ones(x: Aval, length: int) -> Number:
 
 def _zeros(b: Buffer) -> Number:
     return Number(Literal(b.dtype.type(0).item(), Aval((), b.dtype)), "filled", b.shape)
+
+
+def _within(schedule: Schedule, ignored: Sequence[str]) -> Schedule:
+    """Return a schedule without errors that its instructions need not ignore, as they are ignored around it."""
+    return attrs.evolve(schedule, instructions=tuple([_instruction_within(i, ignored) for i in schedule]))
+
+
+def _instruction_within(i: Instruction, ignored: Sequence[str]) -> Instruction:
+    if isinstance(i, Fused):
+        return attrs.evolve(i, body=tuple([_call_within(part, ignored) for part in i.body]))
+    if isinstance(i, Branch):
+        i = attrs.evolve(i, bodies=tuple([_within(body, ignored) for body in i.bodies]))
+    elif isinstance(i, Loop):
+        inner = [None if s is None else _within(s, ignored) for s in (i.condition, i.back)]
+        i = attrs.evolve(i, condition=inner[0], body=_within(i.body, ignored), back=inner[1])
+    return _call_within(i, ignored)
+
+
+def _call_within(i: Part, ignored: Sequence[str]) -> Part:
+    if not isinstance(i, Call | Loop | Branch) or not i.error_state:
+        return i
+    return attrs.evolve(i, error_state=tuple([name for name in i.error_state if name not in ignored]))

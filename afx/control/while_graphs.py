@@ -17,7 +17,7 @@ from afx.core.tracing.tracer import to_array
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.boolean import any as any_
-from afx.transforms.compiled_call import CompiledGraph, VjpGraphs
+from afx.transforms.compiled_call import Back, CompiledGraph, VjpGraphs
 from afx.transforms.cotangent_masks import DEAD, MARKED
 
 __all__ = ["StepGraphs", "WhileLoop"]
@@ -143,33 +143,35 @@ class StepGraphs:
 
 def _make_steps(loop: WhileLoop, consts: Sequence[bool], masked: bool) -> StepGraphs:
     """Return the two graphs; of residuals only those are kept that the way back reads, and that differ from step to step."""
-    pair = loop.vjp_graphs(consts)
-    back, count = simplify(_step_back(loop, pair, consts, masked)), len(loop.carry)
-    forward = simplify(pair.forward.graph)
-    residuals = forward.outputs[count:]
-    same: dict[Atom, Any] = {v: c.value for v, c in forward.constants}  # in each step
-    read = {a.index for eq in back.equations for a in eq.inputs if isinstance(a, Var)}
-    read |= {a.index for a in back.outputs if isinstance(a, Var)}
-    kept = list(
-        dict.fromkeys([a for k, a in enumerate(residuals) if k in read and _changes(a, loop.b) and a not in same])
-    )
-    places = {a: count + k for k, a in enumerate(residuals)}
-
-    def step(*v: Any) -> list[Any]:
-        outs = evaluate(forward, *v)
-        return [*outs[:count], *[outs[places[a]] for a in kept]]
+    pair, count = loop.vjp_graphs(consts), len(loop.carry)
+    back = pair.masked([MARKED if own else DEAD for own in pair.owned]) if masked else pair.whole
+    graph = simplify(pair.forward.graph)
+    residuals = graph.outputs[count:]
+    same: dict[Atom, Any] = {v: c.value for v, c in graph.constants}  # in each step
+    read = _read(back.program.graph)
+    kept = dict.fromkeys([a for k, a in enumerate(residuals) if k in read and _changes(a, loop.b) and a not in same])
 
     def walk(*v: Any) -> list[Any]:
         known = same | dict(zip(kept, v[loop.b :], strict=False))
         own = [known[a] if a in known else _unchanged(a, v[: loop.b]) for a in residuals]
-        return evaluate(back, *own, *v[loop.b + len(kept) :])
+        return _step_back(loop, consts, back, own, v[loop.b + len(kept) :])
 
-    state = [v.aval for v in back.inputs[len(residuals) :]]
-    inputs = [v.aval for v in forward.inputs]
+    state = [c for c, m in zip(loop.of_body, consts, strict=True) if m]
+    state += [loop.carry[k] for k in loop.differentiated_carry]
+    marks = [Aval(a.shape, np.dtype(bool)) for a in state] if masked else []
     return StepGraphs(
-        build("step forward", inputs, step),
-        build("step back", [*loop.of_body, *[a.aval for a in kept], *state], walk),
+        CompiledGraph(attrs.evolve(graph, outputs=(*graph.outputs[:count], *kept))),
+        build("step back", [*loop.of_body, *[a.aval for a in kept], *state, *marks], walk),
     )
+
+
+def _read(graph: Graph) -> set[int]:
+    """Return the numbers of the variables that outputs of a graph depend on."""
+    found = {a.index for a in graph.outputs if isinstance(a, Var)}
+    for eq in reversed(graph.equations):
+        if any(v.index in found for v in eq.outputs):
+            found |= {a.index for a in eq.inputs if isinstance(a, Var)}
+    return found
 
 
 def _changes(residual: Atom, consts: int) -> bool:
@@ -183,31 +185,22 @@ def _unchanged(residual: Atom, consts: Sequence[Any]) -> Any:
     return consts[residual.index] if residual.index < len(consts) else None
 
 
-def _step_back(loop: WhileLoop, pair: VjpGraphs, consts: Sequence[bool], masked: bool) -> Graph:
-    """Return one step back: what its pullbacks read, sums and cotangents (then the masks of both) to the latter."""
-    back = pair.masked([MARKED if own else DEAD for own in pair.owned]) if masked else pair.whole
-    owned = [k for k, own in enumerate(pair.owned) if own]
+def _step_back(
+    loop: WhileLoop, consts: Sequence[bool], back: Back, residuals: Sequence[Any], state: Sequence[Any]
+) -> list[Any]:
+    """Return what is carried back, a step further: sums for constants and cotangents, then the masks of both if given."""
+    owned = [loop.b + k for k in loop.differentiated_carry if loop.vjp_graphs(consts).owned[k]]
     summed = [k for k, m in enumerate(consts) if m]
-    state = [*[loop.of_body[k] for k in summed], *[loop.carry[k] for k in loop.differentiated_carry]]
     places = [*summed, *[loop.b + k for k in loop.differentiated_carry]]  # among the inputs of the step
-    residuals = [v.aval for v in back.program.graph.inputs]
-    residuals = residuals[: len(residuals) - len(owned) * (2 if masked else 1)]
-
-    def step(*v: Any) -> list[Any]:
-        given = v[len(residuals) :]
-        values = dict(zip(places, given, strict=False))
-        masks = dict(zip(places, given[len(places) :], strict=False))
-        mine = [loop.b + k for k in owned]
-        marks = [masks[k] for k in mine] if masked else []
-        pulled, seen = back.sort(evaluate(back.program.graph, *v[: len(residuals)], *[values[k] for k in mine], *marks))
-        alive = [full_mask(pulled[k], seen[k], aval) for k, aval in zip(places, state, strict=True)] if masked else []
-        slopes = [zeros_of(c) if pulled[k] is None else to_array(pulled[k]) for k, c in zip(places, state, strict=True)]
-        for n, k in enumerate(summed):
-            slopes[n] = values[k] if pulled[k] is None else values[k] + slopes[n]
-        seen_before = [
-            masks[k] | m if n < len(summed) else m for n, (k, m) in enumerate(zip(places, alive, strict=False))
-        ]
-        return [*slopes, *seen_before]
-
-    marks = [Aval(a.shape, np.dtype(bool)) for a in state] if masked else []
-    return build("step back", [*residuals, *state, *marks], step).graph
+    avals = [v.aval for v in loop.body.graph.inputs]
+    values = dict(zip(places, state, strict=False))
+    masks = dict(zip(places, state[len(places) :], strict=False))
+    marks = [masks[k] for k in owned] if masks else []
+    pulled, seen = back.sort(evaluate(back.program.graph, *residuals, *[values[k] for k in owned], *marks))
+    slopes = {k: zeros_of(avals[k]) if pulled[k] is None else to_array(pulled[k]) for k in places}
+    alive = {k: full_mask(pulled[k], seen[k], avals[k]) for k in masks}
+    for k in summed:
+        slopes[k] = values[k] if pulled[k] is None else values[k] + slopes[k]
+        if masks:
+            alive[k] = masks[k] | alive[k]
+    return [*slopes.values(), *alive.values()]

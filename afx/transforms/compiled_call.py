@@ -28,7 +28,7 @@ from afx.ops.manipulation.shape import broadcast_to
 from afx.transforms.backward_pass import backward, backward_with_masks, entries_with_finite_partials, makes_masks
 from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, Mask, clean
 
-__all__ = ["CompiledGraph", "VjpGraphs", "call"]
+__all__ = ["Back", "CompiledGraph", "VjpGraphs", "call"]
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -72,6 +72,7 @@ class Scan:
         y_bytes: size of a row of each of ``ys``.
         constants: memory of arrays that the body captured, its last parameters.
         arena: the offset of the body's arena in that of the block around it.
+        quiet: floating-point warnings that it ignores as a whole.
     """
 
     body: Block
@@ -88,6 +89,7 @@ class Scan:
     y_bytes: Shape
     constants: tuple[int, ...]
     arena: int
+    quiet: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
 
 @attrs.frozen
@@ -107,6 +109,7 @@ class While:
         test_constants: memory of arrays that the condition captured, its last parameters.
         constants: memory of arrays that the body captured.
         arena: the offset of the arena of condition and body.
+        quiet: floating-point warnings that it ignores as a whole.
     """
 
     test: Block
@@ -121,6 +124,7 @@ class While:
     test_constants: tuple[int, ...]
     constants: tuple[int, ...]
     arena: int
+    quiet: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
 
 @attrs.frozen
@@ -172,6 +176,7 @@ class Choice:
         outputs: memory that each block writes.
         constants: of each block, memory of arrays that it captured.
         arena: the offset of the blocks' arena.
+        quiet: floating-point warnings that it ignores as a whole.
     """
 
     bodies: tuple[Block, ...]
@@ -181,6 +186,7 @@ class Choice:
     outputs: tuple[int, ...]
     constants: tuple[tuple[int, ...], ...]
     arena: int
+    quiet: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
 
 @attrs.frozen

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import attrs
 
@@ -35,6 +37,8 @@ from afx.compiler.native_backend.program import (
 
 __all__ = ["emit_programs"]
 
+R = TypeVar("R")
+
 FOREVER = "9223372036854775807"
 FUNCTION_MAX_STEPS = 100  # calls of a function: LLVM's time grows faster than their number
 INLINE_MAX_STEPS = 30  # steps of a block whose functions LLVM may join: its time grows faster than their number
@@ -63,6 +67,7 @@ class _Blocks:
         self.w = w
         self.flags = Flags(w, layout)
         self.team = Team(w, layout.x86)
+        self._ignored: tuple[str, ...] = ()  # errors, around what is emitted
         self._functions: dict[tuple[Leaf, frozenset[int]], str] = {}
         self._bodies: dict[Block, str] = {}
 
@@ -102,7 +107,7 @@ class _Blocks:
         def body() -> None:
             for k, name in enumerate(names):
                 w.line(f"{name} = load ptr, ptr {w.shifted('%args', 8 * k)}")
-            self._phase(block, phase)
+            self._quietly(self._ignored, partial(self._phase, block, phase))
             w.line("ret void")
 
         part = f"@part{w.fresh()}"
@@ -128,7 +133,7 @@ class _Blocks:
             if isinstance(step, BlockLoop):
                 self._block_loop(block, step, low, high, w.let(f"mul i64 %thread, {step.arena_bytes}"))
             else:
-                self._step(block, step, f", i64 {low}, i64 {high}")
+                self._quietly(step.quiet, partial(self._step, block, step, f", i64 {low}, i64 {high}"))
 
     def _chunk(self, block: Block) -> None:
         """Add one loop of a block from step to step: what stands before it runs with the first, what follows with the last."""
@@ -137,20 +142,27 @@ class _Blocks:
         assert isinstance(loop, Scan | While)
         if k:
             self.w.when(w.let("icmp eq i64 %start, 0"), lambda: self._run(block, 0, k))
-        reached = self._loop(block, loop, "%start", "%stop")
+        reached = self._quietly(loop.quiet, partial(self._loop, block, loop, "%start", "%stop"))
         if k + 1 < len(block.steps):
             end = str(loop.length) if isinstance(loop, Scan) else "-1"
             self.w.when(w.let(f"icmp eq i64 {reached}, {end}"), lambda: self._run(block, k + 1, len(block.steps)))
         w.line(f"ret i64 {reached}")
 
     def _all(self, block: Block, steps: Sequence[Step]) -> None:
-        """Add steps, loops from beginning to end; many of them as functions of their own."""
+        """Add steps, loops from beginning to end; many of them as functions of their own.
+
+        Neighbours that ignore the same errors do so together.
+        """
         if len(steps) > FUNCTION_MAX_STEPS:
             pointers = [*[f"%p{k}" for k in range(block.params)], "%arena", "%fault"]
             for start in range(0, len(steps), FUNCTION_MAX_STEPS):
                 part = attrs.evolve(block, steps=tuple(steps[start : start + FUNCTION_MAX_STEPS]), phases=())
                 self.w.call(self.emit(part, "steps", attributes="noinline"), ", ".join([f"ptr {p}" for p in pointers]))
             return
+        for quiet, run in itertools.groupby(steps, lambda step: () if isinstance(step, BlockLoop) else step.quiet):
+            self._quietly(quiet, partial(self._each, block, tuple(run)))
+
+    def _each(self, block: Block, steps: Sequence[Step]) -> None:
         for step in steps:
             if isinstance(step, Scan | While):
                 self._loop(block, step, "0", str(step.length) if isinstance(step, Scan) else FOREVER)
@@ -161,28 +173,33 @@ class _Blocks:
             else:
                 self._step(block, step)
 
+    def _quietly(self, quiet: Sequence[str], run: Callable[[], R]) -> R:
+        """Add what ignores errors: flags that it raises are taken back, and those of threads that help."""
+        w, flags, around = self.w, self.flags.number(quiet), self._ignored
+        before = self.flags.read() if flags else ""
+        self._ignored = (*around, *quiet)
+        found = run()
+        self._ignored = around
+        if flags:
+            new = w.let(f"and i32 {self.flags.read()}, {w.let(f'xor i32 {before}, -1')}")
+            self.flags.clear(w.let(f"and i32 {new}, {flags}"))
+        return found
+
     def _root(self, block: Block, k: int) -> str:
         root = block.roots[k]
         return self.w.shifted("%arena" if root.param < 0 else f"%p{root.param}", root.offset)
 
     def _step(self, block: Block, step: Leaf, bounds: str = "") -> None:
-        """Call the function of a step; flags that its equations ignore are taken back behind it."""
-        w = self.w
+        """Call the function of a step."""
         if isinstance(step, Product) and step.is_cut and not bounds:
             bounds = f", i64 0, i64 {step.length}"
         function = self._function(block, step)
-        quiet = self.flags.number(step.quiet)
-        before = self.flags.read() if quiet else ""
         roots = ", ".join([f"ptr {self._root(block, k)}" for k in roots_of(step)])
         args = f"{roots}, ptr %fault{bounds}"
         if isinstance(step, Product) and step.refuses:
-            self.flags.refuse_invalid(lambda: w.call(function, args))
+            self.flags.refuse_invalid(lambda: self.w.call(function, args))
         else:
-            w.call(function, args)
-        if quiet:
-            after = self.flags.read()
-            new = w.let(f"and i32 {after}, {w.let(f'xor i32 {before}, -1')}")
-            self.flags.clear(w.let(f"and i32 {new}, {quiet}"))
+            self.w.call(function, args)
 
     def _function(self, block: Block, step: Leaf) -> str:
         """Return the function of a step; steps that differ in their memory alone share one."""

@@ -107,4 +107,4 @@ class Flags:
     def number(self, kinds: Sequence[str]) -> int:
         """Return the flags of these kinds of error, in NumPy's words."""
         known = {"divide": self.layout.divide, "over": self.layout.over, "invalid": self.layout.invalid}
-        return sum([known.get(kind, 0) for kind in kinds])
+        return sum([known.get(kind, 0) for kind in {*kinds}])

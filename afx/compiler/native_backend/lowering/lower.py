@@ -18,18 +18,15 @@ from afx.compiler.native_backend.lowering.memory import Location, dtype_name
 from afx.compiler.native_backend.lowering.phases import cut_block
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
 from afx.compiler.native_backend.program import (
-    Block,
-    BlockLoop,
     Choice,
     Param,
     Program,
     Scan,
-    Step,
     While,
     WhileBack,
 )
 from afx.compiler.operands import Buffer, Operand
-from afx.compiler.schedule import Alloc, Branch, ErrorState, Free, Loop, Schedule
+from afx.compiler.schedule import Alloc, Branch, Free, Loop, Schedule
 
 __all__ = ["explain_schedule", "lower_plan", "lower_schedule"]
 
@@ -87,28 +84,6 @@ def _block(schedule: Schedule, tier: int, is_shared: bool = False) -> Converted:
     return BlockBuilder(schedule, lower_call, lower_fused, _control, tier).build(is_shared)
 
 
-def _quiet_block(schedule: Schedule, ignored: ErrorState, tier: int) -> Converted:
-    """Return the block of a body, all of whose steps ignore floating-point errors."""
-    found = _block(schedule, tier)
-    return attrs.evolve(found, block=_quieted(found.block, ignored)) if ignored else found
-
-
-def _quieted(block: Block, ignored: Sequence[str]) -> Block:
-    return attrs.evolve(block, steps=tuple([_quieted_step(step, ignored) for step in block.steps]))
-
-
-def _quieted_step(step: Step, ignored: Sequence[str]) -> Step:
-    if isinstance(step, Scan):
-        return attrs.evolve(step, body=_quieted(step.body, ignored))
-    if isinstance(step, WhileBack):
-        step = attrs.evolve(step, back=_quieted(step.back, ignored))
-    if isinstance(step, While):
-        return attrs.evolve(step, test=_quieted(step.test, ignored), body=_quieted(step.body, ignored))
-    if isinstance(step, Choice | BlockLoop):
-        return attrs.evolve(step, bodies=tuple([_quieted(body, ignored) for body in step.bodies]))
-    return attrs.evolve(step, quiet=tuple(sorted({*step.quiet, *ignored})))
-
-
 def _control(b: BlockBuilder, control: Loop | Branch) -> None:
     if isinstance(control, Loop):
         _loop(b, control)
@@ -118,7 +93,7 @@ def _control(b: BlockBuilder, control: Loop | Branch) -> None:
 
 def _branch(b: BlockBuilder, branch: Branch) -> None:
     """Add a branch: a block for each body, which writes into the same memory."""
-    bodies = [_quiet_block(body, branch.error_state, b.tier) for body in branch.bodies]
+    bodies = [_block(body, b.tier) for body in branch.bodies]
     index = b.dense(branch.index)
     if index.dtype[0] not in "biu":
         raise UnsupportedError(f"{branch.op} by a number that is no integer")
@@ -129,7 +104,7 @@ def _branch(b: BlockBuilder, branch: Branch) -> None:
     constants = [[b.constant(c) for c in body.constants] for body in bodies]
     step = Choice(
         tuple([body.block for body in bodies]), index.owner, index.dtype, _owners(operands), _owners(outputs),
-        tuple(map(_owners, constants)), 0,
+        tuple(map(_owners, constants)), 0, quiet=branch.error_state or (),
     )  # fmt: skip
     reads = [index, *operands, *[c for own in constants for c in own]]
     b.fixed([step], reads, outputs, max([body.block.arena for body in bodies]))
@@ -137,7 +112,7 @@ def _branch(b: BlockBuilder, branch: Branch) -> None:
 
 def _loop(b: BlockBuilder, loop: Loop) -> None:
     """Add a loop: the blocks of its body and condition, and memory for the carry, which alternates between two buffers."""
-    body = _quiet_block(loop.body, loop.error_state, b.tier)
+    body = _block(loop.body, b.tier)
     consts = [_pointer(b, x) for x in loop.consts]
     init = [_pointer(b, x) for x in loop.carry]
     results = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
@@ -146,14 +121,14 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     constants = [b.constant(c) for c in body.constants]
     reads = [*consts, *init, *constants]
     if loop.condition is not None:
-        test = _quiet_block(loop.condition, loop.error_state, b.tier)
+        test = _block(loop.condition, b.tier)
         tests = [_pointer(b, x) for x in loop.tests]
         more = [b.constant(c) for c in test.constants]
         verdict = b.temporary((), "b1")
         sizes = tuple([p.nbytes for p in carry])
         step = While(
             test.block, body.block, _owners(tests), _owners(consts), _owners(init), _owners(carry), _owners(other),
-            verdict.owner, sizes, _owners(more), _owners(constants), 0,
+            verdict.owner, sizes, _owners(more), _owners(constants), 0, quiet=loop.error_state or (),
         )  # fmt: skip
         reads += [*tests, *more]
         if loop.back is not None:
@@ -167,7 +142,7 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     scan = Scan(
         body.block, loop.length, loop.reverse, _owners(consts), _owners(init), _owners(carry), _owners(other),
         _owners(xs), _owners(ys), tuple([p.nbytes for p in carry]), _rows(xs, loop.length), _rows(ys, loop.length),
-        _owners(constants), 0,
+        _owners(constants), 0, quiet=loop.error_state or (),
     )  # fmt: skip
     b.fixed([scan], [*reads, *xs], [*carry, *other, *ys], body.block.arena)
 
@@ -182,7 +157,7 @@ def _back(
 ) -> None:
     """Add a loop and the way back over its steps, of which memory outside of the arena keeps the residuals."""
     assert loop.back is not None
-    back = _quiet_block(loop.back, loop.error_state, b.tier)
+    back = _block(loop.back, b.tier)
     init = [_pointer(b, x) for x in loop.carry_back]
     residuals = [x.aval for x in loop.back.inputs[len(loop.consts) : len(loop.back.inputs) - len(init)]]
     first = len(loop.back.inputs) - len(init)
