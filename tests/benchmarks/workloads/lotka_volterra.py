@@ -1,20 +1,25 @@
-"""Predators and prey: 1000 Runge-Kutta steps of the Lotka-Volterra equations, a fit's loss and gradients."""
+"""Predators and prey: a fit's loss and gradients through the Lotka-Volterra equations.
+
+By 1000 Runge-Kutta steps, and by adaptive ones at 41 times: afx goes back over the steps, jax solves the adjoint equation.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from afx import integrate
 from tests.benchmarks.c_library import C, c_function, pointer
 from tests.benchmarks.libraries import Job, namespace, scan_of, value_and_grad
 from tests.benchmarks.workloads.workload import Workload
 
 __all__ = ["WORKLOADS"]
 
-STEPS, LENGTH = 1000, 0.01
+STEPS, LENGTH, TIMES = 1000, 0.01, 41
 
 
 def _loss(library: str) -> Callable[..., Any]:
@@ -62,4 +67,31 @@ def _make(library: str) -> Job:
     return value_and_grad(library, _loss(library), params, [np.asarray(10.0), np.asarray(5.0), seen])
 
 
-WORKLOADS = [Workload(f"Lotka-Volterra, {STEPS} steps of RK4, scan", _make, ("afx", "jax", C))]
+def _adaptive_loss(library: str) -> Callable[..., Any]:
+    m = namespace(library)
+
+    def rate(y: Any, p: Any) -> Any:
+        return m.stack([p[0] * y[0] - p[1] * y[0] * y[1], p[3] * y[0] * y[1] - p[2] * y[1]])
+
+    def states(p: Any, y: Any, times: Any) -> Any:
+        if library == "jax":
+            ode = importlib.import_module("jax.experimental.ode")
+            return ode.odeint(lambda y, t, p: rate(y, p), y, times, p, rtol=1e-6, atol=1e-9)
+        return integrate.odeint(lambda t, y, p: rate(y, p), y, times, p, rtol=1e-6, atol=1e-9).ys
+
+    def loss(p: Any, y: Any, times: Any, seen: Any) -> Any:
+        return m.mean((states(p, y, times) - seen) ** 2)
+
+    return loss
+
+
+def _make_adaptive(library: str) -> Job:
+    params, times = np.array([1.1, 0.4, 0.4, 0.1]), np.linspace(0.0, LENGTH * STEPS, TIMES)
+    seen = np.random.default_rng(0).uniform(1.0, 10.0, (TIMES, 2))
+    return value_and_grad(library, _adaptive_loss(library), params, [np.array([10.0, 5.0]), times, seen])
+
+
+WORKLOADS = [
+    Workload(f"Lotka-Volterra, {STEPS} steps of RK4, scan", _make, ("afx", "jax", C)),
+    Workload(f"Lotka-Volterra, adaptive, {TIMES} times", _make_adaptive, ("afx", "jax"), 1e-3),
+]

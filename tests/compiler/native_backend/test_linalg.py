@@ -10,6 +10,7 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.pseudo_code import describe_program
+from afx.ops.linalg.solve import solve_or_nan
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
 
 REFUSED = -1
@@ -44,6 +45,19 @@ def test_matrices_without_a_result_are_refused() -> None:
             afx.jit(fn, backend="native")(-singular)
     divided = Native(lambda a, x: (1 / x, afx.linalg.inv(a)), np.eye(3), np.zeros(2))
     assert divided(np.eye(3), np.zeros(2))[1] == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_solutions_that_may_be_nan(dtype: str) -> None:
+    """Solvers' steps go on with nan where a matrix is singular, without an error; flags before stay."""
+    a, x = np.random.default_rng(0).normal(size=(4, 3, 3)).astype(dtype), np.zeros(2, dtype)
+    y = np.ones(3, dtype)
+    a[2] = 1.0
+    for fn in (solve_or_nan, lambda a, y: afx.grad(lambda a: (solve_or_nan(a, y) ** 2).sum())(a)):
+        for matrix in (a[0], a[2], a[0] * np.nan, a[0] * np.inf):
+            assert assert_same_bits(fn, matrix, y)(matrix, y)[1] == 0
+    assert assert_same_bits(lambda a, y: afx.vmap(solve_or_nan)(a, np.stack([y] * 4)), a, y)(a, y)[1] == 0
+    assert Native(lambda a, x: (1 / x, solve_or_nan(a, y)), a[0], x)(a[2], x)[1] == 1
 
 
 def test_a_filter_is_one_kernel() -> None:

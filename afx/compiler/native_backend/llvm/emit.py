@@ -198,6 +198,8 @@ class _Blocks:
         args = f"{roots}, ptr %fault{bounds}"
         if isinstance(step, Product) and step.refuses:
             self.flags.refuse_invalid(lambda: self.w.call(function, args))
+        elif isinstance(step, Product) and step.loop is not None:
+            self.flags.keep(step.loop, lambda: self.w.call(function, args))
         else:
             self.w.call(function, args)
 

@@ -20,6 +20,7 @@ __all__ = ["FACTORIZATIONS"]
 MATRIX_MAX_LENGTH = (
     128  # rows and columns: with more, a call of NumPy costs little beside the work, and may use threads
 )
+IGNORED = ("divide", "invalid", "over")  # by ``np.linalg.solve``, but for what it raises an exception for
 HALVES_MIN_LENGTH = 65  # triangular systems of so many unknowns are solved by halves
 
 
@@ -75,7 +76,8 @@ def _add(
     steps = tuple([s for p in operands for s in p.strides[-2:]]) + found.strides[len(batch) :]
     loop = loop_of(f"linalg.{name}", ("f8",) * len(locations))
     sizes = (space[0] if space else 1, *core)
-    b.fixed([Product(loop, sizes, tuple(refs), steps, quiet_of(call), refuses)], operands, [found])
+    quiet = IGNORED if call.op == "solve_or_nan" else quiet_of(call)
+    b.fixed([Product(loop, sizes, tuple(refs), steps, quiet, refuses)], operands, [found])
     return found
 
 
@@ -97,7 +99,8 @@ def _of_one(name: str, outputs: int = 2, refuses: bool = True) -> Callable[[Bloc
 
 def _solve(b: BlockBuilder, call: Call) -> None:
     a, y = _matrices(b, call)
-    _result(b, call, _add(b, call, "solve", [a, y], (a.shape[-1], y.shape[-1])))
+    refuses = call.op != "solve_or_nan"  # whose nan NumPy's loop gives too
+    _result(b, call, _add(b, call, "solve", [a, y], (a.shape[-1], y.shape[-1]), refuses=refuses))
 
 
 def _solve_triangular(b: BlockBuilder, call: Call) -> None:
@@ -140,5 +143,6 @@ FACTORIZATIONS: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "inv": _of_one("inv"),
     "det": _of_one("det", outputs=0, refuses=False),
     "solve": _solve,
+    "solve_or_nan": _solve,
     "solve_triangular": _solve_triangular,
 }
