@@ -128,3 +128,17 @@ def test_the_first_chunk_of_long_steps_is_short() -> None:
 
     assert first_chunk((4,)) == 256
     assert first_chunk((1000, 1000)) <= 20
+
+
+def test_threads_that_help_ignore_what_a_loop_ignores() -> None:
+    """Errors that are ignored around a loop are not those of the threads that share its nests either."""
+    x = np.zeros(1 << 18)
+
+    def fn(x: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return afx.scan(lambda y, _: (np.minimum(1 / (x * y), 3.0), None), x + 1, None, 50)[0]
+
+    native = Native(fn, x)
+    assert native.program.block.is_shared
+    for _ in range(4):
+        assert native(x)[1] == 0

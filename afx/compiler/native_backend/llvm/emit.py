@@ -189,6 +189,9 @@ class _Blocks:
         root = block.roots[k]
         return self.w.shifted("%arena" if root.param < 0 else f"%p{root.param}", root.offset)
 
+    def _roots(self, block: Block, *groups: Sequence[int]) -> list[list[str]]:
+        return [[self._root(block, k) for k in group] for group in groups]
+
     def _step(self, block: Block, step: Leaf, bounds: str = "") -> None:
         """Call the function of a step."""
         if isinstance(step, Product) and step.is_cut and not bounds:
@@ -230,8 +233,7 @@ class _Blocks:
     def _scan(self, block: Block, loop: Scan, carry: list[str], other: list[str], start: str, stop: str) -> str:
         w = self.w
         body = self.emit(loop.body, "body")
-        groups = (loop.consts, loop.xs, loop.ys, loop.constants)
-        consts, xs, ys, constants = [[self._root(block, k) for k in roots] for roots in groups]
+        consts, xs, ys, constants = self._roots(block, loop.consts, loop.xs, loop.ys, loop.constants)
         arena = w.shifted("%arena", loop.arena)
         if stop == "%stop":
             beyond = w.let(f"icmp sgt i64 {stop}, {loop.length}")
@@ -252,28 +254,23 @@ class _Blocks:
 
     def _while(self, block: Block, loop: While, carry: list[str], other: list[str], start: str, stop: str) -> str:
         w = self.w
-        body = self.emit(loop.body, "body")
-        consts, constants = [[self._root(block, k) for k in ks] for ks in (loop.consts, loop.constants)]
-        arena = w.shifted("%arena", loop.arena)
+        consts, constants = self._roots(block, loop.consts, loop.constants)
         where = w.local("i64", 8)
         w.line(f"store i64 {start}, ptr {where}")
         k = w.fresh()
-        w.line(f"br label %next{k}")
-        w.label(f"next{k}")
+        w.fall(f"next{k}")
         t = w.let(f"load i64, ptr {where}")
         w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %ask{k}, label %left{k}")
         w.label(f"ask{k}")
         old, new = self._turns(t, carry, other)
         w.line(f"br i1 {self._ask(block, loop, old)}, label %go{k}, label %done{k}")
         w.label(f"go{k}")
-        pointers = [*consts, *old, *new, *constants, arena, "%fault"]
-        w.line(f"call void {body}({', '.join([f'ptr {p}' for p in pointers])})")
+        self._call(loop, loop.body, *consts, *old, *new, *constants)
         w.count(where, t, f"next{k}")
         w.label(f"done{k}")
         self.w.when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(carry, other, loop.carry_bytes))
         w.line(f"store i64 -1, ptr {where}")
-        w.line(f"br label %left{k}")
-        w.label(f"left{k}")
+        w.fall(f"left{k}")
         return w.let(f"load i64, ptr {where}")
 
     def _while_back(
@@ -281,7 +278,8 @@ class _Blocks:
     ) -> str:
         """Add a loop and the way back over its steps, whose numbers go on: step n + k goes back over step n - 1 - k."""
         w, k = self.w, self.w.fresh()
-        ways = [[self._root(block, root) for root in roots] for roots in (loop.back_carry, loop.back_other)]
+        ways = self._roots(block, loop.back_carry, loop.back_other)
+        consts, constants, more = self._roots(block, loop.consts, loop.constants, loop.back_constants)
         rows = self._begin_back(block, loop, ways[0], start)
         where = w.local("i64", 8)
         w.line(f"store i64 {start}, ptr {where}")
@@ -298,7 +296,8 @@ class _Blocks:
         w.line(f"br i1 {self._ask(block, loop, self._turns(t, carry, other)[0])}, label %go{k}, label %done{k}")
         w.label(f"go{k}")
         rows.make_room(t, f"end{k}")
-        self._step_forward(block, loop, rows, t, (carry, other))
+        old, new = self._turns(t, carry, other)
+        self._call(loop, loop.body, *consts, *old, *new, *rows.at(t), *constants)
         w.count(where, t, f"next{k}")
         w.label(f"done{k}")
         rows.turn(t)
@@ -307,53 +306,40 @@ class _Blocks:
         left = w.let(f"sub i64 {w.let(f'mul i64 {steps}, 2')}, {t}")
         w.line(f"br i1 {w.let(f'icmp sgt i64 {left}, 0')}, label %back{k}, label %last{k}")
         w.label(f"back{k}")
-        self._step_back(block, loop, rows, (w.let(f"sub i64 {left}, 1"), w.let(f"sub i64 {t}, {steps}")), ways)
+        old, new = self._turns(w.let(f"sub i64 {t}, {steps}"), *ways)
+        self._call(loop, loop.back, *consts, *rows.at(w.let(f"sub i64 {left}, 1")), *old, *new, *more)
         w.count(where, t, f"next{k}")
         w.label(f"last{k}")
         w.when(w.let(f"trunc i64 {steps} to i1"), lambda: self._copy(ways[0], ways[1], loop.back_bytes))
-        w.line(f"br label %end{k}")
-        w.label(f"end{k}")
+        w.fall(f"end{k}")
         rows.end()
         w.line(f"store i64 {w.let(f'select i1 {is_over}, i64 -2, i64 -1')}, ptr {where}")
-        w.line(f"br label %left{k}")
-        w.label(f"left{k}")
+        w.fall(f"left{k}")
         return w.let(f"load i64, ptr {where}")
 
     def _begin_back(self, block: Block, loop: WhileBack, carry: list[str], start: str) -> Rows:
         """Set up what is carried back, and rows of residuals, with the first step."""
         init = [self._root(block, root) for root in loop.back_init]
         rows = Rows(self.w, self._root(block, loop.rows), loop.residual_offsets)
-        is_first = self.w.let(f"icmp eq i64 {start}, 0")
-        self.w.when(is_first, rows.begin)
-        self.w.when(is_first, lambda: self._copy(carry, init, loop.back_bytes))
+
+        def begin() -> None:
+            rows.begin()
+            self._copy(carry, init, loop.back_bytes)
+
+        self.w.when(self.w.let(f"icmp eq i64 {start}, 0"), begin)
         return rows
 
-    def _step_forward(
-        self, block: Block, loop: WhileBack, rows: Rows, t: str, carry: tuple[list[str], list[str]]
-    ) -> None:
-        """Run one step and keep its residuals."""
-        old, new = self._turns(t, *carry)
-        consts, constants = [[self._root(block, k) for k in ks] for ks in (loop.consts, loop.constants)]
-        pointers = [*consts, *old, *new, *rows.at(t), *constants, self.w.shifted("%arena", loop.arena), "%fault"]
-        self.w.line(f"call void {self.emit(loop.body, 'body')}({', '.join([f'ptr {p}' for p in pointers])})")
-
-    def _step_back(
-        self, block: Block, loop: WhileBack, rows: Rows, numbers: tuple[str, str], carry: list[list[str]]
-    ) -> None:
-        """Go back over a step: the number of its residuals' row, and of the step back."""
-        row, t = numbers
-        old, new = self._turns(t, *carry)
-        consts, constants = [[self._root(block, k) for k in ks] for ks in (loop.consts, loop.back_constants)]
-        pointers = [*consts, *rows.at(row), *old, *new, *constants, self.w.shifted("%arena", loop.arena), "%fault"]
-        self.w.line(f"call void {self.emit(loop.back, 'back')}({', '.join([f'ptr {p}' for p in pointers])})")
+    def _call(self, loop: While, body: Block, *pointers: str) -> None:
+        """Call the function of the condition or of a step of a loop."""
+        args = ", ".join([f"ptr {p}" for p in (*pointers, self.w.shifted("%arena", loop.arena), "%fault")])
+        self.w.line(f"call void {self.emit(body, 'body')}({args})")
 
     def _ask(self, block: Block, loop: While, carry: Sequence[str]) -> str:
         """Compute the condition of a loop and return whether it holds."""
         w = self.w
-        consts, constants = [[self._root(block, k) for k in ks] for ks in (loop.test_consts, loop.test_constants)]
-        verdict, arena = self._root(block, loop.verdict), w.shifted("%arena", loop.arena)
-        pointers = [*consts, *carry, verdict, *constants, arena, "%fault"]
-        w.line(f"call void {self.emit(loop.test, 'test')}({', '.join([f'ptr {p}' for p in pointers])})")
+        consts, constants = self._roots(block, loop.test_consts, loop.test_constants)
+        verdict = self._root(block, loop.verdict)
+        self._call(loop, loop.test, *consts, *carry, verdict, *constants)
         return w.let(f"icmp ne i8 {w.let(f'load i8, ptr {verdict}')}, 0")
 
     def _choice(self, block: Block, step: Choice) -> None:
@@ -366,7 +352,7 @@ class _Blocks:
             index = w.let(f"{'sext' if step.dtype[0] == 'i' else 'zext'} {kind} {index} to i64")
         cases = " ".join([f"i64 {n}, label %case{k}.{n}" for n in range(len(functions) - 1)])
         shared = [self._root(block, root) for root in (*step.operands, *step.outputs)]
-        own = [[self._root(block, root) for root in roots] for roots in step.constants]
+        own = self._roots(block, *step.constants)
         arena = w.shifted("%arena", step.arena)
         w.line(f"switch i64 {index}, label %case{k}.{len(functions) - 1} [{cases}]")
         for n, function in enumerate(functions):

@@ -78,6 +78,11 @@ class Writer:
         """Begin a basic block."""
         self.lines.append(f"{name}:")
 
+    def fall(self, name: str) -> None:
+        """End a basic block and begin the next one."""
+        self.line(f"br label %{name}")
+        self.label(name)
+
     def function(self, head: str, body: Callable[[], None]) -> None:
         """Add a function; functions that the body adds stand apart."""
         outer = self.lines, self._locals, self._faults
