@@ -149,10 +149,7 @@ class _Blocks:
         w.line(f"ret i64 {reached}")
 
     def _all(self, block: Block, steps: Sequence[Step]) -> None:
-        """Add steps, loops from beginning to end; many of them as functions of their own.
-
-        Neighbours that ignore the same errors do so together.
-        """
+        """Add steps, loops from beginning to end, many in functions of their own; neighbours ignore errors together."""
         if len(steps) > FUNCTION_MAX_STEPS:
             pointers = [*[f"%p{k}" for k in range(block.params)], "%arena", "%fault"]
             for start in range(0, len(steps), FUNCTION_MAX_STEPS):
@@ -255,9 +252,8 @@ class _Blocks:
     def _while(self, block: Block, loop: While, carry: list[str], other: list[str], start: str, stop: str) -> str:
         w = self.w
         consts, constants = self._roots(block, loop.consts, loop.constants)
-        where = w.local("i64", 8)
+        where, k = w.local("i64", 8), w.fresh()
         w.line(f"store i64 {start}, ptr {where}")
-        k = w.fresh()
         w.fall(f"next{k}")
         t = w.let(f"load i64, ptr {where}")
         w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %ask{k}, label %left{k}")
