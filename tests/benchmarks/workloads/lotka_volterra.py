@@ -86,7 +86,7 @@ def _adaptive_loss(library: str) -> Callable[..., Any]:
 
 
 def _make_adaptive(library: str) -> Job:
-    params, times = [np.array([1.1, 0.4, 0.4, 0.1])], np.linspace(0.0, LENGTH * STEPS, TIMES)
+    params, times = [np.asarray(x) for x in (1.1, 0.4, 0.4, 0.1)], np.linspace(0.0, LENGTH * STEPS, TIMES)
     seen = np.random.default_rng(0).uniform(1.0, 10.0, (TIMES, 2))
     return value_and_grad(library, _adaptive_loss(library), params, [np.array([10.0, 5.0]), times, seen])
 

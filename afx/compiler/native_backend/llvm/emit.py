@@ -224,7 +224,7 @@ class _Blocks:
         if isinstance(loop, Scan):
             return self._scan(block, loop, carry, other, start, stop)
         if isinstance(loop, WhileBack):
-            return self._while_back(block, loop, carry, other, start, stop)
+            return self._rewind(block, loop, carry, other, start, stop)
         return self._while(block, loop, carry, other, start, stop)
 
     def _scan(self, block: Block, loop: Scan, carry: list[str], other: list[str], start: str, stop: str) -> str:
@@ -269,9 +269,7 @@ class _Blocks:
         w.fall(f"left{k}")
         return w.let(f"load i64, ptr {where}")
 
-    def _while_back(
-        self, block: Block, loop: WhileBack, carry: list[str], other: list[str], start: str, stop: str
-    ) -> str:
+    def _rewind(self, block: Block, loop: WhileBack, carry: list[str], other: list[str], start: str, stop: str) -> str:
         """Add a loop and the way back over its steps, whose numbers go on: step n + k goes back over step n - 1 - k."""
         w, k = self.w, self.w.fresh()
         ways = self._roots(block, loop.back_carry, loop.back_other)
