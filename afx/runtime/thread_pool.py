@@ -170,7 +170,7 @@ def _end(numbers: Iterator[int], shares: Sequence[_Share]) -> None:
             for share in shares:
                 share.join()
             break
-        except KeyboardInterrupt as error:
+        except BaseException as error:  # what a signal's handler raises, Ctrl-C's or the user's own
             interrupt = error
     if interrupt is not None:
         raise interrupt

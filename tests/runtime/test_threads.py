@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import itertools
+import signal
 import sys
 import threading
 import time
@@ -108,6 +109,36 @@ def test_an_interrupt_waits_for_every_helper() -> None:
         assert out.sum() == 2.0
         assert not workers._pool[0].lock.locked()
     finally:
+        set_threads(before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no such timer")
+def test_what_a_signal_handler_raises_waits_for_every_helper() -> None:
+    """A timeout of the user's own, raised while the caller waits, comes when nobody writes any more."""
+    before, handler = get_threads(), signal.getsignal(signal.SIGALRM)
+    set_threads(2)
+    out = np.zeros(2)
+    began = threading.Barrier(2)
+
+    def block(k: int, *_: Any) -> None:
+        began.wait(10)
+        if threading.current_thread() is threading.main_thread():
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+        else:
+            time.sleep(0.3)
+        out[k] = 1.0
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError("too late")
+
+    signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(TimeoutError, match="too late"):
+            run_blocks(block, 2, 1, [()] * 2, ())
+        assert out.sum() == 2.0
+        assert not workers._pool[0].lock.locked()
+    finally:
+        signal.signal(signal.SIGALRM, handler)
         set_threads(before)
 
 

@@ -95,7 +95,8 @@ def _block_loop(step: BlockLoop, names: Names, arena: int) -> list[str]:
     pairs = zip(step.roots[0], step.strides[0], strict=True)
     params = {k: f"{names[root]}[b]" if stride else names[root] for k, (root, stride) in enumerate(pairs)}
     inside = [INDENT + line for line in _block(step.bodies[0], params, arena)]
-    return [f"for b in {step.length} blocks:", *inside]
+    comment = "  # shared by threads" if step.is_cut else ""
+    return [f"for b in {step.length} blocks:{comment}", *inside]
 
 
 def _control(step: Scan | WhileLoop | Choice, names: Names, arena: int) -> list[str]:
@@ -173,8 +174,10 @@ def _nest(nest: Nest, names: Names) -> list[str]:
     if not nest.space:
         return lines
     axes = ", ".join(_axes(len(nest.space)))
-    quiet = f"  # ignores {', '.join(nest.quiet)}" if nest.quiet else ""
-    return [f"for {axes} in {_lengths(nest.space)}:{quiet}", *[INDENT + line for line in lines]]
+    notes = [f"ignores {', '.join(nest.quiet)}"] if nest.quiet else []
+    notes += ["shared by threads"] if nest.is_cut else []
+    comment = f"  # {', '.join(notes)}" if notes else ""
+    return [f"for {axes} in {_lengths(nest.space)}:{comment}", *[INDENT + line for line in lines]]
 
 
 def _value(value: Value, texts: Sequence[str], names: Names, rank: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from afx.compiler.target import use_target
+from tests.compiler.native_backend.native_run import FIRST_TIER
 
 
 def source_of(fn: Any, *args: Any) -> str:
@@ -53,6 +57,17 @@ def test_control_flow_and_products() -> None:
     )
     assert "bounds checked" in text
     assert "case 1:" in text
+
+
+def test_what_threads_share() -> None:
+    """Loops that threads share parts of say so, within loops too."""
+    u = np.ones((300, 300))
+    text = source_of(lambda u: afx.scan(lambda u, _: (u[::-1] * 0.5 + u, u[0]), u, None, 500), u)
+    assert "for i, j in 300 × 300:  # shared by threads" in text
+    with use_target(FIRST_TIER):
+        text = afx.jit(lambda x: afx.nn.softmax(x, 1)).lower(np.ones((600, 500))).plan.source
+    assert re.search("for b in .* blocks:  # shared by threads", text)
+    assert "shared" not in source_of(lambda x: np.sqrt(x) + x[::-1], u)
 
 
 def test_random_words() -> None:
