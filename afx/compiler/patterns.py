@@ -30,8 +30,9 @@ OPERATORS: Mapping[type, str] = {
     ast.Div: "divide",
     ast.Pow: "power",
     ast.NotEq: "not_equal",
+    ast.Eq: "equal",
 }
-EITHER_ORDER = ("add", "multiply", "logical_or")
+EITHER_ORDER = ("add", "multiply", "logical_and", "logical_or", "bitwise_and", "equal")
 
 
 @attrs.frozen

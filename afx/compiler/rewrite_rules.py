@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -85,6 +86,33 @@ def involution(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Para
     return eq.inputs[0] if p.algebra.involution and eq is not None and eq.primitive is p else None
 
 
+def doubled(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A product with a number, or with fewer numbers, that is added to itself is one with twice those numbers."""
+    return _doubled(b, xs[0]) if xs[0] == xs[1] and aval.dtype.char in "fd" and xs[0].aval == aval else None
+
+
+def _doubled(b: GraphBuilder, x: Atom) -> Atom | None:
+    """Return twice a product; nothing is rounded differently."""
+    eq = b.defining_equation(x)
+    if eq is None:
+        return None
+    if eq.primitive.algebra.canonical == "reshape":
+        inner = _doubled(b, eq.inputs[0])
+        return None if inner is None else b.make(eq.primitive, (inner,), eq.params, x.aval)
+    if eq.primitive.lowering.ufunc is not np.multiply:
+        return None
+    for factor, other in (eq.inputs, eq.inputs[::-1]):
+        n = number_of(b, factor)
+        if isinstance(n, float) and 1e-4 < abs(n) < 1e4:
+            twice: Atom = Literal(2 * n, Aval((), x.aval.dtype))
+        elif n is None and factor.aval.size < x.aval.size and not factor.aval.weak:
+            twice = _doubled(b, factor) or b.make(with_ufunc(np.add), (factor, factor))
+        else:
+            continue
+        return b.make(eq.primitive, (twice, other), eq.params, x.aval)
+    return None
+
+
 # -- casts --
 def cast_repeated(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A cast of a repeated number is the cast number, repeated."""
@@ -140,18 +168,31 @@ def broadcasted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Par
 
 
 def sliced(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """A slice of a repeated number is a repeated number, and one of a stack is what was stacked there."""
-    repeated, joined = b.made_by(xs[0], "broadcast"), b.made_by(xs[0], "stack")
+    """A slice of a repeated number is a repeated number, one of joined arrays is one of the array that holds it."""
+    repeated, joined = b.made_by(xs[0], "broadcast"), b.made_by(xs[0], "stack") or b.made_by(xs[0], "concat")
     if repeated is not None and not repeated.inputs[0].aval.shape:
         return b.broadcast(repeated.inputs[0], aval.shape)
-    if joined is None:
+    index: tuple[Any, ...] = dict(params)["index"]
+    axis = len(index) if joined is None else joined.keywords["axis"]
+    if joined is None or len(index) <= axis or None in index:
         return None
-    axis: int = joined.keywords["axis"]
-    *lead, last = dict(params)["index"] or (None,)
-    if not isinstance(last, int) or lead != [(0, n, 1) for n in xs[0].aval.shape[:axis]]:
+    before, entry, after = index[:axis], index[axis], index[axis + 1 :]
+    sizes: tuple[int, ...] = joined.keywords.get("sizes", (1,) * len(joined.inputs))
+    places = (entry,) if isinstance(entry, int) else range(*entry)
+    start = 0
+    for x, size in zip(joined.inputs, sizes, strict=True):
+        if places and start <= min(places) and max(places) < start + size and x.aval.dtype == aval.dtype:
+            break
+        start += size
+    else:
         return None
-    found = joined.inputs[last]
-    return found if found.aval == aval else None
+    if "sizes" not in joined.keywords:  # a stack
+        inner = before + after if isinstance(entry, int) else (*before, None, *after)
+    else:
+        moved = entry - start if isinstance(entry, int) else (entry[0] - start, max(entry[1] - start, -1), entry[2])
+        inner = (*before, moved, *after)
+    inner_whole = inner == tuple([(0, n, 1) for n in x.aval.shape[: len(inner)]])
+    return x if inner_whole and x.aval == aval else b.make(p, (x,), (("index", inner),), aval)
 
 
 # -- reductions --
@@ -182,12 +223,25 @@ def _counts_to(count: int, dtype: DType) -> bool:
     return dtype.char in "fd" and int(dtype.type(count)) == count
 
 
+def negative_sum(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """The sum of negatives is the negative of the sum."""
+    eq = b.defining_equation(xs[0])
+    if p.lowering.reduce_ufunc is not np.add or eq is None or eq.primitive.lowering.ufunc is not np.negative:
+        return None
+    return b.make(eq.primitive, (b.make(p, eq.inputs, params),)) if aval.size < xs[0].aval.size else None
+
+
 def no_axes(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A reduction over no axes is x."""
     return xs[0] if not dict(params)["axis"] and xs[0].aval == aval else None
 
 
 # -- conditions --
+def is_finite(match: Match) -> bool:
+    """Tell whether n is a finite number."""
+    return isinstance(match.n, (int, float)) and math.isfinite(match.n)
+
+
 def is_real(match: Match) -> bool:
     """Tell whether the result is a real floating-point number."""
     return match.aval.dtype.kind == "f"
@@ -256,6 +310,7 @@ PATTERNS = (
     rule("x - -y", "x + y", when=is_inexact),
     rule("x * -1", "-x", when=is_real),
     rule("-x * n", "x * -n", when=is_real),
+    rule("-(-x * y)", "x * y", when=is_real),
     rule("-(x * n)", "x * -n", when=lambda match: is_real(match) and isinstance(match.n, float)),
     rule("(x * m) * n", "x * (m * n)", when=scales_by_powers),
     rule("x / 1.0", "x"),
@@ -269,6 +324,8 @@ PATTERNS = (
     rule("cast(x)", "x", when=keeps_dtype),
     rule("cast(cast(x))", "x", when=lambda match: keeps_dtype(match) and loses_nothing(match)),
     rule("cast(cast(x))", "cast(x)", when=loses_nothing),
+    rule("bitwise_and(x == n, isinf(x))", "False", when=is_finite),
+    rule("logical_and(x == n, isinf(x))", "False", when=is_finite),
     rule("select(n, x, y)", "x", when=lambda match: bool(match.n)),
     rule("select(n, x, y)", "y", when=lambda match: not match.n),
     rule("select(c, x, x)", "x"),
@@ -282,7 +339,7 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     "any": (fold,),
     "elementwise": (sink_broadcasts, identity, involution),
     "linear": (involution,),
-    "add": (add_embedded, collapse_short_last_axis),
+    "add": (add_embedded, doubled, collapse_short_last_axis),
     "subtract": (collapse_short_last_axis,),
     "multiply": (collapse_short_last_axis,),
     "matmul": (matmul_scattered, collapse_batched_matmul),
@@ -292,7 +349,7 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     "slice": (sliced,),
     "reduce_or": (any_selected,),
     "broadcast": (broadcasted,),
-    "reduces": (no_axes, reduced_repeats, sum_scattered, split_reduction),
+    "reduces": (no_axes, negative_sum, reduced_repeats, sum_scattered, split_reduction),
 }
 RULES: Mapping[str, Sequence[Rule]] = {
     op: (*[rewrite for found, rewrite in PATTERNS if found == op], *FUNCTIONS.get(op, ()))

@@ -150,19 +150,19 @@ def find_parts(graph: Graph, target: Target) -> dict[int, Demand]:
     """Return the parts of values that need be computed alone, by their variables' indices."""
     if not any(eq.primitive.algebra.canonical in ("slice", "gather") for eq in graph.equations):
         return {}
-    demands: dict[int, Demand] = {v.index: (None,) * v.aval.ndim for v in graph.outputs if isinstance(v, Var)}
+    demands: dict[int, Demand | None] = {v.index: None for v in graph.outputs if isinstance(v, Var)}  # None: the whole
     found: dict[int, tuple[Equation, Demand]] = {}
     for eq in reversed(graph.equations):
-        reads = _part_of(eq, demands.get(eq.outputs[0].index, ()), target)
+        wanted, demand = _selected(eq), demands.get(eq.outputs[0].index)
+        reads = None if demand is None else _part_of(eq, demand, target)
         if reads is not None:
             found[eq.outputs[0].index] = eq, reads[0]
-        selected = _selected(eq)
-        wanted = [selected] if selected is not None else [] if reads is None else reads[1]
+        parts_read = [wanted] if wanted is not None else [] if reads is None else reads[1]
         for k, atom in enumerate(eq.inputs):
             if isinstance(atom, Var):
-                demand = wanted[k] if k < len(wanted) else (None,) * atom.aval.ndim
-                have = demands.get(atom.index, demand)
-                demands[atom.index] = tuple(map(_joined, have, demand))
+                part = parts_read[k] if k < len(parts_read) else None
+                have = demands.get(atom.index, part)
+                demands[atom.index] = None if part is None or have is None else tuple(map(_joined, have, part))
     parts: dict[int, Demand] = {}
     for index, (eq, demand) in reversed(found.items()):
         source = eq.inputs[0]

@@ -63,6 +63,22 @@ def test_a_simplified_graph_has_the_same_values(seed: int) -> None:
         (lambda x: x + -afx.sin(x), 2),
         (lambda x: x * afx.sin(x) - afx.sin(x) * x, 3),
         (lambda x: (afx.exp(x), x)[1], 0),
+        (lambda x: afx.negative(-x * afx.sin(x)), 2),
+        (lambda x: afx.logical_and(x == 0.5, afx.isinf(x)), 1),
+        (lambda x: afx.logical_and(afx.isinf(x), x == np.inf), 3),
+        (lambda x: (x == 0.5) & afx.isinf(x), 1),
+        (lambda x: afx.logical_or(x > 0, True), 1),
+        (lambda x: afx.logical_or(False, x > 0), 1),
+        (lambda x: 0.5 * x + 0.5 * x, 0),
+        (lambda x: 0.3 * x + 0.3 * x, 1),
+        (lambda x: x * x + x * x, 2),
+        (lambda x: afx.sum(-x), 2),
+        (lambda x: afx.stack([x, -x])[0], 0),
+        (lambda x: afx.stack([x, -x])[1, 0], 2),
+        (lambda x: afx.concat([x, -x])[:2], 0),
+        (lambda x: afx.concat([x, -x])[3], 2),
+        (lambda x: afx.concat([x, -x])[1:3], 3),
+        (lambda x: afx.broadcast_to(2.0, (4, 3))[1:, 0] * x[:, :1], 3),
     ],
 )
 def test_a_rule_applies(fn: object, left: int) -> None:
@@ -195,3 +211,37 @@ def test_repeated_numbers_are_counted_in_dtypes_that_hold_the_count() -> None:
     assert 99 < float(half) < 101
     infinite = afx.jit(lambda x: afx.sum(afx.broadcast_to(x, (3,))))(np.complex64(complex(np.inf, 0)))
     assert complex(infinite) == complex(np.inf, 0)
+
+
+JOINED: dict[str, Callable[..., Any]] = {
+    "backwards": lambda x, y: afx.concat([x, y])[3:1:-1],
+    "to the front": lambda x, y: afx.concat([x, y])[1::-1],
+    "by steps": lambda x, y: afx.concat([x, y], axis=1)[:, 3::2],
+    "nothing": lambda x, y: afx.concat([x, y])[2:2],
+    "across": lambda x, y: afx.concat([x, y])[1:3],
+    "of other dtypes": lambda x, y: afx.concat([x, y.astype("float32")])[2:],
+    "one of a stack": lambda x, y: afx.stack([x, y], axis=1)[:, 1:2, :2],
+    "one of a stack, backwards": lambda x, y: afx.stack([x, y], axis=2)[..., ::-1][..., 0],
+    "with a new axis": lambda x, y: afx.stack([x, y])[None, 1],
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_slices_of_joined_arrays(name: str) -> None:
+    """Are slices of the array that holds them, where one does."""
+    x, y = RNG.normal(size=(2, 2, 3))
+    found, want = afx.jit(JOINED[name])(x, y), JOINED[name](afx.asarray(x), afx.asarray(y))
+    assert found.dtype == want.dtype
+    np.testing.assert_array_equal(found, want)
+
+
+def test_products_are_doubled_by_their_smaller_factor() -> None:
+    """The gradient of a weighted sum of squares is one product of the large array, of the same bits."""
+
+    def fn(x: Array, w: Array) -> Array:
+        return afx.grad(lambda x: afx.sum(afx.sum(x * x, axis=2) * (0.7 * w)))(x)
+
+    x, w = RNG.normal(size=(6, 5, 4)), RNG.normal(size=(6, 5))
+    graph = simplify(afx.trace(fn)(x, w), expanding=True)
+    assert sum(eq.outputs[0].aval.size == 120 for eq in graph) == 1
+    np.testing.assert_array_equal(afx.jit(fn)(x, w), fn(afx.asarray(x), afx.asarray(w)))
