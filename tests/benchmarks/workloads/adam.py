@@ -94,6 +94,8 @@ DONATED: Makers = {
     C: lambda p, grads: _with_c(p, grads, donated=True),
 }
 SIZES: dict[str, Drawing] = {
+    "10^3 in one leaf": lambda rng: [rng.normal(size=10**3).astype(np.float32)],
+    "10^5 in one leaf": lambda rng: [rng.normal(size=10**5).astype(np.float32)],
     "7·10^5 in the MLP's leaves": parameters,
     "10^6 in one leaf": lambda rng: [rng.normal(size=10**6).astype(np.float32)],
     "10^7 in one leaf": lambda rng: [rng.normal(size=10**7).astype(np.float32)],
