@@ -105,9 +105,10 @@ class Runner:
 
     def shortened(self) -> Run:
         """Return a function that does the same in less time, where a call is nothing but that of the kernel."""
-        if self.donated or self.scalars or any(self.pools) or self.is_loop or self.is_shared:
+        if self.donated or any(self.pools) or self.is_loop or self.is_shared:
             return self
-        call, outputs, constants, free, empty = self.call, self.outputs, self.constants, list[Any](), np.empty
+        call, outputs, constants, scalars = self.call, self.outputs, self.constants, self.scalars
+        free, empty, ndarray = list[Any](), np.empty, np.ndarray
         size, max_free = self.arena_bytes, self.target.bindings_max_sets
 
         def run(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
@@ -116,6 +117,11 @@ class Runner:
             except IndexError:
                 arena = _aligned(size)
             outs = [empty(shape, dtype) for shape, dtype in outputs]
+            if scalars:
+                values = list(values)
+                for k in scalars:
+                    if values[k].__class__ is not ndarray:
+                        values[k] = np.asarray(values[k])
             errors = call(*values, *outs, *constants, arena)
             if len(free) < max_free:
                 free.append(arena)
