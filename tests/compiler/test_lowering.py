@@ -254,3 +254,30 @@ def test_choices_under_irregular_conditions_keep_every_bit(share: float, dtype: 
         (lambda m, x, y: afx.where(m, 2.5, y), np.where(mask, two, y)),
     ):
         assert np.asarray(afx.jit(fn)(mask, x, y)).tobytes() == want.tobytes()
+
+
+def test_the_way_back_over_a_loop_keeps_what_its_steps_change() -> None:
+    """Residuals are what differs from step to step and the way back reads; constants are operands of both ways."""
+
+    def fn(x: Any, w: Any) -> Any:
+        return afx.sum(afx.while_loop(lambda s: s.sum() < 9.0, lambda s: s + afx.sin(w @ s), x))
+
+    schedule = afx.jit(afx.grad(fn)).lower(np.ones(3), np.ones((3, 3))).plan.schedule
+    (loop,) = [i for i in schedule if isinstance(i, Loop)]
+    assert loop.back is not None
+    residuals = loop.back.inputs[len(loop.consts) : len(loop.back.inputs) - len(loop.carry_back)]
+    assert [b.shape for b in residuals] == [(3,)]
+    assert pickle.loads(pickle.dumps(schedule)) == schedule
+    assert "back schedule" in str(loop)
+
+
+def test_errors_that_are_ignored_around_a_loop_are_none_of_its_steps() -> None:
+    """Each step would look at them again."""
+
+    def fn(x: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return afx.scan(lambda y, _: (1 / afx.log(y), None), x, None, 3)[0]
+
+    (loop,) = [i for i in afx.jit(fn).lower(np.ones(3)).plan.schedule if isinstance(i, Loop)]
+    assert loop.error_state == ("divide",)
+    assert [i.error_state for i in loop.body if isinstance(i, Call)] == [(), ()]

@@ -91,6 +91,22 @@ def test_every_order(order: int) -> None:
     assert float(afx.jit(fn, backend="native")(np.float64(2.0))) == want
 
 
+@pytest.mark.parametrize(("method", "rtol"), [("dopri5", 1e-9), ("rodas", 1e-6)])
+def test_gradients_through_the_steps_of_odeint(method: Any, rtol: float) -> None:
+    """The gradient is one kernel, with the bits of NumPy's plan; of an exponential it is the exact one."""
+    ts = np.linspace(0.0, 1.0, 4)
+
+    def decayed(y: Any, rates: Any) -> Any:
+        rate = lambda t, y, r: -r * y * (1 + 0 * y[::-1])  # noqa: E731  # a law of decay
+        return afx.integrate.odeint(rate, y, ts, rates, method=method, rtol=rtol, atol=1e-12).ys[-1].sum()
+
+    y, rates = np.array([2.0, 3.0]), np.array([0.5, 1.5])
+    native = assert_same_bits(afx.grad(decayed, (0, 1)), y, rates)
+    (by_y, by_rates), _ = native(y, rates)
+    assert np.allclose(by_y, np.exp(-rates), rtol=100 * rtol)
+    assert np.allclose(by_rates, -y * np.exp(-rates), rtol=100 * rtol)
+
+
 @pytest.mark.parametrize("size", [1, 2, 7, 40, 1000])
 def test_chunks_end_where_the_whole_ends(size: int) -> None:
     """Forward and back in chunks of any number of steps ends in the bits of one run."""
