@@ -115,12 +115,13 @@ def test_products_of_interleaved_matrices() -> None:
 
 
 def test_products_that_take_long_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No signal is seen while a kernel runs: products of a hundredth of a second and more are calls of their own."""
-    monkeypatch.setattr(product, "PIECES_MAX_PRODUCTS", 1 << 22)
+    """No signal is seen while a kernel runs: of many products, or a large one, those beyond some 40 ms are calls of NumPy."""
+    monkeypatch.setattr(product, "BLOCK_MAX_PRODUCTS", 60 * 10**6)
     x, y = _arrays("f4", (300, 300), (300, 300))
-    lowered = afx.jit(lambda x, y: x @ y).lower(x, y)
+    lowered = afx.jit(lambda x, y: np.tanh(np.tanh(x @ y) @ y) @ y).lower(x, y)
     with pytest.raises(UnsupportedError, match="large product"):
         lower_schedule(lowered.plan.schedule)
+    assert [bool(reason) for _, reason in lowered.plan.why_not_native].count(True) == 1
 
 
 @pytest.mark.parametrize("target", [FIRST_TIER, Target(backend="native")])

@@ -76,6 +76,7 @@ class BlockBuilder:
         self._lower_control = lower_control
         self._rows = 0  # along the first axis of a block of a fused space
         self._fresh = -1
+        self.multiplications = 0  # of its products so far
         self._taken: set[int] = set()  # owners of results
         self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
         self._filled: dict[Any, Location] = {}

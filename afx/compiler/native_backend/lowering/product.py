@@ -17,7 +17,7 @@ from afx.compiler.schedule import Call
 __all__ = ["PRODUCTS", "lower_matmul", "multiply_into"]
 
 PRODUCT_MAX_PRODUCTS = 1 << 22  # multiplications: NumPy's plan cuts larger ones, or leaves them to BLAS's threads
-PIECES_MAX_PRODUCTS = 1 << 31  # of all pieces: about 20 ms, in which no signal is seen
+BLOCK_MAX_PRODUCTS = 1 << 32  # of all products of a block: about 40 ms, in which no signal is seen
 CALL_MAX_PRODUCTS = 1 << 18  # of one of many: OpenBLAS uses several threads beyond, whose number may decide about bits
 CUT_MIN_PRODUCTS = 1 << 22  # of all of them, where threads share them: 0.03 ms
 SHARED_MIN_PRODUCTS = 1 << 21  # in tiles that threads share: 0.02 ms
@@ -120,7 +120,8 @@ def multiply_into(
         out.strides[-1] if columns else 0,
     )
     sizes = (space[-1] if space else 1, m, k, n)
-    if math.prod((*space, *sizes[1:])) > PIECES_MAX_PRODUCTS:
+    b.multiplications += math.prod((*space, *sizes[1:]))
+    if b.multiplications > BLOCK_MAX_PRODUCTS:
         raise UnsupportedError("a large product, in which no signal is seen")
     if len(space) > 1:
         on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(operands)])
