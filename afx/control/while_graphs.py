@@ -166,12 +166,9 @@ def _make_steps(loop: WhileLoop, consts: Sequence[bool], masked: bool) -> StepGr
 
 
 def _read(graph: Graph) -> set[int]:
-    """Return the numbers of the variables that outputs of a graph depend on."""
-    found = {a.index for a in graph.outputs if isinstance(a, Var)}
-    for eq in reversed(graph.equations):
-        if any(v.index in found for v in eq.outputs):
-            found |= {a.index for a in eq.inputs if isinstance(a, Var)}
-    return found
+    """Return the numbers of the variables that equations and outputs of a graph read."""
+    atoms = [a for eq in graph.equations for a in eq.inputs]
+    return {a.index for a in (*atoms, *graph.outputs) if isinstance(a, Var)}
 
 
 def _changes(residual: Atom, consts: int) -> bool:
