@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from afx.compiler.graph_builder import GraphBuilder, Params
 from afx.core.aval import Aval, Shape
 from afx.core.graph import Atom, Equation, Literal
-from afx.core.primitive import Primitive, primitive_for_role
+from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 
 __all__ = ["add_embedded"]
 
@@ -38,11 +40,40 @@ def add_embedded(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Pa
         part = _part(eq, aval.shape)
         if part is None:
             continue
+        whole = _joined(b, x, eq, part)
+        if whole is not None:
+            return whole
         rest = _without(_suspects(b, x, part.axis), (part.start, part.stop))
         if len(rest) < 2:
             z = _add_part(b, x, eq.inputs[0], dict(eq.params)["index"])
             return z if not rest else _add_zeros(b, z, Part(part.axis, *rest[0]))
     return None
+
+
+def _joined(b: GraphBuilder, x: Atom, last: Equation, part: Part) -> Atom | None:
+    """Return a sum of parts that lie side by side and leave nothing out as those joined; -0.0 becomes 0.0, as it does there."""
+    found = [(part.start, part.stop, last.inputs[0])]
+    for _ in range(CHAIN_MAX_TERMS):
+        eq = b.made_by(x, "add_part") or b.made_by(x, "embed")
+        at = None if eq is None else _part(eq, x.aval.shape)
+        if eq is None or at is None or at.axis != part.axis:
+            return None
+        values = eq.inputs[-1]
+        zeros = b.made_by(values, "broadcast")
+        if zeros is None or not isinstance(zeros.inputs[0], Literal) or zeros.inputs[0].value != 0:
+            found.append((at.start, at.stop, values))
+        if len(eq.inputs) == 1:
+            break
+        x = eq.inputs[0]
+    else:
+        return None
+    found.sort(key=lambda piece: piece[:2])
+    stops = [0, *[stop for _, stop, _ in found]]
+    if [start for start, _, _ in found] != stops[:-1] or stops[-1] != x.aval.shape[part.axis]:
+        return None
+    params = (("axis", part.axis), ("sizes", tuple([stop - start for start, stop, _ in found])))
+    joined = b.make(primitive_for_role("concat"), tuple([values for _, _, values in found]), params)
+    return b.make(with_ufunc(np.add), (joined, Literal(0.0, Aval((), x.aval.dtype))), (), x.aval)
 
 
 def _is_sum_of_parts(b: GraphBuilder, x: Atom) -> bool:

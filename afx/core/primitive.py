@@ -16,7 +16,7 @@ import numpy as np
 
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
-from afx.core.registry import load_all
+from afx.core.registry import FUNCTIONS, load_all
 
 __all__ = ["Primitive", "primitives"]
 
@@ -264,7 +264,9 @@ def define(name: str, kind: str, impl: Impl, abstract_eval: AbstractRule, **opti
 
 
 def primitive_for_role(role: str) -> Primitive:
-    """Return the primitive that simplification knows by this role."""
+    """Return the primitive that simplification knows by this role, whose module a function of that name loads."""
+    if role not in _ROLES:
+        getattr(FUNCTIONS, role)
     return _ROLES[role]
 
 

@@ -75,3 +75,18 @@ def test_a_value_that_is_read_again_is_not_changed() -> None:
     x, y = np.arange(5.0), np.arange(2.0)
     for found, wanted in zip(afx.jit(fn)(x, y), fn(afx.asarray(x), afx.asarray(y)), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_parts_that_leave_nothing_out_are_joined() -> None:
+    """In order, whatever the order of the terms, with the signs of zeros."""
+    at = [((0, 2, 1),), ((4, 6, 1),), ((2, 4, 1),)]
+
+    def fn(x: Array, y: Array) -> Array:
+        return embed(x, (6,), at[0]) + embed(x * 2.0, (6,), at[1]) + embed(y, (6,), at[2])
+
+    x, y = np.array([-0.0, 1.0]), np.array([np.nan, -0.0])
+    found = np.asarray(afx.jit(fn)(x, y))
+    np.testing.assert_array_equal(found, fn(afx.asarray(x), afx.asarray(y)))
+    assert not np.signbit(found[found == 0]).any()
+    assert "slice_add" not in str(afx.jit(fn).lower(x, y).schedule)
+    assert "concat" in str(afx.jit(fn).lower(x, y).schedule)
