@@ -12,9 +12,9 @@ from afx import optim
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 pytest.importorskip("threadpoolctl", reason="plans cut products where they can hold BLAS to one thread")
 
-from afx.compiler.native_backend.lowering import product
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_schedule
+from afx.compiler.native_backend.lowering.ops import product
 from afx.compiler.native_backend.program import Product
 from afx.compiler.target import Target, use_target
 from afx.runtime import thread_pool

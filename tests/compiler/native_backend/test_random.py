@@ -9,7 +9,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.lowering import random as random_draws
+from afx.compiler.native_backend.lowering.ops import random as random_draws
 from afx.compiler.native_backend.pseudo_code import describe_program
 from afx.ops.special import _normal
 from tests.compiler.native_backend.native_run import assert_same_bits

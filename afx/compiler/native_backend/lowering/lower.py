@@ -9,12 +9,12 @@ from typing import Any
 import attrs
 
 from afx.compiler.native_backend.cost import nanoseconds
-from afx.compiler.native_backend.lowering.call import lower_call
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError, argument_dtype
 from afx.compiler.native_backend.lowering.donation import donate_memory
 from afx.compiler.native_backend.lowering.fused import lower_fused
 from afx.compiler.native_backend.lowering.in_place import keep_in_place
 from afx.compiler.native_backend.lowering.memory import Location, dtype_name
+from afx.compiler.native_backend.lowering.ops.call import lower_call
 from afx.compiler.native_backend.lowering.phases import cut_block
 from afx.compiler.native_backend.pieces import Lowered, split_schedule
 from afx.compiler.native_backend.program import (

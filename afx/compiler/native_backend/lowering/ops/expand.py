@@ -11,9 +11,9 @@ import numpy as np
 
 from afx.compiler.native_backend.llvm.op import ALL
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.fold import lower_fold
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, dtype_name
-from afx.compiler.native_backend.lowering.reduction import quiet_of, reduce_into
+from afx.compiler.native_backend.lowering.ops.fold import lower_fold
+from afx.compiler.native_backend.lowering.ops.reduction import quiet_of, reduce_into
 from afx.compiler.operands import Alias, Buffer, Number, Operand
 from afx.compiler.reductions import (
     DOT_SUM_MAX_ELEMENTS,

@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, merged
-from afx.compiler.native_backend.lowering.reduction import loop_of, quiet_of
+from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of
 from afx.compiler.native_backend.program import Load, Nest, Number, Op, Product, Ref, Value
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape

@@ -11,7 +11,7 @@ import numpy as np
 from afx.compiler.native_backend.llvm.op import ALL, INLINE
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest
-from afx.compiler.native_backend.lowering.reduction import loop_of, quiet_of, reduce_into
+from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call

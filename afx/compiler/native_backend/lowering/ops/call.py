@@ -11,12 +11,7 @@ import numpy as np
 from afx.compiler.native_backend.functions.table import has_fast
 from afx.compiler.native_backend.llvm.op import ALL, INLINE
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.convolution import CONVOLUTIONS
-from afx.compiler.native_backend.lowering.expand import EXPANDED
-from afx.compiler.native_backend.lowering.fold import lower_fold
-from afx.compiler.native_backend.lowering.index import INDEXED
 from afx.compiler.native_backend.lowering.items import Group, call_of
-from afx.compiler.native_backend.lowering.linalg import FACTORIZATIONS
 from afx.compiler.native_backend.lowering.memory import (
     Location,
     broadcast,
@@ -26,10 +21,15 @@ from afx.compiler.native_backend.lowering.memory import (
     of_array,
     part_of,
 )
-from afx.compiler.native_backend.lowering.pooling import POOLING
-from afx.compiler.native_backend.lowering.product import PRODUCTS, lower_matmul
-from afx.compiler.native_backend.lowering.random import DRAWS
-from afx.compiler.native_backend.lowering.reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
+from afx.compiler.native_backend.lowering.ops.convolution import CONVOLUTIONS
+from afx.compiler.native_backend.lowering.ops.expand import EXPANDED
+from afx.compiler.native_backend.lowering.ops.fold import lower_fold
+from afx.compiler.native_backend.lowering.ops.index import INDEXED
+from afx.compiler.native_backend.lowering.ops.linalg import FACTORIZATIONS
+from afx.compiler.native_backend.lowering.ops.pooling import POOLING
+from afx.compiler.native_backend.lowering.ops.product import PRODUCTS, lower_matmul
+from afx.compiler.native_backend.lowering.ops.random import DRAWS
+from afx.compiler.native_backend.lowering.ops.reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call

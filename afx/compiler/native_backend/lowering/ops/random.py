@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.expand import Calls
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, dtype_name
+from afx.compiler.native_backend.lowering.ops.expand import Calls
 from afx.compiler.native_backend.program import Ref, Words
 from afx.compiler.operands import Buffer
 from afx.compiler.random_tables import (

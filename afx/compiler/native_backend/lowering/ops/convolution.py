@@ -31,10 +31,10 @@ from afx.compiler.convolutions import (
     within,
 )
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.expand import REAL, Calls
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, of_array, part_of
-from afx.compiler.native_backend.lowering.product import multiply_into
-from afx.compiler.native_backend.lowering.reduction import loop_of, quiet_of, start_of_sum
+from afx.compiler.native_backend.lowering.ops.expand import REAL, Calls
+from afx.compiler.native_backend.lowering.ops.product import multiply_into
+from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, start_of_sum
 from afx.compiler.native_backend.program import Inner, Load, Nest, Op, Ref
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape

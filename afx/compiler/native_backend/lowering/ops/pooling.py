@@ -8,9 +8,9 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.expand import REAL, Calls
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dtype_name
-from afx.compiler.native_backend.lowering.reduction import quiet_of
+from afx.compiler.native_backend.lowering.ops.expand import REAL, Calls
+from afx.compiler.native_backend.lowering.ops.reduction import quiet_of
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape
