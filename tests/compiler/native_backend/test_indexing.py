@@ -177,3 +177,10 @@ def test_long_lines_of_indices(count: int, dtype: str) -> None:
         wrong = j.copy()
         wrong[place] = 200 if dtype[0] == "u" else -31
         assert native(x, i, wrong, values)[1] == -1
+
+
+def test_extremes_of_large_arrays_along_outer_axes_are_left_to_numpy() -> None:
+    """Element by element they would take many times as long; those of small arrays stay in the kernel."""
+    for rows, is_native in ((50, True), (500, False)):
+        lowered = afx.jit(lambda x: afx.argmax(x, axis=0)).lower(np.ones((rows, 40)))
+        assert [not reason for _, reason in lowered.plan.why_not_native] == [is_native]
