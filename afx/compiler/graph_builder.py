@@ -19,7 +19,7 @@ __all__ = ["GraphBuilder", "Params", "Rule"]
 
 SPREAD_MAX_BYTES = 1 << 20  # of an array that repeats numbers along an axis, which may be small in memory
 
-SHARE_MAX_BYTES = 1 << 16  # of constants that are compared, so that equal ones become one
+SHARE_MAX_BYTES = 1 << 16  # of indices that are compared, so that equal ones become one
 KNOWN_MAX_ELEMENTS = 64  # of a constant that rules compute with
 
 Params: TypeAlias = "tuple[tuple[str, Any], ...]"
@@ -93,7 +93,8 @@ class GraphBuilder:
             constant = Constant(
                 np.ascontiguousarray(value)
             )  # products of another order of memory have other last digits
-        key = (aval, value.tobytes()) if value.nbytes <= SHARE_MAX_BYTES else (aval, id(value))
+        is_index = value.dtype.kind in "iu" and value.nbytes <= SHARE_MAX_BYTES
+        key = (aval, value.tobytes() if is_index else id(value))
         var = self._constants.get(key)
         if var is None:
             var = self._constants[key] = self.var(aval)

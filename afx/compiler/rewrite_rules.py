@@ -223,14 +223,6 @@ def _counts_to(count: int, dtype: DType) -> bool:
     return dtype.char in "fd" and int(dtype.type(count)) == count
 
 
-def negative_sum(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """The sum of negatives is the negative of the sum."""
-    eq = b.defining_equation(xs[0])
-    if p.lowering.reduce_ufunc is not np.add or eq is None or eq.primitive.lowering.ufunc is not np.negative:
-        return None
-    return b.make(eq.primitive, (b.make(p, eq.inputs, params),)) if aval.size < xs[0].aval.size else None
-
-
 def no_axes(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A reduction over no axes is x."""
     return xs[0] if not dict(params)["axis"] and xs[0].aval == aval else None
@@ -349,7 +341,7 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     "slice": (sliced,),
     "reduce_or": (any_selected,),
     "broadcast": (broadcasted,),
-    "reduces": (no_axes, negative_sum, reduced_repeats, sum_scattered, split_reduction),
+    "reduces": (no_axes, reduced_repeats, sum_scattered, split_reduction),
 }
 RULES: Mapping[str, Sequence[Rule]] = {
     op: (*[rewrite for found, rewrite in PATTERNS if found == op], *FUNCTIONS.get(op, ()))
