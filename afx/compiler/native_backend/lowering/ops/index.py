@@ -156,7 +156,7 @@ def _extreme(is_max: bool) -> Callable[[BlockBuilder, Call], None]:
             raise UnsupportedError(f"{call.op} of {x.dtype}")
         out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
         rows = _along(x, _axis(call), False)
-        if rows.strides[-1] != int(x.dtype[1:]) and math.prod(x.shape) > ONE_BY_ONE_MAX_ELEMENTS:
+        if abs(rows.strides[-1]) != int(x.dtype[1:]) and math.prod(x.shape) > ONE_BY_ONE_MAX_ELEMENTS:
             raise UnsupportedError(f"{call.op} of large arrays along another axis than the last one")
         operands = Ref(x.owner, x.dtype, rows.offset, rows.strides), Ref(out.owner, out.dtype, 0, (*out.strides, 0))
         b.fixed([Extreme(is_max, rows.shape, *operands)], [x], [out])
