@@ -105,9 +105,9 @@ class Runner:
 
     def shortened(self) -> Run:
         """Return a function that does the same in less time, where a call is nothing but that of the kernel."""
-        if self.donated or any(self.pools) or self.is_loop or self.is_shared:
+        if any(self.pools) or self.is_loop or self.is_shared:
             return self
-        call, outputs, constants, scalars = self.call, self.outputs, self.constants, self.scalars
+        call, outputs, constants, scalars, donated = self.call, self.outputs, self.constants, self.scalars, self.donated
         free, empty, ndarray = list[Any](), np.empty, np.ndarray
         size, max_free = self.arena_bytes, self.target.bindings_max_sets
 
@@ -117,6 +117,8 @@ class Runner:
             except IndexError:
                 arena = _aligned(size)
             outs = [empty(shape, dtype) for shape, dtype in outputs]
+            for out, k in donated:
+                outs[out] = donated_or_empty(values[k])
             if scalars:
                 values = list(values)
                 for k in scalars:
@@ -125,7 +127,10 @@ class Runner:
             errors = call(*values, *outs, *constants, arena)
             if len(free) < max_free:
                 free.append(arena)
-            return self._checked(errors, values, outs, plan) if errors else outs
+            if errors:
+                is_given = any(outs[out] is values[k] for out, k in donated)
+                return self._checked(errors, values, outs, plan, is_given)
+            return outs
 
         return run
 

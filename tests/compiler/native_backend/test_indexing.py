@@ -184,3 +184,20 @@ def test_extremes_of_large_arrays_along_outer_axes_are_left_to_numpy() -> None:
     for rows, is_native in ((50, True), (500, False)):
         lowered = afx.jit(lambda x: afx.argmax(x, axis=0)).lower(np.ones((rows, 40)))
         assert [not reason for _, reason in lowered.plan.why_not_native] == [is_native]
+
+
+@pytest.mark.parametrize("shape", [(700, 400), (3, 500, 200), (400, 5), (2, 300_000)])
+def test_cumulative_ops_of_large_arrays(shape: tuple[int, ...]) -> None:
+    """Along each axis, forward and backward, beside what works on rows: steps over neighbours keep the order of each sum."""
+    x = np.random.default_rng(0).normal(size=shape).astype("f4")
+
+    def fn(x: Any) -> Any:
+        found = [f(x, axis=a) for f in (afx.cumsum, afx.cummax) for a in range(x.ndim)]
+        return (
+            *found,
+            np.cumsum(x[::-1] * 2, axis=0) + 1,
+            afx.grad(lambda x: afx.sum(afx.cumsum(x, axis=0) * x))(x),
+            x.sum(axis=-1),
+        )
+
+    assert_same_bits(fn, x)

@@ -20,6 +20,7 @@ from afx.core.aval import Shape, broadcast_shapes
 
 __all__ = ["INDEXED"]
 
+ROW_MIN_ELEMENTS = 8  # neighbours that a cumulative op adds up at once, step by step
 ONE_BY_ONE_MAX_ELEMENTS = 1 << 12  # of which an extreme is looked for element by element: NumPy copies rows first
 
 
@@ -139,13 +140,16 @@ def _along(x: Location, axis: int, is_reverse: bool) -> Location:
 
 
 def _accumulation(loop: Any, x: Location, out: Location, call: Call) -> Inner:
-    space = (*x.shape[:-1], x.shape[-1] - 1)
-    operands = (
-        Ref(out.owner, out.dtype, out.offset, out.strides),
-        Ref(x.owner, x.dtype, x.offset + x.strides[-1], x.strides),
-        Ref(out.owner, out.dtype, out.offset + out.strides[-1], out.strides),
-    )
-    return Inner(loop, space, operands, quiet_of(call))
+    """Return the loop that adds each element to the sum before it: along the axis, or over neighbours step by step."""
+    space, size = (*x.shape[:-1], x.shape[-1] - 1), int(out.dtype[1:])
+    has_rows = len(space) > 1 and space[-2] >= ROW_MIN_ELEMENTS and out.strides[-2] == size != abs(out.strides[-1])
+    order = (len(space) - 1, *range(len(space) - 1)) if has_rows else range(len(space))
+
+    def ref(p: Location, offset: int) -> Ref:
+        return Ref(p.owner, p.dtype, p.offset + offset, tuple([p.strides[k] for k in order]))
+
+    operands = (ref(out, 0), ref(x, x.strides[-1]), ref(out, out.strides[-1]))
+    return Inner(loop, tuple([space[k] for k in order]), operands, quiet_of(call))
 
 
 # -- indices of extremes, truth --
