@@ -157,7 +157,12 @@ def main() -> int:
     """Run both in turn and print what came out."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.digits", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="processes of each library, in turn (3)")
-    parser.add_argument("--epochs", type=int, default=8, help="epochs in each (8)")
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=16,
+        help="epochs in each (16): the later half is steady, machine code has taken over by then",
+    )
     parser.add_argument("--child", choices=tuple(LIBRARIES), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.child:
