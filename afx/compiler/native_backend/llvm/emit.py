@@ -54,8 +54,9 @@ def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
     for k, program in enumerate(programs):
         main = blocks.emit(program.block, "main", program.is_loop)
         Entry(w, layout, program).emit(f"kernel_{k}", main)
-    if not all(map(needs_few_passes, programs)):
-        return w.text()
+    text = w.text()
+    if not all(needs_few_passes(program, len(text)) for program in programs):
+        return text
     w.join()
     return f"{FEW_PASSES}\n{w.text()}"
 

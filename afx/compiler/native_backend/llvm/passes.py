@@ -34,15 +34,15 @@ FEW_ELEMENTS = 1 << 13  # of a loop that takes some microseconds, however it is 
 FEW_FOLDED_ELEMENTS = 1 << 10
 ROW_MIN_ELEMENTS = 32  # of which the addresses of a row are a small part
 LOOPS = (Scan, While, WhileBack, Choice)
-LOOP_MIN_STEPS = 30  # of a program with loops: for fewer ones the stock pipeline is quick, and saves up to a tenth
+LOOP_MIN_CHARACTERS = 40_000  # of a program with loops: for less the stock pipeline is quick, and saves up to a tenth
 SHORT_MAX_SHARE = 0.3  # of a program's time in other loops: the stock pipeline would save a twentieth of the whole
 FOLD_ROW_MIN_ELEMENTS = 1024  # the same of a fold's lanes, which unrolled loops keep in registers
 
 
-def needs_few_passes(program: Program) -> bool:
-    """Tell whether what takes time in a program is loops over vectors that are written out."""
-    steps, every = program.block.steps, list(program.block.all_steps())
-    if len(every) < LOOP_MIN_STEPS and any(isinstance(step, LOOPS) for step in every):
+def needs_few_passes(program: Program, characters: int) -> bool:
+    """Tell whether what takes time in a program, whose module is so long, is loops over vectors that are written out."""
+    steps = program.block.steps
+    if characters < LOOP_MIN_CHARACTERS and any(isinstance(step, LOOPS) for step in program.block.all_steps()):
         return False
     return sum(map(_short_nanoseconds, steps)) <= SHORT_MAX_SHARE * sum(map(step_nanoseconds, steps))
 
