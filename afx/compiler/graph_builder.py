@@ -90,9 +90,8 @@ class GraphBuilder:
             if not any(value.strides) or (number == value[(-1,) * value.ndim] and _uniform(value, number)):
                 return self.broadcast(Literal(number.item(), Aval((), value.dtype)), value.shape)
         if not value.flags.c_contiguous and (value.nbytes <= SPREAD_MAX_BYTES or all(value.strides)):
-            constant = Constant(
-                np.ascontiguousarray(value)
-            )  # products of another order of memory have other last digits
+            # products of another order of memory have other last digits
+            constant = Constant(np.ascontiguousarray(value))
         is_index = value.dtype.kind in "iu" and value.nbytes <= SHARE_MAX_BYTES
         key = (aval, value.tobytes() if is_index else id(value))
         var = self._constants.get(key)

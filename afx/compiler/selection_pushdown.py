@@ -20,9 +20,8 @@ __all__ = ["Demand", "find_parts", "inline_parts", "kept_axes"]
 
 Selection: TypeAlias = "tuple[int, int] | Var | None"
 Demand: TypeAlias = "tuple[Selection, ...]"
-Reads: TypeAlias = (
-    "tuple[Demand, list[Demand]]"  # which part of its output an op gives at least, from which of operands
-)
+# which part of its output an op gives at least, from which of operands
+Reads: TypeAlias = "tuple[Demand, list[Demand]]"
 VIEWS = ("reshape", "permute", "broadcast")
 
 

@@ -58,9 +58,9 @@ class Masks(dict[int, Mask]):
         return mask if j >= self._inputs else None
 
 
-GATHER_MAX_SHARE = (
-    0.25  # of a value that a gather reads, up to which rules compute there alone: it may cost an element more
-)
+# of a value that a gather reads, up to which rules compute there alone, as `Target.gather_max_share`, which is not imported
+# with afx
+GATHER_MAX_SHARE = 0.25
 FAILED = "_afx_failed_entry"  # the attribute under which an exception carries the index of the entry that raised it
 
 

@@ -100,7 +100,7 @@ def _linked(made: Made, code: NativeCode) -> Run:
         runner: Run = MixedRunner(mixed, code.target, kernels, [constants for _, constants in pieces])
     else:
         ((program, constants),) = pieces
-        runner = Runner(code.schedule, code.target, kernels[0], constants).shortened()
+        runner = Runner(code.schedule, code.target, kernels[0], constants).bind()
         if not any(isinstance(step, Product) and step.loop is not None for step in program.block.all_steps()):
             return runner
     return _held(runner, code) if code.policy else runner

@@ -41,16 +41,30 @@ __all__ = ["MixedRunner", "Runner"]
 
 @attrs.define(eq=False)
 class _Space:
-    """Memory of one call at a time."""
+    """Memory of one call at a time: a kernel's last arguments, and where arrays of results come from."""
 
-    arena: Any
-    state: Any
-    team: tuple[Any, ...]
+    memory: tuple[Any, ...]
     pools: list[Callable[[], Any] | None]
 
 
 def _nothing() -> None:
     """Return no memory for a result, as it is an argument's."""
+
+
+def _memory_of(kernel: Kernel) -> tuple[Any, ...]:
+    """Return the last arguments of a kernel, one call's at a time: its arena, a loop's state, a team's memory."""
+    program = kernel.program
+    state = (np.zeros(3, np.int64),) if program.is_loop else ()
+    return (_aligned(program.block.arena), *state, *team_memory(kernel))
+
+
+def _caller_of(kernel: Kernel, target: Target) -> Callable[..., int]:
+    """Return what calls a kernel on all of its arguments, a loop chunk by chunk."""
+    call, program = shared_call(kernel, target), kernel.program
+    if not program.is_loop:
+        return call
+    at = -1 - program.block.is_shared  # of the loop's state among the arguments
+    return lambda *args: kernel.walk(call, args, args[at])
 
 
 class Runner:
@@ -59,8 +73,7 @@ class Runner:
     def __init__(self, schedule: Schedule, target: Target, kernel: Kernel, constants: tuple[Any, ...]) -> None:
         program = kernel.program
         self.kernel = kernel
-        self.call: Callable[..., int] = shared_call(kernel, target)
-        self.is_shared: bool = program.block.is_shared
+        self.call: Callable[..., int] = _caller_of(kernel, target)
         self.constants = constants
         self.outputs: list[tuple[Shape, DType]] = [
             (p.shape, np.dtype(p.dtype))
@@ -68,65 +81,41 @@ class Runner:
         ]
         self.target = target
         self.keeps_bits: bool = target.tier > 1  # which are not those of NumPy's plan
-        self.arena_bytes: int = program.block.arena
-        self.is_loop: bool = program.is_loop
         count = len(schedule.inputs)
         self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in program.block.donated]
         self.pools: list[bool] = [
-            Aval(shape, dtype).nbytes >= target.pool_min_bytes and not self.is_loop for shape, dtype in self.outputs
+            Aval(shape, dtype).nbytes >= target.pool_min_bytes and not program.is_loop for shape, dtype in self.outputs
         ]
-        self.free: list[_Space] = []
         self.scalars: list[int] = [k for k, p in enumerate(program.params) if p.checked and not p.shape]
 
-    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
-        """Return the results, or None where NumPy's plan shall run."""
-        try:
-            space = self.free.pop()
-        except IndexError:
-            space = self._space()
-        outs = [
-            np.empty(shape, dtype) if pool is None else pool()
-            for (shape, dtype), pool in zip(self.outputs, space.pools, strict=True)
-        ]
-        is_given = False  # whether an argument is overwritten
-        for out, k in self.donated:
-            outs[out] = donated_or_empty(values[k])
-            is_given = is_given or outs[out] is values[k]
-        if self.scalars:  # NumPy's scalars and Python's numbers
-            values = list(values)
-            for k in self.scalars:
-                values[k] = np.asarray(values[k])
-        try:
-            errors = self._errors(values, outs, space)
-        finally:
-            if len(self.free) < self.target.bindings_max_sets:
-                self.free.append(space)
-        return self._checked(errors, values, outs, plan, is_given) if errors else outs
-
-    def shortened(self) -> Run:
-        """Return a function that does the same in less time, where a call is nothing but that of the kernel."""
-        if any(self.pools) or self.is_loop or self.is_shared:
-            return self
+    def bind(self) -> Run:
+        """Return the function that calls the kernel; it gives None where NumPy's plan shall run."""
         call, outputs, constants, scalars, donated = self.call, self.outputs, self.constants, self.scalars, self.donated
-        free, empty, ndarray = list[Any](), np.empty, np.ndarray
-        size, max_free = self.arena_bytes, self.target.bindings_max_sets
+        free, empty, ndarray = list[_Space](), np.empty, np.ndarray
+        has_pools, max_free = any(self.pools), self.target.bindings_max_sets
 
         def run(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
             try:
-                arena = free.pop()
+                space = free.pop()
             except IndexError:
-                arena = _aligned(size)
-            outs = [empty(shape, dtype) for shape, dtype in outputs]
+                space = self._space()
+            if has_pools:
+                made = zip(outputs, space.pools, strict=True)
+                outs = [empty(shape, dtype) if pool is None else pool() for (shape, dtype), pool in made]
+            else:
+                outs = [empty(shape, dtype) for shape, dtype in outputs]
             for out, k in donated:
                 outs[out] = donated_or_empty(values[k])
-            if scalars:
+            if scalars:  # NumPy's scalars and Python's numbers
                 values = list(values)
                 for k in scalars:
                     if values[k].__class__ is not ndarray:
                         values[k] = np.asarray(values[k])
-            errors = call(*values, *outs, *constants, arena)
-            if len(free) < max_free:
-                free.append(arena)
+            try:
+                errors = call(*values, *outs, *constants, *space.memory)
+            finally:
+                if len(free) < max_free:
+                    free.append(space)
             if errors:
                 is_given = any(outs[out] is values[k] for out, k in donated)
                 return self._checked(errors, values, outs, plan, is_given)
@@ -135,11 +124,12 @@ class Runner:
         return run
 
     def _checked(
-        self, errors: int, values: Sequence[Any], outs: list[Any], plan: NumpyPlan, is_given: bool = False
+        self, errors: int, values: Sequence[Any], outs: list[Any], plan: NumpyPlan, is_given: bool
     ) -> list[Any] | None:
         """Return results with which there is something the matter; ``is_given`` tells whether an argument is overwritten."""
-        if errors < 0 and self.keeps_bits:
-            errors = self._again(values, outs)
+        if errors < 0 and self.keeps_bits:  # once more, on copies of arguments that it refused as they lie
+            copies = [np.array(x, order="C") for x in values]
+            errors = self.call(*copies, *outs, *self.constants, *_memory_of(self.kernel))
         if errors and (errors < 0 or are_heard(errors)):
             if errors < 0 or not (self.keeps_bits or is_given):
                 return None
@@ -149,18 +139,6 @@ class Runner:
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
         return outs
 
-    def _again(self, values: Sequence[Any], outs: list[Any]) -> int:
-        """Call the kernel on copies of arguments that it refused as they lie."""
-        space = self._space()
-        return self._errors([np.array(x, order="C") for x in values], outs, space)
-
-    def _errors(self, values: Sequence[Any], outs: list[Any], space: _Space) -> int:
-        """Call the kernel; return the errors that it saw, -1 where it refuses."""
-        if self.is_loop:
-            args = (*values, *outs, *self.constants, space.arena, space.state, *space.team)
-            return self.kernel.walk(self.call, args, space.state)
-        return self.call(*values, *outs, *self.constants, space.arena, *space.team)
-
     def _space(self) -> _Space:
         pools: list[Callable[[], Any] | None] = [
             OutputPool(Aval(shape, dtype), self.target.pool_max_arrays) if pooled else None
@@ -168,7 +146,7 @@ class Runner:
         ]
         for out, _ in self.donated:
             pools[out] = _nothing  # which hands its memory on, as long as no pool remembers it
-        return _Space(_aligned(self.arena_bytes), np.zeros(3, np.int64), team_memory(self.kernel), pools)
+        return _Space(_memory_of(self.kernel), pools)
 
 
 class LeaveError(Exception):
@@ -212,22 +190,19 @@ def _bound(
 ) -> Callable[..., None]:
     """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
     program = kernel.program
-    call, arena, state = shared_call(kernel, target), _aligned(program.block.arena), np.zeros(3, np.int64)
-    rest = (*constants, arena, *([state] if program.is_loop else []), *team_memory(kernel))
+    call, rest = _caller_of(kernel, target), (*constants, *_memory_of(kernel))
     inputs = sum([param.checked for param in program.params])
     copied = _copied_params(program)
 
-    def start(arrays: Sequence[Any]) -> int:
-        return kernel.walk(call, (*arrays, *rest), state) if program.is_loop else call(*arrays, *rest)
-
     def run(*arrays: Any) -> None:
-        errors = start(arrays)
+        errors = call(*arrays, *rest)
         if errors < 0:
             given = arrays[:inputs]
             if heard is not None:  # bits of its own: of anything a copy
-                errors = start([*[np.array(a, order="C") for a in given], *arrays[inputs:]])
+                given = tuple([np.array(a, order="C") for a in given])
             else:
-                errors = start([*[_dense(a, k in copied) for k, a in enumerate(given)], *arrays[inputs:]])
+                given = tuple([_dense(a, k in copied) for k, a in enumerate(given)])
+            errors = call(*given, *arrays[inputs:], *rest)
         if errors and (errors < 0 or are_heard(errors)):
             if errors < 0 or heard is None:
                 raise LeaveError

@@ -136,9 +136,8 @@ def _expm_abstract(a: Aval) -> Aval:
 
 
 THETA = 5.371920351148152  # up to this 1-norm the approximant is right to double precision (Higham 2005)
-POWERS_THETA = (
-    4.25  # up to this size of its powers it is, but for the first term that is left out (Al-Mohy & Higham 2009)
-)
+# up to this size of its powers it is, but for the first term that is left out (Al-Mohy & Higham 2009)
+POWERS_THETA = 4.25
 
 
 @functools.cache

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.share import run_on_threads, team_memory
 from afx.compiler.target import Target
-from afx.runtime.thread_pool import get_threads
+from afx.runtime import thread_pool
 
 FIRST_TIER = Target(backend="native", native_tier=1)  # NumPy's bits, compiled before the first call
 GUARD = 256  # bytes before and behind each array
@@ -64,13 +65,26 @@ class Native:
         rest = [np.array([0, 1 << 60, 0])] if self.program.is_loop else []
         given_all = (*arrays, *self.constants, arena.array, *rest)
         if self.program.block.is_shared:
-            errors = run_on_threads(self.kernel.call, (*given_all, *team_memory(self.kernel)), get_threads())
+            errors = run_on_threads(
+                self.kernel.call, (*given_all, *team_memory(self.kernel)), thread_pool.get_threads()
+            )
         else:
             errors = self.kernel.call(*given_all)
         assert all(g.intact for g in (*given, *outs, arena))
         for g, a in zip(given, args, strict=True):
             assert g.array.tobytes() == np.ascontiguousarray(a).tobytes()
         return [g.array for g in outs], errors
+
+
+@contextlib.contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Let plans use so many threads inside a ``with`` block."""
+    before = thread_pool.get_threads()
+    thread_pool.set_threads(count)
+    try:
+        yield
+    finally:
+        thread_pool.set_threads(before)
 
 
 def assert_same_bits(fn: Callable[..., Any], *args: Any, tier: int = 1) -> Native:

@@ -15,7 +15,7 @@ from afx.compiler.native_backend.lowering import phases, rows
 from afx.compiler.native_backend.program import BlockLoop
 from afx.compiler.target import Target, use_target
 from afx.runtime import thread_pool
-from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_threads
 
 SMALL: dict[str, Any] = {"fuse_min_elements": 16, "block_max_bytes": 1024, "block_min_elements": 16}
 COLUMNS = 12
@@ -26,11 +26,8 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make blocks small, so that tests are quick, and let three threads run."""
     monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 100)
     monkeypatch.setattr(rows, "GROUP_MAX_ELEMENTS", 40)
-    before = thread_pool.get_threads()
-    thread_pool.set_threads(3)
-    with use_target(Target(**SMALL)):
+    with use_threads(3), use_target(Target(**SMALL)):
         yield
-    thread_pool.set_threads(before)
 
 
 def _drawn(*shape: int, dtype: str = "float32") -> Any:

@@ -19,17 +19,14 @@ from afx.compiler.native_backend.program import Product
 from afx.compiler.target import Target, use_target
 from afx.runtime import thread_pool
 from afx.runtime.blas import blas
-from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, same_bits
+from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, same_bits, use_threads
 
 
 @pytest.fixture(autouse=True)
 def _three_threads() -> Iterator[None]:
     """Let three threads run, each with one of BLAS, as plans do."""
-    before = thread_pool.get_threads()
-    thread_pool.set_threads(3)
-    with blas:
+    with use_threads(3), blas:
         yield
-    thread_pool.set_threads(before)
 
 
 def _products(native: Native) -> list[Product]:

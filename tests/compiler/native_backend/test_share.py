@@ -14,7 +14,7 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.lowering import phases
 from afx.runtime import thread_pool
-from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_threads
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +22,8 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Cut what is small, so that tests are quick, and let three threads run."""
     monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 2000)
     monkeypatch.setattr(phases, "CHUNK", 512)
-    before = thread_pool.get_threads()
-    thread_pool.set_threads(3)
-    yield
-    thread_pool.set_threads(before)
+    with use_threads(3):
+        yield
 
 
 @pytest.mark.parametrize("count", [2000, 4096, 4101, 30_000])

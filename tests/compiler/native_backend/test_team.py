@@ -16,7 +16,7 @@ from afx.compiler.native_backend.llvm.team import ARRIVED, ENDED, JOB, MEMBERS, 
 from afx.compiler.native_backend.lowering import phases, rows, stencils
 from afx.compiler.native_backend.share import run_on_threads, team_memory
 from afx.runtime import thread_pool
-from tests.compiler.native_backend.native_run import Native, assert_same_bits, run_python, same_bits
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, run_python, same_bits, use_threads
 
 
 @pytest.fixture(autouse=True)
@@ -25,10 +25,8 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 500)
     monkeypatch.setattr(phases, "CUT_MIN_ROWS", 4)
     monkeypatch.setattr(phases, "CHUNK", 64)
-    before = thread_pool.get_threads()
-    thread_pool.set_threads(3)
-    yield
-    thread_pool.set_threads(before)
+    with use_threads(3):
+        yield
 
 
 def assert_shared(fn: Callable[..., Any], *args: Any) -> Native:

@@ -15,7 +15,7 @@ from afx.compiler.native_backend.program import Nest, Product
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.runtime import thread_pool
-from tests.compiler.native_backend.native_run import Native, same_bits
+from tests.compiler.native_backend.native_run import Native, same_bits, use_threads
 
 FORMS: dict[str, Callable[[Any, Any], Any]] = {
     "x @ y": lambda x, y: x @ y,
@@ -110,14 +110,10 @@ def test_large_tiled_products_are_shared(m: int, k: int, n: int, dtype: str) -> 
     native = Native(lambda x, y: (x @ y, y.T @ x.T), x, y, tier=2)
     products = [step for step in native.program.block.steps if isinstance(step, Product)]
     assert all(step.is_cut and step.loop is None for step in products)
-    before = thread_pool.get_threads()
-    thread_pool.set_threads(3)
-    try:
+    with use_threads(3):
         found, _ = native(x, y)
         with thread_pool.single_threaded:
             alone, _ = native(x, y)
-    finally:
-        thread_pool.set_threads(before)
     assert all(same_bits(a, b) for a, b in zip(found, alone, strict=True))
     assert np.abs(found[0] - x.astype("f8") @ y.astype("f8")).max() <= 2 * k * np.finfo(dtype).eps * 10
 

@@ -12,9 +12,9 @@ import attrs
 from afx.compiler.native_backend.child import FEW_PASSES
 from afx.compiler.native_backend.llvm.entry import Entry
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
+from afx.compiler.native_backend.llvm.loops import Loops, all_roots, root_of, row_of
 from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.passes import needs_few_passes
-from afx.compiler.native_backend.llvm.rows import Rows
 from afx.compiler.native_backend.llvm.step import emit_step, on_roots, roots_of
 from afx.compiler.native_backend.llvm.team import Team
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -31,7 +31,6 @@ from afx.compiler.native_backend.program import (
     Scan,
     Step,
     While,
-    WhileBack,
     chunked_step,
 )
 
@@ -68,6 +67,7 @@ class _Blocks:
         self.w = w
         self.flags = Flags(w, layout)
         self.team = Team(w, layout.x86)
+        self._loops = Loops(w, self.emit)
         self._ignored: tuple[str, ...] = ()  # errors, around what is emitted
         self._functions: dict[tuple[Leaf, frozenset[int]], str] = {}
         self._bodies: dict[Block, str] = {}
@@ -143,7 +143,7 @@ class _Blocks:
         assert isinstance(loop, Scan | While)
         if k:
             self.w.when(w.let("icmp eq i64 %start, 0"), lambda: self._run(block, 0, k))
-        reached = self._quietly(loop.quiet, partial(self._loop, block, loop, "%start", "%stop"))
+        reached = self._quietly(loop.quiet, partial(self._loops.add, block, loop, "%start", "%stop"))
         if k + 1 < len(block.steps):
             end = str(loop.length) if isinstance(loop, Scan) else "-1"
             self.w.when(w.let(f"icmp eq i64 {reached}, {end}"), lambda: self._run(block, k + 1, len(block.steps)))
@@ -163,7 +163,7 @@ class _Blocks:
     def _each(self, block: Block, steps: Sequence[Step]) -> None:
         for step in steps:
             if isinstance(step, Scan | While):
-                self._loop(block, step, "0", str(step.length) if isinstance(step, Scan) else FOREVER)
+                self._loops.add(block, step, "0", str(step.length) if isinstance(step, Scan) else FOREVER)
             elif isinstance(step, Choice):
                 self._choice(block, step)
             elif isinstance(step, BlockLoop):
@@ -183,19 +183,12 @@ class _Blocks:
             self.flags.clear(w.let(f"and i32 {new}, {flags}"))
         return found
 
-    def _root(self, block: Block, k: int) -> str:
-        root = block.roots[k]
-        return self.w.shifted("%arena" if root.param < 0 else f"%p{root.param}", root.offset)
-
-    def _roots(self, block: Block, *groups: Sequence[int]) -> list[list[str]]:
-        return [[self._root(block, k) for k in group] for group in groups]
-
     def _step(self, block: Block, step: Leaf, bounds: str = "") -> None:
         """Call the function of a step."""
         if isinstance(step, Product) and step.is_cut and not bounds:
             bounds = f", i64 0, i64 {step.length}"
         function = self._function(block, step)
-        roots = ", ".join([f"ptr {self._root(block, k)}" for k in roots_of(step)])
+        roots = ", ".join([f"ptr {root_of(self.w, block, k)}" for k in roots_of(step)])
         args = f"{roots}, ptr %fault{bounds}"
         if isinstance(step, Product) and step.refuses:
             self.flags.refuse_invalid(lambda: self.w.call(function, args))
@@ -214,140 +207,17 @@ class _Blocks:
             self._functions[same, shared] = emit_step(self.w, same, self.flags, attributes, shared)
         return self._functions[same, shared]
 
-    def _loop(self, block: Block, loop: Scan | While, start: str, stop: str) -> str:
-        """Add a loop from one step to another and return where it stopped; a `While` that is done returns -1."""
-        carry = [self._root(block, k) for k in loop.carry]
-        other = [p if k == j else self._root(block, k) for p, j, k in zip(carry, loop.carry, loop.other, strict=True)]
-        self.w.when(
-            self.w.let(f"icmp eq i64 {start}, 0"),
-            lambda: self._copy(carry, [self._root(block, k) for k in loop.init], loop.carry_bytes),
-        )
-        if isinstance(loop, Scan):
-            return self._scan(block, loop, carry, other, start, stop)
-        if isinstance(loop, WhileBack):
-            return self._rewind(block, loop, carry, other, start, stop)
-        return self._while(block, loop, carry, other, start, stop)
-
-    def _scan(self, block: Block, loop: Scan, carry: list[str], other: list[str], start: str, stop: str) -> str:
-        w = self.w
-        body = self.emit(loop.body, "body")
-        consts, xs, ys, constants = self._roots(block, loop.consts, loop.xs, loop.ys, loop.constants)
-        arena = w.shifted("%arena", loop.arena)
-        if stop == "%stop":
-            beyond = w.let(f"icmp sgt i64 {stop}, {loop.length}")
-            stop = w.let(f"select i1 {beyond}, i64 {loop.length}, i64 {stop}")
-
-        def step(t: str) -> None:
-            old, new = self._turns(t, carry, other)
-            row = w.let(f"sub nsw i64 {loop.length - 1}, {t}") if loop.reverse else t
-            at_x = [_row(w, x, row, size) for x, size in zip(xs, loop.x_bytes, strict=True)]
-            at_y = [_row(w, y, row, size) for y, size in zip(ys, loop.y_bytes, strict=True)]
-            pointers = [f"ptr {p}" for p in (*consts, *old, *at_x, *new, *at_y, *constants, arena, "%fault")]
-            w.line(f"call void {body}({', '.join(pointers)})")
-
-        w.loop(start, stop, 1, step)
-        if loop.length % 2:
-            self.w.when(w.let(f"icmp eq i64 {stop}, {loop.length}"), lambda: self._copy(carry, other, loop.carry_bytes))
-        return stop
-
-    def _while(self, block: Block, loop: While, carry: list[str], other: list[str], start: str, stop: str) -> str:
-        w = self.w
-        consts, constants = self._roots(block, loop.consts, loop.constants)
-        where, k = w.local("i64", 8), w.fresh()
-        w.line(f"store i64 {start}, ptr {where}")
-        w.fall(f"next{k}")
-        t = w.let(f"load i64, ptr {where}")
-        w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %ask{k}, label %left{k}")
-        w.label(f"ask{k}")
-        old, new = self._turns(t, carry, other)
-        w.line(f"br i1 {self._ask(block, loop, old)}, label %go{k}, label %done{k}")
-        w.label(f"go{k}")
-        self._call(loop, loop.body, *consts, *old, *new, *constants)
-        w.count(where, t, f"next{k}")
-        w.label(f"done{k}")
-        self.w.when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(carry, other, loop.carry_bytes))
-        w.line(f"store i64 -1, ptr {where}")
-        w.fall(f"left{k}")
-        return w.let(f"load i64, ptr {where}")
-
-    def _rewind(self, block: Block, loop: WhileBack, carry: list[str], other: list[str], start: str, stop: str) -> str:
-        """Add a loop and the way back over its steps, whose numbers go on: step n + k goes back over step n - 1 - k."""
-        w, k = self.w, self.w.fresh()
-        ways = self._roots(block, loop.back_carry, loop.back_other)
-        consts, constants, more = self._roots(block, loop.consts, loop.constants, loop.back_constants)
-        rows = self._begin_back(block, loop, ways[0], start)
-        where = w.local("i64", 8)
-        w.line(f"store i64 {start}, ptr {where}")
-        is_over = w.let(f"icmp slt i64 {start}, 0")
-        has_fault = w.let(f"icmp ne i64 {w.let('load i64, ptr %fault')}, 0")
-        w.line(f"br i1 {w.let(f'or i1 {is_over}, {has_fault}')}, label %end{k}, label %next{k}")
-        w.label(f"next{k}")
-        t = w.let(f"load i64, ptr {where}")
-        w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %which{k}, label %left{k}")
-        w.label(f"which{k}")
-        steps = rows.steps()
-        w.line(f"br i1 {w.let(f'icmp slt i64 {steps}, 0')}, label %ask{k}, label %turn{k}")
-        w.label(f"ask{k}")
-        w.line(f"br i1 {self._ask(block, loop, self._turns(t, carry, other)[0])}, label %go{k}, label %done{k}")
-        w.label(f"go{k}")
-        rows.make_room(t, f"end{k}")
-        old, new = self._turns(t, carry, other)
-        self._call(loop, loop.body, *consts, *old, *new, *rows.at(t), *constants)
-        w.count(where, t, f"next{k}")
-        w.label(f"done{k}")
-        rows.turn(t)
-        w.line(f"br label %next{k}")
-        w.label(f"turn{k}")
-        left = w.let(f"sub i64 {w.let(f'mul i64 {steps}, 2')}, {t}")
-        w.line(f"br i1 {w.let(f'icmp sgt i64 {left}, 0')}, label %back{k}, label %last{k}")
-        w.label(f"back{k}")
-        old, new = self._turns(w.let(f"sub i64 {t}, {steps}"), *ways)
-        self._call(loop, loop.back, *consts, *rows.at(w.let(f"sub i64 {left}, 1")), *old, *new, *more)
-        w.count(where, t, f"next{k}")
-        w.label(f"last{k}")
-        w.when(w.let(f"trunc i64 {steps} to i1"), lambda: self._copy(ways[0], ways[1], loop.back_bytes))
-        w.fall(f"end{k}")
-        rows.end()
-        w.line(f"store i64 {w.let(f'select i1 {is_over}, i64 -2, i64 -1')}, ptr {where}")
-        w.fall(f"left{k}")
-        return w.let(f"load i64, ptr {where}")
-
-    def _begin_back(self, block: Block, loop: WhileBack, carry: list[str], start: str) -> Rows:
-        """Set up what is carried back, and rows of residuals, with the first step."""
-        init = [self._root(block, root) for root in loop.back_init]
-        rows = Rows(self.w, self._root(block, loop.rows), loop.residual_offsets)
-
-        def begin() -> None:
-            rows.begin()
-            self._copy(carry, init, loop.back_bytes)
-
-        self.w.when(self.w.let(f"icmp eq i64 {start}, 0"), begin)
-        return rows
-
-    def _call(self, loop: While, body: Block, *pointers: str) -> None:
-        """Call the function of the condition or of a step of a loop."""
-        args = ", ".join([f"ptr {p}" for p in (*pointers, self.w.shifted("%arena", loop.arena), "%fault")])
-        self.w.line(f"call void {self.emit(body, 'body')}({args})")
-
-    def _ask(self, block: Block, loop: While, carry: Sequence[str]) -> str:
-        """Compute the condition of a loop and return whether it holds."""
-        w = self.w
-        consts, constants = self._roots(block, loop.test_consts, loop.test_constants)
-        verdict = self._root(block, loop.verdict)
-        self._call(loop, loop.test, *consts, *carry, verdict, *constants)
-        return w.let(f"icmp ne i8 {w.let(f'load i8, ptr {verdict}')}, 0")
-
     def _choice(self, block: Block, step: Choice) -> None:
         """Add a jump to one of several blocks."""
         w, k = self.w, self.w.fresh()
         functions = [self.emit(body, "branch") for body in step.bodies]
         kind = memory_type(step.dtype)
-        index = w.let(f"load {kind}, ptr {self._root(block, step.index)}")
+        index = w.let(f"load {kind}, ptr {root_of(self.w, block, step.index)}")
         if kind != "i64":
             index = w.let(f"{'sext' if step.dtype[0] == 'i' else 'zext'} {kind} {index} to i64")
         cases = " ".join([f"i64 {n}, label %case{k}.{n}" for n in range(len(functions) - 1)])
-        shared = [self._root(block, root) for root in (*step.operands, *step.outputs)]
-        own = self._roots(block, *step.constants)
+        shared = [root_of(self.w, block, root) for root in (*step.operands, *step.outputs)]
+        own = all_roots(w, block, *step.constants)
         arena = w.shifted("%arena", step.arena)
         w.line(f"switch i64 {index}, label %case{k}.{len(functions) - 1} [{cases}]")
         for n, function in enumerate(functions):
@@ -364,7 +234,8 @@ class _Blocks:
         def step(number: int, i: str) -> None:
             roots = zip(loop.roots[number], loop.strides[number], strict=True)
             pointers = [
-                _row(w, self._root(block, k), i, stride) if stride else self._root(block, k) for k, stride in roots
+                row_of(w, root_of(self.w, block, k), i, stride) if stride else root_of(self.w, block, k)
+                for k, stride in roots
             ]
             w.call(self._body(loop.bodies[number]), ", ".join([f"ptr {p}" for p in (*pointers, base, "%fault")]))
 
@@ -381,20 +252,3 @@ class _Blocks:
         if block not in self._bodies:
             self._bodies[block] = self.emit(block, "block")
         return self._bodies[block]
-
-    def _turns(self, t: str, carry: list[str], other: list[str]) -> tuple[list[str], list[str]]:
-        """Return where a step finds the carry and where it leaves the next one."""
-        odd = self.w.let(f"trunc i64 {t} to i1")
-        pairs = list(zip(carry, other, strict=True))
-        old = [self.w.let(f"select i1 {odd}, ptr {b}, ptr {a}") for a, b in pairs]
-        return old, [self.w.let(f"select i1 {odd}, ptr {a}, ptr {b}") for a, b in pairs]
-
-    def _copy(self, to: Sequence[str], of: Sequence[str], sizes: Sequence[int]) -> None:
-        self.w.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        for a, b, size in zip(to, of, sizes, strict=True):
-            if a != b:  # else a carry that stays in place
-                self.w.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {a}, ptr {b}, i64 {size}, i1 false)")
-
-
-def _row(w: Writer, pointer: str, row: str, size: int) -> str:
-    return w.shifted(pointer, w.let(f"mul nsw i64 {row}, {size}"))

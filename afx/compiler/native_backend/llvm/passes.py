@@ -23,7 +23,6 @@ from afx.compiler.native_backend.program import (
     Scan,
     Step,
     While,
-    WhileBack,
     Words,
     step_blocks,
 )
@@ -33,7 +32,7 @@ __all__ = ["needs_few_passes"]
 FEW_ELEMENTS = 1 << 13  # of a loop that takes some microseconds, however it is compiled
 FEW_FOLDED_ELEMENTS = 1 << 10
 ROW_MIN_ELEMENTS = 32  # of which the addresses of a row are a small part
-LOOPS = (Scan, While, WhileBack, Choice)
+LOOPS = (Scan, While, Choice)
 LOOP_MIN_CHARACTERS = 40_000  # of a program with loops: for less the stock pipeline is quick, and saves up to a tenth
 SHORT_MAX_SHARE = 0.3  # of a program's time in other loops: the stock pipeline would save a twentieth of the whole
 FOLD_ROW_MIN_ELEMENTS = 1024  # the same of a fold's lanes, which unrolled loops keep in registers
@@ -55,9 +54,7 @@ def _short_nanoseconds(step: Step) -> float:
     own = bodies[:1] if isinstance(step, BlockLoop) else bodies  # the second one of a loop over blocks runs once
     steps = [s for body in own for s in body.steps]
     inner = [s for s in steps if not (isinstance(s, Nest) and (_is_dense_nest(s) or _is_copy(s)))]
-    turns = (
-        step.length if isinstance(step, BlockLoop | Scan) else WHILE_TURNS if isinstance(step, While | WhileBack) else 1
-    )
+    turns = step.length if isinstance(step, BlockLoop | Scan) else WHILE_TURNS if isinstance(step, While) else 1
     return turns * sum([step_nanoseconds(s) if isinstance(s, Nest) else _short_nanoseconds(s) for s in inner])
 
 

@@ -15,12 +15,8 @@ from afx.compiler.native_backend.program import PARTS
 
 __all__ = ["ARRIVED", "ENDED", "JOB", "MEMBERS", "TEAM_BYTES", "TICKET", "Team"]
 
-TICKET, ENDED, WORK, ARGUMENTS = (
-    0,
-    8,
-    16,
-    24,
-)  # bytes of the team's memory: what helpers watch lies in one line of the cache
+# bytes of the team's memory: what helpers watch lies in one line of the cache
+TICKET, ENDED, WORK, ARGUMENTS = 0, 8, 16, 24
 DONE, MEMBERS, ARRIVED = 128, 256, 264
 TEAM_BYTES = 384
 JOB = 1 << 16  # in the ticket: the job's number; below it the end of the parts that are left, and the first one

@@ -311,6 +311,5 @@ NAMED_METHODS = frozenset({"into", "kernel", "apply", "copy", "copies"})  # of w
 PART_OPS = ("embed", "slice_set", "slice_add")
 NAMED = frozenset({*INTO, *OPS, *PART_OPS, "sum"})
 FAULTING = frozenset({"gather", "select", "scatter", "scatter_unread", "index_set", "index_add"})  # which look at them
-OF_NOTHING = frozenset(
-    {*PART_OPS, *FAULTING, "concat", "sum", "prod", "any", "all"}
-)  # with native form for such operands
+# of arrays without elements, with native form for such operands
+OF_NOTHING = frozenset({*PART_OPS, *FAULTING, "concat", "sum", "prod", "any", "all"})

@@ -96,8 +96,11 @@ class _Convolution:
 
     def flat(self, x: Location, shape: Shape) -> Location:
         """Return an array in another shape, copied where its elements do not lie next to each other."""
-        x = x if _is_dense(x) else self.b.copied(x)
-        return _shaped(x, shape)
+        return _shaped(self.dense(x), shape)
+
+    def dense(self, x: Location) -> Location:
+        """Return an array whose elements lie next to each other, copied where they do not."""
+        return x if _is_dense(x) else self.b.copied(x)
 
     def padded(self, x: Location) -> Location:
         """Return an array with zeros around it."""
@@ -173,7 +176,7 @@ class _Convolution:
         weights = (
             self.flat(kernel, (math.prod(window) * channels, out))
             if few
-            else self._dense(_view(kernel, lambda v: v.swapaxes(-1, -2)))
+            else self.dense(_view(kernel, lambda v: v.swapaxes(-1, -2)))
         )
         size = positions * channels * (math.prod(window) if few else 1) * int(ct.dtype[1:])
         for block in batch_blocks(ct.shape[0], size):
@@ -196,9 +199,6 @@ class _Convolution:
                 found = self.new((flat.shape[0], channels))
                 self.multiply(flat, _part(weights, place), found)
                 self.add(_part(into, spans), _shaped(found, (*part.shape[:-1], channels)))
-
-    def _dense(self, x: Location) -> Location:
-        return x if _is_dense(x) else self.b.copied(x)
 
 
 def _ref(x: Location, space: Shape) -> Ref:
@@ -268,7 +268,7 @@ def _conv_kernel(b: BlockBuilder, call: Call) -> None:
         x, ct = (c.flat(v, (x.shape[0], math.prod(v.shape[1:]))) for v in (x, ct))
         c.multiply(_turned(x), ct, matrix)
     else:
-        x, ct = (_view(c._dense(v), in_rows) for v in (x, ct))
+        x, ct = (_view(c.dense(v), in_rows) for v in (x, ct))
         c.sum_kernel(matrix, x, ct, c.stride[:-1], c.dilation[:-1])
     rank = len(c.stride)
     _add_places(c, _view(matrix, places), tuple(range(rank)) if whole else (rank - 1,))

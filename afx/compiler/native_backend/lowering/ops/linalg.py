@@ -17,9 +17,8 @@ from afx.core.aval import Shape
 
 __all__ = ["FACTORIZATIONS"]
 
-MATRIX_MAX_LENGTH = (
-    128  # rows and columns: with more, a call of NumPy costs little beside the work, and may use threads
-)
+# rows and columns: with more, a call of NumPy costs little beside the work, and may use threads
+MATRIX_MAX_LENGTH = 128
 IGNORED = ("divide", "invalid", "over")  # by ``np.linalg.solve``, but for what it raises an exception for
 HALVES_MIN_LENGTH = 65  # triangular systems of so many unknowns are solved by halves
 
