@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
     elif name in LAZY and name in __all__:
         found = getattr(importlib.import_module(LAZY[name]), name)
     else:
-        raise AttributeError(f"module 'afx' has no attribute {name!r}")
+        raise importlib.import_module("afx.other_names").missing_name("afx", name)
     globals()[name] = found
     return found
 

@@ -1,7 +1,10 @@
 """Fourier transforms: the functions of the array API standard and NumPy, under their names."""
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.ops.fft.fft import fft, fftfreq, fftshift, hfft, ifft, ifftshift, ihfft, irfft, rfft, rfftfreq
 from afx.ops.fft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
+from afx.other_names import missing_name
 
 __all__ = [
     "fft",
@@ -27,3 +30,9 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing_name(__name__, name)

@@ -4,6 +4,8 @@ Systems, inverses, determinants, factorisations, eigenvalues and singular values
 afx has at its top level too.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.control.linear_solvers import IterativeResult, cg, gmres
 from afx.ops.linalg.banded import solve_banded
 from afx.ops.linalg.cholesky import cholesky
@@ -26,6 +28,7 @@ from afx.ops.manipulation.axes import matrix_transpose
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.manipulation.diagonals import matrix_trace as trace
 from afx.ops.reductions.moments import vector_norm
+from afx.other_names import missing_name
 from afx.transforms.funm import funm
 
 __all__ = [
@@ -92,3 +95,9 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing_name(__name__, name)

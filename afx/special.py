@@ -5,6 +5,8 @@ and entropies need NumPy alone. ``scipy.special.erf(x)`` of an `Array` is `erf` 
 function, not as a ufunc (``softmax``, ``logsumexp``, ``polygamma``), refuses traced arrays: call this module's.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.ops.elementwise.exponential import log_sigmoid as log_expit
 from afx.ops.elementwise.exponential import sigmoid as expit
 from afx.ops.nn.softmax import log_softmax, softmax
@@ -32,6 +34,7 @@ from afx.ops.special.log_incomplete_beta import log_betainc, log_betaincc
 from afx.ops.special.log_incomplete_gamma import log_gammainc, log_gammaincc
 from afx.ops.special.student import stdtr, stdtrit
 from afx.ops.special.zeta import zeta
+from afx.other_names import missing_name
 
 __all__ = [
     "beta",
@@ -103,3 +106,9 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing_name(__name__, name)

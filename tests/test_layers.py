@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "afx"
 
 LAYERS = (
-    ("errors",),
+    ("errors", "other_names"),
     ("pytree",),
     ("core",),
     ("compiler", "runtime"),

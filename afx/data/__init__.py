@@ -8,6 +8,8 @@
 (2, [4, 4])
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.data.batching import Batches, batches, padded_batches
 from afx.data.loading import load_csv, load_npz, load_sklearn
 from afx.data.prefetching import prefetch
@@ -28,3 +30,11 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

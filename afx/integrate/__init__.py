@@ -6,6 +6,8 @@
 ===========  ==================================================================================================
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.control.solving.report import Status
 from afx.integrate.odeint import odeint
 from afx.integrate.quad import quad
@@ -22,3 +24,11 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

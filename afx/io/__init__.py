@@ -13,6 +13,8 @@ A file is a NumPy ``.npz`` archive with a JSON header: no pickle, and reading it
 True
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.io.checkpoints import Checkpoint, Checkpoints
 from afx.io.files import load, save
 from afx.io.interchange import load_safetensors, save_safetensors
@@ -23,3 +25,11 @@ __all__ = ["Checkpoint", "Checkpoints", "allow", "load", "load_safetensors", "sa
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

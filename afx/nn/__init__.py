@@ -7,7 +7,6 @@ float[*window, channels/groups, out]; weights of `Linear` float[inputs, outputs]
 from typing import TYPE_CHECKING, NoReturn
 
 from afx.nn import initializers
-from afx.nn._other_names import OTHER_NAMES
 from afx.nn.activations import (
     celu,
     elu,
@@ -182,5 +181,6 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
 
     def __getattr__(name: str) -> NoReturn:
-        advice = f"; write {OTHER_NAMES[name]}" if name in OTHER_NAMES else ""
-        raise AttributeError(f"module 'afx.nn' has no attribute {name!r}{advice}", name=name)
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

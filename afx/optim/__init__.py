@@ -16,6 +16,8 @@
 ========================================  =================================================================
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.control.solving.report import Status
 from afx.optim.accumulation import Accumulate, AccumulateState, accumulate
 from afx.optim.adafactor import Adafactor, AdafactorState, FactoredState, adafactor, scale_by_factored_rms
@@ -227,3 +229,11 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

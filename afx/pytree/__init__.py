@@ -29,6 +29,8 @@ marked with `non_trainable` (running statistics): their gradient is zeros, and o
 The same array may stand at two key paths (weight tying); each is a leaf of its own.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.pytree.compare import equal
 from afx.pytree.edit import combine, partition, reduce, update_at
 from afx.pytree.flatten import flatten, flatten_with_path, is_leaf, leaves, structure, unflatten
@@ -70,3 +72,11 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

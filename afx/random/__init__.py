@@ -16,6 +16,8 @@ no derivative.
 (4,)
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.random.basic import bernoulli, bits, normal, rademacher, randint, uniform
 from afx.random.continuous import (
     cauchy,
@@ -79,3 +81,11 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

@@ -12,6 +12,8 @@ Array([  -1.6121, -201.6121], dtype=float64)
 True
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.stats.beta_family import beta, f, t
 from afx.stats.elementary import cauchy, expon, laplace, logistic, uniform, weibull_min
 from afx.stats.gamma_family import chi2, gamma
@@ -44,3 +46,11 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

@@ -20,6 +20,8 @@ A plain ``for`` loop over batches is always enough. These pieces add to it, one 
 (200, True, 200)
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from afx.train.checkpointing import resume, save_checkpoints
 from afx.train.history import History
 from afx.train.run import Step, finish, steps
@@ -44,3 +46,11 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

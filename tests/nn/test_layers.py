@@ -8,7 +8,6 @@ import pytest
 
 import afx
 from afx import nn
-from afx.nn._other_names import OTHER_NAMES
 
 
 @pytest.fixture(autouse=True)
@@ -346,24 +345,3 @@ def test_wrong_use_fails_where_it_is_written(name: str) -> None:
         make()
     assert words in str(found.value)
     assert isinstance(found.value, afx.errors.AfxError)
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [("Conv2d", "nn.Conv.create(key, (3, 3)"), ("CrossEntropyLoss", "nn.softmax_cross_entropy"), ("ReLU", "nn.relu")],
-)
-def test_names_of_other_libraries_lead_to_ours(name: str, call: str) -> None:
-    """The error about a missing name shows the call that stands for it; others say just that."""
-    with pytest.raises(AttributeError, match=f"module 'afx.nn' has no attribute '{name}'; write ") as found:
-        getattr(nn, name)
-    assert call in str(found.value)
-    with pytest.raises(AttributeError, match=r"no attribute 'Linearr'$"):
-        nn.Linearr  # type: ignore[attr-defined]  # noqa: B018 - the access itself is tested
-
-
-def test_every_name_of_other_libraries_stands_for_something() -> None:
-    """The calls that are shown name what is there, and no name hides one of afx's own."""
-    for name, call in OTHER_NAMES.items():
-        assert name not in nn.__all__
-        if call.startswith("nn."):
-            assert call[3:].partition("(")[0].partition(".")[0] in nn.__all__
