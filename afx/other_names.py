@@ -1,4 +1,4 @@
-"""Names of other libraries, by the module of afx where they are typed, and what afx has for each.
+"""Names of other libraries: by the module of afx where they are typed, what afx has for each.
 
 A package's ``__getattr__`` asks here when a name is missing, so that the error shows the call to write.
 """
