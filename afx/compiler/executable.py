@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
 
 import attrs
@@ -20,6 +19,7 @@ from afx.compiler.native_backend.swap import NativeCode, explain, native_code
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, Run
 from afx.compiler.schedule import Branch, Call, Fused, Loop, Schedule
 from afx.compiler.target import Target, current
+from afx.core.cached import Cached
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
 from afx.core.tracing.tracer import NUMPY_ERRORS
@@ -56,10 +56,11 @@ class Plan:
     _policies: Sequence[ThreadPolicy] = attrs.field(repr=False)
     _tuner: Autotuner | None = attrs.field(repr=False)
     idle: IdleBuffers = attrs.field(repr=False)
+    _native: NativeCode | None = attrs.field(repr=False)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Run it on bare values of the graph's input shapes and dtypes."""
-        native = self.native
+        native = self._native
         if native is not None:
             run = native.run
             found = native.count(inputs, self) if run is None else run(inputs, self)
@@ -67,13 +68,13 @@ class Plan:
                 return found
         return self.run_numpy(*inputs)
 
-    @cached_property
+    @property
     def native(self) -> NativeCode | None:
         """Its machine code, made beside the first calls; None where none is wanted or the extra ``native`` is missing."""
-        found = native_code(self.schedule, self.target, self._policies[0])
-        if found is not None and self.target.backend == "native":
-            found.compile(wait=True)
-        return found
+        code = self._native
+        if code is not None and code.is_awaited:
+            code.compile()
+        return code
 
     def run_numpy(self, *inputs: Any) -> list[Any]:
         """Run it by NumPy's calls alone."""
@@ -144,12 +145,12 @@ class Plan:
         """The assembly of its machine code; empty where it has none."""
         return "" if self.native is None else self.native.text("assembly")
 
-    @cached_property
+    @Cached
     def groups(self) -> Groups:
         """The equations that run together."""
         return fuse(self.graph, self.target)
 
-    @cached_property
+    @Cached
     def buffers(self) -> BufferAssignment:
         """The memory of each value."""
         return assign(self.groups, self.donated, self.target.arena_alignment_bytes)
@@ -174,7 +175,8 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
     policies = _thread_policies(schedule, graph, target)
     tuner = Autotuner(len(policies), target) if len(policies) > 1 else None
     executable = NumpyBackend.compile(schedule, target)
-    return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, _idle(schedule, graph, target))
+    code, idle = native_code(schedule, target, policies[0]), _idle(schedule, graph, target)
+    return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, idle, code)
 
 
 def _idle(schedule: Schedule, graph: Graph, target: Target) -> IdleBuffers:

@@ -62,4 +62,4 @@ def loaded_modules() -> tuple[str, ...]:
 
     A process that loads them knows every primitive of this one, in less time than it takes to load all there are.
     """
-    return tuple([name for name in sys.modules if name.startswith(PACKAGES)])
+    return tuple([name for name in list(sys.modules) if name.startswith(PACKAGES)])

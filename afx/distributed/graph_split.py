@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TypeAlias
 
 import attrs
 
 from afx.core.aval import Aval
+from afx.core.cached import Cached
 from afx.core.graph import Constant, Equation, Graph, Literal, Var
 from afx.errors import ArgumentError
 
@@ -102,7 +102,7 @@ class GraphSplit:
         """The number of slots."""
         return len(self.programs)
 
-    @cached_property
+    @Cached
     def output_slots(self) -> dict[int, int]:
         """The slot that computes each output, by the number of its variable; inputs and constants are on every rank."""
         wanted = {atom.index for atom in self.graph.outputs if isinstance(atom, Var)}
@@ -113,7 +113,7 @@ class GraphSplit:
             if var.index in wanted
         }
 
-    @cached_property
+    @Cached
     def _avals(self) -> dict[int, Aval]:
         return {var.index: var.aval for eq in self.graph for var in eq.outputs}
 

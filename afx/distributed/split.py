@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from functools import cached_property
 
 import attrs
 
+from afx.core.cached import Cached
 from afx.errors import ArgumentError
 
 __all__ = ["Split", "divide_proportionally"]
@@ -78,7 +78,7 @@ class Split:
         """Where each slot's examples begin and end in the whole batch."""
         return tuple(itertools.pairwise((0, *itertools.accumulate(self.sizes))))
 
-    @cached_property
+    @Cached
     def weights(self) -> dict[int, float]:
         """The share of each slot that takes part in the whole batch, in their order."""
         return {slot: size / self.total for slot, size in enumerate(self.sizes) if size}

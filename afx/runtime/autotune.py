@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 
 from afx.compiler.target import DEFAULT, Target
+from afx.runtime.forks import renew_after_fork
 
 __all__ = ["Autotuner"]
 
@@ -24,7 +25,19 @@ class Autotuner:
     1
     """
 
-    __slots__ = ("_calls", "_compared", "_lock", "_means", "_next", "_now", "_prices", "_spent", "_target", "_tries")
+    __slots__ = (
+        "__weakref__",
+        "_calls",
+        "_compared",
+        "_lock",
+        "_means",
+        "_next",
+        "_now",
+        "_prices",
+        "_spent",
+        "_target",
+        "_tries",
+    )
 
     def __init__(self, ways: int, target: Target = DEFAULT) -> None:
         self._target = target
@@ -37,6 +50,11 @@ class Autotuner:
         self._next = 0  # the other way that is tried next
         self._spent = 0.0
         self._compared = 0.0
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Take a new lock, in a forked process."""
+        self._lock = threading.Lock()
 
     def pick(self) -> int:
         """Return the way to run the next call."""

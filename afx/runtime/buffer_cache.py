@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from typing import Any
@@ -73,6 +74,8 @@ class IdleBuffers:
 
 
 _plans: weakref.WeakSet[IdleBuffers] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):  # no thread is between the two where a process is forked off
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def _make_room(newest: IdleBuffers) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from afx.compiler.native_backend.child import compile_text
 from afx.compiler.native_backend.code_cache import get_code, put_code
+from afx.compiler.native_backend.failures import warn
 from afx.compiler.native_backend.link import layout, link, load_linker
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan
 from afx.compiler.native_backend.pieces import Lowered
-from afx.compiler.native_backend.process import Job, service, warn
+from afx.compiler.native_backend.process import Job, service
 from afx.compiler.native_backend.program import Product, Program
 from afx.compiler.native_backend.pseudo_code import describe_program, describe_reasons
 from afx.compiler.native_backend.run import MixedRunner, Runner
-from afx.compiler.native_backend.swap import NativeCode, NumpyPlan, Run, Trial, run_numpy
+from afx.compiler.native_backend.swap import NativeCode, NumpyPlan, Run, Trial
 from afx.compiler.native_backend.unit import make_unit
 from afx.compiler.numpy_backend.exec import NumpyBackend
 from afx.compiler.schedule import Schedule
@@ -35,35 +37,33 @@ Made: TypeAlias = "tuple[Schedule | None, tuple[Lowered, ...], bytes]"
 Done: TypeAlias = "Callable[[Made | None, str], None]"
 
 
-def start(code: NativeCode, is_awaited: bool = False) -> None:
+def start(code: NativeCode) -> None:
     """Have the machine code of a plan made; it settles in another thread, or at once where there is none.
 
-    Args:
-        code: of the plan.
-        is_awaited: whether the caller waits for it, so that lowering it here stops nobody.
+    Where the caller waits for it, lowering it here stops nobody.
     """
     where = layout()
     if where is None:
-        code.settle("this Python or processor is not known to the native back end", run_numpy)
+        code.give_up("this Python or processor is not known to the native back end")
         return
     schedule, target = code.schedule, code.target
     if len(schedule.instructions) > SCHEDULE_MAX_INSTRUCTIONS:
-        code.settle("it is too long", run_numpy)
+        code.give_up("it is too long")
         return
 
     def done(made: Made | None, reason: str) -> None:
         if made is None:
-            code.settle(reason, run_numpy)
+            code.give_up(reason)
             return
         try:
             run = _linked(made, code)
             is_chosen = target.tier > 1 or (made[0] is None and target.backend == "native")
             code.settle("linked", run if is_chosen else Trial(code, run))
         except Exception as error:
-            warn(f"machine code cannot be linked ({error})")
-            code.settle(str(error), run_numpy)
+            warn("plan", f"machine code cannot be linked ({type(error).__name__}: {error})")
+            code.give_up(f"it cannot be linked: {error}")
 
-    if is_awaited and len(schedule.instructions) <= AWAITED_MAX_INSTRUCTIONS:
+    if code.is_awaited and len(schedule.instructions) <= AWAITED_MAX_INSTRUCTIONS:
         _start_here(schedule, target, where, done)
     else:
         service.submit(Job((schedule, where, target.cpu, target.tier, service.folder, loaded_modules()), done))
@@ -75,7 +75,7 @@ def _start_here(schedule: Schedule, target: Target, where: Layout, done: Done) -
         mixed, pieces, text = make_unit(schedule, target.tier, where)
     except Exception as error:
         if not isinstance(error, UnsupportedError):
-            warn(f"a program could not be lowered ({type(error).__name__}: {error})")
+            warn("plan", f"a program could not be lowered ({type(error).__name__}: {error})")
         done(None, str(error))
         return
     known = get_code(text, target.cpu, service.folder)
@@ -89,7 +89,8 @@ def _start_here(schedule: Schedule, target: Target, where: Layout, done: Done) -
         done(None if code is None else (mixed, pieces, code), reason)
 
     service.submit(Job((text, target.cpu), compiled))
-    load_linker()
+    with contextlib.suppress(Exception):  # linking meets it again
+        load_linker()
 
 
 def _linked(made: Made, code: NativeCode) -> Run:

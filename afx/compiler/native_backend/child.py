@@ -1,6 +1,7 @@
 """Compiling process: reads pickled jobs, writes object code; run as a script by `afx.compiler.native_backend.process`.
 
-A message is its length in eight bytes and a pickle. The first one is the `sys.path` of the parent. A job is
+A message is its length in eight bytes and a pickle; a length of 0 alone says that the child is at work. The first one is
+the `sys.path` of the parent. A job is
 ``(number, text, cpu)``, of which LLVM's binding alone is needed, or ``(number, schedule, layout, cpu, tier, folder,
 modules)``, for which afx is imported, with those of its modules that make the primitives. An answer is ``(number, what was
 made or None, what went wrong)``: object code, of a schedule with the schedule that calls kernels, None where one is the
@@ -21,17 +22,26 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 __all__ = ["ADDRESSES", "FEW_PASSES", "compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
 
 IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
+SIGN_OF_LIFE = struct.pack("<Q", 0)
 FEW_PASSES = "; vectors are written out"  # the first line of a module that needs few of LLVM's passes
 # Sections of a large process may land more than 2 GB apart, which LLVM's linker answers by ending the process.
 ADDRESSES = (
     {"reloc": "static", "codemodel": "large"} if sys.platform == "linux" else {"reloc": "pic", "codemodel": "default"}
 )
+
+
+class Readable(Protocol):
+    """What bytes come from."""
+
+    def read(self, count: int, /) -> bytes:
+        """Return up to so many bytes, none at the end."""
+        ...
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -53,18 +63,20 @@ def write(stream: IO[bytes], data: bytes) -> None:
     stream.flush()
 
 
-def receive(stream: IO[bytes], begun: Callable[[], None] = lambda: None) -> Any:
-    """Read a message; call ``begun`` as soon as there is one, since reading it may take a while.
+def receive(stream: Readable, begun: Callable[[], None] = lambda: None) -> Any:
+    """Read a message, not a sign of life; call ``begun`` as soon as there is one, since reading it may take a while.
 
     Raises:
         EOFError: the other side has closed the stream.
     """
-    (length,) = struct.unpack("<Q", _exactly(stream, 8))
+    length = 0
+    while not length:
+        (length,) = struct.unpack("<Q", _exactly(stream, 8))
     begun()
     return pickle.loads(_exactly(stream, length))
 
 
-def _exactly(stream: IO[bytes], count: int) -> bytes:
+def _exactly(stream: Readable, count: int) -> bytes:
     parts: list[bytes] = []
     while count:
         part = stream.read(count)
@@ -143,34 +155,55 @@ def _made(
     return mixed, pieces, code
 
 
+class _Watch:
+    """Ends this process where the parent is gone, or has asked nothing for a minute; says that it is at work."""
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._parent = os.getppid()
+        self._sink = sink
+        self._writing = threading.Lock()
+        self._since, self._is_busy = time.monotonic(), False
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def begin(self) -> None:
+        """Note that a job has come."""
+        self._since, self._is_busy = time.monotonic(), True
+
+    def answer(self, message: Any) -> None:
+        """Send an answer."""
+        with self._writing:
+            send(self._sink, message)
+        self._since, self._is_busy = time.monotonic(), False
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(WATCH_SECONDS)
+            is_idle = not self._is_busy and time.monotonic() - self._since > IDLE_SECONDS
+            if os.getppid() != self._parent or is_idle:
+                os._exit(0)
+            if self._is_busy and self._writing.acquire(blocking=False):
+                try:
+                    write(self._sink, SIGN_OF_LIFE)
+                except OSError:
+                    os._exit(0)
+                finally:
+                    self._writing.release()
+
+
 def main() -> None:
     """Serve jobs until the parent is gone, or has asked nothing for a minute."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; the end of its pipe is ours
-    parent = os.getppid()
-    busy_since: list[Any] = [time.monotonic(), False]
-
-    def watch() -> None:
-        while True:
-            time.sleep(WATCH_SECONDS)
-            since, busy = busy_since
-            if os.getppid() != parent or (not busy and time.monotonic() - since > IDLE_SECONDS):
-                os._exit(0)
-
-    def begin() -> None:
-        busy_since[:] = [time.monotonic(), True]
-
-    threading.Thread(target=watch, daemon=True).start()
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing but answers goes to the parent
+    watch = _Watch(sink)
     try:
         sys.path[:] = receive(source)
         with contextlib.suppress(Exception):  # what is wrong is the answer to the first job
             load_llvm()  # while that is on its way
         gc.disable()  # it would look at all of a long schedule again and again: a third of the time of lowering
         while True:
-            send(sink, _answer(receive(source, begin)))
+            watch.answer(_answer(receive(source, watch.begin)))
             gc.collect(0)
-            busy_since[:] = [time.monotonic(), False]
     except (EOFError, BrokenPipeError):
         os._exit(0)
 

@@ -3,6 +3,10 @@
 LLVM runs elsewhere because within this process it stalls NumPy calls, holds a process-wide lock, leaks memory, and
 ends the program on a misuse. The child is started with the first job, or as soon as one is foreseen; it ends when it is
 idle or its parent gone, and is started again when needed. A forked process starts its own.
+
+A child that ends while it works, or that is not heard of for long (it says every half second that it is at work), is
+killed and replaced; the job that it worked on is given up. Where the next one does the same before it has answered once,
+nothing is compiled any longer.
 """
 
 from __future__ import annotations
@@ -10,11 +14,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import pkgutil
 import queue
+import selectors
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -22,8 +27,9 @@ from typing import IO, Any
 import attrs
 
 from afx.compiler.native_backend.child import encode, receive, send, write
+from afx.compiler.native_backend.failures import warn
 
-__all__ = ["CompileService", "Job", "service", "warn"]
+__all__ = ["CompileService", "Job", "service"]
 
 
 @attrs.define(eq=False)
@@ -46,13 +52,41 @@ class Job:
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy loads in three quarters of the time
 FORESEEN = ()  # stands for a job that will come
 CLOSED = "the compiling process was closed"
+PATIENCE_SECONDS = 20.0  # without a word of a child that has work: a busy machine makes it late by less
+GRACE_SECONDS = 2.0  # once more, as this process may have been stopped with it
+END_SECONDS = 5.0  # for a child that has closed its pipe to end
+ENDS_MAX = 2  # children in a row that ended over their work
+
+
+class StalledError(Exception):
+    """A child that has work says nothing."""
+
+
+class _Answers:
+    """The pipe from a child, read with patience."""
+
+    def __init__(self, pipe: IO[bytes], has_work: Callable[[], bool], patience: float) -> None:
+        self._pipe = pipe
+        self._has_work = has_work
+        self._patience = patience
+        self._selector = getattr(selectors, "PollSelector", selectors.SelectSelector)()
+        self._selector.register(pipe, selectors.EVENT_READ)
+
+    def read(self, count: int) -> bytes:
+        """Return up to so many bytes."""
+        while not self._selector.select(self._patience):
+            if self._has_work() and not self._selector.select(min(GRACE_SECONDS, self._patience)):
+                raise StalledError(f"it has said nothing for {self._patience:g} seconds")
+        return self._pipe.read(count)
 
 
 class CompileService:
     """Child process that compiles, and the thread that waits for it."""
 
-    def __init__(self, command: list[str] | None = None) -> None:
+    def __init__(self, command: list[str] | None = None, patience: float = PATIENCE_SECONDS) -> None:
         self._command = command
+        self._patience = patience
+        self._ends = 0  # of children over their work since the last answer
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._gone: subprocess.Popen[bytes] | None = None  # the last child whose end was seen
@@ -197,74 +231,126 @@ class CompileService:
             return child
         if getattr(sys, "frozen", False) or not sys.executable:
             raise RuntimeError("this program is no Python interpreter that could start another one")
-        command = self._command or [sys.executable, "-I", str(Path(__file__).with_name("child.py"))]
         child = self._child = subprocess.Popen(
-            command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **WITHOUT_THREADS}
+            self._command or child_command(),
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **WITHOUT_THREADS},
         )
         assert child.stdin is not None
         try:
-            send(child.stdin, [path for path in sys.path if path] + [os.getcwd()] * ("" in sys.path))  # noqa: PTH109  # sys.path holds text
-        except OSError:
+            send(child.stdin, _search_path())
+            self._collector = threading.Thread(
+                target=self._collect, args=(child,), name="afx native compiler", daemon=True
+            )
+            self._collector.start()
+        except (OSError, RuntimeError):
             child.kill()
             child.wait()  # so that the next attempt starts another one
             raise
-        self._collector = threading.Thread(target=self._collect, args=(child,), name="afx native compiler", daemon=True)
-        self._collector.start()
         return child
 
     def _collect(self, child: subprocess.Popen[bytes]) -> None:
-        """Take answers until the child ends; jobs that it leaves are failures, unless it was sent away."""
+        """Take answers until the child ends, or is ended."""
         assert child.stdout is not None
+        answers, reason = _Answers(child.stdout, lambda: bool(self._jobs), self._patience), ""
         try:
             while True:
-                number, made, (error, reason) = receive(child.stdout)
-                with self._lock:
-                    job = self._jobs.pop(number, None)
-                    self._handing_over = job is not None
-                if error not in ("", "UnsupportedError"):
-                    warn(f"a program could not be compiled ({error}: {reason})")
-                if job is not None:
-                    job.done(made, reason)
-                    self._handing_over = False
+                self._take(receive(answers))
         except (EOFError, OSError, ValueError):
             pass  # it ended
-        child.wait()
-        _close_pipe(child.stdin)
-        _close_pipe(child.stdout)
+        except StalledError as error:
+            reason = f"the compiling process was ended, as {error}"
+        except Exception as error:  # no memory, or what cannot be imported here
+            reason = f"an answer of the compiling process cannot be read ({type(error).__name__}: {error})"
+        _end(child, at_once=bool(reason))
+        self._leave(child, reason or f"the compiling process ended with code {child.returncode} while it compiled")
+
+    def _take(self, answer: Any) -> None:
+        """Hand over what was made of a job."""
+        number, made, (error, reason) = answer
+        with self._lock:
+            job = self._jobs.pop(number, None)
+            self._handing_over = job is not None
+            self._ends = 0
+        if error not in ("", "UnsupportedError"):
+            warn("plan", f"a program could not be compiled ({error}: {reason})")
+        if job is not None:
+            try:
+                job.done(made, reason)
+            finally:
+                self._handing_over = False
+
+    def _leave(self, child: subprocess.Popen[bytes], reason: str) -> None:
+        """Take leave of a child: the job that it worked on is given up, others go to the next one."""
+        given_up = list[Job]()
         with self._lock:
             self._gone = child
             left = {number: job for number, job in self._jobs.items() if job.child is child}
-            unseen = self._child is child and child.returncode == 0  # idle for long, it ended when the job was sent
-            for number in [number for number, job in left.items() if unseen and not job.is_repeated]:
-                job = left.pop(number)
+            if self._child is not child:  # it was sent away
+                given_up, reason = [self._jobs.pop(number) for number in left], CLOSED
+                left = {}
+            if left and (child.returncode != 0 or min(left.items())[1].is_repeated):
+                given_up = [self._jobs.pop(min(left))]  # it works on jobs in their order
+                left.pop(min(left))
+                self._count_end(reason)
+            for number, job in left.items():  # idle for long, it ended when they were sent, or worked on another one
                 job.child, job.is_repeated = None, True
-                self._send((number, *job.parts))
-            self._jobs = {number: job for number, job in self._jobs.items() if number not in left}
-            if left and self._child is child:
-                self._fail(f"the compiling process ended with code {child.returncode} while it compiled")
-        for job in left.values():
-            job.done(None, self.broken or CLOSED)
+                if self.broken:
+                    given_up.append(self._jobs.pop(number))
+                else:
+                    self._send((number, *job.parts))
+        for job in given_up:
+            job.done(None, self.broken or reason)
+
+    def _count_end(self, reason: str) -> None:
+        self._ends += 1
+        if self._ends >= ENDS_MAX:
+            self._fail(reason)
+        else:
+            warn("plan", reason)
 
     def _fail(self, reason: str) -> None:
         self.broken = reason
-        warn(reason)
+        warn("compiler", reason)
+
+
+def child_command() -> list[str]:
+    """Return the command of a child: its file, or its text where afx lies in an archive."""
+    path = Path(__file__).with_name("child.py")
+    if path.is_file():
+        return [sys.executable, "-I", str(path)]
+    text = pkgutil.get_data(__package__ or "", "child.py")
+    if text is None:
+        raise RuntimeError("the program of the compiling process is not to be found")
+    return [sys.executable, "-I", "-c", text.decode()]
+
+
+def _search_path() -> list[str]:
+    """Return where this process finds modules, an empty text spelt out."""
+    found = [path for path in sys.path if path]
+    if "" in sys.path:
+        with contextlib.suppress(OSError):  # the working directory is gone
+            found.append(os.getcwd())  # noqa: PTH109  # sys.path holds text
+    return found
+
+
+def _end(child: subprocess.Popen[bytes], at_once: bool) -> None:
+    """Wait for a child that has closed its pipe; kill one that stays."""
+    try:
+        child.wait(0.0 if at_once else END_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    _close_pipe(child.stdin)
+    _close_pipe(child.stdout)
 
 
 def _close_pipe(pipe: IO[bytes] | None) -> None:
     if pipe is not None:
         with contextlib.suppress(OSError):  # what is left in it has no reader
             pipe.close()
-
-
-_WARNED: list[str] = []
-
-
-def warn(reason: str) -> None:
-    """Warn once a process that machine code is not made."""
-    if not _WARNED:
-        _WARNED.append(reason)
-        with contextlib.suppress(RuntimeWarning):  # warnings may be errors: not for the thread that waits
-            warnings.warn(f"afx runs NumPy plans without machine code: {reason}", RuntimeWarning, stacklevel=2)
 
 
 service: CompileService = CompileService()

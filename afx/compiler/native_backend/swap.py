@@ -18,8 +18,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
+from afx.compiler.native_backend.failures import warn
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
+from afx.runtime.forks import renew_after_fork
 
 __all__ = ["NativeCode", "NumpyPlan", "Run", "Trial", "explain", "is_installed", "native_code", "run_numpy"]
 
@@ -51,6 +53,7 @@ class NativeCode:
         schedule: of the plan.
         target: what it is compiled for.
         policy: what holds BLAS to one thread, as in NumPy's plan.
+        is_awaited: whether the first call waits for it.
     """
 
     def __init__(
@@ -62,18 +65,38 @@ class NativeCode:
         self.schedule = schedule
         self.target = target
         self.policy = policy
+        self.is_awaited: bool = target.backend == "native"
         self.run: Run | None = None
         self.state: str = "waiting"
         self._seconds = 0.0
+        self._lock = threading.Lock()
         self._ready = threading.Event()
+        renew_after_fork(self)
 
-    def compile(self, wait: bool = False) -> None:
-        """Have it compiled; with ``wait``, return when that is done."""
-        if self.state == "waiting":
-            self.state, self.run = "compiling", leave_room
-            _build().start(self, is_awaited=wait)
-        if wait:
+    def compile(self) -> None:
+        """Have it compiled beside the calls; where it is awaited, return when that is done."""
+        while True:
+            self._begin()
+            if not self.is_awaited:
+                return
             self._ready.wait()
+            if self.state != "waiting":  # as it is again where another thread, which began, was interrupted
+                return
+
+    def _begin(self) -> None:
+        """Ask for it, unless another thread has: a call that is interrupted here leaves it to the next one."""
+        begins = False
+        try:
+            with self._lock:
+                begins = self.state == "waiting"
+                if begins:
+                    self.state, self.run = "compiling", None if self.is_awaited else leave_room
+            if begins:
+                start(self)
+        except BaseException:
+            if begins:
+                self._wait_again()
+            raise
 
     def text(self, form: str) -> str:
         """Return ``source``, ``llvm`` or ``assembly``, made in this process; empty where it has no native form."""
@@ -85,14 +108,41 @@ class NativeCode:
         self.state, self.run = state, run
         self._ready.set()
 
-    def count(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
-        """Run NumPy's plan and ask for machine code once that has taken some time."""
+    def give_up(self, reason: str) -> None:
+        """Run NumPy's plan from now on."""
+        self.settle(reason, run_numpy)
+
+    def renew(self) -> None:
+        """Take a new lock in a forked process, in which nobody compiles."""
+        self._lock = threading.Lock()
+        self._wait_again()
+
+    def _wait_again(self) -> None:
+        if self.state == "compiling":
+            self.state, self.run = "waiting", None
+            self._ready.set()
+            self._ready = threading.Event()
+
+    def count(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        """Run NumPy's plan and ask for machine code once that has taken some time; wait for it where it is awaited."""
+        if self.is_awaited:
+            self.compile()
+            return None if self.run is None else self.run(values, plan)
         start = time.perf_counter()
         found = plan.run_numpy(*values)
         self._seconds += time.perf_counter() - start
         if self._seconds >= COMPILE_MIN_SECONDS:
             self.compile()
         return found
+
+
+def start(code: NativeCode) -> None:
+    """Have machine code made; whatever goes wrong leaves the plan to NumPy, and no call."""
+    try:
+        _build().start(code)
+    except Exception as error:  # no memory, say, or an llvmlite that cannot be loaded
+        warn("plan", f"a program could not be given to the compiler ({type(error).__name__}: {error})")
+        code.give_up(f"it could not be given to the compiler: {error}")
 
 
 def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
@@ -192,4 +242,7 @@ def native_code(
 @functools.cache
 def is_installed() -> bool:
     """Tell whether llvmlite, the extra ``native``, is there."""
-    return importlib.util.find_spec("llvmlite") is not None
+    try:
+        return importlib.util.find_spec("llvmlite") is not None
+    except ValueError:  # a module of this name that says nothing of its origin, such as a test's
+        return False

@@ -6,6 +6,8 @@ import contextlib
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ from afx.compiler.native_backend.child import compile_text
 from afx.compiler.native_backend.link import Kernel, layout, link
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
+from afx.compiler.native_backend.process import CompileService, Job
 from afx.compiler.native_backend.share import run_on_threads, team_memory
 from afx.compiler.target import Target
 from afx.runtime import thread_pool
@@ -115,3 +118,31 @@ def run_python(script: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def schedule_of(fn: Any, *args: Any) -> Any:
+    """Return the schedule of a function."""
+    return afx.jit(fn, backend="numpy").lower(*args).plan.schedule
+
+
+def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[Any]]:
+    """Submit a schedule; return what tells that an answer is there, and the object code, or None."""
+    done, found = threading.Event(), list[Any]()
+
+    def answer(made: Any, reason: str) -> None:
+        assert bool(reason) == (made is None)
+        found.append(None if made is None else made[2])
+        done.set()
+
+    where = layout()
+    assert where is not None
+    service.submit(Job((schedule, where, "", 1, ""), answer))
+    return done, found
+
+
+def wait_for(condition: Any, seconds: float = 30.0) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.01)

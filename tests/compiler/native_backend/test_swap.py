@@ -21,11 +21,19 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend import build, child, process, swap, unit
+from afx.compiler.native_backend import build, child, failures, process, swap, unit
 from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.process import CompileService, Job
 from afx.compiler.target import use_target
-from tests.compiler.native_backend.native_run import FIRST_TIER, Native, run_python, same_bits
+from tests.compiler.native_backend.native_run import (
+    FIRST_TIER,
+    Native,
+    ask,
+    run_python,
+    same_bits,
+    schedule_of,
+    wait_for,
+)
 
 
 def native_of(fn: Any, *args: Any) -> Any:
@@ -33,14 +41,6 @@ def native_of(fn: Any, *args: Any) -> Any:
     plan = afx.jit(fn, backend="native").lower(*args).plan
     assert plan.native is not None
     return plan
-
-
-def wait_for(condition: Any, seconds: float = 30.0) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.01)
 
 
 def test_native_functions_are_compiled_before_their_first_call() -> None:
@@ -185,26 +185,6 @@ def test_calls_from_several_threads() -> None:
     assert not wrong
 
 
-def schedule_of(fn: Any, *args: Any) -> Any:
-    """Return the schedule of a function."""
-    return afx.jit(fn, backend="numpy").lower(*args).plan.schedule
-
-
-def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[Any]]:
-    """Submit a schedule; return what tells that an answer is there, and the object code, or None."""
-    done, found = threading.Event(), list[Any]()
-
-    def answer(made: Any, reason: str) -> None:
-        assert bool(reason) == (made is None)
-        found.append(None if made is None else made[2])
-        done.set()
-
-    where = layout()
-    assert where is not None
-    service.submit(Job((schedule, where, "", 1, ""), answer))
-    return done, found
-
-
 def test_many_large_jobs_neither_wait_nor_block() -> None:
     """Jobs and answers larger than a pipe holds go both ways at once, and who submits does not wait for them."""
     service = CompileService()
@@ -213,25 +193,6 @@ def test_many_large_jobs_neither_wait_nor_block() -> None:
     asked = [ask(service, schedule) for schedule in schedules]
     assert all(done.wait(60) for done, _ in asked)
     assert all(found[0] for _, found in asked)
-    service.close()
-
-
-def test_a_killed_compiler_is_a_failure_that_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the child dies while it compiles, the plan stays NumPy's and one warning says why."""
-    monkeypatch.setattr(process, "_WARNED", [])
-    service = CompileService([sys.executable, "-c", "import sys, time; time.sleep(60)"])
-    schedule = schedule_of(lambda x: x + 1, np.ones(3))
-    done, found = ask(service, schedule)
-    wait_for(lambda: [job for job in service._jobs.values() if job.child is not None])  # it has been handed over
-    assert service.pid is not None
-    os.kill(service.pid, signal.SIGKILL)
-    assert done.wait(20)
-    assert found == [None]
-    assert "ended" in service.broken
-    again, found = ask(service, schedule)
-    assert again.wait(1)
-    assert found == [None]
-    assert len(process._WARNED) == 1
     service.close()
 
 
@@ -260,7 +221,7 @@ def test_what_no_other_process_can_have_is_one_plan_s_fault() -> None:
 
 def test_closing_while_a_job_is_sent_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that ends while a large job is on its way to the child ends without a warning."""
-    monkeypatch.setattr(process, "_WARNED", [])
+    monkeypatch.setattr(failures, "_WARNED", [])
     service = CompileService([sys.executable, "-c", "import time; time.sleep(60)"])  # it never reads
     large = np.ones(100_000)
     done, found = ask(service, schedule_of(lambda x: x * np.arange(100_000.0) + large, np.ones(100_000)))
@@ -269,12 +230,12 @@ def test_closing_while_a_job_is_sent_is_no_failure(monkeypatch: pytest.MonkeyPat
     service.close()
     assert done.wait(5)
     assert found == [None]
-    assert not process._WARNED
+    assert not failures._WARNED
 
 
 def test_a_compiler_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no child can be started, jobs fail at once."""
-    monkeypatch.setattr(process, "_WARNED", [])
+    monkeypatch.setattr(failures, "_WARNED", [])
     service = CompileService(["/nonexistent/python"])
     done, found = ask(service, schedule_of(lambda x: x + 2, np.ones(3)))
     assert done.wait(1)
@@ -315,21 +276,21 @@ runpy.run_path(sys.argv[2], run_name="__main__")
 def test_a_compiler_that_ends_as_a_job_arrives_is_replaced(
     mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child whose idle time is over when a job is on its way leaves it to the next one; two of them are a failure."""
-    monkeypatch.setattr(process, "_WARNED", [])
+    """A child whose idle time is over when a job is on its way leaves it to the next one; the second one's end gives it up."""
+    monkeypatch.setattr(failures, "_WARNED", [])
     (tmp_path / "mark").write_text(mark)
     child = str(Path(process.__file__).with_name("child.py"))
     service = CompileService([sys.executable, "-c", ENDS_ONCE, str(tmp_path / "mark"), child])
     done, found = ask(service, schedule_of(lambda x: x * 5, np.ones(3)))
     assert done.wait(60)
     assert (found == [None]) == bool(mark)
-    assert bool(service.broken) == bool(mark)
+    assert bool(failures._WARNED) == bool(mark)
     service.close()
 
 
 def test_a_foreseen_compiler_is_there_before_its_first_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking for the back end starts the compiler, once, without a wait; one that cannot start says so with the first job."""
-    monkeypatch.setattr(process, "_WARNED", [])
+    monkeypatch.setattr(failures, "_WARNED", [])
     service = CompileService()
     service.start()
     wait_for(lambda: service.pid is not None)
@@ -344,17 +305,17 @@ def test_a_foreseen_compiler_is_there_before_its_first_job(monkeypatch: pytest.M
     missing = CompileService(["/nonexistent/python"])
     missing.start()
     time.sleep(0.05)
-    assert not process._WARNED
+    assert not failures._WARNED
     done, found = ask(missing, schedule_of(lambda x: x * 4, np.ones(3)))
     assert done.wait(5)
     assert found == [None]
-    assert len(process._WARNED) == 1
+    assert len(failures._WARNED) == 1
     missing.close()
 
 
 def test_where_no_thread_can_be_started_numpy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without threads jobs fail at once, foreseen ones too, and one warning says why."""
-    monkeypatch.setattr(process, "_WARNED", [])
+    monkeypatch.setattr(failures, "_WARNED", [])
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -371,7 +332,7 @@ def test_where_no_thread_can_be_started_numpy_stays(monkeypatch: pytest.MonkeyPa
         assert found == [None]
         assert "thread" in service.broken
         service.close()
-    assert len(process._WARNED) == 1
+    assert len(failures._WARNED) == 1
 
 
 def test_a_foreseen_compiler_that_was_killed_is_replaced() -> None:
@@ -463,14 +424,14 @@ def test_a_module_that_llvm_refuses_leaves_numpys_plan(monkeypatch: pytest.Monke
     """Where compiling, or lowering, goes wrong while the caller waits, the plan stays NumPy's and one warning says why."""
     x = np.linspace(0, 1, 13)
     for wrong in (lambda *_: (None, (), "define nonsense"), lambda *_: 1 / 0):
-        monkeypatch.setattr(process, "_WARNED", [])
+        monkeypatch.setattr(failures, "_WARNED", [])
         monkeypatch.setattr(build, "make_unit", wrong)
         fn = afx.jit(lambda x: np.exp(x) * 9, backend="native")
         with warnings.catch_warnings(record=True):
             warnings.simplefilter("always")
             np.testing.assert_array_equal(fn(x), np.exp(x) * 9)
         assert fn.lower(x).plan.native.state != "linked"
-        wait_for(lambda: process._WARNED)
+        wait_for(lambda: failures._WARNED)
         assert not process.service.broken
 
 
