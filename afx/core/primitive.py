@@ -93,6 +93,8 @@ class Masking(Record):
         core_axes: the number of last axes whose elements it mixes, where the others are independent (``solve``: 2).
         finite_partials: whether finite operands give finite values and partials, but for overflow, so that a masked zero
             stays zero.
+        is_read: whether its `vjp_all` takes ``alive=``: of each output, whether or where its cotangent is alive, since a
+            zero of it may stand for 0 / 0.
     """
 
     nonnegative_linear: bool = False
@@ -101,6 +103,7 @@ class Masking(Record):
     alive: LiveRule | None = None
     core_axes: int = 0
     finite_partials: bool = False
+    is_read: bool = False
 
 
 class Lowering(Record):

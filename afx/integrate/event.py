@@ -8,16 +8,15 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
+from afx.control.solving.functions import attach_implicit_derivative, parametrize
 from afx.control.while_loop import fori_loop
 from afx.core.array.array import Array
+from afx.core.aval import Aval
 from afx.integrate.step import Field, interpolate
 from afx.ops.creation.creation import asarray, ones_like, zeros_like
-from afx.ops.creation.ranges import arange
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.where import where
-from afx.ops.linalg.products import vecdot
 from afx.ops.sorting.sort import argmax
-from afx.transforms.jvp import jvp
 
 __all__ = ["EventFn", "Happening", "Located", "crossed", "locate"]
 
@@ -84,14 +83,13 @@ def locate(watched: Field | None, step: LastStep) -> Located:
 
     bits = int(np.finfo(step.start.dtype).nmant) + 2
     s = stop_gradient(fori_loop(0, bits, halve, (zeros_like(step.length), ones_like(step.length)))[1])
-    values, slopes = jvp(values_at, (s,), (ones_like(s),))
-    hits = crossed(Happening(before, stop_gradient(values)))
-    index = argmax(hits)
-    # a Newton step whose value is 0 gives the derivative by the implicit function theorem
-    chosen = where(arange(before.shape[0]) == index, ones_like(slopes), 0.0)
-    rate = stop_gradient(vecdot(chosen, slopes))
-    gap = vecdot(chosen, where(chosen > 0, values, 0.0))
-    s = s - (gap - stop_gradient(gap)) / where(rate == 0, 1.0, rate)
-    t, y = at(s)
+    index = argmax(crossed(Happening(before, stop_gradient(values_at(s)))))
     happened = crossed(happening).any()
+
+    def gap(at: Array) -> Array:
+        return where(happened, values_at(at[0])[index], at[0])[None]
+
+    problem = parametrize(gap, [lambda v: v], [Aval((1,), s.dtype)], (), "odeint: event")
+    s = attach_implicit_derivative(problem.fn, s[None], problem.params, asarray(True))[0]
+    t, y = at(s)
     return Located(where(happened, t, np.nan), where(happened, y, np.nan), where(happened, index, -1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -246,6 +246,10 @@ def _pull_all(  # noqa: C901, PLR0912  # hot: calls cost
     if not isinstance(rule, GraphPullback) and ct is found:
         ct = _filled(entries, k, found)
     avals = tuple([Aval(entries[j].shape, entries[j].dtype) if j >= 0 else None for j in ins])
+    if p.masking.is_read:
+        reader: Callable[..., Any] = rule
+        rule = functools.partial(reader, alive=_aliveness(found, own))
+        entry = entry._replace(joint=rule)
     alive: Sequence[Mask | None] = [None] * len(ins)
     if p.masking.nonnegative_linear:
         gs = rule(ct, z, xs, params, avals)
@@ -262,6 +266,11 @@ def _pull_all(  # noqa: C901, PLR0912  # hot: calls cost
     for j, g, mask in zip(ins, gs, alive, strict=True):
         if j >= 0 and g is not None:
             _add(cts, j, _fit(to_lower_level(g), entries[j].shape, entries[j].dtype), masks.needs(mask, j), masks)
+
+
+def _aliveness(cts: Sequence[Value], masks: Sequence[Mask | None]) -> tuple[Value, ...]:
+    """Return of each output whether, or where, its cotangent is alive."""
+    return tuple([c is not None if m is None else m.get() for c, m in zip(cts, masks, strict=True)])
 
 
 def _crosses(masks: Sequence[Mask | None]) -> bool:

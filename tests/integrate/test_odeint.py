@@ -219,3 +219,37 @@ def test_every_instruction_has_a_native_form(gradient: Any) -> None:
 
     fn = afx.jit(total if gradient == "steps" else afx.grad(total))
     assert [why for _, why in fn.lower(np.float64(-0.5)).native if why] == []
+
+
+def test_second_derivatives_of_events() -> None:
+    """When an event happens, and the state then, have derivatives of every order, in both modes, eager and compiled."""
+
+    def at(p: Any) -> Any:
+        start, times = afx.stack([p[0], 0.0 * p[0]]), np.array([0.0, 10.0])
+        result = odeint(
+            lambda t, y, g: afx.stack([y[1], -g]), start, times, p[1], event=lambda t, y, g: y[0], rtol=1e-9, atol=1e-12
+        )
+        return result.event_time, result.event_y[1]
+
+    p = np.array([2.0, 9.8])
+    for k, law in ((0, lambda p: afx.sqrt(2 * p[0] / p[1])), (1, lambda p: -afx.sqrt(2 * p[0] * p[1]))):
+        want = np.asarray(afx.hessian(law)(p))
+
+        def of(p: Any, k: int = k) -> Any:
+            return at(p)[k]
+
+        for run in (afx.hessian(of), afx.jit(afx.jacfwd(afx.grad(of))), afx.jacfwd(afx.jacfwd(of))):
+            np.testing.assert_allclose(np.asarray(run(p)), want, rtol=1e-8)
+    third = afx.grad(afx.grad(afx.grad(lambda h: at(afx.stack([h, np.float64(9.8)]))[0])))(np.float64(2.0))
+    assert float(third) == pytest.approx(3 / 8 * 2.0**-2.5 * np.sqrt(2 / 9.8), rel=1e-8)
+
+
+def test_derivatives_where_no_event_happened() -> None:
+    """Where no event happened the states keep their derivatives."""
+
+    def last(h: Any) -> Any:
+        result = odeint(lambda t, y: -y, h, [0.0, 1.0], event=lambda t, y: y - 100.0)
+        return result.ys[-1] + afx.where(result.event_index >= 0, result.event_time, 0.0)
+
+    assert float(afx.grad(last)(np.float64(2.0))) == pytest.approx(np.exp(-1), rel=1e-5)
+    assert float(afx.jvp(last, (np.float64(2.0),), (np.float64(1.0),))[1]) == pytest.approx(np.exp(-1), rel=1e-5)

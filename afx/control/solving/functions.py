@@ -154,17 +154,22 @@ def _check_closed_over(fn: Callable[..., Any], avals: Sequence[Aval], params: li
         )
 
 
-def attach_implicit_derivative(residual: Callable[..., Array], solution: Array, params: Sequence[Any]) -> Array:
+def attach_implicit_derivative(
+    residual: Callable[..., Array], solution: Array, params: Sequence[Any], converged: Array
+) -> Array:
     """Return a solution as a differentiable function of its parameters.
 
     Args:
         residual: (vector, *params) to a vector of the same length that is 0 at the solution.
         solution: what a solver found, a constant for derivatives.
         params: what the residual depends on; leaves that are not floating have no derivatives.
+        converged: bool, whether it is a solution; the derivatives of what is none are nan.
     """
 
-    def slope(z: Array, ps: Sequence[Any], ts: Sequence[Any]) -> Array:
+    def slope(z: Array, given: Sequence[Any], tangents: Sequence[Any]) -> Array:
+        ps, ts = given[:-1], tangents[:-1]
         found = push_through(lambda *v: [residual(z, *v)], ps, ts)[1][0]
+        found = found * where(given[-1], asarray(1, found.dtype), np.nan)  # a product: its transpose is nan too
         if z.shape[0] <= DENSE_MAX_UNKNOWNS:
             jacobian: Callable[..., Array] = jacfwd(residual)
             return -solve_or_nan(jacobian(z, *ps), found)
@@ -177,7 +182,7 @@ def attach_implicit_derivative(residual: Callable[..., Array], solution: Array, 
 
         return -gmres(product, found, tol=100 * float(np.finfo(z.dtype).eps)).x
 
-    return attach_derivative("implicit solution", solution, params, slope)
+    return attach_derivative("implicit solution", solution, [*params, converged], slope)
 
 
 def attach_derivative(name: str, value: Array, params: Sequence[Any], slope: Slope) -> Array:

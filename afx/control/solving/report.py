@@ -11,7 +11,7 @@ from afx.core.array.array import Array
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.where import where
 
-__all__ = ["Report", "Status", "choose_status"]
+__all__ = ["Report", "Status", "choose_status", "is_converged"]
 
 
 class Status(enum.IntEnum):
@@ -42,6 +42,11 @@ SENTENCES = {
 }
 
 
+def is_converged(status: Array) -> Array:
+    """Tell whether a status is that of a solution, up to an event that ended it."""
+    return (status == int(Status.CONVERGED)) | (status == int(Status.EVENT))
+
+
 def choose_status(test: Array, then: Status, other: Status) -> Array:
     """Return one status or the other, of which one is an array: a choice of two Python numbers has no machine code."""
     return where(test, asarray(int(then)), int(other))
@@ -64,7 +69,7 @@ class Report:
     @property
     def converged(self) -> Array:
         """Whether the tolerance is met (up to an event, if one ended it)."""
-        return (self.status == int(Status.CONVERGED)) | (self.status == int(Status.EVENT))
+        return is_converged(self.status)
 
     @property
     def reason(self) -> str:

@@ -19,6 +19,7 @@ from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
+from afx.ops.reductions.boolean import any as any_
 from afx.ops.reductions.sums import max as max_
 
 __all__ = ["matrix_op", "matrix_pair_op"]
@@ -100,13 +101,13 @@ def matrix_op(
         pull: ``(ct, z, x, **params)`` to the operand's cotangent.
         reads: 1 where pull reads the output, 2 where it reads the operand, 3 where both.
         multiple_results: whether it has several outputs.
-        **tags: other options of `define`.
+        **tags: other options of `define`; with ``is_read``, pull takes ``alive=``.
     """
 
     def joint(
-        ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...]
+        ct: Value, z: Value, xs: tuple[Value, ...], params: Params, avals: tuple[Aval | None, ...], **masks: Value
     ) -> list[Value]:
-        return [_down(pull(ct, z, xs[0], **params))]
+        return [_down(pull(ct, z, xs[0], **masks, **params))]
 
     def pullback(ct: Value, z: Value, xs: tuple[Value, ...], params: Params, shape: Shape, dtype: DType) -> Value:
         return _down(pull(ct, z, xs[0], **params))
@@ -239,23 +240,41 @@ def inverse_or_zero(x: Array) -> Array:
     return where(x == 0, 0.0, 1 / where(x == 0, 1.0, x))
 
 
-def divide_by_gaps(x: Array, w: Array, size: Array, against: Array) -> Array:
+def divide_by_gaps(x: Array, w: Array, size: Array, against: Array, alive: tuple[Any, Any] = (True, False)) -> Array:
     """Return ``x_ij / (w_j - w_i)``; between equal values it is 0 where x is, and nan where it is not.
 
     LAPACK's rounding sets equal values apart; their vectors are any of the space that they span. What depends on which
-    of them were found has no derivative, however its parts may cancel.
+    of them were found has no derivative, however its parts may cancel. A cotangent x of 0 may be that of a function of the
+    matrix at a zero of the function, which stands for 0 / 0: it is 0 only where the values move nothing.
 
     Args:
         x: float[..., n, n].
         w: float[..., n].
         size: of the numbers whose rounding w carries.
         against: of what x was made; x counts as 0 up to rounding of it.
+        alive: bool[..., 1, n], whether cotangents of the vectors, and of the values, are alive; False of tangents' values.
     """
     apart = row(w) - column(w)
     resolution = w.shape[-1] * float(np.finfo(w.dtype).eps)
     same = abs_(apart) <= size * resolution
-    turns = same & (np.eye(w.shape[-1]) == 0) & (abs_(x) > bound_of(against) * resolution)
+    vectors, values = map(either, alive)
+    turns = same & (np.eye(w.shape[-1]) == 0) & vectors & (values | (abs_(x) > bound_of(against) * resolution))
     return where(same, where(turns, np.nan, 0.0), 1 / where(same, 1.0, apart)) * x
+
+
+def either(alive: Any) -> Any:
+    """Return of each pair whether one of it is alive, given bool[..., 1, n], or True or False of all."""
+    return alive if isinstance(alive, bool) else alive | transposed(alive)
+
+
+def living_columns(alive: Any) -> Any:
+    """Return bool[..., 1, n]: whether columns hold something that is alive, given bool[..., m, n], or True or False."""
+    return alive if isinstance(alive, bool) else any_(alive, axis=-2, keepdims=True)
+
+
+def living_values(alive: Any) -> Any:
+    """Return bool[..., 1, n], given bool[..., n], or True or False of all."""
+    return alive if isinstance(alive, bool) else row(alive)
 
 
 def bound_of(x: Array) -> Array:

@@ -25,6 +25,8 @@ from afx.ops._kinds.matrix import (
     floating,
     hermitian,
     largest,
+    living_columns,
+    living_values,
     matrix_op,
     plain,
     row,
@@ -119,14 +121,17 @@ def _eigh_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
     return real(diagonal(inner)), v @ divide_by_gaps(inner, w, largest(w), h)
 
 
-def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
+def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, alive: tuple[Any, Any]) -> Array:
     w, v = z
     g = conjugate(ct[1])
-    inner = diag_embed(ct[0]) + divide_by_gaps(adjoint(v) @ g, w, largest(w), g)
+    marks = living_columns(alive[1]), living_values(alive[0])
+    inner = diag_embed(ct[0]) + divide_by_gaps(adjoint(v) @ g, w, largest(w), g, marks)
     return conjugate(hermitian(v @ inner @ adjoint(v)))
 
 
-eigh_p: Primitive = matrix_op("eigh", _eigh_run, _eigh_abstract, _eigh_push, _eigh_pull, reads=1, multiple_results=True)
+eigh_p: Primitive = matrix_op(
+    "eigh", _eigh_run, _eigh_abstract, _eigh_push, _eigh_pull, reads=1, multiple_results=True, is_read=True
+)
 
 
 def _eigvalsh_abstract(a: Aval) -> Aval:
@@ -210,15 +215,18 @@ def _eig_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
     return diagonal(inner), _apart(v @ divide_by_gaps(inner, w, largest(w), inner), v)
 
 
-def _eig_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any) -> Array:
+def _eig_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, alive: tuple[Any, Any]) -> Array:
     w, v = z
     gw, gv = conjugate(ct[0]), conjugate(ct[1])
     turned = adjoint(v) @ _apart(gv, v)
-    inner = diag_embed(gw) + divide_by_gaps(turned, conjugate(w), largest(w), turned)
+    marks = living_columns(alive[1]), living_values(alive[0])
+    inner = diag_embed(gw) + divide_by_gaps(turned, conjugate(w), largest(w), turned, marks)
     return conjugate(solve(adjoint(v), inner @ adjoint(v)))
 
 
-eig_p: Primitive = matrix_op("eig", _eig_run, _eig_abstract, _eig_push, _eig_pull, reads=1, multiple_results=True)
+eig_p: Primitive = matrix_op(
+    "eig", _eig_run, _eig_abstract, _eig_push, _eig_pull, reads=1, multiple_results=True, is_read=True
+)
 
 
 def _eigvals_abstract(a: Aval) -> Aval:

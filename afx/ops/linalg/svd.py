@@ -23,16 +23,21 @@ from afx.ops._kinds.matrix import (
     conjugate,
     diag_embed,
     divide_by_gaps,
+    either,
     floating,
     inverse_or_zero,
+    living_columns,
+    living_values,
     matrices,
     matrix_op,
     row,
     square,
     symmetrize_lower,
+    transposed,
 )
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.complex import real
+from afx.ops.elementwise.where import where
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.manipulation.join import concat
 
@@ -69,9 +74,9 @@ def svd(
     Singular vectors are not unique. Each pair can change its sign (its phase, where complex). Vectors of equal singular
     values rotate among each other, and ``full_matrices`` adds any basis of the complement. The derivatives are of vectors
     that rotate no more than they must; functions that do not depend on the choice have right ones. Vectors of equal
-    singular values have no derivative: derivatives through them are nan, and so are second derivatives. First derivatives
-    through singular values alone are right; `polar` has all derivatives there. Terms of the vectors of a singular value 0
-    that do not exist count as 0.
+    singular values have no derivative: derivatives through them are nan, and so are second derivatives. So it is with
+    those of a singular value 0 that could turn out of the space which the others span. First derivatives through singular
+    values alone are right; `polar` has all derivatives there.
 
     Args:
         a: float[..., m, n], real or complex.
@@ -135,20 +140,36 @@ def _sums(s: Array) -> Array:
     return inverse_or_zero(row(s) + column(s))
 
 
-def _even(x: Array, s: Array, against: Array) -> Array:
+def _even(x: Array, s: Array, against: Array, alive: tuple[Any, Any] = (True, False)) -> Array:
     """Return what turns left and right singular vectors alike: over differences of singular values."""
-    return divide_by_gaps(x, s, row(s) + column(s), against)
+    return divide_by_gaps(x, s, row(s) + column(s), against, alive)
 
 
-def _moved(u: Array, turn: Array, out: Array) -> Array:
-    """Return the tangent of singular vectors that turn among themselves and, by ``out``, out of the space they span."""
+def _odd(x: Array, s: Array, alive: tuple[Any, Any] = (True, False)) -> Array:
+    """Return what turns them apart, a complex pair by its phase too: over sums of singular values."""
+    if x.dtype.kind != "c":
+        return _sums(s) * x
+    vectors, values = map(either, alive)
+    turns = (row(s) + column(s) == 0) & vectors & (values | (x != 0))
+    return where(turns, np.nan, _sums(s) * x)
+
+
+def _over_values(x: Array, s: Array, alive: tuple[Any, Any] = (True, False)) -> Array:
+    """Return columns over singular values; over 0 they are 0, and nan where they, or cotangents, are not."""
+    vectors, values = alive
+    turns = (row(s) == 0) & vectors & (values | (x != 0))
+    return where(turns, np.nan, x * row(inverse_or_zero(s)))
+
+
+def _moved(u: Array, turn: Array, out: Array, s: Array) -> Array:
+    """Return the tangent of vectors that turn among themselves and, by ``out`` over s, out of the space they span."""
     k = turn.shape[-1]
     near, far = u[..., :k], u[..., k:]
     if u.shape[-2] == k:
         return near @ turn
     if not far.shape[-1]:
-        return near @ turn + out - near @ (adjoint(near) @ out)
-    away = adjoint(far) @ out
+        return near @ turn + _over_values(out - near @ (adjoint(near) @ out), s)
+    away = _over_values(adjoint(far) @ out, s)
     return concat([near @ turn + far @ away, -near @ adjoint(away)], axis=-1)
 
 
@@ -166,34 +187,44 @@ def _push(t: Array, z: tuple[Array, Array, Array], a: Array, *, full: bool) -> t
     k = s.shape[-1]
     left, right = u[..., :k], adjoint(vh[..., :k, :])
     inner = adjoint(left) @ t @ right
-    even, odd = _even(inner + adjoint(inner), s, inner), _sums(s) * (inner - adjoint(inner))
-    scale = row(inverse_or_zero(s))
-    du = _moved(u, (even + odd) / 2, t @ right * scale)
-    dv = _moved(adjoint(vh), (even - odd) / 2, adjoint(t) @ left * scale)
+    even, odd = _even(inner + adjoint(inner), s, inner), _odd(inner - adjoint(inner), s)
+    du = _moved(u, (even + odd) / 2, t @ right, s)
+    dv = _moved(adjoint(vh), (even - odd) / 2, adjoint(t) @ left, s)
     return du, real(diagonal(inner)), adjoint(dv)
 
 
-def _pull(ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any, *, full: bool) -> Array:
+def _pull(
+    ct: tuple[Array, Array, Array], z: tuple[Array, Array, Array], a: Any, *, full: bool, alive: tuple[Any, Any, Any]
+) -> Array:
     u, s, vh = z
     v, k = adjoint(vh), s.shape[-1]
+    of_u, of_v, values = _living(alive, k)
+    both = of_u | of_v, values
     gu, gv = conjugate(ct[0]), conjugate(adjoint(ct[2]))  # adjoint rules in the inner product Re tr(gᴴ dz)
     left, right = u[..., :k], v[..., :k]
     x, y = adjoint(left) @ gu[..., :k], adjoint(right) @ gv[..., :k]
     even, odd = (
-        _even(x + y, s, abs_(gu).sum((-2, -1), keepdims=True) + abs_(gv).sum((-2, -1), keepdims=True)),
-        _sums(s) * (x - y),
+        _even(x + y, s, abs_(gu).sum((-2, -1), keepdims=True) + abs_(gv).sum((-2, -1), keepdims=True), both),
+        _odd(x - y, s, both),
     )
     inner = (even + adjoint(even) + odd - adjoint(odd)) / 2 + diag_embed(ct[1])
     found = left @ inner @ adjoint(right)
-    scale = row(inverse_or_zero(s))
     if u.shape[-2] > k:
-        found = found + _returned(u, gu, k) * scale @ adjoint(right)
+        found = found + _over_values(_returned(u, gu, k), s, (of_u, values)) @ adjoint(right)
     if v.shape[-2] > k:
-        found = found + left @ adjoint(_returned(v, gv, k) * scale)
+        found = found + left @ adjoint(_over_values(_returned(v, gv, k), s, (of_v, values)))
     return conjugate(found)
 
 
-svd_p: Primitive = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple_results=True)
+def _living(alive: tuple[Any, Any, Any], k: int) -> tuple[Any, Any, Any]:
+    """Return bool[..., 1, k], or True or False of all: whether left and right vectors, and values, are alive."""
+    left, values, right = alive
+    left = left if isinstance(left, bool) else left[..., :k]
+    right = right if isinstance(right, bool) else transposed(right[..., :k, :])
+    return living_columns(left), living_columns(right), living_values(values)
+
+
+svd_p: Primitive = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple_results=True, is_read=True)
 
 
 # -- singular values --

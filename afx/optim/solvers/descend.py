@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import attrs
 import numpy as np
 
-from afx.control.solving.report import Status, choose_status
+from afx.control.solving.functions import attach_implicit_derivative, stopped
+from afx.control.solving.report import Status, choose_status, is_converged
 from afx.control.solving.vectors import bound_vector, iterate, norm_of
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import is_traced
@@ -20,7 +21,7 @@ from afx.ops.reductions.boolean import all as all_
 from afx.optim.solvers.directions import Direction, first_step
 from afx.optim.solvers.line_search import Objective, Point, choose, search_projected, search_strong_wolfe
 
-__all__ = ["Box", "State", "box_of", "descend", "free_unknowns", "optimality", "stationarity", "status_of"]
+__all__ = ["Box", "State", "attach_minimum", "box_of", "descend", "free_unknowns", "optimality", "status_of"]
 
 M = TypeVar("M")
 
@@ -33,6 +34,10 @@ class Box:
 
     lower: Array
     upper: Array
+
+    def stopped(self) -> Box:
+        """Return the same bounds, through which no derivative flows."""
+        return Box(*stopped([self.lower, self.upper]))
 
     def project(self, x: Array) -> Array:
         """Return the nearest point of the box."""
@@ -50,14 +55,26 @@ def box_of(bounds: tuple[Any, Any] | None, start: Array, who: str) -> Box | None
     return box
 
 
-def stationarity(slope: Callable[..., Array], box: Box | None) -> Callable[..., Array]:
-    """Return the function of a point and parameters that is zero at a minimum, given the gradient."""
+def attach_minimum(
+    slope: Callable[..., Array], x: Array, params: Sequence[Any], box: Box | None, status: Array
+) -> Array:
+    """Return a minimum as a differentiable function of parameters and of bounds, where it is one.
 
-    def residual(x: Array, *params: Any) -> Array:
-        g = slope(x, *params)
-        return g if box is None else x - box.project(x - g)
+    Args:
+        slope: (x, *params) to the gradient.
+        x: what a solver found, a constant for derivatives.
+        params: what the gradient depends on.
+        box: the bounds.
+        status: of the solver.
+    """
+    if box is None:
+        return attach_implicit_derivative(slope, x, params, is_converged(status))
 
-    return residual
+    def residual(y: Array, *given: Any) -> Array:
+        *ps, lower, upper = given
+        return y - Box(lower, upper).project(y - slope(y, *ps))
+
+    return attach_implicit_derivative(residual, x, [*params, box.lower, box.upper], is_converged(status))
 
 
 @attrs.frozen

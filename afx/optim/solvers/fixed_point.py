@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
-from afx.control.solving.report import Status, choose_status
+from afx.control.solving.report import Status, choose_status, is_converged
 from afx.control.solving.vectors import as_vector, iterate, norm_of
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
@@ -79,7 +79,7 @@ def fixed_point(
     held = stopped(problem.params)
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
     end = _march(lambda x: residual(x, *held), start, limit, memory, max_iterations)
-    x = attach_implicit_derivative(residual, end.x, problem.params)
+    x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status))
     found = end.residual if x is end.x else residual(x, *problem.params)
     return FixedPointResult(end.iterations, end.evaluations, end.status, unravel(x), found)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, TypeVarTuple
 import attrs
 import numpy as np
 
-from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
+from afx.control.solving.functions import flatten_to_vector, parametrize, stopped
 from afx.control.solving.report import Status, choose_status
 from afx.control.solving.vectors import as_vector, iterate, norm_of
 from afx.core.array.array import Array
@@ -27,7 +27,7 @@ from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import sum as sum_
-from afx.optim.solvers.descend import Box, box_of, free_unknowns, stationarity
+from afx.optim.solvers.descend import Box, attach_minimum, box_of, free_unknowns
 from afx.optim.solvers.line_search import choose
 from afx.optim.solvers.results import LeastSquaresResult
 from afx.optim.solvers.truncated_cg import truncated_cg
@@ -97,7 +97,8 @@ def least_squares(
     start, unravel = flatten_to_vector(init, "least_squares")
     start = stopped([start])[0]
     box = box_of(bounds, start, "least_squares")
-    start = start if box is None else box.project(start)
+    inside = None if box is None else box.stopped()
+    start = start if inside is None else inside.project(start)
     problem = parametrize(fn, [unravel], [start.aval], args, "least_squares")
 
     def residuals(x: Array, *params: Any) -> Array:
@@ -113,8 +114,8 @@ def least_squares(
         return residuals(x, *held)
 
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-    end = iterate(*_march(plain, start, limit, method, sparse, box), max_iterations)
-    x = attach_implicit_derivative(stationarity(grad(cost), box), end.x, problem.params)
+    end = iterate(*_march(plain, start, limit, method, sparse, inside), max_iterations)
+    x = attach_minimum(grad(cost), end.x, problem.params, box, end.status)
     found, gradient = end.residuals, end.gradient
     if x is not end.x:  # so that they have derivatives too
         found, pull = vjp(lambda v: residuals(v, *problem.params), x)

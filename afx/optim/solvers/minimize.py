@@ -7,11 +7,11 @@ from typing import Any, Literal, TypeVar, TypeVarTuple
 
 import numpy as np
 
-from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
+from afx.control.solving.functions import flatten_to_vector, parametrize, stopped
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.optim.solvers.descend import State, box_of, descend, stationarity
+from afx.optim.solvers.descend import State, attach_minimum, box_of, descend
 from afx.optim.solvers.directions import Bfgs, Direction, Lbfgs, NewtonCg
 from afx.optim.solvers.results import MinimizeResult
 from afx.optim.solvers.trust_region import Region, trust
@@ -38,9 +38,10 @@ def minimize(
 ) -> MinimizeResult[T]:
     """Return a local minimum of ``fn(x, *args)`` near a start.
 
-    The minimum is differentiable by ``args``, and by traced arrays that ``fn`` closes over, in both modes and every
-    order: by the implicit function theorem, not through the iterations. It does not depend on the start. Works under
-    `jit` and `vmap`, where each element of the batch stops by itself.
+    The minimum is differentiable by ``args``, by bounds, and by traced arrays that ``fn`` closes over, in both modes and
+    every order: by the implicit function theorem, not through the iterations; the derivatives are nan where the result
+    says that it has not converged. It does not depend on the start. Works under `jit` and `vmap`, where each element of
+    the batch stops by itself.
 
     ================  ===================================================================================
     ``lbfgs``         limited-memory BFGS (Liu & Nocedal 1989), the default: any number of unknowns
@@ -86,6 +87,7 @@ def minimize(
     slope = grad(value_of)
     both = value_and_grad(value_of)
     box = box_of(bounds, start, "minimize")
+    inside = None if box is None else box.stopped()
     limit = np.sqrt(np.finfo(start.dtype).eps) if tolerance is None else tolerance
 
     def objective(x: Array) -> tuple[Array, Array]:
@@ -99,11 +101,11 @@ def minimize(
 
     end: Region | State[Any]
     if method == "trust_region":
-        end = trust(objective, product, start, float(limit), max_iterations, box)
+        end = trust(objective, product, start, float(limit), max_iterations, inside)
     else:
-        end = descend(objective, _direction(method, memory, product), start, float(limit), max_iterations, box)
+        end = descend(objective, _direction(method, memory, product), start, float(limit), max_iterations, inside)
 
-    x = attach_implicit_derivative(stationarity(slope, box), end.point.x, problem.params)
+    x = attach_minimum(slope, end.point.x, problem.params, box, end.status)
     value, gradient = end.point.value, end.point.gradient
     if x is not end.point.x:  # so that they have derivatives too
         value, gradient = both(x, *problem.params)

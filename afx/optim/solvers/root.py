@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.control.cond import cond
 from afx.control.solving.functions import attach_implicit_derivative, flatten_to_vector, parametrize, stopped
-from afx.control.solving.report import Status, choose_status
+from afx.control.solving.report import Status, choose_status, is_converged
 from afx.control.solving.vectors import as_vector, bound_vector, iterate, norm_of
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
@@ -100,7 +100,7 @@ def root(
         return residual(x, *held)
 
     end = _find(plain, start, method, bracket, limit, max_iterations)
-    x = attach_implicit_derivative(residual, end.x, problem.params)
+    x = attach_implicit_derivative(residual, end.x, problem.params, is_converged(end.status))
     found = end.residual if x is end.x else residual(x, *problem.params)
     return RootResult(end.iterations, end.evaluations, end.status, unravel(x), found)
 

@@ -235,6 +235,80 @@ def test_eigenvectors_of_equal_eigenvalues() -> None:
     np.testing.assert_allclose(np.asarray(afx.grad(logarithm)(np.diag([1.0, 2.0, 4.0]))).diagonal(), [0.0, 2.0, 2.0])
 
 
+def matrix_function(by: str, fn: Any, weights: Any) -> Any:
+    """Return a weighted sum of a function of a matrix, written with the factors that `by` names."""
+
+    def total(x: Any) -> Array:
+        if by == "svd":
+            u, s, vh = linalg.svd(x, full_matrices=False)
+            return afx.sum(afx.real((u * fn(s)) @ vh * weights))
+        w, v = linalg.eigh(x) if by == "eigh" else linalg.eig(x)
+        return afx.sum(afx.real((v * fn(w)) @ afx.conj(v).T * weights))
+
+    return total
+
+
+@pytest.mark.parametrize(
+    "weights", [np.array([[0.0, 1.0], [2.0, 3.0]]), np.eye(2)[[1, 0]], np.array([[1.0, 0.5], [0.5, 1]])]
+)
+@pytest.mark.parametrize("dtype", ["d", "D"])
+@pytest.mark.parametrize("by", ["eigh", "eig", "svd"])
+def test_zeros_of_functions_at_equal_eigenvalues(by: str, dtype: str, weights: Any) -> None:
+    """A function of the matrix that is 0 at equal eigenvalues has a derivative of nan there, never one that misses terms."""
+    for fn, x in ((afx.log, np.eye(2, dtype=dtype)), (lambda w: afx.expm1(w) * 0.5, np.zeros((2, 2), dtype))):
+        total = matrix_function(by, fn, weights)
+        for run in (afx.grad(total), afx.jit(afx.grad(total)), afx.grad(afx.jit(total))):
+            assert np.isnan(np.asarray(run(x))).any()
+        direction = np.array([[0.0, 1.0], [1.0, 0.0]], dtype)
+        assert np.isnan(afx.jvp(total, (x,), (direction,))[1])
+
+
+def test_singular_value_zero() -> None:
+    """Vectors of a singular value 0 that can turn out of their space have derivative nan; the value stays."""
+    x = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    weights = np.arange(1.0, 7.0).reshape(3, 2)
+    total = matrix_function("svd", lambda s: s, weights)
+    assert np.isnan(np.asarray(afx.grad(total)(x))).any()
+    assert np.isnan(afx.jvp(total, (x,), (weights,))[1])
+    phase = matrix_function("svd", lambda s: s, np.array([[1.0j]]))
+    assert np.isnan(np.asarray(afx.grad(phase)(np.zeros((1, 1), complex)))).all()
+    np.testing.assert_allclose(np.asarray(afx.grad(lambda v: afx.sum(linalg.svdvals(v)[:1]))(x)), x, atol=1e-15)
+
+
+def test_selected_vectors_beside_equal_eigenvalues() -> None:
+    """What takes other vectors, or values that a choice left out, has right derivatives beside equal eigenvalues."""
+    q = np.linalg.qr(matrix((4, 4), "d"))[0]
+    weights, t = matrix((4, 4), "d"), matrix((4, 4), "d")
+
+    def last(x: Any) -> Array:
+        v = linalg.eigh(x).eigenvectors[:, -1]
+        return afx.sum(afx.outer(v, v) * weights)
+
+    def first(x: Any) -> Array:
+        u, _, vh = linalg.svd(x)
+        return afx.sum(afx.outer(u[:, 0], vh[0]) * weights)
+
+    def inverse(x: Any) -> Array:
+        w, v = linalg.eigh(x)
+        return afx.sum((v * afx.where(w > 1e-9, 1 / w, 0.0)) @ v.T * weights)
+
+    def shrunk(x: Any) -> Array:
+        u, s, vh = linalg.svd(x)
+        return afx.sum((u * afx.nn.relu(s - 0.5)) @ vh * weights)
+
+    for fn, values, step in (
+        (last, [1.0, 1.0, 1.0, 3.0], t),
+        (first, [3.0, 1.0, 1.0, 1.0], t),
+        (inverse, [0.0, 0.0, 2.0, 3.0], np.diag([0.0, 0.0, 1.0, 1.0])),
+        (shrunk, [3.0, 2.0, 0.0, 0.0], t),
+    ):
+        x = (q * values) @ q.T
+        step = q @ step @ q.T
+        want = (float(fn(x + EPS * step)) - float(fn(x - EPS * step))) / (2 * EPS)
+        for run in (afx.grad(fn), afx.jit(afx.grad(fn)), afx.grad(afx.jit(fn))):
+            assert float(np.sum(np.asarray(run(x)) * step)) == pytest.approx(want, rel=1e-6)
+
+
 def test_one_moving_triangle() -> None:
     """Value and derivative agree where one triangle moves: both are those of the symmetric part, or of the triangle."""
     for triangle in (None, "L", "U"):

@@ -217,3 +217,46 @@ def test_long_runs_are_compiled_where_they_can_be(method: Any) -> None:
     assert compiled < calls["branching"]
     for found in (first, second):
         np.testing.assert_allclose(found.x, 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "method", ["lbfgs", "bfgs", "newton_cg", "trust_region", "levenberg_marquardt", "gauss_newton"]
+)
+def test_bounds_are_differentiable(method: Any) -> None:
+    """A minimum on a bound follows it, and the other unknowns follow too: in both modes and twice, eager and compiled."""
+
+    def at(upper: Any) -> Any:
+        start, bounds = np.ones(2), (None, upper)
+        if method in ("levenberg_marquardt", "gauss_newton"):
+            found = optim.least_squares(
+                lambda x: afx.stack([x[0] - 5, x[0] * x[1] - 3]), start, bounds=bounds, method=method
+            )
+        else:
+            found = optim.minimize(
+                lambda x: (x[0] - 5) ** 2 + (x[0] * x[1] - 3) ** 2, start, bounds=bounds, method=method
+            )
+        return found.x
+
+    upper = np.float64(2.0)
+    for run in (afx.jacrev(at), afx.jacfwd(at), afx.jit(afx.jacrev(at)), afx.jit(afx.jacfwd(at))):
+        np.testing.assert_allclose(np.asarray(run(upper)), [1.0, -3 / 4], rtol=1e-6)
+    assert float(afx.grad(afx.grad(lambda b: at(b)[1]))(upper)) == pytest.approx(6 / 8, rel=1e-5)
+    batch = afx.vmap(afx.grad(lambda b: at(b)[1]))(np.array([1.9, 2.0]))
+    np.testing.assert_allclose(np.asarray(batch), [-3 / 1.9**2, -3 / 4], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        lambda a: optim.minimize(lambda x, a: afx.sum((x - a) ** 4), np.ones(2), a, max_iterations=2).x[0],
+        lambda a: optim.least_squares(lambda x, a: x**3 - a, np.ones(2), a, max_iterations=1).x[0],
+        lambda a: optim.root(lambda x, a: x**3 - a, np.float64(1), a, max_iterations=1).x,
+        lambda a: optim.fixed_point(lambda x, a: afx.cos(a * x), np.float64(1), a, max_iterations=1).x,
+    ],
+)
+def test_what_has_not_converged_has_no_derivative(at: Any) -> None:
+    """The derivative of what a solver did not finish is nan in both modes, eager and compiled; the value stays."""
+    a = np.float64(3.0)
+    assert np.isfinite(float(at(a)))
+    for run in (afx.grad(at), afx.jit(afx.grad(at)), lambda a: afx.jvp(at, (a,), (np.float64(1.0),))[1]):
+        assert np.isnan(float(run(a)))
