@@ -41,6 +41,7 @@ from afx.core.primitive import *
 from afx.core.tracing.debug_nans import debug_nans as debug_nans
 from afx.core.tracing.tracer import is_traced as is_traced
 from afx.ops.creation.creation import *
+from afx.ops.creation.matrices import *
 from afx.ops.creation.ranges import *
 from afx.ops.creation.stop_gradient import *
 from afx.ops.elementwise.arithmetic import *

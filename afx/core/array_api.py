@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 
 from afx.core.aval import NUMPY, SCALARS, aval_of
-from afx.core.devices import CPU, check_device
 from afx.core.dtypes import DType, check_dtype, default_complex, get_default_dtype, int64, promote
+from afx.core.options import CPU, check_device
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError
 

@@ -19,9 +19,9 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.core.tracing.debug_nans": "debug_nans",
     "afx.core.tracing.tracer": "is_traced",
     "afx.ops.creation.creation": (
-        "array asarray copy empty empty_like eye from_dlpack full full_like identity ones ones_like to_device tri"
-        " tril triu zeros zeros_like"
+        "array asarray copy empty empty_like from_dlpack full full_like ones ones_like to_device zeros zeros_like"
     ),
+    "afx.ops.creation.matrices": "eye identity tri tril triu",
     "afx.ops.creation.ranges": "arange geomspace linspace logspace meshgrid",
     "afx.ops.creation.stop_gradient": "stop_gradient",
     "afx.ops.elementwise.arithmetic": (

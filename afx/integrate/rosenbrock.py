@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from afx.core.array.array import Array
 from afx.integrate.step import Field, Method, Step
-from afx.ops.creation.creation import eye, ones_like
+from afx.ops.creation.creation import ones_like
+from afx.ops.creation.matrices import eye
 from afx.ops.linalg.solve import solve_or_nan
 from afx.transforms.jacobian import jacfwd
 from afx.transforms.jvp import jvp

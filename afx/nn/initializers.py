@@ -17,9 +17,10 @@ from afx import random
 from afx.core.array.array import Array
 from afx.core.aval import Shape, checked_shape
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import eye, full
+from afx.ops.creation.creation import full
 from afx.ops.creation.creation import ones as ones_
 from afx.ops.creation.creation import zeros as zeros_
+from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.where import where
 from afx.ops.linalg.qr import qr
 from afx.ops.manipulation.diagonals import diagonal
@@ -116,7 +117,8 @@ def identity(_seed: Seed, shape: Shape, gain: float = 1.0) -> Array:
     Array([[1., 0., 0.],
            [0., 1., 0.]], dtype=float32)
     """
-    return gain * eye(*_matrix(shape, "identity"))
+    rows, columns = _matrix(shape, "identity")
+    return gain * eye(rows, columns)
 
 
 def normal(seed: Seed, shape: Shape, scale: float = 1.0) -> Array:

@@ -7,7 +7,7 @@ import math
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import broadcast_shapes
 from afx.errors import ShapeError
-from afx.ops.creation.creation import eye
+from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isnan

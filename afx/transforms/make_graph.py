@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from afx import pytree
-from afx.core.array.array import Array
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.graph import Graph
+from afx.core.options import refuse_out
 from afx.core.tracing.graph_trace import GraphTrace
 from afx.errors import TracerError
+from afx.ops.creation.creation import Nested, asarray
+from afx.ops.manipulation.diagonals import matrix_trace
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, name_of, transformed
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = ["eval_shape", "trace"]
 
@@ -44,10 +50,29 @@ def to_graph(fn: Callable[..., Any], treedef: Any, avals: list[Aval], name: str)
     return Traced(graph, out_tree, trace_.lifted)
 
 
-def trace(fn: Callable[P, Any]) -> Callable[P, Graph]:
+@overload
+def trace(fn: Callable[P, Any]) -> Callable[P, Graph]: ...
+@overload
+def trace(
+    fn: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+) -> Array: ...
+def trace(fn: Any, *args: Any, **options: Any) -> Any:
     """Return a function that gives the `Graph` of ``fn`` for arguments of these shapes and dtypes.
 
     The arguments' numbers are not used: a Python branch on a traced value raises.
+
+    Of an array it is NumPy's function of this name, the sum along a diagonal of its first two axes; see
+    `afx.linalg.trace`, which takes the last two, as the array API has it.
+
+    Args:
+        fn: a function; or an array of two axes or more.
+        *args: of an array: ``offset``, ``axis1``, ``axis2``, ``dtype`` and ``out`` (None), NumPy's.
+        **options: of an array: the same by name.
 
     Raises:
         ConcreteValueError: the function asks for the value of an argument.
@@ -60,7 +85,14 @@ def trace(fn: Callable[P, Any]) -> Callable[P, Graph]:
       return b
     }
     """
+    if not callable(fn) and (isinstance(fn, (list, tuple)) or getattr(fn, "ndim", 0) >= 2):
+        return trace_matrix(fn, *args, **options)
     check_callable(fn, "trace")
+    return trace_function(fn, *args, **options)
+
+
+def trace_function(fn: Callable[P, Any]) -> Callable[P, Graph]:
+    """Return a function that gives the `Graph` of ``fn``."""
 
     def run(*args: P.args, **kwargs: P.kwargs) -> Graph:
         leaves, treedef = pytree.flatten((args, kwargs))
@@ -72,8 +104,21 @@ def trace(fn: Callable[P, Any]) -> Callable[P, Graph]:
             )
         return traced.graph
 
-    tracing: Callable[P, Graph] = transformed(run, "trace", fn, functools.partial(trace, fn))
+    tracing: Callable[P, Graph] = transformed(run, "trace", fn, functools.partial(trace_function, fn))
     return tracing
+
+
+def trace_matrix(
+    x: Nested,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+) -> Array:
+    """Return the sums of a diagonal of two axes, the first two as NumPy has it."""
+    refuse_out(out, "trace")
+    return matrix_trace(asarray(x), offset, axis1, axis2, dtype)
 
 
 @overload

@@ -13,9 +13,9 @@ from afx.core.array.at import At
 from afx.core.array.methods import Methods
 from afx.core.array.operators import Operators
 from afx.core.aval import SCALARS, Aval, Shape, aval_of
-from afx.core.devices import CPU
 from afx.core.dispatch.numpy_dispatch import array_function, array_ufunc
 from afx.core.dtypes import SUPPORTED, DType, check_dtype
+from afx.core.options import CPU
 from afx.core.registry import FUNCTIONS
 from afx.errors import AfxError, ArgumentError, ImmutableError, OperandError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from afx.core.options import Order, refuse_out
 from afx.core.registry import FUNCTIONS
-from afx.errors import ImmutableError
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["Methods"]
 
 Axis = int | Sequence[int] | None
-Order = Literal["C", "F", "A", "K"]
-
-
-def refuse_out(out: object, who: str) -> None:
-    """Raise `ImmutableError` where a method is told to write its result into an array, as NumPy's do; None says nothing."""
-    if out is not None:
-        raise ImmutableError(
-            f"{who}: out= writes into an array: got {type(out).__name__}: afx arrays are immutable; use the result"
-        )
 
 
 class Methods:
@@ -62,11 +53,7 @@ class Methods:
 
     def reshape(self, *shape: Any, order: Order = "C", copy: bool | None = None) -> Array:
         """Return the elements in another shape, given as a tuple or as separate lengths; see `afx.reshape`."""
-        lengths = shape[0] if len(shape) == 1 else shape
-        if order != "F":
-            return FUNCTIONS.reshape(self, lengths)
-        reverse = lengths[::-1] if isinstance(lengths, (tuple, list)) else lengths  # pyright: ignore[reportUnknownVariableType]  # a user's shape
-        return FUNCTIONS.permute_dims(FUNCTIONS.reshape(self.T, reverse), None)
+        return FUNCTIONS.reshape(self, shape[0] if len(shape) == 1 else shape, order)
 
     def transpose(self, *axes: Any) -> Array:
         """Return the array with its axes permuted, reversed where none are given."""

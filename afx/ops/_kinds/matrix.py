@@ -14,7 +14,8 @@ from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive,
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.batching import batch_unchanged
-from afx.ops.creation.creation import asarray, tril
+from afx.ops.creation.creation import asarray
+from afx.ops.creation.matrices import tril
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
-from afx.core.aval import Shape, aval_of, checked_shape, integer
-from afx.core.devices import check_device
+from afx.core.aval import aval_of, checked_shape, integer
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
+from afx.core.options import Order, check_device, check_memory_order
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
-from afx.errors import CopyError, OperandError, ShapeError
-from afx.ops._basic import broadcast, cast, select_where
+from afx.errors import CopyError, OperandError
+from afx.ops._basic import broadcast, cast
 from afx.pytree.ravel import use_converter
 
 if TYPE_CHECKING:
@@ -33,17 +33,12 @@ __all__ = [
     "copy",
     "empty",
     "empty_like",
-    "eye",
     "from_dlpack",
     "full",
     "full_like",
-    "identity",
     "ones",
     "ones_like",
     "to_device",
-    "tri",
-    "tril",
-    "triu",
     "zeros",
     "zeros_like",
 ]
@@ -53,6 +48,7 @@ __all__ = [
 def asarray(
     obj: Nested | Buffer,
     dtype: DTypeLike | None = None,
+    order: Order | None = None,
     *,
     device: str | None = None,
     copy: bool | None = None,
@@ -65,6 +61,7 @@ def asarray(
     Args:
         obj: the elements; whatever NumPy reads as an array, such as a memoryview, will do.
         dtype: that of the elements unless given.
+        order: has no effect: arrays are in row-major order.
         device: ``"cpu"``, the only one.
         copy: False refuses to copy; True has no effect, since arrays are immutable.
 
@@ -75,6 +72,8 @@ def asarray(
     >>> asarray([1.0, 2.0])
     Array([1., 2.], dtype=float32)
     """
+    if order is not None:
+        check_memory_order(order, "asarray")
     check_device(device, "asarray")
     target = None if dtype is None else check_dtype(dtype, "asarray")
     if copy is False:
@@ -137,22 +136,42 @@ def _holds_numpy(obj: Any) -> bool:
 
 
 @register_function
-def array(obj: Nested | Buffer, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
+def array(
+    obj: Nested | Buffer,
+    dtype: DTypeLike | None = None,
+    *,
+    copy: bool | None = None,
+    order: Order = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+) -> Array:
     """Return an Array of the elements; `asarray` under NumPy's other name.
+
+    Args:
+        obj: the elements, as in `asarray`.
+        dtype: that of the elements unless given.
+        copy: False refuses to copy; True has no effect, since arrays are immutable.
+        order: has no effect: arrays are in row-major order.
+        subok: has no effect.
+        ndmin: the least number of axes: axes of length 1 stand in front where there are fewer.
 
     >>> array([1, 2])
     Array([1, 2], dtype=int64)
     """
-    return asarray(obj, dtype, copy=copy)
+    check_memory_order(order, "array")
+    x = asarray(obj, dtype, copy=copy)
+    lead = integer(ndmin, "array", "ndmin") - x.ndim
+    return broadcast(x, (1,) * lead + x.shape) if lead > 0 else x
 
 
 @register_function
-def copy(x: Nested) -> Array:
+def copy(x: Nested, order: Order = "K", subok: bool = False) -> Array:
     """Return an Array of the elements: an Array itself, which is immutable, and a copy of anything else.
 
     >>> copy(np.array([1.0]))
     Array([1.], dtype=float64)
     """
+    check_memory_order(order, "copy")
     return asarray(x)
 
 
@@ -189,14 +208,19 @@ def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = 
     return asarray(_from_dlpack(x))
 
 
-def _filled(shape: int | Sequence[int], value: Any, dtype: DTypeLike | None, device: str | None, who: str) -> Array:
+def _filled(
+    shape: int | Sequence[int], value: Any, dtype: DTypeLike | None, order: object, device: str | None, who: str
+) -> Array:
+    check_memory_order(order, who)
     check_device(device, who)
     target = get_default_dtype() if dtype is None else check_dtype(dtype, who)
     return wrap(np.full(checked_shape(shape, who), value, target))
 
 
 @register_function
-def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+def zeros(
+    shape: int | Sequence[int], dtype: DTypeLike | None = None, order: Order = "C", *, device: str | None = None
+) -> Array:
     """Return an array of zeros, of the default dtype unless one is given.
 
     Raises:
@@ -205,27 +229,31 @@ def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device:
     >>> zeros(2)
     Array([0., 0.], dtype=float32)
     """
-    return _filled(shape, 0, dtype, device, "zeros")
+    return _filled(shape, 0, dtype, order, device, "zeros")
 
 
 @register_function
-def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+def ones(
+    shape: int | Sequence[int], dtype: DTypeLike | None = None, order: Order = "C", *, device: str | None = None
+) -> Array:
     """Return an array of ones, of the default dtype unless one is given.
 
     >>> ones(2)
     Array([1., 1.], dtype=float32)
     """
-    return _filled(shape, 1, dtype, device, "ones")
+    return _filled(shape, 1, dtype, order, device, "ones")
 
 
 @register_function
-def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+def empty(
+    shape: int | Sequence[int], dtype: DTypeLike | None = None, order: Order = "C", *, device: str | None = None
+) -> Array:
     """Return an array of zeros: an immutable array could never be filled in later.
 
     >>> empty(2)
     Array([0., 0.], dtype=float32)
     """
-    return _filled(shape, 0, dtype, device, "empty")
+    return _filled(shape, 0, dtype, order, device, "empty")
 
 
 @register_function
@@ -233,6 +261,7 @@ def full(
     shape: int | Sequence[int],
     fill_value: ArrayLike,
     dtype: DTypeLike | None = None,
+    order: Order = "C",
     *,
     device: str | None = None,
 ) -> Array:
@@ -242,138 +271,97 @@ def full(
         shape: the lengths of the axes.
         fill_value: a number or 0-d array; an array that broadcasts to the shape works as well.
         dtype: that of the value unless given.
+        order: has no effect: arrays are in row-major order.
         device: ``"cpu"``, the only one.
 
     >>> full(2, 7.0)
     Array([7., 7.], dtype=float32)
     """
+    check_memory_order(order, "full")
     value = asarray(fill_value, dtype, device=device)
     return broadcast(value, checked_shape(shape, "full"))
 
 
-def _like(x: ArrayLike, dtype: DTypeLike | None, who: str) -> tuple[Shape, Any]:
+def _like(
+    x: ArrayLike, dtype: DTypeLike | None, order: object, shape: int | Sequence[int] | None, who: str
+) -> tuple[int | Sequence[int], Any]:
+    check_memory_order(order, who)
     aval = aval_of(x, who)
-    return aval.shape, aval.dtype if dtype is None else dtype
+    return aval.shape if shape is None else shape, aval.dtype if dtype is None else dtype
 
 
 @register_function
-def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
-    """Return zeros of the shape and dtype of x.
+def zeros_like(
+    x: ArrayLike,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: int | Sequence[int] | None = None,
+    *,
+    device: str | None = None,
+) -> Array:
+    """Return zeros of the shape and dtype of x, or of another ``shape``; ``order`` and ``subok`` have no effect.
 
     >>> zeros_like(ones(2))
     Array([0., 0.], dtype=float32)
     """
-    return zeros(*_like(x, dtype, "zeros_like"), device=device)
+    return zeros(*_like(x, dtype, order, shape, "zeros_like"), device=device)
 
 
 @register_function
-def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
-    """Return ones of the shape and dtype of x.
+def ones_like(
+    x: ArrayLike,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: int | Sequence[int] | None = None,
+    *,
+    device: str | None = None,
+) -> Array:
+    """Return ones of the shape and dtype of x, or of another ``shape``; ``order`` and ``subok`` have no effect.
 
     >>> ones_like(zeros(2))
     Array([1., 1.], dtype=float32)
     """
-    return ones(*_like(x, dtype, "ones_like"), device=device)
+    return ones(*_like(x, dtype, order, shape, "ones_like"), device=device)
 
 
 @register_function
-def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
-    """Return zeros of the shape and dtype of x.
+def empty_like(
+    x: ArrayLike,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: int | Sequence[int] | None = None,
+    *,
+    device: str | None = None,
+) -> Array:
+    """Return zeros of the shape and dtype of x, or of another ``shape``; ``order`` and ``subok`` have no effect.
 
     >>> empty_like(ones(2))
     Array([0., 0.], dtype=float32)
     """
-    return zeros(*_like(x, dtype, "empty_like"), device=device)
+    return zeros(*_like(x, dtype, order, shape, "empty_like"), device=device)
 
 
 @register_function
 def full_like(
-    x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
+    x: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: int | Sequence[int] | None = None,
+    *,
+    device: str | None = None,
 ) -> Array:
-    """Return an array of the shape and dtype of x that holds one value everywhere.
+    """Return an array of the shape and dtype of x, or of another ``shape``, that holds one value everywhere.
 
     >>> full_like(zeros(2), 7.0)
     Array([7., 7.], dtype=float32)
     """
-    shape, target = _like(x, dtype, "full_like")
-    return full(shape, fill_value, target, device=device)
-
-
-@register_function
-def eye(
-    n: int, m: int | None = None, *, k: int = 0, dtype: DTypeLike | None = None, device: str | None = None
-) -> Array:
-    """Return ones on the k-th diagonal of an n × m matrix of zeros (n × n unless m is given).
-
-    >>> eye(2)
-    Array([[1., 0.],
-           [0., 1.]], dtype=float32)
-    """
-    check_device(device, "eye")
-    rows, columns = checked_shape((n, n if m is None else m), "eye")
-    return wrap(
-        np.eye(
-            rows, columns, integer(k, "eye", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "eye")
-        )
-    )
-
-
-@register_function
-def identity(n: int, dtype: DTypeLike | None = None) -> Array:
-    """Return the n × n identity matrix.
-
-    >>> identity(1)
-    Array([[1.]], dtype=float32)
-    """
-    return eye(n, dtype=dtype)
-
-
-@register_function
-def tri(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """Return ones on and below the k-th diagonal of an n × m matrix of zeros.
-
-    >>> tri(2)
-    Array([[1., 0.],
-           [1., 1.]], dtype=float32)
-    """
-    rows, columns = checked_shape((n, n if m is None else m), "tri")
-    return wrap(
-        np.tri(
-            rows, columns, integer(k, "tri", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "tri")
-        )
-    )
-
-
-def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:
-    shape = aval_of(x, who).shape
-    if len(shape) < 2:
-        raise ShapeError(f"{who}: needs matrices: got {aval_of(x)}; reshape it to two axes or more")
-    k = integer(k, who, "k")
-    mask = np.tri(shape[-2], shape[-1], k - 1 if upper else k, dtype=bool)
-    x = x if isinstance(x, Array) else asarray(x)
-    return select_where(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
-
-
-@register_function
-def tril(x: ArrayLike, /, k: int = 0) -> Array:
-    """Return matrices with zeros above the k-th diagonal.
-
-    >>> tril(ones((2, 2)))
-    Array([[1., 0.],
-           [1., 1.]], dtype=float32)
-    """
-    return _triangle(x, k, "tril", upper=False)
-
-
-@register_function
-def triu(x: ArrayLike, /, k: int = 0) -> Array:
-    """Return matrices with zeros below the k-th diagonal.
-
-    >>> triu(ones((2, 2)))
-    Array([[1., 1.],
-           [0., 1.]], dtype=float32)
-    """
-    return _triangle(x, k, "triu", upper=True)
+    lengths, target = _like(x, dtype, order, shape, "full_like")
+    return full(lengths, fill_value, target, device=device)
 
 
 @register_function

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import cmath
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, to_numpy_value, wrap
 from afx.core.aval import aval_of, broadcast_avals, integer, normalize_axis
-from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, int64, promote, real_dtype
+from afx.core.options import check_device
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation.creation import Nested, asarray
 from afx.ops.creation.promotion import promote_operands
-from afx.ops.elementwise.arithmetic import pow
+from afx.ops.elementwise.arithmetic import divide, pow, subtract
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.where import where
 from afx.ops.indexing.index import is_sequence
@@ -69,17 +70,54 @@ def arange(
     return wrap(_as(np.arange(*bounds), target))
 
 
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: Literal[False] = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: str | None = None,
+) -> Array: ...
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    retstep: Literal[True],
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    device: str | None = None,
+) -> tuple[Array, Array]: ...
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int,
+    endpoint: bool,
+    retstep: Literal[True],
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: str | None = None,
+) -> tuple[Array, Array]: ...
 @register_function
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
     num: int = 50,
-    *,
     endpoint: bool = True,
+    retstep: bool = False,
     dtype: DTypeLike | None = None,
     axis: int = 0,
+    *,
     device: str | None = None,
-) -> Array:
+) -> Array | tuple[Array, Array]:
     """Return ``num`` numbers at equal distances from ``start`` to ``stop``; differentiable in both.
 
     Args:
@@ -87,6 +125,7 @@ def linspace(
         stop: the last one, left out where ``endpoint`` is false.
         num: how many.
         endpoint: whether ``stop`` is among them.
+        retstep: whether the distance is returned beside them, nan where there is none.
         dtype: that of the ends, the default dtype for Python numbers and integers, unless given.
         axis: where the new axis stands, in front unless given.
         device: ``"cpu"``, the only one.
@@ -96,6 +135,10 @@ def linspace(
     """
     check_device(device, "linspace")
     num = integer(num, "linspace", "num")
+    if retstep:
+        gaps = num - 1 if endpoint else num
+        distance = divide(subtract(stop, start), gaps) if gaps > 0 else asarray(math.nan)
+        return linspace(start, stop, num, endpoint, dtype=dtype, axis=axis), distance
     if num < 0:
         raise ArgumentError(f"linspace: the number of samples must be non-negative: got num={num}; give num >= 0")
     a, b = aval_of(start, "linspace"), aval_of(stop, "linspace")
@@ -122,7 +165,6 @@ def logspace(
     start: ArrayLike,
     stop: ArrayLike,
     num: int = 50,
-    *,
     endpoint: bool = True,
     base: ArrayLike = 10.0,
     dtype: DTypeLike | None = None,
@@ -144,7 +186,6 @@ def geomspace(
     start: ArrayLike,
     stop: ArrayLike,
     num: int = 50,
-    *,
     endpoint: bool = True,
     dtype: DTypeLike | None = None,
     axis: int = 0,

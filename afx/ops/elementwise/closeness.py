@@ -8,6 +8,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import broadcast_shapes
+from afx.core.options import refuse_out
 from afx.core.registry import register_function
 from afx.errors import DtypeError
 from afx.ops.creation.creation import Nested, asarray
@@ -87,20 +88,24 @@ def _infinite(x: ArrayLike, value: float, who: str) -> Array:
 
 
 @register_function
-def isposinf(x: ArrayLike) -> Array:
+def isposinf(x: ArrayLike, out: None = None) -> Array:
     """Tell, elementwise, whether x is infinity.
 
     >>> isposinf(np.array([1.0, np.inf]))
     Array([False,  True], dtype=bool)
     """
+    if out is not None:
+        refuse_out(out, "isposinf")
     return _infinite(x, math.inf, "isposinf")
 
 
 @register_function
-def isneginf(x: ArrayLike) -> Array:
+def isneginf(x: ArrayLike, out: None = None) -> Array:
     """Tell, elementwise, whether x is -infinity.
 
     >>> isneginf(np.array([1.0, -np.inf]))
     Array([False,  True], dtype=bool)
     """
+    if out is not None:
+        refuse_out(out, "isneginf")
     return _infinite(x, -math.inf, "isneginf")

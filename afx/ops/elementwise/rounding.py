@@ -9,6 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer
+from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
@@ -73,16 +74,19 @@ fix = trunc
 
 
 @register_function
-def round(x: ArrayLike, decimals: int = 0) -> Array:
+def round(x: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Return x rounded to the nearest integer, halves to the even one; its derivative is 0.
 
     Args:
         x: any shape.
         decimals: digits behind the point that are kept; below 0, digits in front of it that become 0.
+        out: None: results are not written into arrays.
 
     >>> round(2.5)
     Array(2., dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "round")
     decimals = integer(decimals, "round", "decimals")
     kind = aval_of(x, "round").dtype.kind
     if not decimals or kind == "b" or (kind in "iu" and decimals > 0):

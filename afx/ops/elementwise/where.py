@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import bool_
+from afx.core.options import refuse_out
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
@@ -82,6 +83,7 @@ def clip(
     x: ArrayLike,
     min: ArrayLike | None = None,
     max: ArrayLike | None = None,
+    out: None = None,
     *,
     a_min: ArrayLike | None = None,
     a_max: ArrayLike | None = None,
@@ -96,6 +98,8 @@ def clip(
     >>> clip(np.array([-1.0, 0.5, 3.0]), 0.0, 1.0)
     Array([0. , 0.5, 1. ], dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "clip")
     if a_min is not None or a_max is not None:
         if (a_min is not None and min is not None) or (a_max is not None and max is not None):
             raise ArgumentError(
@@ -152,9 +156,13 @@ clip_p: Primitive = elementwise(
 )
 
 
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array: ...
+@overload
+def where(condition: ArrayLike) -> tuple[Array, ...]: ...
 @register_function
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
-    """Return x where the condition holds, y elsewhere.
+def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None) -> Array | tuple[Array, ...]:
+    """Return x where the condition holds, y elsewhere; without both, where it holds: `nonzero`.
 
     What was not chosen has the derivative 0 even where the formula behind it is infinite or nan:
     ``where(x > 0, sqrt(x), 0)`` needs no second ``where``.
@@ -164,9 +172,20 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
         x: chosen where it holds.
         y: chosen elsewhere.
 
+    Raises:
+        ArgumentError: one of x and y alone.
+
     >>> where(True, 1.0, 2.0)
     Array(1., dtype=float32)
     """
+    if x is None or y is None:
+        return _where_true(condition, x, y)
     if getattr(condition, "dtype", None) is not bool_ and aval_of(condition, "where").dtype != bool_:
         condition = not_equal(condition, 0)
     return bind_single(where_p, condition, x, y)
+
+
+def _where_true(condition: ArrayLike, x: ArrayLike | None, y: ArrayLike | None) -> tuple[Array, ...]:
+    if x is not None or y is not None:
+        raise ArgumentError("where: takes both x and y, or neither: got one of them; give the other")
+    return asarray(condition).nonzero()

@@ -15,8 +15,8 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, aval_of, integer, normalize_axes, normalize_axis
-from afx.core.devices import check_device
 from afx.core.dtypes import DType, check_dtype, get_default_dtype, promote, real_dtype
+from afx.core.options import check_device, refuse_out
 from afx.core.primitive import Primitive, lookup
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -103,7 +103,7 @@ def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Cal
 
 
 # -- complex transforms --
-def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm | None = None, out: None = None) -> Array:
     """Return the Fourier transform along an axis: element k is the sum of ``x[j] · exp(-2πi·j·k / n)``.
 
     Args:
@@ -112,6 +112,7 @@ def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backwa
         axis: the axis that is transformed.
         norm: which transforms are scaled: ``backward`` divides the inverse one by n, ``forward`` this one, ``ortho``
             both by the square root of n.
+        out: None: results are not written into arrays.
 
     Returns:
         Complex numbers in x's precision; that of integers is the default dtype's.
@@ -123,15 +124,19 @@ def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backwa
     >>> fft(afx.asarray([1.0, 0.0, 2.0, 0.0]))
     Array([ 3.+0.j, -1.+0.j,  3.+0.j, -1.+0.j], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "fft")
     return _transformed(fft_p, x, n, axis, norm)
 
 
-def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm | None = None, out: None = None) -> Array:
     """Return the inverse of `fft`; arguments and errors are those of `fft`.
 
     >>> ifft(afx.asarray([3.0, -1.0, 3.0, -1.0]))
     Array([1.+0.j, 0.+0.j, 2.+0.j, 0.+0.j], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "ifft")
     return _transformed(ifft_p, x, n, axis, norm)
 
 
@@ -153,7 +158,7 @@ ifft_p: Primitive = _symmetric("ifft", np.fft.ifft)
 
 
 # -- real transforms --
-def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm | None = None, out: None = None) -> Array:
     """Return the first half of the Fourier transform of real numbers, ``n // 2 + 1`` elements; the rest mirrors it.
 
     Arguments are those of `fft`.
@@ -164,6 +169,8 @@ def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backw
     >>> rfft(afx.asarray([1.0, 0.0, 2.0, 0.0]))
     Array([ 3.+0.j, -1.+0.j,  3.+0.j], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "rfft")
     return _transformed(rfft_p, x, n, axis, norm)
 
 
@@ -195,7 +202,7 @@ def _rfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str) -> Array:
 rfft_p: Primitive = _transform("rfft", np.fft.rfft, _rfft_abstract, _rfft_transpose, _computed)
 
 
-def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm | None = None, out: None = None) -> Array:
     """Return the inverse of `rfft`: n real numbers from the first half of their transform.
 
     Args:
@@ -203,6 +210,7 @@ def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "back
         n: the number of real points, ``2 · (length - 1)`` without it; odd numbers of points need it.
         axis: the axis that is transformed.
         norm: as for `fft`.
+        out: None: results are not written into arrays.
 
     Raises:
         ArgumentError: n is less than 1, or no such norm.
@@ -211,6 +219,8 @@ def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "back
     >>> irfft(afx.asarray([3.0, -1.0, 3.0]))
     Array([1., 0., 2., 0.], dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "irfft")
     return _to_real(x, n, axis, normed(norm, "irfft"), "irfft")
 
 
@@ -238,7 +248,7 @@ def _irfft_transpose(ct: Array, x: Aval, *, axis: int, norm: str, n: int) -> Arr
 irfft_p: Primitive = _transform("irfft", np.fft.irfft, _irfft_abstract, _irfft_transpose, _complex)
 
 
-def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm | None = None, out: None = None) -> Array:
     """Return the transform, which is real, of a signal whose second half mirrors the conjugate of its first.
 
     Args:
@@ -246,6 +256,7 @@ def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backw
         n: the number of points of the result, ``2 · (length - 1)`` without it.
         axis: the axis that is transformed.
         norm: as for `fft`.
+        out: None: results are not written into arrays.
 
     Raises:
         ArgumentError: n is less than 1, or no such norm.
@@ -254,10 +265,12 @@ def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backw
     >>> hfft(afx.asarray([1.0, 0.0, 2.0]))
     Array([ 3., -1.,  3., -1.], dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "hfft")
     return _to_real(conj(x), n, axis, INVERSE[normed(norm, "hfft")], "hfft")
 
 
-def ihfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+def ihfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm | None = None, out: None = None) -> Array:
     """Return the inverse of `hfft`; arguments are those of `fft`.
 
     Raises:
@@ -266,11 +279,13 @@ def ihfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = "back
     >>> ihfft(afx.asarray([3.0, -1.0, 3.0, -1.0]))
     Array([1.-0.j, 0.-0.j, 2.-0.j], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "ihfft")
     return conj(_transformed(rfft_p, x, n, axis, INVERSE[normed(norm, "ihfft")]))
 
 
 # -- frequencies --
-def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
+def fftfreq(n: int, d: float = 1.0, device: str | None = None, *, dtype: DTypeLike | None = None) -> Array:
     """Return the frequencies of the elements of `fft`, in cycles per unit of the spacing.
 
     Args:
@@ -289,7 +304,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: s
     return _frequencies(np.fft.fftfreq, n, d, dtype, device, "fftfreq")
 
 
-def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
+def rfftfreq(n: int, d: float = 1.0, device: str | None = None, *, dtype: DTypeLike | None = None) -> Array:
     """Return the frequencies of the elements of `rfft`; arguments and errors are those of `fftfreq`.
 
     >>> rfftfreq(4, 0.25)

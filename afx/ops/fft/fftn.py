@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, normalize_axis
 from afx.core.dtypes import promote
+from afx.core.options import refuse_out
 from afx.errors import ArgumentError
 from afx.ops.fft.fft import Norm, fft, ifft, irfft, rfft
 from afx.ops.indexing.index import ints
@@ -52,7 +53,7 @@ def _real_steps(x: ArrayLike, s: Ints, axes: Ints, who: str) -> tuple[list[Step]
     return steps[:-1], steps[-1]
 
 
-def fftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array:
+def fftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = None, out: None = None) -> Array:
     """Return the Fourier transform along several axes.
 
     Args:
@@ -61,6 +62,7 @@ def fftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm = "backward
             it is.
         axes: the axes, all by default, or the last ``len(s)``.
         norm: as for `afx.fft.fft`.
+        out: None: results are not written into arrays.
 
     Raises:
         ArgumentError: ``s`` and ``axes`` differ in number, a number of points is less than 1, or no such norm.
@@ -70,20 +72,24 @@ def fftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm = "backward
     Array([[2.+0.j, 0.+0.j],
            [0.+0.j, 2.+0.j]], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "fftn")
     return _in_turn(fft, x, _steps(x, s, axes, "fftn"), norm)
 
 
-def ifftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array:
+def ifftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = None, out: None = None) -> Array:
     """Return the inverse of `fftn`; arguments and errors are those of `fftn`.
 
     >>> ifftn(afx.asarray([[2.0, 0.0], [0.0, 2.0]]))
     Array([[1.+0.j, 0.+0.j],
            [0.+0.j, 1.+0.j]], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "ifftn")
     return _in_turn(ifft, x, _steps(x, s, axes, "ifftn"), norm)
 
 
-def rfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array:
+def rfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = None, out: None = None) -> Array:
     """Return half of the Fourier transform of real numbers along several axes: `afx.fft.rfft` along the last of them.
 
     Arguments are those of `fftn`.
@@ -96,11 +102,13 @@ def rfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm = "backwar
     Array([[2.+0.j, 0.+0.j],
            [0.+0.j, 2.+0.j]], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "rfftn")
     steps, (n, axis) = _real_steps(x, s, axes, "rfftn")
     return _in_turn(fft, rfft(x, n, axis, norm), steps, norm)
 
 
-def irfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array:
+def irfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm | None = None, out: None = None) -> Array:
     """Return the inverse of `rfftn`; ``s`` is the shape of the real result, and its last length may be odd with it only.
 
     Arguments and errors are those of `fftn`.
@@ -109,45 +117,61 @@ def irfftn(x: ArrayLike, s: Ints = None, axes: Ints = None, norm: Norm = "backwa
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "irfftn")
     steps, (n, axis) = _real_steps(x, s, axes, "irfftn")
     return irfft(_in_turn(ifft, x, steps[::-1], norm), None if s is None else n, axis, norm)
 
 
-def fft2(x: ArrayLike, s: Ints = None, axes: Sequence[int] = LAST, norm: Norm = "backward") -> Array:
+def fft2(x: ArrayLike, s: Ints = None, axes: Sequence[int] = LAST, norm: Norm | None = None, out: None = None) -> Array:
     """Return the Fourier transform along two axes, the last ones by default; see `fftn`.
 
     >>> fft2(afx.asarray([[1.0, 0.0], [0.0, 1.0]]))
     Array([[2.+0.j, 0.+0.j],
            [0.+0.j, 2.+0.j]], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "fft2")
     return fftn(x, s, axes, norm)
 
 
-def ifft2(x: ArrayLike, s: Ints = None, axes: Sequence[int] = LAST, norm: Norm = "backward") -> Array:
+def ifft2(
+    x: ArrayLike, s: Ints = None, axes: Sequence[int] = LAST, norm: Norm | None = None, out: None = None
+) -> Array:
     """Return the inverse of `fft2`; see `ifftn`.
 
     >>> ifft2(afx.asarray([[2.0, 0.0], [0.0, 2.0]]))
     Array([[1.+0.j, 0.+0.j],
            [0.+0.j, 1.+0.j]], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "ifft2")
     return ifftn(x, s, axes, norm)
 
 
-def rfft2(x: ArrayLike, s: Ints = None, axes: Sequence[int] = LAST, norm: Norm = "backward") -> Array:
+def rfft2(
+    x: ArrayLike, s: Ints = None, axes: Sequence[int] = LAST, norm: Norm | None = None, out: None = None
+) -> Array:
     """Return half of the Fourier transform of real numbers along two axes; see `rfftn`.
 
     >>> rfft2(afx.asarray([[1.0, 0.0], [0.0, 1.0]]))
     Array([[2.+0.j, 0.+0.j],
            [0.+0.j, 2.+0.j]], dtype=complex64)
     """
+    if out is not None:
+        refuse_out(out, "rfft2")
     return rfftn(x, s, axes, norm)
 
 
-def irfft2(x: ArrayLike, s: Ints = None, axes: Sequence[int] = LAST, norm: Norm = "backward") -> Array:
+def irfft2(
+    x: ArrayLike, s: Ints = None, axes: Sequence[int] = LAST, norm: Norm | None = None, out: None = None
+) -> Array:
     """Return the inverse of `rfft2`; see `irfftn`.
 
     >>> irfft2(afx.asarray([[2.0, 0.0], [0.0, 2.0]]))
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "irfft2")
     return irfftn(x, s, axes, norm)

@@ -11,6 +11,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, broadcast_shapes, normalize_axis
+from afx.core.options import refuse_out
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
@@ -191,7 +192,7 @@ def take(
     x: ArrayLike,
     indices: ArrayLike | Sequence[Any],
     axis: int | None = None,
-    *,
+    out: None = None,
     mode: Literal["raise", "wrap", "clip"] = "raise",
 ) -> Array:
     """Return the elements of x at indices along an axis; negative ones count from the end.
@@ -200,6 +201,7 @@ def take(
         x: any shape.
         indices: integers of any shape, which replaces the axis.
         axis: the axis; without one x is read as if it were flat.
+        out: None: results are not written into arrays.
         mode: what becomes of indices outside the axis: an error, counted around, or the nearest (which no negative one
             is but the first).
 
@@ -211,6 +213,8 @@ def take(
     >>> take(afx.asarray([10.0, 20.0, 30.0]), [2, 0])
     Array([30., 10.], dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "take")
     aval = aval_of(x, "take")
     if axis is None:
         return take(reshape(x, (-1,)), indices, 0, mode=mode)

@@ -11,6 +11,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Shape, aval_of, checked_shape, integer
 from afx.core.dtypes import check_dtype
+from afx.core.options import check_memory_order
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, ShapeError
 from afx.ops.creation.creation import Nested, asarray
@@ -62,12 +63,13 @@ def _checked(index: Array, n: int, who: str) -> Array:
 
 
 @register_function
-def unravel_index(indices: Nested, shape: Lengths) -> tuple[Array, ...]:
-    """Return the indices along each axis of elements that are numbered in row-major order.
+def unravel_index(indices: Nested, shape: Lengths, order: Literal["C", "F"] = "C") -> tuple[Array, ...]:
+    """Return the indices along each axis of elements that are numbered by rows.
 
     Args:
         indices: integers of any shape.
         shape: of the array they count through.
+        order: ``"C"`` numbers by rows, ``"F"`` by columns.
 
     Raises:
         DtypeError: not integers.
@@ -77,6 +79,9 @@ def unravel_index(indices: Nested, shape: Lengths) -> tuple[Array, ...]:
     (Array([0, 1], dtype=int64), Array([1, 2], dtype=int64))
     """
     lengths = ints(shape, "unravel_index", "shape")
+    if order != "C":
+        check_memory_order(order, "unravel_index", "CF")
+        return unravel_index(indices, lengths[::-1])[::-1]
     rest = _checked(_integers(indices, "unravel_index"), math.prod(lengths), "unravel_index")
     found: list[Array] = []
     for n in reversed(lengths):
@@ -87,15 +92,19 @@ def unravel_index(indices: Nested, shape: Lengths) -> tuple[Array, ...]:
 
 @register_function
 def ravel_multi_index(
-    multi_index: Sequence[Nested] | ArrayLike, dims: Lengths, *, mode: Mode | Sequence[Mode] = "raise"
+    multi_index: Sequence[Nested] | ArrayLike,
+    dims: Lengths,
+    mode: Mode | Sequence[Mode] = "raise",
+    order: Literal["C", "F"] = "C",
 ) -> Array:
-    """Return the numbers, in row-major order, of elements given by their indices along each axis.
+    """Return the numbers, by rows, of elements given by their indices along each axis.
 
     Args:
         multi_index: integers, one array an axis.
         dims: the lengths of the axes.
         mode: what becomes of indices out of range: ``"raise"`` an error, where they are known, ``"wrap"`` counts them
             around, ``"clip"`` takes the nearest.
+        order: ``"C"`` numbers by rows, ``"F"`` by columns.
 
     Raises:
         ArgumentError: not as many indices as axes.
@@ -112,6 +121,9 @@ def ravel_multi_index(
         raise ArgumentError(
             f"ravel_multi_index: takes an index for each axis: got {len(parts)} for {lengths}; give as many"
         )
+    if order != "C":
+        check_memory_order(order, "ravel_multi_index", "CF")
+        return ravel_multi_index(parts[::-1], lengths[::-1], modes[::-1])
     number: Any = 0
     for part, n, how in zip(parts, lengths, modes, strict=True):
         index = _integers(part, "ravel_multi_index")

@@ -10,6 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import promote
+from afx.core.options import refuse_out
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
 from afx.ops.creation.creation import Nested, asarray, zeros
@@ -68,7 +69,7 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
 def choose(
     x: ArrayLike | Sequence[int],
     choices: Sequence[ArrayLike] | ArrayLike,
-    *,
+    out: None = None,
     mode: Literal["raise", "wrap", "clip"] = "raise",
 ) -> Array:
     """Return, elementwise, the element of the choice that an index names; what is not chosen has derivative 0.
@@ -76,6 +77,7 @@ def choose(
     Args:
         x: integers.
         choices: arrays, or one array whose first axis they lie along; all broadcast to one shape.
+        out: None: results are not written into arrays.
         mode: what becomes of indices that are out of range: ``"raise"`` an error, ``"wrap"`` counts them around,
             ``"clip"`` takes the nearest.
 
@@ -87,6 +89,8 @@ def choose(
     >>> choose([0, 1, 0], [np.array([1.0, 2.0, 3.0]), 0.0])
     Array([1., 0., 3.], dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "choose")
     index = asarray(x)
     if index.dtype.kind not in "biu":
         raise DtypeError(f"choose: indices are integers: got {index.aval}; convert them with astype")
@@ -183,13 +187,14 @@ def _piece(piece: Any, x: Array, args: tuple[object, ...], kw: dict[str, object]
 
 
 @register_function
-def compress(condition: ArrayLike | Sequence[bool], x: ArrayLike, axis: int | None = None) -> Array:
+def compress(condition: ArrayLike | Sequence[bool], x: ArrayLike, axis: int | None = None, out: None = None) -> Array:
     """Return the slices of x along an axis for which a condition holds.
 
     Args:
         condition: bool[n], known values, since they decide the shape; slices beyond it are left out.
         x: any shape.
         axis: the axis; without one x is read as if it were flat.
+        out: None: results are not written into arrays.
 
     Raises:
         ShapeError: a condition that is no vector, or longer than the axis.
@@ -198,6 +203,8 @@ def compress(condition: ArrayLike | Sequence[bool], x: ArrayLike, axis: int | No
     >>> compress([True, False, True], np.array([1.0, 2.0, 3.0]))
     Array([1., 3.], dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "compress")
     if axis is None:
         return compress(condition, reshape(x, (-1,)), 0)
     place = normalize_axis(axis, aval_of(x, "compress").ndim, "compress")

@@ -16,7 +16,7 @@ from afx.core.aval import Aval
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.matrix import floating, matrices, matrix_op, plain, transposed
-from afx.ops.creation.creation import eye, tril, triu
+from afx.ops.creation.matrices import eye, tril, triu
 from afx.ops.elementwise.comparison import equal
 from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.linalg.triangular import right_solve_triangular, solved, substituted

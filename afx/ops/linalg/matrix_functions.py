@@ -17,7 +17,8 @@ from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import floating, matrix_op, plain, square, transposed
-from afx.ops.creation.creation import asarray, eye
+from afx.ops.creation.creation import asarray
+from afx.ops.creation.matrices import eye
 from afx.ops.linalg._divided_differences import Exponential
 from afx.ops.linalg.hermitian_functions import hermitian_function
 from afx.ops.linalg.products import matmul

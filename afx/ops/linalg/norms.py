@@ -12,7 +12,8 @@ from afx.core.dtypes import float32, float64, real_dtype
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice, floating, matrices, square, symmetrize_lower
-from afx.ops.creation.creation import asarray, eye, zeros
+from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where
 from afx.ops.linalg.determinants import slogdet

@@ -12,6 +12,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes, integer, normalize_axis, shape_of
 from afx.core.dtypes import DType, promote
+from afx.core.options import refuse_out
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
@@ -209,7 +210,7 @@ def _size(x: Aval, axes: Sequence[int]) -> int:
 
 
 @register_function
-def dot(x: ArrayLike, y: ArrayLike) -> Array:
+def dot(x: ArrayLike, y: ArrayLike, out: None = None) -> Array:
     """Return NumPy's dot product.
 
     Of vectors and matrices it is `matmul`; of more axes the sum over the last axis of x and the last but one of y, for
@@ -221,6 +222,8 @@ def dot(x: ArrayLike, y: ArrayLike) -> Array:
     >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "dot")
     if _is_plain_product(x, y):  # the commonest case, with fewer questions
         return bind2(matmul_p, x, y)
     a, b = shape_of(x, "dot"), shape_of(y, "dot")
@@ -323,13 +326,15 @@ def inner(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 @register_function
-def outer(x: ArrayLike, y: ArrayLike) -> Array:
+def outer(x: ArrayLike, y: ArrayLike, out: None = None) -> Array:
     """Return the products of every element of x (rows) with every element of y (columns).
 
     >>> outer(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
     Array([[3., 4.],
            [6., 8.]], dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "outer")
     a, b = promote_operands(x, y)
     return multiply(reshape(a, (-1, 1)), reshape(b, (1, -1)))
 
@@ -354,13 +359,7 @@ def kron(x: ArrayLike, y: ArrayLike) -> Array:
 
 @register_function
 def cross(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    axis: int | None = None,
-    axisa: int = -1,
-    axisb: int = -1,
-    axisc: int = -1,
+    x: ArrayLike, y: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
     """Return the cross product of vectors of 3 components along an axis; other axes broadcast.
 

@@ -15,7 +15,8 @@ from afx.core.aval import Aval
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.matrix import adjoint, arrays, choice, conjugate, floating, matrices, matrix_op, transposed
-from afx.ops.creation.creation import eye, triu, zeros
+from afx.ops.creation.creation import zeros
+from afx.ops.creation.matrices import eye, triu
 from afx.ops.elementwise.complex import real
 from afx.ops.linalg.triangular import right_solve_triangular
 from afx.ops.manipulation.join import concat

@@ -15,7 +15,7 @@ from afx.core.aval import Aval
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.matrix import choice, matrix_pair_op, plain, promote_pair, right_sides, solution_aval, transposed
-from afx.ops.creation.creation import tril, triu
+from afx.ops.creation.matrices import tril, triu
 from afx.ops.elementwise.complex import conj
 from afx.runtime.triangular_solver import Solver, find_solver
 

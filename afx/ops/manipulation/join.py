@@ -10,6 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import DType, promote
+from afx.core.options import refuse_out
 from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
@@ -58,12 +59,13 @@ def _listed(arrays: Any, who: str) -> list[Any]:
 
 # -- concat --
 @register_function
-def concat(arrays: Arrays, /, *, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
+def concat(arrays: Arrays, /, axis: int | None = 0, out: None = None, *, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays one after another along an axis that they have.
 
     Args:
         arrays: of shapes that are equal but for the axis; their dtypes are promoted.
         axis: the axis; None reads each as if it were flat.
+        out: None: results are not written into arrays.
         dtype: that of the result instead.
 
     Raises:
@@ -73,6 +75,8 @@ def concat(arrays: Arrays, /, *, axis: int | None = 0, dtype: DTypeLike | None =
     >>> concat([afx.ones(2), afx.zeros(1)])
     Array([1., 1., 0.], dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "concat")
     xs = _listed(arrays, "concat")
     if dtype is not None:
         xs = [astype(x, dtype) for x in xs]
@@ -158,12 +162,13 @@ concat_p: Primitive = register(
 
 # -- stack --
 @register_function
-def stack(arrays: Arrays, /, *, axis: int = 0, dtype: DTypeLike | None = None) -> Array:
+def stack(arrays: Arrays, /, axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None) -> Array:
     """Return the arrays side by side along a new axis.
 
     Args:
         arrays: of one shape; their dtypes are promoted.
         axis: the position of the new axis in the result.
+        out: None: results are not written into arrays.
         dtype: that of the result instead.
 
     Raises:
@@ -174,6 +179,8 @@ def stack(arrays: Arrays, /, *, axis: int = 0, dtype: DTypeLike | None = None) -
     Array([[1., 1.],
            [0., 0.]], dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "stack")
     xs = _listed(arrays, "stack")
     if dtype is not None:
         xs = [astype(x, dtype) for x in xs]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis, shape_of
-from afx.core.devices import check_device
 from afx.core.dtypes import check_dtype
+from afx.core.options import Order, check_device, check_memory_order
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
@@ -60,12 +60,13 @@ def astype(x: ArrayLike, dtype: DTypeLike, *, copy: bool = True, device: str | N
 
 
 @register_function
-def reshape(x: ArrayLike, shape: int | Sequence[int], *, copy: bool | None = None) -> Array:
-    """Return the elements of x, in row-major order, in another shape.
+def reshape(x: ArrayLike, shape: int | Sequence[int], order: Order = "C", *, copy: bool | None = None) -> Array:
+    """Return the elements of x in another shape.
 
     Args:
         x: any shape.
         shape: the new lengths; one of them may be -1, which stands for what is left.
+        order: ``"C"`` reads and writes elements by rows, ``"F"`` by columns; ``"A"`` is ``"C"``, as arrays are stored.
         copy: has no effect, since arrays are immutable.
 
     Raises:
@@ -77,11 +78,15 @@ def reshape(x: ArrayLike, shape: int | Sequence[int], *, copy: bool | None = Non
     """
     have = shape_of(x, "reshape")
     wanted = resolved_shape(x, have, ints(shape, "reshape", "the shape"))
+    if order != "C":
+        check_memory_order(order, "reshape", "CFA")
+        if order == "F":
+            return permute_dims(reshape(permute_dims(x), wanted[::-1]))
     return x if wanted == have and isinstance(x, Array) else bind_single(reshape_p, x, shape=wanted)
 
 
 @register_function
-def broadcast_to(x: ArrayLike, shape: Sequence[int]) -> Array:
+def broadcast_to(x: ArrayLike, shape: Sequence[int], subok: bool = False) -> Array:
     """Return x repeated along new axes in front and along its axes of length 1, without copying.
 
     Raises:
@@ -195,10 +200,11 @@ transpose = permute_dims
 
 
 @register_function
-def ravel(x: ArrayLike) -> Array:
-    """Return the elements of x, in row-major order, as one axis.
+def ravel(x: ArrayLike, order: Order = "C") -> Array:
+    """Return the elements of x as one axis: by rows, or by columns in the order ``"F"``.
 
     >>> ravel(afx.zeros((2, 3))).shape
     (6,)
     """
-    return reshape(x, (-1,))
+    check_memory_order(order, "ravel")
+    return reshape(x, (-1,), "F" if order == "F" else "C")

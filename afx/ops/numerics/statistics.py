@@ -34,11 +34,11 @@ def cov(
     x: ArrayLike,
     y: ArrayLike | None = None,
     rowvar: bool = True,
-    *,
     bias: bool = False,
     ddof: float | None = None,
     fweights: ArrayLike | Sequence[int] | None = None,
     aweights: ArrayLike | Sequence[float] | None = None,
+    *,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Return the covariance matrix of variables that were observed together.

@@ -9,6 +9,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import bool_
+from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.ops._basic import reduced
@@ -29,12 +30,16 @@ def _truth(name: str, ufunc: np.ufunc, fn: Callable[..., Array]) -> Primitive:
 
 
 @register_function
-def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+def all(
+    x: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Array:
     """Tell whether all elements along axes are true (not zero), among those where ``where`` holds.
 
     >>> all(np.array([[True, True], [False, True]]), axis=1)
     Array([ True, False], dtype=bool)
     """
+    if out is not None:
+        refuse_out(out, "all")
     x = x if where is None else fill_where(astype(x, bool_), where, True)
     return reduce_over(all_p, x, axis, keepdims, "all")
 
@@ -43,12 +48,16 @@ all_p: Primitive = _truth("all", np.logical_and, all)
 
 
 @register_function
-def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+def any(
+    x: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Array:
     """Tell whether any element along axes is true (not zero), among those where ``where`` holds.
 
     >>> any(np.array([[False, True], [False, False]]), axis=1)
     Array([ True, False], dtype=bool)
     """
+    if out is not None:
+        refuse_out(out, "any")
     x = x if where is None else fill_where(astype(x, bool_), where, False)
     return reduce_over(any_p, x, axis, keepdims, "any")
 

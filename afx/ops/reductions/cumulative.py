@@ -10,6 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
 from afx.core.dtypes import DType, promote
+from afx.core.options import refuse_out
 from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind_single, to_array, to_lower_level
@@ -43,7 +44,13 @@ def _axis(x: ArrayLike, axis: int | None, who: str) -> tuple[ArrayLike, int]:
 
 @register_function
 def cumulative_sum(
-    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    include_initial: bool = False,
 ) -> Array:
     """Return the running sum along an axis.
 
@@ -51,6 +58,7 @@ def cumulative_sum(
         x: any shape; booleans and small integers are summed as 64-bit integers.
         axis: the axis to run along; it may be left out for a vector.
         dtype: converts x first, and is the result's.
+        out: None: results are not written into arrays.
         include_initial: puts a 0 in front, so that the axis grows by one.
 
     Raises:
@@ -59,6 +67,8 @@ def cumulative_sum(
     >>> cumulative_sum(np.array([1.0, 2.0, 3.0]))
     Array([1., 3., 6.], dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "cumulative_sum")
     _named(x, axis, "cumulative_sum")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_sum")
     z = _of(bind_single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
@@ -105,19 +115,27 @@ cumulative_sum_p: Primitive = linear(
 
 
 @register_function
-def cumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+def cumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Return the running sum along an axis, of all elements in row-major order where none is named.
 
     >>> cumsum(np.array([[1.0, 2.0], [3.0, 4.0]]))
     Array([ 1.,  3.,  6., 10.], dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "cumsum")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumsum")
     return _of(bind_single(cumulative_sum_p, y, axis=place, reverse=False), dtype)
 
 
 @register_function
 def cumulative_prod(
-    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    include_initial: bool = False,
 ) -> Array:
     """Return the running product along an axis; its derivatives are right with zeros too.
 
@@ -127,6 +145,8 @@ def cumulative_prod(
     >>> cumulative_prod(np.array([1.0, 2.0, 3.0]))
     Array([1., 2., 6.], dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "cumulative_prod")
     _named(x, axis, "cumulative_prod")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumulative_prod")
     z = _of(_products(y, place), dtype)
@@ -154,12 +174,14 @@ def _parts(z: Array, axis: int, span: int) -> tuple[Array, Array, Array]:
 
 
 @register_function
-def cumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+def cumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Return the running product along an axis, of all elements in row-major order where none is named.
 
     >>> cumprod(np.array([[1.0, 2.0], [3.0, 4.0]]))
     Array([ 1.,  2.,  6., 24.], dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "cumprod")
     y, place = _axis(x if dtype is None else astype(x, dtype), axis, "cumprod")
     return _of(_products(y, place), dtype)
 

@@ -13,6 +13,7 @@ from afx.compiler.reductions import NORM_DOT_MAX_ELEMENTS, NORM_DOT_MIN
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
+from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -79,13 +80,14 @@ def _counted(count: Any, axes: Shape, keepdims: bool) -> Any:
 def var(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
-    correction: float = 0,
+    out: None = None,
     ddof: float = 0,
     keepdims: bool = False,
-    mean: ArrayLike | None = None,
+    *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float = 0,
 ) -> Array:
     """Return the variance along axes: the mean square of the deviations from the mean, in two passes.
 
@@ -93,6 +95,7 @@ def var(
         x: any shape.
         axis: one axis, several, or all (None).
         dtype: converts x first.
+        out: None: results are not written into arrays.
         correction: subtracted from the number of elements that the sum is divided by; 1 gives the unbiased estimate.
         ddof: NumPy's name of the correction.
         keepdims: keeps the axes, with length 1.
@@ -102,6 +105,8 @@ def var(
     >>> var(np.array([1.0, 2.0, 3.0, 6.0]))
     Array(3.5, dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "var")
     wide, natural = accumulation_dtype(x, "var")
     if dtype is None and wide != natural:
         options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
@@ -117,13 +122,14 @@ def var(
 def std(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
-    correction: float = 0,
+    out: None = None,
     ddof: float = 0,
     keepdims: bool = False,
-    mean: ArrayLike | None = None,
+    *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float = 0,
 ) -> Array:
     """Return the standard deviation along axes; its derivative at equal elements is 0.
 
@@ -132,6 +138,8 @@ def std(
     >>> std(np.array([1.0, 2.0, 3.0, 6.0])).round(4)
     Array(1.8708, dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "std")
     wide, natural = accumulation_dtype(x, "std")
     if dtype is None and wide != natural:
         options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}

@@ -10,6 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, normalize_axes
 from afx.core.dtypes import promote, real_dtype
+from afx.core.options import refuse_out
 from afx.core.registry import register_function
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
@@ -54,8 +55,8 @@ def _filled(x: ArrayLike, value: float, dtype: DTypeLike | None, who: str) -> Ar
 def nansum(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -65,6 +66,8 @@ def nansum(
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nansum")
     return sum(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
 
 
@@ -72,8 +75,8 @@ def nansum(
 def nanprod(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -83,26 +86,32 @@ def nanprod(
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nanprod")
     return prod(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
 
 
 @register_function
-def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Return the running sum along an axis with nan as 0; arguments are those of `cumsum`.
 
     >>> nancumsum(np.array([1.0, np.nan, 2.0]))
     Array([1., 1., 3.], dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nancumsum")
     return cumsum(_filled(x, 0, dtype, "nancumsum"), axis, dtype)
 
 
 @register_function
-def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Return the running product along an axis with nan as 1; arguments are those of `cumprod`.
 
     >>> nancumprod(np.array([3.0, np.nan, 2.0]))
     Array([3., 3., 6.], dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nancumprod")
     return cumprod(_filled(x, 1, dtype, "nancumprod"), axis, dtype)
 
 
@@ -111,9 +120,10 @@ def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
 def nanmean(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
+    out: None = None,
     keepdims: bool = False,
+    *,
     where: ArrayLike | None = None,
 ) -> Array:
     """Return the mean of the elements that are not nan along axes, nan where there are none.
@@ -122,12 +132,15 @@ def nanmean(
         x: any shape; integers are averaged in the default dtype.
         axis: one axis, several, or all (None).
         dtype: converts x first.
+        out: None: results are not written into arrays.
         keepdims: keeps the axes, with length 1.
         where: bool, broadcasting to x: which elements are averaged.
 
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nanmean")
     return mean(x, axis, dtype=dtype, keepdims=keepdims, where=_present(x, dtype, where))
 
 
@@ -170,13 +183,14 @@ def _deviations(
 def nanvar(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
-    correction: float = 0,
+    out: None = None,
     ddof: float = 0,
     keepdims: bool = False,
-    mean: ArrayLike | None = None,
+    *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float = 0,
 ) -> Array:
     """Return the variance of the elements that are not nan along axes, nan where there are not enough.
 
@@ -185,6 +199,8 @@ def nanvar(
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nanvar")
     wide, natural = accumulation_dtype(x, "nanvar")
     if dtype is None and wide != natural:
         return astype(
@@ -207,13 +223,14 @@ def _rest(count: Array, axes: tuple[int, ...], correction: float, keepdims: bool
 def nanstd(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
-    correction: float = 0,
+    out: None = None,
     ddof: float = 0,
     keepdims: bool = False,
-    mean: ArrayLike | None = None,
+    *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float = 0,
 ) -> Array:
     """Return the standard deviation of the elements that are not nan along axes; its derivative at equal ones is 0.
 
@@ -222,6 +239,8 @@ def nanstd(
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nanstd")
     wide, natural = accumulation_dtype(x, "nanstd")
     if dtype is None and wide != natural:
         return astype(
@@ -237,7 +256,6 @@ def nanstd(
 @register_function
 def nan_to_num(
     x: ArrayLike,
-    *,
     copy: bool = True,
     nan: ArrayLike = 0.0,
     posinf: ArrayLike | None = None,

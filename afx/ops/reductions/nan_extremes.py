@@ -9,6 +9,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
+from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2
@@ -77,7 +78,7 @@ fmin_p: Primitive = binary(
 def nanmax(
     x: ArrayLike,
     axis: Axis = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -93,6 +94,8 @@ def nanmax(
     >>> nanmax(np.array([1.0, np.nan]))
     Array(1., dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nanmax")
     if where is not None or initial is not None:
         return reduce_with_initial(nanmax, fmax, x, axis, keepdims, initial, where)
     return reduce_over(nanmax_p, _cut(x), axis, keepdims, "nanmax")
@@ -120,7 +123,7 @@ nanmax_p: Primitive = _reducing("nanmax", np.fmax, nanmax)
 def nanmin(
     x: ArrayLike,
     axis: Axis = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -136,6 +139,8 @@ def nanmin(
     >>> nanmin(np.array([1.0, np.nan]))
     Array(1., dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nanmin")
     if where is not None or initial is not None:
         return reduce_with_initial(nanmin, fmin, x, axis, keepdims, initial, where)
     return reduce_over(nanmin_p, _cut(x), axis, keepdims, "nanmin")
@@ -146,7 +151,7 @@ nanmin_p: Primitive = _reducing("nanmin", np.fmin, nanmin)
 
 # -- indices --
 @register_function
-def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def nanargmax(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first largest element that is not nan along an axis, of all where none is named.
 
     Raises:
@@ -155,6 +160,8 @@ def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
     >>> nanargmax(np.array([1.0, np.nan, 3.0]))
     Array(2, dtype=int64)
     """
+    if out is not None:
+        refuse_out(out, "nanargmax")
     return arg_extremum(nanargmax_p, x, axis, keepdims)
 
 
@@ -173,7 +180,7 @@ nanargmax_p: Primitive = _place("nanargmax", nanargmax, np.nanargmax)
 
 
 @register_function
-def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def nanargmin(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first smallest element that is not nan along an axis, of all where none is named.
 
     Raises:
@@ -182,6 +189,8 @@ def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
     >>> nanargmin(np.array([1.0, np.nan, 3.0]))
     Array(0, dtype=int64)
     """
+    if out is not None:
+        refuse_out(out, "nanargmin")
     return arg_extremum(nanargmin_p, x, axis, keepdims)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, get_default_dtype, promote
+from afx.core.options import refuse_out
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -34,7 +35,9 @@ Place = Callable[[Count, Array], Array]
 
 
 @register_function
-def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def median(
+    x: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Array:
     """Return the median along axes: the middle element, or the mean of the two in the middle; nan where one is.
 
     Tied elements share the derivative evenly, as those of `sort` do; of nothing the median is nan.
@@ -42,16 +45,28 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     Args:
         x: any shape of real numbers; integers give the default dtype.
         axis: one axis, several, or all (None).
+        out: None: results are not written into arrays.
+        overwrite_input: has no effect.
         keepdims: keeps the axes, with length 1.
 
     >>> median(np.array([3.0, 1.0, 2.0, 10.0]))
     Array(2.5, dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "median")
     return _quantile(x, 0.5, axis, "linear", keepdims, "median", skipping=False)
 
 
 @register_function
-def quantile(x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Array:
+def quantile(
+    x: ArrayLike,
+    q: Fractions,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
     """Return the values below which fractions ``q`` of the elements lie; nan where an element is.
 
     Args:
@@ -59,6 +74,8 @@ def quantile(x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "li
         q: fractions from 0 to 1, of any shape, which goes in front of that of the result; differentiable too (on an
             element the slope towards the next one is taken).
         axis: one axis, several, or all (None).
+        out: None: results are not written into arrays.
+        overwrite_input: has no effect.
         method: how fractions between two elements are read, as in NumPy: ``linear``, ``lower``, ``higher``,
             ``nearest``, ``midpoint``, ``inverted_cdf``, ``averaged_inverted_cdf``, ``closest_observation``,
             ``interpolated_inverted_cdf``, ``hazen``, ``weibull``, ``median_unbiased`` or ``normal_unbiased``.
@@ -73,52 +90,82 @@ def quantile(x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "li
     >>> quantile(np.array([0.0, 1.0, 4.0]), 0.75)
     Array(2.5, dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "quantile")
     return _quantile(x, q, axis, method, keepdims, "quantile", skipping=False)
 
 
 @register_function
 def percentile(
-    x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+    x: ArrayLike,
+    q: Fractions,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
 ) -> Array:
     """Return the values below which ``q`` per cent of the elements lie; arguments and errors are those of `quantile`.
 
     >>> percentile(np.array([0.0, 1.0, 4.0]), 75)
     Array(2.5, dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "percentile")
     return _quantile(x, _hundredth(q, "percentile"), axis, method, keepdims, "percentile", skipping=False)
 
 
 @register_function
-def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def nanmedian(
+    x: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Array:
     """Return the median of the elements that are not nan, nan where all are; arguments are those of `median`.
 
     >>> nanmedian(np.array([3.0, np.nan, 2.0]))
     Array(2.5, dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nanmedian")
     return _quantile(x, 0.5, axis, "linear", keepdims, "nanmedian", skipping=True)
 
 
 @register_function
 def nanquantile(
-    x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+    x: ArrayLike,
+    q: Fractions,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
 ) -> Array:
     """Return quantiles of the elements that are not nan, nan where all are; arguments are those of `quantile`.
 
     >>> nanquantile(np.array([3.0, np.nan, 2.0]), 0.5)
     Array(2.5, dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nanquantile")
     return _quantile(x, q, axis, method, keepdims, "nanquantile", skipping=True)
 
 
 @register_function
 def nanpercentile(
-    x: ArrayLike, q: Fractions, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+    x: ArrayLike,
+    q: Fractions,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
 ) -> Array:
     """Return percentiles of the elements that are not nan, nan where all are; arguments are those of `quantile`.
 
     >>> nanpercentile(np.array([3.0, np.nan, 2.0]), 50)
     Array(2.5, dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "nanpercentile")
     return _quantile(x, _hundredth(q, "nanpercentile"), axis, method, keepdims, "nanpercentile", skipping=True)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import bool_, promote, real_dtype
+from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
@@ -54,8 +55,8 @@ def fill_where(x: ArrayLike, where: ArrayLike | None, other: ArrayLike) -> Array
 def sum(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -66,6 +67,7 @@ def sum(
         x: any shape; booleans and small integers are summed as int64.
         axis: one axis, several, or all (None).
         dtype: converts x first, and is the result's.
+        out: None: results are not written into arrays.
         keepdims: keeps the summed axes, with length 1.
         initial: added to the sum.
         where: bool, broadcasting to x: which elements are summed.
@@ -73,6 +75,8 @@ def sum(
     >>> sum(broadcast_to(1.0, (2, 3)), axis=0)
     Array([2., 2., 2.], dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "sum")
     if dtype is not None:
         return astype(sum(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:
@@ -88,9 +92,10 @@ def sum(
 def mean(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
+    out: None = None,
     keepdims: bool = False,
+    *,
     where: ArrayLike | None = None,
 ) -> Array:
     """Return the arithmetic mean of the elements along axes; of none it is nan.
@@ -100,12 +105,15 @@ def mean(
             hold the sums.
         axis: one axis, several, or all (None).
         dtype: converts x first.
+        out: None: results are not written into arrays.
         keepdims: keeps the averaged axes, with length 1.
         where: bool, broadcasting to x: which elements are averaged.
 
     >>> mean(np.array([1.0, 2.0, 6.0]))
     Array(3., dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "mean")
     if dtype is not None:
         x = astype(x, dtype)
     else:
@@ -188,7 +196,7 @@ def reduce_with_initial(
 def max(
     x: ArrayLike,
     axis: Axis = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -198,6 +206,7 @@ def max(
     Args:
         x: any shape of real numbers.
         axis: one axis, several, or all (None).
+        out: None: results are not written into arrays.
         keepdims: keeps the axes, with length 1.
         initial: compared with the elements; stands for them where there are none.
         where: bool, broadcasting to x: which elements are compared; ``initial`` must then be given.
@@ -209,6 +218,8 @@ def max(
     >>> max(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "max")
     if where is not None or initial is not None:
         return reduce_with_initial(max, maximum, x, axis, keepdims, initial, where)
     return reduce_over(max_p, x, axis, keepdims, "max")
@@ -229,7 +240,7 @@ max_p: Primitive = reduction(
 def min(
     x: ArrayLike,
     axis: Axis = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -239,6 +250,7 @@ def min(
     Args:
         x: any shape of real numbers.
         axis: one axis, several, or all (None).
+        out: None: results are not written into arrays.
         keepdims: keeps the axes, with length 1.
         initial: compared with the elements; stands for them where there are none.
         where: bool, broadcasting to x: which elements are compared; ``initial`` must then be given.
@@ -250,6 +262,8 @@ def min(
     >>> min(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "min")
     if where is not None or initial is not None:
         return reduce_with_initial(min, minimum, x, axis, keepdims, initial, where)
     return reduce_over(min_p, x, axis, keepdims, "min")
@@ -270,12 +284,14 @@ amin = min
 
 
 @register_function
-def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def ptp(x: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """Return the largest minus the smallest element along axes.
 
     >>> ptp(np.array([1.0, 4.0, 2.0]))
     Array(3., dtype=float64)
     """
+    if out is not None:
+        refuse_out(out, "ptp")
     return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
 
 
@@ -284,8 +300,8 @@ def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 def prod(
     x: ArrayLike,
     axis: Axis = None,
-    *,
     dtype: DTypeLike | None = None,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -297,6 +313,8 @@ def prod(
     >>> prod(broadcast_to(2.0, (3,)))
     Array(8., dtype=float32)
     """
+    if out is not None:
+        refuse_out(out, "prod")
     if dtype is not None:
         return astype(prod(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:

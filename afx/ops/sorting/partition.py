@@ -17,7 +17,7 @@ from afx.ops.indexing.getitem import take_along_axis
 from afx.ops.indexing.index import ints, is_sequence
 from afx.ops.manipulation.shape import astype, reshape
 from afx.ops.manipulation.split import unstack
-from afx.ops.sorting.sort import argsort, sort
+from afx.ops.sorting.sort import argsort, check_kind, sort
 
 __all__ = ["TopK", "argpartition", "lexsort", "partition", "sort_complex", "top_k"]
 
@@ -67,7 +67,9 @@ def _check_places(x: ArrayLike, kth: int | Sequence[int], axis: int | None, who:
 
 
 @register_function
-def partition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:
+def partition(
+    x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect", order: None = None
+) -> Array:
     """Return x with the element that sorting would put at an index there, smaller ones before it, larger ones behind.
 
     The others stand in order too, which NumPy does not promise: it is `sort`, with its derivative.
@@ -76,6 +78,8 @@ def partition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> 
         x: any shape.
         kth: the index, or several.
         axis: the axis; None partitions all elements as one.
+        kind: ``"introselect"``, NumPy's only one.
+        order: None: there are no fields to name.
 
     Raises:
         ArgumentError: kth is out of bounds.
@@ -83,17 +87,21 @@ def partition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> 
     >>> partition(np.array([3.0, 1.0, 2.0]), 1)
     Array([1., 2., 3.], dtype=float64)
     """
+    check_kind(kind, order, "partition", ("introselect",))
     _check_places(x, kth, axis, "partition")
     return sort(x, axis)
 
 
 @register_function
-def argpartition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:
+def argpartition(
+    x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect", order: None = None
+) -> Array:
     """Return the indices that partition x; arguments and errors are those of `partition`.
 
     >>> argpartition(np.array([3.0, 1.0, 2.0]), 1)
     Array([1, 2, 0], dtype=int64)
     """
+    check_kind(kind, order, "argpartition", ("introselect",))
     _check_places(x, kth, axis, "argpartition")
     return argsort(x, axis)
 

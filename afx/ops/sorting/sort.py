@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.dtypes import DType, int64
+from afx.core.options import refuse_out
 from afx.core.primitive import Derivative, Masking, Params, Primitive, Sampling, Value, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
@@ -32,6 +33,8 @@ from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.cumulative import cumulative_sum_p
 
 __all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", "searchsorted", "sort"]
+
+Kind = Literal["quicksort", "mergesort", "heapsort", "stable"]  # NumPy's names
 
 
 def arg_reduction(name: str, run: Any, fn: Any) -> Primitive:
@@ -69,12 +72,14 @@ def arg_extremum(p: Primitive, x: ArrayLike, axis: int | None, keepdims: bool) -
 
 
 @register_function
-def argmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def argmax(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first largest element along an axis, of all elements in row-major order without one.
 
     >>> argmax(np.array([1.0, 3.0, 3.0]))
     Array(1, dtype=int64)
     """
+    if out is not None:
+        refuse_out(out, "argmax")
     return arg_extremum(argmax_p, x, axis, keepdims)
 
 
@@ -82,12 +87,14 @@ argmax_p: Primitive = arg_reduction("argmax", np.argmax, argmax)
 
 
 @register_function
-def argmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def argmin(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first smallest element along an axis, of all elements in row-major order without one.
 
     >>> argmin(np.array([1.0, 0.0, 0.0]))
     Array(1, dtype=int64)
     """
+    if out is not None:
+        refuse_out(out, "argmin")
     return arg_extremum(argmin_p, x, axis, keepdims)
 
 
@@ -95,18 +102,31 @@ argmin_p: Primitive = arg_reduction("argmin", np.argmin, argmin)
 
 
 @register_function
-def argsort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
+def argsort(
+    x: ArrayLike,
+    axis: int | None = -1,
+    kind: Kind | None = None,
+    order: None = None,
+    *,
+    descending: bool = False,
+    stable: bool | None = True,
+) -> Array:
     """Return the indices that sort x along an axis; equal elements keep their order unless ``stable`` is false.
 
     Args:
         x: any shape with an axis.
         axis: the axis to sort along; None sorts all elements as one.
+        kind: NumPy's name of a method; has no effect: ``stable`` says what matters.
+        order: None: there are no fields to name.
         descending: the largest first, and nan last all the same.
         stable: whether equal elements keep their order; without that it is faster.
 
     >>> argsort(np.array([3.0, 1.0, 2.0]))
     Array([1, 2, 0], dtype=int64)
     """
+    if kind is not None or order is not None or stable is None:
+        check_kind(kind, order, "argsort")
+        return argsort(x, axis, descending=descending, stable=stable is not False)
     if axis is None:
         return argsort(reshape(x, (-1,)), -1, descending=descending, stable=stable)
     aval = aval_of(x, "argsort")
@@ -131,17 +151,51 @@ def _argsort_abstract(x: Aval, *, axis: int, stable: bool = True) -> Aval:
 argsort_p: Primitive = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=batch_unchanged("argsort"))
 
 
-@register_function
-def sort(x: ArrayLike, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """Return x sorted along an axis; elements that are equal share their derivatives evenly.
+def check_kind(kind: str | None, order: object, who: str, kinds: Sequence[str] = get_args(Kind)) -> None:
+    """Raise `ArgumentError` where NumPy's names of a method of sorting, or of fields, are none that arrays have."""
+    if kind is not None and kind not in kinds:
+        raise ArgumentError(f"{who}: no such kind: got kind={kind!r}; leave it out, or use one of {', '.join(kinds)}")
+    if order is not None:
+        raise ArgumentError(f"{who}: arrays have no fields to sort by: got order={order!r}; leave it out")
 
-    Arguments are those of `argsort`.
+
+@register_function
+def sort(
+    x: ArrayLike,
+    axis: int | None = -1,
+    kind: Kind | None = None,
+    order: None = None,
+    *,
+    descending: bool = False,
+    stable: bool | None = True,
+    ties: Literal["share", "order"] = "share",
+) -> Array:
+    """Return x sorted along an axis.
+
+    Args:
+        x: any shape with an axis.
+        axis: the axis to sort along; None sorts all elements as one.
+        kind: NumPy's name of a method; has no effect.
+        order: None: there are no fields to name.
+        descending: the largest first, and nan last all the same.
+        stable: has no effect: equal numbers cannot be told apart.
+        ties: the derivative where elements are equal: ``"share"`` divides it evenly among them, ``"order"`` keeps them in
+            the order in which they stand, which gives one vertex of the subdifferential, as a fixed permutation has it.
+
+    Raises:
+        ArgumentError: another kind, order or rule for ties.
 
     >>> sort(np.array([3.0, 1.0, 2.0]))
     Array([1., 2., 3.], dtype=float64)
     """
+    if kind is not None or order is not None:
+        check_kind(kind, order, "sort")
     if axis is None:
-        return sort(reshape(x, (-1,)), -1, descending=descending)
+        return sort(reshape(x, (-1,)), -1, descending=descending, ties=ties)
+    if ties != "share":
+        if ties != "order":
+            raise ArgumentError(f"sort: ties are 'share' or 'order': got {ties!r}; take one of them")
+        return take_along_axis(x, argsort(x, axis, descending=descending), axis)
     aval = aval_of(x, "sort")
     place = normalize_axis(axis, aval.ndim, "sort") - aval.ndim
     if descending and aval.dtype.kind in "fc":  # nan stands last, as in NumPy
@@ -210,11 +264,7 @@ sort_p: Primitive = register(
 
 @register_function
 def searchsorted(
-    sorted_array: ArrayLike,
-    values: ArrayLike | Sequence[float],
-    *,
-    side: str = "left",
-    sorter: ArrayLike | None = None,
+    sorted_array: ArrayLike, values: ArrayLike | Sequence[float], side: str = "left", sorter: ArrayLike | None = None
 ) -> Array:
     """Return where values would be inserted into a sorted vector to keep its order.
 

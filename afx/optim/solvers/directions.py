@@ -12,7 +12,8 @@ import attrs
 import numpy as np
 
 from afx.core.array.array import Array
-from afx.ops.creation.creation import asarray, eye, zeros
+from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import maximum, minimum, where
 from afx.ops.linalg.products import outer, vecdot

@@ -13,7 +13,8 @@ from afx.control.solving.report import Status, choose_status, is_converged
 from afx.control.solving.vectors import as_vector, iterate, norm_of
 from afx.core.array.array import Array
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray, eye, zeros
+from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.comparison import isfinite
 from afx.ops.elementwise.where import maximum, where
 from afx.ops.linalg.solve import solve_or_nan

@@ -180,8 +180,10 @@ MISSING: dict[str, tuple[Callable[[Any], Any], str]] = {
     "function": (np.packbits, r"np.packbits: afx has no such function: .*np.asarray\(x\), which has no derivative"),
     "ufunc": (np.isnat, "np.isnat: afx has no such function"),
     "method of a ufunc": (lambda x: np.add.reduceat(x, [0, 1]), "np.add.reduceat: afx has no such function"),
-    "argument": (lambda x: np.full_like(x, 1, shape=2), "np.full_like: afx's function has no argument shape="),
-    "order": (lambda x: np.reshape(x, (2, 6), order="F"), "np.reshape: afx's function has no argument order="),
+    "argument": (
+        lambda x: np.quantile(x, 0.5, method="inverted_cdf", weights=x),
+        "np.quantile: afx's function has no argument weights=",
+    ),
     "argument of reduce": (lambda x: np.logical_or.reduce(x, initial=True), "no argument initial="),
     "argument of accumulate": (lambda x: np.maximum.accumulate(x, dtype=float), "no argument dtype="),
     "casting": (lambda x: np.add(x, 1, casting="unsafe"), "np.add: afx's function has no argument casting="),

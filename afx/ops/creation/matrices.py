@@ -1,0 +1,105 @@
+"""Matrices: identities and triangles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.aval import aval_of, checked_shape, integer
+from afx.core.dtypes import check_dtype, get_default_dtype
+from afx.core.options import Order, check_device, check_memory_order
+from afx.core.registry import register_function
+from afx.errors import ShapeError
+from afx.ops._basic import select_where
+from afx.ops.creation.creation import asarray
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["eye", "identity", "tri", "tril", "triu"]
+
+
+@register_function
+def eye(
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    order: Order = "C",
+    *,
+    device: str | None = None,
+) -> Array:
+    """Return ones on the k-th diagonal of an n × m matrix of zeros (n × n unless m is given).
+
+    >>> eye(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+    check_memory_order(order, "eye")
+    check_device(device, "eye")
+    rows, columns = checked_shape((n, n if m is None else m), "eye")
+    return wrap(
+        np.eye(
+            rows, columns, integer(k, "eye", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "eye")
+        )
+    )
+
+
+@register_function
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
+    """Return the n × n identity matrix.
+
+    >>> identity(1)
+    Array([[1.]], dtype=float32)
+    """
+    return eye(n, dtype=dtype)
+
+
+@register_function
+def tri(n: int, m: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """Return ones on and below the k-th diagonal of an n × m matrix of zeros.
+
+    >>> tri(2)
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    rows, columns = checked_shape((n, n if m is None else m), "tri")
+    return wrap(
+        np.tri(
+            rows, columns, integer(k, "tri", "k"), get_default_dtype() if dtype is None else check_dtype(dtype, "tri")
+        )
+    )
+
+
+def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:
+    shape = aval_of(x, who).shape
+    if len(shape) < 2:
+        raise ShapeError(f"{who}: needs matrices: got {aval_of(x)}; reshape it to two axes or more")
+    k = integer(k, who, "k")
+    mask = np.tri(shape[-2], shape[-1], k - 1 if upper else k, dtype=bool)
+    x = x if isinstance(x, Array) else asarray(x)
+    return select_where(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
+
+
+@register_function
+def tril(x: ArrayLike, /, k: int = 0) -> Array:
+    """Return matrices with zeros above the k-th diagonal.
+
+    >>> tril(afx.ones((2, 2)))
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    return _triangle(x, k, "tril", upper=False)
+
+
+@register_function
+def triu(x: ArrayLike, /, k: int = 0) -> Array:
+    """Return matrices with zeros below the k-th diagonal.
+
+    >>> triu(afx.ones((2, 2)))
+    Array([[1., 1.],
+           [0., 1.]], dtype=float32)
+    """
+    return _triangle(x, k, "triu", upper=True)
