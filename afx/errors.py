@@ -26,6 +26,8 @@ RetraceWarning          (UserWarning)  a jitted function that is traced again an
 Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
 """
 
+from afx.tracebacks import ShownBriefly
+
 __all__ = [
     "AfxError",
     "ArgumentError",
@@ -53,8 +55,8 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class AfxError(Exception):
-    """Base of every error that afx raises on purpose."""
+class AfxError(ShownBriefly):
+    """Base of every error that afx raises on purpose; see `afx.debug.show_whole_tracebacks`."""
 
 
 class ShapeError(AfxError, ValueError):

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "afx"
 
 LAYERS = (
-    ("errors", "other_names"),
+    ("errors", "other_names", "tracebacks"),
     ("pytree",),
     ("core",),
     ("compiler", "runtime"),

@@ -33,11 +33,30 @@ def layer(cls: type[T]) -> type[T]:
     Scale(3 parameters: factor=float32[3])
     """
     methods: dict[str, Any] = {"__repr__": describe}
-    if not hasattr(cls, "__attrs_init__"):  # a constructor of its own has checks of its own
+    if hasattr(cls, "__attrs_init__"):  # a constructor of its own has checks of its own
+        methods["__init__"] = _unwritten(cls, vars(cls)["__init__"])
+    else:
         methods["__init__"] = _checked(cls, vars(cls)["__init__"])
     for name, method in methods.items():
         setattr(cls, name, method)
     return cls
+
+
+def _unwritten(cls: type[Any], build: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that says what to write where one's own assigns to fields, which are frozen."""
+    fields = ", ".join([field.name for field in attrs.fields(cls)])
+
+    @functools.wraps(build)
+    def unwritten(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            build(self, *args, **kwargs)
+        except attrs.exceptions.FrozenInstanceError as error:
+            raise attrs.exceptions.FrozenInstanceError(
+                f"{cls.__name__}: fields of a frozen class are not assigned to; in place of __init__ write "
+                f"a classmethod create(cls, key, …) that returns cls({fields}), or call self.__attrs_init__({fields})"
+            ) from error
+
+    return unwritten
 
 
 def _checked(cls: type[Any], build: Callable[..., None]) -> Callable[..., None]:

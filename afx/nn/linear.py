@@ -53,9 +53,26 @@ class Linear:
         return cls(init(seed, shape), zeros(outputs) if bias else None)
 
     def __call__(self, x: ArrayLike) -> Array:
-        """Return float[..., outputs] for float[..., inputs]."""
-        z = matmul(x, self.weight)
+        """Return float[..., outputs] for float[..., inputs].
+
+        Raises:
+            ShapeError: x has other than ``inputs`` features.
+        """
+        try:
+            z = matmul(x, self.weight)
+        except ShapeError:
+            raise self._misfit(x) from None
         return z if self.bias is None else z + self.bias
+
+    def _misfit(self, x: ArrayLike) -> ShapeError:
+        """Return the error about an operand of another number of features, which names this layer."""
+        a, w = aval_of(x, "Linear"), aval_of(self.weight, "Linear")
+        inputs, outputs = w.shape[-2:]
+        has = a.shape[-1] if a.shape else "no"
+        return ShapeError(
+            f"Linear({inputs}, {outputs}): takes float[..., {inputs}]: got {a}, which has {has} features; "
+            f"reshape it, or create the layer with {has if a.shape else 1} inputs"
+        )
 
 
 @layer

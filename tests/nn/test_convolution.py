@@ -181,3 +181,17 @@ def test_a_slope_that_is_learned() -> None:
     x = np.array([[-1.0, 2.0], [-3.0, -4.0]])
     found = afx.grad(lambda s: afx.sum(nn.leaky_relu(x, s)))(np.array([0.1, 0.2]))
     assert found.tolist() == [-4.0, -4.0]
+
+
+def test_messages_say_that_channels_come_last() -> None:
+    """Images with channels first, or without them, are told how to become what `conv` takes."""
+    kernel = afx.ones((3, 3, 2, 4))
+    with pytest.raises(afx.errors.ShapeError, match=r"channels last.*moveaxis\(x, 1, -1\)"):
+        nn.conv(afx.ones((5, 2, 8, 8)), kernel)
+    with pytest.raises(afx.errors.ShapeError, match=r"channels last.*x\[None\] for one example"):
+        nn.conv(afx.ones((8, 8, 2)), kernel)
+    with pytest.raises(afx.errors.ShapeError, match=r"channels last.*x\[\.\.\., None\] for one channel"):
+        nn.conv(afx.ones((5, 8, 8)), afx.ones((3, 3, 1, 4)))
+    with pytest.raises(afx.errors.ShapeError, match="groups divide out"):
+        nn.conv(afx.ones((5, 8, 8, 3)), kernel)
+    assert nn.conv(afx.moveaxis(afx.ones((5, 2, 8, 8)), 1, -1), kernel).shape == (5, 6, 6, 4)

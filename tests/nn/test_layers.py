@@ -345,3 +345,27 @@ def test_wrong_use_fails_where_it_is_written(name: str) -> None:
         make()
     assert words in str(found.value)
     assert isinstance(found.value, afx.errors.AfxError)
+
+
+def test_a_wrong_size_names_the_layer() -> None:
+    """Too many features are told as a matter of the layer, with its sizes, eager and compiled."""
+    for apply in (nn.Linear.create(0, 3, 2), afx.jit(nn.Linear.create(0, 3, 2))):
+        with pytest.raises(afx.errors.ShapeError, match=r"^Linear\(3, 2\): .* got float..\[5,4\], .* 4 inputs"):
+            apply(afx.ones((5, 4)))
+    with pytest.raises(afx.errors.ShapeError, match=r"^Linear\(3, 2\): .* got float..\[\]"):
+        nn.Linear.create(0, 3, 2)(afx.ones(()))
+
+
+def test_an_assignment_in_a_constructor_names_create() -> None:
+    """A layer written with ``self.weight = …``, as elsewhere, says what to write here."""
+
+    @nn.layer
+    @attrs.frozen
+    class Scale:
+        weight: afx.Array
+
+        def __init__(self, size: int) -> None:
+            self.weight = afx.ones(size)  # type: ignore[misc]
+
+    with pytest.raises(attrs.exceptions.FrozenInstanceError, match=r"classmethod create\(.*cls\(weight\)"):
+        Scale(3)

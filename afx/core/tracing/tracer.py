@@ -159,7 +159,10 @@ def raise_op_error(p: Primitive, xs: tuple[Any, ...], params: Params, error: Exc
     if isinstance(error, (AfxError, np.linalg.LinAlgError)):
         raise error
     avals = [aval_of(x, p.name) for x in xs]
-    p.abstract_eval(*avals, **params)  # as a rule this raises, with shapes and the remedy
+    try:
+        p.abstract_eval(*avals, **params)  # as a rule this raises, with shapes and the remedy
+    except AfxError as refused:
+        raise refused from None
     got = ", ".join(map(str, avals))
     raise OperandError(f"{p.name}: NumPy cannot compute it ({error}): got {got}; convert the operands") from error
 

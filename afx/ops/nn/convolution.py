@@ -66,18 +66,35 @@ def conv(
     rank = k.ndim - 2
     if rank < 1 or a.ndim != k.ndim:
         raise ShapeError(
-            f"conv: x is [batch, *spatial, channels] and kernel [*window, channels, out]: got x {a} and kernel {k}; reshape"
+            "conv: x is [batch, *spatial, channels], channels last, and kernel [*window, channels, out]: "
+            f"got x {a} and kernel {k}; {_axes_to_add(a, k)}"
         )
     (groups,) = each_axis(groups, 1, "groups", "conv")
     if a.shape[-1] != groups * k.shape[-2] or k.shape[-1] % groups:
         raise ShapeError(
-            f"conv: channels differ: got x {a} and kernel {k} with groups={groups}; the kernel's last axes are "
-            "[channels/groups, out], and groups divide out"
+            "conv: channels differ; x is [batch, *spatial, channels], channels last, and kernel "
+            f"[*window, channels/groups, out]: got x {a} and kernel {k} with groups={groups}; {_channels_to_move(a, k, groups)}"
         )
     stride, dilation = each_axis(stride, rank, "stride", "conv"), each_axis(dilation, rank, "dilation", "conv")
     pads = padded_by(padding, a.shape[1:-1], k.shape[:rank], stride, dilation, "conv")
     x, kernel = same_dtype(x, kernel, "conv")
     return bind_single(conv_p, x, kernel, stride=stride, padding=pads, dilation=dilation, groups=groups)
+
+
+def _axes_to_add(a: Aval, k: Aval) -> str:
+    """Return what to do where the numbers of axes differ."""
+    if a.ndim != k.ndim - 1:
+        return "reshape x, or make a kernel of as many spatial axes"
+    if k.shape[-2] != 1:
+        return "write x[None] for one example"
+    return "write x[..., None] for one channel" + ", or x[None] for one example" * (a.shape[-1] == 1)
+
+
+def _channels_to_move(a: Aval, k: Aval, groups: int) -> str:
+    """Return what to do where x's channels are not those of the kernel."""
+    if a.shape[1] == groups * k.shape[-2] and not k.shape[-1] % groups:
+        return "write afx.moveaxis(x, 1, -1), as x looks like [batch, channels, *spatial]"
+    return "the kernel's channels times groups are those of x, and groups divide out"
 
 
 def _abstract(x: Aval, kernel: Aval, **params: Any) -> Aval:
