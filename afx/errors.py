@@ -26,7 +26,8 @@ RetraceWarning          (UserWarning)  a jitted function that is traced again an
 Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
 """
 
-from afx.tracebacks import ShownBriefly
+import importlib
+from typing import Any
 
 __all__ = [
     "AfxError",
@@ -55,8 +56,16 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class AfxError(ShownBriefly):
+class AfxError(Exception):
     """Base of every error that afx raises on purpose; see `afx.debug.show_whole_tracebacks`."""
+
+    def __init__(self, *args: object, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        importlib.import_module("afx.tracebacks").watch(AfxError)
+
+    def _render_traceback_(self) -> list[str]:
+        lines: list[str] = importlib.import_module("afx.tracebacks").render_traceback(self)
+        return lines
 
 
 class ShapeError(AfxError, ValueError):

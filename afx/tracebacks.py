@@ -9,12 +9,13 @@ import sys
 from types import CodeType, TracebackType
 from typing import Any
 
-__all__ = ["ShownBriefly", "show_whole_tracebacks"]
+__all__ = ["render_traceback", "show_whole_tracebacks", "watch"]
 
 PACKAGE = os.path.dirname(__file__) + os.sep  # noqa: PTH120  # pathlib costs a third of the import
 LEFT_OUT = "(calls inside of afx are left out: afx.debug.show_whole_tracebacks() shows them)"
 _settings = {"whole": False}
 _hooks = [sys.__excepthook__]  # what printed before, last
+_watched = list[type[BaseException]]()
 
 
 def show_whole_tracebacks(whole: bool = True) -> None:
@@ -26,32 +27,35 @@ def show_whole_tracebacks(whole: bool = True) -> None:
     _settings["whole"] = whole
 
 
-class ShownBriefly(Exception):
-    """An exception whose traceback, where it ends a program, has the caller's frames alone."""
+def watch(kind: type[BaseException]) -> None:
+    """Print errors of a kind without the calls inside of afx where they end the program, from now on."""
+    if not _watched:
+        _watched.append(kind)
+        _hooks.append(sys.excepthook)
+        sys.excepthook = _print_error
 
-    def __init__(self, *args: object, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if len(_hooks) == 1:
-            _hooks.append(sys.excepthook)
-            sys.excepthook = _print_error
 
-    def _render_traceback_(self) -> list[str]:
-        """Return the lines that IPython and Jupyter show; where this raises, they show their own."""
-        if _settings["whole"]:
-            raise NotImplementedError
-        frames = [frame for frame in _frames(self.__traceback__) if not _runs_cells(frame.tb_frame.f_code)]
-        shown = _chained([frame for frame in frames if not _is_own(frame)] or frames)
-        traceback: Any = importlib.import_module("traceback")
-        chain = not _is_inner(self.__context__)
-        lines: list[str] = traceback.format_exception(type(self), self, shown, chain=chain)
-        return [*[line.rstrip("\n") for line in lines], LEFT_OUT]
+def render_traceback(error: BaseException) -> list[str]:
+    """Return the lines that IPython and Jupyter show for an error.
+
+    Raises:
+        NotImplementedError: the whole is to be shown, which is theirs to do.
+    """
+    if _settings["whole"]:
+        raise NotImplementedError
+    frames = [frame for frame in _frames(error.__traceback__) if not _runs_cells(frame.tb_frame.f_code)]
+    shown = _chained([frame for frame in frames if not _is_own(frame)] or frames)
+    traceback: Any = importlib.import_module("traceback")
+    chain = not _is_inner(error.__context__)
+    lines: list[str] = traceback.format_exception(type(error), error, shown, chain=chain)
+    return [*[line.rstrip("\n") for line in lines], LEFT_OUT]
 
 
 def _print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print what ends a program, as Python does, without the calls inside of afx."""
     frames = _frames(trace)
     shown = [frame for frame in frames if not _is_own(frame)]
-    if _settings["whole"] or not isinstance(error, ShownBriefly) or not shown or len(shown) == len(frames):
+    if _settings["whole"] or not isinstance(error, tuple(_watched)) or not shown or len(shown) == len(frames):
         _hooks[-1](kind, error, trace)
         return
     held = error.__traceback__, error.__suppress_context__

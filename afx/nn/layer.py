@@ -51,10 +51,11 @@ def _unwritten(cls: type[Any], build: Callable[..., None]) -> Callable[..., None
         try:
             build(self, *args, **kwargs)
         except attrs.exceptions.FrozenInstanceError as error:
-            raise attrs.exceptions.FrozenInstanceError(
+            error.add_note(
                 f"{cls.__name__}: fields of a frozen class are not assigned to; in place of __init__ write "
                 f"a classmethod create(cls, key, …) that returns cls({fields}), or call self.__attrs_init__({fields})"
-            ) from error
+            )
+            raise
 
     return unwritten
 
