@@ -10,17 +10,20 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
+from afx.core.interpreter import evaluate
 from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
 from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError, to_concrete
 from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ConcreteValueError
 from afx.ops.creation.creation import asarray, zeros
+from afx.ops.manipulation.shape import broadcast_to
 from afx.pytree.compare import check_matching, check_structure
 from afx.transforms.compiled_call import CompiledGraph
 
 __all__ = [
     "Body",
     "as_strong_arrays",
+    "batched_body",
     "body_of",
     "build",
     "full_mask",
@@ -152,6 +155,38 @@ def build(name: str, avals: Sequence[Aval], fn: Callable[..., Sequence[Any]]) ->
         return CompiledGraph(trace.finish([to_array(z) for z in fn(*[trace.input(a) for a in avals])]))
     finally:
         trace.alive = False
+
+
+def batched_body(
+    body: CompiledGraph, size: int, batched: Sequence[bool], carry: tuple[int, int]
+) -> tuple[CompiledGraph, list[bool]]:
+    """Return a loop's step over a batch, and which of its outputs have a batch axis in front; a counter stays one number.
+
+    Args:
+        body: the step, whose first outputs are the next carry.
+        size: of the batch.
+        batched: which inputs of the step have a batch axis to begin with.
+        carry: the inputs from and to which the carry stands.
+    """
+    start, stop = carry
+    flags = list(batched)
+    while True:
+        program, own = body.batched_where_needed(size, tuple(flags))
+        after = [f or o for f, o in zip(flags[start:stop], own, strict=False)]
+        if after == flags[start:stop]:
+            break
+        flags[start:stop] = after
+    ends = [*after, *own[stop - start :]]
+    if ends == own:
+        return program, ends
+
+    def step(*v: Any) -> list[Any]:
+        outs = evaluate(program.graph, *v)
+        return [
+            broadcast_to(z, (size, *z.shape)) if end and not o else z for z, end, o in zip(outs, ends, own, strict=True)
+        ]
+
+    return build("vmap", [v.aval for v in program.graph.inputs], step), ends
 
 
 def check_same(found: Sequence[Any], found_tree: Any, leaves: Sequence[Any], treedef: Any, who: str, what: str) -> None:

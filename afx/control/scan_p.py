@@ -16,11 +16,12 @@ import numpy as np
 
 from afx.compiler.control_flow import ScanSpec
 from afx.compiler.cost import flops
-from afx.control._subgraphs import Body, build, full_mask, inexact, zeros_of
+from afx.control._subgraphs import Body, batched_body, build, full_mask, inexact, zeros_of
 from afx.core.aval import Aval
 from afx.core.graph import Var
 from afx.core.interpreter import evaluate
 from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
+from afx.core.tracing.batch_trace import Unbatched
 from afx.core.tracing.tracer import bind, to_array
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.join import concat
@@ -310,11 +311,13 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
     counts: tuple[int, int] = params["counts"]
     nc, nk = counts
     consts, carry, rows = _parts(xs, counts)
-    flags = (*batched[:nc], *[True] * nk, *batched[nc + nk :])
-    carry = [c if b else broadcast_to(c, (size, *c.shape)) for c, b in zip(carry, batched[nc : nc + nk], strict=True)]
+    program, flags = batched_body(body, size, batched, (nc, nc + nk))
+    spread = [f and not b for f, b in zip(flags, batched[nc : nc + nk], strict=False)]
+    carry = [broadcast_to(c, (size, *c.shape)) if s else c for c, s in zip(carry, spread, strict=True)]
     rows = [_exchanged(x) if b else x for x, b in zip(rows, batched[nc + nk :], strict=True)]
-    outs = bind_scan(body.batched(size, flags), consts, carry, rows, params["length"], params["reverse"])
-    return (*outs[:nk], *[_exchanged(y) for y in outs[nk:]])
+    outs = bind_scan(program, consts, carry, rows, params["length"], params["reverse"])
+    found = [_exchanged(z) if k >= nk and f else z for k, (z, f) in enumerate(zip(outs, flags, strict=True))]
+    return tuple([z if f else Unbatched(z) for z, f in zip(found, flags, strict=True)])
 
 
 def _exchanged(x: Any) -> Any:

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.simplify import simplify
-from afx.control._subgraphs import build, full_mask, inexact, zeros_of
+from afx.control._subgraphs import batched_body, build, full_mask, inexact, zeros_of
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Graph, Literal, Var
 from afx.core.interpreter import evaluate
@@ -96,6 +96,16 @@ class WhileLoop:
         own = [*self.of_body, *[c for c, m in zip(self.of_body, consts, strict=True) if m]]
         test = build("condition", [*self.of_test, *state], going)
         return WhileLoop(test, build("body", [*own, *state], step), self.a, self.b + count)
+
+    def batched_with_one_end(self, size: int, flags: Sequence[bool]) -> tuple[WhileLoop, list[bool]] | None:
+        """Return the loop over a batch whose elements all end at one step, and which parts of its carry have a batch axis.
+
+        None where the condition may differ along the batch.
+        """
+        of_test, of_body, carry = self.parts(flags)
+        body, ends = batched_body(self.body, size, (*of_body, *carry), (self.b, self.b + len(carry)))
+        test, differs = self.test.batched_where_needed(size, (*of_test, *ends))
+        return None if differs[0] else (WhileLoop(test, body, self.a, self.b), ends)
 
     def batched(self, size: int, flags: Sequence[bool]) -> WhileLoop:
         """Return the loop over a batch: it runs as long as any element does, and the others keep their carry.

@@ -18,7 +18,6 @@ from afx.core.tracing.batch_trace import BatchTracer
 from afx.core.tracing.tracer import Tracer
 from afx.errors import DtypeError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.ops.creation.ranges import arange
 from afx.transforms._arguments import check_callable, describe, name_of
 from afx.transforms.compiled_call import CompiledGraph
 from afx.transforms.nan_check import check_nan
@@ -31,8 +30,8 @@ C = TypeVar("C")
 def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) -> C:
     """Run ``carry = body_fn(carry)`` as long as ``cond_fn(carry)`` holds, and return the carry.
 
-    Differentiable in both modes and every order: reverse mode saves values as they come. Under `jit` it is one equation,
-    elsewhere a Python loop.
+    Differentiable in both modes and every order: reverse mode saves values as they come. Under `jit` and `trace` it is one
+    equation where the carry, or what the functions close over, is unknown; elsewhere a Python loop.
 
     Args:
         cond_fn: the carry to a boolean scalar.
@@ -54,15 +53,19 @@ def while_loop(cond_fn: Callable[[C], Any], body_fn: Callable[[C], C], init: C) 
         going = cond_fn(pytree.unflatten(tree, carry))
         if aval_of(going, "while_loop").shape != ():
             raise ShapeError(f"while_loop: the condition is a scalar: got {aval_of(going)}; reduce it with all or any")
-        if _unknown(going):
-            last: C = _traced(cond_fn, body_fn, carry, tree)
-            return last
-        if not going:
+        unknown = _unknown(going)
+        if not unknown and not going:
             check_nan("while_loop", functools.partial(while_loop, cond_fn, body_fn), (init,), {}, carry)
             return pytree.unflatten(tree, carry)
+        if unknown or any(map(is_abstract, carry)):
+            break
         found, found_tree = pytree.flatten(body_fn(pytree.unflatten(tree, carry)))
         check_same(found, found_tree, carry, tree, "while_loop", "the carry")
+        if any(map(is_abstract, found)):  # the step closes over unknown values
+            break
         carry = as_strong_arrays(found)
+    last: C = _traced(cond_fn, body_fn, carry, tree)
+    return last
 
 
 def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], C], init: C) -> C:
@@ -87,21 +90,34 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fn: Callable[[Array, C], 
         aval = aval_of(bound, "fori_loop")
         if aval.shape != () or aval.dtype.kind not in "iu":
             raise DtypeError(f"fori_loop: bounds are integers: got {describe(bound)}; use astype")
-    if not _unknown(lower) and not _unknown(upper):
-        steps = arange(_int(lower), max(_int(upper), _int(lower)))
 
-        def step(c: C, i: Any) -> tuple[C, None]:
-            return body_fn(i, c), None
-
-        return scan(step, init, steps)[0]
-
+    @functools.wraps(body_fn)
     def body(state: Any) -> Any:
         i, carry = state
-        return i + 1, body_fn(i, carry)
+        found = body_fn(i, carry)
+        _check_kept(found, carry)
+        return i + 1, found
 
-    start: Any = (asarray(lower), init)
+    if not _unknown(lower) and not _unknown(upper):
+        start: Any = (asarray(_int(lower)), init)
+        count = max(_int(upper) - _int(lower), 0)
+
+        @functools.wraps(body_fn)
+        def step(state: Any, _: None) -> Any:
+            return body(state), None
+
+        last: C = scan(step, start, None, count)[0][1]
+        return last
+    start = (asarray(lower), init)
     end: C = while_loop(lambda state: state[0] < upper, body, start)[1]
     return end
+
+
+def _check_kept(found: Any, carry: Any) -> None:
+    """Raise where a step gives another kind of carry; numbers take their dtype from the first step."""
+    (leaves, tree), (old, old_tree) = pytree.flatten(found), pytree.flatten(carry)
+    if not any(aval_of(x, "fori_loop").weak for x in (*leaves, *old)):
+        check_same(leaves, tree, old, old_tree, "fori_loop", "the carry")
 
 
 def _int(x: Any) -> int:

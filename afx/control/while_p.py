@@ -19,6 +19,7 @@ from afx.control._subgraphs import inexact, zeros_of
 from afx.control.while_graphs import WhileLoop
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
+from afx.core.tracing.batch_trace import Unbatched
 from afx.core.tracing.tracer import bind, to_array
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to
@@ -117,6 +118,15 @@ def _placed(loop: WhileLoop, consts: Sequence[bool], found: Sequence[Any]) -> li
 def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
     loop: WhileLoop = params["loop"]
     of_test, of_body, carry = loop.parts(xs)
+    shared = loop.batched_with_one_end(size, batched)
+    if shared is not None:
+        many, flags = shared
+        carry = [
+            x if b or not f else _spread(size, [x], [b])[0]
+            for x, b, f in zip(carry, loop.parts(batched)[2], flags, strict=True)
+        ]
+        outs = run_while(many, *of_test, *of_body, *carry)
+        return tuple([z if f else Unbatched(z) for z, f in zip(outs, flags, strict=True)])
     carry = _spread(size, carry, loop.parts(batched)[2])
     return run_while(loop.batched(size, batched), *of_test, *of_test, *of_body, *carry)
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 import afx
 from afx import Array
@@ -64,3 +65,59 @@ class TestWhile:
                     assert_close(g, [float(w) for w in wanted])
         shared = afx.jit(afx.grad(lambda y: afx.sum(afx.vmap(fn, (0, None))(xs, y))))(0.3)
         assert_close(shared, sum(float(afx.grad(fn, 1)(x, np.float64(0.3))) for x in xs) + 0 * shared)
+
+    def test_a_loop_counts(self) -> None:
+        """Known bounds cost no memory: a loop of ten million steps compiles at once, and names its own carry in errors."""
+        fn = afx.jit(lambda x: afx.fori_loop(0, 10**7, lambda i, c: c * i, x))
+        (eq,) = fn.lower(np.float64(1.5)).graph
+        assert eq.primitive.name == "scan"
+        assert sum(v.aval.nbytes for v in eq.inputs) < 100
+        assert int(afx.fori_loop(3, 1, lambda i, c: c + i, 7)) == int(afx.fori_loop(-3, 1, lambda i, c: c - i, 1)) == 7
+        with pytest.raises(afx.errors.ShapeError, match=r"fori_loop: the shape of the carry\[1\]"):
+            afx.fori_loop(0, 3, lambda _, c: (c[0], c[1][:1]), (1.0, np.ones(3)))
+
+    def test_batches_share_a_counter(self) -> None:
+        """Mapped over a batch, the counter of a loop stays one number, and so does what depends on it alone."""
+        table = afx.asarray(np.arange(6.0))
+        counted = afx.vmap(lambda x: afx.fori_loop(0, 5, lambda i, c: c * 0.9 + table[i], x))
+        (eq,) = afx.trace(counted)(np.ones(3))
+        assert [v.aval.shape for v in eq.outputs] == [(), (3,)]
+        np.testing.assert_array_equal(afx.jit(counted)(np.ones(3)), counted(np.ones(3)))
+        ended = afx.vmap(lambda x: afx.while_loop(lambda c: c[1] < 5, lambda c: (c[0] * x, c[1] + 1), (x, 0)))
+        eq = next(iter(afx.trace(ended)(np.arange(3.0))))
+        assert [v.aval.shape for v in eq.outputs] == [(3,), ()]
+        found = afx.jit(ended)(np.arange(3.0))
+        np.testing.assert_array_equal(found[0], np.arange(3.0) ** 6)
+        np.testing.assert_array_equal(found[1], [5, 5, 5])
+        slope = afx.jit(
+            afx.vmap(afx.grad(lambda x: afx.while_loop(lambda c: c[1] < 5, lambda c: (c[0] * x, c[1] + 1), (x, 0))[0]))
+        )
+        np.testing.assert_array_equal(slope(np.arange(3.0)), 6 * np.arange(3.0) ** 5)
+
+
+class TestKnownConditions:
+    """A condition whose value is known while a function is traced."""
+
+    def test_a_counted_loop_is_one_equation(self) -> None:
+        """However long it is, under `jit` and `trace`; its derivatives too are loops."""
+
+        def fn(x: Any) -> Any:
+            return afx.while_loop(lambda c: c[1] < 1000, lambda c: (c[0] * 0.999, c[1] + 1), (x, 0))[0]
+
+        assert len(afx.trace(fn)(np.float64(2.0))) == 1
+        assert len(afx.trace(afx.grad(fn))(np.float64(2.0))) < 10
+        np.testing.assert_allclose(afx.jit(fn)(np.float64(2.0)), 2 * 0.999**1000, rtol=1e-12)
+        for slope in (afx.jit(afx.grad(fn)), afx.grad(afx.jit(fn)), afx.jit(afx.jacfwd(fn)), afx.grad(fn)):
+            np.testing.assert_allclose(slope(np.float64(2.0)), 0.999**1000, rtol=1e-12)
+
+    def test_a_step_that_closes_over_what_is_traced(self) -> None:
+        """The carry may be known at first: it is one equation from the first step on."""
+        fn = lambda x: afx.while_loop(lambda c: c[1] < 400, lambda c: (c[0] * x, c[1] + 1), (1.0, 0))[0]  # noqa: E731  # a function to trace
+        assert len(afx.trace(fn)(np.float64(0.99))) <= 2
+        np.testing.assert_allclose(afx.jit(fn)(np.float64(0.99)), 0.99**400, rtol=1e-12)
+
+    def test_a_loop_that_does_not_begin(self) -> None:
+        """Where the condition is false at once, the carry is returned as it is."""
+        fn = lambda x: afx.while_loop(lambda c: c[1] < 0, lambda c: (c[0] * 2, c[1] + 1), (x, 0))  # noqa: E731  # a function to trace
+        assert len(afx.trace(fn)(np.ones(2))) == 0
+        np.testing.assert_array_equal(afx.jit(fn)(np.ones(2))[0], np.ones(2))
