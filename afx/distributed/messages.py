@@ -9,20 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from afx.io.naming import Names
+from afx.io.naming import ImportedNames
 from afx.io.structure import read_tree, write_tree
 from afx.io.values import Decoder, Encoder
 
 __all__ = ["decode_tree", "encode_tree"]
 
 LENGTH = struct.Struct("<Q")
-
-
-class _OwnNames(Names):
-    """Names in messages among ranks of one program, which all run the same files."""
-
-    def _is_allowed(self, module: str) -> bool:
-        return True
 
 
 def encode_tree(tree: object) -> bytes:
@@ -49,4 +42,4 @@ def decode_tree(data: bytes) -> Any:
         count = math.prod(shape)
         arrays[name] = np.frombuffer(data, np.dtype(dtype), count, start).reshape(shape).copy()
         start += arrays[name].nbytes
-    return read_tree(content, Decoder(arrays, _OwnNames(())))
+    return read_tree(content, Decoder(arrays, ImportedNames()))

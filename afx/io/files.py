@@ -61,8 +61,9 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, allow: 
     Args:
         path: the file.
         kind: the class that is expected, for the type checker and for a check; None for any.
-        allow: modules, classes and functions that the file may name, beside those of afx, of the running script, and
-            those given to `afx.io.allow`. The class given as ``kind`` is allowed, and its module.
+        allow: modules, classes and functions that the file may name, beside the public layers, optimizers and ops of
+            afx, NumPy's ufuncs, and what was given to `afx.io.allow`. The class given as ``kind`` is allowed, and its
+            module. A module brings those inside it along that the program has imported: no file imports any.
 
     Raises:
         FileFormatError: the file is damaged, is of another format, names what is not allowed, or holds another kind.
@@ -84,15 +85,14 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, allow: 
 def read_content_tree(path: str | os.PathLike[str], kind: type[Any] | None, allow: Sequence[Allowed]) -> Any:
     """Return the tree or graph of a file, as `load` does."""
     content, arrays = read_archive(path)
-    asked: list[Allowed] = [] if kind is None else [kind, kind.__module__]
-    decoder = Decoder(arrays, Names([*allow, *asked]))
+    decoder = Decoder(arrays, Names([*allow, *_allowed_by(kind)]))
     try:
         found = decoder.value(content["graph"]) if "graph" in content else read_tree(content["tree"], decoder)
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, FileFormatError):
-            raise
+    except FileFormatError:
+        raise
+    except Exception as error:  # what the header says is no structure: too deep, of other types, with other keys
         raise FileFormatError(
-            f"load: no structure of afx ({error!r}): got {os.fspath(path)!r}; save it anew"
+            f"load: no structure of afx ({error!r:.200}): got {os.fspath(path)!r}; save it anew"
         ) from error
     if kind is not None and not isinstance(found, kind):
         raise FileFormatError(
@@ -100,3 +100,10 @@ def read_content_tree(path: str | os.PathLike[str], kind: type[Any] | None, allo
             "load it without the kind"
         )
     return found
+
+
+def _allowed_by(kind: type[Any] | None) -> list[Allowed]:
+    """Return what the expected class allows: itself, and its module unless that is afx's own."""
+    if kind is None:
+        return []
+    return [kind] if kind.__module__.partition(".")[0] in ("afx", "builtins") else [kind, kind.__module__]

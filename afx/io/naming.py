@@ -1,22 +1,39 @@
-"""Names: classes and functions as ``module:name``, looked up among the modules that are allowed."""
+"""Names: classes and functions as ``module:name``, found on a closed list or among what the caller allowed.
+
+Data never names code that it may run: `find_public` is the closed list, and nothing is imported on behalf of a file.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Iterable
+from enum import Enum
 from types import FunctionType, ModuleType
 from typing import Any, Final, TypeAlias
 
+import attrs
 import numpy as np
 
 from afx.errors import FileFormatError, TreeError
 
-__all__ = ["Allowed", "Names", "allow", "name_of"]
+__all__ = ["Allowed", "ImportedNames", "Names", "allow", "find_public", "is_tree_class", "name_of", "public_names"]
 
 Allowed: TypeAlias = "str | ModuleType | type | FunctionType"
 
-FACES: Final = ("afx", "afx.nn", "afx.special", "afx.linalg", "afx.fft", "afx.random", "afx.optim")
+# Packages of the closed list. A name of theirs counts where its home is one of HOMES: not what they show of others.
+FACES: Final = ("afx", "afx.nn", "afx.special", "afx.linalg", "afx.fft", "afx.random", "afx.optim", "afx.integrate")
+HOMES: Final = (
+    "afx.nn",
+    "afx.ops",
+    "afx.random",
+    "afx.optim",
+    "afx.integrate",
+    "afx.control.linear_solvers",
+    "afx.control.solving",
+)
+# What changes classes, prints, or hands memory of others on is no part of a model.
+LEFT_OUT: Final = frozenset({"afx:from_dlpack", "afx.nn:describe", "afx.nn:layer", "afx.nn:summary"})
 PLAIN_TYPES: Final = (bool, int, float, complex, str, bytes, tuple, list, dict)
 
 _ALLOWED: dict[str, Any] = {}  # module name to None, ``module:name`` to the object
@@ -25,10 +42,10 @@ _ALLOWED: dict[str, Any] = {}  # module name to None, ``module:name`` to the obj
 def allow(*things: Allowed) -> None:
     """Allow `load` to use these modules, classes and functions in every file that names them.
 
-    Files name classes as ``module:name``. Those of afx and of the running script (``__main__``) are always allowed.
+    Files name classes as ``module:name``. Public layers, optimizers and ops of afx are always allowed.
 
     Args:
-        things: a module or its name (with all modules inside it), a class, or a function.
+        things: a module or its name (with all modules inside it that the program has imported), a class, or a function.
 
     Raises:
         TreeError: something else, or a class or function that is local to a function.
@@ -71,18 +88,23 @@ def name_of(thing: Any, path: str) -> str:
             "define it at the top level of a module"
         )
     if module.partition(".")[0] == "afx":
-        module = _public_module(thing, module, name)
+        module, name = _public_place(thing, module, name)
     if _find(module, name) is not thing:
         raise TreeError(f"save: {module} has another object of this name, {where}; give it the name it is found by")
     return f"{module}:{name}"
 
 
-def _public_module(thing: Any, module: str, name: str) -> str:
-    """Return the package under whose name users know a part of afx, so that files outlive moves inside of it."""
-    for face in (".".join(module.split(".")[:2]), *FACES):
-        if getattr(importlib.import_module(face), name, None) is thing:
-            return face
-    return module
+def _public_place(thing: Any, module: str, name: str) -> tuple[str, str]:
+    """Return the package and name by which users know a part of afx, so that files outlive moves inside of it."""
+    faces = [importlib.import_module(face) for face in (".".join(module.split(".")[:2]), *FACES)]
+    for face in faces:
+        if getattr(face, name, None) is thing:
+            return face.__name__, name
+    for face in faces:  # under another name than its own, such as linalg.trace
+        for other in getattr(face, "__all__", ()):
+            if vars(face).get(other) is thing:
+                return face.__name__, other
+    return module, name
 
 
 def _find(module: str, name: str) -> Any:
@@ -92,27 +114,80 @@ def _find(module: str, name: str) -> Any:
     return found
 
 
+# ---------------------------------------------------------------------------------------------------- the closed list
+
+
+def is_tree_class(thing: object) -> bool:
+    """Tell whether this is a class that may stand in a tree: an attrs class, a named tuple or an enumeration."""
+    if not isinstance(thing, type):
+        return False
+    return attrs.has(thing) or (tuple in thing.__mro__ and hasattr(thing, "_fields")) or issubclass(thing, Enum)
+
+
+def public_names() -> list[str]:
+    """Return the closed list: what data may name without leave, as ``module:name``, beside NumPy's ufuncs and plain types.
+
+    These are public classes of trees and public functions of `afx.nn`, `afx.optim`, `afx.random` and `afx.integrate`, and
+    the public ops. Nothing of the compiler, of transformations, of input and output, or with an underscore is among them.
+
+    >>> "afx.nn:Linear" in public_names(), "afx:jit" in public_names()
+    (True, False)
+    """
+    texts = [f"{face}:{name}" for face in FACES for name in importlib.import_module(face).__all__]
+    return [text for text in texts if find_public(text) is not None]
+
+
+def find_public(text: str) -> Any:
+    """Return the class or function of the closed list that has this name, None where there is none.
+
+    NumPy's ufuncs and the plain types of ``builtins`` belong to it too. Nothing beyond afx is imported.
+
+    >>> find_public("afx.nn:relu").__name__, find_public("os:system")
+    ('relu', None)
+    """
+    module, _, name = text.partition(":")
+    if module == "numpy":
+        found = vars(np).get(name)
+        return found if isinstance(found, np.ufunc) else None
+    if module == "builtins":
+        return next((plain for plain in PLAIN_TYPES if plain.__name__ == name), None)
+    if module not in FACES or text in LEFT_OUT or name.startswith("_"):
+        return None
+    face = importlib.import_module(module)
+    found = getattr(face, name) if name in face.__all__ else None
+    return found if _is_public(found) else None
+
+
+def _is_public(thing: Any) -> bool:
+    if not (isinstance(thing, FunctionType) or is_tree_class(thing)):
+        return False
+    return any(thing.__module__ == home or thing.__module__.startswith(f"{home}.") for home in HOMES)
+
+
 class Names:
-    """The classes and functions that one call of `load` may use."""
+    """The classes and functions that one call of `load` may use: the closed list, and what was allowed.
+
+    Args:
+        things: what is allowed, as for `allow`.
+    """
 
     def __init__(self, things: Iterable[Allowed]) -> None:
-        self._entries = {**_ALLOWED, **_entries(things)}
+        self.entries = {**_ALLOWED, **_entries(things)}
 
     def find(self, text: object, what: str) -> Any:
         """Return the class or function of this name.
 
         Raises:
-            FileFormatError: no name, a module that is not allowed, or no such object there.
+            FileFormatError: no name, one that is neither on the closed list nor allowed, or no such object.
         """
-        if not isinstance(text, str) or text.count(":") != 1:
-            raise FileFormatError(f"load: a {what} without a proper name: got {text!r}; the header was changed by hand")
-        if self._entries.get(text) is not None:
-            return self._entries[text]
-        module, _, name = text.partition(":")
-        if module == "numpy" and isinstance(found := getattr(np, name, None), np.ufunc):
-            return found
-        if module == "builtins":
-            return self._plain_type(name)
+        found = find_public(_check_text(text, what))
+        return self.find_allowed(text, what) if found is None else found
+
+    def find_allowed(self, text: object, what: str) -> Any:
+        """Return the class or function of this name, which must have been allowed; raises as `find` does."""
+        module, _, name = _check_text(text, what).partition(":")
+        if self.entries.get(f"{module}:{name}") is not None:
+            return self.entries[f"{module}:{name}"]
         if not self._is_allowed(module):
             raise FileFormatError(
                 f"load: the file names a {what} of a module that is not allowed: got {text!r}; "
@@ -122,24 +197,10 @@ class Names:
 
     def _is_allowed(self, module: str) -> bool:
         parts = module.split(".")
-        return parts[0] in ("afx", "__main__") or any(
-            ".".join(parts[:k]) in self._entries for k in range(1, len(parts) + 1)
-        )
-
-    def _plain_type(self, name: str) -> type:
-        for plain in PLAIN_TYPES:
-            if plain.__name__ == name:
-                return plain
-        raise FileFormatError(f"load: builtins:{name} is not allowed: got a name outside of the plain types; {_FORGED}")
+        return any(".".join(parts[:k]) in self.entries for k in range(1, len(parts) + 1))
 
     def _member(self, module: str, name: str, what: str) -> Any:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise FileFormatError(
-                f"load: the module of a {what} cannot be imported: got {module!r} ({error}); install it, or pass "
-                f"allow=[{name.rpartition('.')[2]}] with the {what} that takes its place"
-            ) from error
+        self._import(module, name, what)
         found = _find(module, name)
         owner = getattr(found, "__module__", None)
         same = owner == module or (isinstance(owner, str) and module.startswith("afx") and owner.startswith("afx"))
@@ -150,5 +211,44 @@ class Names:
             )
         return found
 
+    def _import(self, module: str, name: str, what: str) -> None:
+        """Import a module that was allowed by its full name; of others inside a package, none is imported for a file."""
+        if module in sys.modules:
+            return
+        if module not in self.entries:
+            raise FileFormatError(
+                f"load: the module of a {what} is not imported: got {module!r}; import it first, or pass "
+                f"allow=[{module!r}]: no file imports the modules of a package"
+            )
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise FileFormatError(
+                f"load: the module of a {what} cannot be imported: got {module!r} ({error}); install it, or pass "
+                f"allow=[{name.rpartition('.')[2]}] with the {what} that takes its place"
+            ) from error
 
-_FORGED = "the header was changed by hand"
+
+class ImportedNames(Names):
+    """The names that messages among processes of one program may use: the closed list, and what the program imported.
+
+    Of imported modules these are classes of trees and Python functions, none of the standard library. Nothing is imported.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def _is_allowed(self, module: str) -> bool:
+        return module in sys.modules and module.partition(".")[0] not in sys.stdlib_module_names
+
+    def _member(self, module: str, name: str, what: str) -> Any:
+        found = super()._member(module, name, what)
+        if not (is_tree_class(found) or isinstance(found, FunctionType)):
+            raise FileFormatError(f"load: {module} has no {what} that a tree can hold under this name: got {name!r}")
+        return found
+
+
+def _check_text(text: object, what: str) -> str:
+    if not isinstance(text, str) or text.count(":") != 1:
+        raise FileFormatError(f"load: a {what} without a proper name: got {text!r}; the header was changed by hand")
+    return text

@@ -14,7 +14,7 @@ import numpy as np
 from afx.core.array.array import Array, wrap
 from afx.core.tracing.tracer import Tracer
 from afx.errors import FileFormatError, TracerError, TreeError
-from afx.io.values import Decoder, Encoder, Json, check_fields, record_node
+from afx.io.values import Decoder, Encoder, Json, build_record
 from afx.pytree.flatten import flatten
 from afx.pytree.nodes import LEAF, DictNode, Node, RecordNode, SequenceNode, dict_node, sequence_node
 from afx.pytree.treedef import trails
@@ -84,17 +84,28 @@ def read_tree(items: Json, decoder: Decoder) -> Any:
                 built.append(_read_leaf(kind, value, decoder))
             case ("static", value):
                 built.append(decoder.value(value))
+            case ("class", name, fields):
+                names = _parts(fields)
+                if len(set(names)) != len(names):
+                    raise FileFormatError(f"load: a field twice: got {item!r}; {_FORGED}")
+                children = _take(built, len(names), item)
+                built.append(build_record(decoder.record(name), dict(zip(names, children, strict=True))))
             case _:
                 node = _read_node(item, decoder)
-                if len(built) < node.arity:
-                    raise FileFormatError(f"load: a node without its children: got {item!r}; {_FORGED}")
-                children = built[: -node.arity - 1 : -1]
-                del built[len(built) - node.arity :]
-                built.append(node.build(children))
+                built.append(node.build(_take(built, node.arity, item)))
     if len(built) != 1:
         raise FileFormatError(f"load: a structure of more than one tree: got {len(built)}; {_FORGED}")
     _check(built[0])
     return built[0]
+
+
+def _take(built: list[Any], count: int, item: Json) -> list[Any]:
+    """Take as many children off, the first in front."""
+    if len(built) < count:
+        raise FileFormatError(f"load: a node without its children: got {item!r}; {_FORGED}")
+    children = built[: -count - 1 : -1]
+    del built[len(built) - count :]
+    return children
 
 
 def _read_leaf(kind: str, value: Json, decoder: Decoder) -> Any:
@@ -114,10 +125,6 @@ def _read_node(item: Json, decoder: Decoder) -> Node:
             return sequence_node(list, size)
         case ("dict", keys):
             return dict_node(tuple([decoder.value(key) for key in keys]))
-        case ("class", name, fields):
-            node = record_node(decoder.record(name))
-            check_fields(node.kind, node.names, tuple(fields))
-            return node
         case _:
             raise FileFormatError(f"load: an item of no known kind: got {item!r}; {_FORGED}")
 

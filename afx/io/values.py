@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import base64
 import functools
-import inspect
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
-from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
 
-from afx.core.aval import Aval, aval_of
-from afx.core.graph import Constant, Equation, Graph, Literal, Var, check
-from afx.core.primitive import Primitive, lookup
-from afx.errors import AfxError, FileFormatError, TreeError
-from afx.io.naming import Names, name_of
+from afx.core.graph import Graph
+from afx.core.primitive import Primitive
+from afx.errors import FileFormatError, TreeError
+from afx.io.graph_values import NamesInGraphs, check_word, read_graph, read_primitive, write_graph
+from afx.io.naming import Names, is_tree_class, name_of
 from afx.pytree.nodes import RecordNode, class_node, named_tuple_node
 from afx.transforms.compiled_call import CompiledGraph
 
-__all__ = ["Decoder", "Encoder", "Json", "check_fields", "record_node"]
+__all__ = ["Decoder", "Encoder", "Json", "build_record", "record_node"]
+
+KINDS: Final = "biufcmMSU"  # of dtypes without fields and objects
 
 Json: TypeAlias = Any  # what JSON can say: no narrower type is recursive for both checkers
 Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -37,6 +36,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self.arrays: dict[str, Ndarray] = {}
+        self.named: dict[str, Any] = {}  # classes and functions by the names under which they are found again
         self._names: dict[int, str] = {}  # by the identity of arrays that self._kept keeps alive
         self._kept: list[object] = []
 
@@ -52,7 +52,9 @@ class Encoder:
 
     def name(self, thing: object, path: str) -> str:
         """Return the name by which a class or function is found again."""
-        return name_of(thing, path)
+        name = name_of(thing, path)
+        self.named[name] = thing
+        return name
 
     def value(self, value: Any, path: str) -> Json:
         """Return a static value as JSON.
@@ -67,9 +69,9 @@ class Encoder:
             if isinstance(value, known):
                 return write(self, value, path)
         if attrs.has(kind):
-            return {"record": name_of(kind, path), "values": self._fields(value, path)}
+            return {"record": self.name(kind, path), "values": self._fields(value, path)}
         if callable(value):
-            return {"function": name_of(value, path)}
+            return {"function": self.name(value, path)}
         raise TreeError(
             f"save: a value that no file can hold, at {path or 'the top'}: got {kind.__qualname__}; "
             "make it an array, a number, a string, a named function or a frozen class of such values"
@@ -82,7 +84,7 @@ class Encoder:
 
     def _tuple(self, value: tuple[Any, ...], path: str) -> Json:
         if hasattr(value, "_fields"):
-            return {"record": name_of(type(value), path), "values": self._fields(value, path)}
+            return {"record": self.name(type(value), path), "values": self._fields(value, path)}
         return {"tuple": [self.value(item, f"{path}[{k}]") for k, item in enumerate(value)]}
 
     def _partial(self, value: functools.partial[Any], path: str) -> Json:
@@ -91,37 +93,6 @@ class Encoder:
             "args": [self.value(item, path) for item in value.args],
             "keywords": {name: self.value(item, path) for name, item in value.keywords.items()},
         }
-
-    def _graph(self, graph: Graph, path: str) -> Json:
-        return {
-            "graph": [_aval(var.aval) for var in graph.inputs],
-            "constants": [self.array(constant.value, f"{path}constant") for _, constant in graph.constants],
-            "equations": [
-                {
-                    "primitive": eq.primitive.name,
-                    "inputs": [self._atom(atom, path) for atom in eq.inputs],
-                    "outputs": [_aval(var.aval) for var in eq.outputs],
-                    "params": {name: self.value(item, f"{path}{eq.primitive.name}.{name}") for name, item in eq.params},
-                    "ignored_fp_errors": list(eq.ignored_fp_errors),
-                }
-                for eq in graph.equations
-            ],
-            "outputs": [self._atom(atom, path) for atom in graph.outputs],
-        }
-
-    def _atom(self, atom: Any, path: str) -> Json:
-        if hasattr(atom, "index"):
-            return atom.index
-        return {"literal": self.value(atom.value, path), "aval": _aval(atom.aval)}
-
-
-def _aval(aval: Aval) -> Json:
-    return [aval.dtype.str, list(aval.shape), aval.weak]
-
-
-def _read_aval(item: Json) -> Aval:
-    dtype, shape, weak = item
-    return Aval(tuple(map(int, shape)), np.dtype(str(dtype)), bool(weak))
 
 
 def _member_name(path: str, number: int, taken: Mapping[str, object]) -> str:
@@ -132,7 +103,7 @@ def _member_name(path: str, number: int, taken: Mapping[str, object]) -> str:
 
 
 _WRITERS: Final[tuple[tuple[Any, Callable[[Encoder, Any, str], Json]], ...]] = (
-    (Enum, lambda e, v, path: {"enum": name_of(type(v), path), "name": v.name}),
+    (Enum, lambda e, v, path: {"enum": e.name(type(v), path), "name": v.name}),
     ((bool, np.bool_), lambda e, v, path: bool(v)),
     (float, lambda e, v, path: {"float": repr(float(v))}),
     (complex, lambda e, v, path: {"complex": [repr(v.real), repr(v.imag)]}),
@@ -141,12 +112,12 @@ _WRITERS: Final[tuple[tuple[Any, Callable[[Encoder, Any, str], Json]], ...]] = (
     (np.ndarray, lambda e, v, path: {"array": e.array(v, path)}),
     (np.generic, lambda e, v, path: {"scalar": e.array(v, path)}),
     (Primitive, lambda e, v, path: {"primitive": v.name}),
-    (Graph, lambda e, v, path: e._graph(v, path)),
-    (CompiledGraph, lambda e, v, path: {"program": e._graph(v.graph, path)}),
+    (Graph, lambda e, v, path: write_graph(v, path, e)),
+    (CompiledGraph, lambda e, v, path: {"program": write_graph(v.graph, path, e)}),
     (tuple, lambda e, v, path: e._tuple(v, path)),
     (frozenset, lambda e, v, path: {"frozenset": [e.value(x, path) for x in sorted(v, key=repr)]}),
     (range, lambda e, v, path: {"range": [v.start, v.stop, v.step]}),
-    (type, lambda e, v, path: {"class": name_of(v, path)}),
+    (type, lambda e, v, path: {"class": e.name(v, path)}),
     (functools.partial, lambda e, v, path: e._partial(v, path)),
 )
 
@@ -189,74 +160,35 @@ class Decoder:
                     return _READERS[key](self, value)
         raise FileFormatError(f"load: a value of no known kind: got {value!r}; {_FORGED}")
 
-    def record(self, name: object, what: str = "class") -> Any:
+    def record(self, name: object) -> Any:
         """Return a class that may stand in a tree: a frozen attrs class or a named tuple."""
-        found: Any = self.names.find(name, what)
-        if not inspect.isclass(found) or not (
-            attrs.has(found) or (tuple in found.__mro__ and hasattr(found, "_fields"))
-        ):
+        found: Any = self.names.find(name, "class")
+        if not is_tree_class(found) or issubclass(found, Enum):
             raise FileFormatError(f"load: {name} is no frozen class: got {found!r}; {_FORGED}")
         return found
 
     def build(self, value: Json) -> Any:
         """Build the instance of a class without its ``__init__``."""
         cls, values = self.record(value["record"]), value["values"]
-        node = record_node(cls)
-        check_fields(cls, node.names, tuple(values))
-        return node.build([self.value(values[name]) for name in node.names])
+        return build_record(cls, {name: self.value(item) for name, item in values.items()})
 
     def function(self, name: object) -> Any:
-        """Return a function of a module that is allowed."""
+        """Return a function of the closed list, or one that is allowed."""
         found = self.names.find(name, "function")
-        if not isinstance(found, FunctionType | BuiltinFunctionType | np.ufunc) and not callable(found):
+        if not callable(found):
             raise FileFormatError(f"load: {name} is no function: got {found!r}; {_FORGED}")
         return found
 
-    def graph(self, value: Json) -> Graph:
-        """Return a graph, checked equation by equation.
+    def dtype(self, text: object) -> np.dtype[Any]:
+        """Return a dtype of numbers, texts or times."""
+        found = np.dtype(str(text))
+        if found.kind not in KINDS:
+            raise FileFormatError(f"load: no dtype of plain values: got {text!r}; {_FORGED}")
+        return found
 
-        Raises:
-            FileFormatError: an op that this afx does not have, or equations that do not fit.
-        """
-        try:
-            avals = [_read_aval(item) for item in value["graph"]]
-            names = value["constants"]
-            numbers = itertools.count()
-            inputs = tuple([Var(next(numbers), aval) for aval in avals])
-            arrays = [self.array(name) for name in names]
-            constants = tuple([(Var(next(numbers), aval_of(array)), Constant(array)) for array in arrays])
-            known: list[Var] = [*inputs, *[var for var, _ in constants]]
-            equations = [self._equation(item, known, numbers) for item in value["equations"]]
-            graph = Graph(inputs, constants, tuple(equations), tuple([self._atom(a, known) for a in value["outputs"]]))
-            check(graph)
-        except (AfxError, KeyError, IndexError, TypeError, ValueError) as error:
-            raise FileFormatError(
-                f"load: a graph that does not hold together ({error}): got its equations; {_FORGED}"
-            ) from error
-        return graph
-
-    def _equation(self, item: Json, known: list[Var], numbers: Iterator[int]) -> Equation:
-        inputs = tuple([self._atom(atom, known) for atom in item["inputs"]])
-        outputs = tuple([Var(next(numbers), _read_aval(aval)) for aval in item["outputs"]])
-        params = tuple([(str(name), self.value(param)) for name, param in item["params"].items()])
-        known.extend(outputs)
-        return Equation(
-            self.primitive(item["primitive"]),
-            inputs,
-            outputs,
-            params,
-            ignored_fp_errors=tuple(item["ignored_fp_errors"]),
-        )
-
-    def _atom(self, item: Json, known: Sequence[Var]) -> Var | Literal:
-        return known[item] if isinstance(item, int) else Literal(self.value(item["literal"]), _read_aval(item["aval"]))
-
-    def primitive(self, name: object) -> Primitive:
-        """Return a primitive by its name."""
-        try:
-            return lookup(str(name))
-        except KeyError:
-            raise FileFormatError(f"load: afx has no op of this name: got {name!r}; {_FORGED}") from None
+    def parameter(self, value: Json) -> Any:
+        """Return a parameter of an equation: plain data, and what was allowed by name."""
+        return _ParameterDecoder(self.arrays, NamesInGraphs(self.names)).value(value)
 
     def enum(self, value: Json) -> Any:
         """Return a member of an enumeration."""
@@ -266,23 +198,55 @@ class Decoder:
         return cls[value["name"]]
 
 
+class _ParameterDecoder(Decoder):
+    """Reads parameters of equations, whose texts are words."""
+
+    def value(self, value: Json) -> Any:
+        return check_word(value) if isinstance(value, str) else super().value(value)
+
+
 def record_node(cls: type) -> RecordNode:
     """Return the node of a frozen attrs class or of a named tuple."""
     return class_node(cls) if attrs.has(cls) else named_tuple_node(cls)
 
 
-def check_fields(cls: type, now: tuple[str, ...], saved: tuple[str, ...]) -> None:
-    """Compare the fields of a class with those that it had when the file was saved.
+def build_record(cls: type, values: Mapping[str, Any]) -> Any:
+    """Build the instance of a class from its fields by name, in whatever order; new fields take their defaults.
 
     Raises:
-        FileFormatError: they differ.
+        FileFormatError: the class lacks a field that was saved, or has a new one without a default.
     """
-    if now != saved:
-        missing, extra = [n for n in now if n not in saved], [n for n in saved if n not in now]
+    node = record_node(cls)
+    missing, extra = [n for n in node.names if n not in values], [n for n in values if n not in node.names]
+    defaults = _defaults(cls)
+    if extra or not defaults.keys() >= set(missing):
         raise FileFormatError(
-            f"load: the fields of {cls.__qualname__} changed since it was saved: got {list(saved)} for {list(now)} "
-            f"(new: {missing}, gone: {extra}); pass allow=[...] with a class of the old fields under the old name"
+            f"load: the fields of {cls.__qualname__} changed since it was saved: got {list(values)} for {list(node.names)} "
+            f"(new: {missing}, gone: {extra}); give new fields defaults, or pass allow=[...] with a class of the old "
+            "fields under the old name"
         )
+    return node.build([values[name] if name in values else defaults[name]() for name in node.names])
+
+
+def _defaults(cls: type) -> dict[str, Callable[[], Any]]:
+    """Return what makes the default of each field that has one, as the class itself would."""
+    if not attrs.has(cls):
+        known: dict[str, Any] = getattr(cls, "_field_defaults", {})
+        return {name: functools.partial(_constant, value) for name, value in known.items()}
+    return {
+        field.name: functools.partial(_default_of, field)
+        for field in attrs.fields(cls)
+        if field.default is not attrs.NOTHING and not getattr(field.default, "takes_self", False)
+    }
+
+
+def _constant(value: Any) -> Any:
+    return value
+
+
+def _default_of(field: Any) -> Any:
+    value = field.default.factory() if hasattr(field.default, "factory") else field.default
+    return value if field.converter is None else field.converter(value)
 
 
 _FORGED: Final = "the header was changed by hand, or written by a newer version of afx"
@@ -291,7 +255,7 @@ _READERS: Final[dict[str, Callable[[Decoder, Any], Any]]] = {
     "float": lambda d, v: float(v["float"]),
     "complex": lambda d, v: complex(float(v["complex"][0]), float(v["complex"][1])),
     "bytes": lambda d, v: base64.b64decode(v["bytes"], validate=True),
-    "dtype": lambda d, v: np.dtype(str(v["dtype"])),
+    "dtype": lambda d, v: d.dtype(v["dtype"]),
     "array": lambda d, v: d.array(v["array"]),
     "scalar": lambda d, v: d.array(v["scalar"])[()],
     "tuple": lambda d, v: tuple(d.value(item) for item in v["tuple"]),
@@ -301,9 +265,9 @@ _READERS: Final[dict[str, Callable[[Decoder, Any], Any]]] = {
     "enum": lambda d, v: d.enum(v),
     "record": lambda d, v: d.build(v),
     "function": lambda d, v: d.function(v["function"]),
-    "primitive": lambda d, v: d.primitive(v["primitive"]),
-    "graph": lambda d, v: d.graph(v),
-    "program": lambda d, v: CompiledGraph(d.graph(v["program"])),
+    "primitive": lambda d, v: read_primitive(v["primitive"]),
+    "graph": lambda d, v: read_graph(v, d),
+    "program": lambda d, v: CompiledGraph(read_graph(v["program"], d)),
     "partial": lambda d, v: functools.partial(
         d.value(v["partial"]),
         *[d.value(item) for item in v["args"]],

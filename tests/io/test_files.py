@@ -239,7 +239,8 @@ class Mutable:
         [["list", 2], ["static", None]],
         [["list", -1]],
         [["static", None], ["static", None]],
-        [["class", f"{__name__}:Part", ["weight", "size"]], ["static", 1], ["static", 1]],
+        [["class", f"{__name__}:Part", ["weight", "rate"]], ["static", 1], ["static", 1]],
+        [["class", f"{__name__}:Part", ["weight", "size", "size"]], *[["static", 1]] * 3],
         [["class", f"{__name__}:Mutable", ["x"]], ["leaf", "number", {"float": "1.0"}]],
         [["class", f"{__name__}:double", []]],
         [["static", {"enum": f"{__name__}:Mode", "name": "LOST"}]],
@@ -261,10 +262,43 @@ def test_forged_structures_are_refused(tmp_path: Path, tree: Any) -> None:
 
 def test_a_class_with_other_fields_says_which(tmp_path: Path) -> None:
     """A class that changed since is refused with the fields that are new and gone."""
-    part = [["class", f"{__name__}:Part", ["weight", "width"]], ["leaf", "array", "x"], ["static", 3]]
-    archive.write_archive(tmp_path / "a.npz", {"tree": part}, {"x": np.ones(2)})
-    with pytest.raises(FileFormatError, match=r"fields of Part changed .*new: \['size', 'rate'\], gone: \['width'\]"):
-        io.load(tmp_path / "a.npz", Part)
+    for fields in (["weight", "width"], ["weight", "size", "width"], ["weight"]):
+        part = [["class", f"{__name__}:Part", fields], ["leaf", "array", "x"], *[["static", 3]] * (len(fields) - 1)]
+        archive.write_archive(tmp_path / "a.npz", {"tree": part}, {"x": np.ones(2)})
+        gone = "'width'" if "width" in fields else ""
+        with pytest.raises(FileFormatError, match=rf"fields of Part changed .*new: \[.*'rate'\], gone: \[{gone}\]"):
+            io.load(tmp_path / "a.npz", Part)
+
+
+@attrs.frozen
+class Grown:
+    """A class whose fields moved and that gained two."""
+
+    rate: float = attrs.field(default=2.0, converter=float)
+    weight: Any = None
+    parts: Any = attrs.field(factory=list)
+    size: int = 1
+
+
+class GrownPair(NamedTuple):
+    """A named tuple that gained a field."""
+
+    right: Any
+    left: Any
+    middle: Any = "new"
+
+
+def test_classes_with_new_defaults_and_moved_fields_load(tmp_path: Path) -> None:
+    """The file has the names of fields: they are found wherever they stand now, and new ones have their defaults."""
+    grown = [["class", f"{__name__}:Grown", ["size", "weight"]], ["static", 7], ["leaf", "array", "x"]]
+    pair = [["class", f"{__name__}:GrownPair", ["left", "right"]], ["static", 1], ["static", 2]]
+    archive.write_archive(tmp_path / "a.npz", {"tree": [["list", 2], *grown, *pair]}, {"x": np.ones(2)})
+    first, second = io.load(tmp_path / "a.npz", allow=[Grown, GrownPair])
+    assert (first.rate, first.parts, first.size, first.weight.tolist()) == (2.0, [], 7, [1.0, 1.0])
+    assert second == GrownPair(left=1, right=2)
+    inner = {"record": f"{__name__}:Grown", "values": {"size": 5}}
+    archive.write_archive(tmp_path / "a.npz", {"tree": [["static", inner]]}, {})
+    assert io.load(tmp_path / "a.npz", Grown).size == 5
 
 
 # ---------------------------------------------------------------------------------------------------- damaged files
