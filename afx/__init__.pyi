@@ -103,6 +103,7 @@ from afx.transforms.jacobian import jacrev as jacrev
 from afx.transforms.jit import *
 from afx.transforms.jvp import *
 from afx.transforms.linearize import *
+from afx.transforms.lowered import PlanStatus as PlanStatus
 from afx.transforms.make_graph import *
 from afx.transforms.retracing import CacheInfo as CacheInfo
 from afx.transforms.retracing import disable_jit as disable_jit

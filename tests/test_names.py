@@ -16,6 +16,7 @@ NAMES: dict[str, list[str]] = {
         "JitFunction",
         "Literal",
         "Lowered",
+        "PlanStatus",
         "Primitive",
         "SparseMatrix",
         "TopK",

@@ -15,9 +15,10 @@ from afx.compiler.buffers import BufferAssignment, assign
 from afx.compiler.fusion import Groups, fuse
 from afx.compiler.lowering import lower
 from afx.compiler.lowering_rules import calls_blas
-from afx.compiler.native_backend.swap import NativeCode, explain, native_code
+from afx.compiler.native_backend.swap import NativeCode, explain, native_code, status_without_code
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, Run
 from afx.compiler.schedule import Branch, Call, Fused, Loop, Schedule
+from afx.compiler.status import PlanStatus
 from afx.compiler.target import Target, current
 from afx.core.cached import Cached
 from afx.core.graph import Graph
@@ -66,6 +67,7 @@ class Plan:
             found = native.count(inputs, self) if run is None else run(inputs, self)
             if found is not None:
                 return found
+            native.note_refusal()
         return self.run_numpy(*inputs)
 
     @property
@@ -129,6 +131,12 @@ class Plan:
         """
         is_linked = self.native is not None and self.native.state == "linked"
         return self.native.text("source") if self.native is not None and is_linked else self._executable.source
+
+    @property
+    def status(self) -> PlanStatus:
+        """Who answers the next call, since when, and why."""
+        code = self._native
+        return status_without_code(self.schedule, self.target) if code is None else code.status
 
     @property
     def why_not_native(self) -> tuple[tuple[str, str], ...]:

@@ -96,6 +96,7 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.transforms.jit": "JitFunction Lowered jit",
     "afx.transforms.jvp": "jvp",
     "afx.transforms.linearize": "linearize",
+    "afx.transforms.lowered": "PlanStatus",
     "afx.transforms.make_graph": "eval_shape trace",
     "afx.transforms.retracing": "CacheInfo disable_jit",
     "afx.transforms.sparse.sparse_derivatives": "sparse_hessian sparse_jacobian",

@@ -11,7 +11,7 @@ import attrs
 
 from afx.compiler.native_backend.swap import is_installed
 from afx.compiler.target import Target, current
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, MissingExtraError
 
 __all__ = ["Backend", "check_backend", "foresee_code", "get_backend", "set_backend", "set_code_cache", "with_backend"]
 
@@ -25,11 +25,13 @@ def set_backend(backend: Backend) -> None:
         backend: ``"auto"``: calls of NumPy at once. After some milliseconds of calls another process compiles machine code
             with the same bits, which is kept where it is faster. ``"numpy"``: calls of NumPy
             alone. ``"native"``: machine code before the first call, which waits for it, with bits of its own: functions
-            within 1 ulp (0.51 of float32) by polynomials on vectors; the process that compiles starts at once. Without
-            the extra ``native`` (llvmlite), and for functions that have no native form, all three run calls of NumPy.
+            within 1 ulp (0.51 of float32) by polynomials on vectors; the process that compiles starts at once. It needs
+            the extra ``native`` (llvmlite). Functions that have no native form run calls of NumPy;
+            ``fn.lower(*args).status`` says who runs, and why.
 
     Raises:
         ArgumentError: another word.
+        MissingExtraError: ``"native"`` without llvmlite.
 
     >>> before = get_backend()
     >>> set_backend("numpy")
@@ -88,9 +90,11 @@ def get_backend() -> Backend:
 
 
 def check_backend(who: str, backend: object) -> None:
-    """Raise where a word names no back end."""
+    """Raise where a word names no back end, or one that is not installed."""
     if backend not in get_args(Backend):
         raise ArgumentError(f'{who}: a back end is "auto", "numpy" or "native": got {backend!r}; give one of these')
+    if backend == "native" and not is_installed():
+        raise MissingExtraError(f'{who}: the back end "native" needs llvmlite: pip install "afx[native]"')
 
 
 def with_backend(target: Target, backend: Backend | None) -> Target:

@@ -367,6 +367,7 @@ def jit(
         ConcreteValueError: the function asks for the value of a traced array.
         TreeError: a static argument does not hash.
         ArgumentError: a position or name that the function's parameters do not have, no position at all, or no back end.
+        MissingExtraError: the back end ``"native"`` without llvmlite.
 
     >>> import afx
     >>> double = jit(lambda x: x * 2)

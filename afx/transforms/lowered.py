@@ -9,9 +9,10 @@ from afx.compiler.cost import bytes_moved, flops
 from afx.compiler.executable import Plan
 from afx.compiler.fusion import Groups
 from afx.compiler.schedule import Schedule
+from afx.compiler.status import PlanStatus
 from afx.core.graph import Graph
 
-__all__ = ["Lowered"]
+__all__ = ["Lowered", "PlanStatus"]
 
 
 @attrs.frozen(eq=False)
@@ -61,8 +62,21 @@ class Lowered:
         return bytes_moved(self.graph)
 
     @property
+    def status(self) -> PlanStatus:
+        """Who answers the next call, NumPy or machine code, since when, after how many refusals, and why.
+
+        >>> import afx
+        >>> afx.jit(lambda x: x, backend="numpy").lower(afx.ones(3)).status.backend
+        'numpy'
+        """
+        return self.plan.status
+
+    @property
     def native(self) -> tuple[tuple[str, str], ...]:
-        """Each instruction of the plan, and why it has no native form: an empty text where it has one."""
+        """Each instruction of the plan, and why it has no native form: an empty text where it has one.
+
+        What refuses the plan as a whole stands in a last pair, beside its results.
+        """
         return self.plan.why_not_native
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from afx.compiler.native_backend.link import layout, link, load_linker
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
-from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan
+from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan, lower_schedule
 from afx.compiler.native_backend.pieces import Lowered
 from afx.compiler.native_backend.process import Job, service
 from afx.compiler.native_backend.program import Product, Program
@@ -26,9 +26,11 @@ from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 from afx.core.registry import loaded_modules
 
-__all__ = ["explain_schedule", "start", "text_of"]
+__all__ = ["explain", "start", "text_of"]
 
 SCHEDULE_MAX_INSTRUCTIONS = 20_000  # lowering takes seconds for more
+UNKNOWN_HERE = "this Python or processor is not known to the native back end"
+TOO_LONG = "it is too long"
 AWAITED_MAX_INSTRUCTIONS = 2000  # lowered within this process, in less time than another one needs to import afx
 
 Made: TypeAlias = "tuple[Schedule | None, tuple[Lowered, ...], bytes]"
@@ -44,11 +46,11 @@ def start(code: NativeCode) -> None:
     """
     where = layout()
     if where is None:
-        code.give_up("this Python or processor is not known to the native back end")
+        code.give_up(UNKNOWN_HERE)
         return
     schedule, target = code.schedule, code.target
-    if len(schedule.instructions) > SCHEDULE_MAX_INSTRUCTIONS:
-        code.give_up("it is too long")
+    if len(schedule) > SCHEDULE_MAX_INSTRUCTIONS:
+        code.give_up(TOO_LONG)
         return
 
     def done(made: Made | None, reason: str) -> None:
@@ -115,6 +117,22 @@ def _held(run: Run, code: NativeCode) -> Run:
             return run(values, plan)
 
     return within
+
+
+def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
+    """Return each instruction with the reason why it has no native form; what refuses the whole stands beside the results."""
+    pairs, where = explain_schedule(schedule, target.tier), layout()
+    for_all = UNKNOWN_HERE if where is None else TOO_LONG if len(schedule) > SCHEDULE_MAX_INSTRUCTIONS else ""
+    if where is None or for_all:
+        return tuple([(text, reason or for_all) for text, reason in pairs])
+    if any(reason for _, reason in pairs):
+        return pairs
+    try:
+        lower_schedule(schedule, target.tier)
+        make_unit(schedule, target.tier, where)
+    except UnsupportedError as error:
+        return (*pairs, (f"return {', '.join(map(str, schedule.results))}", str(error)))
+    return pairs
 
 
 def text_of(schedule: Schedule, target: Target, form: str) -> str:

@@ -30,13 +30,16 @@ LOOP_CALLS = 10  # as how many calls a loop counts
 KEPT = ("params", "body", "bodies", "condition", "back")  # fields of instructions that name no buffers around them
 
 
-def split_schedule(schedule: Schedule, lower: Lower, explain: Explain) -> tuple[Schedule, tuple[Lowered, ...]]:
+def split_schedule(
+    schedule: Schedule, lower: Lower, explain: Explain, why: str
+) -> tuple[Schedule, tuple[Lowered, ...]]:
     """Return a schedule with calls of kernels, and these kernels' programs and captured arrays by their numbers.
 
     Args:
         schedule: the whole.
         lower: makes the program of a schedule.
         explain: gives for each instruction why it has no native form.
+        why: why the whole is not one kernel.
 
     Raises:
         UnsupportedError: no run of its instructions is worth a kernel.
@@ -46,7 +49,7 @@ def split_schedule(schedule: Schedule, lower: Lower, explain: Explain) -> tuple[
     found: list[Lowered] = []
     mixed = _split(_on_new_memory(schedule), lower, explain, found)
     if not found:
-        raise UnsupportedError(next((reason for reason in explain(schedule) if reason), "it is too short"))
+        raise UnsupportedError(why)
     return mixed, tuple(found)
 
 

@@ -20,10 +20,21 @@ from typing import Any, Protocol, TypeAlias
 
 from afx.compiler.native_backend.failures import warn
 from afx.compiler.schedule import Schedule
+from afx.compiler.status import PlanStatus
 from afx.compiler.target import Target
 from afx.runtime.forks import renew_after_fork
 
-__all__ = ["NativeCode", "NumpyPlan", "Run", "Trial", "explain", "is_installed", "native_code", "run_numpy"]
+__all__ = [
+    "NativeCode",
+    "NumpyPlan",
+    "Run",
+    "Trial",
+    "explain",
+    "is_installed",
+    "native_code",
+    "run_numpy",
+    "status_without_code",
+]
 
 Run: TypeAlias = "Callable[[Sequence[Any], NumpyPlan], list[Any] | None]"
 
@@ -44,6 +55,13 @@ TRIAL_CLEAR_RATIO = 1.25  # of the times of the slower and the faster one: noise
 OTHERS_MAX_RATIO = 0.1  # processor time of other threads, of a call's own, of a call that runs on one thread
 
 
+REASONS = {
+    "waiting": f"its calls have not taken {COMPILE_MIN_SECONDS * 1e3:g} ms yet",
+    "compiling": "it is being compiled",
+}
+NOT_INSTALLED = "the extra native (llvmlite) is not installed"
+
+
 class NativeCode:
     """Machine code of one plan, from none to linked.
 
@@ -54,6 +72,8 @@ class NativeCode:
         target: what it is compiled for.
         policy: what holds BLAS to one thread, as in NumPy's plan.
         is_awaited: whether the first call waits for it.
+        since: the time at which it was settled who runs, None before.
+        refusals: calls that a kernel left to NumPy's plan.
     """
 
     def __init__(
@@ -68,6 +88,8 @@ class NativeCode:
         self.is_awaited: bool = target.backend == "native"
         self.run: Run | None = None
         self.state: str = "waiting"
+        self.since: float | None = None
+        self.refusals = 0
         self._seconds = 0.0
         self._lock = threading.Lock()
         self._ready = threading.Event()
@@ -106,7 +128,24 @@ class NativeCode:
     def settle(self, state: str, run: Run) -> None:
         """Run this from now on."""
         self.state, self.run = state, run
+        self.since = time.time()
         self._ready.set()
+
+    def note_refusal(self) -> None:
+        """Count a call that was left to NumPy's plan, where a kernel runs."""
+        if self.state == "linked":
+            self.refusals += 1
+
+    @property
+    def status(self) -> PlanStatus:
+        """Who answers the next call."""
+        if self.state == "linked":
+            on_trial = "the kernel and NumPy's calls are timed by turns" if isinstance(self.run, Trial) else ""
+            return PlanStatus("native", on_trial, self.since, self.refusals)
+        reason = REASONS.get(self.state, self.state)
+        if self.state == "waiting" and self.is_awaited:
+            reason = "it is compiled before its first call"
+        return PlanStatus("numpy", reason, self.since, self.refusals)
 
     def give_up(self, reason: str) -> None:
         """Run NumPy's plan from now on."""
@@ -146,9 +185,19 @@ def start(code: NativeCode) -> None:
 
 
 def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
-    """Return each instruction with the reason why it has no native form, an empty text where it has one."""
-    found: tuple[tuple[str, str], ...] = _build().explain_schedule(schedule, target.tier)
-    return found
+    """Return each instruction with the reason why it has no native form, an empty text where it has one.
+
+    What refuses the whole stands beside the results; without the extra ``native`` nothing has one.
+    """
+    pairs: tuple[tuple[str, str], ...] = _build().explain(schedule, target)
+    return pairs if is_installed() else tuple([(text, reason or NOT_INSTALLED) for text, reason in pairs])
+
+
+def status_without_code(schedule: Schedule, target: Target) -> PlanStatus:
+    """Return the status of a plan that has no machine code to come."""
+    if target.backend == "numpy":
+        return PlanStatus("numpy", 'the back end "numpy" was asked for')
+    return PlanStatus("numpy", "it has no instructions" if is_installed() else NOT_INSTALLED)
 
 
 def _build() -> Any:
@@ -156,8 +205,9 @@ def _build() -> Any:
     return importlib.import_module("afx.compiler.native_backend.build")
 
 
-def run_numpy(values: Sequence[Any], plan: NumpyPlan) -> None:
+def run_numpy(values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
     """Leave a call to NumPy's plan."""
+    return plan.run_numpy(*values)
 
 
 class _LeaveRoom:
@@ -170,11 +220,12 @@ class _LeaveRoom:
     def __init__(self) -> None:
         self._last = 0.0
 
-    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> None:
-        """Sleep if the last sleep was a millisecond ago."""
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
+        """Sleep if the last sleep was a millisecond ago, and run NumPy's plan."""
         if time.perf_counter() - self._last > ROOM_EVERY_SECONDS:
             time.sleep(ROOM_SECONDS)
             self._last = time.perf_counter()
+        return plan.run_numpy(*values)
 
 
 leave_room: Run = _LeaveRoom()

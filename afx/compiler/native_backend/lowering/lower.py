@@ -65,8 +65,8 @@ def lower_plan(schedule: Schedule, tier: int = 1) -> tuple[Schedule | None, tupl
     """
     try:
         return None, (lower_schedule(schedule, tier),)
-    except UnsupportedError:
-        return split_schedule(schedule, partial(lower_schedule, tier=tier), partial(_reasons, tier=tier))
+    except UnsupportedError as error:
+        return split_schedule(schedule, partial(lower_schedule, tier=tier), partial(_reasons, tier=tier), str(error))
 
 
 def explain_schedule(schedule: Schedule, tier: int = 1) -> tuple[tuple[str, str], ...]:
