@@ -89,7 +89,7 @@ class NativeCode:
         self.run: Run | None = None
         self.state: str = "waiting"
         self.since: float | None = None
-        self.refusals = 0
+        self.refusals: int = 0
         self._seconds = 0.0
         self._lock = threading.Lock()
         self._ready = threading.Event()
