@@ -1,6 +1,8 @@
 """The guides keep their word: their Python runs, their links lead somewhere, the names in them exist."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,19 @@ def test_the_list_of_guides_is_whole() -> None:
     """The list links to every guide; commands name examples that exist."""
     assert sorted(re.findall(r"\((\w+)\.md\)", TEXTS["README"])) == sorted(GUIDES)
     assert set(re.findall(r"python -m examples (\w+)", "".join(TEXTS.values()))) <= set(EXAMPLES)
+
+
+def test_the_new_operation_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """The block that adds an operation imports all that it uses."""
+    (source,) = [source for _, source in blocks(TEXTS["house"], "python") if "unary(" in source]
+    path = tmp_path / "softsign.py"
+    path.write_text(source, encoding="utf-8")
+    result = subprocess.run([sys.executable, str(path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_map_names_what_exists() -> None:
+    """Every path in the map of the house exists."""
+    paths = re.findall(r"`((?:afx|examples|tests)/[\w/.]*)`", TEXTS["house"])
+    assert len(paths) > 30
+    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -1,15 +1,15 @@
-"""README.md keeps its word: its Python runs, its commands are one line each, its names exist."""
+"""README.md keeps its word: its Python runs, its commands are one line each, its links and figures are there."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from examples import catenary, readme_figures
 from tests.markdown import ROOT, failures_of_sessions, run_python
 from tests.markdown import blocks as blocks_of
 
+MOST_LINES = 300
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -21,15 +21,6 @@ def blocks(language: str) -> list[tuple[int, str]]:
 def test_python_blocks_run(tmp_path: Path) -> None:
     """The Python blocks of README.md run one after another, as a reader would type them, without a warning."""
     result = run_python(README, tmp_path / "README.py")
-    assert (result.returncode, result.stderr) == (0, "")
-
-
-def test_the_new_operation_is_a_file_of_its_own(tmp_path: Path) -> None:
-    """The block that adds an operation imports all that it uses."""
-    (source,) = [source for _, source in blocks("python") if "unary(" in source]
-    path = tmp_path / "softsign.py"
-    path.write_text(source, encoding="utf-8")
-    result = subprocess.run([sys.executable, str(path)], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -53,8 +44,37 @@ def test_ci_runs_the_command_of_the_readme() -> None:
     assert "pip install" not in script
 
 
-def test_the_map_names_what_exists() -> None:
-    """Every path in the README's map of the house exists."""
-    map_of_the_house = README.partition("## The map of the house")[2]
-    paths = re.findall(r"`((?:afx|examples|tests)/[\w/.]*)`", map_of_the_house)
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+def test_it_is_short() -> None:
+    """Users read at most 300 lines."""
+    assert len(README.splitlines()) <= MOST_LINES
+
+
+def test_links_and_figures_are_there() -> None:
+    """Each relative link names a file, each section that is linked to is there, and figures are small."""
+    prose = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"\]\(([^)]+)\)", prose) + re.findall(r'(?:src|srcset)="([^"]+)"', README)
+    files = [target for target in targets if not target.startswith(("http", "#"))]
+    assert [name for name in files if not (ROOT / name).exists()] == []
+    sections = {"#" + title.lower().replace(" ", "-") for title in re.findall(r"^## (.+)$", README, re.MULTILINE)}
+    assert {target for target in targets if target.startswith("#")} == sections
+    assert [name for name in files if name.endswith(".svg") and (ROOT / name).stat().st_size > 60_000] == []
+
+
+@pytest.mark.parametrize("page", readme_figures.PAGES)
+def test_the_figure_of_speed_shows_the_table(page: str) -> None:
+    """Each row that is measured has its bar, in both figures: else run ``python -m examples.readme_figures``."""
+    text = (ROOT / "examples" / "figures" / f"speed_{page}.svg").read_text(encoding="utf-8")
+    rows = readme_figures.read_ratios(README)
+    assert len(rows) >= 15
+    assert [name for name, _ in rows if f">{name}<" not in text] == []
+    shown = [float(number) for number in re.findall(r">([\d.]+)</text>", text)]
+    assert sorted(ratio for _, ratio in rows) == sorted(shown[-len(rows) :])
+
+
+@pytest.mark.parametrize("name", readme_figures.FIGURES)
+def test_figures_can_be_drawn_anew(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script writes an SVG of its own text, which a browser sets."""
+    pytest.importorskip("matplotlib", reason="the extra plot")
+    monkeypatch.setattr(catenary, "hang", lambda _: catenary.catenary(catenary.FIGURE_LENGTH))
+    path = readme_figures.write_figure(name, "dark", tmp_path)
+    assert "<text" in path.read_text(encoding="utf-8")
