@@ -150,29 +150,37 @@ class Checkpoints:
         return self._metrics[step]
 
     @overload
-    def load(self, step: int, kind: type[T]) -> Checkpoint[T]: ...
+    def load(self, step: int, kind: type[T], *, allow: Sequence[Allowed] = ()) -> Checkpoint[T]: ...
     @overload
-    def load(self, step: int, kind: None = None) -> Checkpoint[Any]: ...
-    def load(self, step: int, kind: type[Any] | None = None) -> Checkpoint[Any]:
+    def load(self, step: int, kind: None = None, *, allow: Sequence[Allowed] = ()) -> Checkpoint[Any]: ...
+    def load(self, step: int, kind: type[Any] | None = None, *, allow: Sequence[Allowed] = ()) -> Checkpoint[Any]:
         """Return the state of a step.
+
+        Args:
+            step: which one.
+            kind: the class that is expected, as for `afx.io.load`.
+            allow: what it may name, beside what the folder's own ``allow`` says.
 
         Raises:
             FileFormatError: as for `afx.io.load`.
             OSError: there is none.
         """
         self.wait()
-        tree = read_content_tree(self.path(step), kind, self._allow)
+        tree = read_content_tree(self.path(step), kind, (*self._allow, *allow))
         return Checkpoint(step, self._metric(step), tree)
 
     @overload
-    def latest(self, kind: type[T]) -> Checkpoint[T] | None: ...
+    def latest(self, kind: type[T], *, allow: Sequence[Allowed] = ()) -> Checkpoint[T] | None: ...
     @overload
-    def latest(self, kind: None = None) -> Checkpoint[Any] | None: ...
-    def latest(self, kind: type[Any] | None = None) -> Checkpoint[Any] | None:
-        """Return the newest state that is whole, None if there is none; damaged files are named in a warning."""
+    def latest(self, kind: None = None, *, allow: Sequence[Allowed] = ()) -> Checkpoint[Any] | None: ...
+    def latest(self, kind: type[Any] | None = None, *, allow: Sequence[Allowed] = ()) -> Checkpoint[Any] | None:
+        """Return the newest state that is whole, None if there is none; damaged files are named in a warning.
+
+        The arguments are those of `load`.
+        """
         for step in reversed(self.steps()):
             try:
-                return self.load(step, kind)
+                return self.load(step, kind, allow=allow)
             except FileFormatError as error:
                 warnings.warn(f"latest: passes over a damaged checkpoint: {error}", stacklevel=2)
         return None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from afx.errors import TreeError
 from afx.io import Checkpoints
-from afx.pytree import structure
+from afx.io.naming import Allowed
+from afx.pytree import TreeDef, structure
+from afx.pytree.nodes import RecordNode
 from afx.train.run import MetricReader, Step
 from afx.train.watching import check_every
 
@@ -76,7 +78,7 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
         TreeError: the folder holds states of another structure.
     """
     expected = structure(initial)
-    found = checkpoints.latest()
+    found = checkpoints.latest(allow=_parts_of(expected))
     if found is None:
         return 0, initial
     if (got := structure(found.tree)) != expected:
@@ -86,3 +88,10 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
         )
     state: S = found.tree
     return found.step, state
+
+
+def _parts_of(expected: TreeDef[Any]) -> list[Allowed]:
+    """Return the classes of a structure, and the modules that define those beyond afx: a saved state may name them."""
+    kinds = {token.kind for token in expected.tokens if isinstance(token, RecordNode)}
+    own = [kind for kind in kinds if kind.__module__.partition(".")[0] not in ("afx", "builtins")]
+    return [*kinds, *{kind.__module__ for kind in own}]

@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 import afx
-from afx import io, train
+from afx import io, optim, train
 from afx.errors import ArgumentError, NanError, TreeError
 from tests.train.fitting import bits, fit
 
@@ -159,3 +160,20 @@ def test_killed_trainings_resume(tmp_path: Path) -> None:
                 break
     assert kills == 2
     assert bits(fit(tmp_path / "killed", 400)) == bits(fit(tmp_path / "whole", 400))
+
+
+@attrs.frozen
+class Own:
+    """A model of the program itself."""
+
+    weight: afx.Array
+
+
+def test_resume_allows_what_the_initial_state_holds(tmp_path: Path) -> None:
+    """Classes of one's own need no leave to come back: the initial state names them."""
+    with io.Checkpoints(tmp_path) as checkpoints:
+        state = (Own(afx.ones(2)), optim.adam(0.1).init(Own(afx.ones(2))))
+        checkpoints.save(7, state)
+        number, again = train.resume(checkpoints, state)
+    assert number == 7
+    assert afx.pytree.equal(again, state)
