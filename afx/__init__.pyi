@@ -9,6 +9,7 @@ from afx import integrate as integrate
 from afx import io as io
 from afx import linalg as linalg
 from afx import nn as nn
+from afx import numpy as numpy
 from afx import optim as optim
 from afx import plot as plot
 from afx import pytree as pytree

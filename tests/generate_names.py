@@ -1,7 +1,7 @@
-"""Name table: derives from the folders of afx where each public name lives, and the stub that type checkers read.
+"""Name table: derives from the folders of afx where each public name lives, and the stubs that type checkers read.
 
-``python -m tests.generate_names`` writes both; a test compares them. The public names are a decision, which stands in
-``tests/test_names.py``.
+``python -m tests.generate_names`` writes them; a test compares them. The public names are a decision, which stands in
+``tests/test_names.py``; those of `afx.numpy` are NumPy's.
 """
 
 import importlib
@@ -10,8 +10,13 @@ import textwrap
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+
 import afx
+from afx.core.dispatch.numpy_names import FUNCTIONS as SECOND_NAMES
+from afx.core.dispatch.numpy_names import UFUNCS
 from afx.core.registry import FUNCTIONS, load_all
+from afx.numpy._namespace import names
 from tests.test_names import NAMES
 
 PACKAGE = Path(afx.__file__).parent
@@ -21,6 +26,23 @@ STUB = PACKAGE / "__init__.pyi"
 SEARCHED = ("core", "pytree", "ops", "transforms", "control", "runtime")
 LAST = ("afx.ops.linalg", "afx.ops.fft", "afx.ops.special", "afx.ops.nn", "afx.ops.random", "afx.transforms.sparse")
 GENERATED = "generated: run python -m tests.generate_names"
+
+OBJECTS = {  # names of `afx.numpy` that are neither functions of afx nor NumPy's own: a module, and the name there
+    "array": ("afx.ops.creation.creation", "array"),
+    "asanyarray": ("afx.ops.creation.creation", "asarray"),
+    "ascontiguousarray": ("afx.ops.creation.creation", "asarray"),
+    "asfortranarray": ("afx.ops.creation.creation", "asarray"),
+    "c_": ("afx.ops.indexing.index_tricks", "c_"),
+    "fft": ("afx.numpy", "fft"),
+    "linalg": ("afx.numpy", "linalg"),
+    "ndarray": ("afx.core.array.array", "Array"),
+    "r_": ("afx.ops.indexing.index_tricks", "r_"),
+    "random": ("afx.numpy", "random"),
+    "row_stack": ("afx.ops.manipulation.join", "vstack"),
+    "vectorize": ("afx.numpy._objects", "vectorize"),
+}
+UNTYPED = {"numpy.fft": {"test"}, "numpy.linalg": {"test"}}  # NumPy's stubs do not have them
+NUMPY_VERSION = ".".join(np.__version__.split(".")[:2])
 
 
 def modules() -> list[ModuleType]:
@@ -95,10 +117,40 @@ def stub() -> str:
     return "\n".join([*lines, "", "__version__: str", "__array_api_version__: str", ""])
 
 
+def numpy_stubs() -> dict[Path, str]:
+    """Return the texts of the stubs of `afx.numpy`: afx's functions under NumPy's names, and NumPy's other ones."""
+    at, texts = homes(), {}
+    for module, own in ((np, None), (np.linalg, afx.linalg), (np.fft, afx.fft)):
+        sources = {n: _source(module, own, n, at) for n in names(module) if n not in UNTYPED.get(module.__name__, ())}
+        imported = {f"from {home} import {name} as {name}" for n, (home, name) in sources.items() if n == name}
+        renamed = {n: source for n, source in sources.items() if n != source[1]}
+        imported |= {f"from {home} import {name} as _{name}" for home, name in renamed.values()}
+        lines = [f"# {GENERATED}, with NumPy {NUMPY_VERSION}", "", *sorted(imported), ""]
+        lines += [f"{n} = _{name}" for n, (_, name) in renamed.items()]
+        file = "__init__" if own is None else module.__name__.rpartition(".")[2]
+        texts[PACKAGE / "numpy" / f"{file}.pyi"] = "\n".join(lines).rstrip("\n") + "\n"
+    return texts
+
+
+def _source(module: ModuleType, own: ModuleType | None, name: str, at: dict[str, str]) -> tuple[str, str]:
+    """Return the module, and the name there, of what a name of NumPy's is in `afx.numpy`."""
+    value = getattr(module, name)
+    if own is not None:
+        return (own if hasattr(own, name) else module).__name__, name
+    if name in OBJECTS:
+        return OBJECTS[name]
+    known = value.__name__ if isinstance(value, np.ufunc) else name
+    ours = UFUNCS.get(known, SECOND_NAMES.get(known, known))
+    is_function = callable(value) and not isinstance(value, type)
+    return (at[ours], ours) if is_function and at.get(ours, "").startswith(("afx.core", "afx.ops")) else ("numpy", name)
+
+
 def main() -> None:
-    """Write the name table and the stub."""
+    """Write the name table and the stubs."""
     TABLE.write_text(table(), encoding="utf-8")
     STUB.write_text(stub(), encoding="utf-8")
+    for path, text in numpy_stubs().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ def test_docstring_examples_run(name: str) -> None:
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     report: list[str] = []
     for test in doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs={"afx": afx, "np": np}):
+        if name.startswith("afx.numpy") and test.name != name:
+            continue  # the functions' docstrings are NumPy's
         runner.run(test, out=report.append)
     assert runner.failures == 0, "".join(report)
 

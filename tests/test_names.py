@@ -288,6 +288,7 @@ NAMES: dict[str, list[str]] = {
         "non_trainable",
         "nonzero",
         "not_equal",
+        "numpy",
         "ones",
         "ones_like",
         "optim",

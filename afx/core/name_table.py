@@ -133,6 +133,7 @@ FAMILIES = (
     "io",
     "linalg",
     "nn",
+    "numpy",
     "optim",
     "plot",
     "pytree",

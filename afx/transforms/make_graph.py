@@ -85,7 +85,7 @@ def trace(fn: Any, *args: Any, **options: Any) -> Any:
       return b
     }
     """
-    if not callable(fn) and (isinstance(fn, (list, tuple)) or getattr(fn, "ndim", 0) >= 2):
+    if not callable(fn) and (fn.__class__ in (list, tuple) or getattr(fn, "ndim", 0) >= 2):
         return trace_matrix(fn, *args, **options)
     check_callable(fn, "trace")
     return trace_function(fn, *args, **options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -33,13 +34,17 @@ from afx.core.dispatch.numpy_names import FUNCTIONS as NAMES
 from afx.core.registry import FUNCTIONS, is_registered
 from afx.errors import ImmutableError, OperandError
 
-__all__ = ["array_function", "array_ufunc"]
+__all__ = ["UntranslatedError", "answer_function", "array_function", "array_ufunc", "find_function", "to_plain"]
 
 Function = Callable[..., Any]
 OPERANDS = ("ArrayLike", "ArrayLike | None")  # how afx's functions type an operand that takes no list
 STATED = ("subok", "where")  # which are True where nothing is said
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, POSITIONAL)
+
+
+class UntranslatedError(OperandError):
+    """A call in NumPy's convention that afx has no function, or no argument, for."""
 
 
 QUICK: dict[np.ufunc, Function] = {}  # what `_quick` found
@@ -59,7 +64,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Map
     name = ufunc.__name__
     shown = f"np.{name}" if hasattr(np, name) else name
     if _writes_to_numpy(method, inputs, kwargs):
-        return getattr(ufunc, method)(*map(_plain, inputs), **{k: _plain(v) for k, v in kwargs.items()})
+        return getattr(ufunc, method)(*map(to_plain, inputs), **{k: to_plain(v) for k, v in kwargs.items()})
     if method == "at":
         raise ImmutableError(f"{shown}.at: writes into an array: afx arrays are immutable; use x.at[index].add(values)")
     options = {k: v for k, v in kwargs.items() if k == "axis" or not (v is None or (v is True and k in STATED))}
@@ -105,7 +110,7 @@ def _elementwise(name: str, shown: str, operands: list[Any], options: dict[str, 
         operands = [FUNCTIONS.astype(x, dtype) for x in operands]
     if name == "divmod":
         return FUNCTIONS.floor_divide(*operands), FUNCTIONS.remainder(*operands)
-    fn = _found(UFUNCS.get(name, name), "numpy", shown)
+    fn = find_function(UFUNCS.get(name, name), "numpy", shown)
     extra = options.keys() - _parameters(fn).keys()
     if extra:
         raise _unknown(shown, min(extra))
@@ -115,13 +120,13 @@ def _elementwise(name: str, shown: str, operands: list[Any], options: dict[str, 
 def _along(method: str, name: str, shown: str, operands: list[Any], options: dict[str, Any]) -> Any:
     """Answer a ufunc's method."""
     if method == "reduce" and name in REDUCTIONS and len(operands) == 1:
-        fn, axis = _found(REDUCTIONS[name], "numpy", f"{shown}.reduce"), options.pop("axis", 0)
+        fn, axis = find_function(REDUCTIONS[name], "numpy", f"{shown}.reduce"), options.pop("axis", 0)
         extra = set(options) - set(_parameters(fn))
         if extra:
             raise _unknown(f"{shown}.reduce", min(extra))
         return fn(operands[0], axis=axis, **options)
     if method == "accumulate" and name in ACCUMULATIONS and len(operands) == 1:
-        fn, axis = _found(ACCUMULATIONS[name], "numpy", f"{shown}.accumulate"), options.pop("axis", 0)
+        fn, axis = find_function(ACCUMULATIONS[name], "numpy", f"{shown}.accumulate"), options.pop("axis", 0)
         extra = set(options) - set(_parameters(fn))
         if extra:
             raise _unknown(f"{shown}.accumulate", min(extra))
@@ -139,6 +144,13 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
         fn, count = _quick_function(func)
         if len(args) <= count:
             return fn(*args)
+    if _converts(func.__name__, func.__module__, args, kwargs):
+        return func(*map(to_plain, args), **{k: to_plain(v) for k, v in kwargs.items()})
+    return answer_function(func, args, kwargs)
+
+
+def answer_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Answer a NumPy function, called on anything, with afx's function of that name."""
     name, module = func.__name__, func.__module__
     shown = f"{module}.{name}".replace("numpy", "np", 1)
     if name in WRITING and not isinstance(args[0] if args else next(iter(kwargs.values())), np.ndarray):
@@ -146,22 +158,23 @@ def array_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
             f"{shown}: writes into an array: afx arrays are immutable; use x.at[index].set(values), "
             "or np.asarray(x) where x is only read"
         )
-    if name in WRITING or isinstance(kwargs.get("out"), np.ndarray) or _converts(name, module, args, kwargs):
-        return func(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
+    if name in WRITING or isinstance(kwargs.get("out"), np.ndarray):
+        return func(*map(to_plain, args), **{k: to_plain(v) for k, v in kwargs.items()})
     if kwargs.get("out") is not None:
         raise ImmutableError(f"{shown}: out= writes into an array: afx arrays are immutable; use the result")
     if module == "numpy":
         if name in QUERIES:
             return QUERIES[name](*args, **kwargs)
         if name in READING:
-            return func(*[_plain(a) for a in args], **{k: _plain(v) for k, v in kwargs.items()})
+            return func(*[to_plain(a) for a in args], **{k: to_plain(v) for k, v in kwargs.items()})
     if name == "where" and len(args) == 1:
         name = "nonzero"
     if name.startswith("atleast_") and len(args) > 1:
         return tuple([array_function(func, (x,), {}) for x in args])
-    fn = _found(name, module, shown)
+    fn = find_function(name, module, shown)
     if (
         len(args) == 1
+        and not isinstance(args[0], (list, tuple))
         and f"{module}.{name}" not in DEFAULTS
         and kwargs.keys() <= _keywords(fn)
         and list not in map(type, kwargs.values())
@@ -179,7 +192,7 @@ def _quick_function(func: Function) -> tuple[Function, int]:
     special = name in WRITING or name in CONVERTING or name in QUERIES or name in READING or name == "where"
     if special or theirs is None or f"{module}.{name}" in DEFAULTS:
         return func, 0
-    fn = _found(name, module, f"{module}.{name}".replace("numpy", "np", 1))
+    fn = find_function(name, module, f"{module}.{name}".replace("numpy", "np", 1))
     count = 0
     for (key, parameter), (own, mine) in zip(theirs.parameters.items(), _parameters(fn).items(), strict=False):
         alike = key == own or ARGUMENTS.get(key, key) == own or parameter.default is inspect.Parameter.empty
@@ -198,25 +211,26 @@ def _is_traced(x: Any) -> bool:
     return any(map(_is_traced, x)) if isinstance(x, (list, tuple)) else hasattr(x, "_trace")  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # a user's sequence
 
 
-def _plain(x: Any) -> Any:
+def to_plain(x: Any) -> Any:
     """Return an Array as a NumPy array; a traced one of floats raises."""
     if isinstance(x, (list, tuple)):
-        items: list[Any] = [_plain(v) for v in x]  # pyright: ignore[reportUnknownVariableType]  # a user's sequence
+        items: list[Any] = [to_plain(v) for v in x]  # pyright: ignore[reportUnknownVariableType]  # a user's sequence
         return tuple(items) if type(x) is tuple else items  # pyright: ignore[reportUnknownArgumentType]  # a user's tuple
     return np.asarray(x) if hasattr(x, "aval") else x
 
 
-def _size(a: Any, axis: int | None = None) -> int:
-    aval = aval_of(a, "np.size")
-    return aval.size if axis is None else aval.shape[axis]
+def _size(a: Any, axis: int | Sequence[int] | None = None) -> int:
+    shape = _shape(a)
+    axes = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return math.prod([shape[k] for k in axes])
 
 
 def _shape(a: Any) -> tuple[int, ...]:
-    return aval_of(a, "np.shape").shape
+    return aval_of(FUNCTIONS.asarray(a) if isinstance(a, (list, tuple)) else a, "np.shape").shape
 
 
 def _ndim(a: Any) -> int:
-    return aval_of(a, "np.ndim").ndim
+    return len(_shape(a))
 
 
 def _is_complex(x: Any) -> bool:
@@ -318,8 +332,10 @@ def _keywords(fn: Function) -> frozenset[str]:
 
 
 # -- names --
-def _found(name: str, module: str, shown: str) -> Function:
+def find_function(name: str, module: str, shown: str) -> Function:
     """Return afx's function of a name, from a family that loads on first use where NumPy has it in one, or raise."""
+    if module not in ("numpy", "numpy.lib.stride_tricks", *FAMILIES):  # np.emath.sqrt is another function
+        raise _missing(shown)
     if module in FAMILIES:
         family: Function | None = getattr(importlib.import_module(FAMILIES[module]), name, None)
         if family is None:
@@ -333,15 +349,15 @@ def _found(name: str, module: str, shown: str) -> Function:
     return fn
 
 
-def _missing(shown: str) -> OperandError:
-    return OperandError(
+def _missing(shown: str) -> UntranslatedError:
+    return UntranslatedError(
         f"{shown}: afx has no such function: got an afx.Array; write it with afx's functions, "
         "or call NumPy's on np.asarray(x), which has no derivative"
     )
 
 
-def _unknown(shown: str, argument: str) -> OperandError:
-    return OperandError(
+def _unknown(shown: str, argument: str) -> UntranslatedError:
+    return UntranslatedError(
         f"{shown}: afx's function has no argument {argument}=: got an afx.Array; leave it out, "
         "or call NumPy's on np.asarray(x), which has no derivative"
     )

@@ -76,6 +76,7 @@ DEFAULTS: dict[str, dict[str, int | str]] = {
 
 # Values of NumPy's arguments that mean nothing to afx: arrays are immutable and in row-major order.
 NEUTRAL: dict[str, tuple[object, ...]] = {
+    "casting": ("same_kind", "unsafe"),
     "copy": (True, False, None),
     "kind": ("heapsort", "introselect", "mergesort", "quicksort", "stable"),
     "order": ("A", "C", "K"),
@@ -85,9 +86,12 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
 
 # The arguments of NumPy's functions in C, which these tell themselves from NumPy 2.4 on.
 SIGNATURES = {
+    "array": "(object, dtype=None, *, copy=True, order='K', subok=False, ndmin=0, ndmax=0, like=None)",
+    "asarray": "(a, dtype=None, order=None, *, device=None, copy=None, like=None)",
     "bincount": "(x, /, weights=None, minlength=0)",
     "can_cast": "(from_, to, casting='safe')",
     "concatenate": "(arrays, /, axis=0, out=None, *, dtype=None, casting='same_kind')",
+    "empty": "(shape, dtype=None, order='C', *, device=None, like=None)",
     "dot": "(a, b, out=None)",
     "empty_like": "(prototype, /, dtype=None, order='K', subok=True, shape=None, *, device=None)",
     "inner": "(a, b, /)",
@@ -97,6 +101,7 @@ SIGNATURES = {
     "result_type": "(*arrays_and_dtypes)",
     "unravel_index": "(indices, shape, order='C')",
     "vdot": "(a, b, /)",
+    "zeros": "(shape, dtype=None, order='C', *, device=None, like=None)",
     "where": "(condition, x=None, y=None, /)",
 }
 

@@ -1,0 +1,201 @@
+"""Lookup: the value of a name of NumPy's in `afx.numpy`, by one rule."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from afx.core.dispatch.numpy_dispatch import (
+    QUERIES,
+    UntranslatedError,
+    answer_function,
+    array_ufunc,
+    find_function,
+    to_plain,
+)
+from afx.core.dispatch.numpy_names import WRITING
+from afx.core.dtypes import SUPPORTED, default_dtype, float64, get_default_dtype
+from afx.core.tracing.tracer import Tracer
+from afx.errors import AfxError, DtypeError, OperandError
+from afx.ops.creation.creation import array, asarray
+from afx.ops.creation.ranges import arange
+
+__all__ = ["Ufunc", "adopt", "answer", "lookup", "names"]
+
+Function = Callable[..., Any]
+
+# Functions that look at the object itself, or take functions and names alone.
+ASKING = frozenset(
+    {"broadcast_shapes", "fromfunction", "frompyfunc", "isscalar", "issubdtype", "iterable", "promote_types"}
+)
+# NumPy's functions whose work another of its functions does, once arrays are immutable and in row-major order.
+ALIASES: dict[str, Any] = {"asanyarray": np.asarray, "asfortranarray": np.asarray, "row_stack": np.vstack}
+DIRECT: dict[str, Function] = {
+    "arange": arange,
+    "ascontiguousarray": functools.partial(array, ndmin=1),
+}  # called as afx's
+NOT_ANSWERED = (UntranslatedError, DtypeError, OperandError)
+
+
+def names(module: ModuleType) -> list[str]:
+    """Return the public names of a module of NumPy."""
+    return sorted(name for name in dir(module) if not name.startswith("_"))
+
+
+def lookup(module: ModuleType, name: str, here: str) -> Any:
+    """Return what a name of NumPy's is in afx's namespace.
+
+    Args:
+        module: NumPy's.
+        name: the name.
+        here: afx's module, where the value is found again.
+
+    Raises:
+        AttributeError: NumPy has no such name.
+    """
+    if name.startswith("_") or not hasattr(module, name):
+        raise AttributeError(f"module {here!r} has no attribute {name!r}, as {module.__name__} has none")
+    value = getattr(module, name)
+    if isinstance(value, np.ufunc):
+        return Ufunc(value, name, here)
+    if isinstance(value, (type, ModuleType)) or not hasattr(value, "__name__") or name in ASKING:
+        return value
+    return _wrapped(value, name, here)
+
+
+def _wrapped(func: Any, name: str, here: str) -> Any:
+    """Return a function with NumPy's signature and documentation."""
+    source = ALIASES.get(name, func)
+    direct: Any = DIRECT.get(name)
+    known = name in DIRECT or name in WRITING or name in QUERIES or _is_known(source)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not known:
+            return _numpys(func, args, kwargs)
+        if direct is not None:
+            return answer(lambda: direct(*args, **kwargs), func, args, kwargs)
+        return answer(lambda: answer_function(source, args, kwargs), func, args, kwargs)
+
+    wrapper.__module__, wrapper.__qualname__, wrapper.__name__ = here, name, name
+    return wrapper
+
+
+def _is_known(func: Function) -> bool:
+    try:
+        find_function(func.__name__, func.__module__, func.__name__)
+    except UntranslatedError:
+        return False
+    return True
+
+
+def answer(call: Function, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a call gives where numbers are float64, or NumPy's result where afx has none and nothing is traced."""
+    if get_default_dtype() is not float64:
+        with default_dtype(float64):
+            return answer(call, func, args, kwargs)
+    try:
+        return call()
+    except NOT_ANSWERED as error:
+        if _is_traced((args, kwargs)):
+            raise
+        failure = error
+    try:
+        found = _numpys(func, args, kwargs)
+    except Exception:  # afx's error says more than NumPy's
+        raise failure from None
+    return adopt(found)
+
+
+def _numpys(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the result of NumPy's own function, of arrays that nothing traces."""
+    try:
+        plain = [to_plain(x) for x in args], {k: to_plain(v) for k, v in kwargs.items()}
+    except AfxError as error:
+        raise UntranslatedError(
+            f"{func.__module__}.{func.__name__}: this is NumPy's own function, which has no derivative: got traced "
+            "arrays; write it with afx's functions, or take afx.stop_gradient of what is not differentiated"
+        ) from error
+    return func(*plain[0], **plain[1])
+
+
+def _is_traced(x: Any) -> bool:
+    kind: Any = x.__class__
+    items: Iterable[Any] = x.values() if kind is dict else x if issubclass(kind, (list, tuple)) else ()
+    return isinstance(x, Tracer) or any(map(_is_traced, items))
+
+
+def adopt(value: Any) -> Any:
+    """Return NumPy's arrays and scalars of numbers as Arrays, in tuples and lists too, and anything else as it is."""
+    kind: Any = value.__class__
+    if issubclass(kind, (np.ndarray, np.generic)):
+        return asarray(value) if value.dtype.char in SUPPORTED else value
+    if hasattr(kind, "_make"):
+        return kind._make(map(adopt, value))
+    sequence: Any = value
+    return kind(map(adopt, sequence)) if kind is list or kind is tuple else value
+
+
+class Ufunc:
+    """A ufunc of NumPy's that afx answers: called, reduced, accumulated and in its outer form."""
+
+    def __init__(self, ufunc: np.ufunc, name: str, here: str) -> None:
+        self.ufunc = ufunc
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = here
+        self.__doc__ = ufunc.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        nin = self.ufunc.nin
+        if len(args) > nin and "out" not in kwargs:
+            args, kwargs = args[:nin], {"out": args[nin:], **kwargs}
+        return self._answer("__call__", args, kwargs)
+
+    def reduce(self, array: Any, *args: Any, **kwargs: Any) -> Any:
+        """Reduce an array along axes by repeating the ufunc."""
+        return self._answer("reduce", (array,), _named(args, kwargs, ("axis", "dtype", "out", "keepdims")))
+
+    def accumulate(self, array: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the results of repeating the ufunc along an axis."""
+        return self._answer("accumulate", (array,), _named(args, kwargs, ("axis", "dtype", "out")))
+
+    def outer(self, x: Any, y: Any, /, **kwargs: Any) -> Any:
+        """Apply the ufunc to all pairs of elements."""
+        return self._answer("outer", (x, y), kwargs)
+
+    def at(self, *args: Any) -> None:
+        """Apply the ufunc in place: of NumPy's arrays alone."""
+        self._answer("at", args, {})
+
+    def reduceat(self, *args: Any, **kwargs: Any) -> Any:
+        """Reduce over slices of an axis, by NumPy."""
+        return self._answer("reduceat", args, kwargs)
+
+    def _answer(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        theirs = getattr(self.ufunc, method)
+        return answer(lambda: array_ufunc(self.ufunc, method, args, kwargs), theirs, args, kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.ufunc)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "ufunc":
+            raise AttributeError(name)
+        return getattr(self.ufunc, name)
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+    def __repr__(self) -> str:
+        return f"<ufunc {self.__name__!r} of {self.__module__}>"
+
+
+def _named(args: tuple[Any, ...], kwargs: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """Return arguments by name."""
+    return dict(zip(keys, args, strict=False)) | kwargs
