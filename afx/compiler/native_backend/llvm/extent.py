@@ -2,7 +2,7 @@
 
 All strips of a row share their code. The last one may be shorter: loops end earlier there, and what fills no vector takes
 vectors of half the size, and half of that, which no other strip comes to. LLVM fills a vector of less than sixteen bytes up
-with elements of any value, of which quotients and roots would raise flags: operations that may have no vector so small.
+with elements of any value, which raise flags: two floats are computed as four, each of them twice.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from afx.compiler.native_backend.llvm.writer import Writer
 
-__all__ = ["SMALLEST_FULL_VECTOR", "Extent", "Lines"]
+__all__ = ["SINGLE_LANES", "Extent", "Lines"]
 
-SMALLEST_FULL_VECTOR = 4  # elements of four bytes
+SINGLE_LANES = 4  # of vectors of elements of four bytes that are not filled up
 
 Lines: TypeAlias = "tuple[int, Callable[[str], None]]"
 """How many elements, in several vectors, and what adds the code for them."""
@@ -30,7 +30,7 @@ class Extent:
         is_last: whether this strip is the last one, as a value of LLVM, where that is shorter.
 
     Attributes:
-        smallest: how many elements the smallest vectors have.
+        has_singles: whether elements are floats of four bytes.
     """
 
     def __init__(self, w: Writer, count: int, rest: int = 0, is_last: str = "") -> None:
@@ -38,7 +38,7 @@ class Extent:
         self.count: int = count
         self.rest: int = rest
         self.is_last: str = is_last
-        self.smallest: int = 2
+        self.has_singles: bool = False
 
     def length(self, multiple: int = 1) -> str:
         """Return how many elements there are, rounded down to a multiple."""
@@ -63,17 +63,14 @@ class Extent:
 
     def _smaller(self, at: int, end: int, width: int, body: Callable[[str], None]) -> None:
         """Add loops over vectors, then over smaller and smaller ones."""
-        while width >= self.smallest:
+        while width >= 2:
             whole = end - (end - at) % width
-            self.w.lanes = width
+            is_repeated = self.has_singles and width < SINGLE_LANES
+            self.w.lanes, self.w.elements = (SINGLE_LANES, width) if is_repeated else (width, 0)
             self._loop(at, whole, width, body)
             at, width = whole, width // 2
-        self.w.lanes = 1
-        if end - at < SMALLEST_FULL_VECTOR:
-            for k in range(at, end):
-                body(str(k))
-        else:
-            self._loop(at, end, 1, body)
+        self.w.lanes, self.w.elements = 1, 0
+        self._loop(at, end, 1, body)
 
     def _loop(self, at: int, end: int, step: int, body: Callable[[str], None]) -> None:
         if end - at > step:

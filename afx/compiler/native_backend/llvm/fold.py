@@ -7,8 +7,10 @@ rounding takes from them (Knuth's TwoSum); in the end halves of the lanes are co
 from __future__ import annotations
 
 from afx.compiler.native_backend.elements import Number, Ref
+from afx.compiler.native_backend.functions.exponential import INFINITY, SIZE
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.op import element_type, emit, memory_type, number
+from afx.compiler.native_backend.llvm.extent import SINGLE_LANES
+from afx.compiler.native_backend.llvm.op import element_type, emit, memory_type, number, read, written
 from afx.compiler.native_backend.llvm.writer import Writer
 
 __all__ = ["FOLD_BLOCK", "FOLD_LANES", "IDENTITIES", "Accumulator", "accumulate", "fill"]
@@ -54,8 +56,10 @@ class Accumulator:
         part, total, rest = [self._load(location) for location in (self._lanes, self._totals, self._rests)]
         count, self.w.lanes = self.w.lanes, FOLD_LANES
         both = total + part
-        there = both - total
-        rest = rest + ((total - (both - there)) + (part - there))
+        is_finite = (both.bits() & SIZE[self._kind]).compare("ult", INFINITY[self._kind])
+        total, part, whole = [is_finite.choose(x, 0.0) for x in (total, part, both)]  # differences of infinities raise flags
+        there = whole - total
+        rest = rest + ((total - (whole - there)) + (part - there))
         self.w.lanes = count
         for value, location in ((both, self._totals), (rest, self._rests)):
             self._store(value, location)
@@ -71,15 +75,13 @@ class Accumulator:
             found = both.compare("uno", both).choose(found, both)  # of infinities the rest is nan
         value, width = found.name, FOLD_LANES
         while width > 1:
-            w.lanes = width
-            kind = Lanes(w, self._kind, value).type
-            half = width // 2
-            rows = [", ".join([f"i32 {k + first}" for k in range(half)]) for first in (0, half)]
-            parts = [w.let(f"shufflevector {kind} {value}, {kind} poison, <{half} x i32> <{row}>") for row in rows]
-            w.lanes = width = half
+            kind, half = f"<{w.lanes} x {self._kind}>", width // 2
+            w.lanes = SINGLE_LANES if half == 2 and self.dtype == "f4" else half  # LLVM fills shorter ones up
+            rows = [", ".join([f"i32 {k % half + first}" for k in range(w.lanes)]) for first in (0, half)]
+            parts = [w.let(f"shufflevector {kind} {value}, {kind} poison, <{w.lanes} x i32> <{row}>") for row in rows]
             if half == 1:
                 parts = [w.let(f"extractelement <1 x {self._kind}> {p}, i64 0") for p in parts]
-            value = emit(w, self.ufunc, parts, [self.dtype, self.dtype], self.dtype)
+            value, width = emit(w, self.ufunc, parts, [self.dtype, self.dtype], self.dtype), half
         w.lanes = count
         return value
 
@@ -106,11 +108,8 @@ class Accumulator:
 
 def accumulate(w: Writer, ufunc: str, dtype: str, value: str, pointer: str) -> None:
     """Combine elements with those at a pointer."""
-    kind = Lanes(w, element_type(dtype), "").type
-    align = int(dtype[1:])
-    before = w.let(f"load {kind}, ptr {pointer}, align {align}")
-    after = emit(w, ufunc, [before, value], [dtype, dtype], dtype)
-    w.line(f"store {kind} {after}, ptr {pointer}, align {align}")
+    before = read(w, dtype, pointer)
+    written(w, dtype, emit(w, ufunc, [before, value], [dtype, dtype], dtype), pointer)
 
 
 def fill(w: Writer, ufunc: str, ref: Ref, pointer: str) -> None:

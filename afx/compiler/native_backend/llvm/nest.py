@@ -8,7 +8,7 @@ from functools import partial
 
 from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.llvm.call_loop import call_loop
-from afx.compiler.native_backend.llvm.extent import SMALLEST_FULL_VECTOR, Extent, Lines
+from afx.compiler.native_backend.llvm.extent import Extent, Lines
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
 from afx.compiler.native_backend.llvm.op import emit, memory_type, number, read, read_one, written
@@ -23,7 +23,7 @@ STRIP = 512  # elements of a strip: eight values of a strip of float64 fill the 
 VECTOR_BYTES = 64  # of the widest elements that are computed at once: LLVM splits what is wider than the processor
 MAX_LANES = 32
 SPLIT_MIN_LENGTH = 64  # of rows whose functions have loops of their own, where there are several
-FLAGGING = frozenset({"divide", "reciprocal", "sqrt"})  # of which elements of any value may raise flags
+LONG_LOOP_ELEMENTS = 512  # of a nest of which LLVM unrolls no loop as a whole
 UNROLL_MAX_OPS = 12  # operations that are written out for all lanes of a fold: more hide how long a fold takes
 
 
@@ -100,6 +100,11 @@ class NestEmitter:
 
     def emit(self) -> None:
         """Add the loops."""
+        self.w.has_long_loops = math.prod(self.nest.space) >= LONG_LOOP_ELEMENTS and not self.nest.quiet
+        self._emit()
+        self.w.has_long_loops = False
+
+    def _emit(self) -> None:
         w, space, folds = self.w, self.nest.space, self.nest.folds
         adds = any(0 in ref.strides[: self.outer] for *_, ref in folds) or not self.accumulators
         for _, ufunc, ref in folds if adds else ():
@@ -261,13 +266,8 @@ class NestEmitter:
         if folds and self.accumulators and len(ops) <= UNROLL_MAX_OPS and extent.count > FOLD_LANES:
             lines = FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i)
         width = self._lanes(ops, stores, folds)
-        extent.smallest = SMALLEST_FULL_VECTOR if any(map(self._may_flag, ops)) else 2
+        extent.has_singles = any([self._dtype(k) == "f4" for k in ops]) or bool(folds)
         extent.loop(width, lambda i: self._element(ops, kept, stores, folds, start, i), lines)
-
-    def _may_flag(self, k: int) -> bool:
-        """Tell whether an operation raises flags for elements that nobody asked for, next to those of a small vector."""
-        op = self.nest.values[k]
-        return isinstance(op, Op) and op.dtype == "f4" and op.name in FLAGGING
 
     def _lines(self, ops: list[int], kept: list[int], stores: list[int], folds: list[int], start: str, i: str) -> None:
         """Add the operations on as many elements as a fold has lanes."""

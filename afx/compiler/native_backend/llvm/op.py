@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from afx.compiler.native_backend.llvm.strict import compare_strictly, compute_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Number
 
@@ -41,15 +42,18 @@ def same(w: Writer, kind: str, text: str) -> str:
 
 def read(w: Writer, dtype: str, pointer: str) -> str:
     """Load elements; any byte but 0 is true."""
-    raw = w.let(f"load {lanes(w, memory_type(dtype))}, ptr {pointer}, align {align(dtype)}")
+    kind = memory_type(dtype)
+    raw = w.let(f"load {f'<{w.elements} x {kind}>' if w.elements else lanes(w, kind)}, ptr {pointer}, align {align(dtype)}")
+    if w.elements:
+        raw = _shuffled(w, kind, raw, w.elements, [*range(w.elements)] * 2)
     return w.let(f"icmp ne {lanes(w, 'i8')} {raw}, {same(w, 'i8', '0')}") if dtype == "b1" else raw
 
 
 def read_one(w: Writer, dtype: str, pointer: str) -> str:
     """Load one element into all lanes."""
-    count, w.lanes = w.lanes, 1
+    count, elements, w.lanes, w.elements = w.lanes, w.elements, 1, 0
     one = read(w, dtype, pointer)
-    w.lanes = count
+    w.lanes, w.elements = count, elements
     if count == 1:
         return one
     kind = lanes(w, element_type(dtype))
@@ -60,7 +64,18 @@ def read_one(w: Writer, dtype: str, pointer: str) -> str:
 def written(w: Writer, dtype: str, value: str, pointer: str) -> None:
     """Store elements."""
     raw = w.let(f"zext {lanes(w, 'i1')} {value} to {lanes(w, 'i8')}") if dtype == "b1" else value
-    w.line(f"store {lanes(w, memory_type(dtype))} {raw}, ptr {pointer}, align {align(dtype)}")
+    kind = lanes(w, memory_type(dtype))
+    if w.elements:
+        raw = _shuffled(w, memory_type(dtype), raw, w.lanes, range(w.elements))
+        kind = f"<{w.elements} x {memory_type(dtype)}>"
+    w.line(f"store {kind} {raw}, ptr {pointer}, align {align(dtype)}")
+
+
+def _shuffled(w: Writer, kind: str, x: str, count: int, order: Sequence[int]) -> str:
+    """Return some of the elements of a vector of so many."""
+    mask = ", ".join([f"i32 {k}" for k in order])
+    vector = f"<{count} x {kind}>"
+    return w.let(f"shufflevector {vector} {x}, {vector} poison, <{len(order)} x i32> <{mask}>")
 
 
 def align(dtype: str) -> int:
@@ -110,7 +125,9 @@ def cast(w: Writer, x: str, old: str, new: str) -> str:
     a, b = lanes(w, element_type(old)), lanes(w, element_type(new))
     if new in FLOATS:
         if old in FLOATS:
-            return w.let(f"{'fpext' if new == 'f8' else 'fptrunc'} {a} {x} to {b}")
+            if old == "f8":
+                return compute_strictly(w, "fptrunc", FLOATS[old], [x], FLOATS[new])
+            return w.let(f"fpext {a} {x} to {b}")
         return w.let(f"{'sitofp' if old[0] == 'i' else 'uitofp'} {a} {x} to {b}")
     if old in FLOATS:
         return _to_integer(w, x, old, new)
@@ -159,16 +176,14 @@ def compared(w: Writer, predicate: str, xs: list[str], dtype: str) -> str:
     kind = lanes(w, element_type(dtype))
     if predicate in ("oeq", "une", "uno"):
         return w.let(f"fcmp {predicate} {kind} {xs[0]}, {xs[1]}")
-    test = lanes(w, "i1")
-    function = f"@llvm.experimental.constrained.fcmp.{'' if w.lanes == 1 else f'v{w.lanes}'}f{8 * int(dtype[1:])}"
-    w.declare(function, f"declare {test} {function}({kind}, {kind}, metadata, metadata)")
-    operands = ", ".join([f"{kind} {x}" for x in xs])
-    return w.let(f'call {test} {function}({operands}, metadata !"{predicate}", metadata !"fpexcept.strict")')
+    return compare_strictly(w, predicate, FLOATS[dtype], xs)
 
 
 def _arithmetic(of_floats: str, of_ints: str, of_bools: str = "") -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
-        name = of_floats if dtype in FLOATS else of_bools if dtype == "b1" else of_ints
+        if dtype in FLOATS:
+            return compute_strictly(w, of_floats, FLOATS[dtype], xs)
+        name = of_bools if dtype == "b1" else of_ints
         return w.let(f"{name} {lanes(w, element_type(dtype))} {xs[0]}, {xs[1]}")
 
     return rule
@@ -203,12 +218,17 @@ def _negative(w: Writer, xs: list[str], dtype: str) -> str:
 
 
 def _square(w: Writer, xs: list[str], dtype: str) -> str:
-    return w.let(f"{'fmul' if dtype in FLOATS else 'mul'} {lanes(w, element_type(dtype))} {xs[0]}, {xs[0]}")
+    if dtype in FLOATS:
+        return compute_strictly(w, "fmul", FLOATS[dtype], [xs[0], xs[0]])
+    return w.let(f"mul {lanes(w, element_type(dtype))} {xs[0]}, {xs[0]}")
 
 
 def _reciprocal(w: Writer, xs: list[str], dtype: str) -> str:
-    kind = element_type(dtype)
-    return w.let(f"fdiv {lanes(w, kind)} {same(w, kind, '1.0')}, {xs[0]}")
+    return compute_strictly(w, "fdiv", FLOATS[dtype], [same(w, element_type(dtype), "1.0"), xs[0]])
+
+
+def _sqrt(w: Writer, xs: list[str], dtype: str) -> str:
+    return compute_strictly(w, "sqrt", FLOATS[dtype], xs)
 
 
 def _intrinsic(name: str) -> Rule:
@@ -295,7 +315,7 @@ INLINE: dict[str, tuple[set[str], Rule]] = {
     "positive": (ARITHMETIC, _same),
     "square": (ARITHMETIC, _square),
     "reciprocal": (REAL, _reciprocal),
-    "sqrt": (REAL, _intrinsic("sqrt")),
+    "sqrt": (REAL, _sqrt),
     "absolute": (ARITHMETIC, _absolute),
     "floor": (REAL, _intrinsic("floor")),
     "ceil": (REAL, _intrinsic("ceil")),

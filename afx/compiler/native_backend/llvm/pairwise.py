@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from afx.compiler.native_backend.llvm.extent import SINGLE_LANES
 from afx.compiler.native_backend.llvm.op import element_type
+from afx.compiler.native_backend.llvm.strict import compute_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
 
 __all__ = ["PAIRWISE_MIN_ELEMENTS", "emit_sum"]
@@ -55,7 +57,7 @@ class _Sum:
             w.let(f"call {self.kind} {self.name}(ptr {p}, i64 {n})")
             for p, n in (("%x", low), (self._at("%x", low), high))
         ]
-        w.line(f"ret {self.kind} {self._add(self.kind, *both)}")
+        w.line(f"ret {self.kind} {self._add(*both)}")
 
     def _halves(self, n: str) -> tuple[str, str]:
         """Return the lengths of the halves of a sum."""
@@ -65,8 +67,8 @@ class _Sum:
     def _at(self, pointer: str, index: str) -> str:
         return self.w.let(f"getelementptr {self.kind}, ptr {pointer}, i64 {index}")
 
-    def _add(self, kind: str, x: str, y: str) -> str:
-        return self.w.let(f"fadd {kind} {x}, {y}")
+    def _add(self, x: str, y: str) -> str:
+        return compute_strictly(self.w, "fadd", self.kind, [x, y])
 
     def _begun(self, pointer: str) -> str:
         """Return the first eight elements."""
@@ -96,16 +98,7 @@ class _Sum:
         """Return a sum of so many elements, of which the eight accumulators have seen those before ``start``."""
         w, whole = self.w, self.w.let(f"and i64 {n}, -8")
         (total,) = self._more([total], [pointer], start, whole)
-        width = 8
-        while width > 1:
-            wide = f"<{width} x {self.kind}>"
-            width //= 2
-            parts = [", ".join([f"i32 {2 * k + odd}" for k in range(width)]) for odd in (0, 1)]
-            even, odd = [
-                w.let(f"shufflevector {wide} {total}, {wide} poison, <{width} x i32> <{part}>") for part in parts
-            ]
-            total = self._add(f"<{width} x {self.kind}>", even, odd)
-        one = w.let(f"extractelement <1 x {self.kind}> {total}, i64 0")
+        one = self._add_pairs(total)
         k = w.fresh()
         w.line(f"br label %enter{k}")
         w.label(f"enter{k}")
@@ -122,6 +115,19 @@ class _Sum:
         w.label(f"done{k}")
         return f"%a{k}"
 
+    def _add_pairs(self, total: str) -> str:
+        """Return the sum of the eight accumulators."""
+        w, lanes = self.w, 8
+        for width in (4, 2):
+            wide = f"<{lanes} x {self.kind}>"
+            lanes = SINGLE_LANES if self.kind == "float" else width  # LLVM fills shorter ones up
+            parts = [", ".join([f"i32 {2 * (k % width) + odd}" for k in range(lanes)]) for odd in (0, 1)]
+            pair = [w.let(f"shufflevector {wide} {total}, {wide} poison, <{lanes} x i32> <{part}>") for part in parts]
+            w.lanes = lanes
+            total = self._add(*pair)
+        w.lanes = 1
+        return self._add(*[w.let(f"extractelement <{lanes} x {self.kind}> {total}, i64 {k}") for k in (0, 1)])
+
     def _leaves(self, lengths: Sequence[str]) -> None:
         """Return from the function with the sum of four leaves, the first of which is the shortest."""
         w, pointers = self.w, ["%x"]
@@ -129,5 +135,5 @@ class _Sum:
             pointers.append(self._at(pointers[-1], n))
         begun = self._more([self._begun(p) for p in pointers], pointers, "8", lengths[0])
         parts = [self._finished(x, p, lengths[0], n) for x, p, n in zip(begun, pointers, lengths, strict=True)]
-        halves = [self._add(self.kind, *parts[:2]), self._add(self.kind, *parts[2:])]
-        w.line(f"ret {self.kind} {self._add(self.kind, *halves)}")
+        halves = [self._add(*parts[:2]), self._add(*parts[2:])]
+        w.line(f"ret {self.kind} {self._add(*halves)}")

@@ -13,10 +13,14 @@ class Writer:
     Attributes:
         lines: of the open function.
         lanes: how many elements operations compute at once.
+        elements: how many of them are read and written, where that is half of them: others repeat these.
+        has_long_loops: whether operations stand in loops of which LLVM moves nothing to where other flags are looked at.
     """
 
     def __init__(self) -> None:
         self.lanes = 1
+        self.elements = 0
+        self.has_long_loops = False
         self.lines: list[str] = []
         self._declared: dict[str, str] = {}
         self._functions: list[str] = []

@@ -1,0 +1,52 @@
+"""Strict instructions as LLVM IR: floating-point arithmetic that raises the flags of its own operands, where it stands.
+
+Of plain instructions LLVM takes the flags for nothing: it fills short vectors up with elements that nobody asked for,
+computes both operations of a pair for both elements, hoists a quotient out of the branch that guards it, and moves it
+behind the place where flags are read. Constrained intrinsics stay where they are and what they are. Whole vectors in
+long loops, where nothing of that happens, may be plain: LLVM unrolls and schedules those better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from afx.compiler.native_backend.llvm.writer import Writer
+
+__all__ = ["compare_strictly", "compute_strictly"]
+
+SIZES = {"float": 32, "double": 64}
+SMALLEST_BITS = 128  # of a vector that no processor fills up
+
+
+def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result: str = "") -> str:
+    """Emit ``fadd``, ``fsub``, ``fmul``, ``fdiv``, ``sqrt`` or ``fptrunc`` of elements of a kind and return its value.
+
+    >>> w = Writer()
+    >>> print(compute_strictly(w, "fdiv", "float", ["%x", "%y"]), "call" in w.lines[-1])
+    %v1 True
+    """
+    if w.has_long_loops and not result and w.lanes * SIZES[kind] >= SMALLEST_BITS and name != "sqrt":
+        return w.let(f"{name} {_vector(w, kind)} {', '.join(xs)}")
+    old, new = [_vector(w, k) for k in (kind, result or kind)]
+    suffix = _suffix(w, kind) if not result else f"{_suffix(w, result)}.{_suffix(w, kind)}"
+    function = f"@llvm.experimental.constrained.{name}.{suffix}"
+    w.declare(function, f"declare {new} {function}({', '.join([old] * len(xs))}, metadata, metadata)")
+    operands = ", ".join([f"{old} {x}" for x in xs])
+    return w.let(f'call {new} {function}({operands}, metadata !"round.tonearest", metadata !"fpexcept.strict")')
+
+
+def compare_strictly(w: Writer, predicate: str, kind: str, xs: Sequence[str]) -> str:
+    """Compare without a flag for nan, as NumPy does."""
+    vector, test = _vector(w, kind), _vector(w, "i1")
+    function = f"@llvm.experimental.constrained.fcmp.{_suffix(w, kind)}"
+    w.declare(function, f"declare {test} {function}({vector}, {vector}, metadata, metadata)")
+    operands = ", ".join([f"{vector} {x}" for x in xs])
+    return w.let(f'call {test} {function}({operands}, metadata !"{predicate}", metadata !"fpexcept.strict")')
+
+
+def _vector(w: Writer, kind: str) -> str:
+    return kind if w.lanes == 1 else f"<{w.lanes} x {kind}>"
+
+
+def _suffix(w: Writer, kind: str) -> str:
+    return f"{'' if w.lanes == 1 else f'v{w.lanes}'}f{SIZES[kind]}"
