@@ -92,6 +92,7 @@ def load_llvm() -> Any:
     llvm: Any = importlib.import_module("llvmlite.binding")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # for what reads the flags of the old floating-point unit
     return llvm
 
 

@@ -92,7 +92,7 @@ def exp_of_double(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 def scale(x: Lanes, k: Lanes) -> Lanes:
     """Return ``x · 2^k`` where the result may be denormal or overflow: in two steps, of which the second one rounds."""
     half = k >> 1
-    return x * power_of_two(half) * power_of_two(k - half)
+    return (x * power_of_two(half)).times(power_of_two(k - half))
 
 
 def exp_is_hard(x: Lanes) -> Lanes:
@@ -116,7 +116,7 @@ def exp_of_all(x: Lanes) -> Lanes:
     finite = (x.bits() & SIZE[x.kind]).compare("ult", INFINITY[x.kind])
     x = finite.choose(x, 0.0)
     if x.kind == "float":
-        z = _exp_single(clamp(x, -150.0, 150.0).widen()).narrow("float")
+        z = _exp_single(clamp(x, -150.0, 150.0).widen()).rounded()
     else:
         shifted, high, low = split(clamp(x, -746.0, 710.0))
         z = scale(exp_near_one(high, low), shifted.bits() - MAGIC_BITS)

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from afx.compiler.native_backend.llvm.strict import compute_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
 
 __all__ = ["Lanes", "Term", "bits_of"]
@@ -126,8 +127,16 @@ class Lanes:
         return self if self.kind == "double" else self._cast("fpext", "double")
 
     def narrow(self, kind: str) -> Lanes:
-        """Return a double as another float."""
+        """Return a double that fits as another float."""
         return self if self.kind == kind else self._cast("fptrunc", kind)
+
+    def rounded(self) -> Lanes:
+        """Return a double as a float, which raises its flags where it stands: it may overflow."""
+        return Lanes(self.w, "float", compute_strictly(self.w, "fptrunc", self.kind, [self.name], "float"))
+
+    def times(self, factor: Lanes) -> Lanes:
+        """Return a product that raises its flags where it stands."""
+        return Lanes(self.w, self.kind, compute_strictly(self.w, "fmul", self.kind, [self.name, factor.name]))
 
     def _cast(self, name: str, kind: str) -> Lanes:
         return self._let(f"{name} {self.type} {self.name} to {vector_type(self.w, kind)}", kind)

@@ -6,7 +6,7 @@ fdlibm (Sun Microsystems 1993), R by a minimax polynomial.
 
 from __future__ import annotations
 
-from afx.compiler.native_backend.functions.exponential import INFINITY, LN2_HIGH, LN2_LOW
+from afx.compiler.native_backend.functions.exponential import INFINITY, LN2_HIGH, LN2_LOW, SIZE
 from afx.compiler.native_backend.functions.lanes import Lanes, bits_of
 
 __all__ = ["log", "log1p", "log1p_is_hard", "log_is_hard"]
@@ -55,12 +55,13 @@ def log1p_is_hard(x: Lanes) -> Lanes:
 
 def log1p(x: Lanes) -> Lanes:
     """Return ``log(1 + x)`` of finite x above -1."""
-    wide = x.widen()
+    is_finite = (x.bits() & SIZE[x.kind]).compare("ult", INFINITY[x.kind])
+    wide = is_finite.choose(x, 0.0).widen()  # differences of infinities raise flags
     total = wide + 1.0
     rest = wide - (total - 1.0)
     k, m = split(total)
-    down = ((k.constant(1023) - k) << 52).as_float()  # 2^-k: k is at most 1023
-    f, low = m - 1.0, rest * down
+    down = ((k.constant(1024) - k) << 52).as_float()  # 2^(1-k), 0 for the largest numbers, of which k is 1024
+    f, low = m - 1.0, rest * down * 0.5
     near = f + low
     left = near.constant(0.0) if x.kind == "float" else (f - near) + low
     return _log(x, k.to_float(), near, left).copysign(wide).narrow(x.kind)

@@ -40,9 +40,14 @@ def is_far(x: Lanes) -> Lanes:
     far = size.compare("ugt", FAR_BITS[x.kind])
     if x.kind == "float":
         return far
-    _, r, _ = reduce(x)
+    _, r, _ = reduce(take_near(x))
     near = (r.bits() & mask).compare("ult", TINY_BITS)
     return far | near.choose(size.compare("ugt", ONE_BITS), near)
+
+
+def take_near(x: Lanes) -> Lanes:
+    """Return x, 0 in place of far numbers, whose polynomials would raise flags."""
+    return (x.bits() & SIZE[x.kind]).compare("ule", FAR_BITS[x.kind]).choose(x, 0.0)
 
 
 def reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
@@ -82,10 +87,12 @@ def _halves(x: Lanes, turn: float) -> Lanes:
 
 def sin(x: Lanes) -> Lanes:
     """Return ``sin(x)``; zeros keep their sign."""
-    z = _halves(x.widen(), 0.0).narrow("float") if x.kind == "float" else _quarters(x, 0)
+    near = take_near(x)
+    z = _halves(near.widen(), 0.0).narrow("float") if x.kind == "float" else _quarters(near, 0)
     return x.compare("oeq", 0.0).choose(x, z)
 
 
 def cos(x: Lanes) -> Lanes:
     """Return ``cos(x)``."""
-    return _halves(x.widen(), 0.5).narrow("float") if x.kind == "float" else _quarters(x, 1)
+    near = take_near(x)
+    return _halves(near.widen(), 0.5).narrow("float") if x.kind == "float" else _quarters(near, 1)

@@ -49,18 +49,31 @@ class Flags:
         """Return the flags raised so far."""
         w = self.w
         if self.layout.x86:
-            w.declare("stmxcsr", "declare void @llvm.x86.sse.stmxcsr(ptr)")
-            location = w.local("i32", 4)
-            w.line(f"call void @llvm.x86.sse.stmxcsr(ptr {location})")
-            return w.let(f"load volatile i32, ptr {location}")
+            return w.let(f"or i32 {self._read_sse()}, {self._read_x87()}")
         w.declare("fetestexcept", "declare i32 @fetestexcept(i32)")
         return w.let(f"call i32 @fetestexcept(i32 {self.all})")
+
+    def _read_sse(self) -> str:
+        w = self.w
+        w.declare("stmxcsr", "declare void @llvm.x86.sse.stmxcsr(ptr)")
+        location = w.local("i32", 4)
+        w.line(f"call void @llvm.x86.sse.stmxcsr(ptr {location})")
+        return w.let(f"load volatile i32, ptr {location}")
+
+    def _read_x87(self) -> str:
+        """Return the flags of the old unit, in which the C library raises overflow for NumPy's loops."""
+        w = self.w
+        state = w.let('call i16 asm sideeffect "fnstsw $0", "={ax},~{dirflag},~{fpsr},~{flags}"()')
+        return w.let(f"and i32 {w.let(f'zext i16 {state} to i32')}, {self.all}")
 
     def clear(self, flags: str) -> None:
         """Take back these flags."""
         w = self.w
         if self.layout.x86:
-            state = self.read()
+            old = self._read_x87()
+            state = w.let(f"or i32 {self._read_sse()}, {old}")
+            has_old = w.let(f"icmp ne i32 {old}, 0")
+            w.when(has_old, lambda: w.line('call void asm sideeffect "fnclex", "~{dirflag},~{fpsr},~{flags}"()'))
             kept = w.let(f"xor i32 {flags}, -1")
             self._write(w.let(f"and i32 {state}, {kept}"))
             return

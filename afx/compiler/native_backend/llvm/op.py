@@ -159,8 +159,10 @@ def truth(w: Writer, x: str, dtype: str) -> str:
     """Return whether an element differs from 0."""
     if dtype == "b1":
         return x
-    kind, zero = lanes(w, element_type(dtype)), _zero(w, dtype)
-    return w.let(f"fcmp une {kind} {x}, {zero}" if dtype in FLOATS else f"icmp ne {kind} {x}, {zero}")
+    zero = _zero(w, dtype)
+    if dtype in FLOATS:
+        return compared(w, "une", [x, zero], dtype)
+    return w.let(f"icmp ne {lanes(w, element_type(dtype))} {x}, {zero}")
 
 
 def _zero(w: Writer, dtype: str) -> str:
@@ -173,9 +175,6 @@ Rule = Callable[[Writer, list[str], str], str]
 
 def compared(w: Writer, predicate: str, xs: list[str], dtype: str) -> str:
     """Compare floats; orders of nan raise no flag, as NumPy's do not, for which LLVM has an intrinsic of its own."""
-    kind = lanes(w, element_type(dtype))
-    if predicate in ("oeq", "une", "uno"):
-        return w.let(f"fcmp {predicate} {kind} {xs[0]}, {xs[1]}")
     return compare_strictly(w, predicate, FLOATS[dtype], xs)
 
 
@@ -258,7 +257,7 @@ def _extreme(name: str) -> Rule:
         kind = lanes(w, element_type(dtype))
         first = _comparison(f"o{name}", name)(w, xs, dtype)
         if dtype in FLOATS:
-            nan = w.let(f"fcmp uno {kind} {xs[0]}, {_zero(w, dtype)}")
+            nan = compared(w, "uno", [xs[0], _zero(w, dtype)], dtype)
             first = w.let(f"or {lanes(w, 'i1')} {first}, {nan}")
         return w.let(f"select {lanes(w, 'i1')} {first}, {kind} {xs[0]}, {kind} {xs[1]}")
 
@@ -289,13 +288,13 @@ def _same(w: Writer, xs: list[str], dtype: str) -> str:
 
 
 def _isnan(w: Writer, xs: list[str], dtype: str) -> str:
-    return w.let(f"fcmp uno {lanes(w, element_type(dtype))} {xs[0]}, {_zero(w, dtype)}")
+    return compared(w, "uno", [xs[0], _zero(w, dtype)], dtype)
 
 
 def _finite(predicate: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
-        size, kind = _absolute(w, xs, dtype), element_type(dtype)
-        return w.let(f"fcmp {predicate} {lanes(w, kind)} {size}, {same(w, kind, '0x7FF0000000000000')}")
+        infinity = same(w, element_type(dtype), "0x7FF0000000000000")
+        return compared(w, predicate, [_absolute(w, xs, dtype), infinity], dtype)
 
     return rule
 

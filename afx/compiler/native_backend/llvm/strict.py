@@ -25,7 +25,8 @@ def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result:
     >>> print(compute_strictly(w, "fdiv", "float", ["%x", "%y"]), "call" in w.lines[-1])
     %v1 True
     """
-    if w.has_long_loops and not result and w.lanes * SIZES[kind] >= SMALLEST_BITS and name != "sqrt":
+    is_whole = w.lanes * SIZES[kind] >= SMALLEST_BITS and not w.elements
+    if w.has_long_loops and is_whole and name in ("fadd", "fsub", "fmul", "fdiv"):
         return w.let(f"{name} {_vector(w, kind)} {', '.join(xs)}")
     old, new = [_vector(w, k) for k in (kind, result or kind)]
     suffix = _suffix(w, kind) if not result else f"{_suffix(w, result)}.{_suffix(w, kind)}"
