@@ -266,7 +266,7 @@ class NestEmitter:
         if folds and self.accumulators and len(ops) <= UNROLL_MAX_OPS and extent.count > FOLD_LANES:
             lines = FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i)
         width = self._lanes(ops, stores, folds)
-        extent.has_singles = any([self._dtype(k) == "f4" for k in ops]) or bool(folds)
+        extent.has_singles = any(self._dtype(k) == "f4" for k in ops) or bool(folds)
         extent.loop(width, lambda i: self._element(ops, kept, stores, folds, start, i), lines)
 
     def _lines(self, ops: list[int], kept: list[int], stores: list[int], folds: list[int], start: str, i: str) -> None:

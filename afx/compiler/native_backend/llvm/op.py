@@ -43,7 +43,9 @@ def same(w: Writer, kind: str, text: str) -> str:
 def read(w: Writer, dtype: str, pointer: str) -> str:
     """Load elements; any byte but 0 is true."""
     kind = memory_type(dtype)
-    raw = w.let(f"load {f'<{w.elements} x {kind}>' if w.elements else lanes(w, kind)}, ptr {pointer}, align {align(dtype)}")
+    raw = w.let(
+        f"load {f'<{w.elements} x {kind}>' if w.elements else lanes(w, kind)}, ptr {pointer}, align {align(dtype)}"
+    )
     if w.elements:
         raw = _shuffled(w, kind, raw, w.elements, [*range(w.elements)] * 2)
     return w.let(f"icmp ne {lanes(w, 'i8')} {raw}, {same(w, 'i8', '0')}") if dtype == "b1" else raw

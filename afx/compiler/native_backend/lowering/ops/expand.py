@@ -99,7 +99,7 @@ class Calls:
 
     def sums(self, x: Buffer, axes: Shape) -> Buffer:
         """Return sums along axes, which stay, as `afx.ops.reductions` adds them up."""
-        n = x.shape[-1]
+        n = x.shape[-1] if x.shape else 0
         is_row = axes == (len(x.shape) - 1,) and DOT_SUM_MIN_LENGTH <= n <= DOT_SUM_MAX_LENGTH
         if not is_row:
             return self.reduce("add", x, axes)
@@ -171,7 +171,9 @@ def _softmax(c: Calls, x: Buffer, out: Buffer, axes: Shape) -> None:
     top, low = c.largest(tops, every), c.reduce("minimum", c.reduce("minimum", x, axes), every)
     wide = [c.ufunc("add", v, c.number(0.0, "f8")) for v in (top, low)]
     close = c.ufunc(
-        "less", c.ufunc("subtract", *wide, quiet=("invalid",)), c.number(SOFTMAX_CLOSE[np.dtype(dtype).char], "f8")
+        "less",
+        c.ufunc("subtract", *wide, quiet=("invalid", "over")),
+        c.number(SOFTMAX_CLOSE[np.dtype(dtype).char], "f8"),
     )
     e = c.ufunc("exp", _below(c, x, tops, dtype, close, top), quiet=("over",))
     total = c.sums(e, axes)
