@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable
@@ -49,6 +50,7 @@ def is_registered(name: str) -> bool:
     return name in vars(FUNCTIONS) or name in LAZY
 
 
+@functools.cache
 def load_all() -> None:
     """Load every module that makes primitives, however deep its folder."""
     pkgutil: Any = importlib.import_module("pkgutil")  # a plain import does without it

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
+import re
 import struct
-import tokenize
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,32 +26,25 @@ import numpy as np
 from afx.errors import DtypeError, FileFormatError
 from afx.io.atomic import replace_file
 
-__all__ = ["FORMAT", "VERSION", "read_archive", "read_content", "write_archive"]
+__all__ = ["FORMAT", "VERSION", "check_kind", "read_archive", "read_content", "read_dtype", "write_archive"]
 
 FORMAT: Final = "afx"
 VERSION: Final = 1
 HEADER: Final = "header.json"
 FIELDS: Final = {"format", "version", "arrays", "content"}
 KINDS: Final = "biufcmMSU"  # of dtypes that np.lib.format writes without pickle
+# How such dtypes are written: NumPy evaluates what stands in front of commas and brackets of other texts.
+DTYPE: Final = re.compile(r"[<>|=]?[?biufcmMSU][0-9]{0,9}(\[[0-9a-zA-Z]{1,9}\])?", re.ASCII)
 MARK: Final = b"afx1:"  # begins the archive's comment
 DIGEST_BYTES: Final = 16
 COMMENT_BYTES: Final = len(MARK) + 2 * DIGEST_BYTES
 CHUNK_BYTES: Final = 1 << 20
 LOCAL_HEADER: Final = struct.Struct("<4s5H3I2H")
 ZIP64_MIN_BYTES: Final = 1 << 31
-# What zipfile, json and NumPy's format raise about bytes that they cannot read.
-DAMAGE: Final = (
-    zipfile.BadZipFile,
-    struct.error,
-    tokenize.TokenError,
-    EOFError,
-    KeyError,
-    NotImplementedError,  # zipfile's, of a compression or an encryption that it does not know
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
+LOCAL_CRC, DIRECTORY_CRC = (
+    14,
+    16,
+)  # where a member's CRC-32 stands in its local header and in its entry of the directory
 
 Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 R = TypeVar("R")
@@ -80,29 +75,41 @@ def write_archive(path: str | os.PathLike[str], content: Mapping[str, Any], arra
         OSError: the file cannot be written; what stood there before is whole.
     """
     payloads = {name: _payload(name, array) for name, array in arrays.items()}
-    declared = [
-        [name, array.dtype.str, array.shape, _digest(payload)]
-        for (name, array), payload in zip(arrays.items(), payloads.values(), strict=True)
-    ]
-    header = json.dumps({"format": FORMAT, "version": VERSION, "arrays": declared, "content": content}).encode()
+    digests = dict.fromkeys(arrays, "0" * 2 * DIGEST_BYTES)
     with replace_file(path) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            _write_member(archive, HEADER, [header])
+            _write_member(archive, HEADER, [_header_of(content, arrays, digests)])
             for name, payload in payloads.items():
-                _write_member(archive, f"{name}.npy", payload)
+                digests[name] = _write_member(archive, f"{name}.npy", payload)
+        _overwrite_header(file, _header_of(content, arrays, digests))
         _write_comment(file)
+
+
+def _header_of(content: Mapping[str, Any], arrays: Mapping[str, Ndarray], digests: Mapping[str, str]) -> bytes:
+    declared = [[name, array.dtype.str, array.shape, digests[name]] for name, array in arrays.items()]
+    return json.dumps({"format": FORMAT, "version": VERSION, "arrays": declared, "content": content}).encode()
+
+
+def check_kind(name: str, array: Ndarray) -> None:
+    """Refuse an array that no file can hold.
+
+    Raises:
+        DtypeError: an array of objects or records.
+    """
+    if array.dtype.kind not in KINDS:
+        raise DtypeError(f"save: an array of {array.dtype} at {name}: got no dtype of numbers; save numbers alone")
 
 
 def _payload(name: str, array: Ndarray) -> list[bytes | memoryview]:
     """Return an array's ``.npy`` file as pieces, without copying its elements."""
-    if array.dtype.kind not in KINDS:
-        raise DtypeError(f"save: an array of {array.dtype} at {name}: got no dtype of numbers; save numbers alone")
+    check_kind(name, array)
+    return [_npy_header(array.dtype, array.shape), _bytes_of(np.ascontiguousarray(array))]
+
+
+def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     front = io.BytesIO()
-    contiguous = np.ascontiguousarray(array)
-    np.lib.format.write_array_header_1_0(
-        front, {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
-    )
-    return [front.getvalue(), _bytes_of(contiguous)]
+    np.lib.format.write_array_header_1_0(front, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+    return front.getvalue()
 
 
 def _bytes_of(array: Any) -> memoryview:
@@ -110,20 +117,32 @@ def _bytes_of(array: Any) -> memoryview:
     return memoryview(array.reshape(-1).view(np.uint8))
 
 
-def _digest(pieces: Sequence[bytes | memoryview]) -> str:
-    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
+def _write_member(archive: zipfile.ZipFile, name: str, pieces: Sequence[bytes | memoryview]) -> str:
+    """Write a member and return the digest of what was written.
 
-
-def _write_member(archive: zipfile.ZipFile, name: str, pieces: Sequence[bytes | memoryview]) -> None:
+    An array of NumPy may change meanwhile: each chunk is copied once, and the copy is both hashed and written.
+    """
     info = zipfile.ZipInfo(name)  # dated 1980: the same tree gives the same bytes
     is_large = sum(len(piece) for piece in pieces) >= ZIP64_MIN_BYTES
+    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with archive.open(info, "w", force_zip64=is_large) as member:
         for piece in pieces:
             for start in range(0, len(piece), CHUNK_BYTES):
-                member.write(piece[start : start + CHUNK_BYTES])
+                chunk = bytes(piece[start : start + CHUNK_BYTES])
+                found.update(chunk)
+                member.write(chunk)
+    return found.hexdigest()
+
+
+def _overwrite_header(file: IO[bytes], header: bytes) -> None:
+    """Put a header of the same length in the place of the first member, with its checksum where zip archives have it."""
+    with zipfile.ZipFile(file) as archive:
+        directory = archive.start_dir
+    (first, *_) = _members(file, 0)
+    crc = struct.pack("<I", zlib.crc32(header))
+    for place, data in ((first.start, header), (LOCAL_CRC, crc), (directory + DIRECTORY_CRC, crc)):
+        file.seek(place)
+        file.write(data)
 
 
 def _write_comment(file: IO[bytes]) -> None:
@@ -166,9 +185,11 @@ def _opened(path: str | os.PathLike[str], read: Callable[[IO[bytes]], R]) -> R:
             return read(file)
         except FileFormatError as error:
             raise FileFormatError(f"load: {error}: got {os.fspath(path)!r}; load another copy of it") from None
-        except DAMAGE as error:
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # whatever zipfile, json and NumPy say about bytes that they cannot read
             raise FileFormatError(
-                f"load: no whole archive of afx ({error}): got {os.fspath(path)!r}; load a file that afx.io.save wrote"
+                f"load: no whole archive of afx ({error!r:.200}): got {os.fspath(path)!r}; load a file that afx.io.save wrote"
             ) from error
 
 
@@ -222,14 +243,17 @@ def _members(file: IO[bytes], comment_bytes: int) -> list[Member]:
 
 def _outer_digest(file: IO[bytes], members: Sequence[Member], comment_bytes: int) -> str:
     """Return the digest of all bytes but those of arrays and of the comment."""
-    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
     size = file.seek(0, os.SEEK_END)
     end = size - comment_bytes - 2
     starts = [0, *[member.stop for member in members[1:]]]
     stops = [*[member.start for member in members[1:]], end]
-    for start, stop in zip(starts, stops, strict=True):
-        for piece in _pieces(file, start, stop):
-            found.update(piece)
+    return _digest(itertools.chain.from_iterable(map(_pieces, itertools.repeat(file), starts, stops)))
+
+
+def _digest(pieces: Iterable[bytes | memoryview]) -> str:
+    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for piece in pieces:
+        found.update(piece)
     return found.hexdigest()
 
 
@@ -275,13 +299,24 @@ def _entries(header: Any, members: Sequence[Member]) -> list[Entry]:
 def _entry(item: Any) -> Entry:
     try:
         name, dtype, shape, digest = item
-        entry = Entry(name, np.dtype(dtype), tuple(shape), digest)
+        entry = Entry(name, read_dtype(dtype), tuple(shape), digest)
     except (TypeError, ValueError) as error:
         raise FileFormatError(f"its header declares an array wrongly ({error})") from error
     lengths_are_right = all(type(length) is int and length >= 0 for length in entry.shape)
-    if type(name) is not str or type(dtype) is not str or entry.dtype.kind not in KINDS or not lengths_are_right:
+    if type(name) is not str or not lengths_are_right:
         raise FileFormatError(f"its header declares an array wrongly ({item!r})")
     return entry
+
+
+def read_dtype(text: object) -> np.dtype[Any]:
+    """Return the dtype of this text, one of numbers, texts or times.
+
+    Raises:
+        TypeError: there is none, or one of objects or records.
+    """
+    if not isinstance(text, str) or DTYPE.fullmatch(text) is None:
+        raise TypeError(f"no dtype of plain values: {text!r}")
+    return np.dtype(text)
 
 
 def _array(file: IO[bytes], entry: Entry, member: Member) -> Ndarray:
@@ -298,9 +333,14 @@ def _array(file: IO[bytes], entry: Entry, member: Member) -> Ndarray:
         found.update(piece)
     if found.hexdigest() != entry.digest:
         raise FileFormatError(f"{entry.name!r} is damaged: its checksum differs")
-    text = io.BytesIO(front)
-    if np.lib.format.read_magic(text) != (1, 0):
-        raise FileFormatError(f"{entry.name!r} is not in NumPy's format 1.0")
-    if np.lib.format.read_array_header_1_0(text) != (entry.shape, False, entry.dtype) or text.read():
+    if _unpad(front) != _unpad(_npy_header(entry.dtype, entry.shape)):
         raise FileFormatError(f"{entry.name!r} holds another array than its header declares")
     return array
+
+
+def _unpad(header: bytes) -> bytes:
+    """Return a ``.npy`` header without its length and the blanks that versions of NumPy put behind it."""
+    start = len(np.lib.format.magic(1, 0))
+    if int.from_bytes(header[start : start + 2], "little") != len(header) - start - 2:
+        raise FileFormatError("the header of an array is not as long as it says")
+    return header[:start] + header[start + 2 :].rstrip(b" \n")

@@ -21,6 +21,7 @@ from afx.core.dtypes import check_dtype
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, check
 from afx.core.primitive import Primitive, lookup
 from afx.errors import FileFormatError, GraphError
+from afx.io.archive import read_dtype
 from afx.io.naming import Names
 
 __all__ = ["NamesInGraphs", "check_word", "read_graph", "read_primitive", "write_graph"]
@@ -191,7 +192,7 @@ def _read_aval(item: Json) -> Aval:
     dtype, shape, weak = item
     if any(type(length) is not int or not 0 <= length < 1 << 48 for length in shape) or type(weak) is not bool:
         raise FileFormatError(f"load: no shape and dtype of an array: got {item!r}; {_FORGED}")
-    return Aval(tuple(shape), check_dtype(np.dtype(str(dtype)), "load"), weak)
+    return Aval(tuple(shape), check_dtype(read_dtype(dtype), "load"), weak)
 
 
 def _read_atom(item: Json, known: Sequence[Var], reader: Reader) -> Atom:

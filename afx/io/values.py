@@ -18,14 +18,13 @@ import numpy as np
 from afx.core.graph import Graph
 from afx.core.primitive import Primitive
 from afx.errors import FileFormatError, TreeError
+from afx.io.archive import read_dtype
 from afx.io.graph_values import NamesInGraphs, check_word, read_graph, read_primitive, write_graph
 from afx.io.naming import Names, is_tree_class, name_of
 from afx.pytree.nodes import RecordNode, class_node, named_tuple_node
 from afx.transforms.compiled_call import CompiledGraph
 
 __all__ = ["Decoder", "Encoder", "Json", "build_record", "record_node"]
-
-KINDS: Final = "biufcmMSU"  # of dtypes without fields and objects
 
 Json: TypeAlias = Any  # what JSON can say: no narrower type is recursive for both checkers
 Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -103,7 +102,7 @@ def _member_name(path: str, number: int, taken: Mapping[str, object]) -> str:
 
 
 _WRITERS: Final[tuple[tuple[Any, Callable[[Encoder, Any, str], Json]], ...]] = (
-    (Enum, lambda e, v, path: {"enum": e.name(type(v), path), "name": v.name}),
+    (Enum, lambda e, v, path: {"enum": e.name(v.__class__, path), "name": v.name}),
     ((bool, np.bool_), lambda e, v, path: bool(v)),
     (float, lambda e, v, path: {"float": repr(float(v))}),
     (complex, lambda e, v, path: {"complex": [repr(v.real), repr(v.imag)]}),
@@ -179,13 +178,6 @@ class Decoder:
             raise FileFormatError(f"load: {name} is no function: got {found!r}; {_FORGED}")
         return found
 
-    def dtype(self, text: object) -> np.dtype[Any]:
-        """Return a dtype of numbers, texts or times."""
-        found = np.dtype(str(text))
-        if found.kind not in KINDS:
-            raise FileFormatError(f"load: no dtype of plain values: got {text!r}; {_FORGED}")
-        return found
-
     def parameter(self, value: Json) -> Any:
         """Return a parameter of an equation: plain data, and what was allowed by name."""
         return _ParameterDecoder(self.arrays, NamesInGraphs(self.names)).value(value)
@@ -255,7 +247,7 @@ _READERS: Final[dict[str, Callable[[Decoder, Any], Any]]] = {
     "float": lambda d, v: float(v["float"]),
     "complex": lambda d, v: complex(float(v["complex"][0]), float(v["complex"][1])),
     "bytes": lambda d, v: base64.b64decode(v["bytes"], validate=True),
-    "dtype": lambda d, v: d.dtype(v["dtype"]),
+    "dtype": lambda d, v: read_dtype(v["dtype"]),
     "array": lambda d, v: d.array(v["array"]),
     "scalar": lambda d, v: d.array(v["scalar"])[()],
     "tuple": lambda d, v: tuple(d.value(item) for item in v["tuple"]),
