@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, overload
 
 import attrs
 import numpy as np
 
+from afx.core.array.array import is_owned
 from afx.errors import ArgumentError, FileFormatError
-from afx.io.archive import read_content, write_archive
+from afx.io.archive import read_archive, read_content, write_archive
 from afx.io.atomic import remove_leftovers
-from afx.io.files import read_content_tree
-from afx.io.naming import Allowed
-from afx.io.structure import write_tree
+from afx.io.files import build_content, content_of
+from afx.io.naming import Allowed, RefusedNameError, find_public
 from afx.io.values import Encoder
 
 __all__ = ["Checkpoint", "Checkpoints"]
 
 T = TypeVar("T")
 NAME = re.compile(r"step_(\d{10,})\.npz")
+NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @attrs.frozen
@@ -36,23 +38,45 @@ class Checkpoint(Generic[T]):
         step: the number under which it was saved.
         metric: the value that says how good it is, if one was given.
         tree: the state.
+        carried: what else was saved with it, by name: where the training's own counters stood.
     """
 
     step: int
     metric: float | None
     tree: T
+    carried: Mapping[str, Any] = NOTHING
+
+
+class Header(NamedTuple):
+    """What a file says beside its arrays.
+
+    Attributes:
+        metric: of the state.
+        folder: the settings of the folder when it was written.
+    """
+
+    metric: float | None
+    folder: Mapping[str, Any]
 
 
 class Checkpoints:
     """A folder of checkpoints, each written whole or not at all.
 
+    Any number of processes may read a folder while one saves into it: readers delete nothing. A folder remembers how it is
+    kept, so that a later process need not say it again. Files that are damaged, or that were renamed to another step,
+    are passed over with a warning and never deleted.
+
     Args:
         folder: made if it does not exist; no other process may save into it at the same time.
-        keep: how many of the last ones stay.
-        keep_best: how many of the best ones stay beside them, by the metric.
-        mode: whether a smaller (``"min"``) or a larger (``"max"``) metric is better.
+        keep: how many of the last ones stay; None for what the folder remembers, 3 for a new one.
+        keep_best: how many of the best ones stay beside them, by the metric; None for what the folder remembers, or 1.
+        mode: whether a smaller (``"min"``) or a larger (``"max"``) metric is better; None for what the folder remembers, or
+            ``"min"``.
         background: whether a thread writes while training goes on. Arrays of afx are immutable and not copied.
-        allow: as for `load`.
+        allow: as for `load`. What this object saves itself is allowed.
+
+    Raises:
+        ArgumentError: numbers below these, another mode, or not the one by which the folder's best ones were kept.
 
     >>> import afx, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -67,24 +91,31 @@ class Checkpoints:
         self,
         folder: str | os.PathLike[str],
         *,
-        keep: int = 3,
-        keep_best: int = 1,
-        mode: Literal["min", "max"] = "min",
+        keep: int | None = None,
+        keep_best: int | None = None,
+        mode: Literal["min", "max"] | None = None,
         background: bool = False,
         allow: Sequence[Allowed] = (),
     ) -> None:
-        if keep < 1 or keep_best < 0:
-            raise ArgumentError(f"Checkpoints: keep at least the last one: got keep={keep}, keep_best={keep_best}")
-        if mode not in ("min", "max"):
-            raise ArgumentError(f'Checkpoints: mode is "min" or "max": got {mode!r}')
         self.folder: Path = Path(folder)
-        self._keep, self._keep_best, self._sign = keep, keep_best, 1.0 if mode == "min" else -1.0
         self._allow = tuple(allow)
-        self._metrics: dict[int, float | None] = {}
+        self._own: dict[str, Allowed] = {}  # what the saved trees name beside afx's public classes and functions
+        self._headers: dict[
+            int, tuple[object, Header]
+        ] = {}  # by step: what tells versions of a file apart, and the header
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._settings = _settle(self._remembered(), {"mode": mode, "keep": keep, "keep_best": keep_best})
         self._writer = ThreadPoolExecutor(1, "afx-checkpoint") if background else None
         self._pending: Future[None] | None = None
-        self.folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(self.folder, "step_")
+
+    def _remembered(self) -> Mapping[str, Any]:
+        """Return the settings that the newest readable file has of the folder."""
+        for step in reversed(self._steps()):
+            try:
+                return self._header(step).folder
+            except (FileFormatError, OSError):  # named when it is asked for
+                continue
+        return NOTHING
 
     def path(self, step: int) -> Path:
         """Return the file of a step."""
@@ -98,56 +129,73 @@ class Checkpoints:
     def _steps(self) -> list[int]:
         return sorted(int(m[1]) for path in self.folder.iterdir() if (m := NAME.fullmatch(path.name)))
 
-    def save(self, step: int, tree: object, *, metric: object = None) -> Path:
+    def save(self, step: int, tree: object, *, metric: object = None, carried: Mapping[str, object] = NOTHING) -> Path:
         """Save a state under a number, and remove those that are neither among the last nor among the best.
 
         Args:
-            step: at least 0; what was saved under it before is replaced.
+            step: an integer of at least 0, Python's, NumPy's or an Array; what was saved under it before is replaced.
             tree: as for `afx.io.save`.
             metric: a number that says how good the state is; None or nan is never the best.
+            carried: a tree that is saved with it, such as counters of the loop around it.
 
         Raises:
-            ArgumentError: a negative step.
+            ArgumentError: a negative step, or no integer.
             TreeError: as for `afx.io.save`.
             OSError: the file cannot be written, or that of the save before could not, in the background.
         """
-        if step < 0:
-            raise ArgumentError(f"Checkpoints: a step is at least 0: got {step}")
-        number = None if metric is None else float(metric)  # type: ignore[arg-type]  # whatever converts
+        number = _step_number(step)
+        value = None if metric is None else float(metric)  # type: ignore[arg-type]  # whatever converts
         encoder = Encoder()
-        info = {"step": step, "metric": None if number is None else repr(number)}
-        content = {"tree": write_tree(tree, encoder), "checkpoint": info}
+        content = content_of(tree, encoder) | {
+            "checkpoint": {"step": number, "metric": None if value is None else repr(value)},
+            "folder": self._settings,
+            "carried": content_of(dict(carried), encoder),
+        }
+        self._own.update({name: thing for name, thing in encoder.named.items() if find_public(name) is None})
         self.wait()
+        remove_leftovers(self.folder, "step_")
         if self._writer is None:
-            self._write(step, number, content, encoder.arrays)
-        else:  # arrays that their owner may change are copied now
-            arrays = {name: x.copy() if x.flags.writeable else x for name, x in encoder.arrays.items()}
-            self._pending = self._writer.submit(self._write, step, number, content, arrays)
-        return self.path(step)
+            self._write(number, content, encoder.arrays)
+        else:  # arrays that somebody may change are copied now
+            arrays = {name: x if is_owned(x) else x.copy() for name, x in encoder.arrays.items()}
+            self._pending = self._writer.submit(self._write, number, content, arrays)
+        return self.path(number)
 
-    def _write(self, step: int, metric: float | None, content: Any, arrays: dict[str, Any]) -> None:
+    def _write(self, step: int, content: Any, arrays: dict[str, Any]) -> None:
         write_archive(self.path(step), content, arrays)
-        self._metrics[step] = metric
-        steps = self._steps()
-        kept = {*steps[-self._keep :], *self._ranked(steps)[: self._keep_best], step}
-        for old in steps:
+        headers = dict(self._readable(lambda _: None))
+        known = list(headers)
+        keep, keep_best = self._settings["keep"], self._settings["keep_best"]
+        kept = {*known[-keep:], *self._rank(headers)[:keep_best], step}
+        for old in known:
             if old not in kept:
                 self.path(old).unlink(missing_ok=True)
-                self._metrics.pop(old, None)
+                self._headers.pop(old, None)
 
-    def _ranked(self, steps: Sequence[int]) -> list[int]:
-        """Return the steps that have a metric, the best first; the earlier of equal ones."""
-        known = {step: metric for step in steps if (metric := self._metric(step)) is not None and not np.isnan(metric)}
-        return sorted(known, key=lambda step: self._sign * known[step])
-
-    def _metric(self, step: int) -> float | None:
-        if step not in self._metrics:
+    def _readable(self, report: Callable[[FileFormatError], None]) -> Iterator[tuple[int, Header]]:
+        """Yield the steps whose files can be read, with their headers; what is wrong with the others is reported."""
+        for step in self._steps():
             try:
-                text = read_content(self.path(step))["checkpoint"]["metric"]
-                self._metrics[step] = None if text is None else float(text)
-            except (FileFormatError, KeyError, TypeError):
-                self._metrics[step] = None
-        return self._metrics[step]
+                yield step, self._header(step)
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            except FileFormatError as error:
+                report(error)
+
+    def _rank(self, headers: Mapping[int, Header]) -> list[int]:
+        """Return the steps that have a metric, the best first; the earlier of equal ones."""
+        sign = 1.0 if self._settings["mode"] == "min" else -1.0
+        known = {k: h.metric for k, h in headers.items() if h.metric is not None and not np.isnan(h.metric)}
+        return sorted(known, key=lambda step: sign * known[step])
+
+    def _header(self, step: int) -> Header:
+        """Return what a step's file says; it is read again where it was written again."""
+        path = self.path(step)
+        found = path.stat()
+        version = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if step not in self._headers or self._headers[step][0] != version:
+            self._headers[step] = version, _read_header(read_content(path), step, path)
+        return self._headers[step][1]
 
     @overload
     def load(self, step: int, kind: type[T], *, allow: Sequence[Allowed] = ()) -> Checkpoint[T]: ...
@@ -157,17 +205,24 @@ class Checkpoints:
         """Return the state of a step.
 
         Args:
-            step: which one.
+            step: its number.
             kind: the class that is expected, as for `afx.io.load`.
-            allow: what it may name, beside what the folder's own ``allow`` says.
+            allow: as for `afx.io.load`, beside what was allowed before.
 
         Raises:
-            FileFormatError: as for `afx.io.load`.
+            FileFormatError: as for `afx.io.load`, or the file was renamed: it holds another step.
             OSError: there is none.
         """
         self.wait()
-        tree = read_content_tree(self.path(step), kind, (*self._allow, *allow))
-        return Checkpoint(step, self._metric(step), tree)
+        number = _step_number(step)
+        content, arrays = read_archive(self.path(number))
+        header = _read_header(content, number, self.path(number))
+        allowed = [*self._allow, *self._own.values(), *allow]
+        tree = build_content(content, arrays, kind, allowed, self.path(number))
+        carried = NOTHING
+        if "carried" in content:
+            carried = build_content(content["carried"], arrays, dict, allowed, self.path(number))
+        return Checkpoint(number, header.metric, tree, carried)
 
     @overload
     def latest(self, kind: type[T], *, allow: Sequence[Allowed] = ()) -> Checkpoint[T] | None: ...
@@ -176,23 +231,58 @@ class Checkpoints:
     def latest(self, kind: type[Any] | None = None, *, allow: Sequence[Allowed] = ()) -> Checkpoint[Any] | None:
         """Return the newest state that is whole, None if there is none; damaged files are named in a warning.
 
-        The arguments are those of `load`.
+        Args:
+            kind: as for `load`, likewise ``allow``.
+            allow: what files may name.
+
+        Raises:
+            FileFormatError: a sound file names a class or function that is not allowed, or that changed.
         """
-        for step in reversed(self.steps()):
-            try:
-                return self.load(step, kind, allow=allow)
-            except FileFormatError as error:
-                warnings.warn(f"latest: passes over a damaged checkpoint: {error}", stacklevel=2)
-        return None
+        return self._first(lambda: self.steps()[::-1], kind, allow, "latest")
 
     @overload
-    def best(self, kind: type[T]) -> Checkpoint[T] | None: ...
+    def best(self, kind: type[T], *, allow: Sequence[Allowed] = ()) -> Checkpoint[T] | None: ...
     @overload
-    def best(self, kind: None = None) -> Checkpoint[Any] | None: ...
-    def best(self, kind: type[Any] | None = None) -> Checkpoint[Any] | None:
-        """Return the state of the best metric, None if none has one."""
-        ranked = self._ranked(self.steps())
-        return self.load(ranked[0], kind) if ranked else None
+    def best(self, kind: None = None, *, allow: Sequence[Allowed] = ()) -> Checkpoint[Any] | None: ...
+    def best(self, kind: type[Any] | None = None, *, allow: Sequence[Allowed] = ()) -> Checkpoint[Any] | None:
+        """Return the state of the best metric that is whole, None if none has one; damaged files are named in a warning.
+
+        Args:
+            kind: as for `load`, likewise ``allow``.
+            allow: what files may name.
+
+        Raises:
+            FileFormatError: a sound file names a class or function that is not allowed, or that changed.
+        """
+        told = set[str]()
+
+        def report(error: FileFormatError) -> None:
+            if str(error) not in told:
+                told.add(str(error))
+                _warn("best", error)
+
+        self.wait()
+        return self._first(lambda: self._rank(dict(self._readable(report))), kind, allow, "best")
+
+    def _first(
+        self, order: Callable[[], list[int]], kind: type[Any] | None, allow: Sequence[Allowed], who: str
+    ) -> Checkpoint[Any] | None:
+        """Return the first state in this order that is whole; a writer may remove files meanwhile.
+
+        A file that needs a class which is not allowed is not damaged: to pass over it would begin a training anew.
+        """
+        tried = set[int]()
+        while left := [step for step in order() if step not in tried]:
+            tried.add(left[0])
+            try:
+                return self.load(left[0], kind, allow=allow)
+            except FileNotFoundError:
+                continue
+            except RefusedNameError:
+                raise
+            except FileFormatError as error:
+                _warn(who, error)
+        return None
 
     def wait(self) -> None:
         """Wait for the save in the background, and raise what it raised."""
@@ -215,3 +305,66 @@ class Checkpoints:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _settle(remembered: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a folder: what is asked for, else what it remembers, else those of a new one.
+
+    Raises:
+        ArgumentError: values that are none, or another mode than that of the files.
+    """
+    standard = {"mode": "min", "keep": 3, "keep_best": 1}
+    found = {
+        name: remembered.get(name, value) if asked[name] is None else asked[name] for name, value in standard.items()
+    }
+    mode, keep, keep_best = found.values()
+    if keep < 1 or keep_best < 0:
+        raise ArgumentError(f"Checkpoints: keep at least the last one: got keep={keep}, keep_best={keep_best}")
+    if mode not in ("min", "max"):
+        raise ArgumentError(f'Checkpoints: mode is "min" or "max": got {mode!r}')
+    if mode != remembered.get("mode", mode):
+        raise ArgumentError(
+            f"Checkpoints: the best ones of this folder were kept by mode={remembered['mode']!r}: got {mode!r}; "
+            "leave the mode out, or use another folder"
+        )
+    return {"mode": mode, "keep": operator.index(keep), "keep_best": operator.index(keep_best)}
+
+
+def _step_number(step: Any) -> int:
+    """Return the number of a step as Python's integer."""
+    try:
+        number = operator.index(step)
+    except TypeError:
+        raise ArgumentError(f"Checkpoints: a step is an integer: got {step!r}; give the number of the step") from None
+    if number < 0:
+        raise ArgumentError(f"Checkpoints: a step is at least 0: got {number}")
+    return number
+
+
+def _read_header(content: Any, step: int, path: Path) -> Header:
+    """Return what a file says of its step.
+
+    Raises:
+        FileFormatError: it is no checkpoint, or one of another step.
+    """
+    try:
+        info = content["checkpoint"]
+        saved, text, folder = info["step"], info["metric"], content.get("folder", NOTHING)
+        header = Header(None if text is None else float(text), {name: folder[name] for name in folder})
+        settings = (folder.get("mode", "min"), folder.get("keep", 1), folder.get("keep_best", 0))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise FileFormatError(
+            f"load: no checkpoint ({error!r:.200}): got {str(path)!r}; load it by afx.io.load"
+        ) from None
+    if saved != step:
+        raise FileFormatError(
+            f"load: the file holds step {saved!r} under the name of step {step}: got {str(path)!r}; "
+            "give it its own name again"
+        )
+    if settings[0] not in ("min", "max") or any(type(number) is not int or number < 0 for number in settings[1:]):
+        raise FileFormatError(f"load: no settings of a folder: got {folder!r:.200} in {str(path)!r}; save it anew")
+    return header
+
+
+def _warn(who: str, error: FileFormatError) -> None:
+    warnings.warn(f"{who}: passes over a damaged checkpoint: {error}", stacklevel=4)

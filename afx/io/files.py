@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from afx.core.graph import Graph
 from afx.errors import FileFormatError
-from afx.io.archive import read_archive, write_archive
-from afx.io.naming import Allowed, Names
+from afx.io.archive import check_kind, read_archive, write_archive
+from afx.io.naming import Allowed, Names, find_public
 from afx.io.structure import read_tree, write_tree
 from afx.io.values import Decoder, Encoder
 
-__all__ = ["load", "read_content_tree", "save"]
+__all__ = ["build_content", "check_savable", "content_of", "load", "save"]
 
 T = TypeVar("T")
 
@@ -44,8 +44,25 @@ def save(path: str | os.PathLike[str], tree: object) -> None:
     0.1
     """
     encoder = Encoder()
-    content = {"graph": encoder.value(tree, "")} if isinstance(tree, Graph) else {"tree": write_tree(tree, encoder)}
-    write_archive(path, content, encoder.arrays)
+    write_archive(path, content_of(tree, encoder), encoder.arrays)
+
+
+def content_of(tree: object, encoder: Encoder) -> dict[str, Any]:
+    """Return a tree or graph as JSON, its arrays collected by the encoder."""
+    return {"graph": encoder.value(tree, "")} if isinstance(tree, Graph) else {"tree": write_tree(tree, encoder)}
+
+
+def check_savable(tree: object) -> list[Allowed]:
+    """Check that a tree can be saved, and return the classes and functions beyond afx's public ones that it names.
+
+    Raises:
+        TreeError: as for `save`, likewise DtypeError.
+    """
+    encoder = Encoder()
+    content_of(tree, encoder)
+    for name, array in encoder.arrays.items():
+        check_kind(name, array)
+    return [thing for name, thing in encoder.named.items() if find_public(name) is None]
 
 
 @overload
@@ -79,12 +96,29 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, allow: 
       return b
     }
     """
-    return read_content_tree(path, kind, allow)
-
-
-def read_content_tree(path: str | os.PathLike[str], kind: type[Any] | None, allow: Sequence[Allowed]) -> Any:
-    """Return the tree or graph of a file, as `load` does."""
     content, arrays = read_archive(path)
+    return build_content(content, arrays, kind, allow, path)
+
+
+def build_content(
+    content: Any,
+    arrays: Mapping[str, Any],
+    kind: type[Any] | None,
+    allow: Sequence[Allowed],
+    path: str | os.PathLike[str],
+) -> Any:
+    """Return the tree or graph that `content_of` wrote as JSON.
+
+    Args:
+        content: the JSON value.
+        arrays: those of the file, by name.
+        kind: as for `load`, likewise ``allow``.
+        allow: what the file may name.
+        path: the file, for messages.
+
+    Raises:
+        FileFormatError: as for `load`.
+    """
     decoder = Decoder(arrays, Names([*allow, *_allowed_by(kind)]))
     try:
         found = decoder.value(content["graph"]) if "graph" in content else read_tree(content["tree"], decoder)

@@ -17,7 +17,17 @@ import numpy as np
 
 from afx.errors import FileFormatError, TreeError
 
-__all__ = ["Allowed", "ImportedNames", "Names", "allow", "find_public", "is_tree_class", "name_of", "public_names"]
+__all__ = [
+    "Allowed",
+    "ImportedNames",
+    "Names",
+    "RefusedNameError",
+    "allow",
+    "find_public",
+    "is_tree_class",
+    "name_of",
+    "public_names",
+]
 
 Allowed: TypeAlias = "str | ModuleType | type | FunctionType"
 
@@ -164,6 +174,10 @@ def _is_public(thing: Any) -> bool:
     return any(thing.__module__ == home or thing.__module__.startswith(f"{home}.") for home in HOMES)
 
 
+class RefusedNameError(FileFormatError):
+    """A sound file needs a class or function that this program does not allow, does not have, or has changed since."""
+
+
 class Names:
     """The classes and functions that one call of `load` may use: the closed list, and what was allowed.
 
@@ -189,7 +203,7 @@ class Names:
         if self.entries.get(f"{module}:{name}") is not None:
             return self.entries[f"{module}:{name}"]
         if not self._is_allowed(module):
-            raise FileFormatError(
+            raise RefusedNameError(
                 f"load: the file names a {what} of a module that is not allowed: got {text!r}; "
                 f"if you trust it, pass allow=[{name.rpartition('.')[2]}] (the {what} itself) or allow=[{module!r}]"
             )
@@ -205,7 +219,7 @@ class Names:
         owner = getattr(found, "__module__", None)
         same = owner == module or (isinstance(owner, str) and module.startswith("afx") and owner.startswith("afx"))
         if found is None or not same or getattr(found, "__qualname__", None) != name:
-            raise FileFormatError(
+            raise RefusedNameError(
                 f"load: {module} defines no {what} of this name: got {name!r}; was it renamed? pass it in allow=[...] "
                 "under its old name, or load with the version that saved the file"
             )
@@ -216,14 +230,14 @@ class Names:
         if module in sys.modules:
             return
         if module not in self.entries:
-            raise FileFormatError(
+            raise RefusedNameError(
                 f"load: the module of a {what} is not imported: got {module!r}; import it first, or pass "
                 f"allow=[{module!r}]: no file imports the modules of a package"
             )
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise FileFormatError(
+            raise RefusedNameError(
                 f"load: the module of a {what} cannot be imported: got {module!r} ({error}); install it, or pass "
                 f"allow=[{name.rpartition('.')[2]}] with the {what} that takes its place"
             ) from error

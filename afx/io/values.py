@@ -20,7 +20,7 @@ from afx.core.primitive import Primitive
 from afx.errors import FileFormatError, TreeError
 from afx.io.archive import read_dtype
 from afx.io.graph_values import NamesInGraphs, check_word, read_graph, read_primitive, write_graph
-from afx.io.naming import Names, is_tree_class, name_of
+from afx.io.naming import Names, RefusedNameError, is_tree_class, name_of
 from afx.pytree.nodes import RecordNode, class_node, named_tuple_node
 from afx.transforms.compiled_call import CompiledGraph
 
@@ -212,7 +212,7 @@ def build_record(cls: type, values: Mapping[str, Any]) -> Any:
     missing, extra = [n for n in node.names if n not in values], [n for n in values if n not in node.names]
     defaults = _defaults(cls)
     if extra or not defaults.keys() >= set(missing):
-        raise FileFormatError(
+        raise RefusedNameError(
             f"load: the fields of {cls.__qualname__} changed since it was saved: got {list(values)} for {list(node.names)} "
             f"(new: {missing}, gone: {extra}); give new fields defaults, or pass allow=[...] with a class of the old "
             "fields under the old name"

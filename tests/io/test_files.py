@@ -536,13 +536,11 @@ def test_damaged_checkpoints_are_passed_over(tmp_path: Path) -> None:
     checkpoints = io.Checkpoints(tmp_path)
     checkpoints.save(1, {"x": 1.0})
     checkpoints.save(2, {"x": 2.0}).write_bytes(b"half")
-    (tmp_path / f".step_0000000003.npz.abc{io.atomic.TEMPORARY}").write_bytes(b"left by a killed process")
     with pytest.warns(UserWarning, match="passes over a damaged checkpoint"):
         latest = checkpoints.latest()
     assert latest is not None
     assert latest.step == 1
     assert io.Checkpoints(tmp_path).steps() == [1, 2]
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_checkpoints_are_empty_at_first(tmp_path: Path) -> None:
