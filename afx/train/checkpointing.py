@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 
 from afx.errors import TreeError
 from afx.io import Checkpoints
-from afx.io.naming import Allowed
-from afx.pytree import TreeDef, structure
-from afx.pytree.nodes import RecordNode
-from afx.train.run import MetricReader, Step
+from afx.io.files import check_savable
+from afx.pytree import structure
+from afx.train.run import MetricReader, Run, Start, Step
 from afx.train.watching import check_every
 
 __all__ = ["resume", "save_checkpoints"]
@@ -24,7 +23,8 @@ def save_checkpoints(
 ) -> Iterator[Step[S, V]]:
     """Yield the steps as they are, and save the state of every so many, and that of the last.
 
-    A state is saved before its step is yielded.
+    A state is saved before its step is yielded, with what the pieces before this one carry (the patience of `stop_early`).
+    That it can be saved is looked at with the first step.
 
     Args:
         run: steps.
@@ -34,6 +34,7 @@ def save_checkpoints(
 
     Raises:
         ArgumentError: ``every`` is below 1, or (at the end) a metric that was never measured.
+        TreeError: at the first step: a lambda in the state, or another value that no file can hold.
 
     >>> import tempfile
     >>> from afx import io, train
@@ -45,23 +46,41 @@ def save_checkpoints(
     ([2, 3], (3, 6.0))
     """
     check_every(every, "save_checkpoints")
-    return _save(run, checkpoints, every, metric)
+    return Run(_save(run, checkpoints, every, metric), run)
 
 
 def _save(run: Iterable[Step[S, V]], checkpoints: Checkpoints, every: int, metric: str | None) -> Iterator[Step[S, V]]:
     last: Step[S, V] | None = None
     reader = MetricReader(metric, "save_checkpoints")
     saved = None
+
+    def save(step: Step[S, V]) -> None:
+        checkpoints.save(step.number, step.state, metric=metric and reader.read(step), carried=_carried_by(step))
+
     for step in run:
+        if last is None:
+            check_savable(step.state)
         last = step
         if step.number % every == 0:
-            checkpoints.save(step.number, step.state, metric=metric and reader.read(step))
+            save(step)
             saved = step.number
         yield step
     if last is not None and last.number != saved:
-        checkpoints.save(last.number, last.state, metric=metric and reader.read(last))
+        save(last)
     checkpoints.wait()
     reader.check()
+
+
+def _carried_by(step: Step[Any, Any]) -> dict[str, Any]:
+    """Return what the pieces of the run carry, and what those behind this one have not seen yet."""
+    try:
+        value = float(step.value)
+    except (TypeError, ValueError):
+        value = None
+    kept = {name: state for name, state in step.carried.items() if name != "unseen"}
+    oldest = min([state["number"] for state in kept.values()], default=0)
+    unseen = [before for before in step.carried.get("unseen", ()) if before["number"] > oldest]
+    return {**kept, "unseen": [*unseen, {"number": step.number, "value": value, "metrics": dict(step.metrics)}]}
 
 
 def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
@@ -70,15 +89,18 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
     With batches by step number (`afx.data.Batches.stream`) the training goes on bit for bit:
     ``start, state = resume(checkpoints, state)``, then ``steps(step, state, batches.stream(start), start=start)``.
 
+    The number of steps brings along what the pieces of the run carried: `steps` hands it to them, so that `stop_early` goes
+    on with the patience that it had.
+
     Args:
         checkpoints: the folder.
-        initial: the state at the beginning; what was saved must have its structure.
+        initial: the state at the beginning; what was saved must have its structure, and may name its classes and functions.
 
     Raises:
-        TreeError: the folder holds states of another structure.
+        TreeError: the folder holds states of another structure, or the initial one holds what no file can, such as a lambda.
     """
     expected = structure(initial)
-    found = checkpoints.latest(allow=_parts_of(expected))
+    found = checkpoints.latest(allow=check_savable(initial))
     if found is None:
         return 0, initial
     if (got := structure(found.tree)) != expected:
@@ -87,11 +109,4 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
             "use another folder, or the model that was saved"
         )
     state: S = found.tree
-    return found.step, state
-
-
-def _parts_of(expected: TreeDef[Any]) -> list[Allowed]:
-    """Return the classes of a structure, and the modules that define those beyond afx: a saved state may name them."""
-    kinds = {token.kind for token in expected.tokens if isinstance(token, RecordNode)}
-    own = [kind for kind in kinds if kind.__module__.partition(".")[0] not in ("afx", "builtins")]
-    return [*kinds, *{kind.__module__ for kind in own}]
+    return Start(found.step, found.carried), state

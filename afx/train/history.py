@@ -11,7 +11,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float64, int64
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray
-from afx.train.run import Step
+from afx.train.run import Run, Step
 
 __all__ = ["History"]
 
@@ -46,6 +46,9 @@ class History:
             run: its values are numbers.
             every: how many steps lie between two values that are noted.
         """
+        return Run(self._record(run, every), run)
+
+    def _record(self, run: Iterable[Step[S, V]], every: int) -> Iterator[Step[S, V]]:
         for step in run:
             if step.number % every == 0:
                 self.numbers.append(step.number)

@@ -9,7 +9,7 @@ import attrs
 
 from afx.errors import ArgumentError
 
-__all__ = ["MetricReader", "Step", "finish", "steps"]
+__all__ = ["MetricReader", "Run", "Start", "Step", "finish", "steps"]
 
 S = TypeVar("S")
 B = TypeVar("B")
@@ -27,12 +27,70 @@ class Step(Generic[S, V]):
         state: the state after it (parameters, optimizer state, random key …).
         value: what the step function returned beside the state, such as the loss.
         metrics: what `evaluate` measured of this state; empty at other steps.
+        carried: what the pieces of the run keep from step to step, such as the patience of `stop_early`, by name. One dict
+            serves the whole run; `save_checkpoints` saves it, and `resume` gives it back.
     """
 
     number: int
     state: S
     value: V
     metrics: Mapping[str, float] = NO_METRICS
+    carried: dict[str, Any] = attrs.field(factory=dict[str, Any], eq=False, repr=False)
+
+
+class Start(int):
+    """The number of steps done before, with what the pieces of the run had kept by then."""
+
+    carried: Mapping[str, Any]
+
+    def __new__(cls, number: int, carried: Mapping[str, Any]) -> Start:
+        """Make the number."""
+        start = super().__new__(cls, number)
+        start.carried = carried
+        return start
+
+
+class Run(Iterator[Step[S, V]]):
+    """A run of steps, made from another one: so each piece learns of the limits that stand before and behind it.
+
+    Attributes:
+        taken: gives the steps.
+        source: the run that it is made from.
+        limit: the number of the last step, as far as this piece knows.
+    """
+
+    def __init__(self, taken: Iterator[Step[S, V]], source: object, limit: int | None = None) -> None:
+        self.taken: Iterator[Step[S, V]] = taken
+        self.source: object = source
+        self.limit: int | None = None
+        if limit is not None:
+            self._announce(limit)
+
+    def __iter__(self) -> Run[S, V]:
+        return self
+
+    def __next__(self) -> Step[S, V]:
+        return next(self.taken)
+
+    def close(self) -> None:
+        """End the run, as that of a generator."""
+        close: Callable[[], None] = getattr(self.taken, "close", lambda: None)
+        close()
+
+    def last(self) -> int | None:
+        """Return the number of the last step, None where no piece knows it."""
+        found = [piece.limit for piece in self._pieces() if piece.limit is not None]
+        return min(found, default=None)
+
+    def _announce(self, limit: int) -> None:
+        for piece in self._pieces():
+            piece.limit = limit if piece.limit is None else min(limit, piece.limit)
+
+    def _pieces(self) -> Iterator[Run[Any, Any]]:
+        piece: object = self
+        while isinstance(piece, Run):
+            yield piece  # pyright: ignore[reportUnknownVariableType]  # of any state
+            piece = piece.source  # pyright: ignore[reportUnknownMemberType]  # as above
 
 
 def steps(
@@ -50,9 +108,16 @@ def steps(
     >>> [(done.number, done.state, done.value) for done in run]
     [(1, 1.0, -1.0), (2, 3.0, -2.0)]
     """
+    carried = dict(getattr(start, "carried", {}))
+    return Run(_take_steps(step, state, batches, start, carried), None)
+
+
+def _take_steps(
+    step: Callable[[S, B], tuple[S, V]], state: S, batches: Iterable[B], start: int, carried: dict[str, Any]
+) -> Iterator[Step[S, V]]:
     for number, batch in enumerate(batches, start + 1):
         state, value = step(state, batch)
-        yield Step(number, state, value)
+        yield Step(number, state, value, carried=carried)
 
 
 def finish(run: Iterable[Step[S, V]]) -> Step[S, V]:

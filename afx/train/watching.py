@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 import attrs
 
 from afx.errors import ArgumentError, MissingExtraError
-from afx.train.run import Step
+from afx.train.run import Run, Step
 
 __all__ = ["evaluate", "show_progress"]
 
@@ -38,7 +39,7 @@ def evaluate(
     [{}, {'twice': 6.0}, {}]
     """
     check_every(every, "evaluate")
-    return _evaluate(run, measure, every)
+    return Run(_evaluate(run, measure, every), run)
 
 
 def _evaluate(run: Iterable[Step[S, V]], measure: Callable[[S], Mapping[str, Any]], every: int) -> Iterator[Step[S, V]]:
@@ -63,7 +64,7 @@ def show_progress(
 
     Args:
         run: steps.
-        total: the number of steps, if it is known.
+        total: the number of steps; None for the limit that `limit_steps` sets, before this piece or behind it.
         every: how many steps lie between two values that are shown.
         label: stands in front.
         options: for tqdm.
@@ -77,13 +78,22 @@ def show_progress(
         tqdm: Any = importlib.import_module("tqdm").tqdm
     except ImportError as error:
         raise MissingExtraError('show_progress: needs tqdm: got none; pip install "afx[progress]"') from error
-    return _show(run, tqdm(total=total, desc=label or None, **options), every)
+    shown: Run[S, V] = Run(iter(()), run)
+
+    def open_bar(first: int) -> Any:
+        last = shown.last() if total is None else total
+        return tqdm(total=last, initial=first - 1, desc=label or None, **options)
+
+    shown.taken = _show(run, open_bar, every)
+    return shown
 
 
-def _show(run: Iterable[Step[S, V]], bar: Any, every: int) -> Iterator[Step[S, V]]:
+def _show(run: Iterable[Step[S, V]], open_bar: Callable[[int], Any], every: int) -> Iterator[Step[S, V]]:
     shown: dict[str, str] = {}
-    with bar:
+    with contextlib.ExitStack() as stack:
+        bar: Any = None
         for step in run:
+            bar = bar or stack.enter_context(open_bar(step.number))
             shown.update({name: f"{metric:.4g}" for name, metric in step.metrics.items()})
             if step.number % every == 0 or step.metrics:
                 bar.set_postfix({**_shown_value(step.value), **shown}, refresh=False)
