@@ -220,8 +220,10 @@ def integer(given: Any, who: str, what: str, kind: str = "an integer") -> int:
         ArgumentError: anything else that is not an integer.
     """
     try:
-        return operator.index(given)
+        if given.__class__ is not np.bool_:  # which NumPy takes for a number before 2.3
+            return operator.index(given)
     except TracerError as error:
         raise type(error)(f"{who}: {what} must be known, since what is computed depends on it: {error}") from None
     except TypeError:
-        raise ArgumentError(f"{who}: {what} is {kind}: got {given!r}; convert it") from None
+        pass
+    raise ArgumentError(f"{who}: {what} is {kind}: got {given!r}; convert it")

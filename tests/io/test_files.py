@@ -558,6 +558,7 @@ def test_checkpoints_are_empty_at_first(tmp_path: Path) -> None:
 
 def test_safetensors_round_trip(tmp_path: Path) -> None:
     """Arrays travel by name, and back into a tree of the same names."""
+    pytest.importorskip("safetensors", reason="the extra io")
     tree = {"w": afx.asarray(np.arange(6.0).reshape(2, 3).T), "b": [afx.ones(2)]}
     path = tmp_path / "a.safetensors"
     io.save_safetensors(path, tree)

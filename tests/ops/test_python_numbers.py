@@ -82,6 +82,7 @@ def test_shape_rules_know_python_numbers(p: Primitive) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Cannot convert float safely:DeprecationWarning")  # a number in a parameter's place
+@pytest.mark.filterwarnings("ignore:In future, it will be an error for 'np.bool':DeprecationWarning")  # NumPy 2.0
 def test_public_functions_of_one_and_two_numbers_give_one_dtype() -> None:
     """So does every public function that takes Python numbers, composites and reductions too."""
     load_all()

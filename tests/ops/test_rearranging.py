@@ -131,6 +131,9 @@ OF_VALUES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "real_if_close stays": (lambda lib, x: lib.real_if_close(x + 1j), V),
     "histogram by a rule": (lambda lib, x: lib.histogram(x, "sturges"), V),
 }
+if not hasattr(np, "matvec"):  # before NumPy 2.2
+    for _name in ("insert at a mask", "matvec", "trim_zeros of a matrix", "vecmat"):
+        (CASES if _name in CASES else OF_VALUES).pop(_name)
 ALL = CASES | OF_VALUES
 
 

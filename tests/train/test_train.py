@@ -95,6 +95,7 @@ def test_limits() -> None:
 
 def test_progress_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     """The bar has the label, the value and the metrics, and the steps pass through."""
+    pytest.importorskip("tqdm", reason="the extra progress")
     run = train.evaluate(replay(), lambda state: {"error": 0.25}, every=6)
     assert len(list(train.show_progress(run, 6, every=1, label="fit", mininterval=0))) == 6
     shown = capfd.readouterr().err

@@ -104,14 +104,15 @@ def _quantile_by_df(z: Array, df: Array, _p: Array) -> Array:
     return where(tail, in_tail, -_by_df(z, df, near) / _density(df, near))
 
 
-_SQUARE_OVERFLOWS = 1e140  # beyond, SciPy's quantiles stop at the root of the largest number, or are infinite
+_FAR = 2e8  # times the root of df: beyond, SciPy's quantiles lose digits, stop, or are infinite
 _of_tail, _log_beta = scipy("stdtrit"), scipy("betaln")
 
 
 def _stdtrit_run(df: Any, p: Any) -> Any:
     """Return SciPy's quantiles, and far out those of the tail, ``F = share**a / (2 a B(a, 1/2))`` with a = df / 2."""
     t = _of_tail(df, p)
-    lost = ~(np.abs(np.asarray(t, np.float64)) < _SQUARE_OVERFLOWS) & (p > 0) & (p < 1) & np.isfinite(df)
+    with np.errstate(invalid="ignore"):
+        lost = ~(np.abs(np.asarray(t, np.float64)) < _FAR * np.sqrt(df)) & (p > 0) & (p < 1) & np.isfinite(df)
     if not np.any(lost):
         return t
     n, q = [np.asarray(np.broadcast_to(x, np.shape(t))[lost], np.float64) for x in (df, p)]

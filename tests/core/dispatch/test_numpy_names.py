@@ -178,7 +178,7 @@ DIFFERENTIABLE: dict[str, Call] = {
     "tril": lambda x: np.tril(x, -1),
     "trim_zeros": lambda x: np.trim_zeros(np.concatenate([np.zeros(2), x[0]])),
     "triu": np.triu,
-    "unstack": np.unstack,
+    "unstack": lambda x: np.unstack(x),
     "vsplit": lambda x: np.vsplit(x, 3),
     "vstack": lambda x: np.vstack([x, x[0]]),
     # choice and order
