@@ -1,8 +1,8 @@
 """Code cache: object code of modules that is kept, by this process and in a folder of the user's own.
 
-A file is named by the digest of what it was compiled from: LLVM IR, processor, versions. It holds the digest of its code,
-which is checked before the code is used. As who can write there decides what runs, the folder must belong to the user and
-be closed to all others.
+A file is named by the digest of what it was compiled from: LLVM IR, processor, versions. It holds the digest of that name and
+of its code, which is checked before the code is used: a file under another's name is none. As who can write there decides
+what runs, folder and files must belong to the user and be closed to all others; links are not followed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from afx.compiler.native_backend.child import ADDRESSES, load_llvm
 
 __all__ = ["CodeCache", "get_code", "key_of", "open_folder", "put_code"]
 
-MAGIC = b"afx code 1\n"
+MAGIC = b"afx code 2\n"
 DIGEST_BYTES = 32
+# A link is an error, and a pipe is opened at once instead of waiting for somebody who writes into it.
+READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 RECENT_MAX_BYTES = 1 << 23  # of this process's own code: some hundred kernels
 CACHE_MAX_BYTES = 1 << 28  # beyond, files that were not used for longest go: some ten thousand kernels
 
@@ -66,14 +68,12 @@ class CodeCache:
         """Return code, None where there is none or it is damaged."""
         if not self._is_open:
             return None
-        path = self.folder / key
         try:
-            data = path.read_bytes()
-            os.utime(path)
+            data = _read_own(self.folder / key)
         except OSError:
             return None
         digest, code = data[len(MAGIC) : len(MAGIC) + DIGEST_BYTES], data[len(MAGIC) + DIGEST_BYTES :]
-        return code if data.startswith(MAGIC) and hashlib.sha256(code).digest() == digest else None
+        return code if data.startswith(MAGIC) and _digest(key, code) == digest else None
 
     def put(self, key: str, code: bytes) -> None:
         """Keep code: other processes see all of it or nothing."""
@@ -82,18 +82,38 @@ class CodeCache:
         with contextlib.suppress(OSError):  # no space, or a folder that is gone
             handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new.")  # mode 0600
             with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + hashlib.sha256(code).digest() + code)
+                file.write(MAGIC + _digest(key, code) + code)
             Path(name).replace(self.folder / key)
             self._prune()
 
     def _prune(self) -> None:
-        files = [(path, path.stat()) for path in self.folder.iterdir()]
+        files = [(path, path.lstat()) for path in self.folder.iterdir()]
         total = sum([found.st_size for _, found in files])
         for path, found in sorted(files, key=lambda file: file[1].st_mtime):
             if total <= self._max_bytes:
                 return
             path.unlink(missing_ok=True)
             total -= found.st_size
+
+
+def _digest(key: str, code: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\n" + code).digest()
+
+
+def _read_own(path: Path) -> bytes:
+    """Return the bytes of a plain file of the user's own, and note that it was used.
+
+    Raises:
+        OSError: there is none, it is a link, a pipe or a device, or others own it or may write into it.
+    """
+    descriptor = os.open(path, READING)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise PermissionError(f"code cache: no plain file of the user's own: got {path}; remove it")
+        data = file.read()
+        os.utime(descriptor if os.utime in os.supports_fd else path)
+    return data
 
 
 _recent: OrderedDict[str, bytes] = OrderedDict()  # by the digest of processor and text

@@ -1,9 +1,11 @@
 """Object code kept on disk."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,48 @@ def test_code_is_kept_and_checked(tmp_path: Path) -> None:
         path.write_bytes(wrong)
         assert cache.get(key) is None
     assert [p.name for p in (tmp_path / "code").iterdir()] == [key]
+
+
+def test_a_file_of_another_program_is_none(tmp_path: Path) -> None:
+    """Code counts under the name it was kept by: copied to another one, it is compiled anew."""
+    cache = CodeCache(tmp_path / "code")
+    cache.put(key_of(["one"]), b"\x7fELF one")
+    cache.put(key_of(["two"]), b"\x7fELF two")
+    shutil.copy(tmp_path / "code" / key_of(["one"]), tmp_path / "code" / key_of(["two"]))
+    assert cache.get(key_of(["two"])) is None
+    assert cache.get(key_of(["one"])) == b"\x7fELF one"
+
+
+def _pipe(path: Path, _: bytes) -> None:
+    os.mkfifo(path)
+
+
+def _link(path: Path, data: bytes) -> None:
+    path.with_suffix(".other").write_bytes(data)
+    path.symlink_to(path.with_suffix(".other"))
+
+
+def _writable(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    path.chmod(0o620)
+
+
+def _foreign(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    os.chown(path, 12345, 12345)
+
+
+@pytest.mark.parametrize("make", [_pipe, _link, _writable, _foreign, lambda path, _: path.mkdir()])
+def test_only_plain_files_of_ones_own_are_read(tmp_path: Path, make: Callable[[Path, bytes], None]) -> None:
+    """A pipe hangs no process; links, folders, files of others or that others may write into hold no code."""
+    cache = CodeCache(tmp_path / "code")
+    cache.put("key", b"code")
+    whole = (tmp_path / "code" / "key").read_bytes()
+    (tmp_path / "code" / "key").unlink()
+    if make is _foreign and os.getuid() != 0:
+        pytest.skip("only root gives files away")
+    make(tmp_path / "code" / "key", whole)
+    assert cache.get("key") is None
 
 
 def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
