@@ -19,6 +19,7 @@ from afx.compiler.native_backend.swap import NativeCode, explain, native_code, s
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend, Run
 from afx.compiler.schedule import Branch, Call, Fused, Loop, Schedule
 from afx.compiler.status import PlanStatus
+from afx.compiler.strengthen import strengthen
 from afx.compiler.target import Target, current
 from afx.core.cached import Cached
 from afx.core.graph import Graph
@@ -178,6 +179,7 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
     [array([1., 1.], dtype=float32)]
     """
     target = current.target if target is None else target
+    graph = strengthen(graph)
     groups = fuse(graph, target)
     schedule = lower(groups, assign(groups, donated, target.arena_alignment_bytes), target)
     policies = _thread_policies(schedule, graph, target)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
+from afx.compiler.strengthen import strengthen
 from afx.compiler.target import Target
 from afx.core.aval import Aval
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
@@ -68,7 +69,7 @@ class GraphBuilder:
     def known(self, x: Atom) -> Any:
         """Return the value of a literal or of a small constant, None for everything else."""
         if isinstance(x, Literal):
-            return x.value if x.aval.weak else x.aval.dtype.type(x.value)
+            return x.aval.dtype.type(x.value)
         found = self._captured.get(x.index)
         return found if found is not None and found.size <= KNOWN_MAX_ELEMENTS else None
 
@@ -114,7 +115,7 @@ class GraphBuilder:
             assert isinstance(found, Aval)
             aval = found
         rules = self._rules(p)
-        if rules and self._depth < self.target.rewrite_max_depth and not _converts(p, atoms, aval):
+        if rules and self._depth < self.target.rewrite_max_depth:
             self._depth += 1
             try:
                 for rule in rules:
@@ -157,7 +158,7 @@ class GraphBuilder:
         with silent(eq.ignored_fp_errors):
             found: Any = p.decompose(xs, eq.keywords)
         outs: Any = found if p.multiple_results else (found,)
-        return tuple(self.inline_graph(trace.finish(outs), [a for a in atoms if isinstance(a, Var)]))
+        return tuple(self.inline_graph(strengthen(trace.finish(outs)), [a for a in atoms if isinstance(a, Var)]))
 
     def _rules(self, p: Primitive) -> list[Rule]:
         rules = self._chosen.get(p)
@@ -204,11 +205,6 @@ class GraphBuilder:
 def _order(operand: Any) -> tuple[int, str]:
     """Return where an operand stands among those that can be exchanged: numbers first, then variables."""
     return (operand, "") if operand.__class__ is int else (-1, repr(operand[0].value))
-
-
-def _converts(p: Primitive, atoms: tuple[Atom, ...], aval: Aval) -> bool:
-    """Tell whether an op converts numbers that Python would: rules take operands in the dtype of the result."""
-    return p.is_elementwise and aval.weak and any(a.aval.weak and a.aval.dtype != aval.dtype for a in atoms)
 
 
 def _uniform(value: Any, number: Any) -> bool:

@@ -49,7 +49,7 @@ def collapse_short_last_axis(
         return None
     for k, v in enumerate(xs):
         x = xs[1 - k]
-        if v.aval.shape != aval.shape[-1:] or x.aval.shape != aval.shape or v.aval.weak:
+        if v.aval.shape != aval.shape[-1:] or x.aval.shape != aval.shape:
             continue
         row = _joined(b, b.broadcast(v, (1, *aval.shape[-2:])))
         row = b.make(primitive_for_role("reshape"), (row,), (("shape", row.aval.shape[1:]),))

@@ -116,7 +116,7 @@ class _Lowering:
         if found is None:
             value, aval = self.assigned.values[var.index], var.aval
             storage, location = self._locate(var, value)
-            found = Buffer(var.index, aval.shape, aval.dtype, storage, location, value.strides, aval.weak)
+            found = Buffer(var.index, aval.shape, aval.dtype, storage, location, value.strides)
             self._buffers[var.index] = found
         return found
 

@@ -113,7 +113,7 @@ def writes_into(eq: Equation) -> bool:
     p = eq.primitive
     if p.multiple_results:
         return False
-    has_kernel = p.lowering.make_kernel is not None and not any(a.aval.weak for a in eq.inputs)
+    has_kernel = p.lowering.make_kernel is not None
     return has_kernel or by_function(eq) or by_ufunc(eq) or by_reduction(eq)
 
 
@@ -127,7 +127,7 @@ def by_ufunc(eq: Equation) -> bool:
 
 def by_function(eq: Equation) -> bool:
     """Tell whether a function of the primitive computes an equation into an array that overlaps no operand."""
-    return eq.primitive.lowering.impl_into is not None and not any(a.aval.weak for a in eq.inputs)
+    return eq.primitive.lowering.impl_into is not None
 
 
 def by_reduction(eq: Equation) -> bool:

@@ -24,8 +24,8 @@ be shared in any way. Two operands that are only read may always overlap each ot
 Storage: TypeAlias = Literal["input", "constant", "arena", "fresh", "pooled", "donated", "view", "scratch"]
 """Where a buffer's memory comes from; it says what `Buffer.location` means.
 
-``input``: the argument number ``location``. Its strides, alignment and owner are the caller's; a weak one may be a Python
-number. ``constant``: the array number ``location`` of `Schedule.constants`. ``arena``: ``location`` bytes behind the start of
+``input``: the argument number ``location``. Its strides, alignment and owner are the caller's.
+``constant``: the array number ``location`` of `Schedule.constants`. ``arena``: ``location`` bytes behind the start of
 the schedule's block, row-major, aligned to 64 bytes. ``fresh``: new memory of each run, which results may be; made by
 `Alloc`, or by the call itself where ``allocates`` is set; ``location`` is 0. ``pooled``: the same, by `Alloc`, from a pool
 of memory whose results nobody holds any longer. ``donated``: by `Alloc`, the memory of input ``location`` where that is
@@ -48,7 +48,6 @@ class Buffer:
         location: the offset, the slot or the number that belongs to `storage`.
         strides: bytes from one element to the next along each axis; None where they are known only at run time (arguments,
             their views, and what an implementation made).
-        weak: whether it may be a Python number, which takes the dtype of what it meets.
     """
 
     index: int
@@ -57,7 +56,6 @@ class Buffer:
     storage: Storage
     location: int = 0
     strides: tuple[int, ...] | None = None
-    weak: bool = False
 
     @property
     def name(self) -> str:
@@ -67,7 +65,7 @@ class Buffer:
     @property
     def aval(self) -> Aval:
         """Shape and dtype."""
-        return Aval(self.shape, self.dtype, self.weak)
+        return Aval(self.shape, self.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -96,7 +94,7 @@ class Number:
     Attributes:
         literal: its value and dtype.
         form: ``array``: an array of no axes; ``filled``: an array of `shape` that holds it everywhere; ``scalar``: a
-            NumPy scalar of its dtype, or a Python number where it is weak.
+            NumPy scalar of its dtype.
         shape: of ``filled`` ones; within a `Fused`, the shape of the whole value.
     """
 

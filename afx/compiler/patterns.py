@@ -184,7 +184,7 @@ def number_of(b: GraphBuilder, x: Atom) -> Any:
 # -- replacing --
 def like(b: GraphBuilder, x: Atom, aval: Aval) -> Atom | None:
     """Return x as the whole result, repeated where the result is larger."""
-    return b.broadcast(x, aval.shape) if x.aval.dtype == aval.dtype and not x.aval.weak else None
+    return b.broadcast(x, aval.shape) if x.aval.dtype == aval.dtype else None
 
 
 def _replaced(b: GraphBuilder, x: Expression, match: Match, p: Primitive, params: Params) -> Atom | None:
@@ -193,7 +193,7 @@ def _replaced(b: GraphBuilder, x: Expression, match: Match, p: Primitive, params
         return like(b, found, match.aval)
     operands = [_built(b, y, match) for y in x.operands]
     op, given = (p, params) if _is(p, x.op) else (_primitive(x.op), ())
-    return b.broadcast(_made(b, op, operands, given, match, match.aval.weak), match.aval.shape)
+    return b.broadcast(_made(b, op, operands, given, match), match.aval.shape)
 
 
 def _built(b: GraphBuilder, x: Expression, match: Match) -> Atom:
@@ -206,12 +206,10 @@ def _built(b: GraphBuilder, x: Expression, match: Match) -> Atom:
     return _made(b, _primitive(x.op), [_built(b, y, match) for y in x.operands], (), match)
 
 
-def _made(
-    b: GraphBuilder, p: Primitive, operands: list[Atom], params: Params, match: Match, weak: bool = False
-) -> Atom:
+def _made(b: GraphBuilder, p: Primitive, operands: list[Atom], params: Params, match: Match) -> Atom:
     shape = broadcast_shapes([x.aval.shape for x in operands])
     assert shape is not None
-    return b.make(p, tuple(operands), params, Aval(shape, match.aval.dtype, weak))
+    return b.make(p, tuple(operands), params, Aval(shape, match.aval.dtype))
 
 
 def _number(x: Expression, match: Match) -> Any:

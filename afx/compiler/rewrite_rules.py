@@ -63,7 +63,7 @@ def sink_broadcasts(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params:
         return None
     shape = broadcast_shapes([x.aval.shape for x in found])
     assert shape is not None
-    return b.broadcast(b.make(p, tuple(found), params, Aval(shape, aval.dtype, aval.weak)), aval.shape)
+    return b.broadcast(b.make(p, tuple(found), params, Aval(shape, aval.dtype)), aval.shape)
 
 
 def identity(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
@@ -105,7 +105,7 @@ def _doubled(b: GraphBuilder, x: Atom) -> Atom | None:
         n = number_of(b, factor)
         if isinstance(n, float) and 1e-4 < abs(n) < 1e4:
             twice: Atom = Literal(2 * n, Aval((), x.aval.dtype))
-        elif n is None and factor.aval.size < x.aval.size and not factor.aval.weak:
+        elif n is None and factor.aval.size < x.aval.size:
             twice = _doubled(b, factor) or b.make(with_ufunc(np.add), (factor, factor))
         else:
             continue
@@ -129,10 +129,10 @@ def reshaped(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params
     The first one stays where it may be a copy, of permuted axes, so that there are not two of them.
     """
     x = xs[0]
-    if x.aval.shape == aval.shape and not x.aval.weak:
+    if x.aval.shape == aval.shape:
         return x
     first = b.made_by(x, "reshape")
-    if first is not None and first.inputs[0].aval.shape == aval.shape and not first.inputs[0].aval.weak:
+    if first is not None and first.inputs[0].aval.shape == aval.shape:
         return first.inputs[0]
     if first is not None and b.made_by(first.inputs[0], "permute") is None:
         return b.make(p, first.inputs, params, aval)
@@ -146,7 +146,7 @@ def reshaped(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params
 def permuted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """Axes that keep their order stay, two permutations are one, a repeated number is repeated."""
     x, axes = xs[0], dict(params)["axes"]
-    if axes == tuple(range(len(axes))) and not x.aval.weak:
+    if axes == tuple(range(len(axes))):
         return x
     first = b.made_by(x, "permute")
     if first is not None:
@@ -161,7 +161,7 @@ def permuted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params
 def broadcasted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """To its own shape is x; of two broadcasts the first one goes."""
     x = xs[0]
-    if x.aval.shape == aval.shape and not x.aval.weak:
+    if x.aval.shape == aval.shape:
         return x
     first = b.made_by(x, "broadcast")
     return None if first is None else b.make(p, first.inputs, params, aval)
@@ -203,7 +203,7 @@ def reduced_repeats(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params:
         return None
     inner = eq.inputs[0]
     axis: tuple[int, ...] = dict(params)["axis"]
-    if inner.aval.size != 1 or inner.aval.dtype != aval.dtype or inner.aval.weak or not xs[0].aval.size:
+    if inner.aval.size != 1 or inner.aval.dtype != aval.dtype or not xs[0].aval.size:
         return None
     if len(inner.aval.shape) > len(aval.shape):
         return None
@@ -283,14 +283,12 @@ def is_boolean(match: Match) -> bool:
 
 def keeps_dtype(match: Match) -> bool:
     """Tell whether x has the dtype of the result."""
-    return match.atoms["x"].aval.dtype == match.aval.dtype and not match.atoms["x"].aval.weak
+    return match.atoms["x"].aval.dtype == match.aval.dtype
 
 
 def loses_nothing(match: Match) -> bool:
     """Tell whether the first of two casts keeps each number: NumPy calls float64 safe for int64, whose digits it loses."""
-    first, source, target = match.atoms["x"], match.atoms["x"].aval.dtype, match.xs[0].aval.dtype
-    if first.aval.weak:
-        return False
+    source, target = match.atoms["x"].aval.dtype, match.xs[0].aval.dtype
     if source.kind in "iu" and target.kind in "fc":
         return np.finfo(target).nmant + 1 >= np.iinfo(source).bits
     return np.can_cast(source, target, "safe")

@@ -173,7 +173,7 @@ def find_parts(graph: Graph, target: Target) -> dict[int, Demand]:
 def _part_of(eq: Equation, demand: Demand, target: Target) -> Reads | None:
     """Return what an equation gives and reads where a small part of its output is wanted, None elsewhere."""
     out = eq.outputs[0].aval
-    if not any(demand) or out.weak or len(eq.outputs) != 1:
+    if not any(demand) or len(eq.outputs) != 1:
         return None
     reads = _reads(eq, demand)
     if reads is None or not any(reads[0]):

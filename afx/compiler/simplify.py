@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from afx.compiler.graph_builder import GraphBuilder
 from afx.compiler.rewrite_rules import RULES
 from afx.compiler.selection_pushdown import find_parts, inline_parts
+from afx.compiler.strengthen import strengthen
 from afx.compiler.target import DEFAULT, Target
 from afx.core.graph import Atom, Equation, Graph, Var, has_effects
 from afx.core.tracing.graph_trace import renumber
@@ -34,6 +35,7 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
       return c
     }
     """
+    graph = strengthen(graph, expanding=expanding)
     simple = _rebuilt(graph, target, graph_into=lambda b, xs: b.inline_graph(graph, xs), expanding=expanding)
     parts = find_parts(simple, target)
     if not parts:

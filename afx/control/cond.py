@@ -22,6 +22,7 @@ from afx.control._subgraphs import (
     zeros_of,
 )
 from afx.core.array.array import ArrayLike
+from afx.core.array.weak_array import to_argument
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
 from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
@@ -165,7 +166,7 @@ def _aligned(bodies: Sequence[Body], count: int) -> tuple[tuple[CompiledGraph, .
 
 
 def _run(index: Any, *xs: Any, branches: tuple[CompiledGraph, ...]) -> tuple[Any, ...]:
-    return tuple(branches[int(index)].plan(*xs))
+    return tuple(branches[int(index)].plan(*map(to_argument, xs)))
 
 
 def _abstract(index: Aval, *avals: Aval, branches: tuple[CompiledGraph, ...]) -> tuple[Aval, ...]:

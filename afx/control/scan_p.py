@@ -17,6 +17,7 @@ import numpy as np
 from afx.compiler.control_flow import ScanSpec
 from afx.compiler.cost import flops
 from afx.control._subgraphs import Body, batched_body, build, full_mask, inexact, zeros_of
+from afx.core.array.weak_array import to_argument
 from afx.core.aval import Aval
 from afx.core.graph import Var
 from afx.core.interpreter import evaluate
@@ -57,7 +58,7 @@ def bind_scan(
 
 def _run(*ops: Any, body: CompiledGraph, counts: tuple[int, int], length: int, reverse: bool) -> tuple[Any, ...]:
     nc, nk = counts
-    consts, carry, xs = ops[:nc], list(ops[nc : nc + nk]), ops[nc + nk :]
+    consts, carry, xs = [*map(to_argument, ops[:nc])], list(ops[nc : nc + nk]), ops[nc + nk :]
     plan = body.plan
     ys = [np.empty((length, *a.aval.shape), a.aval.dtype) for a in body.graph.outputs[nk:]]
     for t in range(length)[:: -1 if reverse else 1]:

@@ -17,6 +17,7 @@ from afx.compiler.control_flow import WhileBackSpec, WhileSpec
 from afx.compiler.numpy_backend.reverse_loops import walk_back
 from afx.control._subgraphs import inexact, zeros_of
 from afx.control.while_graphs import WhileLoop
+from afx.core.array.weak_array import to_argument
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
 from afx.core.tracing.batch_trace import Unbatched
@@ -37,7 +38,7 @@ def run_while(loop: WhileLoop, *xs: Any) -> tuple[Any, ...]:
 
 # -- the loop --
 def _run(*ops: Any, loop: WhileLoop) -> tuple[Any, ...]:
-    of_test, of_body, carry = loop.parts(ops)
+    of_test, of_body, carry = loop.parts([*map(to_argument, ops)])
     test, body = loop.test.plan, loop.body.plan
     while test(*of_test, *carry)[0]:
         carry = body(*of_body, *carry)
@@ -150,7 +151,7 @@ while_p: Primitive = higher_order(
 def _back_run(*ops: Any, loop: WhileLoop, consts: tuple[bool, ...], masked: bool) -> tuple[Any, ...]:
     n = len(loop.carry)
     steps = loop.step_graphs(consts, masked)
-    of_test, of_body, rest = loop.parts(ops)
+    of_test, of_body, rest = loop.parts([*map(to_argument, ops)])
     given = iter(rest[n:])
     avals = _back_abstract(loop=loop, consts=consts, masked=masked)
     zeros = _starts_as_zeros(loop, consts, masked)

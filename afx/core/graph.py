@@ -15,6 +15,7 @@ import numpy as np
 
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Primitive
+from afx.core.weakness import infer, precise
 from afx.errors import GraphError
 
 __all__ = ["Equation", "Graph", "Literal", "Var", "check", "name_of"]
@@ -280,12 +281,12 @@ def check(graph: Graph) -> None:
         _define(known, var, "the inputs")
     for var, constant in graph.constants:
         _define(known, var, "the constants")
-        if aval_of(constant.value) != Aval(var.aval.shape, var.aval.dtype):
+        held = precise(var.aval.dtype) if var.aval.weak else var.aval.dtype
+        if aval_of(constant.value) != Aval(var.aval.shape, held):
             raise GraphError(f"check: constant {var} holds {aval_of(constant.value)}; trace the function again")
     for eq in graph.equations:
         _use(known, eq.inputs, str(eq))
-        found = eq.primitive.abstract_eval(*[a.aval for a in eq.inputs], **eq.keywords)
-        expected = found if isinstance(found, tuple) else (found,)
+        expected = infer(eq.primitive, [a.aval for a in eq.inputs], eq.keywords)
         if tuple(v.aval for v in eq.outputs) != expected:
             got = ", ".join(map(str, expected))
             raise GraphError(f"check: outputs of `{eq}` should be {got}; build the equation with these Avals")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.array.weak_array import weak_or_strong
 from afx.core.graph import Graph, Literal
 from afx.core.tracing.source_info import ORIGIN
 from afx.core.tracing.tracer import bind
@@ -37,7 +38,10 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
         raise GraphError(
             f"evaluate: the graph has {len(graph.inputs)} inputs: got {len(inputs)} values; give one for each"
         )
-    known: list[Any] = [*inputs, *[wrap(c.value) for _, c in graph.constants]]
+    known: list[Any] = [
+        *inputs,
+        *[weak_or_strong(c.value) if v.aval.weak else wrap(c.value) for v, c in graph.constants],
+    ]
 
     def read(atoms: Sequence[Any]) -> list[Any]:
         return [_number(a) if isinstance(a, Literal) else known[a.index] for a in atoms]

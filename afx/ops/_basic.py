@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, wrap
+from afx.core.array.weak_array import is_weak
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes
 from afx.core.dtypes import DType, int64, is_inexact, promote, uint64
 from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, define, register
@@ -26,6 +27,15 @@ __all__ = ["broadcast", "cast", "reshape_as", "select_where", "sum_over"]
 def cast(x: Any, dtype: DType) -> Array:
     """Return x in another dtype."""
     return bind_single(cast_p if is_inexact(dtype) and is_inexact(aval_of(x).dtype) else convert_p, x, dtype=dtype)
+
+
+def in_floats(x: Any, who: str) -> Any:
+    """Return an operand in a floating dtype, integers in the default one; what is weak stays so."""
+    aval = aval_of(x, who)
+    if is_weak(x):
+        return x
+    dtype = promote((aval.dtype,), (aval.weak,), floating=True)
+    return x if isinstance(x, Array) and aval.dtype == dtype else cast(x, dtype)
 
 
 def reshape_as(x: Any, shape: Shape) -> Array:
@@ -313,7 +323,8 @@ def _where_into(out: Any, condition: Any, x: Any, y: Any) -> None:
 
 def _where_abstract(condition: Aval, x: Aval, y: Aval) -> Aval:
     shape = broadcast_avals("where", (condition, x, y))
-    return Aval(shape, promote((x.dtype, y.dtype), (x.weak, y.weak)), x.weak and y.weak)
+    dtype = promote((x.dtype, y.dtype), (x.weak, y.weak))
+    return Aval(shape, dtype, x.weak and y.weak and (not shape or dtype.kind in "fc"))
 
 
 def _where_pull(k: int) -> Any:

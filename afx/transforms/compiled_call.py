@@ -14,6 +14,7 @@ import numpy as np
 from afx.compiler.executable import Plan, make_plan
 from afx.compiler.simplify import simplify
 from afx.compiler.target import Target, current
+from afx.core.array.weak_array import to_argument
 from afx.core.aval import Aval
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
@@ -254,7 +255,7 @@ def call(program: CompiledGraph, *xs: Any) -> tuple[Any, ...]:
 
 
 def _run(*xs: Any, program: CompiledGraph) -> tuple[Any, ...]:
-    return tuple(program.plan(*xs))
+    return tuple(program.plan(*map(to_argument, xs)))
 
 
 def _abstract(*avals: Aval, program: CompiledGraph) -> tuple[Aval, ...]:

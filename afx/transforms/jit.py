@@ -15,6 +15,7 @@ import numpy as np
 from afx import pytree
 from afx.compiler.target import Target, current
 from afx.core.array.array import DONATED, Array, ArrayLike, to_numpy_value, wrap
+from afx.core.array.weak_array import WeakArray, to_argument
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.tracing.debug_nans import OPEN_BLOCKS
@@ -200,7 +201,7 @@ class JitFunction(Generic[P, R]):
             elif isinstance(x, Tracer):
                 return self._traced(fn, static_values, args, kwargs)
             else:
-                values.append(to_numpy_value(x, self._name))  # a Python number keeps all its digits
+                values.append(to_argument(x if x.__class__ is WeakArray else to_numpy_value(x, self._name)))
                 kinds += _kind(x)
         key = tuple(kinds)
         entry = self._cache.get(key) or self._entry(fn, key, leaves, treedef, args, given)
@@ -282,7 +283,9 @@ class JitFunction(Generic[P, R]):
 def _kind(x: Any) -> tuple[Any, ...]:
     """Return the part of the cache key that a leaf is: shape and dtype, or the type of a Python number."""
     dtype = getattr(x, "dtype", None)
-    return (x.__class__,) if dtype is None else (x.shape, dtype)
+    if dtype is None:
+        return (x.__class__,)
+    return (x.shape, dtype) if x.__class__ is not WeakArray else (x.shape, dtype, "weak")
 
 
 def _references() -> int:

@@ -132,10 +132,7 @@ class _Splitter:
         return attrs.evolve(i, body=bodies[0], back=bodies[1] if bodies[1:] else None)
 
     def _can_run_before(self, i: Instruction) -> bool:
-        """Tell whether an instruction may run before the run that is collected: it writes new memory, and reads none of its.
-
-        Python numbers become arrays in this way.
-        """
+        """Tell whether an instruction may run before the run that is collected: it writes new memory, and reads none of its."""
         made = {b.index for k in self._run for b in made_by(self.schedule.instructions[k])}
         read = set(reads_of(i))
         is_new = all(b.storage == "fresh" for b in made_by(i)) and isinstance(i, Call) and i.allocates

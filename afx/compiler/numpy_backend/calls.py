@@ -79,9 +79,9 @@ def applied(op: str, params: Params, xs: Sequence[str], names: Names) -> str:
     return f"{names.rule(op, 'impl')}({', '.join([*xs, *_keywords(params, names)])})"
 
 
-def view_text(op: str, params: Params, source: str, names: Names, is_array: bool = True) -> str:
-    """Return the expression of a view: NumPy's own, where the op has one and the operand is an array."""
-    emit = names.emit_view(op) if is_array else None
+def view_text(op: str, params: Params, source: str, names: Names) -> str:
+    """Return the expression of a view: NumPy's own, where the op has one."""
+    emit = names.emit_view(op)
     return applied(op, params, [source], names) if emit is None else emit(source, **dict(params))
 
 

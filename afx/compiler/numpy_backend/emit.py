@@ -234,7 +234,7 @@ class _Emitter:
         first = call.operands[0] if call.operands else None
         if call.method == "copies":
             text = f"{self.names.function('copies', copies)}({applied(call.op, call.params, xs, self.names)})"
-        elif isinstance(first, Buffer) and not first.weak:
+        elif isinstance(first, Buffer):
             text = view_text(call.op, call.params, xs[0], self.names) if len(xs) == 1 else ""
             text = text or applied(call.op, call.params, xs, self.names)
         else:
@@ -254,18 +254,17 @@ class _Emitter:
 
     def _view(self, view: View) -> None:
         name = self.names.of(view.out)
-        is_array = not view.source.weak
         if not view.once:
-            text = view_text(view.op, view.params, self.read(view.source), self.names, is_array)
+            text = view_text(view.op, view.params, self.read(view.source), self.names)
             self._add([f"{self.write(view.out)} = {text}"])
             return
         self._bound.add(view.out.index)
-        self._make_once(name, view.op, self.names.of(view.source), view.params, is_array)
+        self._make_once(name, view.op, self.names.of(view.source), view.params)
 
-    def _make_once(self, name: str, op: str, source: str, params: Params, is_array: bool = True) -> str:
+    def _make_once(self, name: str, op: str, source: str, params: Params) -> str:
         """Enter a view that is made once for each set of buffers."""
         names, used = self.names, dict(self.names.used)
-        text = view_text(op, params, source, names, is_array)
+        text = view_text(op, params, source, names)
         names.used = used  # what makes it is no part of the program
         return names.bind(name, partial(made_view, lookup(op).impl, source, dict(params)), partial(str, text))
 
@@ -394,7 +393,4 @@ class _Emitter:
         text = self.read(result.operand)
         if not result.copies:
             return text
-        operand, array = result.operand, self.names.numpy("array")
-        if isinstance(operand, Buffer) and operand.weak:
-            return f"{array}({text}, {self._dtype(operand.dtype)})"
-        return f"{array}({text})"
+        return f"{self.names.numpy('array')}({text})"

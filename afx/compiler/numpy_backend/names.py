@@ -152,7 +152,7 @@ class Names:
 
 def _value(literal: Literal, form: str, shape: Shape) -> Any:
     if form == "scalar":
-        return literal.value if literal.aval.weak else literal.aval.dtype.type(literal.value)
+        return literal.aval.dtype.type(literal.value)
     if form == "array":
         return np.array(literal.value, literal.aval.dtype)
     return np.full(shape, literal.value, literal.aval.dtype)
@@ -168,7 +168,7 @@ def _number_name(literal: Literal, form: str, shape: Shape) -> str:
 def _number_text(literal: Literal, form: str, shape: Shape) -> str:
     dtype = literal.aval.dtype
     if form == "scalar":
-        return repr(literal.value) if literal.aval.weak else f"np.{dtype.type.__name__}({literal.value})"
+        return f"np.{dtype.type.__name__}({literal.value})"
     if form == "array":
         return f"np.array({literal.value}, '{dtype}')"
     if literal.value == 1:

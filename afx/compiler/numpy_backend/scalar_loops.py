@@ -99,8 +99,6 @@ def _kind(x: Operand) -> str:
     if isinstance(x, Buffer):
         return "" if x.shape else KINDS.get(x.dtype, "")
     value = x.literal.value
-    if isinstance(value, float) and x.literal.aval.weak:
-        return "float"
     kind = KINDS.get(x.literal.aval.dtype, "")
     return kind if type(value).__name__ == kind else ""
 

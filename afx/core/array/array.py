@@ -368,6 +368,8 @@ def to_numpy_value(x: Any, who: str) -> Any:
         return x.astype(check_dtype(x.dtype, who))
     if kind in NUMBERS:
         return x
+    if hasattr(kind, "exact"):  # a weak array, by itself
+        return x._value
     aval = aval_of(x, who)  # raises for what is not array-like
     if issubclass(kind, np.generic):
         return x

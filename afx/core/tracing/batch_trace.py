@@ -30,7 +30,7 @@ class BatchTracer(Tracer):
     @property
     def aval(self) -> Aval:
         """The shape, without the batch axis, and dtype."""
-        return Aval(self.shape, self.dtype)
+        return Aval(self.shape, self.dtype, self._value.aval.weak)
 
 
 class Unbatched(NamedTuple):

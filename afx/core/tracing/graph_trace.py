@@ -9,7 +9,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.core.array.array import Array, snapshot, to_numpy_value
+from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
+from afx.core.array.weak_array import WeakArray
 from afx.core.aval import Aval, Shape, are_alike, aval_of
 from afx.core.dtypes import DType, promote
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
@@ -17,6 +18,7 @@ from afx.core.primitive import Primitive, primitive_for_role
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.source_info import caller
 from afx.core.tracing.tracer import Trace, Tracer, bind
+from afx.core.weakness import infer, met_dtype, takes
 from afx.errors import ConcreteValueError, OperandError
 
 __all__ = ["GraphTrace", "GraphTracer"]
@@ -108,7 +110,9 @@ class GraphTrace(Trace):
         if own is not None:
             return own
         aval = aval_of(x, self.name)
-        if aval.weak and not isinstance(x, Tracer):
+        if x.__class__ is WeakArray and not aval.shape:
+            return Literal(x.exact.item(), aval)
+        if aval.weak and not isinstance(x, Array):
             return Literal(to_numpy_value(x, self.name), aval)
         if not isinstance(x, Array) and aval.shape == ():
             return Literal(x.item(), aval)
@@ -120,8 +124,8 @@ class GraphTrace(Trace):
             self._lifted_vars.append(var)
             self.lifted.append(x)
         else:
-            value = np.asarray(snapshot(x, self.name))
-            var = self._var(aval_of(value))
+            value = x.exact if x.__class__ is WeakArray else np.asarray(snapshot(x, self.name))
+            var = self._var(aval)
             self._constants.append((var, Constant(value)))
         if isinstance(x, Array):  # immutable: the same object is the same constant
             self._known[id(x)] = (x, var)
@@ -140,8 +144,9 @@ class GraphTrace(Trace):
         atoms = tuple([self.atom(x) for x in xs])
         if p.is_elementwise:
             atoms = self._same_dtype(p, xs, atoms)
-        found = p.abstract_eval(*[a.aval for a in atoms], **params)
-        outputs = tuple([self._var(a) for a in (found if isinstance(found, tuple) else (found,))])
+        elif any([a.aval.weak for a in atoms]):  # noqa: C419  # a list is quicker
+            atoms = self._met(p, xs, atoms)
+        outputs = tuple([self._var(a) for a in infer(p, [a.aval for a in atoms], params)])
         self._equations.append(
             Equation(
                 p, atoms, outputs, tuple(sorted(params.items())) if params else (), caller(), self._ignored_fp_errors()
@@ -189,7 +194,7 @@ class GraphTrace(Trace):
         avals = [a.aval for a in atoms[p.condition_operands :]]
         if avals[0].dtype.kind in "fc" and are_alike(avals):
             return atoms
-        if all(a.weak for a in avals) and not p.promotes_to_float:
+        if all(a.weak for a in avals):
             return atoms
         dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.promotes_to_float)
         if all(a.dtype.kind in "iu" for a in avals) and _compares(p):
@@ -207,6 +212,18 @@ class GraphTrace(Trace):
             ]
         )
 
+    def _met(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+        """Convert weak operands of other ops to the dtype that they meet."""
+        dtype = met_dtype(p, [a.aval for a in atoms])
+        if dtype is None or dtype.kind not in "fc":
+            return atoms
+        return tuple(
+            [
+                self._converted(x, a, takes(a.aval, dtype), p) if a.aval.weak and a.aval.dtype.kind in "fc" else a
+                for x, a in zip(xs, atoms, strict=True)
+            ]
+        )
+
     def _converted(self, x: Any, atom: Atom, dtype: DType, p: Primitive) -> Atom:
         if isinstance(atom, Literal):
             if dtype.kind in "iu" and not _holds(dtype, atom.value):
@@ -215,6 +232,8 @@ class GraphTrace(Trace):
                     "convert the array with astype"
                 )
             return Literal(dtype.type(atom.value).item(), Aval((), dtype))
+        if x.__class__ is WeakArray:
+            return self.atom(wrap(x.in_dtype(dtype)))
         value = x if isinstance(x, Tracer) else self._stand_in(atom, x)
         if atom.aval.weak and atom.aval.dtype.kind == "i" and dtype.kind in "iu" and dtype != atom.aval.dtype:
             return self.atom(bind(primitive_for_role("fit"), value, dtype=dtype))

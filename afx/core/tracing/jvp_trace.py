@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from afx.core.array.array import Array, snapshot, to_numpy_value
+from afx.core.array.weak_array import WeakArray
 from afx.core.aval import SCALARS
 from afx.core.dtypes import weak_dtype
 from afx.core.primitive import Primitive
 from afx.core.tracing.graph_trace import GraphTrace
 from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
-from afx.core.tracing.tracer import Trace, Tracer, bind, to_array, to_lower_level
+from afx.core.tracing.tracer import Trace, Tracer, bind, meet, to_array, to_lower_level
 
 __all__ = ["JVPTrace", "JVPTracer"]
 
@@ -78,6 +79,8 @@ class JVPTrace(Trace):
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Carry out an op on values and tangents."""
         self.check()
+        if WeakArray in [x.__class__ for x in xs]:
+            xs = meet(p, xs)
         values, tangents = self._split(p, xs)
         if p.derivative.jvp is None:
             return bind(p, *values, **params)

@@ -32,6 +32,11 @@ class RecordingTracer(Tracer):
     _plain: bool
     _var: Var
 
+    @property
+    def aval(self) -> Aval:
+        """The shape and dtype as one value."""
+        return self._var.aval
+
 
 def to_concrete(x: Any) -> Any:
     """Return the plain operand behind the tracers of any number of transformations, others as they are."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
+from afx.core.array.weak_array import WeakArray
 from afx.core.aval import SCALARS, Aval, Shape
 from afx.core.dtypes import DType, weak_dtype
 from afx.core.primitive import JointPullback, Params, Primitive, Value
@@ -23,11 +24,13 @@ from afx.core.tracing.tracer import (
     bind,
     bind1,
     bind2,
+    meet,
     raise_op_error,
     run_impl,
     to_array,
     to_lower_level,
 )
+from afx.core.weakness import holds_graphs
 from afx.errors import ConcreteValueError
 
 __all__ = ["Entry", "Tape", "TapeTracer"]
@@ -157,11 +160,11 @@ class Tape(Trace):
         if x.__class__ is TapeTracer and x._trace is self:
             i, xv = x._index, x._value
         else:
-            i, xv = -1, x._value if x.__class__ is Array else self._operand(p, x)
+            i, xv = -1, x._value if x.__class__ is Array else self._operand(p, x, y)
         if y.__class__ is TapeTracer and y._trace is self:
             j, yv = y._index, y._value
         else:
-            j, yv = -1, y._value if y.__class__ is Array else self._operand(p, y)
+            j, yv = -1, y._value if y.__class__ is Array else self._operand(p, y, x)
         if self.is_ground:
             try:
                 z = p.impl(xv, yv)
@@ -194,8 +197,10 @@ class Tape(Trace):
         )
         return t
 
-    def _operand(self, p: Primitive, x: Any) -> Any:
-        """Return the value of an operand that is not on this tape."""
+    def _operand(self, p: Primitive, x: Any, beside: Any = None) -> Any:
+        """Return the value of an operand that is not on this tape, a weak array in the dtype that it meets beside another."""
+        if x.__class__ is WeakArray:
+            return x if holds_graphs(p) else to_lower_level(meet(p, (x, beside))[0])
         if isinstance(x, Tracer):
             self.is_ground = False
             return x
@@ -207,6 +212,8 @@ class Tape(Trace):
             self.check()
         if len(xs) == 1 and self.is_ground and p.derivative.vjps is not None and not p.multiple_results:
             return self._apply_one(p, xs[0], params)
+        if WeakArray in [x.__class__ for x in xs]:
+            xs = meet(p, xs)
         ins = tuple([x._index if x.__class__ is TapeTracer and x._trace is self else -1 for x in xs])
         values = tuple(
             [x._value if i >= 0 or x.__class__ is Array else self._operand(p, x) for i, x in zip(ins, xs, strict=True)]

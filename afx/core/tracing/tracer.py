@@ -16,8 +16,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from afx.core.array.array import NUMBERS, Array, snapshot, to_numpy_value, wrap
-from afx.core.aval import aval_of
+from afx.core.array.weak_array import WeakArray, weak_or_strong
+from afx.core.aval import SCALARS, aval_of
+from afx.core.dtypes import DType
 from afx.core.primitive import Params, Primitive
+from afx.core.weakness import holds_graphs, is_weak_result, met_dtype, takes
 from afx.errors import AfxError, EscapedTracerError, OperandError, TracerError
 
 __all__ = [
@@ -29,11 +32,13 @@ __all__ = [
     "bind_single",
     "is_known",
     "is_traced",
+    "meet",
     "run_impl",
     "to_array",
     "to_lower_level",
 ]
 
+WEAK = frozenset({*SCALARS, WeakArray})  # types without a dtype of their own
 UNTRACED = NUMBERS | {Array, np.ndarray}  # types whose values no trace watches: quicker asked than isinstance
 _levels = itertools.count(1)
 _new = object.__new__
@@ -180,6 +185,8 @@ def bind1(p: Primitive, x: Any) -> Array:
     kind = x.__class__
     if kind is Array:
         x = x._value
+    elif kind in WEAK:
+        return _bind_weak(p, (x,), {})
     elif kind not in UNTRACED:
         if isinstance(x, Tracer):
             found: Array = x._trace.apply1(p, x)
@@ -208,6 +215,10 @@ def bind2(p: Primitive, x: Any, y: Any) -> Array:
             if top is not None:
                 found: Array = top.apply2(p, x, y)
                 return found
+            if x.__class__ is WeakArray or y.__class__ is WeakArray:
+                return _bind_weak(p, (x, y), {})
+        elif x.__class__ in WEAK and y.__class__ in WEAK:
+            return _bind_weak(p, (x, y), {})
         x = x._value if x.__class__ is Array else x if x.__class__ in NUMBERS else to_numpy_value(x, p.name)
         y = y._value if y.__class__ is Array else y if y.__class__ in NUMBERS else to_numpy_value(y, p.name)
     try:
@@ -231,11 +242,68 @@ def bind(p: Primitive, *xs: Any, **params: Any) -> Any:
             top = x._trace
     if top is not None:
         return top.apply(p, xs, params)
+    if _may_be_weak(xs):
+        return _bind_weak(p, xs, params)
     lower = (
         snapshot if p.lowering.may_alias else to_numpy_value
     )  # the caller could change memory that the result shares
     z = run_impl(p, tuple([x._value if x.__class__ is Array else lower(x, p.name) for x in xs]), params)
     return tuple([wrap(v) for v in z]) if p.multiple_results else wrap(z)
+
+
+def _may_be_weak(xs: tuple[Any, ...]) -> bool:
+    """Tell whether an operand is a weak array, or one a Python number and none has a floating dtype."""
+    kinds = [x.__class__ for x in xs]
+    if WeakArray in kinds:
+        return True
+    if WEAK.isdisjoint(kinds):
+        return False
+    return not any([kind not in WEAK and aval_of(x).dtype.kind in "fc" for kind, x in zip(kinds, xs, strict=True)])  # noqa: C419
+
+
+def _bind_weak(p: Primitive, xs: tuple[Any, ...], params: Params) -> Array:
+    """Apply an op to operands of which some are weak: with Python's precision where they meet no dtype."""
+    avals = [aval_of(x, p.name) for x in xs]
+    weak = is_weak_result(p, avals, params)
+    try:
+        met = tuple([_exact(x, p) for x in xs]) if weak else meet(p, xs)
+    except OverflowError as error:
+        raise_op_error(p, xs, params, error)
+    lower = snapshot if p.lowering.may_alias else to_numpy_value
+    values = tuple([to_lower_level(x) if isinstance(x, Array) else lower(x, p.name) for x in met])
+    z = run_impl(p, values, params)
+    made = weak_or_strong if weak else wrap
+    found: Any = tuple([made(v) for v in z]) if p.multiple_results else made(z)
+    result: Array = found
+    return result
+
+
+def _exact(x: Any, p: Primitive) -> Any:
+    """Return a weak operand with Python's precision as NumPy's number or array, others as they are."""
+    kind = x.__class__
+    if kind is WeakArray:
+        return wrap(x.exact)
+    if kind is float or (p.promotes_to_float and kind in (int, bool)):
+        return np.float64(x)
+    return np.complex128(x) if kind is complex else x
+
+
+def meet(p: Primitive, xs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return operands of an op, weak arrays among them in the dtype that they meet; a cast sees all their digits."""
+    if holds_graphs(p):
+        return xs
+    if p.algebra.canonical == "cast":
+        return tuple([wrap(x.exact) if x.__class__ is WeakArray else x for x in xs])
+    dtype = met_dtype(p, [aval_of(x, p.name) for x in xs])
+    return tuple([_in_met_dtype(x, dtype, p.is_elementwise and k >= p.condition_operands) for k, x in enumerate(xs)])
+
+
+def _in_met_dtype(x: Any, dtype: DType | None, promotes: bool) -> Any:
+    if x.__class__ is WeakArray:
+        return wrap(x._value if dtype is None else x.in_dtype(takes(x.aval, dtype)))
+    if promotes and dtype is not None and dtype.kind in "fc" and x.__class__ not in WEAK and x.dtype.kind in "iu":
+        return wrap(np.asarray(x).astype(dtype)) if not isinstance(x, Tracer) else x  # NumPy would go to float64
+    return x
 
 
 bind_single: Callable[..., Array] = bind  # `bind` for ops of one output, typed so

@@ -172,7 +172,10 @@ def elementwise_shape_rule(name: str, kinds: str, floating: bool, result: OutDty
         if dtype.kind not in kinds:
             got = ", ".join(map(str, avals))
             raise DtypeError(f"{name}: not defined for {dtype}: got {got}; convert with astype")
-        return Aval(shape, result(dtype) if result else dtype, all(a.weak for a in avals))
+        out = result(dtype) if result else dtype
+        return Aval(
+            shape, out, all(a.weak for a in avals) and (not shape or out.kind in "fc")
+        )  # as NumPy's, arrays of integers have a dtype
 
     return abstract
 

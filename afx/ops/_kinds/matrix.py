@@ -14,7 +14,7 @@ from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive,
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.batching import batch_unchanged
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array
 from afx.ops.creation.matrices import tril
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -31,7 +31,7 @@ Rule = Callable[..., Any]
 # -- checks --
 def floating(x: ArrayLike, who: str) -> Array:
     """Return an operand as an array that has derivatives; integers take the default dtype."""
-    y = asarray(x)
+    y = as_array(x)
     dtype: DType = promote((y.dtype,), (False,), floating=True)
     if dtype.char == "e":
         raise DtypeError(f"{who}: LAPACK has no half precision: got {y.aval}; use astype(afx.float32)")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
+from afx.core.array.weak_array import NUMPY_OF, weak_or_strong
 from afx.core.aval import aval_of, checked_shape, integer
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.options import Order, check_device, check_memory_order
@@ -79,7 +80,7 @@ def asarray(
     if copy is False:
         _check_uncopied(obj, target)
     if isinstance(obj, Array):
-        if isinstance(obj, Tracer) and obj.aval.weak:
+        if obj.__class__ is not Array and obj.aval.weak:
             target = target or obj.dtype  # a traced number becomes an array, as Python's own do
         same: Array = obj if target is None else cast(obj, target) if obj.dtype != target or obj.aval.weak else obj
         return same
@@ -89,6 +90,13 @@ def asarray(
     if _holds_tracer(obj):
         return _stacked(obj, target)
     return wrap(_from_python(obj, target))
+
+
+def as_array(x: Any) -> Array:
+    """Return an operand as an Array; what is weak stays so."""
+    if isinstance(x, Array):
+        return x
+    return weak_or_strong(NUMPY_OF[x.__class__](x)) if x.__class__ in (float, complex) else asarray(x)
 
 
 def _check_uncopied(obj: Any, target: Any) -> None:
@@ -277,8 +285,9 @@ def full(
     >>> full(2, 7.0)
     Array([7., 7.], dtype=float32)
     """
+    check_device(device, "full")
     check_memory_order(order, "full")
-    value = asarray(fill_value, dtype, device=device)
+    value = as_array(fill_value) if dtype is None else asarray(fill_value, dtype)
     return broadcast(value, checked_shape(shape, "full"))
 
 

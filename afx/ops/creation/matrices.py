@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
+from afx.core.array.weak_array import is_weak
 from afx.core.aval import aval_of, checked_shape, integer
 from afx.core.dtypes import check_dtype, get_default_dtype
 from afx.core.options import Order, check_device, check_memory_order
 from afx.core.registry import register_function
 from afx.errors import ShapeError
 from afx.ops._basic import select_where
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -79,8 +80,8 @@ def _triangle(x: ArrayLike, k: int, who: str, upper: bool) -> Array:
         raise ShapeError(f"{who}: needs matrices: got {aval_of(x)}; reshape it to two axes or more")
     k = integer(k, who, "k")
     mask = np.tri(shape[-2], shape[-1], k - 1 if upper else k, dtype=bool)
-    x = x if isinstance(x, Array) else asarray(x)
-    return select_where(wrap(~mask if upper else mask), x, np.zeros((), x.dtype))
+    zero = 0.0 if is_weak(x) else np.zeros((), aval_of(x).dtype)
+    return select_where(wrap(~mask if upper else mask), as_array(x), zero)
 
 
 @register_function

@@ -8,8 +8,7 @@ import numpy as np
 
 from afx.core.array.array import Array
 from afx.core.registry import register_function
-from afx.core.tracing.tracer import Tracer
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array, asarray
 from afx.ops.indexing.index import is_sequence
 
 __all__ = ["promote_operands"]
@@ -26,9 +25,9 @@ def promote_operands(*operands: Any) -> list[Array]:
     """
     if all(x.__class__ is Array for x in operands):
         return list(operands)
-    found = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc" and not _is_traced_number(x)]
+    found = [x.dtype for x in operands if hasattr(x, "dtype") and x.dtype.kind in "fc" and not _is_weak_array(x)]
     if not found:
-        return [asarray(x) for x in operands]
+        return [as_array(x) for x in operands]
     dtype = np.result_type(*found)
     real = np.finfo(dtype).dtype
     return [asarray(x, {"f": real, "c": np.result_type(dtype, np.complex64)}.get(_kind(x))) for x in operands]
@@ -38,11 +37,11 @@ def _kind(x: Any) -> str:
     """Return the kind of dtype that Python's numbers have, the empty string where there are arrays among them."""
     if not is_sequence(x):
         if hasattr(x, "dtype"):
-            return x.dtype.kind if _is_traced_number(x) else ""
+            return x.dtype.kind if _is_weak_array(x) else ""
         return np.dtype(type(x)).kind if isinstance(x, (int, float, complex)) else ""
     kinds = {_kind(item) for item in x}
     return "" if "" in kinds else max(kinds, key="biufc".index, default="")
 
 
-def _is_traced_number(x: Any) -> bool:
-    return isinstance(x, Tracer) and x.aval.weak
+def _is_weak_array(x: Any) -> bool:
+    return isinstance(x, Array) and x.aval.weak

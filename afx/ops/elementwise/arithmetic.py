@@ -14,7 +14,7 @@ from afx.core.primitive import Primitive, Value
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2, to_lower_level
 from afx.ops._kinds.elementwise import binary, nondifferentiable, unary
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.exponential import log
 from afx.ops.elementwise.where import clip, maximum, minimum, where
@@ -266,7 +266,7 @@ def sign(x: ArrayLike) -> Array:
     Array(-1., dtype=float32)
     """
     if aval_of(x, "sign").dtype.kind == "c":
-        z = x if isinstance(x, Array) else asarray(x)
+        z = x if isinstance(x, Array) else as_array(x)
         size = stop_gradient(maximum(abs(z.real), abs(z.imag)))  # neither overflows nor loses digits
         up = where(size < np.finfo(size.dtype).tiny, 2.0**80, 1.0)  # NumPy's quotients of subnormal numbers are nan
         z = where(size == 0, 0, z * up) / where(size == 0, 1, size * up)

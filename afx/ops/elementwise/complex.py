@@ -18,7 +18,7 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind
 from afx.ops._kinds.batching import batch_unchanged
 from afx.ops._kinds.linear import linear
-from afx.ops.creation.creation import asarray, zeros_like
+from afx.ops.creation.creation import as_array, zeros_like
 from afx.ops.elementwise.comparison import equal, not_equal
 from afx.ops.elementwise.trigonometry import atan2, rad2deg
 from afx.ops.manipulation.shape import astype
@@ -47,7 +47,7 @@ def real(x: ArrayLike) -> Array:
     >>> real(1.0 + 2.0j)
     Array(1., dtype=float32)
     """
-    return bind(real_p, x) if aval_of(x, "real").dtype.kind == "c" else asarray(x)
+    return bind(real_p, x) if aval_of(x, "real").dtype.kind == "c" else as_array(x)
 
 
 def _real_run(x: Any) -> Any:
@@ -99,7 +99,7 @@ def conj(x: ArrayLike) -> Array:
     >>> conj(1.0 + 2.0j)
     Array(1.-2.j, dtype=complex64)
     """
-    return bind(conj_p, x) if aval_of(x, "conj").dtype.kind == "c" else asarray(x)
+    return bind(conj_p, x) if aval_of(x, "conj").dtype.kind == "c" else as_array(x)
 
 
 def _conj_run(x: Any) -> Any:

@@ -12,7 +12,7 @@ from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, unary
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array
 from afx.ops.elementwise.comparison import isinf
 from afx.ops.elementwise.where import where
 
@@ -276,4 +276,4 @@ def log_sigmoid(x: ArrayLike) -> Array:
     >>> log_sigmoid(-1000.0)
     Array(-1000., dtype=float32)
     """
-    return -softplus(-x if isinstance(x, Array) else -asarray(x))
+    return -softplus(-x if isinstance(x, Array) else -as_array(x))

@@ -14,8 +14,9 @@ from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.errors import DtypeError
+from afx.ops._basic import in_floats
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import pow as pow_
@@ -46,7 +47,7 @@ def _floating(x: ArrayLike, who: str) -> Array:
     aval = aval_of(x, who)
     if aval.dtype.kind == "c":
         raise DtypeError(f"{who}: not defined for complex numbers: got {aval}; take the abs or a part")
-    return astype(x, promote((aval.dtype,), (aval.weak,), floating=True))
+    return as_array(in_floats(x, who))
 
 
 # -- mantissas and exponents --
@@ -186,7 +187,7 @@ def real_if_close(x: ArrayLike, tol: float = 100) -> Array:
     >>> real_if_close(np.array([1.0 + 0j]))
     Array([1.], dtype=float64)
     """
-    y = asarray(x)
+    y = as_array(x)
     if y.dtype.kind != "c":
         return y
     bound = tol * float(np.finfo(real_dtype(y.dtype)).eps) if tol > 1 else tol

@@ -16,7 +16,7 @@ from afx.core.tracing.tracer import bind2, bind_single
 from afx.errors import ArgumentError
 from afx.ops._basic import where_p
 from afx.ops._kinds.elementwise import binary, elementwise, elementwise_impl
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array
 from afx.ops.elementwise.comparison import not_equal
 
 __all__ = [
@@ -109,7 +109,7 @@ def clip(
     lower = -np.inf if min is None else min
     upper = np.inf if max is None else max
     if min is None and max is None:
-        return x if isinstance(x, Array) else asarray(x)
+        return x if isinstance(x, Array) else as_array(x)
     if (min is None or max is None) and aval_of(x, "clip").dtype.kind in "biu":
         return minimum(x, upper) if min is None else maximum(x, lower)
     return bind_single(clip_p, x, lower, upper)

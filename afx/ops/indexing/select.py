@@ -13,7 +13,7 @@ from afx.core.dtypes import promote
 from afx.core.options import refuse_out
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, IndexRangeError, OperandError, ShapeError
-from afx.ops.creation.creation import Nested, asarray, zeros
+from afx.ops.creation.creation import Nested, as_array, asarray, zeros
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import remainder
 from afx.ops.elementwise.comparison import not_equal
@@ -154,7 +154,7 @@ def piecewise(
     >>> piecewise(x, [x > 0], [np.sqrt, -1.0])
     Array([-1.,  2.], dtype=float64)
     """
-    y = asarray(x)
+    y = as_array(x)
     conditions = _conditions(condlist, y)
     z: Any = zeros(y.shape, y.dtype)
     if not is_sequence(funclist):
@@ -175,7 +175,7 @@ def piecewise(
 def _conditions(given: Any, x: Array) -> list[Array]:
     """Return conditions as a list of arrays; one of them may stand alone."""
     if is_sequence(given) and given and (is_sequence(given[0]) or hasattr(given[0], "dtype")):
-        return [asarray(c) for c in given]
+        return [as_array(c) for c in given]
     whole = asarray(given)
     return list(whole) if whole.ndim > x.ndim else [whole]
 
@@ -213,7 +213,7 @@ def compress(condition: ArrayLike | Sequence[bool], x: ArrayLike, axis: int | No
         raise ShapeError(
             f"compress: a condition is a vector along the axis: got {held.aval} for {aval_of(x)}; reshape it"
         )
-    part = asarray(x)[(*(slice(None),) * place, slice(0, held.shape[0]))]
+    part = as_array(x)[(*(slice(None),) * place, slice(0, held.shape[0]))]
     return getitem(part, (*(slice(None),) * place, held))
 
 

@@ -41,7 +41,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
         ArgumentError: n is no integer.
         numpy.linalg.LinAlgError: a singular matrix and a negative n.
 
-    >>> matrix_power(afx.asarray([[2.0]]), 3)
+    >>> matrix_power(afx.as_array([[2.0]]), 3)
     Array([[8.]], dtype=float32)
     """
     x = asarray(a)
@@ -73,7 +73,7 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
         ArgumentError: fewer than two.
         ShapeError: they do not fit, or have other numbers of axes.
 
-    >>> multi_dot([afx.asarray([[1.0, 2.0]]), afx.asarray([[3.0], [4.0]]), afx.asarray([[2.0]])])
+    >>> multi_dot([afx.as_array([[1.0, 2.0]]), afx.as_array([[3.0], [4.0]]), afx.as_array([[2.0]])])
     Array([[22.]], dtype=float32)
     """
     xs = [asarray(x) for x in arrays]

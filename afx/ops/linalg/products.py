@@ -18,7 +18,7 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind2, bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import bilinear
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.complex import conj
@@ -35,6 +35,8 @@ def same_dtype(x: ArrayLike, y: ArrayLike, who: str) -> tuple[Any, Any]:
     if _dtype_of(x, None) is _dtype_of(y, 0):
         return x, y
     a, b = aval_of(x, who), aval_of(y, who)
+    if a.weak and b.weak:
+        return x, y
     dtype: DType = promote((a.dtype, b.dtype), (a.weak, b.weak))
     return astype(x, dtype), astype(y, dtype)
 
@@ -384,7 +386,7 @@ def cross(
             f"cross: vectors have 3 components along an axis: got {a} along {first} and {b} along {second}; pad, or name the axis"
         )
     broadcast_avals("cross", [_without(a, first), _without(b, second)])
-    u, v = moveaxis(asarray(x), first, 0), moveaxis(asarray(y), second, 0)
+    u, v = moveaxis(as_array(x), first, 0), moveaxis(as_array(y), second, 0)
     parts = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]]
     return moveaxis(stack(parts), 0, last)
 

@@ -9,10 +9,11 @@ from afx.core.aval import aval_of, integer, normalize_axis, shape_of
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import to_lower_level
 from afx.errors import ShapeError
+from afx.ops.creation.creation import as_array
 from afx.ops.indexing.index import Entry, whole
 from afx.ops.indexing.slice import embed, slice_
 from afx.ops.manipulation.axes import moveaxis
-from afx.ops.manipulation.shape import astype, reshape
+from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.sums import sum
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def diag(x: ArrayLike, k: int = 0) -> Array:
     n = aval.size + abs(k)
     place = _steps(n, n, k)
     index = () if place == whole(n * n) else (place,)
-    return reshape(embed(astype(x, aval.dtype), (n * n,), index), (n, n))
+    return reshape(embed(as_array(x), (n * n,), index), (n, n))
 
 
 @register_function

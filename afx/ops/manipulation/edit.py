@@ -12,7 +12,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer, normalize_axes, normalize_axis
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, IndexRangeError, ShapeError
-from afx.ops.creation.creation import Nested, asarray, zeros
+from afx.ops.creation.creation import Nested, as_array, zeros
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.indexing.gather import gather
@@ -55,7 +55,7 @@ def insert(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, values: Nest
     >>> insert(np.array([1.0, 3.0]), 1, 2.0)
     Array([1., 2., 3.], dtype=float64)
     """
-    y = asarray(x)
+    y = as_array(x)
     if axis is None:
         return insert(reshape(y, (-1,)), obj, values, 0)
     place = normalize_axis(axis, y.ndim, "insert")
@@ -96,7 +96,7 @@ def delete(x: Nested, obj: int | slice | Sequence[int] | ArrayLike, axis: int | 
     >>> delete(np.array([1.0, 2.0, 3.0]), 1)
     Array([1., 3.], dtype=float64)
     """
-    y = asarray(x)
+    y = as_array(x)
     if axis is None:
         return delete(reshape(y, (-1,)), obj, 0)
     place = normalize_axis(axis, y.ndim, "delete")
@@ -119,7 +119,7 @@ def resize(x: Nested, new_shape: int | Sequence[int]) -> Array:
     >>> resize(np.array([1.0, 2.0]), (1, 3))
     Array([[1., 2., 1.]], dtype=float64)
     """
-    y, shape = asarray(x), ints(new_shape, "resize", "new_shape")
+    y, shape = as_array(x), ints(new_shape, "resize", "new_shape")
     if min(shape, default=0) < 0:
         raise ArgumentError(f"resize: negative dimensions are not allowed: got {new_shape}; give others")
     if not y.size:
@@ -145,7 +145,7 @@ def trim_zeros(x: Nested, trim: str = "fb", axis: int | Sequence[int] | None = N
     """
     if str(trim).lower() not in ("f", "b", "fb", "bf"):
         raise ArgumentError(f"trim_zeros: trim is 'f', 'b' or 'fb': got {trim!r}; choose one")
-    y = asarray(x)
+    y = as_array(x)
     axes = normalize_axes(axis, y.ndim, "trim_zeros")
     if not axes:
         return y
@@ -193,7 +193,7 @@ def _rank(arrays: Any) -> int:
 
 def _joined(arrays: Any, depth: int, rank: int) -> Array:
     if not is_sequence(arrays):
-        y = asarray(arrays)
+        y = as_array(arrays)
         return reshape(y, (1,) * (rank - y.ndim) + y.shape)
     return concat([_joined(part, depth - 1, rank) for part in arrays], axis=-depth)
 
@@ -206,7 +206,7 @@ def diagflat(x: Nested, k: int = 0) -> Array:
     Array([[1., 0.],
            [0., 2.]], dtype=float64)
     """
-    return diag(reshape(asarray(x), (-1,)), k)
+    return diag(reshape(as_array(x), (-1,)), k)
 
 
 @register_function

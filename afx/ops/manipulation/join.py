@@ -16,7 +16,7 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, to_lower_level
 from afx.errors import ArgumentError, OperandError, ShapeError
 from afx.ops._kinds.batching import batch_along_axes
-from afx.ops.creation.creation import Nested
+from afx.ops.creation.creation import Nested, as_array
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.gather import gather
 from afx.ops.indexing.index import ints, is_sequence, shape_of, whole
@@ -88,7 +88,7 @@ def concat(arrays: Arrays, /, axis: int | None = 0, out: None = None, *, dtype: 
         raise ShapeError(f"concat: zero-dimensional arrays cannot be concatenated: got {got}; use afx.stack")
     place = normalize_axis(axis, avals[0].ndim, "concat")
     if len(xs) == 1:
-        return astype(xs[0], avals[0].dtype)
+        return as_array(xs[0])
     z: Array = bind(concat_p, *xs, axis=place, sizes=tuple([a.shape[place] if place < a.ndim else 1 for a in avals]))
     return z
 

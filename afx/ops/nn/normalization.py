@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.array.weak_array import is_weak
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, float16, float32, promote
 from afx.core.primitive import Derivative, Params, Primitive, Value, register
@@ -43,6 +44,8 @@ def standardize(x: ArrayLike, axis: int | tuple[int, ...] = -1, *, eps: float = 
     a = aval_of(x, "standardize")
     if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < math.inf:
         raise ArgumentError(f"standardize: eps is a number of 0 or more: got {eps!r}; give one such as 1e-5")
+    if is_weak(x):
+        return bind_single(standardize_p, x, axis=normalize_axes(axis, a.ndim, "standardize"), eps=float(eps))
     dtype = promote((a.dtype,), (a.weak,), True)
     y = astype(x, float32 if dtype == float16 else dtype)  # sums and squares of float16 would overflow
     z = bind_single(standardize_p, y, axis=normalize_axes(axis, a.ndim, "standardize"), eps=float(eps))

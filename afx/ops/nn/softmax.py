@@ -11,15 +11,14 @@ import numpy as np
 from afx.compiler.reductions import SOFTMAX_CLOSE
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
-from afx.core.dtypes import promote
 from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind2, bind_single, to_lower_level
 from afx.errors import DtypeError
+from afx.ops._basic import in_floats
 from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.elementwise import binary
 from afx.ops.elementwise.exponential import exp, sigmoid
 from afx.ops.elementwise.where import where
-from afx.ops.manipulation.shape import astype
 from afx.ops.reductions._numpy import largest, sum_keepdims
 
 __all__ = ["log_softmax", "multiply_logarithms", "sigmoid_binary_cross_entropy", "softmax"]
@@ -58,7 +57,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1) -> Array:
 
 def _along(p: Primitive, x: ArrayLike, axis: Axis, who: str) -> Array:
     a = aval_of(x, who)
-    return bind_single(p, astype(x, promote((a.dtype,), (a.weak,), True)), axis=normalize_axes(axis, a.ndim, who))
+    return bind_single(p, in_floats(x, who), axis=normalize_axes(axis, a.ndim, who))
 
 
 def _abstract(x: Aval, *, axis: Shape) -> Aval:

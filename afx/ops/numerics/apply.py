@@ -9,7 +9,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import normalize_axis
 from afx.core.registry import register_function
 from afx.errors import ShapeError
-from afx.ops.creation.creation import Nested, asarray
+from afx.ops.creation.creation import Nested, as_array, asarray
 from afx.ops.indexing.index import ints
 from afx.ops.manipulation.axes import moveaxis
 from afx.ops.manipulation.join import stack
@@ -38,7 +38,7 @@ def apply_along_axis(func: Callable[..., ArrayLike], axis: int, x: Nested, /, *a
     Array([[1., 1.],
            [2., 2.]], dtype=float32)
     """
-    y = asarray(x)
+    y = as_array(x)
     place = normalize_axis(axis, y.ndim, "apply_along_axis")
     rest = y.shape[:place] + y.shape[place + 1 :]
     if not math.prod(rest):
@@ -66,7 +66,7 @@ def apply_over_axes(func: Callable[[Array, int], ArrayLike], x: Nested, axes: in
     >>> apply_over_axes(afx.sum, afx.ones((2, 3)), (0, 1))
     Array([[6.]], dtype=float32)
     """
-    z = asarray(x)
+    z = as_array(x)
     for axis in ints(axes, "apply_over_axes", "axes"):
         place = normalize_axis(axis, z.ndim, "apply_over_axes")
         found = asarray(func(z, place))

@@ -13,7 +13,7 @@ from afx.core.aval import aval_of, integer
 from afx.core.dtypes import float64, promote
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, DtypeError, ShapeError
-from afx.ops.creation.creation import Nested, asarray, ones
+from afx.ops.creation.creation import Nested, as_array, asarray, ones
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.ranges import linspace
 from afx.ops.creation.stop_gradient import stop_gradient
@@ -123,7 +123,7 @@ def histogram_bin_edges(x: Nested, bins: Bins = 10, range: Ends = None, weights:
     >>> histogram_bin_edges(np.array([0.0, 1.0]), 2)
     Array([0. , 0.5, 1. ], dtype=float64)
     """
-    return _edges(reshape(asarray(x), (-1,)), bins, range, "histogram_bin_edges")
+    return _edges(reshape(as_array(x), (-1,)), bins, range, "histogram_bin_edges")
 
 
 def _edges(x: Array, bins: Any, ends: Ends, who: str) -> Array:

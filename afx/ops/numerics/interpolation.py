@@ -13,7 +13,7 @@ from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import float64, promote, real_dtype
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array, asarray
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import divide, floor_divide, remainder
@@ -174,8 +174,8 @@ def gradient(
     Array([3., 4., 5.], dtype=float64)
     """
     samples = promote_operands(x, *spacing)[0]
-    natural = promote((samples.dtype,), (False,), floating=True)
-    if samples.dtype.kind not in "fc":  # differences of integers are exact in float64
+    natural = None if samples.dtype.kind in "fc" else promote((samples.dtype,), (False,), floating=True)
+    if natural is not None:  # differences of integers are exact in float64
         samples = astype(samples, float64)
     given = range(samples.ndim) if axis is None else ints(axis, "gradient", "axis")
     axes = tuple([normalize_axis(a, samples.ndim, "gradient") for a in given])
@@ -184,7 +184,8 @@ def gradient(
             f"gradient: the order at the edges is 1 or 2: got edge_order={edge_order}; take one of them"
         )
     pairs = zip(_spacings(spacing, axes, samples), axes, strict=True)
-    found = [astype(_slopes(samples, s, a, edge_order), natural) for s, a in pairs]
+    slopes = [_slopes(samples, s, a, edge_order) for s, a in pairs]
+    found = slopes if natural is None else [astype(z, natural) for z in slopes]
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -240,7 +241,7 @@ def ediff1d(x: Numbers, to_end: Numbers | None = None, to_begin: Numbers | None 
     >>> ediff1d(np.array([1.0, 4.0, 9.0]), to_begin=0)
     Array([0., 3., 5.], dtype=float64)
     """
-    z = diff(reshape(asarray(x), (-1,)))
+    z = diff(reshape(as_array(x), (-1,)))
     ends = [None if v is None else reshape(asarray(v, z.dtype), (-1,)) for v in (to_begin, to_end)]
     return concat([v for v in (ends[0], z, ends[1]) if v is not None])
 

@@ -11,7 +11,7 @@ from afx.core.aval import integer
 from afx.core.dtypes import promote
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
-from afx.ops.creation.creation import Nested, asarray, ones, zeros
+from afx.ops.creation.creation import Nested, as_array, asarray, ones, zeros
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import not_equal
@@ -42,7 +42,7 @@ def poly(roots: Nested) -> Array:
     >>> poly(np.array([1.0, 2.0]))
     Array([ 1., -3.,  2.], dtype=float64)
     """
-    given = asarray(roots)
+    given = as_array(roots)
     if given.ndim == 2:
         z = poly(eigvals(given))
         return z if given.dtype.kind == "c" else real(z)

@@ -11,7 +11,7 @@ from afx.core.aval import Aval, aval_of, broadcast_avals, integer
 from afx.core.dtypes import promote
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import Nested, asarray, ones_like, zeros
+from afx.ops.creation.creation import Nested, as_array, asarray, ones_like, zeros
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import concat, stack
@@ -23,7 +23,7 @@ __all__ = ["polyadd", "polyder", "polydiv", "polyint", "polymul", "polysub", "po
 
 def coefficients_of(p: Nested, who: str) -> Array:
     """Return the coefficients of a polynomial as a vector."""
-    given = asarray(p)
+    given = as_array(p)
     if given.ndim > 1:
         raise ShapeError(f"{who}: a polynomial is a vector of coefficients: got {given.aval}; use vmap for several")
     return reshape(given, (-1,))
@@ -189,7 +189,7 @@ def vander(x: Nested, n: int | None = None, increasing: bool = False) -> Array:
     Array([[1., 1., 1.],
            [4., 2., 1.]], dtype=float64)
     """
-    y = asarray(x)
+    y = as_array(x)
     if y.ndim != 1:
         raise ShapeError(f"vander: takes a vector: got {y.aval}; reshape it")
     count = y.shape[0] if n is None else integer(n, "vander", "n")

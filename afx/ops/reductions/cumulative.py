@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.array.weak_array import is_weak
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
-from afx.core.dtypes import DType, promote
+from afx.core.dtypes import DType
 from afx.core.options import refuse_out
 from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._basic import numpy_of, sum_dtype
+from afx.ops._basic import in_floats, numpy_of, sum_dtype
 from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.linear import linear
-from afx.ops.creation.creation import asarray, ones, ones_like, zeros
+from afx.ops.creation.creation import as_array, ones, ones_like, zeros
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import multiply
 from afx.ops.elementwise.comparison import equal
@@ -154,7 +155,7 @@ def cumulative_prod(
 
 
 def _products(x: ArrayLike, axis: int) -> Array:
-    return _doubled(multiply, astype(x, sum_dtype(aval_of(x).dtype)), axis)
+    return _doubled(multiply, as_array(x) if is_weak(x) else astype(x, sum_dtype(aval_of(x).dtype)), axis)
 
 
 def _doubled(fn: Callable[[Array, Array], Array], z: Array, axis: int) -> Array:
@@ -195,9 +196,8 @@ def cumlogsumexp(x: ArrayLike, axis: int | None = None) -> Array:
     >>> cumlogsumexp(np.array([1000.0, -np.inf]))
     Array([1000., 1000.], dtype=float64)
     """
-    aval = aval_of(x, "cumlogsumexp")
-    y, place = _axis(astype(x, promote((aval.dtype,), (aval.weak,), floating=True)), axis, "cumlogsumexp")
-    return _doubled(logaddexp, asarray(y), place)
+    y, place = _axis(in_floats(x, "cumlogsumexp"), axis, "cumlogsumexp")
+    return _doubled(logaddexp, as_array(y), place)
 
 
 @register_function
@@ -222,7 +222,7 @@ def diff(
     aval = aval_of(x, "diff")
     place = normalize_axis(axis, aval.ndim, "diff")
     if n == 0:
-        return asarray(x)
+        return as_array(x)
     edge = tuple([1 if a == place else length for a, length in enumerate(aval.shape)])
     parts = promote_operands(*[v for v in (prepend, x, append) if v is not None])
     z = concat([v if v.shape else broadcast_to(v, edge) for v in parts], axis=place)

@@ -11,15 +11,16 @@ import numpy as np
 
 from afx.compiler.reductions import NORM_DOT_MAX_ELEMENTS, NORM_DOT_MIN
 from afx.core.array.array import Array, ArrayLike
+from afx.core.array.weak_array import is_weak
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
 from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.errors import ArgumentError, DtypeError, ShapeError
-from afx.ops._basic import numpy_of, reduced
+from afx.ops._basic import in_floats, numpy_of, reduced
 from afx.ops._kinds.reduction import reduction
-from afx.ops.creation.creation import Nested, asarray
+from afx.ops.creation.creation import Nested, as_array
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -54,7 +55,7 @@ def _spread(
         rest: Any = math.prod([shape[a] for a in axes]) - correction
         return d, axes, maximum(rest, 0) if isinstance(rest, Array) else builtins.max(rest, 0)
     count = maximum(sum(broadcast_to(astype(where, bool), shape), axes, keepdims=True) - correction, 0)
-    return asarray(fill_where(d, where, 0)), axes, astype(count, real_dtype(d.dtype))
+    return as_array(fill_where(d, where, 0)), axes, astype(count, real_dtype(d.dtype))
 
 
 def resolve_ddof(correction: float, ddof: float, who: str) -> float:
@@ -146,7 +147,8 @@ def std(
         return astype(std(x, axis, dtype=wide, **options), natural)
     y = x if dtype is None else astype(x, dtype)
     d, axes, count = _spread(y, axis, resolve_ddof(correction, ddof, "std"), mean, where, "std")
-    number = astype(_counted(count, axes, keepdims), real_dtype(d.dtype))
+    number = _counted(count, axes, keepdims)
+    number = number if is_weak(d) and not isinstance(number, Array) else astype(number, real_dtype(d.dtype))
     return vector_norm(d, axes, keepdims=keepdims) / sqrt(number)
 
 
@@ -170,7 +172,7 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
         raise ArgumentError(f"vector_norm: ord is a number: got {ord!r}; use 1, 2, math.inf or another power")
     if ord == 2:
         if getattr(x, "dtype", None) not in (float32, float64):
-            x = astype(x, promote((aval_of(x, "vector_norm").dtype,), (False,), floating=True))
+            x = in_floats(x, "vector_norm")
         return reduce_over(vector_norm_p, x, axis, keepdims, "vector_norm")
     size = abs_(x)
     if ord in (math.inf, -math.inf):
@@ -326,8 +328,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, b: ArrayLike | None = None, ke
     """
     if b is not None:
         return _weighted_logsumexp(x, b, axis, keepdims)
-    dtype = promote((aval_of(x, "logsumexp").dtype,), (False,), floating=True)
-    return reduce_over(logsumexp_p, astype(x, dtype), axis, keepdims, "logsumexp")
+    return reduce_over(logsumexp_p, in_floats(x, "logsumexp"), axis, keepdims, "logsumexp")
 
 
 def _weighted_logsumexp(x: ArrayLike, b: ArrayLike, axis: Axis, keepdims: bool) -> Array:

@@ -9,9 +9,10 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, normalize_axes
-from afx.core.dtypes import promote, real_dtype
+from afx.core.dtypes import real_dtype
 from afx.core.options import refuse_out
 from afx.core.registry import register_function
+from afx.ops._basic import in_floats
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isnan
@@ -146,8 +147,7 @@ def nanmean(
 
 def _floating(x: ArrayLike, dtype: DTypeLike | None, who: str, among: ArrayLike | None) -> Array:
     """Return x in a floating dtype, nan where it is left out."""
-    aval = aval_of(x, who)
-    y = astype(x, promote((aval.dtype,), (aval.weak,), floating=True) if dtype is None else dtype)
+    y = in_floats(x, who) if dtype is None else astype(x, dtype)
     return y if among is None else where(among, y, math.nan)
 
 

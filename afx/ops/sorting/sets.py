@@ -14,7 +14,7 @@ from afx.core.array.array import Array, wrap
 from afx.core.aval import normalize_axis
 from afx.core.dtypes import promote
 from afx.core.registry import register_function
-from afx.ops.creation.creation import Nested, asarray, zeros
+from afx.ops.creation.creation import Nested, as_array, zeros
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.comparison import equal, isfinite, logical_not
@@ -40,12 +40,12 @@ def _known(x: Array, who: str) -> Any:
 
 
 def _flat(x: Nested) -> Array:
-    return reshape(asarray(x), (-1,))
+    return reshape(as_array(x), (-1,))
 
 
 # -- one array --
 def _unique(x: Nested, axis: int | None, equal_nan: bool, who: str) -> tuple[Array, Array, Array, Array]:
-    y = asarray(x)
+    y = as_array(x)
     known = _known(y, who)
     place = axis if axis is None else normalize_axis(axis, y.ndim, who)
     _, first, inverse, counts = np.unique(

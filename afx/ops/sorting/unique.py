@@ -13,7 +13,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Shape
 from afx.core.registry import register_function
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array
 from afx.ops.elementwise.comparison import not_equal
 from afx.ops.indexing.getitem import take
 from afx.ops.manipulation.shape import reshape
@@ -62,7 +62,7 @@ def _inverse(order: Any, starts: Any, shape: Shape) -> Array:
 
 
 def _unique(x: ArrayLike, who: str) -> UniqueAll:
-    given = asarray(x)
+    given = as_array(x)
     flat = reshape(given, (-1,))
     ordered = sort(flat)
     starts = _starts(ordered, who)
@@ -129,5 +129,5 @@ def unique_values(x: ArrayLike, /) -> Array:
     >>> unique_values(np.array([3.0, 1.0, 3.0]))
     Array([1., 3.], dtype=float64)
     """
-    ordered = sort(reshape(asarray(x), (-1,)))
+    ordered = sort(reshape(as_array(x), (-1,)))
     return take(ordered, _starts(ordered, "unique_values"))

@@ -32,7 +32,7 @@ from afx.compiler.schedule import Branch, Call, Fused, Instruction, Loop, Schedu
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
 
-__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError", "argument_dtype"]
+__all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError"]
 
 NEST_MAX_VALUES = 120  # values of one nest: beyond, LLVM's time grows faster than their number
 NEST_MAX_STREAMS = 16  # arrays that one nest reads and writes: more are seldom vectorized
@@ -81,7 +81,7 @@ class BlockBuilder:
         self._unordered: set[int] = set()  # owners whose memory NumPy may lay out in another order
         self._filled: dict[Any, Location] = {}
         for buffer in schedule.inputs:
-            self.own(buffer.index, buffer.shape, argument_dtype(buffer))
+            self.own(buffer.index, buffer.shape, dtype_name(buffer.dtype))
         for buffer, constant in schedule.constants:
             self.locations[buffer.index] = self.constant(constant.value)
 
@@ -98,8 +98,6 @@ class BlockBuilder:
     # -- values --
     def dtype(self, buffer: Buffer) -> str:
         """Return the name of a buffer's dtype."""
-        if buffer.weak:
-            raise UnsupportedError("a Python number among the operands")
         return dtype_name(buffer.dtype)
 
     def own(self, index: int, shape: Shape, dtype: str) -> Location:
@@ -126,12 +124,6 @@ class BlockBuilder:
         self.constant_owners.append(location.owner)
         return location
 
-    def argument(self, x: Operand) -> Location:
-        """Return where an operand lies that may be a Python number, of which blocks know the value and conversions."""
-        if isinstance(x, Buffer):
-            return self.locations[x.index] if x.weak else self.dense(x)
-        return self.constant(np.asarray(x.literal.value)) if x.literal.aval.weak else self.dense(x)
-
     def location(self, x: Operand) -> Location:
         """Return where an operand lies; a number is a captured array."""
         if isinstance(x, Buffer):
@@ -141,8 +133,6 @@ class BlockBuilder:
             return found
         key = (x.literal, x.shape if x.form == "filled" else ())
         if key not in self._filled:
-            if x.literal.aval.weak:
-                raise UnsupportedError("a Python number among the operands")
             self._filled[key] = self.constant(np.full(key[1], x.literal.value, x.literal.aval.dtype))
         return self._filled[key]
 
@@ -196,19 +186,15 @@ class BlockBuilder:
         quiet: tuple[str, ...] | None,
         make: Callable[[Group, list[int]], int],
         allocates: bool = False,
-        converts: bool = False,
     ) -> None:
-        """Add a call to the last group of its space that runs behind its operands, or to a new one.
-
-        One that ``converts`` takes Python numbers too.
-        """
+        """Add a call to the last group of its space that runs behind its operands, or to a new one."""
         space = out.shape
         owner = self.own(out.index, out.shape, self.dtype(out)).owner
         locations = [self.locations[x.index] for x in operands if isinstance(x, Buffer)]
         if allocates and not any(p.shape == space and all(p.strides) and self.is_row_major(p) for p in locations):
             self.lay_out_as(owner, locations)  # one in row-major order decides about all
         for x in operands:
-            if isinstance(x, Buffer) and not converts:
+            if isinstance(x, Buffer):
                 self.dtype(x)
         k = self.group_of(space, operands, quiet)
         group = self.items[k]
@@ -276,8 +262,6 @@ class BlockBuilder:
     def value(self, group: Group, k: int, x: Operand) -> int:
         """Return the number that an operand has in the group ``k``."""
         if not isinstance(x, Buffer):
-            if x.literal.aval.weak:
-                raise UnsupportedError("a Python number among the operands")
             return group.add(Number(x.literal.value, dtype_name(x.literal.aval.dtype)))
         location = self.locations[x.index]
         if self.defined.get(location.owner) == k and self._is_made_in(k, x) and location.shape == group.space:
@@ -318,11 +302,9 @@ class BlockBuilder:
             self.lower(instruction)
         except UnsupportedError as reason:
             for b in made_by(instruction):
-                if b.index not in self.locations and not b.weak:
+                if b.index not in self.locations:
                     self.own(b.index, b.shape, dtype_name(b.dtype))
             return str(reason)
-        except KeyError:  # an argument that has no slot
-            return "a Python number among the operands"
         return ""
 
     def lower(self, instruction: Instruction) -> None:
@@ -384,15 +366,3 @@ class BlockBuilder:
             nest = rewrite(nest)
         if (stores or group.folds) and not is_void(nest):
             group.steps = [nest]
-
-
-WEAK = {"f": "f8", "i": "i8", "b": "b1"}  # dtypes in which Python numbers come
-
-
-def argument_dtype(buffer: Buffer) -> str:
-    """Return the name of the dtype in which a block takes an argument."""
-    if not buffer.weak:
-        return dtype_name(buffer.dtype)
-    if buffer.dtype.kind not in WEAK:
-        raise UnsupportedError("a complex Python number among the arguments")
-    return WEAK[buffer.dtype.kind]

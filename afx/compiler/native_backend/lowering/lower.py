@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from afx.compiler.native_backend.cost import nanoseconds
-from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError, argument_dtype
+from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
 from afx.compiler.native_backend.lowering.donation import donate_memory
 from afx.compiler.native_backend.lowering.fused import lower_fused
 from afx.compiler.native_backend.lowering.in_place import keep_in_place
@@ -47,7 +47,7 @@ def lower_schedule(schedule: Schedule, tier: int = 1) -> tuple[Program, tuple[An
     converted = _block(schedule, tier, is_shared=not any(isinstance(i, Loop) for i in schedule))
     if converted.block.arena > ARENA_LIMIT:
         raise UnsupportedError("more memory than NumPy's plan")
-    inputs = [Param(b.shape, argument_dtype(b), True) for b in schedule.inputs]
+    inputs = [Param(b.shape, dtype_name(b.dtype), True) for b in schedule.inputs]
     results = [r.operand for r in schedule.results]
     avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in results]
     outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
@@ -202,7 +202,7 @@ def _rows(locations: Sequence[Location], length: int) -> tuple[int, ...]:
 
 def _pointer(b: BlockBuilder, x: Operand) -> Location:
     """Return memory whose first byte is the operand's first element, dense from there."""
-    location = b.argument(x)
+    location = b.dense(x)
     if location.offset == 0:
         return location
     return b.copied(location)

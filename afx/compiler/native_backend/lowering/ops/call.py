@@ -131,9 +131,9 @@ def _check_cast(have: str, want: str) -> None:
 def _cast(b: BlockBuilder, call: Call) -> None:
     out, want = call.outputs[0], dtype_name(call.outputs[0].dtype)
     x = call.operands[0]
-    narrow = isinstance(x, Buffer) and (x.weak or out.dtype.itemsize < x.dtype.itemsize)
+    narrow = isinstance(x, Buffer) and out.dtype.itemsize < x.dtype.itemsize
     quiet = tuple(sorted({*quiet_of(call), "over"})) if narrow and want[0] == "f" else call.error_state
-    b.elementwise(out, call.operands, quiet, lambda group, args: _cast_in(group, args[0], want), converts=True)
+    b.elementwise(out, call.operands, quiet, lambda group, args: _cast_in(group, args[0], want))
 
 
 def _select(b: BlockBuilder, call: Call) -> None:

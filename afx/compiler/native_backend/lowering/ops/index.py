@@ -14,7 +14,7 @@ from afx.compiler.native_backend.lowering.convert import BlockBuilder, Unsupport
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, reduce_into
 from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Nest, Number, Ref, Step
-from afx.compiler.operands import Buffer, Operand
+from afx.compiler.operands import Operand
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape, broadcast_shapes
 
@@ -76,11 +76,10 @@ def _write(
 
 
 def _indices(b: BlockBuilder, operands: Sequence[Operand]) -> list[Location]:
-    """Return the locations of index arrays; a Python number is one of them."""
+    """Return the locations of index arrays."""
     found: list[Location] = []
     for x in operands:
-        is_weak = x.weak if isinstance(x, Buffer) else x.literal.aval.weak
-        found.append(b.argument(x) if is_weak else b.location(x))
+        found.append(b.location(x))
         if found[-1].dtype[0] not in "iu" or found[-1].dtype == "u8":
             raise UnsupportedError(f"indices of {found[-1].dtype}")
     return found

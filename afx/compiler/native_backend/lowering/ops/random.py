@@ -68,7 +68,7 @@ def _bits(b: BlockBuilder, call: Call) -> None:
 
 def _fold(b: BlockBuilder, call: Call) -> None:
     """Make keys of keys and integers: the first two words of the block with the integer's number."""
-    key, data = b.dense(call.operands[0]), b.argument(call.operands[1])
+    key, data = b.dense(call.operands[0]), b.dense(call.operands[1])
     buffer = call.outputs[0]
     shape = buffer.shape[:-1]
     if key.dtype != "u4" or data.dtype[0] not in "iu" or call.sliced:
