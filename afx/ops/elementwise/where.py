@@ -188,4 +188,4 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
 def _where_true(condition: ArrayLike, x: ArrayLike | None, y: ArrayLike | None) -> tuple[Array, ...]:
     if x is not None or y is not None:
         raise ArgumentError("where: takes both x and y, or neither: got one of them; give the other")
-    return asarray(condition).nonzero()
+    return as_array(condition).nonzero()
