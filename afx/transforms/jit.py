@@ -283,9 +283,8 @@ class JitFunction(Generic[P, R]):
 def _kind(x: Any) -> tuple[Any, ...]:
     """Return the part of the cache key that a leaf is: shape and dtype, or the type of a Python number."""
     dtype = getattr(x, "dtype", None)
-    if dtype is None:
-        return (x.__class__,)
-    return (x.shape, dtype) if x.__class__ is not WeakArray else (x.shape, dtype, "weak")
+    weak = ("weak",) if x.__class__ is WeakArray else ()
+    return (x.__class__,) if dtype is None else (x.shape, dtype, *weak)
 
 
 def _references() -> int:
