@@ -179,7 +179,7 @@ def test_choices_among_python_integers_are_int64() -> None:
 
 
 # give an array of a dtype on purpose, divide by counts (which are integers, and have a dtype), or work in one dtype inside
-NAMED = {"asarray", "array", "copy", "astype", "to_device", "nan_to_num"}
+NAMED = {"asarray", "array", "copy", "astype", "to_device", "nan_to_num", "spacing"}
 COUNTING = {"nanmean", "nanstd", "nanvar", "median", "nanmedian", "cov", "corrcoef"}
 INSIDE = {"histogram_bin_edges", "poly", "polyder", "polyint", "unwrap", "vander"}
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.array.weak_array import is_weak
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType, float64, promote, real_dtype
 from afx.core.primitive import Primitive
@@ -16,7 +17,7 @@ from afx.core.tracing.tracer import bind1, bind2
 from afx.errors import DtypeError
 from afx.ops._basic import in_floats
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.creation.creation import as_array
+from afx.ops.creation.creation import as_array, asarray
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import pow as pow_
@@ -128,7 +129,7 @@ def spacing(x: ArrayLike) -> Array:
     >>> spacing(np.array([1.0])) == np.finfo(np.float64).eps
     Array([ True], dtype=bool)
     """
-    return bind1(spacing_p, x)
+    return bind1(spacing_p, asarray(x) if is_weak(x) else x)  # of the default dtype's numbers
 
 
 spacing_p: Primitive = nondifferentiable("spacing", np.spacing, kinds="f", promotes_to_float=True)

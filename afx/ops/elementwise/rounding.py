@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.array.weak_array import is_weak
 from afx.core.aval import aval_of, integer
 from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
 from afx.ops._kinds.elementwise import binary, nondifferentiable
+from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import divide, multiply, remainder, subtract
 from afx.ops.elementwise.comparison import signbit
 from afx.ops.elementwise.where import where
@@ -176,7 +178,7 @@ def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
     >>> nextafter(0.0, 1.0)
     Array(1.e-45, dtype=float32)
     """
-    return bind2(nextafter_p, x, y)
+    return bind2(nextafter_p, asarray(x) if is_weak(x) and is_weak(y) else x, y)  # of the default dtype's numbers
 
 
 nextafter_p: Primitive = binary("nextafter", np.nextafter, (1.0, 0.0), kinds="f", promotes_to_float=True, smooth=False)

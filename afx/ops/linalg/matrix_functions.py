@@ -17,7 +17,7 @@ from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import floating, matrix_op, plain, square, transposed
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import as_array
 from afx.ops.creation.matrices import eye
 from afx.ops.linalg._divided_differences import Exponential
 from afx.ops.linalg.hermitian_functions import hermitian_function
@@ -41,10 +41,10 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
         ArgumentError: n is no integer.
         numpy.linalg.LinAlgError: a singular matrix and a negative n.
 
-    >>> matrix_power(afx.as_array([[2.0]]), 3)
+    >>> matrix_power(afx.asarray([[2.0]]), 3)
     Array([[8.]], dtype=float32)
     """
-    x = asarray(a)
+    x = as_array(a)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"matrix_power: needs square matrices: got {x.aval}; reshape it")
     try:
@@ -73,10 +73,10 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
         ArgumentError: fewer than two.
         ShapeError: they do not fit, or have other numbers of axes.
 
-    >>> multi_dot([afx.as_array([[1.0, 2.0]]), afx.as_array([[3.0], [4.0]]), afx.as_array([[2.0]])])
+    >>> multi_dot([afx.asarray([[1.0, 2.0]]), afx.asarray([[3.0], [4.0]]), afx.asarray([[2.0]])])
     Array([[22.]], dtype=float32)
     """
-    xs = [asarray(x) for x in arrays]
+    xs = [as_array(x) for x in arrays]
     if len(xs) < 2:
         raise ArgumentError(f"multi_dot: multiplies two matrices or more: got {len(xs)}; add another")
     got = ", ".join(str(x.aval) for x in xs)

@@ -67,7 +67,7 @@ def matmul(x: ArrayLike, y: ArrayLike) -> Array:
     Raises:
         ShapeError: the inner axes differ, leading axes do not broadcast, or an operand has no axis.
 
-    >>> matmul(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
+    >>> matmul(afx.asarray([[1.0, 2.0]]), afx.asarray([3.0, 4.0]))
     Array([11.], dtype=float32)
     """
     return bind2(matmul_p, *same_dtype(x, y, "matmul"))
@@ -160,7 +160,7 @@ def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[Any] = 2) -> Arra
         ShapeError: axes of a pair differ in length, or there is no such axis.
         ArgumentError: the axes do not pair up.
 
-    >>> tensordot(asarray([[1.0, 2.0]]), asarray([[3.0, 4.0]]), axes=2)
+    >>> tensordot(afx.asarray([[1.0, 2.0]]), afx.asarray([[3.0, 4.0]]), axes=2)
     Array(11., dtype=float32)
     """
     return _contracted("tensordot", x, y, axes)
@@ -221,7 +221,7 @@ def dot(x: ArrayLike, y: ArrayLike, out: None = None) -> Array:
     Raises:
         ShapeError: the axes that are summed over differ in length.
 
-    >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    >>> dot(afx.asarray([1.0, 2.0]), afx.asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
     if out is not None:
@@ -243,7 +243,7 @@ def vdot(x: ArrayLike, y: ArrayLike) -> Array:
     Raises:
         ShapeError: the operands have unlike numbers of elements.
 
-    >>> vdot(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    >>> vdot(afx.asarray([1.0, 2.0]), afx.asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
     u, v = promote_operands(x, y)
@@ -261,7 +261,7 @@ def vecdot(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     Raises:
         ShapeError: the vectors differ in length, or other axes do not broadcast.
 
-    >>> vecdot(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
+    >>> vecdot(afx.asarray([[1.0, 2.0]]), afx.asarray([3.0, 4.0]))
     Array([11.], dtype=float32)
     """
     a, b = aval_of(x, "vecdot"), aval_of(y, "vecdot")
@@ -283,7 +283,7 @@ def matvec(x: ArrayLike, y: ArrayLike) -> Array:
     Raises:
         ShapeError: the matrices have not as many columns as the vectors components.
 
-    >>> matvec(asarray([[1.0, 2.0]]), asarray([3.0, 4.0]))
+    >>> matvec(afx.asarray([[1.0, 2.0]]), afx.asarray([3.0, 4.0]))
     Array([11.], dtype=float32)
     """
     if not aval_of(y, "matvec").ndim or aval_of(x).ndim < 2:
@@ -301,7 +301,7 @@ def vecmat(x: ArrayLike, y: ArrayLike) -> Array:
     Raises:
         ShapeError: the matrices have not as many rows as the vectors components.
 
-    >>> vecmat(asarray([3.0, 4.0]), asarray([[1.0], [2.0]]))
+    >>> vecmat(afx.asarray([3.0, 4.0]), afx.asarray([[1.0], [2.0]]))
     Array([11.], dtype=float32)
     """
     if not aval_of(x, "vecmat").ndim or aval_of(y).ndim < 2:
@@ -319,7 +319,7 @@ def inner(x: ArrayLike, y: ArrayLike) -> Array:
     Raises:
         ShapeError: the last axes differ in length.
 
-    >>> inner(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    >>> inner(afx.asarray([1.0, 2.0]), afx.asarray([3.0, 4.0]))
     Array(11., dtype=float32)
     """
     if not aval_of(x, "inner").ndim or not aval_of(y, "inner").ndim:
@@ -331,7 +331,7 @@ def inner(x: ArrayLike, y: ArrayLike) -> Array:
 def outer(x: ArrayLike, y: ArrayLike, out: None = None) -> Array:
     """Return the products of every element of x (rows) with every element of y (columns).
 
-    >>> outer(asarray([1.0, 2.0]), asarray([3.0, 4.0]))
+    >>> outer(afx.asarray([1.0, 2.0]), afx.asarray([3.0, 4.0]))
     Array([[3., 4.],
            [6., 8.]], dtype=float32)
     """
@@ -345,7 +345,7 @@ def outer(x: ArrayLike, y: ArrayLike, out: None = None) -> Array:
 def kron(x: ArrayLike, y: ArrayLike) -> Array:
     """Return the Kronecker product: y scaled by each element of x, laid out as blocks.
 
-    >>> kron(asarray([1.0, 2.0]), asarray([1.0, 1.0]))
+    >>> kron(afx.asarray([1.0, 2.0]), afx.asarray([1.0, 1.0]))
     Array([1., 1., 2., 2.], dtype=float32)
     """
     u, v = promote_operands(x, y)
@@ -376,7 +376,7 @@ def cross(
     Raises:
         ShapeError: the vectors have not 3 components, or other axes do not broadcast.
 
-    >>> cross(asarray([1.0, 0.0, 0.0]), asarray([0.0, 1.0, 0.0]))
+    >>> cross(afx.asarray([1.0, 0.0, 0.0]), afx.asarray([0.0, 1.0, 0.0]))
     Array([0., 0., 1.], dtype=float32)
     """
     a, b = aval_of(x, "cross"), aval_of(y, "cross")

@@ -252,7 +252,7 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
         MissingExtraError: SciPy is not installed.
 
     >>> multigammaln(1.5, 2)
-    Array(0.45158267, dtype=float32)
+    Array(0.4515827, dtype=float32)
     """
     d = check_order(d, "multigammaln", 1)
     z = gammaln(a) + d * (d - 1) / 4 * math.log(math.pi)
