@@ -22,12 +22,12 @@ from afx.control._subgraphs import (
     zeros_of,
 )
 from afx.core.array.array import ArrayLike
-from afx.core.array.weak_array import to_argument
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
 from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
 from afx.core.tracing.batch_trace import BatchTracer
 from afx.core.tracing.tracer import Tracer, bind, to_array
+from afx.core.weakness import to_argument
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.creation.creation import asarray

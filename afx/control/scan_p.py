@@ -17,13 +17,13 @@ import numpy as np
 from afx.compiler.control_flow import ScanSpec
 from afx.compiler.cost import flops
 from afx.control._subgraphs import Body, batched_body, build, full_mask, inexact, zeros_of
-from afx.core.array.weak_array import to_argument
 from afx.core.aval import Aval
 from afx.core.graph import Var
 from afx.core.interpreter import evaluate
 from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
 from afx.core.tracing.batch_trace import Unbatched
 from afx.core.tracing.tracer import bind, to_array
+from afx.core.weakness import to_argument
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to, permute_dims

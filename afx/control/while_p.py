@@ -17,11 +17,11 @@ from afx.compiler.control_flow import WhileBackSpec, WhileSpec
 from afx.compiler.numpy_backend.reverse_loops import walk_back
 from afx.control._subgraphs import inexact, zeros_of
 from afx.control.while_graphs import WhileLoop
-from afx.core.array.weak_array import to_argument
 from afx.core.aval import Aval, aval_of
 from afx.core.primitive import JointPullback, Lowering, Params, Primitive, Value
 from afx.core.tracing.batch_trace import Unbatched
 from afx.core.tracing.tracer import bind, to_array
+from afx.core.weakness import to_argument
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to
 from afx.transforms.compiled_call import kinds_of

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
-from afx.core.array.weak_array import weak_or_strong
 from afx.core.graph import Graph, Literal
 from afx.core.tracing.source_info import ORIGIN
 from afx.core.tracing.tracer import bind
+from afx.core.weakness import weak_or_strong
 from afx.errors import GraphError
 
 __all__ = ["evaluate", "silent"]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, wrap
-from afx.core.array.weak_array import is_weak
 from afx.core.aval import Aval, Shape, aval_of, broadcast_avals, broadcast_shapes
 from afx.core.dtypes import DType, int64, is_inexact, promote, uint64
 from afx.core.primitive import Algebra, Derivative, Lowering, Masking, Params, Primitive, Value, define, register
 from afx.core.tracing.tracer import bind_single, to_lower_level
+from afx.core.weakness import is_weak
 from afx.errors import ShapeError
 from afx.ops._kinds.batching import batch_along_axes, batch_elementwise, batch_unchanged
 from afx.ops._kinds.linear import linear

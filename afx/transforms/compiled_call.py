@@ -14,7 +14,6 @@ import numpy as np
 from afx.compiler.executable import Plan, make_plan
 from afx.compiler.simplify import simplify
 from afx.compiler.target import Target, current
-from afx.core.array.weak_array import to_argument
 from afx.core.aval import Aval
 from afx.core.graph import Graph
 from afx.core.interpreter import evaluate
@@ -24,6 +23,7 @@ from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
 from afx.core.tracing.jvp_trace import JVPTrace, JVPTracer
 from afx.core.tracing.tape import Entry, Tape, TapeTracer
 from afx.core.tracing.tracer import bind, to_array
+from afx.core.weakness import to_argument
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to
 from afx.transforms.backward_pass import backward, backward_with_masks, entries_with_finite_partials, makes_masks

@@ -15,12 +15,12 @@ import numpy as np
 from afx import pytree
 from afx.compiler.target import Target, current
 from afx.core.array.array import DONATED, Array, ArrayLike, to_numpy_value, wrap
-from afx.core.array.weak_array import WeakArray, to_argument
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.tracing.debug_nans import OPEN_BLOCKS
 from afx.core.tracing.graph_trace import GraphTracer
 from afx.core.tracing.tracer import Tracer
+from afx.core.weakness import WeakArray, to_argument
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders

@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
-from afx.core.array.weak_array import WeakArray
 from afx.core.aval import Aval, Shape, are_alike, aval_of
 from afx.core.dtypes import DType, promote
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
@@ -18,7 +17,7 @@ from afx.core.primitive import Primitive, primitive_for_role
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.source_info import caller
 from afx.core.tracing.tracer import Trace, Tracer, bind
-from afx.core.weakness import infer, met_dtype, takes
+from afx.core.weakness import WeakArray, infer, met_dtype, takes
 from afx.errors import ConcreteValueError, OperandError
 
 __all__ = ["GraphTrace", "GraphTracer"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from afx.core.array.array import Array, snapshot, to_numpy_value
-from afx.core.array.weak_array import WeakArray
 from afx.core.aval import SCALARS
 from afx.core.dtypes import weak_dtype
 from afx.core.primitive import Primitive
 from afx.core.tracing.graph_trace import GraphTrace
 from afx.core.tracing.tape import plain_value, snapshot_operand, to_operand
 from afx.core.tracing.tracer import Trace, Tracer, bind, meet, to_array, to_lower_level
+from afx.core.weakness import WeakArray
 
 __all__ = ["JVPTrace", "JVPTracer"]
 

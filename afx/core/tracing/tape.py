@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
-from afx.core.array.weak_array import WeakArray
 from afx.core.aval import SCALARS, Aval, Shape
 from afx.core.dtypes import DType, weak_dtype
 from afx.core.primitive import JointPullback, Params, Primitive, Value
@@ -30,7 +29,7 @@ from afx.core.tracing.tracer import (
     to_array,
     to_lower_level,
 )
-from afx.core.weakness import holds_graphs
+from afx.core.weakness import WeakArray, holds_graphs
 from afx.errors import ConcreteValueError
 
 __all__ = ["Entry", "Tape", "TapeTracer"]

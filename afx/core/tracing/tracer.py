@@ -16,11 +16,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from afx.core.array.array import NUMBERS, Array, snapshot, to_numpy_value, wrap
-from afx.core.array.weak_array import WeakArray, weak_or_strong
 from afx.core.aval import SCALARS, aval_of
 from afx.core.dtypes import DType
 from afx.core.primitive import Params, Primitive
-from afx.core.weakness import holds_graphs, is_weak_result, met_dtype, takes
+from afx.core.weakness import WeakArray, holds_graphs, is_weak_result, met_dtype, takes, weak_or_strong
 from afx.errors import AfxError, EscapedTracerError, OperandError, TracerError
 
 __all__ = [

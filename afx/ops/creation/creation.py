@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
-from afx.core.array.weak_array import NUMPY_OF, weak_or_strong
 from afx.core.aval import aval_of, checked_shape, integer
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
 from afx.core.options import Order, check_device, check_memory_order
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
+from afx.core.weakness import NUMPY_OF, weak_or_strong
 from afx.errors import CopyError, OperandError
 from afx.ops._basic import broadcast, cast
 from afx.pytree.ravel import use_converter

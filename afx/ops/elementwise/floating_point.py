@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.array.weak_array import is_weak
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType, float64, promote, real_dtype
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
+from afx.core.weakness import is_weak
 from afx.errors import DtypeError
 from afx.ops._basic import in_floats
 from afx.ops._kinds.elementwise import nondifferentiable

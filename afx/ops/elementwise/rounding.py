@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.array.weak_array import is_weak
 from afx.core.aval import aval_of, integer
 from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind1, bind2
+from afx.core.weakness import is_weak
 from afx.ops._kinds.elementwise import binary, nondifferentiable
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import divide, multiply, remainder, subtract

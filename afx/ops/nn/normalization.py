@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.array.weak_array import is_weak
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, float16, float32, promote
 from afx.core.primitive import Derivative, Params, Primitive, Value, register
 from afx.core.tracing.tracer import bind_single, to_lower_level
+from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError
 from afx.ops._kinds.batching import batch_along_axes
 from afx.ops.elementwise.arithmetic import sqrt

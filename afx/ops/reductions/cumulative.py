@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.array.weak_array import is_weak
 from afx.core.aval import Aval, Shape, aval_of, integer, normalize_axis
 from afx.core.dtypes import DType
 from afx.core.options import refuse_out
 from afx.core.primitive import Derivative, Params, Primitive, Sampling, Value, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind_single, to_array, to_lower_level
+from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, sum_dtype
 from afx.ops._kinds.batching import batch_along_axes

@@ -11,12 +11,12 @@ import numpy as np
 
 from afx.compiler.reductions import NORM_DOT_MAX_ELEMENTS, NORM_DOT_MIN
 from afx.core.array.array import Array, ArrayLike
-from afx.core.array.weak_array import is_weak
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
 from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
+from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced
 from afx.ops._kinds.reduction import reduction
