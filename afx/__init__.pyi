@@ -4,6 +4,7 @@ from afx import data as data
 from afx import debug as debug
 from afx import distributed as distributed
 from afx import errors as errors
+from afx import export as export
 from afx import fft as fft
 from afx import integrate as integrate
 from afx import io as io

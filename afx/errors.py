@@ -15,6 +15,7 @@ AfxError
 │   ├── ConcreteValueError             its value is asked for (``bool(x)`` under jit, ``float(x)`` under grad)
 │   └── EscapedTracerError             its trace has ended
 ├── GraphError          (ValueError)   a Graph that is not well formed
+├── ExportError         (ValueError)   a program that cannot leave Python in the form asked for
 ├── FileFormatError     (ValueError)   a file that is damaged, or not what `afx.io` wrote
 ├── NanError            (ArithmeticError)  the first nan, inside a `debug_nans` block
 ├── PeerLost            (ConnectionError)  another process of a distributed program did not answer
@@ -37,6 +38,7 @@ __all__ = [
     "CopyError",
     "DtypeError",
     "EscapedTracerError",
+    "ExportError",
     "FileFormatError",
     "GraphError",
     "ImmutableError",
@@ -118,6 +120,10 @@ class EscapedTracerError(TracerError):
 
 class GraphError(AfxError, ValueError):
     """A Graph that is not well formed."""
+
+
+class ExportError(AfxError, ValueError):
+    """A program that cannot leave Python in the form asked for; the message names the operation and the user's line."""
 
 
 class FileFormatError(AfxError, ValueError):

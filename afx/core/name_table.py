@@ -128,6 +128,7 @@ FAMILIES = (
     "debug",
     "distributed",
     "errors",
+    "export",
     "fft",
     "integrate",
     "io",

@@ -1,12 +1,11 @@
 """Compiling process: reads pickled jobs, writes object code; run as a script by `afx.compiler.native_backend.process`.
 
 A message is its length in eight bytes and a pickle; a length of 0 alone says that the child is at work. The first one is
-the `sys.path` of the parent. A job is
-``(number, text, cpu)``, of which LLVM's binding alone is needed, or ``(number, schedule, layout, cpu, tier, folder,
-modules)``, for which afx is imported, with those of its modules that make the primitives. An answer is ``(number, what was
-made or None, what went wrong)``: object code, of a schedule with the schedule that calls kernels, None where one is the
-whole, their programs and captured arrays; the name of the error and its text. Code of schedules is kept in the folder,
-where one is named.
+the `sys.path` of the parent. A job is ``(number, text, cpu, …)``, as `compile_text` takes them, of which LLVM's binding
+alone is needed, or ``(number, schedule, layout, cpu, tier, folder, modules)``, for which afx is imported, with those of its
+modules that make the primitives. An answer is ``(number, what was made or None, what went wrong)``: object code, of a
+schedule with the schedule that calls kernels, None where one is the whole, their programs and captured arrays; the name of
+the error and its text. Code of schedules is kept in the folder, where one is named.
 """
 
 from __future__ import annotations
@@ -24,7 +23,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Protocol
 
-__all__ = ["ADDRESSES", "FEW_PASSES", "compile_text", "encode", "load_llvm", "main", "receive", "send", "write"]
+__all__ = [
+    "ADDRESSES",
+    "FEW_PASSES",
+    "compile_text",
+    "encode",
+    "load_llvm",
+    "main",
+    "receive",
+    "send",
+    "write",
+]
 
 IDLE_SECONDS = 60.0
 WATCH_SECONDS = 0.5
@@ -96,25 +105,35 @@ def load_llvm() -> Any:
     return llvm
 
 
-def compile_text(text: str, cpu: str, *, form: str = "object") -> Any:
+def compile_text(text: str, cpu: str, form: str = "object", machine: tuple[str, str, str] | None = None) -> Any:
     """Compile LLVM IR for a processor: ``object`` code, ``assembly``, or optimized ``llvm`` text.
 
     Args:
         text: a module.
         cpu: LLVM's name of the processor; an empty one stands for this machine.
         form: what is returned.
+        machine: of code that leaves this process: LLVM's triple (empty: this machine's), features, and kind of relocation.
     """
     llvm = load_llvm()
-    features = "" if cpu else llvm.get_host_cpu_features().flatten()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu or llvm.get_host_cpu_name(), features=features, opt=2, **ADDRESSES
+    triple, features, reloc = machine or ("", "", "")
+    if triple:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    addresses = ADDRESSES if machine is None else {"reloc": reloc, "codemodel": "default"}
+    found = llvm.Target.from_triple(triple or llvm.get_default_triple()).create_target_machine(
+        cpu=cpu or llvm.get_host_cpu_name(),
+        features=features if cpu else llvm.get_host_cpu_features().flatten(),
+        opt=2,
+        **addresses,
     )
     module = llvm.parse_assembly(text)
+    if machine is not None:
+        module.triple, module.data_layout = found.triple, str(found.target_data)
     module.verify()
-    _optimize(llvm, module, machine, is_written_out=text.startswith(FEW_PASSES))
+    _optimize(llvm, module, found, is_written_out=text.startswith(FEW_PASSES))
     if form == "llvm":
         return str(module)
-    return machine.emit_assembly(module) if form == "assembly" else machine.emit_object(module)
+    return found.emit_assembly(module) if form == "assembly" else found.emit_object(module)
 
 
 def _optimize(llvm: Any, module: Any, machine: Any, is_written_out: bool) -> None:
@@ -137,7 +156,7 @@ def _optimize(llvm: Any, module: Any, machine: Any, is_written_out: bool) -> Non
 def _answer(job: Any) -> tuple[int, Any, tuple[str, str]]:
     number, *rest = job
     try:
-        return number, compile_text(*rest) if len(rest) == 2 else _made(*rest), ("", "")
+        return number, compile_text(*rest) if isinstance(rest[0], str) else _made(*rest), ("", "")
     except Exception as error:
         return number, None, (type(error).__name__, str(error))
 

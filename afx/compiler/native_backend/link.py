@@ -8,7 +8,7 @@ import itertools
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,11 @@ from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.program import (
     Block,
-    Fast,
-    Inner,
-    Nest,
-    Op,
-    Product,
     Program,
     UfuncLoop,
     WhileBack,
     chunked_step,
+    loops_of,
     step_blocks,
 )
 
@@ -178,7 +174,7 @@ def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
         symbols |= _symbols(program)
     for symbol, address in symbols.items():
         builder.import_symbol(symbol, address)
-    tracker = builder.link(_jit(), f"kernels.{next(_names)}")  # its name is not given back when it is dropped
+    tracker = builder.link(load_linker(), f"kernels.{next(_names)}")  # its name is not given back when it is dropped
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     found: list[Kernel] = []
@@ -189,13 +185,9 @@ def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
     return found
 
 
-def load_linker() -> None:
-    """Load LLVM's binding, which takes a while, before code is there to be linked."""
-    _jit()
-
-
 @functools.cache
-def _jit() -> Any:
+def load_linker() -> Any:
+    """Return LLVM's linker, whose binding takes a while to load: best before there is code to be linked."""
     llvm = load_llvm()
     machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="default")
     return llvm.create_lljit_compiler(machine)
@@ -211,7 +203,7 @@ def _symbols(program: Program) -> dict[str, int]:
     for function in ("memset", "memcpy", "memmove", "fetestexcept", "feclearexcept", "fma", "fmaf", "sched_yield"):
         if hasattr(_process(), function):
             found[function] = _function(_process(), function)
-    for loop in set(_loops(program.block)):
+    for loop in set(loops_of(program.block)):
         address = _address(loop.ufunc, loop.dtypes)
         assert address is not None
         found[loop.symbol] = address[0]
@@ -230,14 +222,3 @@ def _function(library: ctypes.CDLL, name: str) -> int:
     address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     assert address is not None
     return address
-
-
-def _loops(block: Block) -> Iterator[UfuncLoop]:
-    """Yield the loops of NumPy that a block calls."""
-    for step in block.all_steps():
-        if isinstance(step, Nest):
-            names = [v.name for v in step.values if isinstance(v, Op)]
-            loops = [name.loop if isinstance(name, Fast) else name for name in names]
-            yield from [loop for loop in loops if isinstance(loop, UfuncLoop)]
-        elif isinstance(step, Inner | Product) and step.loop is not None:
-            yield step.loop

@@ -43,6 +43,7 @@ __all__ = [
     "WhileBack",
     "Words",
     "chunked_step",
+    "loops_of",
     "step_blocks",
 ]
 
@@ -331,3 +332,14 @@ def chunked_step(block: Block) -> int:
     ]
     longest = max(lengths, default=-1)
     return lengths.index(longest) if longest >= 0 else -1
+
+
+def loops_of(block: Block) -> Iterator[UfuncLoop]:
+    """Yield the loops of NumPy that a block calls."""
+    for step in block.all_steps():
+        if isinstance(step, Nest):
+            names = [v.name for v in step.values if isinstance(v, Op)]
+            loops = [name.loop if isinstance(name, Fast) else name for name in names]
+            yield from [loop for loop in loops if isinstance(loop, UfuncLoop)]
+        elif isinstance(step, Inner | Product) and step.loop is not None:
+            yield step.loop

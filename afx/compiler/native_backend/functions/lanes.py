@@ -69,7 +69,9 @@ class Lanes:
         return self._let(f"fneg {self.type} {self.name}")
 
     def fma(self, factor: Term, term: Term) -> Lanes:
-        """Return ``self * factor + term``, rounded once."""
+        """Return ``self * factor + term``, rounded once where the writer fuses."""
+        if not self.w.fuses:
+            return self * factor + term
         w, kind = self.w, self.type
         function = f"@llvm.fma.{_suffix(w, self.kind)}"
         w.declare(function, f"declare {kind} {function}({kind}, {kind}, {kind})")

@@ -11,9 +11,12 @@ __all__ = ["call_loop"]
 
 
 def call_loop(w: Writer, loop: UfuncLoop, pointers: Sequence[str], sizes: Sequence[str], steps: Sequence[int]) -> None:
-    """Call a loop of NumPy: arrays of pointers, sizes and strides, and its own data."""
+    """Call a loop of NumPy: arrays of pointers, sizes and strides, and its own data.
+
+    Loops of ``np.linalg`` have none; those that stand in for them note faults there.
+    """
     w.declare(f"{loop.symbol}", f'declare void @"{loop.symbol}"(ptr, ptr, ptr, ptr)')
-    data = "null"
+    data = "%fault" if loop.ufunc.startswith("linalg.") else "null"
     if loop.has_data:
         data = f'@"{loop.symbol}.data"'
         w.declare(data, f"{data} = external global i8")
@@ -24,7 +27,7 @@ def call_loop(w: Writer, loop: UfuncLoop, pointers: Sequence[str], sizes: Sequen
 
 
 def _array(w: Writer, kind: str, values: Sequence[str]) -> str:
-    location = w.local(f"[{len(values)} x {kind}]", 16)
+    location = w.local(f"[{len(values)} x i64]", 16)  # eight bytes each, also where pointers have four
     for k, value in enumerate(values):
         w.line(f"store {kind} {value}, ptr {w.shifted(location, 8 * k)}")
     return location

@@ -34,7 +34,7 @@ from afx.compiler.native_backend.program import (
     chunked_step,
 )
 
-__all__ = ["emit_programs"]
+__all__ = ["Blocks", "emit_programs"]
 
 R = TypeVar("R")
 
@@ -49,7 +49,7 @@ def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
     Its first line says where it needs few of LLVM's passes.
     """
     w = Writer()
-    blocks = _Blocks(w, layout)
+    blocks = Blocks(w, layout)
     for k, program in enumerate(programs):
         main = blocks.emit(program.block, "main", program.is_loop)
         Entry(w, layout, program).emit(f"kernel_{k}", main)
@@ -60,7 +60,7 @@ def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
     return f"{FEW_PASSES}\n{w.text()}"
 
 
-class _Blocks:
+class Blocks:
     """Emitter of blocks, each a function of its parameters and its arena; equal ones are emitted once."""
 
     def __init__(self, w: Writer, layout: Layout) -> None:

@@ -22,6 +22,8 @@ CLEARING = frozenset({
 class Layout:
     """Where CPython and NumPy keep what the builtin function reads, and the processor its floating-point flags.
 
+    Where all flags are 0, none is read.
+
     Attributes:
         head: bytes of the head of a Python object, at whose end its type stands.
         x86: whether flags are read from MXCSR; otherwise by the functions of C.
@@ -48,6 +50,8 @@ class Flags:
     def read(self) -> str:
         """Return the flags raised so far."""
         w = self.w
+        if not self.all:
+            return "0"
         if self.layout.x86:
             return w.let(f"or i32 {self._read_sse()}, {self._read_x87()}")
         w.declare("fetestexcept", "declare i32 @fetestexcept(i32)")
@@ -69,6 +73,8 @@ class Flags:
     def clear(self, flags: str) -> None:
         """Take back these flags."""
         w = self.w
+        if not self.all:
+            return
         if self.layout.x86:
             old = self._read_x87()
             state = w.let(f"or i32 {self._read_sse()}, {old}")
@@ -83,6 +89,9 @@ class Flags:
     def refuse_invalid(self, call: Callable[[], None]) -> None:
         """Make a call whose invalid operations are faults; flags that it clears come back."""
         w, invalid = self.w, self.layout.invalid
+        if not self.all:
+            call()
+            return
         before = w.let(f"and i32 {self.read()}, {self.all}")
         self.clear(str(invalid))
         call()
@@ -94,7 +103,7 @@ class Flags:
 
     def keep(self, loop: UfuncLoop, call: Callable[[], None]) -> None:
         """Make a call of one of NumPy's loops; flags that it clears come back."""
-        if loop.ufunc not in CLEARING and not loop.ufunc.startswith("linalg."):
+        if not self.all or (loop.ufunc not in CLEARING and not loop.ufunc.startswith("linalg.")):
             call()
             return
         before = self.w.let(f"and i32 {self.read()}, {self.all}")

@@ -170,7 +170,6 @@ class Loops:
         return old, [self.w.let(f"select i1 {odd}, ptr {a}, ptr {b}") for a, b in pairs]
 
     def _copy(self, to: Sequence[str], of: Sequence[str], sizes: Sequence[int]) -> None:
-        self.w.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         for a, b, size in zip(to, of, sizes, strict=True):
             if a != b:  # else a carry that stays in place
-                self.w.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {a}, ptr {b}, i64 {size}, i1 false)")
+                self.w.copy(a, b, size)

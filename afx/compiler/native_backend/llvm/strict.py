@@ -25,6 +25,8 @@ def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result:
     >>> print(compute_strictly(w, "fdiv", "float", ["%x", "%y"]), "call" in w.lines[-1])
     %v1 True
     """
+    if not w.keeps_flags:
+        return _compute(w, name, kind, xs, result)
     is_whole = w.lanes * SIZES[kind] >= SMALLEST_BITS and not w.elements
     if w.has_long_loops and is_whole and name in ("fadd", "fsub", "fmul", "fdiv"):
         return w.let(f"{name} {_vector(w, kind)} {', '.join(xs)}")
@@ -36,8 +38,22 @@ def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result:
     return w.let(f'call {new} {function}({operands}, metadata !"round.tonearest", metadata !"fpexcept.strict")')
 
 
+def _compute(w: Writer, name: str, kind: str, xs: Sequence[str], result: str) -> str:
+    """Emit a plain instruction, where no flag is read."""
+    old = _vector(w, kind)
+    if name == "sqrt":
+        function = f"@llvm.sqrt.{_suffix(w, kind)}"
+        w.declare(function, f"declare {old} {function}({old})")
+        return w.let(f"call {old} {function}({old} {xs[0]})")
+    if result:
+        return w.let(f"{name} {old} {xs[0]} to {_vector(w, result)}")
+    return w.let(f"{name} {old} {', '.join(xs)}")
+
+
 def compare_strictly(w: Writer, predicate: str, kind: str, xs: Sequence[str]) -> str:
     """Compare without a flag for nan, as NumPy does."""
+    if not w.keeps_flags:
+        return w.let(f"fcmp {predicate} {_vector(w, kind)} {xs[0]}, {xs[1]}")
     vector, test = _vector(w, kind), _vector(w, "i1")
     function = f"@llvm.experimental.constrained.fcmp.{_suffix(w, kind)}"
     w.declare(function, f"declare {test} {function}({vector}, {vector}, metadata, metadata)")

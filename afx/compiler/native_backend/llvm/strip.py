@@ -72,7 +72,7 @@ class _Strip:
             written(w, self.dtype, z, self._chosen(is_whole, "%z", i, edge))
 
         w.loop("0", "%count", self.lanes, vector)
-        self._copy(self._at("%z", whole), edge, rest)
+        self.w.copy(self._at("%z", whole), edge, rest)
         w.line("ret void")
         w.lanes = before
 
@@ -82,7 +82,7 @@ class _Strip:
         found = w.local(f"[{self.lanes} x {memory_type(self.dtype)}]", 64)
         last = self._at(x, w.let("sub nsw i64 %count, 1"))
         written(w, self.dtype, read_one(w, self.dtype, last), found)
-        self._copy(found, self._at(x, whole), rest)
+        self.w.copy(found, self._at(x, whole), rest)
         return found
 
     def _at(self, pointer: str, i: str) -> str:
@@ -90,7 +90,3 @@ class _Strip:
 
     def _chosen(self, is_whole: str, pointer: str, i: str, edge: str) -> str:
         return self.w.let(f"select i1 {is_whole}, ptr {self._at(pointer, i)}, ptr {edge}")
-
-    def _copy(self, to: str, of: str, nbytes: str) -> None:
-        self.w.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        self.w.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {nbytes}, i1 false)")

@@ -15,7 +15,12 @@ class Writer:
         lanes: how many elements operations compute at once.
         elements: how many of them are read and written, where that is half of them: others repeat these.
         has_long_loops: whether operations stand in loops of which LLVM moves nothing to where other flags are looked at.
+        fuses: whether multiplications and additions are rounded once.
+        keeps_flags: whether floating-point flags are read, so that no operation may raise one that NumPy's does not.
     """
+
+    fuses: bool = True
+    keeps_flags: bool = True
 
     def __init__(self) -> None:
         self.lanes = 1
@@ -134,6 +139,11 @@ class Writer:
         body()
         self.line(f"br label %after{k}")
         self.label(f"after{k}")
+
+    def copy(self, to: str, of: str, nbytes: str | int) -> None:
+        """Copy so many bytes between memory that does not overlap."""
+        self.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        self.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {nbytes}, i1 false)")
 
     def shifted(self, pointer: str, offset: str | int) -> str:
         """Return a pointer so many bytes further."""

@@ -160,9 +160,9 @@ class BlockBuilder:
             self._unordered.add(owner)
 
     def ordered(self, x: Operand) -> Location:
-        """Return where an operand lies whose order of elements in memory decides about bits."""
+        """Return where an operand lies whose order of elements in memory decides about NumPy's bits."""
         location = self.location(x)
-        if not self.is_row_major(location):
+        if self.tier == 1 and not self.is_row_major(location):
             raise UnsupportedError("an array that is not in row-major order where that decides about bits")
         return location
 

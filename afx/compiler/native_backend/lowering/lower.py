@@ -34,17 +34,18 @@ RELEASE_MIN_NANOSECONDS = 20_000  # predicted work above which the interpreter's
 ARENA_LIMIT = 1 << 30  # bytes: a larger one would be memory that the NumPy plan does not need
 
 
-def lower_schedule(schedule: Schedule, tier: int = 1) -> tuple[Program, tuple[Any, ...]]:
+def lower_schedule(schedule: Schedule, tier: int = 1, threads: bool = True) -> tuple[Program, tuple[Any, ...]]:
     """Return the program of a schedule and the arrays that it captured, which are its last arguments.
 
     Args:
         schedule: the whole, or a run of its instructions.
         tier: as `Target.tier`.
+        threads: whether threads share its loops, and results may take the memory of arguments.
 
     Raises:
         UnsupportedError: an instruction has no native form.
     """
-    converted = _block(schedule, tier, is_shared=not any(isinstance(i, Loop) for i in schedule))
+    converted = _block(schedule, tier, is_shared=threads and not any(isinstance(i, Loop) for i in schedule))
     if converted.block.arena > ARENA_LIMIT:
         raise UnsupportedError("more memory than NumPy's plan")
     inputs = [Param(b.shape, dtype_name(b.dtype), True) for b in schedule.inputs]
@@ -53,7 +54,7 @@ def lower_schedule(schedule: Schedule, tier: int = 1) -> tuple[Program, tuple[An
     outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
     constants = [Param(c.shape, dtype_name(c.dtype), False) for c in converted.constants]
     releases = nanoseconds(converted.block) > RELEASE_MIN_NANOSECONDS
-    block = cut_block(donate_memory(converted.block, schedule))
+    block = cut_block(donate_memory(converted.block, schedule)) if threads else converted.block
     return Program(block, (*inputs, *outputs, *constants), releases or block.is_shared), converted.constants
 
 

@@ -1,0 +1,1 @@
+"""Standalone code: native programs as functions of C, which need neither Python nor NumPy."""

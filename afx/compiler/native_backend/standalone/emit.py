@@ -1,0 +1,161 @@
+"""Standalone modules: native programs as LLVM IR with one function of C, whose symbols are their own or those of libm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from afx.compiler.native_backend.llvm.emit import Blocks
+from afx.compiler.native_backend.llvm.flags import Layout
+from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.native_backend.program import Program, loops_of
+from afx.compiler.native_backend.standalone.scalar_loops import define_loop
+
+__all__ = ["FACTORIZATION", "INDEX", "emit_function"]
+
+INDEX, FACTORIZATION = 1, 2  # bits of a fault: an index or a conversion out of range; a matrix without factors
+NO_FLAGS = Layout(0, False, 0, 0, 0)
+ALIGNMENT = 64
+
+
+class StandaloneWriter(Writer):
+    """Writer of a module that names no function of the C library but those of libm.
+
+    Attributes:
+        fuses: whether the processor rounds a multiplication with an addition once; elsewhere that would be a call.
+        size: LLVM's type of ``size_t``.
+    """
+
+    keeps_flags = False
+
+    def __init__(self, *, fuses: bool, size: str) -> None:
+        super().__init__()
+        self.fuses = fuses
+        self.size = size
+
+    def function(self, head: str, body: Callable[[], None]) -> None:
+        """Add a function, whose loops are not turned into calls of the C library."""
+        super().function(f'{head} "no-builtins" nounwind', body)
+
+    def copy(self, to: str, of: str, nbytes: str | int) -> None:
+        """Copy so many bytes, eight at a time as long as there are so many."""
+        self.define("@copy", "internal void @copy(ptr noalias %to, ptr noalias %of, i64 %count) noinline", self._copy)
+        self.line(f"call void @copy(ptr {to}, ptr {of}, i64 {nbytes})")
+
+    def _copy(self) -> None:
+        def move(kind: str, alignment: int) -> Callable[[str], None]:
+            def step(i: str) -> None:
+                value = self.let(f"load {kind}, ptr {self.shifted('%of', i)}, align {alignment}")
+                self.line(f"store {kind} {value}, ptr {self.shifted('%to', i)}, align {alignment}")
+
+            return step
+
+        whole = self.let("and i64 %count, -8")
+        self.loop("0", whole, 8, move("i64", 1))
+        self.loop(whole, "%count", 1, move("i8", 1))
+        self.line("ret void")
+
+    def define_memory(self) -> None:
+        """Define what rows of residuals ask Python for, by the C library, whose sizes have another width on some processors."""
+        if "realloc" not in self._declared:
+            return
+        del self._declared["realloc"], self._declared["free"]
+        self.declare("c.realloc", f"declare ptr @realloc(ptr, {self.size})")
+        self.declare("c.free", "declare void @free(ptr)")
+
+        def realloc() -> None:
+            size = "%size" if self.size == "i64" else self.let(f"trunc i64 %size to {self.size}")
+            found = self.let(f"call ptr @realloc(ptr %memory, {self.size} {size})")
+            self.line(f"ret ptr {found}")
+
+        def free() -> None:
+            self.line("call void @free(ptr %memory)")
+            self.line("ret void")
+
+        self.function("internal ptr @PyMem_RawRealloc(ptr %memory, i64 %size)", realloc)
+        self.function("internal void @PyMem_RawFree(ptr %memory)", free)
+
+    def undeclare(self, name: str) -> None:
+        """Take a declaration back, of what the module defines."""
+        self._declared.pop(name, None)
+
+
+def emit_function(
+    program: Program,
+    constants: Sequence[Any],
+    name: str,
+    *,
+    fuses: bool = True,
+    size: str = "i64",
+    note: bytes = b"",
+    has_scalar: bool = False,
+) -> str:
+    """Return the module of a program.
+
+    Its function ``name`` takes a pointer for each input and each output, then one to ``program.block.arena`` bytes of
+    memory to work in; it returns 0, or bits that say what went wrong.
+
+    Args:
+        program: lowered for one thread.
+        constants: the arrays that it captured, which the module holds.
+        name: of the function.
+        fuses: whether the processor has fused multiplications and additions.
+        size: LLVM's type of ``size_t``.
+        note: bytes that the module keeps.
+        has_scalar: whether it has ``{name}_scalar(int n, double *x, void *data)`` too, which takes all inputs, doubles, one
+            behind the other, and returns the only output, a double.
+
+    Raises:
+        UnsupportedError: it calls a loop of NumPy that has no form without NumPy.
+    """
+    w = StandaloneWriter(fuses=fuses, size=size)
+    main = Blocks(w, NO_FLAGS).emit(program.block, "main")
+    for loop in sorted(set(loops_of(program.block)), key=lambda loop: loop.symbol):
+        w.undeclare(loop.symbol)
+        if loop.has_data:
+            w.declare(f'@"{loop.symbol}.data"', f'@"{loop.symbol}.data" = internal constant i8 0')
+        define_loop(w, loop)
+    w.define_memory()
+    for k, value in enumerate(constants):
+        w.declare(f"constant.{k}", _constant(f"@constant.{k}", value.tobytes()))
+    if note:
+        w.declare("note", _constant("@note", note))
+        w.declare("used", '@llvm.used = appending global [1 x ptr] [ptr @note], section "llvm.metadata"')
+    count = len(program.params) - len(constants)
+    params = [f"ptr noalias %p{k}" for k in range(count)]
+
+    def body() -> None:
+        fault = w.local("[2 x i64]", 8)
+        w.line(f"store i64 0, ptr {fault}")
+        captured = [f"@constant.{k}" for k in range(len(constants))]
+        pointers = [*[f"%p{k}" for k in range(count)], *captured, "%work", fault]
+        w.call(main, ", ".join([f"ptr {p}" for p in pointers]))
+        found = w.let(f"load i64, ptr {fault}")
+        w.line(f"ret i32 {w.let(f'trunc i64 {found} to i32')}")
+
+    w.function(f"i32 @{name}({', '.join([*params, 'ptr noalias %work'])})", body)
+    w.function(f"{size} @{name}_work_bytes()", lambda: w.line(f"ret {size} {program.block.arena}"))
+    if has_scalar:
+        head = f"double @{name}_scalar(i32 %n, ptr %x, ptr %data)"
+        w.function(head, lambda: _scalar(w, program, name, count - 1))
+    return w.text()
+
+
+def _scalar(w: Writer, program: Program, name: str, inputs: int) -> None:
+    """Call the function on inputs that lie one behind the other, with memory on the stack."""
+    result, at = w.local("double", 8), 0
+    work = w.local(f"[{max(program.block.arena, 1)} x i8]", ALIGNMENT)
+    pointers: list[str] = []
+    for param in program.params[:inputs]:
+        pointers.append(w.shifted("%x", at))
+        at += 8 * math.prod(param.shape)
+    args = ", ".join([f"ptr {p}" for p in (*pointers, result, work)])
+    failed = w.let(f"icmp ne i32 {w.let(f'call i32 @{name}({args})')}, 0")
+    value = w.let(f"load double, ptr {result}")
+    w.line(f"ret double {w.let(f'select i1 {failed}, double 0x7FF8000000000000, double {value}')}")
+
+
+def _constant(name: str, data: bytes) -> str:
+    text = "".join([chr(c) if 32 <= c < 127 and c not in (34, 92) else f"\\{c:02X}" for c in data])
+    return f'{name} = internal constant [{len(data)} x i8] c"{text}", align {ALIGNMENT}'

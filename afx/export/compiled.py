@@ -1,0 +1,271 @@
+"""Compilation of exported functions: traced, lowered for one thread, and made an object file with a note about itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeAlias
+
+import attrs
+import numpy as np
+
+from afx import pytree
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_schedule
+from afx.compiler.native_backend.program import Program
+from afx.compiler.native_backend.standalone.codegen import compile_module
+from afx.compiler.native_backend.standalone.emit import emit_function
+from afx.compiler.schedule import Schedule
+from afx.compiler.target import current
+from afx.core.array.array import to_numpy_value
+from afx.core.aval import Aval, aval_of
+from afx.core.dtypes import get_default_dtype
+from afx.core.graph import Equation, Graph
+from afx.errors import ArgumentError, ExportError, FileFormatError, MissingExtraError
+from afx.export.exported import Exported
+from afx.export.header import write_header
+from afx.export.machines import Machine, find_machine
+from afx.export.note import read_note, write_note
+from afx.export.slots import C_TYPES, Slot, name_slots
+from afx.runtime.backend import with_backend
+from afx.transforms._arguments import check_callable, name_of
+from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.make_graph import Traced, to_graph
+
+__all__ = ["compile", "load"]
+
+Form: TypeAlias = Literal["object", "shared", "static", "wasm"]
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+TIER: Literal[2] = 2  # whose functions are the module's own
+SCALAR_MAX_BYTES = 1 << 16  # of memory that a call for SciPy takes from the stack
+
+
+def compile(
+    fn: Callable[..., Any],
+    /,
+    *args: Any,
+    target: str | Machine = "host",
+    name: str | None = None,
+    form: Form = "object",
+) -> Exported:
+    """Compile a function for arguments like these to a function of C that needs neither Python nor NumPy.
+
+    Its bits are those of ``jit(fn, backend="native")`` where that calls none of NumPy's loops; where it does (inverse functions,
+    powers of float64, factorizations), results come from libm and from own loops. Where a processor has no fused
+    multiplication and addition, both are rounded.
+
+    Args:
+        fn: a function of arrays, such as ``afx.value_and_grad(loss)``; it is traced, not run.
+        *args: example arguments, of which structure, shapes and dtypes count: trees of arrays, numbers or `afx.Aval`. A Python
+            number is one of the default dtype, or int64.
+        target: ``host``, another name of `MACHINES`, an LLVM triple, or a `Machine`.
+        name: of the function in C; by default the Python function's.
+        form: what is linked at once, so that a missing linker is found here; `Exported` links the others when asked.
+
+    Raises:
+        ExportError: something in it has no form outside of Python; the message names it and the user's line.
+        ArgumentError: a name that is none in C, or an unknown target.
+        MissingExtraError: llvmlite, or what links the form that is asked for, is not there.
+
+    >>> import afx
+    >>> from afx import export
+    >>> square = export.compile(lambda x: afx.sum(x * x), afx.zeros(3), name="square")
+    >>> print(square.inputs[0], "->", square.outputs[0])
+    x: float32[3] -> result: float32[]
+    >>> square(afx.asarray([1.0, 2.0, 3.0]))
+    Array(14., dtype=float32)
+    """
+    check_callable(fn, "compile")
+    machine, symbol = find_machine(target), _check_name(fn, name)
+    given: Any = (args, {})
+    leaves, tree = pytree.flatten(given)
+    avals = [_aval(x) for x in leaves]
+    traced = to_graph(fn, tree, avals, f"compile of {name_of(fn)}")
+    if traced.lifted:
+        raise ExportError(
+            f"compile: {name_of(fn)} closes over a traced array: got {traced.lifted[0]!r}; pass it as an argument"
+        )
+    schedule = _schedule(traced)
+    program, constants = _lower(schedule, traced.graph, symbol)
+    inputs = name_slots(_arguments(fn, args, avals), (symbol,))
+    results = program.params[len(inputs) : len(program.params) - len(constants)]
+    paths = zip(pytree.paths(traced.out_tree), results, strict=True)
+    used = (symbol, *[slot.name for slot in inputs])
+    outputs = name_slots([(f"result{path}", p.shape, np.dtype(p.dtype)) for path, p in paths], used)
+    _check_dtypes((*inputs, *outputs), symbol)
+    has_scalar = _is_scalar(inputs, outputs) and program.block.arena <= SCALAR_MAX_BYTES
+    found = Exported(
+        symbol, machine, inputs, outputs, program.block.arena, b"", "", str(traced.graph), _version(), has_scalar,
+        (tree, traced.out_tree),
+    )  # fmt: skip
+    text = _emit(program, constants, found, schedule, traced.graph)
+    found = attrs.evolve(found, object=_generate(text, machine), header=write_header(found, "@realloc(" in text))
+    if form != "object":
+        getattr(found, form)
+    return found
+
+
+def load(path: str | os.PathLike[str]) -> Exported:
+    """Return what a file holds that `Exported.save` wrote: an object file, a library, or a module of WebAssembly.
+
+    Nothing in it is run, until the result is called.
+
+    Raises:
+        FileFormatError: it holds no note of this module, or one of a later version.
+        OSError: it cannot be read.
+
+    >>> import afx, tempfile
+    >>> from afx import export
+    >>> half = export.compile(lambda x: x / 2, afx.zeros(2), name="half")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     header, code = half.save(folder)
+    ...     again = export.load(code)
+    >>> again.inputs == half.inputs, again.work_bytes == half.work_bytes
+    (True, True)
+    """
+    data = Path(path).read_bytes()
+    note = read_note(data, str(path))
+    try:
+        machine = Machine(**note["machine"])
+        inputs, outputs = [tuple([_read_slot(item) for item in note[key]]) for key in ("inputs", "outputs")]
+        found = Exported(
+            str(note["name"]), machine, inputs, outputs, int(note["work_bytes"]), data, "", str(note["graph"]),
+            str(note["version"]), bool(note["has_scalar"]),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"load: the note of {path} lacks something: got {error!r}; export it again") from error
+    return attrs.evolve(found, header=write_header(found, bool(note.get("allocates"))))
+
+
+def _version() -> str:
+    afx: Any = importlib.import_module("afx")  # which stands above this file, and is loaded
+    return str(afx.__version__)
+
+
+def _read_slot(item: Any) -> Slot:
+    path, name, shape, dtype = item
+    return Slot(str(path), str(name), tuple([int(n) for n in shape]), np.dtype(str(dtype)))
+
+
+# -- what comes in --
+def _check_name(fn: Callable[..., Any], name: str | None) -> str:
+    found = name if name is not None else re.sub(r"\W", "_", str(getattr(fn, "__name__", "")), flags=re.ASCII)
+    if not IDENTIFIER.fullmatch(found):
+        raise ArgumentError(
+            f"compile: the function needs a name in C: got {found!r}; give name=, of letters, digits and _"
+        )
+    return found
+
+
+def _aval(x: Any) -> Aval:
+    if isinstance(x, Aval):
+        return Aval(x.shape, x.dtype)
+    found = aval_of(x, "compile")
+    if not found.weak:
+        return found
+    kind = np.asarray(to_numpy_value(x, "compile")).dtype.kind
+    return Aval((), np.dtype(get_default_dtype()) if kind == "f" else np.asarray(x).dtype)
+
+
+def _arguments(
+    fn: Callable[..., Any], args: tuple[Any, ...], avals: Sequence[Aval]
+) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+    """Return path, shape and dtype of each leaf; paths begin with the names of arguments where these are known."""
+    names = [f"x{k}" for k in range(len(args))]
+    try:
+        parameters = [p for p in inspect.signature(fn).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        positional = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+        names[: len(positional)] = positional[: len(args)]
+    except (TypeError, ValueError):
+        pass
+    paths = [
+        f"{name}{path}" for name, arg in zip(names, args, strict=True) for path in pytree.paths(pytree.structure(arg))
+    ]
+    return [(path, aval.shape, aval.dtype) for path, aval in zip(paths, avals, strict=True)]
+
+
+def _check_dtypes(slots: Sequence[Slot], name: str) -> None:
+    for slot in slots:
+        if slot.dtype.name not in C_TYPES:
+            raise ExportError(f"compile: {name}: {slot.path} has a dtype that C lacks: got {slot}; convert it")
+
+
+def _is_scalar(inputs: Sequence[Slot], outputs: Sequence[Slot]) -> bool:
+    wide = [slot.dtype == np.float64 for slot in (*inputs, *outputs)]
+    return all(wide) and len(outputs) == 1 and outputs[0].shape == ()
+
+
+# -- what is made of it --
+def _schedule(traced: Traced) -> Schedule:
+    target = attrs.evolve(with_backend(current.target, "native"), native_tier=TIER)
+    return CompiledGraph(traced.graph, (), target).plan.schedule
+
+
+def _lower(schedule: Schedule, graph: Graph, name: str) -> tuple[Program, tuple[Any, ...]]:
+    try:
+        with np.errstate(all="ignore"):
+            return lower_schedule(schedule, TIER, threads=False)
+    except UnsupportedError as error:
+        _refuse(str(error), schedule, graph, name)
+
+
+def _emit(program: Program, constants: Sequence[Any], found: Exported, schedule: Schedule, graph: Graph) -> str:
+    machine = found.machine
+    allocates = any("WhileBack" in type(step).__name__ for step in program.block.all_steps())
+    facts = {
+        "version": found.version, "name": found.name, "machine": attrs.asdict(machine), "work_bytes": found.work_bytes,
+        "inputs": _list(found.inputs), "outputs": _list(found.outputs), "has_scalar": found.has_scalar,
+        "allocates": allocates, "graph": found.graph,
+    }  # fmt: skip
+    try:
+        return emit_function(
+            program, constants, found.name,
+            fuses=machine.has_fma, size=machine.size_type, note=write_note(facts), has_scalar=found.has_scalar,
+        )  # fmt: skip
+    except UnsupportedError as error:
+        _refuse(str(error), schedule, graph, found.name)
+
+
+def _list(slots: Sequence[Slot]) -> list[Any]:
+    return [[slot.path, slot.name, list(slot.shape), slot.dtype.str] for slot in slots]
+
+
+def _generate(text: str, machine: Machine) -> bytes:
+    if importlib.util.find_spec("llvmlite") is None:
+        raise MissingExtraError("compile: needs llvmlite: pip install 'afx[export]'")
+    try:
+        return compile_module(text, machine.triple, machine.cpu, machine.features, not machine.is_freestanding)
+    except RuntimeError as error:
+        raise ExportError(f"compile: LLVM makes no code for {machine.triple or 'this machine'}: {error}") from error
+
+
+def _refuse(reason: str, schedule: Schedule, graph: Graph, name: str) -> NoReturn:
+    """Raise for the first operation that has no form outside of Python, at the user's line."""
+    reasons = [why for _, why in explain_schedule(schedule, TIER) if why]
+    reason = reasons[0] if reasons else reason
+    source = next((eq.source for eq in _equations(graph) if _names(eq) & set(re.findall(r"\w+", reason))), None)
+    where = f" at {source}" if source is not None else ""
+    raise ExportError(
+        f"compile: {name}: an operation has no form outside of Python: got {reason}{where}; "
+        "compute it before, or with other functions"
+    )
+
+
+def _names(eq: Equation) -> set[str]:
+    ufunc = eq.primitive.lowering.ufunc
+    return {eq.primitive.name, *([ufunc.__name__] if ufunc is not None else [])}
+
+
+def _equations(graph: Graph) -> Iterator[Equation]:
+    """Yield the equations of a graph and of those that it holds."""
+    for eq in graph.equations:
+        yield eq
+        for _, value in eq.params:
+            for held in (value, getattr(value, "graph", None), getattr(value, "body", None)):
+                inner = getattr(held, "graph", held)
+                if isinstance(inner, Graph):
+                    yield from _equations(inner)
