@@ -72,7 +72,7 @@ class NamesInGraphs(Names):
 
     def __init__(self, names: Names) -> None:
         super().__init__(())
-        self.entries = names.entries
+        self.entries: dict[str, Any] = names.entries
 
     def find(self, text: object, what: str) -> Any:
         """Return the class or function of this name; raises as `Names.find` does."""

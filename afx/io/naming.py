@@ -186,7 +186,7 @@ class Names:
     """
 
     def __init__(self, things: Iterable[Allowed]) -> None:
-        self.entries = {**_ALLOWED, **_entries(things)}
+        self.entries: dict[str, Any] = {**_ALLOWED, **_entries(things)}
 
     def find(self, text: object, what: str) -> Any:
         """Return the class or function of this name.

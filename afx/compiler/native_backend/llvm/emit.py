@@ -65,8 +65,8 @@ class Blocks:
 
     def __init__(self, w: Writer, layout: Layout) -> None:
         self.w = w
-        self.flags = Flags(w, layout)
-        self.team = Team(w, layout.x86)
+        self.flags: Flags = Flags(w, layout)
+        self.team: Team = Team(w, layout.x86)
         self._loops = Loops(w, self.emit)
         self._ignored: tuple[str, ...] = ()  # errors, around what is emitted
         self._functions: dict[tuple[Leaf, frozenset[int]], str] = {}
