@@ -6,14 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.benchmarks import compiled, eager, first_calls, growth, importing
+from tests.benchmarks import compiled, eager, everyday, first_calls, first_seconds, growth, importing
 from tests.benchmarks.c_library import C
 from tests.benchmarks.harness import available
 from tests.benchmarks.libraries import LIBRARIES, NATIVE
 from tests.benchmarks.workloads import WORKLOADS
 
 PEERS = f"beside whom (all that are installed); {NATIVE} is afx's second tier, {C} C by hand"
-TABLES = ("eager", "compiled", "first_calls", "growth", "importing")
+TABLES = ("eager", "compiled", "everyday", "first_calls", "first_seconds", "growth", "importing")
+KNOWN = {**WORKLOADS, **everyday.WORKLOADS}
 
 
 def _arguments() -> argparse.Namespace:
@@ -43,7 +44,7 @@ def _arguments() -> argparse.Namespace:
     if unknown := set(found.peers) - {*LIBRARIES[1:], NATIVE, C}:
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(LIBRARIES[1:])}")
     for part in found.only:
-        if not any(part.lower() in name.lower() for name in WORKLOADS):
+        if not any(part.lower() in name.lower() for name in KNOWN):
             parser.error(f"no workload's name holds {part!r}; --list prints them")
     return found
 
@@ -52,21 +53,27 @@ def main() -> int:
     """Run what the command line asks for, and return 1 where something failed or disagreed."""
     asked = _arguments()
     if asked.list:
-        print("\n".join(WORKLOADS))
+        print("\n".join(KNOWN))
         return 0
     tables = asked.tables or TABLES
     good = True
     if "eager" in tables:
         eager.main(asked.quick)
-    if "compiled" in tables:
+    for name, workloads in (("compiled", WORKLOADS), ("everyday", everyday.WORKLOADS)):
+        if name not in tables:
+            continue
         libraries = ("afx", *[NATIVE] * (NATIVE in asked.peers))
         libraries += tuple([p for p in (*LIBRARIES[1:], C) if p in asked.peers and available(p)])
         rounds, seconds = (1, 0.1) if asked.quick else (asked.rounds, asked.seconds)
-        choice = compiled.Choice(tuple(asked.only), libraries, rounds, seconds, asked.products)
-        good = compiled.main(choice, asked.json)
+        choice = compiled.Choice(tuple(asked.only), libraries, rounds, seconds, asked.products, workloads)
+        good &= compiled.main(choice, asked.json)
     if "first_calls" in tables:
         names = [n for n in WORKLOADS if any(part.lower() in n.lower() for part in asked.only)]
         first_calls.main(1 if asked.quick else 5, names or first_calls.NAMES)
+    if "first_seconds" in tables:
+        chosen = [n for n in first_seconds.NAMES if any(part.lower() in n.lower() for part in asked.only)]
+        marks = (0.1, 0.3) if asked.quick else first_seconds.MARKS
+        first_seconds.main(1 if asked.quick else asked.rounds, chosen or first_seconds.NAMES, marks)
     if "growth" in tables:
         growth.main(asked.quick)
     if "importing" in tables:

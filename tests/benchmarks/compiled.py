@@ -9,7 +9,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class Choice:
         rounds: how often each library's process is run, in turn.
         seconds: how long a process measures the steady time.
         products: whose threads compute afx's large products: its default, those of blas or of the plan.
+        workloads: what is chosen from.
     """
 
     only: tuple[str, ...]
@@ -49,10 +50,11 @@ class Choice:
     rounds: int
     seconds: float
     products: str
+    workloads: Mapping[str, Workload] = WORKLOADS
 
     def works(self) -> Iterator[Workload]:
         """Yield the chosen workloads."""
-        for work in WORKLOADS.values():
+        for work in self.workloads.values():
             if not self.only or any(part.lower() in work.name.lower() for part in self.only):
                 yield work
 

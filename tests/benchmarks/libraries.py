@@ -88,7 +88,9 @@ def arrays(library: str, values: Sequence[np.ndarray]) -> list[Any]:
     if library == "jax":
         import jax
 
-        jax.config.update("jax_enable_x64", any(x.dtype == np.float64 for x in values))
+        floats = [x.dtype for x in values if x.dtype.kind in "fc"]
+        if floats:  # integers alone say nothing
+            jax.config.update("jax_enable_x64", np.dtype(np.float64) in floats or np.dtype(np.complex128) in floats)
     return [m.asarray(x) for x in values]
 
 
