@@ -65,7 +65,7 @@ def poisson(k: Kit) -> Made:
         eta = x @ p[0] + np.log(exposure)
         return np.mean(np.exp(eta) - counts * eta)
 
-    return loss, [0.5 * w], [x, k.rng.poisson(numpy.exp(z)).astype(float), k.rng.uniform(0.5, 2.0, len(z))]
+    return loss, [0.5 * w], [x, numpy.asarray(k.rng.poisson(numpy.exp(z)), float), k.rng.uniform(0.5, 2.0, len(z))]
 
 
 def negative_binomial(k: Kit) -> Made:
@@ -79,7 +79,7 @@ def negative_binomial(k: Kit) -> Made:
         ll = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0) + r * np.log(r / (r + mu)) + y * np.log(mu / (r + mu))
         return -np.mean(ll)
 
-    return loss, [0.5 * w, numpy.array(0.3)], [x, k.rng.poisson(numpy.exp(z)).astype(float)]
+    return loss, [0.5 * w, numpy.array(0.3)], [x, numpy.asarray(k.rng.poisson(numpy.exp(z)), float)]
 
 
 def hinge(k: Kit) -> Made:

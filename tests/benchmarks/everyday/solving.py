@@ -116,8 +116,10 @@ def many_descents(k: Kit) -> Made:
             return np.mean(np.logaddexp(0.0, z) - y * z)
 
         def train(w: Any, y: Any) -> Any:
-            w = k.scan(lambda w, _: (w - 0.5 * k.grad(energy)(w, y), None), w, None, length=20)[0]
-            return energy(w, y)
+            def step(w: Any, _: Any) -> Any:
+                return w - 0.5 * k.grad(energy)(w, y), None
+
+            return energy(k.scan(step, w, None, length=20)[0], y)
 
         return np.mean(k.vmap(train)(p[0], y))
 
@@ -176,8 +178,6 @@ PROGRAMS = [
     Program("batched 3 × 3 systems", small_systems),
     Program("a thousand Gauss-Newton fits", many_fits, "not in row-major order"),
     Program("fifty vmapped descents", many_descents),
-]
-PROGRAMS += [
     Program("Kepler's equation", kepler),
     Program("Hamiltonian Monte Carlo in one scan", sampler),
 ]
