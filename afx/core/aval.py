@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from afx.core.array.operators import operand_values
 from afx.core.dtypes import SUPPORTED, DType, check_dtype, weak_dtype
 from afx.errors import ArgumentError, AxisError, OperandError, ShapeError, TracerError
+from afx.pytree.registry import is_table
 
 __all__ = ["Aval", "Shape", "aval_of", "broadcast_shapes"]
 
@@ -104,6 +106,8 @@ def aval_of(x: Any, who: str = "afx") -> Aval:
     for kind in SCALARS:  # subclasses of int and float, such as IntEnum
         if isinstance(x, kind):
             return Aval((), weak_dtype(kind), True)
+    if is_table(x.__class__):
+        return aval_of(operand_values(x, who), who)
     advice = ", in the dtype of your data" if x.__class__ in (list, tuple) else ""
     raise OperandError(
         f"{who}: operands are arrays and numbers: got {type(x).__name__} ({_excerpt(x)}); convert it with afx.asarray{advice}"

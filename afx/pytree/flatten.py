@@ -11,11 +11,13 @@ from afx.pytree.registry import (
     IS_LEAF,
     IS_MARKED,
     IS_STATIC,
+    IS_TABLE,
     OUTSIDE,
     Kind,
     Mode,
     RefusedError,
     learn,
+    table_values,
 )
 from afx.pytree.treedef import Leaf, TreeDef, depth_of_next, path_of_next, paths
 
@@ -87,16 +89,14 @@ def _walk(waiting: list[object], mode: Mode, found: list[Leaf], tokens: list[Tok
         elif value is None:
             tokens.append(NOTHING)
         elif kind is IS_STATIC:
-            try:
-                token = (type(value), value)
-                hash(token)
-            except TypeError:
-                raise _unhashable(value, tokens) from None
-            tokens.append(token)
+            tokens.append(_static(value, tokens))
         elif kind is IS_MARKED:
             tokens.append(_marked(value, tokens))
         elif kind is IS_INSTANCE:
             _walk([value], INSIDE, found, tokens)
+        elif kind is IS_TABLE:
+            found.append(table_values(value))
+            tokens.append(LEAF)
         else:
             try:
                 node, children = kind(value)
@@ -131,6 +131,9 @@ def flatten_until(tree: T, is_leaf: Callable[[Any], bool]) -> tuple[list[Leaf], 
             tokens.append(_marked(value, tokens))
         elif kind is IS_STATIC:
             tokens.append((cls, value))
+        elif kind is IS_TABLE:
+            found.append(table_values(value))
+            tokens.append(LEAF)
         else:
             node, children = cast("Any", kind)(value)
             tokens.append(node)
@@ -158,6 +161,16 @@ def _learned(value: object, mode: Mode, tokens: list[Token]) -> Kind:
         return learn(type(value), mode)
     except RefusedError as refused:
         raise _error(refused.reason, tokens, value, refused.remedy) from None
+
+
+def _static(value: object, tokens: list[Token]) -> Token:
+    """Give the token of a value that is part of the structure by nature."""
+    token = (type(value), value)
+    try:
+        hash(token)
+    except TypeError:
+        raise _unhashable(value, tokens) from None
+    return token
 
 
 def _marked(mark: object, tokens: list[Token]) -> Token:

@@ -6,7 +6,7 @@ from typing import Any
 from afx.errors import TreeError
 from afx.pytree.flatten import is_leaf, leaves, structure
 from afx.pytree.nodes import DictNode, Marked, Node
-from afx.pytree.registry import INSIDE, IS_INSTANCE, IS_LEAF, IS_MARKED, IS_STATIC, OUTSIDE, Mode, learn
+from afx.pytree.registry import INSIDE, IS_INSTANCE, IS_LEAF, IS_MARKED, IS_STATIC, IS_TABLE, OUTSIDE, Mode, learn
 from afx.pytree.treedef import paths
 
 __all__ = ["broadcast_prefix"]
@@ -44,7 +44,7 @@ def _laid(prefix: Any, tree: Any, mode: Mode, path: str, is_value: Callable[[Any
         return
     if is_value(prefix):
         yield from [prefix] * _count(tree, mode)
-    elif kind is IS_LEAF or type(prefix) is not type(tree):
+    elif kind is IS_LEAF or kind is IS_TABLE or type(prefix) is not type(tree):
         if _count(tree, mode):
             raise _unfit(prefix, tree, path, who)
     elif kind is IS_INSTANCE:

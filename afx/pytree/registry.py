@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
+from afx.errors import TreeError
 from afx.pytree.nodes import Marked, Node, class_opener, dict_node, named_tuple_node, sequence_node
 from afx.pytree.static import is_attrs_class
 
@@ -18,11 +19,14 @@ __all__ = [
     "IS_LEAF",
     "IS_MARKED",
     "IS_STATIC",
+    "IS_TABLE",
     "OUTSIDE",
     "Mode",
     "Opener",
     "RefusedError",
+    "is_table",
     "learn",
+    "table_values",
 ]
 
 
@@ -33,15 +37,17 @@ class Role(Enum):
     STATIC = "part of the structure by nature"
     MARKED = "part of the structure by a mark on its field"
     INSTANCE = "an instance of an attrs class, met outside of one"
+    TABLE = "a leaf that counts as its values"
 
 
 IS_LEAF: Final = Role.LEAF
 IS_STATIC: Final = Role.STATIC
 IS_MARKED: Final = Role.MARKED
 IS_INSTANCE: Final = Role.INSTANCE
+IS_TABLE: Final = Role.TABLE
 
 Opener: TypeAlias = Callable[[Any], tuple[Node, Sequence[object]]]
-Kind: TypeAlias = "Literal[Role.LEAF, Role.STATIC, Role.MARKED, Role.INSTANCE] | Opener"
+Kind: TypeAlias = "Literal[Role.LEAF, Role.STATIC, Role.MARKED, Role.INSTANCE, Role.TABLE] | Opener"
 
 
 class RefusedError(Exception):
@@ -102,6 +108,8 @@ def _kind(cls: type, mode: Mode) -> Kind:
         return IS_INSTANCE if mode is OUTSIDE else class_opener(cls)
     if _is_a(cls, tuple) and hasattr(cls, "_fields"):
         return _named_tuple_opener(cls)
+    if is_table(cls):
+        return IS_TABLE
     _refuse_container(cls)
     if _is_a(cls, Callable):
         return IS_STATIC
@@ -186,3 +194,48 @@ def _remedy(cls: type) -> str:
 
 OUTSIDE: Final = Mode(IS_LEAF)
 INSIDE: Final = Mode(IS_STATIC)
+
+
+# ---------------------------------------------------------------------------------------------------------- tables
+
+TABLES: Final = ("DataFrame", "Index", "Series")  # of pandas, which is never imported
+_known: dict[type, bool] = {}
+
+
+def is_table(cls: type) -> bool:
+    """Tell whether a class is one of pandas' tables, or derives from one."""
+    found = _known.get(cls)
+    if found is None:
+        own = [base for base in cls.__mro__ if base.__module__.partition(".")[0] == "pandas"]
+        found = _known[cls] = any(base.__name__ in TABLES for base in own)
+    return found
+
+
+def table_values(table: Any) -> "np.ndarray[Any, Any]":
+    """Return a table's numbers, missing ones as nan; columns of several dtypes in the one that holds them all.
+
+    Raises:
+        TreeError: it holds what is no number, such as text or dates.
+    """
+    values = table.to_numpy()
+    if values.dtype.kind == "O":  # nullable dtypes, or text
+        try:
+            values = table.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            raise _no_numbers(table) from None
+    if values.dtype.kind not in "biufc":
+        raise _no_numbers(table)
+    return np.asarray(values)
+
+
+def _no_numbers(table: Any) -> TreeError:
+    kind = type(table).__name__
+    dtypes = getattr(table, "dtypes", None)
+    if kind == "DataFrame" and dtypes is not None:
+        other = [str(name) for name, dtype in dtypes.items() if getattr(dtype, "kind", "O") not in "biufc"]
+        return TreeError(
+            f"{kind}: columns of other things than numbers: got {', '.join(other)}; leave them out, or code them"
+        )
+    return TreeError(
+        f"{kind}: holds other things than numbers: got {table.dtype}; code them as numbers, such as .cat.codes"
+    )

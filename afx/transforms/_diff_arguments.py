@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from afx.errors import ArgumentError
+from afx.ops.creation.creation import asarray
+from afx.pytree.registry import is_table
 from afx.transforms._arguments import bound_position, name_of, named
 
 __all__ = ["DiffArguments"]
@@ -38,6 +40,7 @@ class DiffArguments:
 
     def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Callable[[Any], Any]]:
         """Return the differentiated arguments (a tuple where there are several), and how to call with traced ones."""
+        args, kwargs = _with_values(args, kwargs)
         if self.takes_first:
             if not args and kwargs:
                 args, kwargs = self._first_by_name(kwargs)
@@ -103,3 +106,15 @@ def _positions(argnums: Any, who: str) -> tuple[int, ...]:
             f"{who}: argnums are positions: got argnums={argnums!r}; give integers, and names with argnames="
         )
     return tuple(map(int, found))
+
+
+def _with_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with the values of pandas' tables, as compiled functions get them too; others as they are."""
+    if any(is_table(x.__class__) for x in (*args, *kwargs.values())):
+        args = tuple([_value_of(x) for x in args])
+        kwargs = {name: _value_of(x) for name, x in kwargs.items()}
+    return args, kwargs
+
+
+def _value_of(x: Any) -> Any:
+    return asarray(x) if is_table(x.__class__) else x

@@ -11,13 +11,14 @@ import numpy as np
 
 from afx.core.array.at import At
 from afx.core.array.methods import Methods
-from afx.core.array.operators import Operators
+from afx.core.array.operators import Operators, operand_values
 from afx.core.aval import SCALARS, Aval, Shape, aval_of
 from afx.core.dispatch.numpy_dispatch import array_function, array_ufunc
 from afx.core.dtypes import SUPPORTED, DType, check_dtype
 from afx.core.options import CPU
 from afx.core.registry import FUNCTIONS
 from afx.errors import AfxError, ArgumentError, ImmutableError, OperandError
+from afx.pytree.registry import is_table
 
 __all__ = ["Array", "ArrayLike"]
 
@@ -370,6 +371,8 @@ def to_numpy_value(x: Any, who: str) -> Any:
         return x
     if hasattr(kind, "exact"):  # a weak array, by itself
         return x._value
+    if is_table(kind):
+        return to_numpy_value(operand_values(x, who), who)
     aval = aval_of(x, who)  # raises for what is not array-like
     if issubclass(kind, np.generic):
         return x

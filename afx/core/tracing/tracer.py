@@ -53,6 +53,7 @@ class Tracer(Array):
 
     __slots__ = ("_trace",)
     _trace: Trace
+    __pandas_priority__ = 10_000  # a table asks for the operator here: its values are operands
 
     def concrete(self, who: str) -> Any:
         """Return the bare value where reading it loses no derivative: integers, booleans, and truth values."""

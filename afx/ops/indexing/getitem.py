@@ -112,9 +112,10 @@ def _item(i: Any, who: str) -> Any:
         try:
             return operator.index(i)
         except TypeError:
+            advice = "take a table's columns before: here it is its values" if isinstance(i, str) else "convert it"
             raise OperandError(
                 f"{who}: an index is an int, a slice, None, … or an array of integers or booleans: "
-                f"got {type(i).__name__} ({i!r}); convert it"
+                f"got {type(i).__name__} ({i!r}); {advice}"
             ) from None
     if i.dtype.kind not in "biu":
         raise DtypeError(f"{who}: an index array holds integers or booleans: got {aval_of(i)}; convert it with astype")
