@@ -103,11 +103,11 @@ from afx.transforms.jacobian import elementwise_grad as elementwise_grad
 from afx.transforms.jacobian import jacfwd as jacfwd
 from afx.transforms.jacobian import jacrev as jacrev
 from afx.transforms.jit import *
+from afx.transforms.jit_cache import CacheInfo as CacheInfo
 from afx.transforms.jvp import *
 from afx.transforms.linearize import *
 from afx.transforms.lowered import PlanStatus as PlanStatus
 from afx.transforms.make_graph import *
-from afx.transforms.retracing import CacheInfo as CacheInfo
 from afx.transforms.retracing import disable_jit as disable_jit
 from afx.transforms.sparse.sparse_derivatives import *
 from afx.transforms.sparse.sparse_matrix import *

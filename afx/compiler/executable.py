@@ -29,10 +29,12 @@ from afx.errors import AfxError, OperandError
 from afx.runtime.autotune import Autotuner
 from afx.runtime.blas import blas
 from afx.runtime.buffer_cache import IdleBuffers
+from afx.runtime.output_pool import pooled_bytes
 from afx.runtime.thread_pool import get_threads, single_threaded
 
 __all__ = ["Plan", "make_plan"]
 
+INSTRUCTION_BYTES = 3000  # of a graph, its schedule and the Python made of it, by instruction: measured
 ThreadPolicy: TypeAlias = "tuple[AbstractContextManager[None], ...]"  # what holds threads back while a plan runs
 
 
@@ -79,6 +81,10 @@ class Plan:
             code.compile()
         return code
 
+    def drop_buffers(self) -> None:
+        """Free the buffers of NumPy's calls, as machine code has its own."""
+        self.idle.drop()
+
     def run_numpy(self, *inputs: Any) -> list[Any]:
         """Run it by NumPy's calls alone."""
         idle = self.idle
@@ -118,6 +124,12 @@ class Plan:
     def widest(self) -> int:
         """Bytes of the intermediate values that are alive together at the widest point."""
         return self.schedule.widest_bytes
+
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes of the buffers that it, and its machine code, keep between calls."""
+        code = self._native
+        return self.idle.nbytes + (0 if code is None or code.own_idle is None else code.own_idle.nbytes)
 
     @property
     def scratch(self) -> int:
@@ -185,16 +197,27 @@ def make_plan(graph: Graph, donated: Collection[int] = (), target: Target | None
     policies = _thread_policies(schedule, graph, target)
     tuner = Autotuner(len(policies), target) if len(policies) > 1 else None
     executable = NumpyBackend.compile(schedule, target)
-    code, idle = native_code(schedule, target, policies[0]), _idle(schedule, graph, target)
+    idle = _idle(schedule, graph, target)
+    code = native_code(schedule, target, policies[0], idle)
     return Plan(graph, target, tuple(donated), schedule, executable, policies, tuner, idle, code)
 
 
 def _idle(schedule: Schedule, graph: Graph, target: Target) -> IdleBuffers:
     """Return the list of idle buffer sets: each set holds the block, scratch of each thread, and results to be used again."""
-    results = sum([a.aval.nbytes for a in graph.outputs])
-    return IdleBuffers(
-        schedule.arena_bytes + get_threads() * _scratch_bytes(schedule) + results, target.bindings_max_sets
+    set_bytes = (
+        schedule.arena_bytes
+        + get_threads() * _scratch_bytes(schedule)
+        + pooled_bytes([a.aval for a in graph.outputs], target)
     )
+    constants = sum([constant.value.nbytes for _, constant in graph.constants])
+    return IdleBuffers(set_bytes, target.bindings_max_sets, INSTRUCTION_BYTES * _count(schedule) + constants)
+
+
+def _count(schedule: Schedule) -> int:
+    """Return how many instructions a schedule has, those of bodies and blocks too."""
+    bodies = [body for i in schedule.instructions if isinstance(i, (Loop, Branch)) for body in i.bodies]
+    blocks = [len(i.body) for i in schedule.instructions if isinstance(i, Fused)]
+    return len(schedule) + sum(blocks) + sum(map(_count, bodies))
 
 
 def _scratch_bytes(schedule: Schedule) -> int:

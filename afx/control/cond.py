@@ -36,8 +36,8 @@ from afx.ops.elementwise.where import clip, where
 from afx.ops.manipulation.shape import astype
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, describe, name_of
-from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, call, kinds_of, owned_only
-from afx.transforms.cotangent_masks import MARKED, GraphPullback
+from afx.transforms.compiled_call import CompiledGraph, VjpGraphs, call
+from afx.transforms.cotangent_masks import MARKED, GraphPullback, kinds_of, owned_only
 from afx.transforms.nan_check import check_nan
 
 __all__ = ["cond", "switch"]

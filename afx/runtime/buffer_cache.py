@@ -1,4 +1,8 @@
-"""Buffer cache: sets of buffers that plans keep between calls, up to a number of bytes altogether."""
+"""Memory of plans: what they keep between calls, up to a number of bytes altogether, least recently used first.
+
+A plan keeps itself and its machine code, and sets of buffers, which are sooner made again. So beyond the limit sets of
+buffers go first, then whole plans; what runs next makes its own anew.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ import itertools
 import os
 import threading
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from afx.errors import ArgumentError
 
-__all__ = ["IdleBuffers", "set_cache_limit"]
+__all__ = ["IdleBuffers", "set_cache_limit", "tick"]
 
 DEFAULT_LIMIT_BYTES = 256 * 10**6
 
@@ -19,8 +24,13 @@ _lock = threading.Lock()
 _limit = [DEFAULT_LIMIT_BYTES]
 
 
+def tick() -> int:
+    """Return a number that is larger than all before: the time, for what was used last."""
+    return next(_clock)
+
+
 class IdleBuffers:
-    """The sets of buffers of one plan that no call uses, each as the function that runs on it.
+    """The sets of buffers of one plan, or of its machine code, that no call uses, each as the function that runs on it.
 
     A call takes a set from ``recent`` and puts it back, and pays for nothing else. Where a plan makes a new set, those
     of all plans move to ``older``; a plan whose set is older takes it from there and so marks it as used.
@@ -29,16 +39,24 @@ class IdleBuffers:
         recent: sets used since some plan last made one.
         set_bytes: of one set.
         max_sets: that the plan keeps: more calls than that seldom run at once.
+        fixed_bytes: of the plan itself and its machine code.
+        forget: called, where it is set, when the plan as a whole shall go.
+        plan: those of the plan, where this is about its machine code.
     """
 
-    __slots__ = ("__weakref__", "_older", "_used", "max_sets", "recent", "set_bytes")
+    __slots__ = ("__weakref__", "_older", "_used", "fixed_bytes", "forget", "max_sets", "plan", "recent", "set_bytes")
 
-    def __init__(self, set_bytes: int, max_sets: int) -> None:
+    def __init__(self, set_bytes: int, max_sets: int, fixed_bytes: int = 0, plan: IdleBuffers | None = None) -> None:
         self.max_sets: int = max_sets
         self.recent: list[Any] = []
         self.set_bytes: int = set_bytes
+        self.fixed_bytes: int = fixed_bytes
+        self.forget: weakref.WeakMethod[Callable[[], None]] | None = None
+        self.plan: IdleBuffers | None = plan
         self._older: list[Any] = []
-        self._used = 0
+        self._used = tick()
+        with _lock:
+            _known.add(self)
 
     @property
     def nbytes(self) -> int:
@@ -47,7 +65,9 @@ class IdleBuffers:
 
     def take_older(self) -> Any:
         """Return a set that was not used for a while, None where there is none: then the plan makes a new one."""
-        self._used = next(_clock)
+        self._used = tick()
+        if self.plan is not None:
+            self.plan._used = self._used
         try:
             return self._older.pop()
         except IndexError:
@@ -73,40 +93,48 @@ class IdleBuffers:
         return self._used
 
 
-_plans: weakref.WeakSet[IdleBuffers] = weakref.WeakSet()
+_known: weakref.WeakSet[IdleBuffers] = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):  # no thread is between the two where a process is forked off
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def _make_room(newest: IdleBuffers) -> None:
-    """Let those that were not used for longest drop their sets, so that one more stays within the limit."""
+    """Let plans that were not used for longest go, so that one more set stays within the limit."""
     with _lock:
-        _plans.add(newest)
-        plans = sorted(_plans, key=_use)
-        for idle in plans:
+        known = sorted(_known, key=_use)
+        for idle in known:
             idle.settle()
-        total = sum([idle.nbytes for idle in plans]) + newest.set_bytes
-        for idle in plans:
-            if total <= _limit[0]:
-                return
-            if idle is not newest:
-                total -= idle.nbytes
-                idle.drop()
+    _shrink(known, newest, newest.set_bytes)
 
 
-def _use(idle: IdleBuffers) -> int:
-    return idle.used
+def _shrink(known: Sequence[IdleBuffers], newest: IdleBuffers, more: int) -> None:
+    """Drop buffers, then plans, of those that were used before the newest, until all and ``more`` are within the limit."""
+    total = more + sum([idle.nbytes + idle.fixed_bytes for idle in known])
+    for idle in known:
+        if total > _limit[0] and idle is not newest:
+            total -= idle.nbytes
+            idle.drop()
+    for idle in known:
+        forget = idle.forget and idle.forget()
+        if total > _limit[0] and forget is not None and idle is not newest and idle is not newest.plan:
+            total -= idle.fixed_bytes
+            forget()
+
+
+def _use(idle: IdleBuffers) -> tuple[int, bool]:
+    return idle.used, idle.plan is not None
 
 
 def set_cache_limit(limit: int) -> int:
-    """Set how many bytes of buffers compiled functions keep while they do not run; return the limit that was in force.
+    """Set how many bytes compiled functions keep while they do not run; return the limit that was in force.
 
-    Plans keep the memory of their intermediate values from call to call. Beyond the limit those that were not used for
-    longest give theirs back, and take new memory when they run again; the function that ran last keeps its own. By default
-    256 MB are kept.
+    Plans keep the memory of their intermediate values from call to call, and themselves with their machine code. Beyond the
+    limit those that were not used for longest give their buffers back, and take new memory when they run again; where that
+    is not enough, they are forgotten, and made again by a new trace. The function that ran last keeps its own. By
+    default 256 MB are kept.
 
     Args:
-        limit: a number of bytes; 0 lets only the function that ran last keep its buffers.
+        limit: a number of bytes; 0 lets only the function that ran last keep anything.
 
     Raises:
         ArgumentError: the limit is negative or no integer.
@@ -121,10 +149,7 @@ def set_cache_limit(limit: int) -> int:
         )
     before, _limit[0] = _limit[0], limit
     with _lock:
-        plans = sorted(_plans, key=_use)
-        total = sum([idle.nbytes for idle in plans])
-        for idle in plans[:-1]:
-            if total > limit:
-                total -= idle.nbytes
-                idle.drop()
+        known = sorted(_known, key=_use)
+    if known:
+        _shrink(known, known[-1], 0)
     return before

@@ -7,14 +7,15 @@ plan itself still refers to (views refer to the array they belong to) can be wri
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from afx.compiler.target import Target
 from afx.core.aval import Aval
 
-__all__ = ["OutputPool", "donated_or_empty", "without_debugger_refs"]
+__all__ = ["OutputPool", "donated_or_empty", "pooled_bytes", "without_debugger_refs"]
 
 
 def without_debugger_refs(count: Callable[[], int]) -> int:
@@ -59,6 +60,12 @@ class OutputPool:
         self.kept.append(fresh)
         del self.kept[: -self._count]
         return fresh
+
+
+def pooled_bytes(outputs: Iterable[Aval], target: Target) -> int:
+    """Return how much memory of results a set of buffers remembers at most."""
+    sizes = [a.nbytes for a in outputs]
+    return target.pool_max_arrays * sum([n for n in sizes if n >= target.pool_min_bytes])
 
 
 def donated_or_empty(x: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:

@@ -6,6 +6,7 @@ backward plan. Both are traced from the graph once and kept with it. An abstract
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ from afx.core.weakness import to_argument
 from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to
 from afx.transforms.backward_pass import backward, backward_with_masks, entries_with_finite_partials, makes_masks
-from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, Mask, clean
+from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, Mask, clean, kinds_of, owned_only
 
 __all__ = ["Back", "CompiledGraph", "VjpGraphs", "call"]
 
@@ -40,13 +41,25 @@ DERIVED = 64  # programs of one kind that are kept with a graph
 class CompiledGraph:
     """A graph, its plan, and the graphs derived from it, each made when first needed."""
 
-    __slots__ = ("_batches", "_donated", "_pairs", "_plan", "_pushes", "_spreads", "_target", "graph")
+    __slots__ = (
+        "__weakref__",
+        "_batches",
+        "_donated",
+        "_pairs",
+        "_plan",
+        "_pushes",
+        "_spreads",
+        "_target",
+        "graph",
+        "is_forgotten",
+    )
 
     def __init__(self, graph: Graph, donated: Collection[int] = (), target: Target | None = None) -> None:
         self.graph: Graph = graph
         self._donated = donated
         self._target = current.target if target is None else target
         self._plan: Plan | None = None
+        self.is_forgotten: bool = False
         self._pairs: dict[tuple[bool, ...], VjpGraphs] = {}
         self._pushes: dict[tuple[bool, ...], JvpGraph] = {}
         self._batches: dict[tuple[int, tuple[bool, ...]], CompiledGraph] = {}
@@ -67,14 +80,21 @@ class CompiledGraph:
     @property
     def plan(self) -> Plan:
         """The plan of the graph."""
-        if self._plan is None:
-            self._plan = make_plan(simplify(self.graph, self._target, expanding=True), self._donated, self._target)
-        return self._plan
+        plan = self._plan
+        if plan is None:
+            plan = make_plan(simplify(self.graph, self._target, expanding=True), self._donated, self._target)
+            plan.idle.forget = weakref.WeakMethod(self.forget)
+            self._plan, self.is_forgotten = plan, False
+        return plan
 
     @property
-    def idle_bytes(self) -> int:
-        """Bytes of the buffers that its plan keeps between calls."""
-        return 0 if self._plan is None else self._plan.idle.nbytes
+    def made_plan(self) -> Plan | None:
+        """The plan; None where there is none."""
+        return self._plan
+
+    def forget(self) -> None:
+        """Let go of the plan; it is made again where it is needed."""
+        self._plan, self.is_forgotten = None, True
 
     def vjp_graphs(self, wanted: tuple[bool, ...]) -> VjpGraphs:
         """Return the forward and backward programs for derivatives by these inputs."""
@@ -291,29 +311,10 @@ def _record(
     return found[:count], found[count:], GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_inlined=True)
 
 
-def kinds_of(cts: Sequence[Value]) -> list[int]:
-    """Return which outputs are alive without a mask, and which are dead: those without a cotangent."""
-    return [DEAD if ct is None else ALIVE for ct in cts]
-
-
-def owned_only(
-    kinds: Sequence[int], owned: Sequence[bool], cts: Sequence[Value], masks: Sequence[Value]
-) -> list[Value]:
-    """Return the cotangents, then the masks, of those outputs that a backward program takes."""
-    values, marks = iter(cts), iter(masks)
-    each = [
-        (next(values), next(marks) if kind >= MARKED else None, own)
-        for kind, own in zip(kinds, owned, strict=True)
-        if kind != DEAD
-    ]
-    return [ct for ct, _, own in each if own] + [mark for _, mark, own in each if own and mark is not None]
-
-
 def _split(graph: Graph, wanted: tuple[bool, ...]) -> VjpGraphs:
     """Trace a graph's forward run with a tape above; the walk back over that tape becomes graphs of their own."""
-    front = GraphTrace("forward pass")
+    front, tape = GraphTrace("forward pass"), Tape("jit")
     inputs = [front.input(v.aval) for v in graph.inputs]
-    tape = Tape("jit")
     entered = [tape.input(x) if w else x for x, w in zip(inputs, wanted, strict=True)]
     outs: list[Any] = [*evaluate(graph, *entered)]
     tape.finish()

@@ -25,7 +25,7 @@ from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.reductions.boolean import any as any_
 
-__all__ = ["GraphPullback", "Link", "Mask", "Part", "live_operand"]
+__all__ = ["GraphPullback", "Link", "Mask", "Part", "kinds_of", "live_operand", "owned_only"]
 
 DEEPEST = 64
 BARE: Any = (np.ndarray, np.generic)
@@ -324,3 +324,21 @@ def through(pull: Pullback, whole: Shape, mask: Mask | None, entry: Entry, shape
     """Return where the operand of a positive op is alive, given where its output of shape ``whole`` is."""
     marks = broadcast_to(np.float32(1), whole) if mask is None else mask.get().astype(np.float32)
     return not_equal(pull(to_lower_level(marks), entry.z, entry.xs, entry.params, shape, np.dtype(np.float32)), 0)
+
+
+def kinds_of(cts: Sequence[Value]) -> list[int]:
+    """Return which outputs are alive without a mask, and which are dead: those without a cotangent."""
+    return [DEAD if ct is None else ALIVE for ct in cts]
+
+
+def owned_only(
+    kinds: Sequence[int], owned: Sequence[bool], cts: Sequence[Value], masks: Sequence[Value]
+) -> list[Value]:
+    """Return the cotangents, then the masks, of those outputs that a backward program takes."""
+    values, marks = iter(cts), iter(masks)
+    each = [
+        (next(values), next(marks) if kind >= MARKED else None, own)
+        for kind, own in zip(kinds, owned, strict=True)
+        if kind != DEAD
+    ]
+    return [ct for ct, _, own in each if own] + [mark for _, mark, own in each if own and mark is not None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
@@ -13,7 +12,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.compiler.target import Target, current
+from afx.compiler.target import current
 from afx.core.array.array import DONATED, Array, ArrayLike, to_numpy_value, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
@@ -28,11 +27,12 @@ from afx.runtime.backend import Backend, check_backend, foresee_code, with_backe
 from afx.runtime.output_pool import without_debugger_refs
 from afx.transforms._arguments import name_of, own_name
 from afx.transforms._positions import as_positions, check_positions, leaves_of, static_options
-from afx.transforms.compiled_call import CompiledGraph, call
+from afx.transforms.compiled_call import call
+from afx.transforms.jit_cache import CACHE_SIZE, CacheEntry, CacheInfo, cache_info, forget_unused
 from afx.transforms.lowered import Lowered
-from afx.transforms.make_graph import Traced, to_graph
+from afx.transforms.make_graph import to_graph
 from afx.transforms.nan_check import check_inside
-from afx.transforms.retracing import CacheInfo, Retracing, is_disabled
+from afx.transforms.retracing import Retracing, is_disabled
 
 __all__ = ["JitFunction", "Lowered", "jit"]
 
@@ -44,28 +44,6 @@ _Tree: TypeAlias = "Array | AttrsInstance | tuple[Any, ...] | list[Any] | dict[A
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-CACHE_SIZE = 256
-
-
-class _CacheEntry:
-    """A compiled trace of the function for one kind of arguments."""
-
-    __slots__ = ("donated", "lifted", "out_tree", "program", "single")
-
-    def __init__(self, traced: Traced, donated: Sequence[int], target: Target) -> None:
-        self.program = CompiledGraph(traced.graph, () if traced.lifted else donated, target)
-        self.out_tree = traced.out_tree
-        self.lifted = traced.lifted
-        self.donated = donated
-        self.single = traced.out_tree == LEAF
-
-    def results(self, outs: list[Any]) -> Any:
-        """Return the outputs of the plan as the function's result."""
-        return wrap(outs[0]) if self.single else pytree.unflatten(self.out_tree, [wrap(v) for v in outs])
-
-
-LEAF = pytree.structure(0.0)
 
 
 @attrs.frozen
@@ -85,10 +63,10 @@ class JitFunction(Generic[P, R]):
         functools.update_wrapper(self, fn)
         self._fn = fn
         self._name = f"jit of {name_of(fn)}"
-        self._cache: OrderedDict[Any, _CacheEntry] = OrderedDict()
+        self._cache: dict[Any, CacheEntry] = {}
         self._retracing = Retracing()
-        self._quick: dict[Any, _CacheEntry] = {}  # for calls with Arrays alone, which need no flattening
-        self._last: tuple[list[Any], _CacheEntry | None] = ([], None)  # the last of these calls
+        self._quick: dict[Any, CacheEntry] = {}  # for calls with Arrays alone, which need no flattening
+        self._last: tuple[list[Any], CacheEntry | None] = ([], None)  # the last of these calls
         self._static_nums = options.static_nums
         self._static_names = options.static_names
         self._donate = options.donated
@@ -176,10 +154,10 @@ class JitFunction(Generic[P, R]):
         >>> double(afx.ones(2)), double(afx.ones(3)), double(afx.ones(2))
         (Array([2., 2.], dtype=float32), Array([2., 2., 2.], dtype=float32), Array([2., 2.], dtype=float32))
         >>> double.cache_info()
-        CacheInfo(traces=2, entries=2, max_entries=256, idle_bytes=20)
+        CacheInfo(traces=2, entries=2, max_entries=256, plan_bytes=6000, idle_bytes=0, native_entries=0)
         """
-        idle = sum([entry.program.idle_bytes for entry in self._cache.values()])
-        return CacheInfo(self._retracing.count, len(self._cache), CACHE_SIZE, idle)
+        forget_unused(self._cache)
+        return cache_info(self._retracing.count, self._cache.values())
 
     # -- calls --
     def _run(
@@ -265,17 +243,18 @@ class JitFunction(Generic[P, R]):
         treedef: Any,
         args: tuple[Any, ...] = (),
         given: tuple[int, ...] = (),
-    ) -> _CacheEntry:
+    ) -> CacheEntry:
         entry = self._cache.get(key)
         if entry is None:
             avals = [aval_of(x, self._name) for x in leaves]
             target = with_backend(current.target, self._backend)
             start = time.perf_counter()
-            entry = _CacheEntry(to_graph(fn, treedef, avals, self._name), leaves_of(args, given), target)
+            entry = CacheEntry(to_graph(fn, treedef, avals, self._name), leaves_of(args, given), target)
             self._retracing.note(self._name, key[2], treedef, avals, time.perf_counter() - start)
             if not entry.lifted:
-                while len(self._cache) >= CACHE_SIZE:
-                    self._cache.popitem(last=False)
+                if forget_unused(self._cache, 1):
+                    self._quick.clear()
+                    self._last = ([], None)
                 self._cache[key] = entry
         return entry
 

@@ -10,15 +10,13 @@ import warnings
 from collections.abc import Generator, Sequence
 from typing import Any
 
-import attrs
-
 from afx import pytree
 from afx.core.tracing.debug_nans import OPEN_BLOCKS, debugging
 from afx.core.tracing.source_info import caller
 from afx.errors import RetraceWarning
 from afx.pytree.treedef import static_values
 
-__all__ = ["CacheInfo", "Retracing", "disable_jit"]
+__all__ = ["Retracing", "disable_jit"]
 
 WARN_AFTER_TRACES = 10  # of arguments that differ in static values alone
 
@@ -46,23 +44,6 @@ def disable_jit() -> Generator[None]:
 def is_disabled() -> bool:
     """Tell whether jitted functions run as plain Python here."""
     return _disabled.get() or debugging()
-
-
-@attrs.frozen
-class CacheInfo:
-    """The cache of a jitted function.
-
-    Attributes:
-        traces: how often the function was traced since it was made, or since `clear_cache`.
-        entries: the kinds of arguments whose plans are kept.
-        max_entries: the most that are kept.
-        idle_bytes: of the buffers that their plans keep between calls; see `afx.set_cache_limit`.
-    """
-
-    traces: int
-    entries: int
-    max_entries: int
-    idle_bytes: int
 
 
 class Retracing:

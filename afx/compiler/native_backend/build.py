@@ -29,6 +29,8 @@ from afx.core.registry import loaded_modules
 __all__ = ["explain", "start", "text_of"]
 
 SCHEDULE_MAX_INSTRUCTIONS = 20_000  # lowering takes seconds for more
+IMAGE_COPIES = 2  # of object code: sections in memory, and what the linker knows of them
+INSTRUCTION_BYTES = 3000  # of the programs of kernels, by instruction: measured
 UNKNOWN_HERE = "this Python or processor is not known to the native back end"
 TOO_LONG = "it is too long"
 AWAITED_MAX_INSTRUCTIONS = 2000  # lowered within this process, in less time than another one needs to import afx
@@ -98,15 +100,17 @@ def _start_here(schedule: Schedule, target: Target, where: Layout, done: Done) -
 def _linked(made: Made, code: NativeCode) -> Run:
     """Return what runs the kernels that were made, with BLAS held to one thread where it is called."""
     mixed, pieces, image = made
+    code.idle.fixed_bytes += IMAGE_COPIES * len(image) + INSTRUCTION_BYTES * len(code.schedule)
     kernels = link([program for program, _ in pieces], image)
     if mixed is not None:
-        runner: Run = MixedRunner(mixed, code.target, kernels, [constants for _, constants in pieces])
-    else:
-        ((program, constants),) = pieces
-        runner = Runner(code.schedule, code.target, kernels[0], constants).bind()
-        if not any(isinstance(step, Product) and step.loop is not None for step in program.block.all_steps()):
-            return runner
-    return _held(runner, code) if code.policy else runner
+        several = MixedRunner(mixed, code.target, kernels, [constants for _, constants in pieces], code.idle)
+        code.own_idle = several.idle
+        return _held(several, code) if code.policy else several
+    ((program, constants),) = pieces
+    runner = Runner(code.schedule, code.target, kernels[0], constants, code.idle)
+    code.own_idle = runner.idle
+    calls_blas = any(isinstance(step, Product) and step.loop is not None for step in program.block.all_steps())
+    return _held(runner.bind(), code) if code.policy and calls_blas else runner.bind()
 
 
 def _held(run: Run, code: NativeCode) -> Run:

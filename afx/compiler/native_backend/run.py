@@ -29,12 +29,14 @@ from afx.compiler.native_backend.program import (
 from afx.compiler.native_backend.share import shared_call, team_memory
 from afx.compiler.native_backend.swap import NumpyPlan, Run
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
+from afx.compiler.operands import Buffer
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import DType
 from afx.core.tracing.tracer import NUMPY_ERRORS
-from afx.runtime.output_pool import OutputPool, donated_or_empty
+from afx.runtime.buffer_cache import IdleBuffers
+from afx.runtime.output_pool import OutputPool, donated_or_empty, pooled_bytes
 
 __all__ = ["MixedRunner", "Runner"]
 
@@ -70,7 +72,9 @@ def _caller_of(kernel: Kernel, target: Target) -> Callable[..., int]:
 class Runner:
     """Calls a kernel: makes the arrays of the results, walks through loops in chunks, looks at errors."""
 
-    def __init__(self, schedule: Schedule, target: Target, kernel: Kernel, constants: tuple[Any, ...]) -> None:
+    def __init__(
+        self, schedule: Schedule, target: Target, kernel: Kernel, constants: tuple[Any, ...], plan: IdleBuffers
+    ) -> None:
         program = kernel.program
         self.kernel = kernel
         self.call: Callable[..., int] = _caller_of(kernel, target)
@@ -84,21 +88,24 @@ class Runner:
         count = len(schedule.inputs)
         self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in program.block.donated]
         self.pools: list[bool] = [
-            Aval(shape, dtype).nbytes >= target.pool_min_bytes and not program.is_loop for shape, dtype in self.outputs
+            nbytes >= target.pool_min_bytes and not program.is_loop for nbytes in map(_nbytes, self.outputs)
         ]
+        pooled = [n for n, is_pooled in zip(map(_nbytes, self.outputs), self.pools, strict=True) if is_pooled]
+        set_bytes = program.block.arena + target.pool_max_arrays * sum(pooled)
+        self.idle: IdleBuffers = IdleBuffers(set_bytes, target.bindings_max_sets, plan=plan)
         self.scalars: list[int] = [k for k, p in enumerate(program.params) if p.checked and not p.shape]
 
     def bind(self) -> Run:
         """Return the function that calls the kernel; it gives None where NumPy's plan shall run."""
         call, outputs, constants, scalars, donated = self.call, self.outputs, self.constants, self.scalars, self.donated
-        free, empty, ndarray = list[_Space](), np.empty, np.ndarray
-        has_pools, max_free = any(self.pools), self.target.bindings_max_sets
+        idle, free, empty, ndarray = self.idle, self.idle.recent, np.empty, np.ndarray
+        has_pools, max_free = any(self.pools), idle.max_sets
 
         def run(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
             try:
                 space = free.pop()
             except IndexError:
-                space = self._space()
+                space = idle.take_older() or self._space()
             if has_pools:
                 made = zip(outputs, space.pools, strict=True)
                 outs = [empty(shape, dtype) if pool is None else pool() for (shape, dtype), pool in made]
@@ -149,6 +156,10 @@ class Runner:
         return _Space(_memory_of(self.kernel), pools)
 
 
+def _nbytes(output: tuple[Shape, DType]) -> int:
+    return Aval(*output).nbytes
+
+
 class LeaveError(Exception):
     """A kernel cannot go on: NumPy's plan shall run."""
 
@@ -157,32 +168,41 @@ class MixedRunner:
     """Calls a plan of NumPy's calls with kernels between them."""
 
     def __init__(
-        self, schedule: Schedule, target: Target, kernels: Sequence[Kernel], constants: Sequence[tuple[Any, ...]]
+        self,
+        schedule: Schedule,
+        target: Target,
+        kernels: Sequence[Kernel],
+        constants: Sequence[tuple[Any, ...]],
+        plan: IdleBuffers,
     ) -> None:
         self.heard: threading.local | None = threading.local() if target.tier > 1 else None
         binds = [
             partial(_bound, kernel, own, target, self.heard) for kernel, own in zip(kernels, constants, strict=True)
         ]
         self.executable: Executable = NumpyBackend.compile(schedule, target, binds)
-        self._max_free = target.bindings_max_sets
-        self._free: list[Callable[..., list[Any]]] = []
+        pooled = pooled_bytes([r.operand.aval for r in schedule.results if isinstance(r.operand, Buffer)], target)
+        arenas = sum([kernel.program.block.arena for kernel in kernels])
+        self.idle: IdleBuffers = IdleBuffers(
+            schedule.arena_bytes + arenas + pooled, target.bindings_max_sets, plan=plan
+        )
 
     def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
         """Return the results, or None where NumPy's plan shall run, which finds what is wrong."""
+        idle = self.idle
         try:
-            run = self._free.pop()
+            run = idle.recent.pop()
         except IndexError:
-            run = self.executable.bind()
+            run = idle.take_older() or self.executable.bind()
         try:
-            found = run(*values)
+            found: list[Any] = run(*values)
             if self.heard is not None and self.heard.__dict__.pop("errors", 0):
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line
             return found
         except (LeaveError, *NUMPY_ERRORS):
             return None
         finally:
-            if len(self._free) < self._max_free:
-                self._free.append(run)
+            if len(idle.recent) < idle.max_sets:
+                idle.recent.append(run)
 
 
 def _bound(

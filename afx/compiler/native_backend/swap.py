@@ -22,6 +22,7 @@ from afx.compiler.native_backend.failures import warn
 from afx.compiler.schedule import Schedule
 from afx.compiler.status import PlanStatus
 from afx.compiler.target import Target
+from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.forks import renew_after_fork
 
 __all__ = [
@@ -44,6 +45,10 @@ class NumpyPlan(Protocol):
 
     def run_numpy(self, *inputs: Any) -> list[Any]:
         """Run NumPy's calls."""
+        ...
+
+    def drop_buffers(self) -> None:
+        """Free the buffers of NumPy's calls."""
         ...
 
 
@@ -71,6 +76,8 @@ class NativeCode:
         schedule: of the plan.
         target: what it is compiled for.
         policy: what holds BLAS to one thread, as in NumPy's plan.
+        idle: the buffers of the plan, whose size counts machine code too.
+        own_idle: those of the kernels, None before they are linked.
         is_awaited: whether the first call waits for it.
         since: the time at which it was settled who runs, None before.
         refusals: calls that a kernel left to NumPy's plan.
@@ -81,10 +88,13 @@ class NativeCode:
         schedule: Schedule,
         target: Target,
         policy: Sequence[AbstractContextManager[None]],
+        idle: IdleBuffers,
     ) -> None:
         self.schedule = schedule
         self.target = target
         self.policy = policy
+        self.idle: IdleBuffers = idle
+        self.own_idle: IdleBuffers | None = None
         self.is_awaited: bool = target.backend == "native"
         self.run: Run | None = None
         self.state: str = "waiting"
@@ -257,10 +267,10 @@ class Trial:
         refused = found is None  # then NumPy's plan runs too
         self._seconds[not turn].append(math.inf if refused else _seconds_between(before, read_clocks()))
         if len(numpy_times) >= TRIAL_CALLS:
-            self._decide(numpy_times, kernel_times)
+            self._decide(numpy_times, kernel_times, plan)
         return found
 
-    def _decide(self, numpy_times: list[float], kernel_times: list[float]) -> None:
+    def _decide(self, numpy_times: list[float], kernel_times: list[float], plan: NumpyPlan) -> None:
         numpy_time, kernel_time = min(numpy_times), min(kernel_times)
         refuses = math.inf in kernel_times[1:]
         is_clear = max(numpy_time, kernel_time) >= TRIAL_CLEAR_RATIO * min(numpy_time, kernel_time)
@@ -269,7 +279,11 @@ class Trial:
         code = self._code()
         assert code is not None
         slower = refuses or kernel_time > numpy_time
-        code.settle(*(("NumPy's calls were faster", run_numpy) if slower else ("linked", self.kernel_run)))
+        if slower:
+            code.give_up("NumPy's calls were faster")
+        else:
+            code.settle("linked", self.kernel_run)
+            plan.drop_buffers()
 
 
 def _seconds_between(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
@@ -283,11 +297,12 @@ def native_code(
     schedule: Schedule,
     target: Target,
     policy: Sequence[AbstractContextManager[None]],
+    idle: IdleBuffers,
 ) -> NativeCode | None:
     """Return the machine code of a plan, still to be made; None where the target wants none or the extra is missing."""
     if target.backend == "numpy" or not schedule.instructions or not is_installed():
         return None
-    return NativeCode(schedule, target, policy)
+    return NativeCode(schedule, target, policy, idle)
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_plan
 from afx.compiler.native_backend.run import MixedRunner
 from afx.compiler.target import Target
+from afx.runtime.buffer_cache import IdleBuffers
 from tests.compiler.native_backend.native_run import same_bits
 
 OPS: tuple[Callable[[Any, Any], Any], ...] = (
@@ -46,7 +47,7 @@ class Mixed:
         programs = [program for program, _ in pieces]
         kernels = link(programs, compile_text(emit_programs(programs, where), ""))
         self.schedule = schedule
-        self.run = MixedRunner(schedule, Target(), kernels, [constants for _, constants in pieces])
+        self.run = MixedRunner(schedule, Target(), kernels, [constants for _, constants in pieces], IdleBuffers(0, 1))
 
     def __call__(self, *args: Any) -> list[Any] | None:
         return self.run(args, self.plan)

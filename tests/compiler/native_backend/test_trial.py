@@ -9,6 +9,7 @@ from afx.compiler.native_backend import swap
 from afx.compiler.native_backend.swap import TRIAL_CALLS, TRIAL_MAX_CALLS, NativeCode, Trial, run_numpy
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
+from afx.runtime.buffer_cache import IdleBuffers
 
 
 class Clocks:
@@ -17,6 +18,7 @@ class Clocks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = (0.0, 0.0, 0.0)
         self.counts = [0, 0]
+        self.drops = 0
         monkeypatch.setattr(swap, "read_clocks", lambda: self.now)
 
     def take(self, wall: float, own: float, everyone: float) -> None:
@@ -29,13 +31,16 @@ Taken = Iterator[tuple[float, float, float]]
 
 def tried(clocks: Clocks, numpy_times: Taken, kernel_times: Taken, refuses: bool = False) -> str:
     """Return what a trial comes to, of calls that take this long."""
-    code = NativeCode(Schedule((), (), (), ()), Target(), ())
+    code = NativeCode(Schedule((), (), (), ()), Target(), (), IdleBuffers(0, 1))
 
     class Plan:
         def run_numpy(self, *_: Any) -> list[Any]:
             clocks.counts[0] += 1
             clocks.take(*next(numpy_times))
             return [0]
+
+        def drop_buffers(self) -> None:
+            clocks.drops += 1
 
     def kernel(_values: Any, _plan: Any) -> list[Any] | None:
         clocks.counts[1] += 1
@@ -66,7 +71,9 @@ def test_the_faster_one_stays(clocks: Clocks) -> None:
     """Where one is faster by far, a few calls of each decide."""
     assert tried(clocks, always(2.0, 2.0, 2.0), always(1.0, 1.0, 1.0)) == "linked"
     assert clocks.counts == [TRIAL_CALLS, TRIAL_CALLS]
+    assert clocks.drops == 1  # NumPy's calls need no buffers any longer
     assert tried(clocks, always(1.0, 1.0, 1.0), always(2.0, 2.0, 2.0)) == "NumPy's calls were faster"
+    assert clocks.drops == 1
 
 
 def test_other_programs_do_not_decide(clocks: Clocks) -> None:

@@ -1,0 +1,88 @@
+"""The cache of a jitted function: compiled traces by the kinds of arguments, and what they hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import attrs
+
+from afx import pytree
+from afx.compiler.target import Target
+from afx.core.array.array import wrap
+from afx.runtime.buffer_cache import tick
+from afx.transforms.compiled_call import CompiledGraph
+from afx.transforms.make_graph import Traced
+
+__all__ = ["CACHE_SIZE", "CacheEntry", "CacheInfo", "cache_info", "forget_unused"]
+
+CACHE_SIZE = 256
+LEAF = pytree.structure(0.0)
+
+
+@attrs.frozen
+class CacheInfo:
+    """The cache of a jitted function.
+
+    Attributes:
+        traces: how often the function was traced since it was made, or since `clear_cache`.
+        entries: the kinds of arguments whose traces are kept.
+        max_entries: the most that are kept.
+        plan_bytes: about what their plans and machine code take.
+        idle_bytes: of the buffers that these keep between calls; see `afx.set_cache_limit`, for both.
+        native_entries: how many of them machine code answers; ``fn.lower(*args).status`` says more.
+    """
+
+    traces: int
+    entries: int
+    max_entries: int
+    plan_bytes: int
+    idle_bytes: int
+    native_entries: int
+
+
+class CacheEntry:
+    """A compiled trace of the function for one kind of arguments."""
+
+    __slots__ = ("_made", "donated", "lifted", "out_tree", "program", "single")
+
+    def __init__(self, traced: Traced, donated: Sequence[int], target: Target) -> None:
+        self.program = CompiledGraph(traced.graph, () if traced.lifted else donated, target)
+        self.out_tree = traced.out_tree
+        self.lifted = traced.lifted
+        self.donated = donated
+        self.single = traced.out_tree == LEAF
+        self._made = tick()
+
+    def results(self, outs: list[Any]) -> Any:
+        """Return the outputs of the plan as the function's result."""
+        return wrap(outs[0]) if self.single else pytree.unflatten(self.out_tree, [wrap(v) for v in outs])
+
+    @property
+    def used(self) -> float:
+        """When it was last seen to run: a larger number is later; what has been forgotten was used before all others."""
+        plan = self.program.made_plan
+        return -math.inf if self.program.is_forgotten else self._made if plan is None else plan.idle.used
+
+
+def cache_info(traces: int, entries: Collection[CacheEntry]) -> CacheInfo:
+    """Return what is kept."""
+    plans = [plan for entry in entries if (plan := entry.program.made_plan) is not None]
+    fixed, idle = sum([plan.idle.fixed_bytes for plan in plans]), sum([plan.idle_bytes for plan in plans])
+    native = sum([plan.status.backend == "native" for plan in plans])
+    return CacheInfo(traces, len(entries), CACHE_SIZE, fixed, idle, native)
+
+
+def forget_unused(entries: dict[Any, CacheEntry], more: int = 0) -> bool:
+    """Remove traces whose plans are forgotten, and those that were not used for longest where there are too many.
+
+    Return whether there were any.
+    """
+    gone = [key for key, entry in entries.items() if entry.program.is_forgotten]
+    count = len(entries) - len(gone) + more - CACHE_SIZE
+    if count > 0:
+        gone += sorted(entries.keys() - set(gone), key=lambda key: entries[key].used)[:count]
+    for key in gone:
+        del entries[key]
+    return bool(gone)
