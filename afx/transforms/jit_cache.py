@@ -1,4 +1,4 @@
-"""The cache of a jitted function: compiled traces by the kinds of arguments, and what they hold."""
+"""Jit cache: compiled traces of a function by the kinds of its arguments, and what they hold."""
 
 from __future__ import annotations
 
