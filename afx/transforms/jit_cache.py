@@ -48,11 +48,11 @@ class CacheEntry:
     __slots__ = ("_made", "donated", "lifted", "out_tree", "program", "single")
 
     def __init__(self, traced: Traced, donated: Sequence[int], target: Target) -> None:
-        self.program = CompiledGraph(traced.graph, () if traced.lifted else donated, target)
-        self.out_tree = traced.out_tree
-        self.lifted = traced.lifted
-        self.donated = donated
-        self.single = traced.out_tree == LEAF
+        self.program: CompiledGraph = CompiledGraph(traced.graph, () if traced.lifted else donated, target)
+        self.out_tree: Any = traced.out_tree
+        self.lifted: list[Any] = traced.lifted
+        self.donated: Sequence[int] = donated
+        self.single: bool = traced.out_tree == LEAF
         self._made = tick()
 
     def results(self, outs: list[Any]) -> Any:
