@@ -104,12 +104,12 @@ class TestMachineCode:
     @pytest.mark.parametrize("fn", [lambda x: afx.sin(x).T + 1, lambda x: np.transpose(x) * 2])
     def test_a_refusal_of_the_whole_is_named(self, fn: Any) -> None:
         """A result that NumPy lays out in another order has no native form, though each instruction has one."""
-        lowered = afx.jit(fn, backend="native").lower(np.ones((3, 4)))
+        with use_target(FIRST_TIER):  # whose bits are those of NumPy's plan
+            again = afx.jit(fn)
+            lowered = again.lower(np.ones((3, 4)))
+            again(np.ones((3, 4)))
         *pairs, last = lowered.native
         assert not any(reason for _, reason in pairs)
         assert last[0].startswith("return ")
         assert "row-major" in last[1]
-        with use_target(FIRST_TIER):
-            again = afx.jit(fn)
-            again(np.ones((3, 4)))
-            assert again.lower(np.ones((3, 4))).status.reason == last[1]
+        assert lowered.status.reason == last[1]
