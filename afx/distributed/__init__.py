@@ -12,13 +12,13 @@
 (16.875, -22.5)
 """
 
-from afx.distributed.graph_split import GraphSplit, split_graph
+from afx.distributed.graph.placement import Estimate, Machine, estimate, place
+from afx.distributed.graph.split import GraphSplit, split_graph
 from afx.distributed.local import local
 from afx.distributed.machines import Machines
 from afx.distributed.mapping import map_over
-from afx.distributed.mpi import connect
+from afx.distributed.mpi.connect import connect
 from afx.distributed.parts import by_slot
-from afx.distributed.placement import Estimate, Machine, estimate, place
 from afx.distributed.sharding import ShardedOptimizer, ShardedState, shard_optimizer
 from afx.distributed.split import Split
 

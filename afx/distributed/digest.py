@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
@@ -14,9 +15,9 @@ import numpy as np
 from afx.core.array.array import Array
 from afx.core.graph import Graph
 from afx.errors import GraphError
-from afx.pytree import flatten
+from afx.pytree import flatten, flatten_with_path
 
-__all__ = ["describe_graph", "describe_program", "shape_text"]
+__all__ = ["describe_graph", "describe_program", "describe_values", "shape_text"]
 
 
 def describe_program(fn: Callable[..., Any]) -> str:
@@ -87,6 +88,21 @@ def shape_text(tree: Any) -> str:
     """Return the structure of a tree with the shapes and dtypes of its leaves."""
     leaves, treedef = flatten(tree)
     return f"{_stable_repr(treedef)} {[(np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in leaves]}"
+
+
+def describe_values(trees: Sequence[tuple[str, Any]]) -> list[list[str]]:
+    """Return a pair of path and checksum for each leaf of named trees.
+
+    >>> describe_values([("w", {"a": 1.0})])
+    [["w['a']", 'float64[] 9e1aee6b']]
+    """
+    found: list[list[str]] = []
+    for name, tree in trees:
+        for path, leaf in flatten_with_path(tree)[0]:
+            array: Any = np.asarray(leaf)
+            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            found.append([f"{name}{path}", f"{array.dtype}{list(array.shape)} {zlib.crc32(data):08x}"])
+    return found
 
 
 def _stable_repr(value: object) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NoReturn, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
 
-from afx.distributed.buffers import Layout, Memory, Ndarray, fold
+from afx.distributed.sums.buffers import Layout, Memory, Ndarray
+from afx.distributed.sums.partial import Partial
+from afx.distributed.sums.tree import tree_over
 from afx.distributed.waiting import wait_until
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, PeerLost
 
-__all__ = ["Link", "LocalLink", "Message", "RankLostError", "Reduction", "refuse_unequal"]
+__all__ = ["Link", "LocalLink", "Message", "RankLostError", "Reduction"]
 
 LOCAL_SECONDS: Final = 3600.0  # one process waits for nobody: a program that does not end is a fault
 
@@ -22,15 +24,11 @@ class Reduction(Protocol):
     """One weighted sum over slots under way."""
 
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
-        """Take in the leaves of one of this rank's slots; its sending starts at once."""
+        """Take in the leaves of one of this rank's slots, in their order."""
         ...
 
     def finish(self) -> list[Ndarray]:
-        """Return the buffers of the sum, folded in the order of the slots, the same on every rank."""
-        ...
-
-    def finish_own(self) -> list[Ndarray]:
-        """Return buffers of which the chunks of this rank's slots alone hold the sum."""
+        """Return the buffers of the sum, added up in the order of the tree."""
         ...
 
 
@@ -59,15 +57,34 @@ class Link(Protocol):
         """The number of processes."""
         ...
 
+    @property
+    def losses(self) -> int:
+        """How often ranks were lost so far."""
+        ...
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether the connection goes on without ranks that are lost."""
+        ...
+
     def owner(self, slot: int) -> int:
         """Return the rank that computes a slot."""
         ...
 
-    def reduction(self, weights: Mapping[int, float]) -> Reduction:
-        """Begin a sum over slots of these weights, in their order; every rank names the same ones."""
+    def begin_call(self, name: str) -> None:
+        """Note what all ranks do next, which those that wait compare."""
         ...
 
-    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout) -> Reduction:
+    def reduction(self, weights: Mapping[int, float], number: int = 0) -> Reduction:
+        """Begin a sum over slots of these weights; every rank that has one of them names the same ones.
+
+        Args:
+            weights: by slot, in their order.
+            number: of the program that sums, the same on every rank.
+        """
+        ...
+
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> Reduction:
         """Begin such a sum whose chunks stay with the ranks of their slots; ranks without examples take part."""
         ...
 
@@ -96,7 +113,7 @@ class Link(Protocol):
         """Prepare a message that carries a contiguous array to or from a rank, as often as it is started."""
         ...
 
-    def wait_for(self, is_done: Callable[[], bool], what: str) -> None:
+    def wait_for(self, is_done: Callable[[], bool]) -> None:
         """Call a test until it says yes, or the deadline goes by without any progress of it."""
         ...
 
@@ -114,19 +131,25 @@ class LocalLink:
 
     rank = 0
     ranks = 1
+    losses = 0
+    shrinks = False
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int) -> None:
         self.memory: Memory = Memory()
+        self._slots = slots
 
     def owner(self, slot: int) -> int:
         """Return rank 0."""
         return 0
 
-    def reduction(self, weights: Mapping[int, float]) -> Reduction:
-        """Begin a sum in this process."""
-        return _LocalReduction(weights, self.memory)
+    def begin_call(self, name: str) -> None:
+        """Do nothing: nobody waits."""
 
-    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout) -> Reduction:
+    def reduction(self, weights: Mapping[int, float], number: int = 0) -> Reduction:
+        """Begin a sum in this process."""
+        return _LocalReduction(self._slots, weights, self.memory)
+
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> Reduction:
         """Begin a sum in this process."""
         return self.reduction(weights)
 
@@ -151,9 +174,14 @@ class LocalLink:
         """Refuse: all slots are here."""
         raise AssertionError("one process sends nothing")
 
-    def wait_for(self, is_done: Callable[[], bool], what: str) -> None:
+    def wait_for(self, is_done: Callable[[], bool]) -> None:
         """Call the test until it says yes."""
-        wait_until(is_done, LOCAL_SECONDS, what)
+
+        def look(waited: float) -> None:
+            if waited > LOCAL_SECONDS:
+                raise PeerLost(f"distributed: no progress: got {waited:.0f} s of waiting; is the program right?")
+
+        wait_until(is_done, look)
 
     def commit(self, is_done: bool) -> bool:
         """Return True: nothing can be lost."""
@@ -164,41 +192,17 @@ class LocalLink:
 
 
 class _LocalReduction:
-    """A sum in the order of the slots."""
+    """A sum in the order of the tree."""
 
-    def __init__(self, weights: Mapping[int, float], memory: Memory) -> None:
-        self._weights = weights
-        self._order: Iterator[int] = iter(weights)
-        self._memory = memory
-        self._totals: list[Ndarray] = []
+    def __init__(self, slots: int, weights: Mapping[int, float], memory: Memory) -> None:
+        tree = tree_over(slots, tuple(weights))
+        self._root = tree.root
+        self._partial = Partial(tree, weights, memory)
 
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
-        """Fold in the leaves of the next slot."""
-        if next(self._order) != slot:
-            raise AssertionError("slots are computed in their order")
-        is_first = not self._totals
-        if is_first:
-            self._totals = layout.empty(self._memory)
-        for total, leaf in zip(layout.views(self._totals), leaves, strict=True):
-            if not fold(total, leaf.reshape(-1), self._weights[slot], is_first=is_first):
-                refuse_unequal()
+        """Add the leaves of the next slot."""
+        self._partial.add(slot, layout, leaves)
 
     def finish(self) -> list[Ndarray]:
         """Return the sums."""
-        return self._totals
-
-    def finish_own(self) -> list[Ndarray]:
-        """Return the sums: all slots are here."""
-        return self._totals
-
-
-def refuse_unequal() -> NoReturn:
-    """Refuse integers that differ among slots.
-
-    Raises:
-        ArgumentError: always.
-    """
-    raise ArgumentError(
-        "distributed: integers or keys that a function returned differ among the slots: got different values; return "
-        "counts as floating means, which are averaged by the sizes of the slots"
-    )
+        return self._partial.held[self._root]

@@ -21,4 +21,4 @@ def local(slots: int) -> Machines:
     """
     if slots < 1:
         raise ArgumentError(f"local: at least one slot: got {slots}; give a positive number")
-    return Machines(LocalLink(), slots)
+    return Machines(LocalLink(slots), slots)

@@ -12,16 +12,17 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.distributed.agreement import Agreement
-from afx.distributed.buffers import Layout, flatten_tree
-from afx.distributed.graph_run import GraphRunner
-from afx.distributed.graph_split import GraphSplit
+from afx.distributed.graph.run import GraphRunner
+from afx.distributed.graph.split import GraphSplit
 from afx.distributed.link import Link, RankLostError
 from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.parts import Parts, cut
 from afx.distributed.progress import track
 from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
+from afx.distributed.sums.buffers import Layout, flatten_tree
 from afx.errors import ArgumentError, PeerLost
+from afx.runtime import job
 from afx.runtime.blas import blas
 
 __all__ = ["Machines"]
@@ -44,12 +45,14 @@ class Machines:
         slots: the number of slots.
         link: the connection among the ranks, for functions of `afx.distributed`.
         agreement: what the ranks have compared, likewise.
+        is_closed: whether the connection has ended.
     """
 
     def __init__(self, link: Link, slots: int) -> None:
         self.link: Link = link
         self.slots = slots
         self.agreement: Agreement = Agreement(link)
+        self.is_closed: bool = False
         self._runners: dict[tuple[int, int], GraphRunner] = {}
 
     @property
@@ -74,6 +77,13 @@ class Machines:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
+            self.close()
+
+    def close(self) -> None:
+        """Tell the other ranks that this one takes part in nothing more, and end the connection."""
+        if not self.is_closed:
+            self.is_closed = True
+            job.end(self)
             self.link.close()
 
     def __repr__(self) -> str:
@@ -130,8 +140,9 @@ class Machines:
         """Return a function that computes a loss and its gradient over the whole batch, each slot its part of it.
 
         The loss is a mean over its examples, and slot i has nᵢ of all n. Value and gradient are ``Σ (nᵢ/n) fᵢ`` and
-        ``Σ (nᵢ/n) ∇fᵢ``, summed in the order of the slots: those of the unsplit batch but for
-        rounding, and the same bits on any number of ranks.
+        ``Σ (nᵢ/n) ∇fᵢ``, summed over a fixed binary tree of the slots: those of the unsplit batch but for
+        rounding, and the same bits on any number of ranks. A loss that is a sum is found at the first call, by its
+        values on parts of a few examples.
 
         Args:
             loss: as for `afx.value_and_grad`: a mean over the examples of its part.
@@ -150,7 +161,8 @@ class Machines:
             same on every rank. A call commits on all ranks or on none.
 
         Raises:
-            ArgumentError: a Split of another number of slots.
+            ArgumentError: a Split of another number of slots, a loss that is a sum, or ranks that hold other programs,
+                settings or values (compared at the first two calls, and the values at every 64th).
             ShapeError: an array that the Split cannot cut.
             PeerLost: a rank did not answer in time, or was lost and the connection does not go on without it.
 
@@ -166,7 +178,6 @@ class Machines:
         options = {"has_aux": has_aux, "holomorphic": holomorphic}
         calls: SlotCalls[Any] = SlotCalls(
             "value_and_grad",
-            self.agreement,
             loss,
             split,
             argnums,
@@ -178,16 +189,23 @@ class Machines:
 
         @functools.wraps(loss)
         def run(*args: Any, **kwargs: Any) -> Any:
-            return self.average(calls.bind(self.own_slots, args, kwargs), split)
+            call = calls.bind(lambda: self.own_slots, args, kwargs)
+
+            def attempt() -> Any:
+                number = self.agreement.check_step(call.program)
+                return self.average_once(call.compute, split, number)
+
+            return self.repeat_until_committed(calls.name, attempt)
 
         return run
 
     def average(self, compute: Callable[[int], T], split: Split) -> T:
-        """Return the weighted mean of the trees that slots compute, in the order of the slots, on every rank.
+        """Return the weighted mean of the trees that slots compute, added in the order of their tree, on every rank.
 
         Args:
             compute: the slot's number to a tree; floating leaves are weighted by the slot's share and summed, integers
-                must be the same in every slot. Called for the slots of this rank, those of size 0 left out.
+                must be the same in every slot. Called for the slots of this rank, those of size 0 left out. What it
+                returns is read before it is called again.
             split: the weights.
 
         >>> from afx import distributed
@@ -195,13 +213,13 @@ class Machines:
         Array(0.75, dtype=float64)
         """
         self.check_split(split, "average")
-        return self.repeat_until_committed(lambda: self.average_once(compute, split))
+        return self.repeat_until_committed("average", lambda: self.average_once(compute, split))
 
-    def average_once(self, compute: Callable[[int], T], split: Split) -> T:
+    def average_once(self, compute: Callable[[int], T], split: Split, number: int = 0) -> T:
         """Return the weighted mean, within an attempt of `repeat_until_committed`."""
         weights = split.weights
         owners = [self.link.owner(slot) for slot in weights]
-        reduction = self.link.reduction(weights)
+        reduction = self.link.reduction(weights, number)
         layout: Layout | None = None
         for slot, owner in zip(weights, owners, strict=True):
             if owner == self.rank:
@@ -216,16 +234,25 @@ class Machines:
         mean: T = tree
         return mean
 
-    def repeat_until_committed(self, attempt: Callable[[], R]) -> R:
-        """Return the result of an attempt that all ranks finished; without those that are lost it is made again."""
+    def repeat_until_committed(self, name: str, attempt: Callable[[], R]) -> R:
+        """Return the result of an attempt that all ranks finished; without those that are lost it is made again.
+
+        Args:
+            name: of the call, which ranks that wait compare.
+            attempt: what is tried.
+        """
+        self.link.begin_call(name)
         while True:
             try:
                 result = attempt()
             except RankLostError:
+                self.agreement.drop()
                 self.link.commit(False)
                 continue
             if self.link.commit(True):
+                self.agreement.keep()
                 return result
+            self.agreement.drop()
 
     # -- other work --
     def map(self, fn: Callable[[X], R], xs: Iterable[X], *, show_progress: bool = False) -> list[R]:
@@ -243,7 +270,7 @@ class Machines:
         [1.0, 4.0, 9.0]
         """
         items = list(xs)
-        return self.repeat_until_committed(lambda: self._map(fn, items, show_progress))
+        return self.repeat_until_committed("map", lambda: self._map(fn, items, show_progress))
 
     def _map(self, fn: Callable[[X], R], items: Sequence[X], show_progress: bool) -> list[R]:
         mine = [k for k in range(len(items)) if self.link.owner(k % self.slots) == self.rank]
@@ -256,11 +283,15 @@ class Machines:
 
     def gather_by_slot(self, trees: Mapping[int, T]) -> dict[int, T]:
         """Return the trees of all slots, on every rank, of which each rank gives those of its own."""
-        mine = {slot: tree for slot, tree in trees.items() if self.link.owner(slot) == self.rank}
-        if self.ranks == 1:
-            return mine
-        gathered: list[dict[int, T]] = [decode_tree(data) for data in self.link.gather(encode_tree(mine))]
-        return {int(slot): tree for part in gathered for slot, tree in part.items()}
+
+        def attempt() -> dict[int, T]:
+            mine = {slot: tree for slot, tree in trees.items() if self.link.owner(slot) == self.rank}
+            if self.ranks == 1:
+                return mine
+            gathered: list[dict[int, T]] = [decode_tree(data) for data in self.link.gather(encode_tree(mine))]
+            return {int(slot): tree for part in gathered for slot, tree in part.items()}
+
+        return self.repeat_until_committed("gather", attempt)
 
     def run_graph(self, split: GraphSplit, *inputs: ArrayLike) -> list[Array]:
         """Return the outputs of a graph whose equations are dealt to slots, on every rank.
@@ -292,10 +323,10 @@ class Machines:
         if split.slots > self.slots:
             raise ArgumentError(f"run_graph: a split of more slots: got {split.slots} for {self.slots}; add slots")
         given = [list(batch) for batch in batches]
-        self.agreement.check_graph(split)
-        return self.repeat_until_committed(lambda: self._run_pipeline(split, given))
+        return self.repeat_until_committed("run_graph", lambda: self._run_pipeline(split, given))
 
     def _run_pipeline(self, split: GraphSplit, batches: Sequence[Sequence[Any]]) -> list[list[Array]]:
+        self.agreement.check_graph(split)
         runner = self._runners.get((id(split), self.ranks))
         if runner is None:  # it keeps the split, so that no other one gets its id
             runner = self._runners[id(split), self.ranks] = GraphRunner(split, self.link)
@@ -308,8 +339,29 @@ class Machines:
             ArgumentError: the root passes None.
         """
         data = encode_tree(tree) if self.rank == root and tree is not None else None
-        found: T = decode_tree(self.link.broadcast(data, root))
+        has_data, losses = self.rank == root, self.link.losses
+        found: T = decode_tree(
+            self.repeat_until_committed(
+                "broadcast", lambda: self.link.broadcast(data, self._root(root, has_data, losses))
+            )
+        )
         return found
+
+    def _root(self, root: int, is_root: bool, losses: int) -> int:
+        """Return the rank that has the data now, where ranks were lost since a call began."""
+        if self.link.losses == losses:
+            return root
+        found = self.link.gather(b"root" if is_root else b"")
+        if not any(found):
+            raise PeerLost(
+                "distributed: the rank that has the data was lost: got it nowhere; restart from a checkpoint"
+            )
+        return next(rank for rank, data in enumerate(found) if data)
+
+    def decide(self, verdict: bool) -> bool:
+        """Return rank 0's verdict, on every rank: when to stop goes by one clock."""
+        data = b"yes" if verdict else b"no"
+        return self.repeat_until_committed("decide", lambda: self.link.broadcast(data, 0)) == b"yes"
 
     def measure_speeds(self, work: Callable[[], object], *, repeat: int = 5) -> list[float]:
         """Return how fast each slot does a piece of work, in pieces a second, the same list on every rank.
@@ -326,7 +378,8 @@ class Machines:
             work()
             times.append(time.perf_counter() - begin)
         mine = 1.0 / (float(np.median(times)) * max(len(self.own_slots), 1))
-        speeds = [float(decode_tree(data)) for data in self.link.gather(encode_tree(mine))]
+        gathered = self.repeat_until_committed("measure_speeds", lambda: self.link.gather(encode_tree(mine)))
+        speeds = [float(decode_tree(data)) for data in gathered]
         return [speeds[self.link.owner(slot)] for slot in range(self.slots)]
 
     def scatter(self, tree: T | None, split: Split, *, root: int = 0) -> T:
@@ -343,13 +396,18 @@ class Machines:
             ShapeError: an array that the Split cannot cut.
         """
         self.check_split(split, "scatter")
-        parts = None if tree is None else cut(tree, split, "scatter")
-        mine: dict[int, Any] = {}
-        for slot in range(self.slots):
-            owner = self.link.owner(slot)
-            data = encode_tree(parts.part(slot)) if parts is not None and self.rank == root else None
-            if (received := self.link.send(data, root, owner)) is not None:
-                mine[slot] = decode_tree(received)
+        parts = None if tree is None or self.rank != root else cut(tree, split, "scatter")
+        has_data, losses = self.rank == root, self.link.losses
+
+        def attempt() -> dict[int, Any]:
+            source, found = self._root(root, has_data, losses), dict[int, Any]()
+            for slot in range(self.slots):
+                data = encode_tree(parts.part(slot)) if parts is not None else None
+                if (received := self.link.send(data, source, self.link.owner(slot))) is not None:
+                    found[slot] = decode_tree(received)
+            return found
+
+        mine = self.repeat_until_committed("scatter", attempt)
 
         def read(slot: int) -> Any:
             if slot not in mine:
@@ -367,7 +425,7 @@ class Machines:
         Raises:
             ArgumentError: the ranks hold different ones; all of them raise.
         """
-        self.agreement.check_same(description, what)
+        self.repeat_until_committed("check_same", lambda: self.agreement.check_same(description, what))
 
     def check_split(self, split: Split, who: str) -> None:
         """Refuse a Split of other slots than these.

@@ -10,10 +10,10 @@ import numpy as np
 
 from afx import pytree
 from afx.core.array.array import Array, wrap
-from afx.distributed.buffers import Layout, Ndarray, flatten_tree
 from afx.distributed.machines import Machines
 from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
+from afx.distributed.sums.buffers import Layout, Ndarray, flatten_tree
 from afx.errors import ArgumentError
 from afx.optim import Optimizer
 from afx.transforms.jit import jit
@@ -64,7 +64,7 @@ class ShardedOptimizer(Generic[T]):
             self._check_state(state)  # at each: the slots of a rank that was lost go to others
             return self._move(flat, slopes.chunk, state, value)
 
-        return self._machines.repeat_until_committed(attempt)
+        return self._machines.repeat_until_committed("step of a sharded optimizer", attempt)
 
     @overload
     def value_and_step(
@@ -120,7 +120,6 @@ class ShardedOptimizer(Generic[T]):
         machines.check_split(split, "value_and_step")
         calls: SlotCalls[Any] = SlotCalls(
             "value_and_step",
-            machines.agreement,
             loss,
             split,
             shared=shared,
@@ -130,35 +129,36 @@ class ShardedOptimizer(Generic[T]):
 
         def run(params: T, state: ShardedState, *args: Any, **kwargs: Any) -> tuple[Any, T, ShardedState]:
             flat = _Flat(params, machines.slots)
-            compute = calls.bind(machines.own_slots, (params, *args), kwargs)
+            call = calls.bind(lambda: machines.own_slots, (params, *args), kwargs)
 
             def attempt() -> tuple[Any, T, ShardedState]:
                 self._check_state(state)
-                value, slopes = self._reduce(flat, compute, split)
+                number = machines.agreement.check_step(call.program)
+                value, slopes = self._reduce(flat, call.compute, split, number)
                 loss_value = value[0] if has_aux else value
                 return (value, *self._move(flat, slopes, state, loss_value))
 
-            return machines.repeat_until_committed(attempt)
+            return machines.repeat_until_committed(calls.name, attempt)
 
         return run
 
     def _reduce(
-        self, flat: _Flat, compute: Callable[[int], Any], split: Split
+        self, flat: _Flat, compute: Callable[[int], Any], split: Split, number: int
     ) -> tuple[Any, Callable[[int], tuple[Array, ...]]]:
         """Return the mean value, and this rank's chunks of the mean gradient."""
         machines, weights = self._machines, split.weights
-        reduction = machines.link.scattered_reduction(weights, flat.layout)
+        reduction = machines.link.scattered_reduction(weights, flat.layout, number)
         values: dict[int, Any] = {}
         for slot in machines.own_slots:
             if slot in weights:
                 values[slot], grads = compute(slot)
                 reduction.add(slot, flat.layout, flat.like(grads).leaves)
-        sums = reduction.finish_own()
+        sums = reduction.finish()
 
         def slopes(slot: int) -> tuple[Array, ...]:
             return tuple([wrap(part) for part in flat.cut(sums, slot)])
 
-        return machines.average_once(values.__getitem__, split), slopes
+        return machines.average_once(values.__getitem__, split, number), slopes
 
     def _move(
         self, flat: _Flat, slopes: Callable[[int], tuple[Array, ...]], state: ShardedState, value: Any

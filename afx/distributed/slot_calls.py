@@ -5,16 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from afx.distributed.agreement import Agreement
+import attrs
+
+from afx.distributed.agreement import Program
 from afx.distributed.parts import Parts, cut, whole_places
+from afx.distributed.probe import adds_up
 from afx.distributed.split import Split
 from afx.runtime.blas import blas
 from afx.transforms.grad import value_and_grad
 from afx.transforms.jit import jit
 
-__all__ = ["SlotCalls"]
+__all__ = ["BoundCall", "SlotCalls"]
 
 A = TypeVar("A")
+
+
+@attrs.frozen(eq=False)
+class BoundCall(Generic[A]):
+    """One call, ready for its slots.
+
+    Attributes:
+        compute: the slot's number to value and gradient of its part.
+        program: what the ranks compare before.
+    """
+
+    compute: Callable[[int], A]
+    program: Program
 
 
 class SlotCalls(Generic[A]):
@@ -22,7 +38,6 @@ class SlotCalls(Generic[A]):
 
     Args:
         who: the caller, for messages.
-        agreement: what the ranks have compared so far.
         loss: the program.
         split: the sizes.
         argnums: the arguments to differentiate, as for `afx.value_and_grad`.
@@ -35,7 +50,6 @@ class SlotCalls(Generic[A]):
     def __init__(
         self,
         who: str,
-        agreement: Agreement,
         loss: Callable[..., Any],
         split: Split,
         argnums: int | Sequence[int] | None = None,
@@ -50,15 +64,18 @@ class SlotCalls(Generic[A]):
         self._part_fn: Any = jit(self._plain) if is_compiled else self._plain
         self._places = whole_places(loss, argnums, argnames, shared)
         self._who = who
-        self._agreement = agreement
+        self._has_aux = options.get("has_aux", False)
+        self._options = repr((argnums, argnames, list(shared), is_compiled, sorted(options.items())))
         self._loss = loss
         self._split = split
+        self.name: str = f"{who} of {getattr(loss, '__qualname__', type(loss).__qualname__)}"
 
-    def bind(self, own_slots: Sequence[int], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[int], A]:
-        """Return the function from a slot to value and gradient of its part, once all ranks run the same program.
+    def bind(
+        self, own_slots: Callable[[], Sequence[int]], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> BoundCall[A]:
+        """Return the function from a slot to value and gradient of its part.
 
         Raises:
-            ArgumentError: another rank runs something else.
             ShapeError: an array that the Split cannot cut.
         """
         given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
@@ -73,9 +90,21 @@ class SlotCalls(Generic[A]):
             mine = [parts[k].part(slot) if k in parts else arg for k, arg in enumerate(args)]
             return mine, {name: parts[name].part(slot) if name in parts else arg for name, arg in kwargs.items()}
 
+        def first_slot() -> int | None:
+            return next((slot for slot in own_slots() if self._split.sizes[slot]), None)
+
         def example() -> tuple[list[Any], dict[str, Any]] | None:
-            own = [slot for slot in own_slots if self._split.sizes[slot]]
-            return read.setdefault(own[0], arguments(own[0])) if own else None
+            slot = first_slot()
+            if slot is not None and slot not in read:
+                read[slot] = arguments(slot)
+            return None if slot is None else read[slot]
+
+        def is_sum() -> bool:
+            found, slot = example(), first_slot()
+            if found is None or slot is None or len(self._split.weights) == 1:
+                return False
+            rows = self._split.sizes[slot]
+            return adds_up(self._loss, *found, parts.keys(), rows, has_aux=self._has_aux)
 
         def compute(slot: int) -> A:
             mine, named = read.pop(slot) if slot in read else arguments(slot)
@@ -83,6 +112,6 @@ class SlotCalls(Generic[A]):
                 result: A = self._part_fn(*mine, **named)
             return result
 
-        shared_values = [value for place, value in given if place not in parts]
-        self._agreement.check_step(self._loss, self._plain, self._split, shared_values, example)
-        return compute
+        whole = [(f"argument {place}", value) for place, value in given if place not in parts]
+        program = Program(self.name, self._loss, self._plain, self._options, self._split, whole, example, is_sum)
+        return BoundCall(compute, program)

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from afx.errors import PeerLost
-
 __all__ = ["wait_until"]
 
 SPIN_SECONDS: Final = 0.00003  # a message within one machine takes some microseconds
@@ -20,28 +18,20 @@ LONGEST_SLEEP_SECONDS: Final = 0.002  # 0.5 % of a processor while nothing comes
 _yield: Final = getattr(os, "sched_yield", lambda: None)
 
 
-def wait_until(is_done: Callable[[], bool], deadline: float, what: str) -> None:
+def wait_until(is_done: Callable[[], bool], look: Callable[[float], None]) -> None:
     """Call a test until it says yes: at once for a while, then after sleeps that grow.
 
     Args:
         is_done: a test that also makes progress, such as MPI's ``Testall``.
-        deadline: how many seconds to wait at most.
-        what: what is waited for, for the error.
-
-    Raises:
-        PeerLost: the deadline went by.
+        look: called with the seconds waited so far before each sleep; it may raise.
     """
     if is_done():
         return
     begin = time.monotonic()
     while not is_done():
         waited = time.monotonic() - begin
-        if waited > deadline:
-            raise PeerLost(
-                f"{what}: no answer within the deadline: got {waited:.1f} s of waiting; look at the other ranks' output, "
-                "or give connect() a longer deadline="
-            )
         if waited > YIELD_SECONDS:
+            look(waited)
             time.sleep(min(SLEEP_SHARE * waited, LONGEST_SLEEP_SECONDS))
         elif waited > SPIN_SECONDS:
             _yield()  # to a rank that shares this processor

@@ -15,15 +15,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from afx.runtime.processors import count_processors
+
 __all__ = ["get_threads", "run_blocks", "single_threaded"]
 
 Block = Callable[..., None]
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class _Worker:
@@ -44,7 +40,7 @@ class _Pool:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.workers: list[_Worker] = []
-        self.threads = _cores()
+        self.threads = count_processors()
 
     def helpers(self, count: int) -> list[_Worker]:
         """Return workers; the caller has the lock."""

@@ -12,7 +12,9 @@ import numpy as np
 
 import afx
 from afx import Array, Graph, distributed, optim, random
-from afx.distributed import Machines, Split, mpi, mpi_reduction
+from afx.distributed import Machines, Split
+from afx.distributed.mpi import link as mpi_link
+from afx.distributed.sums import packets
 from afx.runtime.thread_pool import get_threads
 
 X = np.random.default_rng(0).normal(size=(37, 5))
@@ -177,38 +179,15 @@ def train_of(steps: int) -> tuple[Any, Any]:
 
 def pieces() -> None:
     """Messages that are cut because MPI takes so many elements a call give the same bits."""
-    mpi.PIECE_BYTES, mpi_reduction.PIECE_BYTES = 24, 16  # 2**30 and 2**22 else
+    mpi_link.PIECE_BYTES, packets.PIECE_BYTES = 24, 16  # 2**30 and 2**22 else
+    mpi_link.SMALL_BYTES = packets.JOIN_BYTES = 0  # type: ignore[misc]  # so that nothing travels together
     machines = distributed.connect(SLOTS, deadline=60.0)
-    ok = train(machines, SPLITS[1]) == train(distributed.local(SLOTS), SPLITS[1])
+    ok = all(train(machines, split) == train(distributed.local(SLOTS), split) for split in SPLITS)
+    ok &= bits_of(train_in_one(machines, SPLITS[2])) == bits_of(train_in_one(distributed.local(SLOTS), SPLITS[2]))
     graph, places, inputs = random_graph(1, 30)
     split = distributed.split_graph(graph, places, slots=SLOTS)
     ok &= bits_of(machines.run_graph(split, *inputs)) == bits_of(distributed.local(SLOTS).run_graph(split, *inputs))
     report(machines, ok)
-
-
-def overlap() -> None:
-    """While a rank computes its second slot, all messages of first slots arrive."""
-    machines = distributed.connect(SLOTS, deadline=60.0)
-    link: Any = machines.link
-    reductions, left = [], []
-    begin = link.reduction
-
-    def reduction(weights: Any) -> Any:
-        reductions.append(begin(weights))
-        return reductions[-1]
-
-    def compute(slot: int) -> Any:
-        if slot != machines.own_slots[0]:
-            end = time.monotonic() + 30  # the ranks reach their second slots whenever the machine lets them
-            while len(reductions[0].overlap.pending) > 1 and time.monotonic() < end:
-                time.sleep(0.01)
-            left.append(len(reductions[0].overlap.pending))
-        return np.full(2_000_000, slot, np.float32)
-
-    link.reduction = reduction
-    mean = machines.average(compute, Split((1, 1, 1, 1)))
-    ok = len(left) == 1 and left[0] <= 1  # at most the message of the other's second slot
-    report(machines, ok and bool((np.asarray(mean) == 1.5).all()))
 
 
 def examples() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import afx
 from afx import distributed
-from afx.distributed.graph_split import Receive, Run, Send
+from afx.distributed.graph.split import Receive, Run, Send
 from afx.errors import ArgumentError
 from tests.distributed.programs import SLOTS, random_graph
 

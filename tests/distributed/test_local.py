@@ -44,11 +44,22 @@ def test_one_slot_is_the_plain_function() -> None:
     assert afx.pytree.equal(grads, whole)
 
 
-def test_sums_are_in_the_order_of_the_slots() -> None:
-    """The mean is the fold from slot 0 on, which another order would change."""
+def test_sums_are_in_the_order_of_the_tree() -> None:
+    """Halves are added first, which another order would change."""
     parts = [1e16, 1.0, -1e16, 1.0]
     found = distributed.local(4).average(lambda slot: afx.asarray(np.float64(parts[slot] * 4)), Split((1, 1, 1, 1)))
-    assert float(found) == ((1e16 + 1.0) - 1e16) + 1.0
+    assert float(found) == (1e16 + 1.0) + (-1e16 + 1.0) != ((1e16 + 1.0) - 1e16) + 1.0
+
+
+def test_a_buffer_that_is_filled_again_is_read_in_time() -> None:
+    """What `average` gets may be one writable array for all slots."""
+    buffer = np.zeros(3)
+
+    def compute(slot: int) -> Any:
+        buffer[:] = slot
+        return buffer
+
+    assert distributed.local(4).average(compute, Split((1, 1, 1, 1))).tolist() == [1.5] * 3
 
 
 def test_argnums_names_and_shared_arguments() -> None:

@@ -67,8 +67,8 @@ def test_split_graphs_give_the_bits_of_one_process(ranks: int) -> None:
 
 def test_messages_are_cut_where_one_call_takes_no_more() -> None:
     """So buffers may have more bytes than MPI counts in one message."""
-    result = run(2, "pieces")
-    assert sorted(result.stdout.splitlines()) == [f"rank {k} of 2: same" for k in range(2)], result.stderr
+    result = run(3, "pieces")
+    assert sorted(result.stdout.splitlines()) == [f"rank {k} of 3: same" for k in range(3)], result.stderr
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -78,12 +78,6 @@ def test_a_step_that_exchanges_chunks_gives_the_bits_of_one_process(ranks: int) 
     assert sorted(result.stdout.splitlines()) == [
         f"rank {k} of {ranks}: same" for k in range(ranks) for _ in range(4)
     ], result.stderr
-
-
-def test_messages_go_on_while_ranks_compute() -> None:
-    """The exchange of one slot overlaps the computing of the next one."""
-    result = run(2, "overlap")
-    assert sorted(result.stdout.splitlines()) == [f"rank {k} of 2: same" for k in range(2)], result.stderr
 
 
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="the demonstrations need the extra examples")

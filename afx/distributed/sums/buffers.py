@@ -15,11 +15,10 @@ from afx.errors import ArgumentError
 from afx.pytree import flatten, unflatten
 from afx.runtime.output_pool import OutputPool
 
-__all__ = ["Layout", "Memory", "Ndarray", "flatten_tree", "fold"]
+__all__ = ["Layout", "Memory", "Ndarray", "flatten_tree"]
 
 Ndarray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
-FOLD_BLOCK_BYTES: Final = 1 << 18  # a block, its weighted summand and the sum lie in a processor's second cache
 POOL_MIN_BYTES: Final = 1 << 16  # below it new memory costs no page
 POOL_MAX_ARRAYS: Final = 16
 
@@ -39,11 +38,15 @@ class Memory:
             pool = self._pools[size, dtype] = OutputPool(Aval((size,), dtype), POOL_MAX_ARRAYS)
         return pool()
 
+    def take_bytes(self, nbytes: int) -> Ndarray:
+        """Return an array of bytes, which are arbitrary."""
+        return self.take(nbytes, np.dtype(np.uint8))
+
 
 class Layout:
     """Where each leaf of a tree stands in the flat buffers of its dtype."""
 
-    __slots__ = ("_leaves", "_treedef", "dtypes", "lengths")
+    __slots__ = ("_leaves", "_treedef", "dtypes", "lengths", "nbytes")
 
     def __init__(self, treedef: Any, avals: Sequence[tuple[tuple[int, ...], DType]]) -> None:
         self._treedef = treedef
@@ -55,6 +58,7 @@ class Layout:
             start = self.lengths[kind]
             self.lengths[kind] = start + int(np.prod(shape, dtype=np.int64))
             self._leaves.append((shape, kind, slice(start, self.lengths[kind])))
+        self.nbytes: int = sum(size * dtype.itemsize for size, dtype in zip(self.lengths, self.dtypes, strict=True))
 
     def __repr__(self) -> str:
         kinds = [f"{self.dtypes[kind]}{list(shape)}" for shape, kind, _ in self._leaves]
@@ -79,16 +83,6 @@ class Layout:
     def views(self, buffers: Sequence[Ndarray]) -> list[Ndarray]:
         """Return the flat part of each leaf in the buffers."""
         return [buffers[kind][part] for _, kind, part in self._leaves]
-
-    def pack(self, leaves: Sequence[Ndarray], memory: Memory) -> list[Ndarray]:
-        """Return the buffers of leaves, to be read alone: one that holds a single leaf is that leaf."""
-        if len(leaves) == 1:
-            return [leaves[0].reshape(-1)]
-        found: list[Ndarray] = []
-        for kind, (length, dtype) in enumerate(zip(self.lengths, self.dtypes, strict=True)):
-            mine = [leaf.reshape(-1) for leaf, (_, k, _) in zip(leaves, self._leaves, strict=True) if k == kind]
-            found.append(mine[0] if len(mine) == 1 else np.concatenate(mine, out=memory.take(length, dtype)))
-        return found
 
     def cut(self, leaves: Sequence[Ndarray], spans: Sequence[slice]) -> list[Ndarray]:
         """Return one part of each buffer, without the rest of it, as new memory.
@@ -121,33 +115,3 @@ def flatten_tree(tree: Any) -> tuple[Layout, list[Ndarray]]:
     leaves, treedef = flatten(tree)
     arrays: list[Ndarray] = [np.asarray(leaf) for leaf in leaves]
     return _layout(treedef, tuple([(x.shape, x.dtype) for x in arrays])), arrays
-
-
-def fold(total: Ndarray, part: Ndarray, weight: float, *, is_first: bool, is_ours: bool = False) -> bool:
-    """Add a slot's weighted numbers to the sum of those before it; return False where integers differ.
-
-    Args:
-        total: the sum so far; arbitrary at the first slot.
-        part: flat, of the same length.
-        weight: the slot's share.
-        is_first: whether nothing is summed yet.
-        is_ours: whether the part may be overwritten, as one that was received.
-    """
-    if total.dtype.kind not in "fc":
-        if is_first:
-            total[...] = part
-        return is_first or bool(np.array_equal(total, part))
-    scale = total.dtype.type(weight)
-    if is_first:
-        np.multiply(part, scale, total)
-        return True
-    block = FOLD_BLOCK_BYTES // total.itemsize
-    if total.size <= block:
-        np.add(total, np.multiply(part, scale, part if is_ours else None), total)
-        return True
-    scratch = None if is_ours else np.empty(block, total.dtype)
-    for start in range(0, total.size, block):
-        into, summand = total[start : start + block], part[start : start + block]
-        weighted = np.multiply(summand, scale, summand if scratch is None else scratch[: into.size])
-        np.add(into, weighted, into)
-    return True

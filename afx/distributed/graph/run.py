@@ -10,9 +10,9 @@ import numpy as np
 from afx.core.array.array import Array, wrap
 from afx.core.aval import Aval
 from afx.core.graph import Graph, Literal, Var
-from afx.distributed.buffers import Ndarray
-from afx.distributed.graph_split import GraphSplit, Receive, Run, Send
+from afx.distributed.graph.split import GraphSplit, Receive, Run, Send
 from afx.distributed.link import Link, Message
+from afx.distributed.sums.buffers import Ndarray
 from afx.errors import ArgumentError
 from afx.transforms.compiled_call import CompiledGraph
 
@@ -52,11 +52,11 @@ class GraphRunner:
             for lane, inputs in zip(lanes, given, strict=True)
         ]
 
+        for lane, values in waiting:  # a rank that computes nothing waits for the outputs of the others
+            lane.start(values)
+
         def advance() -> bool:
             """Go as far as messages allow; tell whether anything was done, or nothing is left to do."""
-            while waiting:
-                lane, values = waiting.pop(0)
-                lane.start(values)
             has_moved = False
             for slot in self.own_slots:
                 while positions[slot] < len(lanes):
@@ -73,7 +73,7 @@ class GraphRunner:
             )
 
         while not is_done():
-            self.link.wait_for(advance, "run_graph")
+            self.link.wait_for(advance)
         return [lane.outputs() for lane in lanes]
 
 

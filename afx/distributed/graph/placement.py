@@ -9,7 +9,7 @@ import attrs
 
 from afx.compiler.cost import bytes_moved, flops
 from afx.core.graph import Equation, Graph, Var
-from afx.distributed.graph_split import GraphSplit, Receive, Run, Send
+from afx.distributed.graph.split import GraphSplit, Receive, Run, Send
 from afx.errors import ArgumentError
 
 __all__ = ["Estimate", "Machine", "estimate", "place"]

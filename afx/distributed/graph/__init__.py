@@ -1,0 +1,1 @@
+"""Graphs split over slots, equation by equation."""

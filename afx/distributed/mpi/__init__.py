@@ -1,0 +1,1 @@
+"""MPI: processes started by ``mpiexec`` as the ranks of slots (extra ``distributed``)."""

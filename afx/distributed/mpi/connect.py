@@ -1,0 +1,132 @@
+"""Connect: processes started by ``mpiexec`` become the ranks of slots, through mpi4py (extra ``distributed``)."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import platform
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from afx.distributed.machines import Machines
+from afx.distributed.mpi.launch import check_launch, is_one_machine
+from afx.distributed.mpi.link import MpiLink
+from afx.distributed.mpi.watch import Peer
+from afx.errors import ArgumentError, MissingExtraError, PeerLost
+from afx.runtime import job
+from afx.runtime.processors import allowed_processors, machine_processors
+from afx.runtime.thread_pool import get_threads, set_threads
+
+__all__ = ["connect"]
+
+# Quick start within one machine: 0.1 s instead of 1.1 s for the search for networks; and no open port there.
+SETTINGS: Final = {"OMPI_MCA_pml": "ob1"}
+NETWORK: Final = "OMPI_MCA_btl"
+FEW_PROCESSORS: Final = 8  # of which one process uses a single one: a job's binding rather than a small machine
+
+
+def connect(
+    slots: int | None = None, *, deadline: float = 300.0, on_loss: Literal["stop", "shrink"] = "stop"
+) -> Machines:
+    """Return the slots of a job that ``mpiexec`` started, shared by its ranks.
+
+    Start it by ``mpiexec -n 2 python -m mpi4py train.py``. An exception on one rank ends all ranks with its traceback.
+    Ranks that share a machine's processors get an equal part of its threads (`afx.set_threads`); ranks of one machine are
+    neighbours, whatever order the launcher gave them.
+
+    Args:
+        slots: the number of logical machines; None for one a rank. Results depend on it, not on the number of ranks.
+        deadline: how many seconds to wait for another rank before `PeerLost` is raised.
+        on_loss: ``"stop"`` ends the job when a rank is lost. ``"shrink"`` goes on without it: the others do the call
+            again, with the same bits; a rank that hangs is ended at the deadline by those on its machine. Needs Open MPI 5
+            and ``mpiexec --with-ft ulfm``.
+
+    Raises:
+        MissingExtraError: mpi4py is not installed.
+        ArgumentError: more ranks than slots, or a launcher that starts separate jobs of one rank each.
+        PeerLost: a rank was lost meanwhile.
+    """
+    if on_loss not in ("stop", "shrink"):
+        raise ArgumentError(f'connect: on_loss is "stop" or "shrink": got {on_loss!r}')
+    mpi = _import_mpi()
+    check_launch(mpi.COMM_WORLD.size)
+    count = mpi.COMM_WORLD.size if slots is None else slots
+    if not 1 <= mpi.COMM_WORLD.size <= count:
+        raise ArgumentError(
+            f"connect: at most one rank a slot: got {mpi.COMM_WORLD.size} ranks for {count} slots; add slots"
+        )
+    _abort_on_error(mpi.COMM_WORLD)
+    try:
+        comm = mpi.COMM_WORLD.Shrink() if on_loss == "shrink" else mpi.COMM_WORLD.Dup()
+        link = MpiLink(mpi, comm, count, deadline, on_loss == "shrink")
+    except mpi.Exception as error:
+        raise PeerLost(f"connect: a rank was lost ({error}): got no answer; start the job again") from error
+    machines = Machines(link, count)
+    machines.repeat_until_committed("connect", lambda: _meet(link, machines))
+    atexit.register(_say_goodbye, machines, link)
+    job.begin(machines)
+    return machines
+
+
+def _import_mpi() -> Any:
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault(NETWORK, "self,sm" if is_one_machine() else "self,sm,tcp")
+    try:
+        return importlib.import_module("mpi4py.MPI")
+    except ImportError as error:
+        raise MissingExtraError('connect: needs mpi4py: got none; pip install "afx[distributed]"') from error
+
+
+def _meet(link: MpiLink, machines: Machines) -> None:
+    """Tell each other where the ranks run, make those of one machine neighbours, and compare slots and versions."""
+    processors = allowed_processors()
+    mine = [platform.node(), os.getpid(), processors]
+    found: list[Any] = [json.loads(data) for data in link.gather(json.dumps(mine).encode())]
+    hosts = list(dict.fromkeys(host for host, _, _ in found))
+    order = sorted(range(len(found)), key=lambda rank: hosts.index(found[rank][0]))
+    comm = link.comm
+    if order != list(range(len(found))):
+        comm = comm.Split(0, order.index(link.rank))
+    link.use(comm, [Peer(found[rank][0], found[rank][1]) for rank in order])
+    _share_processors(processors, sum(one[0] == mine[0] and one[2] == processors for one in found))
+    versions = f"{machines.slots} {sys.version_info[:2]} {np.__version__}"
+    machines.agreement.check_same(versions, "number of slots and versions")
+
+
+def _share_processors(processors: Sequence[int], share: int) -> None:
+    """Give each rank the threads that are left to it where ranks share processors: more would only wait for each other."""
+    set_threads(min(get_threads(), max(1, len(processors) // share)))
+    total = machine_processors()
+    if len(processors) == 1 and total >= FEW_PROCESSORS:
+        warnings.warn(
+            f"connect: this rank may use 1 of {total} processors: mpiexec binds each rank to one core by default; start it "
+            'with --bind-to none, or with --map-by ppr:1:node:PE=N for N cores a rank (SLURM: PE="$SLURM_CPUS_PER_TASK")',
+            stacklevel=3,
+        )
+
+
+def _say_goodbye(machines: Machines, link: MpiLink) -> None:
+    """Tell ranks that still wait that this one ends; before MPI does, which would wait for them."""
+    if not machines.is_closed:
+        machines.is_closed = True
+        link.watch.say_goodbye()
+
+
+def _abort_on_error(comm: Any) -> None:
+    """End all ranks when one ends by an exception, as plain mpi4py does not."""
+
+    def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        traceback.print_exception(kind, error, trace)
+        sys.stderr.flush()
+        comm.Abort(130 if kind is KeyboardInterrupt else 1)
+
+    sys.excepthook = end

@@ -1,0 +1,205 @@
+"""Exchange: a sum over slots by messages, as its plan says; large parts are added piece by piece as they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from afx.distributed.sums import packets as packet_sizes
+from afx.distributed.sums.buffers import Layout, Memory, Ndarray
+from afx.distributed.sums.packets import Packet, cut_packets, gather_packet, packet_views, scatter_packet
+from afx.distributed.sums.partial import add_up
+from afx.distributed.sums.plan import Exchange, Round, Span, Transfer
+from afx.distributed.sums.tree import Branch, Node
+
+__all__ = ["Port", "Traffic"]
+
+WINDOW: Final = 4  # pieces of each sender that are expected at a time: their memory is used again
+
+
+class Port(Protocol):
+    """What an exchange needs of the link."""
+
+    @property
+    def memory(self) -> Memory:
+        """Memory that is used again."""
+        ...
+
+    def send_piece(self, piece: Ndarray, rank: int, tag: int) -> Any:
+        """Begin to send contiguous numbers, in one message; return the request."""
+        ...
+
+    def receive_piece(self, piece: Ndarray, rank: int, tag: int) -> Any:
+        """Begin to receive into contiguous numbers, in one message; return the request."""
+        ...
+
+    def wait(self, requests: Sequence[Any]) -> None:
+        """Wait until all requests are done."""
+        ...
+
+
+class Traffic:
+    """One sum under way.
+
+    Args:
+        port: the ranks.
+        layout: of the buffers.
+        exchange: the plan.
+        held: the nodes that this rank has added up; their memory is written.
+        tag: of all messages.
+    """
+
+    def __init__(
+        self, port: Port, layout: Layout, exchange: Exchange, held: Mapping[Node, list[Ndarray]], tag: int
+    ) -> None:
+        self._port = port
+        self._layout = layout
+        self._exchange = exchange
+        self._tag = tag
+        self._whole: dict[Node, list[Ndarray]] = dict(held)
+        self._pieces: dict[tuple[Node, int, int], Ndarray] = {}  # of received nodes, by dtype and start
+        self._base = self._choose_base()
+
+    def _choose_base(self) -> list[Ndarray]:
+        """Return the buffers in which the sum ends: those of a node that is part of the first total."""
+        rounds = self._exchange.rounds
+        total = (rounds[0].total if rounds else None) or self._exchange.tree.root
+        for node in self._exchange.own:
+            if total[0] <= node[0] and node[1] <= total[1]:
+                return self._whole[node]
+        return self._layout.empty(self._port.memory)
+
+    def run(self) -> list[Ndarray]:
+        """Return the buffers of the sum, of which the plan's parts are written."""
+        if self._exchange.streams:
+            self._stream(*self._exchange.rounds)
+            return self._base
+        for round_ in self._exchange.rounds:
+            sent = self._send(round_)
+            if round_.total is None:
+                self._receive_shares(round_)
+            else:
+                self._receive_and_add(round_, lambda number, packet: None)
+            self._port.wait([request for requests in sent.values() for piece in requests for request in piece])
+        return self._base
+
+    def _stream(self, first: Round, second: Round) -> None:
+        """Send each piece of the sum on as soon as it is added, and receive those of others where all has left."""
+        sent = self._send(first)
+        incoming = [(transfer, self._packets(transfer.spans)) for transfer in second.receives]
+        pending: list[Any] = []
+        joined: list[tuple[Packet, Ndarray]] = []
+
+        def expect(number: int) -> None:
+            for transfer, packets in incoming:
+                if number < len(packets):
+                    self._port.wait(sent[transfer.rank][number])
+                    pending.append(self._receive_share(packets[number], transfer.rank, joined))
+
+        def pass_on(number: int, packet: Packet) -> None:
+            piece = gather_packet(packet, self._layout, self._base)
+            pending.extend([self._port.send_piece(piece, transfer.rank, self._tag) for transfer in second.sends])
+            expect(number)
+
+        self._receive_and_add(first, pass_on)
+        for number in range(len(self._packets(first.spans)), max([len(packets) for _, packets in incoming], default=0)):
+            expect(number)
+        self._port.wait(pending)
+        for packet, memory in joined:
+            scatter_packet(packet, self._layout, memory, self._base)
+
+    def _packets(self, spans: tuple[Span, ...]) -> tuple[Packet, ...]:
+        return cut_packets(self._layout, spans, packet_sizes.PIECE_BYTES)
+
+    # -- messages --
+    def _send(self, round_: Round) -> dict[int, list[list[Any]]]:
+        """Begin to send; return the requests by rank and piece."""
+        found: dict[int, list[list[Any]]] = {}
+        by_rank: dict[int, list[Transfer]] = {}
+        for transfer in round_.sends:
+            by_rank.setdefault(transfer.rank, []).append(transfer)
+        for rank, transfers in by_rank.items():
+            copies = round_.total is not None and transfers[0].spans == round_.spans  # what is sent is added to
+            found[rank] = [
+                [self._send_packet(packet, transfer, copies=copies) for transfer in transfers]
+                for packet in self._packets(transfers[0].spans)
+            ]
+        return found
+
+    def _send_packet(self, packet: Packet, transfer: Transfer, *, copies: bool) -> Any:
+        piece = gather_packet(packet, self._layout, self._whole.get(transfer.node, self._base))
+        return self._port.send_piece(piece.copy() if copies else piece, transfer.rank, self._tag)
+
+    def _receive_shares(self, round_: Round) -> None:
+        """Receive parts of a sum where they belong."""
+        joined: list[tuple[Packet, Ndarray]] = []
+        requests = [
+            self._receive_share(packet, transfer.rank, joined)
+            for transfer in round_.receives
+            for packet in self._packets(transfer.spans)
+        ]
+        self._port.wait(requests)
+        for packet, memory in joined:
+            scatter_packet(packet, self._layout, memory, self._base)
+
+    def _receive_share(self, packet: Packet, rank: int, joined: list[tuple[Packet, Ndarray]]) -> Any:
+        if packet.is_joined:
+            memory = self._port.memory.take_bytes(packet.nbytes)
+            joined.append((packet, memory))
+        else:
+            ((kind, part, _),) = packet.parts
+            memory = self._base[kind][part]
+        return self._port.receive_piece(memory, rank, self._tag)
+
+    def _expect(self, packet: Packet, transfer: Transfer) -> Any:
+        """Begin to receive one piece of a node into memory of its own."""
+        if packet.is_joined:
+            memory = self._port.memory.take_bytes(packet.nbytes)
+            views = packet_views(packet, self._layout, memory)
+        else:
+            ((kind, part, _),) = packet.parts
+            memory = self._port.memory.take(part.stop - part.start, self._layout.dtypes[kind])
+            views = [memory]
+        for view, (kind, part, _) in zip(views, packet.parts, strict=True):
+            self._pieces[transfer.node, kind, part.start] = view
+        return self._port.receive_piece(memory, transfer.rank, self._tag)
+
+    # -- sums --
+    def _receive_and_add(self, round_: Round, after: Callable[[int, Packet], None]) -> None:
+        """Add up a total piece by piece; call a function after each."""
+        total = round_.total
+        assert total is not None, "a round that adds nothing"
+        arrived = {transfer.node for transfer in round_.receives}
+        adds = self._list_adds(total, arrived | self._whole.keys())
+        packets = self._packets(round_.spans)
+        arriving: list[list[Any]] = []
+        for number, packet in enumerate(packets):
+            ahead = packets[len(arriving) : number + WINDOW]
+            arriving += [[self._expect(piece, transfer) for transfer in round_.receives] for piece in ahead]
+            self._port.wait(arriving[number])
+            for kind, part, _ in packet.parts:
+                self._add(total, adds, arrived, kind, part)
+            after(number, packet)
+        self._whole = {total: self._base}
+
+    def _list_adds(self, total: Node, known: set[Node]) -> list[Branch]:
+        """Return the additions by which a total comes from known nodes, in an order that works."""
+        if total in known:
+            return []
+        branch = self._exchange.tree.branches[total]
+        return [*self._list_adds(branch.left, known), *self._list_adds(branch.right, known), branch]
+
+    def _add(self, total: Node, adds: Sequence[Branch], arrived: set[Node], kind: int, part: slice) -> None:
+        values = {node: buffers[kind][part] for node, buffers in self._whole.items()}
+        values |= {node: self._pieces.pop((node, kind, part.start)) for node in arrived}
+        base = self._base[kind][part]
+        in_base = {node for node, buffers in self._whole.items() if buffers is self._base}
+        for branch in adds:
+            left, right = values[branch.left], values[branch.right]
+            out = base if branch.parent == total else right if branch.right in in_base else left
+            add_up(out, left, right)
+            values[branch.parent] = out
+            if branch.left in in_base or branch.right in in_base:
+                in_base.add(branch.parent)
+        if not adds and total not in in_base:
+            base[...] = values[total]

@@ -1,0 +1,97 @@
+"""Flood: the sum of small buffers by one message a rank, from memory and with requests that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from afx.distributed.sums.buffers import Layout, Ndarray
+from afx.distributed.sums.partial import add_up
+from afx.distributed.sums.plan import Exchange
+from afx.distributed.sums.tree import Branch, Node
+
+__all__ = ["SMALL_BYTES", "Flood", "FloodPort"]
+
+SMALL_BYTES: Final = 1 << 14  # of a buffer: below, the time of a message does not depend on its length
+ALIGNMENT: Final = 8
+
+
+class FloodPort(Protocol):
+    """What a flood needs of the link."""
+
+    def keep_send(self, memory: Ndarray, rank: int, tag: int) -> Any:
+        """Prepare a message that is sent again and again; return the request."""
+        ...
+
+    def keep_receive(self, memory: Ndarray, rank: int, tag: int) -> Any:
+        """Prepare a message that is received again and again; return the request."""
+        ...
+
+    def run_kept(self, requests: Sequence[Any]) -> None:
+        """Start prepared messages and wait until all are done."""
+        ...
+
+
+class Flood:
+    """The messages of one plan and layout."""
+
+    def __init__(self, port: FloodPort, layout: Layout, exchange: Exchange, tag: int) -> None:
+        self._port = port
+        self._layout = layout
+        (round_,) = exchange.rounds
+        self._adds = [b for b in _in_order(exchange) if b.parent not in exchange.own]
+        self._root = exchange.tree.root
+        self._values: dict[Node, list[Ndarray]] = {}
+        self._requests: list[Any] = []
+        own = self._make_memory(exchange.own)
+        ranks = list(dict.fromkeys(transfer.rank for transfer in round_.receives))
+        for rank in ranks:
+            nodes = [transfer.node for transfer in round_.receives if transfer.rank == rank]
+            self._requests.append(port.keep_receive(self._make_memory(nodes), rank, tag))
+        self._requests += [port.keep_send(own, rank, tag) for rank in ranks]
+        self._own = exchange.own
+
+    def _make_memory(self, nodes: Sequence[Node]) -> Ndarray:
+        """Return memory of one message, and note where each node's buffers stand in it."""
+        sizes = [n * dtype.itemsize for n, dtype in zip(self._layout.lengths, self._layout.dtypes, strict=True)]
+        step = sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+        memory: Ndarray = np.zeros(max(step * len(nodes), ALIGNMENT), np.uint8)
+        for number, node in enumerate(nodes):
+            offset, views = number * step, list[Ndarray]()
+            for size, dtype in zip(sizes, self._layout.dtypes, strict=True):
+                views.append(memory[offset : offset + size].view(dtype))
+                offset += -(-size // ALIGNMENT) * ALIGNMENT
+            self._values[node] = views
+        return memory
+
+    def run(self, held: Mapping[Node, list[Ndarray]]) -> list[Ndarray]:
+        """Return the sums, in the memory of one of the nodes."""
+        values = self._values
+        for node in self._own:
+            for view, x in zip(values[node], held[node], strict=True):
+                view[...] = x
+        self._port.run_kept(self._requests)
+        found = held[self._own[0]]
+        if self._adds:
+            known = dict(values)
+            for branch in self._adds:
+                left, right = known[branch.left], known[branch.right]
+                known[branch.parent] = found if branch.parent == self._root else left
+                for out, a, b in zip(known[branch.parent], left, right, strict=True):
+                    add_up(out, a, b)
+        return found
+
+
+def _in_order(exchange: Exchange) -> list[Branch]:
+    """Return the additions from the nodes that ranks have to the root."""
+    known = {*exchange.own, *[transfer.node for round_ in exchange.rounds for transfer in round_.receives]}
+
+    def list_adds(node: Node) -> list[Branch]:
+        if node in known:
+            return []
+        branch = exchange.tree.branches[node]
+        return [*list_adds(branch.left), *list_adds(branch.right), branch]
+
+    return list_adds(exchange.tree.root)

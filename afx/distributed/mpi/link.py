@@ -1,0 +1,298 @@
+"""MPI link: the ranks of a communicator. No call blocks inside MPI: requests are tested with back-off until a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from afx.distributed.link import RankLostError
+from afx.distributed.mpi.collectives import Collectives
+from afx.distributed.mpi.exchange import Traffic
+from afx.distributed.mpi.flood import SMALL_BYTES, Flood
+from afx.distributed.mpi.watch import Peer, Watch
+from afx.distributed.sums.buffers import Layout, Memory, Ndarray
+from afx.distributed.sums.partial import Partial
+from afx.distributed.sums.plan import Exchange, plan_gather, plan_sum
+from afx.distributed.waiting import wait_until
+from afx.errors import ArgumentError, PeerLost
+
+__all__ = ["MpiLink"]
+
+PIECE_BYTES: Final = 1 << 30  # Open MPI takes at most 2**31 - 1 elements a call
+SIZE_TAG, DATA_TAG, SHARE_TAG = 1, 2, 4
+SUM_TAG: Final = 64  # tags below it are those of other messages
+MOST_PROGRAMS: Final = 4096  # that have tags of their own
+GRAPH_TAG: Final = 1 << 20
+
+
+class MpiLink:
+    """The ranks of a communicator.
+
+    Attributes:
+        rank: the number of this process.
+        ranks: the number of processes.
+        losses: how often ranks were lost.
+        shrinks: whether the others go on then.
+        memory: memory of messages, used again.
+        watch: what ranks that wait tell each other.
+        comm: the communicator.
+        byte: MPI's type of a byte.
+    """
+
+    def __init__(self, mpi: Any, comm: Any, slots: int, deadline: float, shrinks: bool) -> None:
+        self._mpi = mpi
+        self._slots = slots
+        self.byte: Any = mpi.BYTE
+        self.shrinks = shrinks
+        self.losses = 0
+        self.watch: Watch = Watch(mpi, comm, deadline, shrinks)
+        self._collectives = Collectives(self)
+        self._abandoned: list[Any] = []
+        self.memory: Memory = Memory()
+        self.use(comm)
+
+    def use(self, comm: Any, peers: list[Peer] | None = None) -> None:
+        """Take the ranks of a communicator; slots are dealt to them in contiguous blocks."""
+        self.comm: Any = comm
+        self.rank: int = int(comm.rank)
+        self.ranks: int = int(comm.size)
+        self._owners = tuple([slot * self.ranks // self._slots for slot in range(self._slots)])
+        self._floods: dict[tuple[Layout, Exchange, int], Flood] = {}
+        self.hosts: int = len({peer.host for peer in peers}) if peers else 1
+        self.watch.use(comm, peers or [])
+
+    def owner(self, slot: int) -> int:
+        """Return the rank that computes a slot."""
+        return self._owners[slot]
+
+    def begin_call(self, name: str) -> None:
+        """Note what all ranks do next."""
+        self.watch.begin(name)
+
+    # -- sums --
+    def reduction(self, weights: Mapping[int, float], number: int = 0) -> _MpiReduction:
+        """Begin a sum over slots."""
+        return _MpiReduction(self, weights, None, SUM_TAG + number % MOST_PROGRAMS)
+
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> _MpiReduction:
+        """Begin a sum whose chunks stay with the ranks of their slots."""
+        return _MpiReduction(self, weights, layout, SUM_TAG + number % MOST_PROGRAMS)
+
+    def plan(self, slots: tuple[int, ...], *, by_slot: bool, is_small: bool) -> Exchange:
+        """Return the messages of a sum over slots."""
+        return plan_sum(self._owners, slots, self.rank, by_slot=by_slot, is_small=is_small, hosts=self.hosts)
+
+    def exchange(self, layout: Layout, plan: Exchange, held: Mapping[Any, list[Ndarray]], tag: int) -> list[Ndarray]:
+        """Return the buffers of a sum of which this rank holds some nodes."""
+        if plan.is_flood:
+            flood = self._floods.get((layout, plan, tag))
+            if flood is None:
+                if len(self._floods) >= MOST_PROGRAMS:
+                    self._floods.clear()
+                flood = self._floods[layout, plan, tag] = Flood(self, layout, plan, tag)
+            return flood.run(held)
+        return Traffic(self, layout, plan, held, tag).run()
+
+    def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
+        """Fill buffers of which each rank has written the chunks of its slots."""
+        round_ = plan_gather(self._owners, self.rank)
+        tree = self.plan(tuple(range(self._slots)), by_slot=True, is_small=False).tree
+        Traffic(self, layout, Exchange(tree, (tree.root,), (), (round_,)), {tree.root: list(buffers)}, SHARE_TAG).run()
+
+    # -- messages --
+    def begin(self, start: Callable[[], Any]) -> Any:
+        """Call a function of MPI that returns a request."""
+        try:
+            return start()
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
+
+    def send_piece(self, piece: Ndarray, rank: int, tag: int) -> Any:
+        """Begin to send contiguous numbers, in one message; return the request."""
+        try:
+            return self.comm.Isend([piece, self.byte], rank, tag)
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
+
+    def receive_piece(self, piece: Ndarray, rank: int, tag: int) -> Any:
+        """Begin to receive into contiguous numbers, in one message; return the request."""
+        try:
+            return self.comm.Irecv([piece, self.byte], rank, tag)
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
+
+    def keep_send(self, memory: Ndarray, rank: int, tag: int) -> Any:
+        """Prepare a message that is sent again and again; return the request."""
+        return self.begin(lambda: self.comm.Send_init([memory, self.byte], rank, tag))
+
+    def keep_receive(self, memory: Ndarray, rank: int, tag: int) -> Any:
+        """Prepare a message that is received again and again; return the request."""
+        return self.begin(lambda: self.comm.Recv_init([memory, self.byte], rank, tag))
+
+    def run_kept(self, requests: Sequence[Any]) -> None:
+        """Start prepared messages and wait until all are done."""
+        self.begin(lambda: self._mpi.Prequest.Startall(requests))
+        self.wait(requests)
+
+    def send_to(self, array: Ndarray, rank: int, tag: int) -> list[Any]:
+        """Begin to send a contiguous array, in pieces."""
+        return [self.send_piece(piece, rank, tag) for piece in _pieces(array)]
+
+    def receive_into(self, array: Ndarray, rank: int, tag: int) -> list[Any]:
+        """Begin to receive into a contiguous array, in pieces."""
+        return [self.receive_piece(piece, rank, tag) for piece in _pieces(array)]
+
+    def wait(self, requests: Sequence[Any]) -> None:
+        """Wait until all requests are done."""
+        pending = list(requests)
+
+        def is_done() -> bool:  # one by one: only so does each error keep its class
+            while pending and pending[-1].Test():
+                pending.pop()
+            return not pending
+
+        try:
+            wait_until(is_done, self.watch.look)
+        except self._mpi.Exception as error:
+            self._abandoned += requests  # and their memory, into which MPI may still write
+            self.memory = Memory()
+            self.raise_lost(error)
+
+    def wait_for(self, is_done: Callable[[], bool]) -> None:
+        """Call a test until it says yes, or the deadline goes by."""
+        try:
+            wait_until(is_done, self.watch.look)
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
+
+    def raise_lost(self, error: Any) -> NoReturn:
+        """Turn MPI's error about a lost rank into afx's."""
+        lost = (self._mpi.ERR_PROC_FAILED, self._mpi.ERR_PROC_FAILED_PENDING, self._mpi.ERR_REVOKED)
+        if self.shrinks and error.Get_error_class() in lost:
+            self.comm.Revoke()  # the others, which may wait for this rank, learn of it
+            raise RankLostError from error
+        if error.Get_error_class() == self._mpi.ERR_TRUNCATE:
+            raise ArgumentError(
+                f"distributed: a message of another length than was waited for: got it in {self.watch.name} (call "
+                f"{self.watch.number}); every rank makes the same calls in the same order, with the same shapes"
+            ) from error
+        raise PeerLost(
+            f"distributed: a rank was lost ({error}): got no answer; restart from the last checkpoint"
+        ) from error
+
+    def make_message(self, array: Ndarray, rank: int, number: int, *, is_sent: bool) -> MpiMessage:
+        """Prepare a message that carries a contiguous array, as often as it is started."""
+        keep = self.keep_send if is_sent else self.keep_receive
+        return MpiMessage([keep(piece, rank, GRAPH_TAG + number) for piece in _pieces(array)])
+
+    # -- ends --
+    def commit(self, is_done: bool) -> bool:
+        """Agree whether all ranks finished; shrink to those that are left where not."""
+        if not self.shrinks:
+            return is_done
+        flag = np.array([int(is_done)], np.int32)
+        try:
+            request = self.comm.Iagree(flag)
+            wait_until(request.Test, self.watch.look)
+        except self._mpi.Exception:
+            flag[0] = 0
+        if flag[0]:
+            return True
+        self._shrink()
+        return False
+
+    def _shrink(self) -> None:
+        """Go on with the ranks that are left."""
+        before, peers = self.comm.Get_group(), self.watch.peers
+        comm = self.comm.Shrink()
+        after = comm.Get_group()
+        places = after.Translate_ranks(list(range(after.size)), before)
+        self.losses += 1
+        self.use(comm, [peers[place] for place in places] if peers else None)
+
+    def close(self) -> None:
+        """Say goodbye, and free the communicator."""
+        self.watch.say_goodbye()
+        if not self.shrinks:  # freeing is collective, and a lost rank would never come
+            self.comm.Free()
+
+    # -- bytes --
+    def broadcast(self, data: bytes | None, root: int) -> bytes:
+        """Return the bytes that the root has."""
+        if data is None and self.rank == root:
+            raise ArgumentError("broadcast: the root has nothing to send: got None; pass the value on that rank")
+        return self._collectives.broadcast(data if self.rank == root else None, root)
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Return the bytes of all ranks, on every rank."""
+        return self._collectives.gather(data)
+
+    def send(self, data: bytes | None, root: int, target: int) -> bytes | None:
+        """Return on the target the bytes that the root has; None on the others."""
+        if self.rank == root:
+            if data is None:
+                raise ArgumentError("scatter: the root has nothing to send: got None; pass the tree on that rank")
+            if target == root:
+                return data
+            size, array = np.array([len(data)], np.int64), np.frombuffer(data, np.uint8)
+            self.wait([*self.send_to(size, target, SIZE_TAG), *self.send_to(array, target, DATA_TAG)])
+        return self._receive(root) if self.rank == target else None
+
+    def _receive(self, root: int) -> bytes:
+        size = np.zeros(1, np.int64)
+        self.wait(self.receive_into(size, root, SIZE_TAG))
+        array = np.empty(int(size[0]), np.uint8)
+        self.wait(self.receive_into(array, root, DATA_TAG))
+        return array.tobytes()
+
+
+class MpiMessage:
+    """A message of persistent requests."""
+
+    __slots__ = ("_requests",)
+
+    def __init__(self, requests: Sequence[Any]) -> None:
+        self._requests = requests
+
+    def start(self) -> None:
+        """Begin."""
+        for request in self._requests:
+            request.Start()
+
+    def is_done(self) -> bool:
+        """Tell whether it is sent or received."""
+        return all(request.Test() for request in self._requests)
+
+
+class _MpiReduction:
+    """One sum over slots: this rank's own first, then those of all."""
+
+    def __init__(self, link: MpiLink, weights: Mapping[int, float], layout: Layout | None, tag: int) -> None:
+        self._link = link
+        self._slots = tuple(weights)
+        self._by_slot = layout is not None
+        self._layout = layout
+        self._tag = tag
+        plan = link.plan(self._slots, by_slot=self._by_slot, is_small=False)
+        self._partial = Partial(plan.tree, weights, link.memory, plan.tops)
+
+    def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
+        """Add the leaves of one of this rank's slots."""
+        self._layout = layout
+        self._partial.add(slot, layout, leaves)
+
+    def finish(self) -> list[Ndarray]:
+        """Return the buffers of the sum."""
+        layout, link = self._layout, self._link
+        assert layout is not None, "a rank that computes nothing takes no part"
+        is_small = layout.nbytes <= SMALL_BYTES
+        plan = link.plan(self._slots, by_slot=self._by_slot, is_small=is_small)
+        return link.exchange(layout, plan, self._partial.held, self._tag)
+
+
+def _pieces(array: Ndarray) -> list[Ndarray]:
+    """Return the bytes of a contiguous array in pieces that one call of MPI takes."""
+    flat = array.reshape(-1).view(np.uint8)
+    return [flat[start : start + PIECE_BYTES] for start in range(0, max(flat.size, 1), PIECE_BYTES)]

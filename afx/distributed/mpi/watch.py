@@ -1,0 +1,192 @@
+"""Watch: what ranks that wait tell each other, so that calls that do not fit end at once and name both."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import struct
+import time
+from collections import deque
+from typing import Any, Final, NoReturn
+
+import attrs
+import numpy as np
+
+from afx.distributed.sums.buffers import Ndarray
+from afx.errors import ArgumentError, PeerLost
+
+__all__ = ["NAME_BYTES", "Peer", "Watch", "refuse_calls"]
+
+TELL_SECONDS: Final = 0.5  # a wait of this length is told to the others
+SHED_FACTOR: Final = 2.0  # deadlines until a rank that hangs, and that nobody could end, is an error
+WORD_TAG: Final = 3
+NAME_BYTES: Final = 112
+WORD: Final = struct.Struct(f"<qq{NAME_BYTES}s")  # number of the call, whether the program ended, name
+MANY_RANKS: Final = 64  # above, a word goes to neighbours at distances that double
+KEPT_CALLS: Final = 256
+END_SECONDS: Final = 1.0
+
+
+@attrs.frozen
+class Peer:
+    """Where a rank runs.
+
+    Attributes:
+        host: the name of the machine.
+        process: its number there.
+    """
+
+    host: str
+    process: int
+
+
+@attrs.frozen
+class _Word:
+    """What a rank said last.
+
+    Attributes:
+        number: of the call in which it waits, or of its last one.
+        is_end: whether its program ended.
+        name: of the call.
+    """
+
+    number: int
+    is_end: bool
+    name: str
+
+
+def refuse_calls(rank: int, name: str, other: int, other_name: str, number: int) -> NoReturn:
+    """Refuse calls of two ranks that do not fit.
+
+    Raises:
+        ArgumentError: always.
+    """
+    raise ArgumentError(
+        f"distributed: ranks make other calls: got rank {other} in {other_name}, rank {rank} in {name} (call {number}); "
+        "every rank makes the same calls in the same order: look for an `if machines.rank == 0:` around one of them"
+    )
+
+
+class Watch:
+    """What this rank knows of the others, over one communicator.
+
+    Args:
+        mpi: the module of mpi4py.
+        comm: the communicator.
+        deadline: seconds after which a rank that gives no sign counts as lost.
+        sheds: whether a rank that hangs is ended where it can be.
+    """
+
+    def __init__(self, mpi: Any, comm: Any, deadline: float, sheds: bool) -> None:
+        self._mpi = mpi
+        self._deadline = deadline
+        self._sheds = sheds
+        self._number = 0
+        self._names: deque[str] = deque(maxlen=KEPT_CALLS)
+        self.use(comm, [])
+
+    def use(self, comm: Any, peers: list[Peer]) -> None:
+        """Watch the ranks of another communicator."""
+        self._comm = comm
+        self._words: dict[int, _Word] = {}
+        self._told = -1
+        self._sent: list[Any] = []
+        self._has_shed = False
+        self.peers: list[Peer] = peers
+
+    @property
+    def number(self) -> int:
+        """The number of the call that is under way."""
+        return self._number
+
+    @property
+    def name(self) -> str:
+        """The name of the call that is under way."""
+        return self._names[-1] if self._names else "connect"
+
+    def begin(self, name: str) -> None:
+        """Note the next call."""
+        self._number += 1
+        self._names.append(name.encode("ascii", "replace")[:NAME_BYTES].decode())
+
+    def look(self, waited: float) -> None:
+        """Tell the others that this rank waits, hear what they say, and give up after the deadline.
+
+        Raises:
+            ArgumentError: another rank is in another call.
+            PeerLost: another one has ended, or gave no answer in time.
+        """
+        if waited < TELL_SECONDS:
+            return
+        if self._told != self._number:
+            self._told = self._number
+            self._tell(is_end=False)
+        self._hear()
+        if waited < self._deadline:
+            return
+        if self._sheds:
+            self._shed()
+            if waited < SHED_FACTOR * self._deadline:
+                return
+        silent = [rank for rank in range(self._comm.size) if rank != self._comm.rank and not self._is_here(rank)]
+        raise PeerLost(
+            f"{self.name}: no answer within the deadline: got {waited:.1f} s of waiting, no sign of ranks {silent}; look at "
+            "their output, or give connect() a longer deadline="
+        )
+
+    def say_goodbye(self) -> None:
+        """Tell the others that this rank's program ends, after which it takes part in nothing."""
+        with contextlib.suppress(self._mpi.Exception):
+            self._tell(is_end=True)
+            end = time.monotonic() + END_SECONDS
+            while not all(request.Test() for request in self._sent) and time.monotonic() < end:
+                time.sleep(0.001)
+
+    def _tell(self, *, is_end: bool) -> None:
+        word = np.frombuffer(WORD.pack(self._number, is_end, self.name.encode()), np.uint8)
+        size, rank = self._comm.size, self._comm.rank
+        if size <= MANY_RANKS:
+            others = [other for other in range(size) if other != rank]
+        else:
+            others = sorted(
+                {(rank + sign * 2**k) % size for k in range(size.bit_length()) for sign in (1, -1)} - {rank}
+            )
+        self._sent = [request for request in self._sent if not request.Test()]
+        self._sent += [self._comm.Isend([word, self._mpi.BYTE], other, WORD_TAG) for other in others]
+
+    def _hear(self) -> None:
+        status = self._mpi.Status()
+        while self._comm.Iprobe(self._mpi.ANY_SOURCE, WORD_TAG, status):
+            memory: Ndarray = np.zeros(WORD.size, np.uint8)
+            other = status.Get_source()
+            self._comm.Recv([memory, self._mpi.BYTE], other, WORD_TAG)
+            number, is_end, name = WORD.unpack(memory.tobytes())
+            self._words[other] = _Word(number, bool(is_end), name.rstrip(b"\0").decode(errors="replace"))
+        for other, word in self._words.items():
+            self._compare(other, word)
+
+    def _compare(self, other: int, word: _Word) -> None:
+        rank, back = self._comm.rank, self._number - word.number
+        if word.is_end and back > 0:
+            raise PeerLost(
+                f"distributed: rank {other} ended its program after {word.name} (call {word.number}): got no answer to rank "
+                f"{rank} in {self.name} (call {self._number}); every rank makes the same calls"
+            )
+        if not word.is_end and 0 <= back < len(self._names) and (mine := self._names[-1 - back]) != word.name:
+            refuse_calls(rank, mine, other, word.name, word.number)
+
+    def _is_here(self, rank: int) -> bool:
+        word = self._words.get(rank)
+        return word is not None and word.number >= self._number
+
+    def _shed(self) -> None:
+        """End ranks of this machine that gave no sign: the connection then learns that they are lost."""
+        if self._has_shed or len(self.peers) != self._comm.size:
+            return
+        self._has_shed = True
+        here = self.peers[self._comm.rank].host
+        for rank, peer in enumerate(self.peers):
+            if rank != self._comm.rank and peer.host == here and not self._is_here(rank):
+                with contextlib.suppress(OSError):
+                    os.kill(peer.process, signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""Sums over slots: the tree that fixes their bits, buffers, and the messages of an exchange as pure data."""

@@ -1,0 +1,177 @@
+"""`afx.distributed.sums`: the tree that fixes the bits, and plans of messages that add the same nodes on any number of ranks."""
+
+import queue
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from afx.distributed.mpi.exchange import Traffic
+from afx.distributed.sums import packets
+from afx.distributed.sums.buffers import Layout, Memory, flatten_tree
+from afx.distributed.sums.partial import Partial
+from afx.distributed.sums.plan import Exchange, plan_sum, slot_span
+from afx.distributed.sums.tree import tree_over
+
+SECONDS = 60.0
+
+
+class Post:
+    """Messages among threads that stand for ranks: in the order in which each sender sent them."""
+
+    def __init__(self) -> None:
+        self._boxes: dict[tuple[int, int, int], queue.Queue[Any]] = {}
+        self.bytes: dict[int, int] = defaultdict(int)
+
+    def box(self, source: int, target: int, tag: int) -> "queue.Queue[Any]":
+        """Return the messages from one rank to another."""
+        return self._boxes.setdefault((source, target, tag), queue.Queue())
+
+
+class Port:
+    """One rank's end of a post; a receive takes place when it is waited for, in the order of the receives."""
+
+    def __init__(self, post: Post, rank: int) -> None:
+        self.memory = Memory()
+        self._post, self._rank = post, rank
+        self._open: list[tuple[Any, Any]] = []
+
+    def send_piece(self, piece: Any, rank: int, tag: int) -> Any:
+        """Send a copy at once."""
+        self._post.box(self._rank, rank, tag).put(piece.copy())
+        self._post.bytes[self._rank] += piece.nbytes
+        return None
+
+    def receive_piece(self, piece: Any, rank: int, tag: int) -> Any:
+        """Note where a message goes."""
+        request = (self._post.box(rank, self._rank, tag), piece)
+        self._open.append(request)
+        return request
+
+    def wait(self, requests: Sequence[Any]) -> None:
+        """Take what has been noted from the same senders, up to these requests."""
+        for wanted in [request for request in requests if request is not None]:
+            while any(request is wanted for request in self._open):
+                box, piece = self._open.pop(next(k for k, (box, _) in enumerate(self._open) if box is wanted[0]))
+                data = box.get(timeout=SECONDS)
+                assert data.nbytes == piece.nbytes
+                piece.reshape(-1).view(np.uint8)[:] = data.reshape(-1).view(np.uint8)
+
+
+def deal(slots: int, ranks: int) -> tuple[int, ...]:
+    """Return the rank of each slot."""
+    return tuple(slot * ranks // slots for slot in range(slots))
+
+
+def trees_of(slots: int) -> list[Any]:
+    """Return the tree of each slot: two dtypes, some leaves, an integer."""
+    generator = np.random.default_rng(slots)
+    return [
+        {"w": generator.normal(size=37) * 10.0**k, "b": np.float32(generator.normal(size=3)), "n": np.int64(5)}
+        for k in range(slots)
+    ]
+
+
+def run_all(
+    slots: int, present: tuple[int, ...], ranks: int, *, by_slot: bool = False, is_small: bool = False, hosts: int = 1
+) -> tuple[list[list[Any]], Layout, Post]:
+    """Return the buffers with which each rank ends."""
+    owners, trees, post = deal(slots, ranks), trees_of(slots), Post()
+    weights = {slot: (slot + 1.0) / 7 for slot in present}
+    layout, _ = flatten_tree(trees[0])
+    found: list[Any] = [None] * ranks
+
+    def work(rank: int) -> None:
+        plan: Exchange = plan_sum(owners, present, rank, by_slot=by_slot, is_small=is_small, hosts=hosts)
+        partial = Partial(plan.tree, weights, Memory(), plan.tops)
+        for slot in present:
+            if owners[slot] == rank:
+                partial.add(slot, *flatten_tree(trees[slot]))
+        if partial.held or by_slot:
+            found[rank] = Traffic(Port(post, rank), layout, plan, partial.held, 1).run()
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    return found, layout, post
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 5, 6, 8, 12, 16, 24])
+def test_every_number_of_ranks_gives_the_same_bits(slots: int) -> None:
+    """By every scheme, all parts of the sum are those of one rank, bit for bit."""
+    everyone = tuple(range(slots))
+    ((expected,), layout, _) = run_all(slots, everyone, 1)
+    for ranks in range(2, slots + 1):
+        for settings in ({}, {"by_slot": True}, {"is_small": True}, {"hosts": 2}):
+            found, _, _ = run_all(slots, everyone, ranks, **settings)  # type: ignore[arg-type]  # two kinds of settings
+            for rank, buffers in enumerate(found):
+                parts = slot_span(deal(slots, ranks), rank) if "by_slot" in settings else ((0, 1, 1),)
+                for packet in packets.cut_packets(layout, parts, 1 << 22):
+                    for kind, part, _ in packet.parts:
+                        assert buffers[kind][part].tobytes() == expected[kind][part].tobytes(), (ranks, settings, rank)
+
+
+@pytest.mark.parametrize("present", [(0, 1, 2, 5, 11), (3,), (4, 10), (0, 11)])
+def test_slots_without_examples_take_no_part(present: tuple[int, ...]) -> None:
+    """Ranks that have none of the others send nothing, and the rest gives the bits of one process."""
+    ((expected,), _, _) = run_all(12, present, 1)
+    for ranks in (2, 3, 5, 9, 12):
+        found, _, _ = run_all(12, present, ranks)
+        workers = {deal(12, ranks)[slot] for slot in present}
+        for rank, buffers in enumerate(found):
+            assert (buffers is not None) == (rank in workers)
+            if buffers is not None:
+                assert [b.tobytes() for b in buffers] == [b.tobytes() for b in expected]
+
+
+def test_small_pieces_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buffers that are cut into many messages are added piece by piece."""
+    monkeypatch.setattr(packets, "JOIN_BYTES", 0)
+    monkeypatch.setattr(packets, "PIECE_BYTES", 24)
+    packets.cut_packets.cache_clear()
+    ((expected,), _, _) = run_all(12, tuple(range(12)), 1)
+    for ranks in (2, 3, 8, 9, 12):
+        found, _, _ = run_all(12, tuple(range(12)), ranks)
+        for buffers in found:
+            assert [b.tobytes() for b in buffers] == [b.tobytes() for b in expected]
+    packets.cut_packets.cache_clear()
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
+def test_a_rank_sends_what_allreduce_does_whatever_the_slots(ranks: int) -> None:
+    """Twice the buffer but for one rank's share: a rank's slots are added before anything is sent."""
+    for slots in (ranks, 4 * ranks):
+        (_, layout, post) = run_all(slots, tuple(range(slots)), ranks)
+        most = max(post.bytes.values())
+        assert most <= 2 * layout.nbytes * (ranks - 1) / ranks + 64 * ranks  # messages end at whole elements
+
+
+def test_halves_of_the_tree_are_those_of_the_ranks() -> None:
+    """A block of slots is one node where the ranks are a power of two, and at most two a level else."""
+    for slots in range(1, 70):
+        tree = tree_over(slots, tuple(range(slots)))
+        for ranks in range(1, slots + 1):
+            owners = deal(slots, ranks)
+            for rank in range(ranks):
+                nodes = tree.cover([slot for slot, owner in enumerate(owners) if owner == rank])
+                assert [k for node in nodes for k in range(*node)] == [k for k, o in enumerate(owners) if o == rank]
+                assert len(nodes) <= (1 if ranks & (ranks - 1) == 0 else 2 * slots.bit_length())
+
+
+def test_rounding_grows_with_the_levels_alone() -> None:
+    """A sum of 1024 float32 slots is nearer to the exact one than that from left to right."""
+    numbers = np.random.default_rng(0).random(1024).astype(np.float32)
+    tree = tree_over(1024, tuple(range(1024)))
+    partial = Partial(tree, dict.fromkeys(range(1024), 1.0), Memory())
+    for slot, x in enumerate(numbers):
+        partial.add(slot, *flatten_tree(x))
+    exact = float(numbers.astype(np.float64).sum())
+    in_order = np.float32(0)
+    for x in numbers:
+        in_order += x
+    assert abs(partial.held[tree.root][0][0] - exact) < abs(in_order - exact)
