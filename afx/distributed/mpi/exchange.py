@@ -46,7 +46,7 @@ class Traffic:
         layout: of the buffers.
         exchange: the plan.
         held: the nodes that this rank has added up; their memory is written.
-        tag: of all messages.
+        tag: of all messages; that of sums which are sent while others are added is one higher.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Traffic:
 
         def pass_on(number: int, packet: Packet) -> None:
             piece = gather_packet(packet, self._layout, self._base)
-            pending.extend([self._port.send_piece(piece, transfer.rank, self._tag) for transfer in second.sends])
+            pending.extend([self._port.send_piece(piece, transfer.rank, self._tag + 1) for transfer in second.sends])
             expect(number)
 
         self._receive_and_add(first, pass_on)
@@ -149,7 +149,7 @@ class Traffic:
         else:
             ((kind, part, _),) = packet.parts
             memory = self._base[kind][part]
-        return self._port.receive_piece(memory, rank, self._tag)
+        return self._port.receive_piece(memory, rank, self._tag + self._exchange.streams)
 
     def _expect(self, packet: Packet, transfer: Transfer) -> Any:
         """Begin to receive one piece of a node into memory of its own."""

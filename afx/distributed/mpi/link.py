@@ -21,7 +21,7 @@ from afx.errors import ArgumentError, PeerLost
 __all__ = ["MpiLink"]
 
 PIECE_BYTES: Final = 1 << 30  # Open MPI takes at most 2**31 - 1 elements a call
-SIZE_TAG, DATA_TAG, SHARE_TAG = 1, 2, 4
+SIZE_TAG, DATA_TAG, SHARE_TAG = 1, 2, 4  # and 5
 SUM_TAG: Final = 64  # tags below it are those of other messages
 MOST_PROGRAMS: Final = 4096  # that have tags of their own
 GRAPH_TAG: Final = 1 << 20
@@ -74,11 +74,11 @@ class MpiLink:
     # -- sums --
     def reduction(self, weights: Mapping[int, float], number: int = 0) -> _MpiReduction:
         """Begin a sum over slots."""
-        return _MpiReduction(self, weights, None, SUM_TAG + number % MOST_PROGRAMS)
+        return _MpiReduction(self, weights, None, SUM_TAG + 2 * (number % MOST_PROGRAMS))
 
     def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> _MpiReduction:
         """Begin a sum whose chunks stay with the ranks of their slots."""
-        return _MpiReduction(self, weights, layout, SUM_TAG + number % MOST_PROGRAMS)
+        return _MpiReduction(self, weights, layout, SUM_TAG + 2 * (number % MOST_PROGRAMS))
 
     def plan(self, slots: tuple[int, ...], *, by_slot: bool, is_small: bool) -> Exchange:
         """Return the messages of a sum over slots."""
