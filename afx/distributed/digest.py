@@ -100,7 +100,7 @@ def describe_values(trees: Sequence[tuple[str, Any]]) -> list[list[str]]:
     for name, tree in trees:
         for path, leaf in flatten_with_path(tree)[0]:
             array: Any = np.asarray(leaf)
-            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            data: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             found.append([f"{name}{path}", f"{array.dtype}{list(array.shape)} {zlib.crc32(data):08x}"])
     return found
 
