@@ -19,7 +19,8 @@ from afx.distributed.machines import Machines
 from afx.distributed.mapping import map_over
 from afx.distributed.mpi.connect import connect
 from afx.distributed.parts import by_slot
-from afx.distributed.sharding import ShardedOptimizer, ShardedState, shard_optimizer
+from afx.distributed.sharded_state import ShardedState
+from afx.distributed.sharding import ShardedOptimizer, shard_optimizer
 from afx.distributed.split import Split
 
 __all__ = [

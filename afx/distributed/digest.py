@@ -17,7 +17,7 @@ from afx.core.graph import Graph
 from afx.errors import GraphError
 from afx.pytree import flatten, flatten_with_path
 
-__all__ = ["describe_graph", "describe_program", "describe_values", "shape_text"]
+__all__ = ["describe_graph", "describe_program", "describe_values", "shape_text", "stable_repr"]
 
 
 def describe_program(fn: Callable[..., Any]) -> str:
@@ -31,7 +31,7 @@ def describe_graph(graph: Graph) -> str:
         return graph.digest
     except GraphError:
         held = [value.value for _, value in graph.constants]
-        return _describe([_stable_repr(graph), *held, *[value for eq in graph for _, value in eq.params]], set())
+        return _describe([stable_repr(graph), *held, *[value for eq in graph for _, value in eq.params]], set())
 
 
 def _describe(value: Any, seen: set[int]) -> str:
@@ -80,14 +80,14 @@ def _describe_value(value: Any) -> str:
         array: Any = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType]  # an ndarray of unknown dtype
         return f"{array.dtype}{list(array.shape)}{hashlib.sha256(array.tobytes()).hexdigest()}"
     if value.__class__ in (bool, int, float, complex, str, bytes, type(None)):
-        return _stable_repr(value)
+        return stable_repr(value)
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def shape_text(tree: Any) -> str:
     """Return the structure of a tree with the shapes and dtypes of its leaves."""
     leaves, treedef = flatten(tree)
-    return f"{_stable_repr(treedef)} {[(np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in leaves]}"
+    return f"{stable_repr(treedef)} {[(np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in leaves]}"
 
 
 def describe_values(trees: Sequence[tuple[str, Any]]) -> list[list[str]]:
@@ -105,6 +105,6 @@ def describe_values(trees: Sequence[tuple[str, Any]]) -> list[list[str]]:
     return found
 
 
-def _stable_repr(value: object) -> str:
+def stable_repr(value: object) -> str:
     """Return a text without addresses, by which functions in fields (activations) show and which differ from rank to rank."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

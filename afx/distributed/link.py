@@ -109,6 +109,10 @@ class Link(Protocol):
         """Return on the target the bytes that the root has; None on the others."""
         ...
 
+    def pass_on(self, data: bytes) -> bytes:
+        """Return the bytes of the rank before this one, which gives its own to the next, in a ring."""
+        ...
+
     def make_message(self, array: Ndarray, rank: int, number: int, *, is_sent: bool) -> Message:
         """Prepare a message that carries a contiguous array to or from a rank, as often as it is started."""
         ...
@@ -169,6 +173,10 @@ class LocalLink:
     def send(self, data: bytes | None, root: int, target: int) -> bytes | None:
         """Return the bytes."""
         return self.broadcast(data, root)
+
+    def pass_on(self, data: bytes) -> bytes:
+        """Return the bytes."""
+        return data
 
     def make_message(self, array: Ndarray, rank: int, number: int, *, is_sent: bool) -> Message:
         """Refuse: all slots are here."""

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
+from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.distributed.agreement import Agreement
 from afx.distributed.graph.run import GraphRunner
@@ -18,6 +19,7 @@ from afx.distributed.link import Link, RankLostError
 from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.parts import Parts, cut
 from afx.distributed.progress import track
+from afx.distributed.sharded_state import ShardedState
 from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
 from afx.distributed.sums.buffers import Layout, flatten_tree
@@ -281,17 +283,43 @@ class Machines:
         found = {int(k): tree for pairs in gathered for k, tree in pairs}
         return [found[k] for k in range(len(items))]
 
-    def gather_by_slot(self, trees: Mapping[int, T]) -> dict[int, T]:
-        """Return the trees of all slots, on every rank, of which each rank gives those of its own."""
+    def gather_by_slot(self, trees: Mapping[int, T], *, root: int | None = None) -> dict[int, T]:
+        """Return the trees of all slots, of which each rank gives those of its own: on every rank, or on one alone."""
+        return self.repeat_until_committed("gather", lambda: self.gather_once(trees, root=root))
 
-        def attempt() -> dict[int, T]:
-            mine = {slot: tree for slot, tree in trees.items() if self.link.owner(slot) == self.rank}
-            if self.ranks == 1:
-                return mine
-            gathered: list[dict[int, T]] = [decode_tree(data) for data in self.link.gather(encode_tree(mine))]
-            return {int(slot): tree for part in gathered for slot, tree in part.items()}
+    def gather_once(self, trees: Mapping[int, T], *, root: int | None = None) -> dict[int, T]:
+        """Return the trees of all slots, within an attempt of `repeat_until_committed`."""
+        mine = {slot: tree for slot, tree in trees.items() if self.link.owner(slot) == self.rank}
+        missing = [slot for slot in self.own_slots if slot not in mine]
+        if missing:
+            raise PeerLost(
+                f"gather: slots of a rank that was lost: got no tree of {missing}; restart from the last checkpoint"
+            )
+        if self.ranks == 1:
+            return mine
+        if root is None:
+            parts = [decode_tree(data) for data in self.link.gather(encode_tree(mine))]
+        else:
+            data = encode_tree(mine)
+            sent = [self.link.send(data if rank == self.rank else None, rank, root) for rank in range(self.ranks)]
+            parts = [mine] if self.rank != root else [decode_tree(x) for x in sent if x is not None]
+        return {int(slot): tree for part in parts for slot, tree in part.items()}
 
-        return self.repeat_until_committed("gather", attempt)
+    def outline(self, tree: T) -> T:
+        """Return a tree with one slot's state in place of each sharded one: what is the same on any number of ranks."""
+
+        def first(leaf: Any) -> Any:
+            return next(iter(leaf.by_slot.values()), None) if isinstance(leaf, ShardedState) else leaf
+
+        return pytree.map(first, tree, is_leaf=lambda part: isinstance(part, ShardedState))
+
+    def complete(self, tree: T) -> T:
+        """Return a tree on rank 0 with the states of all slots of sharded optimizers in it; all ranks call it."""
+
+        def gather(leaf: Any) -> Any:
+            return ShardedState(self.gather_by_slot(leaf.by_slot, root=0)) if isinstance(leaf, ShardedState) else leaf
+
+        return pytree.map(gather, tree, is_leaf=lambda part: isinstance(part, ShardedState))
 
     def run_graph(self, split: GraphSplit, *inputs: ArrayLike) -> list[Array]:
         """Return the outputs of a graph whose equations are dealt to slots, on every rank.
@@ -381,6 +409,11 @@ class Machines:
         gathered = self.repeat_until_committed("measure_speeds", lambda: self.link.gather(encode_tree(mine)))
         speeds = [float(decode_tree(data)) for data in gathered]
         return [speeds[self.link.owner(slot)] for slot in range(self.slots)]
+
+    def share(self, value: float | None) -> float | None:
+        """Return rank 0's number, on every rank."""
+        data = self.repeat_until_committed("share", lambda: self.link.broadcast(repr(value).encode(), 0)).decode()
+        return None if data == "None" else float(data)
 
     def scatter(self, tree: T | None, split: Split, *, root: int = 0) -> T:
         """Return an argument of which each rank holds the rows of its slots, sent once by the rank that has it whole.

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar, overload
 
-import attrs
 import numpy as np
 
 from afx import pytree
 from afx.core.array.array import Array, wrap
+from afx.distributed.digest import describe_program, stable_repr
 from afx.distributed.machines import Machines
+from afx.distributed.messages import decode_tree, encode_tree
+from afx.distributed.sharded_state import ShardedState
 from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
 from afx.distributed.sums.buffers import Layout, Ndarray, flatten_tree
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, PeerLost
 from afx.optim import Optimizer
 from afx.transforms.jit import jit
 
@@ -28,16 +30,6 @@ PROBE_SCALES: Final = (1e6, 1e-6)
 PROBE_LENGTH: Final = 130  # of a matrix: Adafactor treats axes from 128 on in another way
 
 
-@attrs.frozen
-class ShardedState:
-    """The optimizer's states by slot: those of this rank's slots, or of all after `ShardedOptimizer.gather`.
-
-    A state of all slots can be saved by `afx.io.save` and used on any number of ranks.
-    """
-
-    by_slot: dict[int, Any]
-
-
 class ShardedOptimizer(Generic[T]):
     """An optimizer over flat chunks of the parameters; made by `shard_optimizer`."""
 
@@ -48,8 +40,10 @@ class ShardedOptimizer(Generic[T]):
 
     def init(self, params: T) -> ShardedState:
         """Return the states of this rank's slots."""
-        flat = _Flat(params, self._machines.slots)
-        return ShardedState({slot: self._optimizer.init(flat.chunk(slot)) for slot in self._machines.own_slots})
+        flat, link = _Flat(params, self._machines.slots), self._machines.link
+        held = {link.rank, (link.rank - 1) % link.ranks} if link.shrinks else {link.rank}
+        slots = [slot for slot in range(self._machines.slots) if link.owner(slot) in held]
+        return ShardedState({slot: self._optimizer.init(flat.chunk(slot)) for slot in slots})
 
     def step(self, params: T, grads: T, state: ShardedState, *, value: Any = None) -> tuple[T, ShardedState]:
         """Return new parameters, the same on every rank, and the states of this rank's slots.
@@ -61,8 +55,7 @@ class ShardedOptimizer(Generic[T]):
         slopes = flat.like(grads)
 
         def attempt() -> tuple[T, ShardedState]:
-            self._check_state(state)  # at each: the slots of a rank that was lost go to others
-            return self._move(flat, slopes.chunk, state, value)
+            return self._move(flat, slopes.chunk, self._own_states(state), value)
 
         return self._machines.repeat_until_committed("step of a sharded optimizer", attempt)
 
@@ -132,11 +125,11 @@ class ShardedOptimizer(Generic[T]):
             call = calls.bind(lambda: machines.own_slots, (params, *args), kwargs)
 
             def attempt() -> tuple[Any, T, ShardedState]:
-                self._check_state(state)
+                states = self._own_states(state)
                 number = machines.agreement.check_step(call.program)
                 value, slopes = self._reduce(flat, call.compute, split, number)
                 loss_value = value[0] if has_aux else value
-                return (value, *self._move(flat, slopes, state, loss_value))
+                return (value, *self._move(flat, slopes, states, loss_value))
 
             return machines.repeat_until_committed(calls.name, attempt)
 
@@ -161,29 +154,66 @@ class ShardedOptimizer(Generic[T]):
         return machines.average_once(values.__getitem__, split, number), slopes
 
     def _move(
-        self, flat: _Flat, slopes: Callable[[int], tuple[Array, ...]], state: ShardedState, value: Any
+        self, flat: _Flat, slopes: Callable[[int], tuple[Array, ...]], states: dict[int, Any], value: Any
     ) -> tuple[T, ShardedState]:
         """Update the chunks of this rank's slots, and exchange them."""
         link = self._machines.link
         buffers = flat.layout.empty(link.memory)
-        states: dict[int, Any] = {}
+        found: dict[int, Any] = {}
         for slot in self._machines.own_slots:
-            chunk, states[slot] = self._update(flat.chunk(slot), slopes(slot), state.by_slot[slot], value=value)
+            chunk, found[slot] = self._update(flat.chunk(slot), slopes(slot), states[slot], value=value)
             flat.write(buffers, slot, chunk)
         link.gather_parts(flat.layout, buffers)
-        return flat.replace(buffers), ShardedState(states)
+        if link.shrinks and link.ranks > 1:  # each state lives on two ranks
+            found |= decode_tree(link.pass_on(encode_tree(found)))
+        return flat.replace(buffers), ShardedState(found)
 
-    def _check_state(self, state: ShardedState) -> None:
-        missing = [slot for slot in self._machines.own_slots if slot not in state.by_slot]
-        if missing:
+    def _own_states(self, state: ShardedState) -> dict[int, Any]:
+        """Return the states of this rank's slots; those of a rank that was lost come from its neighbour.
+
+        Raises:
+            ArgumentError: a state without them.
+            PeerLost: a slot whose state went with two neighbours.
+        """
+        machines, link = self._machines, self._machines.link
+        machines.agreement.check_once(id(self), self, lambda: self._describe(state), "optimizer")
+        missing = [slot for slot in machines.own_slots if slot not in state.by_slot]
+        if missing and not link.losses:
             raise ArgumentError(
                 f"ShardedOptimizer: a state without slots of this rank: got {sorted(state.by_slot)}, missing {missing}; "
                 "save what gather(state) returns"
             )
+        if not link.losses or not any(link.gather(b"missing" if missing else b"")):
+            return state.by_slot
+        held: dict[int, Any] = {}
+        for data in link.gather(encode_tree(state.by_slot)):
+            held |= decode_tree(data)
+        if lost := [slot for slot in range(machines.slots) if slot not in held]:
+            raise PeerLost(
+                f"ShardedOptimizer: states that were on two ranks, both of which are lost: got none of slots {lost}; "
+                "restart from the last checkpoint"
+            )
+        return held
 
-    def gather(self, state: ShardedState) -> ShardedState:
-        """Return the states of all slots, on every rank: what a checkpoint holds."""
-        return ShardedState(self._machines.gather_by_slot(state.by_slot))
+    def _describe(self, state: ShardedState) -> str:
+        """Return the optimizer's settings, with the numbers that its states hold."""
+        first = state.by_slot[min(state.by_slot)] if state.by_slot else None
+        numbers = [float(np.real(leaf)) for leaf in pytree.leaves(first) if np.ndim(leaf) == 0]
+        return f"{describe_program(self._optimizer)} {stable_repr(self._optimizer)} {numbers}"
+
+    def gather(self, state: ShardedState, *, root: int | None = None) -> ShardedState:
+        """Return the states of all slots: what a checkpoint holds.
+
+        Args:
+            state: what `step` returned.
+            root: the rank that gets them, which spares the memory of the others; they get their own back. None for all.
+        """
+        machines = self._machines
+
+        def attempt() -> ShardedState:
+            return ShardedState(machines.gather_once(self._own_states(state), root=root))
+
+        return machines.repeat_until_committed("gather", attempt)
 
 
 def shard_optimizer(machines: Machines, optimizer: Optimizer[Any]) -> ShardedOptimizer[Any]:

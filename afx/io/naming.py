@@ -33,6 +33,7 @@ Allowed: TypeAlias = "str | ModuleType | type | FunctionType"
 
 # Packages of the closed list. A name of theirs counts where its home is one of HOMES: not what they show of others.
 FACES: Final = ("afx", "afx.nn", "afx.special", "afx.linalg", "afx.fft", "afx.random", "afx.optim", "afx.integrate")
+SELDOM_FACES: Final = ("afx.distributed",)  # imported for a name of theirs alone
 HOMES: Final = (
     "afx.nn",
     "afx.ops",
@@ -41,6 +42,7 @@ HOMES: Final = (
     "afx.integrate",
     "afx.control.linear_solvers",
     "afx.control.solving",
+    "afx.distributed.sharded_state",
 )
 # What changes classes, prints, or hands memory of others on is no part of a model.
 LEFT_OUT: Final = frozenset({"afx:from_dlpack", "afx.nn:describe", "afx.nn:layer", "afx.nn:summary"})
@@ -143,7 +145,7 @@ def public_names() -> list[str]:
     >>> "afx.nn:Linear" in public_names(), "afx:jit" in public_names()
     (True, False)
     """
-    texts = [f"{face}:{name}" for face in FACES for name in importlib.import_module(face).__all__]
+    texts = [f"{face}:{name}" for face in FACES + SELDOM_FACES for name in importlib.import_module(face).__all__]
     return [text for text in texts if find_public(text) is not None]
 
 
@@ -161,7 +163,7 @@ def find_public(text: str) -> Any:
         return found if isinstance(found, np.ufunc) else None
     if module == "builtins":
         return next((plain for plain in PLAIN_TYPES if plain.__name__ == name), None)
-    if module not in FACES or text in LEFT_OUT or name.startswith("_"):
+    if module not in FACES + SELDOM_FACES or text in LEFT_OUT or name.startswith("_"):
         return None
     face = importlib.import_module(module)
     found = getattr(face, name) if name in face.__all__ else None

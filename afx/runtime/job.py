@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["begin", "decide", "end", "is_writer"]
+__all__ = ["begin", "complete", "decide", "end", "is_writer", "outline", "share"]
+
+T = TypeVar("T")
 
 
 class Job(Protocol):
@@ -22,6 +24,18 @@ class Job(Protocol):
 
     def decide(self, verdict: bool) -> bool:
         """Return rank 0's verdict."""
+        ...
+
+    def share(self, value: float | None) -> float | None:
+        """Return rank 0's number."""
+        ...
+
+    def complete(self, tree: Any) -> Any:
+        """Return a tree on rank 0 with the parts that other ranks hold."""
+        ...
+
+    def outline(self, tree: Any) -> Any:
+        """Return what of a tree is the same on any number of ranks."""
         ...
 
 
@@ -46,6 +60,35 @@ def decide(verdict: bool) -> bool:
     True
     """
     return _current[-1].decide(verdict) if _current and _current[-1].ranks > 1 else verdict
+
+
+def share(value: float | None) -> float | None:
+    """Return rank 0's number where there are several ranks, all of which ask; else this process's own.
+
+    >>> share(0.5)
+    0.5
+    """
+    return _current[-1].share(value) if _current and _current[-1].ranks > 1 else value
+
+
+def complete(tree: T) -> T:
+    """Return a tree with the parts that other ranks hold, on rank 0; all ranks call it.
+
+    >>> complete((1, 2))
+    (1, 2)
+    """
+    found: T = _current[-1].complete(tree) if _current and _current[-1].ranks > 1 else tree
+    return found
+
+
+def outline(tree: T) -> T:
+    """Return what of a tree is the same on any number of ranks, to compare structures.
+
+    >>> outline((1, 2))
+    (1, 2)
+    """
+    found: T = _current[-1].outline(tree) if _current else tree
+    return found
 
 
 def is_writer() -> bool:

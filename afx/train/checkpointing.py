@@ -9,6 +9,7 @@ from afx.errors import TreeError
 from afx.io import Checkpoints
 from afx.io.files import check_savable
 from afx.pytree import structure
+from afx.runtime import job
 from afx.train.run import MetricReader, Run, Start, Step
 from afx.train.watching import check_every
 
@@ -24,7 +25,8 @@ def save_checkpoints(
     """Yield the steps as they are, and save the state of every so many, and that of the last.
 
     A state is saved before its step is yielded, with what the pieces before this one carry (the patience of `stop_early`).
-    That it can be saved is looked at with the first step.
+    That it can be saved is looked at with the first step. Of ranks of `afx.distributed.connect`, rank 0 alone writes; states
+    of sharded optimizers are gathered there.
 
     Args:
         run: steps.
@@ -55,7 +57,9 @@ def _save(run: Iterable[Step[S, V]], checkpoints: Checkpoints, every: int, metri
     saved = None
 
     def save(step: Step[S, V]) -> None:
-        checkpoints.save(step.number, step.state, metric=metric and reader.read(step), carried=_carried_by(step))
+        state, found = job.complete(step.state), metric and reader.read(step)
+        if job.is_writer():
+            checkpoints.save(step.number, state, metric=found, carried=_carried_by(step))
 
     for step in run:
         if last is None:
@@ -99,11 +103,11 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
     Raises:
         TreeError: the folder holds states of another structure, or the initial one holds what no file can, such as a lambda.
     """
-    expected = structure(initial)
+    expected = structure(job.outline(initial))
     found = checkpoints.latest(allow=check_savable(initial))
     if found is None:
         return 0, initial
-    if (got := structure(found.tree)) != expected:
+    if (got := structure(job.outline(found.tree))) != expected:
         raise TreeError(
             f"resume: the saved state has another structure than the initial one: got {got} for {expected}; "
             "use another folder, or the model that was saved"

@@ -16,6 +16,7 @@ from afx.core.array.array import Array
 from afx.core.dtypes import is_inexact
 from afx.errors import ArgumentError, NanError
 from afx.ops.creation.creation import asarray
+from afx.runtime import job
 from afx.train.run import MetricReader, Run, Step
 
 __all__ = ["guard_finite", "limit_steps", "limit_time", "stop_early"]
@@ -49,6 +50,8 @@ def _limit_steps(run: Iterable[Step[S, V]], last: int) -> Iterator[Step[S, V]]:
 def limit_time(run: Iterable[Step[S, V]], seconds: float) -> Iterator[Step[S, V]]:
     """Yield steps until a time is over; the step under way is finished. The time starts with the first step.
 
+    Ranks of `afx.distributed.connect` go by rank 0's clock.
+
     >>> from afx import train
     >>> len(list(train.limit_time(train.steps(lambda s, x: (s, x), None, [1.0, 2.0]), 60.0)))
     2
@@ -60,7 +63,7 @@ def _limit_time(run: Iterable[Step[S, V]], seconds: float) -> Iterator[Step[S, V
     end = time.monotonic() + seconds
     for step in run:
         yield step
-        if time.monotonic() >= end:
+        if job.decide(time.monotonic() >= end):
             return
 
 
@@ -77,7 +80,8 @@ def stop_early(
 
     How far the patience has gone is part of what `afx.train.save_checkpoints` saves: a run that resumes stops where the
     whole one would have stopped. The best state is kept where that is asked for (it is then saved too); or save it with
-    `afx.train.save_checkpoints`, whose `afx.io.Checkpoints.best` returns it.
+    `afx.train.save_checkpoints`, whose `afx.io.Checkpoints.best` returns it. Ranks of `afx.distributed.connect` go by rank
+    0's metric.
 
     Args:
         run: steps.
@@ -114,7 +118,7 @@ def _stop_early(
         has_begun, last = last is not None, step
         if not has_begun and patience.resume(step, reader):
             break
-        patience.note(step, reader.read(step), restores)
+        patience.note(step, job.share(reader.read(step)), restores)
         yield step
         if patience.is_over(step):
             break

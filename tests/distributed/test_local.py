@@ -218,3 +218,51 @@ def test_clipping_and_optimizers_take_the_gradients() -> None:
     _, grads = distributed.local(2).value_and_grad(loss, split=Split((20, 17)))(W, X, Y)
     again, _ = optimizer.step(W, grads, optimizer.init(W))
     assert afx.pytree.structure(again) == afx.pytree.structure(W)
+
+
+def noisy(w: Any, x: Array, key: Array) -> Array:
+    """A mean with noise, of which no two parts are comparable."""
+    return afx.mean((w * x) ** 2) + 0.1 * afx.sum(afx.random.normal(key, (3,)))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda w, x: afx.sum((w * x) ** 2),
+        lambda w, x: afx.sum(w * x),
+        lambda w, x: 0.5 * afx.vdot(w * x, w * x),
+        lambda w, x: -afx.sum(afx.log(afx.abs(w * x) + 1.0)),
+    ],
+)
+def test_a_sum_in_place_of_a_mean_is_found(fn: Any) -> None:
+    """Slots would weigh it by their shares, silently too small; one slot alone may sum."""
+    x = np.random.default_rng(3).normal(size=10) + 2.0
+    with pytest.raises(ArgumentError, match="a loss that is a sum over its examples"):
+        distributed.local(2).value_and_grad(fn, split=Split((5, 5)))(1.5, x)
+    alone, _ = distributed.local(1).value_and_grad(fn, split=Split((10,)))(1.5, x)
+    np.testing.assert_allclose(alone, fn(1.5, x), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda w, x: afx.mean((w * x) ** 2) + w**2,
+        lambda w, x: afx.mean(w * x) * 0.0,
+        lambda w, x: afx.std(w * x),
+        lambda w, x: afx.max(w * x),
+    ],
+)
+def test_other_losses_pass(fn: Any) -> None:
+    """Penalties, statistics of the batch and zeros are no sums."""
+    x = np.random.default_rng(3).normal(size=10) + 2.0
+    distributed.local(2).value_and_grad(fn, split=Split((5, 5)))(1.5, x)
+
+
+def test_parts_that_slots_make_are_probed_too() -> None:
+    """Rows of a slot are found by their number, and keys stay whole."""
+    machines, key = distributed.local(2), afx.random.key(0)
+    keys = distributed.by_slot(lambda slot: afx.random.fold_in(key, slot))
+    rows = distributed.by_slot(lambda slot: afx.arange(4.0) + slot)
+    machines.value_and_grad(noisy, split=Split((4, 4)))(1.0, rows, keys)
+    with pytest.raises(ArgumentError, match="a loss that is a sum"):
+        machines.value_and_grad(lambda w, x: afx.sum(w * x), split=Split((4, 4)))(1.0, rows)

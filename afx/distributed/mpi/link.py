@@ -240,6 +240,15 @@ class MpiLink:
             self.wait([*self.send_to(size, target, SIZE_TAG), *self.send_to(array, target, DATA_TAG)])
         return self._receive(root) if self.rank == target else None
 
+    def pass_on(self, data: bytes) -> bytes:
+        """Return the bytes of the rank before this one, which gives its own to the next, in a ring."""
+        before, after = (self.rank - 1) % self.ranks, (self.rank + 1) % self.ranks
+        size, array = np.array([len(data)], np.int64), np.frombuffer(data, np.uint8)
+        sent = [*self.send_to(size, after, SIZE_TAG), *self.send_to(array, after, DATA_TAG)]
+        found = self._receive(before)
+        self.wait(sent)
+        return found
+
     def _receive(self, root: int) -> bytes:
         size = np.zeros(1, np.int64)
         self.wait(self.receive_into(size, root, SIZE_TAG))

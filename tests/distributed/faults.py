@@ -1,0 +1,214 @@
+"""Programs of faults that the tests start under ``mpiexec``: each is a function, named on the command line."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import afx
+from afx import distributed, optim, train
+from afx.distributed import Machines, Split
+from tests.distributed.programs import SLOTS, SPLITS, X, Y, bits_of, loss, parameters, report, train_in_one
+from tests.distributed.programs import train as train_plain
+
+QUARTERS = Split((1, 1, 1, 1))
+
+
+def cost(w: Any, x: Any) -> Any:
+    """A mean."""
+    return afx.mean((w["w"] * x) ** 2)
+
+
+def other_values() -> None:
+    """Ranks start from other parameters."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    machines.value_and_grad(cost, split=QUARTERS)({"w": afx.asarray(1.0 + machines.rank)}, np.arange(4.0))
+
+
+def other_rates() -> None:
+    """Ranks take steps of other sizes."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    step = machines.value_and_grad(cost, split=QUARTERS)
+    optimizer = optim.sgd(0.1 * (1 + machines.rank))
+    w = {"w": afx.asarray(1.0)}
+    state = optimizer.init(w)
+    for _ in range(5):
+        _, grads = step(w, np.arange(4.0))
+        w, state = optimizer.step(w, grads, state)
+
+
+def other_sharded_rates() -> None:
+    """Ranks shard optimizers of other settings."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    optimizer = distributed.shard_optimizer(machines, optim.sgd(0.1 * (1 + machines.rank)))
+    w = {"w": afx.ones(8)}
+    optimizer.step(w, w, optimizer.init(w))
+
+
+def other_calls() -> None:
+    """Rank 1 makes another call than the others."""
+    machines = distributed.connect(SLOTS, deadline=600.0)
+    if machines.rank == 1:
+        machines.map(lambda x: x, [1, 2])
+    else:
+        machines.value_and_grad(cost, split=QUARTERS)({"w": afx.asarray(1.0)}, np.arange(4.0))
+
+
+def missing_call() -> None:
+    """Rank 0 makes a call more in front, which needs no answer."""
+    machines = distributed.connect(SLOTS, deadline=600.0)
+    step = machines.value_and_grad(cost, split=QUARTERS)
+    step({"w": afx.asarray(1.0)}, np.arange(4.0))
+    if machines.rank == 0:
+        machines.broadcast({"x": X})
+    for _ in range(3):
+        step({"w": afx.asarray(1.0)}, np.arange(4.0))
+
+
+def leave() -> None:
+    """Rank 1 ends its program normally, before the others."""
+    machines = distributed.connect(SLOTS, deadline=600.0)
+    train_plain(machines, SPLITS[0], 2 if machines.rank == 1 else 5)
+
+
+def clocks() -> None:
+    """Training ends on all ranks where rank 0's clock and verdict say so."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+
+    def step(state: int, batch: float) -> tuple[int, float]:
+        time.sleep(0.02 * machines.rank)
+        machines.average(lambda slot: float(slot), QUARTERS)
+        return state + 1, batch + machines.rank
+
+    timed = train.finish(train.limit_time(train.steps(step, 0, [0.0] * 100_000), 0.5)).number
+    values = [3.0, 2.0, 2.5, 2.5, 1.0] if machines.rank == 0 else [3.0, 2.0, 1.0, 0.5, 0.2]
+    stopped = train.finish(train.stop_early(train.steps(step, 0, values), patience=2)).number
+    report(machines, len({*machines.map(lambda k: (timed, stopped), range(SLOTS))}) == 1 and stopped == 4)
+
+
+def save_once() -> None:
+    """One rank writes a checkpoint, with the states of all slots."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    folder = sys.argv[2]
+    optimizer = distributed.shard_optimizer(machines, optim.adam(0.1))
+    p = parameters()
+    state = optimizer.init(p)
+
+    def step(now: Any, batch: int) -> Any:
+        q, inner = now
+        return optimizer.step(q, q, inner), float(batch)
+
+    saved = afx.io.Checkpoints(folder)
+    done = train.finish(train.save_checkpoints(train.steps(step, (p, state), range(3)), saved, every=2))
+    machines.check_same("", "saved")
+    number, (q, again) = train.resume(saved, (p, optimizer.init(p)))
+    ok = number == 3 and sorted(again.by_slot) == list(range(SLOTS)) and bits_of(q) == bits_of(done.state[0])
+    report(machines, ok)
+
+
+def idle_graph() -> None:
+    """A graph that stays on one slot, with an output that is an input, on more ranks than it needs."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    graph = afx.trace(lambda x: (x, afx.sum(x) * 2.0))(np.ones(3))
+    split = distributed.split_graph(graph, distributed.place(graph, 2))
+    found = machines.run_pipeline(split, [[np.full(3, float(k))] for k in range(3)])
+    report(machines, [[np.asarray(x).tolist() for x in one] for one in found] == [[[k] * 3, 6 * k] for k in range(3)])
+
+
+def lose_outside() -> None:
+    """Ranks are lost in first calls, gatherings, maps, broadcasts and sharded steps; the rest has the bits of one process."""
+    place, machines = sys.argv[2], distributed.connect(SLOTS, deadline=20.0, on_loss="shrink")
+    victim = machines.rank == machines.ranks - 1
+    local = distributed.local(SLOTS)
+
+    def die() -> None:
+        if victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if place == "first":
+        die()
+        ok = train_plain(machines, SPLITS[0], 3) == train_plain(local, SPLITS[0], 3)
+    elif place == "second":
+        train_plain(machines, SPLITS[0], 2)
+        die()
+        ok = train_plain(machines, SPLITS[1], 3) == train_plain(local, SPLITS[1], 3)
+    elif place == "map":
+        ok = machines.map(lambda k: (die(), k)[1], range(9)) == list(range(9))
+    elif place == "broadcast":
+        die()
+        ok = bool(np.array_equal(machines.broadcast(X if machines.rank == 0 else None), X))
+    elif place == "graph":
+        graph = afx.trace(lambda x: afx.sin(x) + afx.cos(x))(np.ones(3))
+        split = distributed.split_graph(graph, [0, SLOTS - 1, 0])
+        machines.run_graph(split, np.ones(3))
+        die()
+        ok = bits_of(machines.run_graph(split, np.zeros(3))) == bits_of(local.run_graph(split, np.zeros(3)))
+    else:
+        ok = lose_in_shards(machines, die) == bits_of(train_in_one(local, SPLITS[0], 6))
+    report(machines, ok)
+    sys.stdout.flush()
+    os._exit(0)  # MPI's own end would wait for the lost ranks
+
+
+def lose_in_shards(machines: Machines, die: Any) -> list[bytes]:
+    """Train with a sharded state, of which a rank is lost in the middle."""
+    optimizer = distributed.shard_optimizer(machines, optim.adamw(0.1, weight_decay=0.01))
+    step = optimizer.value_and_step(loss, split=SPLITS[0], has_aux=True)
+    p = parameters()
+    state, out = optimizer.init(p), None
+    for number in range(6):
+        keys = distributed.by_slot(lambda slot, number=number: afx.random.fold_in(afx.random.key(number), slot))
+        if number == 3:
+            die()
+        out, p, state = step(p, state, X, Y, keys)
+    return bits_of((out, p, optimizer.gather(state)))
+
+
+def hang_and_go_on() -> None:
+    """A rank that hangs is ended at the deadline, and the others go on."""
+    machines = distributed.connect(SLOTS, deadline=2.0, on_loss="shrink")
+    train_plain(machines, SPLITS[0], 2)
+    if machines.rank == machines.ranks - 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    ok = train_plain(machines, SPLITS[0], 3) == train_plain(distributed.local(SLOTS), SPLITS[0], 3)
+    report(machines, ok)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def sums() -> None:
+    """A loss is a sum over its examples."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    step = machines.value_and_grad(lambda w, x: afx.sum((w * x) ** 2), split=Split((3, 3, 3, 3)))
+    step(2.0, np.arange(12.0))
+
+
+def raise_while_shrinking() -> None:
+    """One rank raises in a job that goes on without lost ranks."""
+    machines = distributed.connect(SLOTS, deadline=60.0, on_loss="shrink")
+    train_plain(machines, SPLITS[0], 1)
+    if machines.rank == 1:
+        raise RuntimeError("broken on purpose")
+    train_plain(machines, SPLITS[0], 1000)
+
+
+def list_ports() -> None:
+    """No socket of this process listens on an address of the network."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    sockets = [str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
+    numbers = {text[len("socket:[") : -1] for text in sockets if text.startswith("socket:[")}
+    listening = list[str]()
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{name}").read_text(encoding="ascii").splitlines()[1:]:
+            local, _, state, *rest = line.split()[1:]
+            if state == "0A" and rest[5] in numbers and not local.startswith("0100007F"):
+                listening.append(local)
+    report(machines, not listening)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,96 @@
+"""Faults of a job: what differs, hangs, leaves or is killed gives one clear error, or the bits of one process."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.jobs import needs_mpi, run, same_lines
+
+pytestmark = needs_mpi
+FAULTS = "tests.distributed.faults"
+SHRINK = ("--with-ft", "ulfm")
+
+
+def printed(text: str) -> list[str]:
+    """Return sorted lines; the launcher writes zeros where a rank was killed."""
+    return sorted(line for line in text.replace("\0", "").splitlines() if line.startswith("rank"))
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (
+            "other_values",
+            r"value_and_grad of cost: ranks hold other values .* argument 0\['w'\] on rank 1 .* broadcast",
+        ),
+        ("other_rates", r"ranks hold other values .* argument 0\['w'\] on rank 1 .* learning rates"),
+        ("other_sharded_rates", "the ranks do not run the same optimizer"),
+        ("sums", "a loss that is a sum over its examples"),
+    ],
+)
+def test_ranks_that_differ_are_told_so(program: str, message: str) -> None:
+    """Other parameters, learning rates or a loss of another kind do not train on without a word."""
+    result = run(2, program, module=FAULTS)
+    assert result.returncode != 0
+    assert re.search(message, result.stderr), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("other_calls", "rank . in (map|value_and_grad of cost), rank . in (map|value_and_grad of cost)"),
+        ("missing_call", "rank . in (broadcast|value_and_grad of cost), rank . in (broadcast|value_and_grad of cost)"),
+        ("leave", "rank 1 ended its program after value_and_grad of loss"),
+    ],
+)
+def test_calls_that_do_not_fit_end_at_once(program: str, message: str) -> None:
+    """Both calls are named, long before the deadline of ten minutes."""
+    begin = time.monotonic()
+    result = run(2, program, module=FAULTS)
+    assert result.returncode != 0
+    assert re.search(message, result.stderr), result.stderr
+    assert time.monotonic() - begin < 120
+
+
+def test_training_ends_by_one_clock_and_is_saved_once(tmp_path: Path) -> None:
+    """Limits of time and early stopping go by rank 0; one rank writes, whatever each of them holds."""
+    result = run(3, "clocks", module=FAULTS)
+    assert printed(result.stdout) == same_lines(3), result.stderr
+    result = run(3, "save_once", str(tmp_path), module=FAULTS)
+    assert printed(result.stdout) == same_lines(3), result.stderr
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_without_slots_of_a_graph_wait_for_its_outputs(ranks: int) -> None:
+    """A graph that is not worth splitting runs on one slot, and every rank gets what it gives."""
+    result = run(ranks, "idle_graph", module=FAULTS)
+    assert printed(result.stdout) == same_lines(ranks), result.stderr
+
+
+@pytest.mark.parametrize("place", ["first", "second", "map", "broadcast", "graph", "shards"])
+def test_a_rank_lost_anywhere_does_not_change_bits(place: str) -> None:
+    """Also outside of repeated steps: first calls, maps, broadcasts, split graphs, sharded states."""
+    result = run(3, "lose_outside", place, options=SHRINK, module=FAULTS)
+    assert printed(result.stdout) == same_lines(2), result.stderr
+
+
+def test_a_rank_that_hangs_is_left_behind() -> None:
+    """At the deadline the ranks of its machine end it, and go on."""
+    result = run(3, "hang_and_go_on", options=SHRINK, module=FAULTS)
+    assert printed(result.stdout) == same_lines(2), result.stderr
+
+
+def test_an_aborted_job_that_could_go_on_fails() -> None:
+    """An exception on one rank ends a job that outlives lost ranks, too, and not with status 0."""
+    result = run(2, "raise_while_shrinking", options=SHRINK, module=FAULTS)
+    assert result.returncode != 0
+    assert "RuntimeError: broken on purpose" in result.stderr
+
+
+def test_jobs_on_one_machine_open_no_port_to_others() -> None:
+    """Ranks that talk through memory listen nowhere."""
+    result = run(2, "list_ports", module=FAULTS)
+    assert printed(result.stdout) == same_lines(2), result.stdout + result.stderr
