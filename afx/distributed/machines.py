@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from afx import pytree
 from afx.core.array.array import Array, ArrayLike
-from afx.distributed.agreement import Agreement
 from afx.distributed.graph.run import GraphRunner
 from afx.distributed.graph.split import GraphSplit
-from afx.distributed.link import Link, RankLostError
+from afx.distributed.link import Link
 from afx.distributed.messages import decode_tree, encode_tree
-from afx.distributed.parts import Parts, cut
 from afx.distributed.progress import track
-from afx.distributed.sharded_state import ShardedState
+from afx.distributed.ranks import Ranks
 from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
 from afx.distributed.sums.buffers import Layout, flatten_tree
-from afx.errors import ArgumentError, PeerLost
-from afx.runtime import job
+from afx.errors import ArgumentError
 from afx.runtime.blas import blas
 
 __all__ = ["Machines"]
@@ -36,7 +31,7 @@ R = TypeVar("R")
 X = TypeVar("X")
 
 
-class Machines:
+class Machines(Ranks):
     """Slots among which work is split: logical machines, several of which may share a process.
 
     Made by `local` (one process) and `afx.distributed.connect` (MPI). Results are functions of program and Split alone
@@ -51,42 +46,8 @@ class Machines:
     """
 
     def __init__(self, link: Link, slots: int) -> None:
-        self.link: Link = link
-        self.slots = slots
-        self.agreement: Agreement = Agreement(link)
-        self.is_closed: bool = False
+        super().__init__(link, slots)
         self._runners: dict[tuple[int, int], GraphRunner] = {}
-
-    @property
-    def rank(self) -> int:
-        """The number of this process, from 0; rank 0 prints and saves."""
-        return self.link.rank
-
-    @property
-    def ranks(self) -> int:
-        """The number of processes that are alive."""
-        return self.link.ranks
-
-    @property
-    def own_slots(self) -> tuple[int, ...]:
-        """The slots that this process computes."""
-        return tuple(slot for slot in range(self.slots) if self.link.owner(slot) == self.rank)
-
-    def __enter__(self) -> Machines:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-
-    def close(self) -> None:
-        """Tell the other ranks that this one takes part in nothing more, and end the connection."""
-        if not self.is_closed:
-            self.is_closed = True
-            job.end(self)
-            self.link.close()
 
     def __repr__(self) -> str:
         return f"Machines(slots={self.slots}, rank={self.rank}, ranks={self.ranks})"
@@ -236,26 +197,6 @@ class Machines:
         mean: T = tree
         return mean
 
-    def repeat_until_committed(self, name: str, attempt: Callable[[], R]) -> R:
-        """Return the result of an attempt that all ranks finished; without those that are lost it is made again.
-
-        Args:
-            name: of the call, which ranks that wait compare.
-            attempt: what is tried.
-        """
-        self.link.begin_call(name)
-        while True:
-            try:
-                result = attempt()
-            except RankLostError:
-                self.agreement.drop()
-                self.link.commit(False)
-                continue
-            if self.link.commit(True):
-                self.agreement.keep()
-                return result
-            self.agreement.drop()
-
     # -- other work --
     def map(self, fn: Callable[[X], R], xs: Iterable[X], *, show_progress: bool = False) -> list[R]:
         """Return what a function gives for each item, in their order, on every rank: independent fits, chains, folds.
@@ -282,44 +223,6 @@ class Machines:
         gathered = [decode_tree(data) for data in self.link.gather(encode_tree(done))]
         found = {int(k): tree for pairs in gathered for k, tree in pairs}
         return [found[k] for k in range(len(items))]
-
-    def gather_by_slot(self, trees: Mapping[int, T], *, root: int | None = None) -> dict[int, T]:
-        """Return the trees of all slots, of which each rank gives those of its own: on every rank, or on one alone."""
-        return self.repeat_until_committed("gather", lambda: self.gather_once(trees, root=root))
-
-    def gather_once(self, trees: Mapping[int, T], *, root: int | None = None) -> dict[int, T]:
-        """Return the trees of all slots, within an attempt of `repeat_until_committed`."""
-        mine = {slot: tree for slot, tree in trees.items() if self.link.owner(slot) == self.rank}
-        missing = [slot for slot in self.own_slots if slot not in mine]
-        if missing:
-            raise PeerLost(
-                f"gather: slots of a rank that was lost: got no tree of {missing}; restart from the last checkpoint"
-            )
-        if self.ranks == 1:
-            return mine
-        if root is None:
-            parts = [decode_tree(data) for data in self.link.gather(encode_tree(mine))]
-        else:
-            data = encode_tree(mine)
-            sent = [self.link.send(data if rank == self.rank else None, rank, root) for rank in range(self.ranks)]
-            parts = [mine] if self.rank != root else [decode_tree(x) for x in sent if x is not None]
-        return {int(slot): tree for part in parts for slot, tree in part.items()}
-
-    def outline(self, tree: T) -> T:
-        """Return a tree with one slot's state in place of each sharded one: what is the same on any number of ranks."""
-
-        def first(leaf: Any) -> Any:
-            return next(iter(leaf.by_slot.values()), None) if isinstance(leaf, ShardedState) else leaf
-
-        return pytree.map(first, tree, is_leaf=lambda part: isinstance(part, ShardedState))
-
-    def complete(self, tree: T) -> T:
-        """Return a tree on rank 0 with the states of all slots of sharded optimizers in it; all ranks call it."""
-
-        def gather(leaf: Any) -> Any:
-            return ShardedState(self.gather_by_slot(leaf.by_slot, root=0)) if isinstance(leaf, ShardedState) else leaf
-
-        return pytree.map(gather, tree, is_leaf=lambda part: isinstance(part, ShardedState))
 
     def run_graph(self, split: GraphSplit, *inputs: ArrayLike) -> list[Array]:
         """Return the outputs of a graph whose equations are dealt to slots, on every rank.
@@ -360,37 +263,6 @@ class Machines:
             runner = self._runners[id(split), self.ranks] = GraphRunner(split, self.link)
         return runner.run(batches)
 
-    def broadcast(self, tree: T | None, *, root: int = 0) -> T:
-        """Return the tree that one rank has, on every rank; the others pass None.
-
-        Raises:
-            ArgumentError: the root passes None.
-        """
-        data = encode_tree(tree) if self.rank == root and tree is not None else None
-        has_data, losses = self.rank == root, self.link.losses
-        found: T = decode_tree(
-            self.repeat_until_committed(
-                "broadcast", lambda: self.link.broadcast(data, self._root(root, has_data, losses))
-            )
-        )
-        return found
-
-    def _root(self, root: int, is_root: bool, losses: int) -> int:
-        """Return the rank that has the data now, where ranks were lost since a call began."""
-        if self.link.losses == losses:
-            return root
-        found = self.link.gather(b"root" if is_root else b"")
-        if not any(found):
-            raise PeerLost(
-                "distributed: the rank that has the data was lost: got it nowhere; restart from a checkpoint"
-            )
-        return next(rank for rank, data in enumerate(found) if data)
-
-    def decide(self, verdict: bool) -> bool:
-        """Return rank 0's verdict, on every rank: when to stop goes by one clock."""
-        data = b"yes" if verdict else b"no"
-        return self.repeat_until_committed("decide", lambda: self.link.broadcast(data, 0)) == b"yes"
-
     def measure_speeds(self, work: Callable[[], object], *, repeat: int = 5) -> list[float]:
         """Return how fast each slot does a piece of work, in pieces a second, the same list on every rank.
 
@@ -409,64 +281,3 @@ class Machines:
         gathered = self.repeat_until_committed("measure_speeds", lambda: self.link.gather(encode_tree(mine)))
         speeds = [float(decode_tree(data)) for data in gathered]
         return [speeds[self.link.owner(slot)] for slot in range(self.slots)]
-
-    def share(self, value: float | None) -> float | None:
-        """Return rank 0's number, on every rank."""
-        data = self.repeat_until_committed("share", lambda: self.link.broadcast(repr(value).encode(), 0)).decode()
-        return None if data == "None" else float(data)
-
-    def scatter(self, tree: T | None, split: Split, *, root: int = 0) -> T:
-        """Return an argument of which each rank holds the rows of its slots, sent once by the rank that has it whole.
-
-        To the type checker it is the whole tree; it may only be passed to functions of `Machines`.
-
-        Args:
-            tree: the whole arrays on the root; None on the others.
-            split: how many rows each slot gets.
-            root: the rank that has them.
-
-        Raises:
-            ShapeError: an array that the Split cannot cut.
-        """
-        self.check_split(split, "scatter")
-        parts = None if tree is None or self.rank != root else cut(tree, split, "scatter")
-        has_data, losses = self.rank == root, self.link.losses
-
-        def attempt() -> dict[int, Any]:
-            source, found = self._root(root, has_data, losses), dict[int, Any]()
-            for slot in range(self.slots):
-                data = encode_tree(parts.part(slot)) if parts is not None else None
-                if (received := self.link.send(data, source, self.link.owner(slot))) is not None:
-                    found[slot] = decode_tree(received)
-            return found
-
-        mine = self.repeat_until_committed("scatter", attempt)
-
-        def read(slot: int) -> Any:
-            if slot not in mine:
-                raise PeerLost(
-                    f"scatter: the rows of slot {slot} went to a rank that was lost: got none here; scatter again, or "
-                    "pass whole arrays or by_slot(...), which survive a loss"
-                )
-            return mine[slot]
-
-        return cast("T", Parts(read))
-
-    def check_same(self, description: str, what: str) -> None:
-        """Compare a text among the ranks.
-
-        Raises:
-            ArgumentError: the ranks hold different ones; all of them raise.
-        """
-        self.repeat_until_committed("check_same", lambda: self.agreement.check_same(description, what))
-
-    def check_split(self, split: Split, who: str) -> None:
-        """Refuse a Split of other slots than these.
-
-        Raises:
-            ArgumentError: it has more or fewer.
-        """
-        if split.slots != self.slots:
-            raise ArgumentError(
-                f"{who}: a Split of other slots: got {split.slots} for {self.slots}; give a size a slot"
-            )
