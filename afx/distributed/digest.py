@@ -94,7 +94,7 @@ def describe_values(trees: Sequence[tuple[str, Any]]) -> list[list[str]]:
     """Return a pair of path and checksum for each leaf of named trees.
 
     >>> describe_values([("w", {"a": 1.0})])
-    [["w['a']", 'float64[] 9e1aee6b']]
+    [["w['a']", 'float64[] c7f813e9']]
     """
     found: list[list[str]] = []
     for name, tree in trees:
