@@ -1,1 +1,1 @@
-"""Graphs split over slots, equation by equation."""
+"""Graph splitting: programs of slots for the equations of one graph, and how they run."""
