@@ -1,4 +1,4 @@
-"""MPI link: the ranks of a communicator. No call blocks inside MPI: requests are tested with back-off until a deadline."""
+"""MPI link: the ranks of a communicator, whose requests are tested with back-off, as no call blocks inside MPI."""
 
 from __future__ import annotations
 
