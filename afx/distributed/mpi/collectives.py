@@ -5,6 +5,7 @@ Each begins with one message of fixed size, which names the call and holds what 
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
@@ -82,18 +83,11 @@ class Collectives:
         pieces: list[list[bytes]] = [[] for _ in lengths]
         own = np.frombuffer(data, np.uint8)
         for start in range(0, max(lengths), step):
-            counts = [min(max(length - start, 0), step) for length in lengths]
+            counts: list[int] = [min(max(length - start, 0), step) for length in lengths]
             found: Ndarray = np.empty(sum(counts), np.uint8)
-            given = own[start : start + step]
-            port.wait(
-                [
-                    port.begin(
-                        lambda given=given, found=found, counts=counts: port.comm.Iallgatherv(
-                            [given, port.byte], [found, counts, port.byte]
-                        )
-                    )
-                ]
-            )
+            into = [found, counts, port.byte]
+            given = [own[start : start + step], port.byte]
+            port.wait([port.begin(functools.partial(port.comm.Iallgatherv, given, into))])
             for part, piece in zip(np.split(found, np.cumsum(counts)[:-1]), pieces, strict=True):
                 piece.append(part.tobytes())
         return [b"".join(piece) for piece in pieces]

@@ -45,8 +45,8 @@ class MpiLink:
         self._mpi = mpi
         self._slots = slots
         self.byte: Any = mpi.BYTE
-        self.shrinks = shrinks
-        self.losses = 0
+        self.shrinks: bool = shrinks
+        self.losses: int = 0
         self.watch: Watch = Watch(mpi, comm, deadline, shrinks)
         self._collectives = Collectives(self)
         self._abandoned: list[Any] = []

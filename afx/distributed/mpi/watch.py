@@ -185,8 +185,9 @@ class Watch:
         if self._has_shed or len(self.peers) != self._comm.size:
             return
         self._has_shed = True
-        here = self.peers[self._comm.rank].host
+        mine: int = self._comm.rank
+        here = self.peers[mine].host
         for rank, peer in enumerate(self.peers):
-            if rank != self._comm.rank and peer.host == here and not self._is_here(rank):
+            if rank != mine and peer.host == here and not self._is_here(rank):
                 with contextlib.suppress(OSError):
                     os.kill(peer.process, signal.SIGKILL)
