@@ -18,6 +18,7 @@ from examples import (
     data_parallel,
     digits_lenet,
     digits_mlp,
+    exported_model,
     flow,
     gaussian_process,
     graph_split,
@@ -49,6 +50,7 @@ EXAMPLES: dict[str, Callable[[Path], list[Claim]]] = {
     "lotka_volterra": lotka_volterra.run,
     "heat_equation": heat_equation.run,
     "hamiltonian": hamiltonian.run,
+    "exported_model": exported_model.run,
     "data_parallel": data_parallel.run,
     "graph_split": graph_split.run,
 }
