@@ -8,7 +8,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, integer
-from afx.core.dtypes import int64, is_inexact
+from afx.core.dtypes import float64, int64, is_inexact
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.losses._targets import as_numbers, check_classes, known
 from afx.ops.creation.creation import asarray, zeros
@@ -152,8 +152,10 @@ def roc_auc(scores: ArrayLike, targets: ArrayLike) -> Array:
     ones = sum(astype(is_one, int64))
     pairs = ones * (a.size - ones)
     wins = sum(where(is_one, twice_ranks, 0)) - ones * (ones + 1)
-    area = wins / (2 * pairs)
-    return where(any_(isnan(x)), math.nan, area) if is_inexact(a.dtype) else area
+    if not is_inexact(a.dtype):
+        return wins / (2 * pairs)
+    area = astype(astype(wins, float64) / astype(2 * pairs, float64), a.dtype)  # counts that float32 does not hold
+    return where(any_(isnan(x)), math.nan, area)
 
 
 def r2_score(predictions: ArrayLike, targets: ArrayLike) -> Array:

@@ -32,13 +32,17 @@ def check_steps(steps: int, who: str) -> int:
     return steps
 
 
-def constant(value: float) -> Callable[[Array | float], float]:
-    """Return the schedule that always gives ``value``.
+def constant(value: float) -> Callable[[Array | float], Array | float]:
+    """Return the schedule that always gives ``value``, in the dtype of a count that is an array.
 
     >>> constant(0.1)(0)
     0.1
     """
-    return lambda count: value
+
+    def rate(count: Array | float) -> Array | float:
+        return asarray(value, count.dtype) if isinstance(count, Array) and count.dtype.kind == "f" else value
+
+    return rate
 
 
 def linear(start: float, end: float, steps: int, *, begin: int = 0) -> ArraySchedule:

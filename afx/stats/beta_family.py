@@ -12,6 +12,7 @@ from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.exponential import log, log1p
 from afx.ops.elementwise.where import where
 from afx.ops.special import student
+from afx.ops.special.fisher import fisher, fisherc
 from afx.ops.special.gamma import betaln
 from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv, density
 from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
@@ -78,8 +79,8 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
 
     return ContinuousDistribution(
         logpdf=logpdf,
-        cdf=lambda y: _sided(betainc, betaincc, a, b, ratio * y),
-        sf=lambda y: _sided(betaincc, betainc, a, b, ratio * y),
+        cdf=lambda y: fisher(a, b, y),
+        sf=lambda y: fisherc(a, b, y),
         logcdf=lambda y: _sided(log_betainc, log_betaincc, a, b, ratio * y),
         logsf=lambda y: _sided(log_betaincc, log_betainc, a, b, ratio * y),
         ppf=lambda q: _odds(a, b, q) / ratio,

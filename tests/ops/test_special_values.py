@@ -1,7 +1,8 @@
-"""Values at infinities, zeros and nan: those of the array API standard, plain and compiled."""
+"""Values at infinities, zeros, nan and the largest integers: those of NumPy and the array API standard, plain and compiled."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,42 +31,61 @@ def same(have: np.ndarray, want: float | complex) -> bool:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    ("x", "y", "want"),
-    [
-        (INF, 2.0, INF),
-        (INF, -2.0, -INF),
-        (-INF, 2.0, -INF),
-        (-INF, -2.0, INF),
-        (INF, INF, NAN),
-        (-INF, INF, NAN),
-        (1.0, INF, 0.0),
-        (-1.0, INF, -0.0),
-        (1.0, -INF, -0.0),
-        (-1.0, -INF, 0.0),
-        (1.0, 0.0, INF),
-        (-1.0, 0.0, -INF),
-        (0.0, 0.0, NAN),
-        (0.0, -2.0, -0.0),
-        (NAN, 1.0, NAN),
-        (INF, NAN, NAN),
-        (7.5, -2.0, -4.0),
-    ],
-)
-def test_floor_divide(x: float, y: float, want: float, dtype: str) -> None:
-    """It is the quotient rounded down at every pair of operands, infinite ones too, in their dtype."""
-    for z in modes(afx.floor_divide, np.array(x, dtype), np.array(y, dtype)):
-        assert z.dtype == dtype
-        assert same(z, want)
-    assert same(np.asarray(afx.asarray(x, dtype) // y), want)
-    assert same(np.asarray(x // afx.asarray(y, dtype)), want)
+def test_floor_divide(dtype: str) -> None:
+    """It is NumPy's at every pair of operands, infinite ones too, in their dtype."""
+    numbers = np.array([INF, -INF, NAN, 0.0, -0.0, 1.0, -1.0, 7.5, -2.0], dtype)
+    with np.errstate(all="ignore"):
+        for x in numbers:
+            for y in numbers:
+                for z in (*modes(afx.floor_divide, x, y), np.asarray(afx.asarray(x) // y)):
+                    assert z.dtype == dtype
+                    assert same(z, np.floor_divide(x, y))
 
 
-def test_floor_divide_mixes_finite_and_infinite() -> None:
-    """Only infinite operands are treated apart, and operands broadcast."""
-    x, y = np.array([[7.0], [-INF]]), np.array([2.0, INF, -2.0])
-    np.testing.assert_array_equal(np.asarray(afx.floor_divide(x, y)), [[3.0, 0.0, -4.0], [-INF, NAN, INF]])
-    np.testing.assert_array_equal(np.asarray(afx.floor_divide(np.array([7, -7]), 2)), [3, -4])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_integers_rounded_to_tens(dtype: Any) -> None:
+    """Integers rounded to tens keep all other digits, halves to even; beyond the dtype they are NumPy's."""
+    info = np.iinfo(dtype)
+    for value in {info.max, info.max - 2, info.max // 2, info.min, info.min + 2, 25, 35, 0, min(info.max, 2**62)}:
+        for decimals in range(-21, 0):
+            power = 10**-decimals
+            want = round(value, decimals)
+            if not info.min <= want <= info.max:
+                with np.errstate(invalid="ignore"):
+                    want = int(np.round(np.array([value], dtype), decimals)[0])
+            for z in modes(lambda x, d=decimals: afx.round(x, d), np.array([value], dtype)):
+                assert int(z[0]) == want, (value, power)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_powers_of_two_of_complex_infinities(dtype: str) -> None:
+    """They are NumPy's, and near finite numbers keep the digits that NumPy's lose."""
+    for value in (complex(INF, 0.03), complex(INF, 0.0), complex(-INF, 2.0), complex(NAN, 0.0), complex(0.0, INF)):
+        with np.errstate(all="ignore"):
+            want = np.exp2(np.array([value], dtype))
+        for z in modes(afx.exp2, np.array([value], dtype)):
+            assert same(z[0], want[0])
+    found = complex(np.asarray(afx.exp2(np.array(1000 + 2j)))[()])
+    exact = complex(math.ldexp(math.cos(2 * math.log(2)), 1000), math.ldexp(math.sin(2 * math.log(2)), 1000))
+    assert abs(found - exact) <= 4e-16 * abs(exact)
+
+
+@pytest.mark.parametrize("name", ["mean", "nanmean", "var", "nanvar", "std", "nanstd", "average", "median"])
+@pytest.mark.parametrize("default", ["float32", "float64"])
+def test_moments_of_large_integers(name: str, default: str) -> None:
+    """Sums of integers that no integer holds are added up in float64, whatever the default dtype is."""
+    x = np.array([2**62, 2**62, 2**62 - 2**56])
+    with afx.default_dtype(default):
+        for z in modes(getattr(afx, name), x):
+            assert z.dtype == default
+            np.testing.assert_allclose(z, getattr(np, name)(x), rtol=1e-6)
+
+
+def test_sign_of_complex_numbers_keeps_its_dtype() -> None:
+    """The sign of complex64 is complex64 under every default dtype."""
+    for default in ("float32", "float64"):
+        with afx.default_dtype(default):
+            assert all(z.dtype == np.complex64 for z in modes(afx.sign, np.array([3 + 4j], np.complex64)))
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])

@@ -60,13 +60,13 @@ def exp2(x: ArrayLike) -> Array:
 
 
 def _complex_exp2_run(x: Any) -> Any:
-    """Return the real power of two, turned by the imaginary part; NumPy has none of complex numbers."""
+    """Return the real power of two, turned by the imaginary part: NumPy's ``exp(x * log(2))`` loses its digits."""
     z: Any = np.asarray(x)
     angle: Any = z.imag * LOG2
     with np.errstate(all="ignore"):
         turned: Any = np.exp2(z.real) * (np.cos(angle) + 1j * np.sin(angle))
         if not np.isfinite(turned).all():
-            turned = _where(np.isfinite(turned), turned, np.exp(z * LOG2))
+            turned = _where(np.isfinite(turned), turned, np.exp2(z))
     return turned.astype(np.result_type(z.dtype, np.complex64))[()]
 
 

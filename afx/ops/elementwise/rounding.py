@@ -19,6 +19,7 @@ from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import divide, multiply, remainder, subtract
 from afx.ops.elementwise.comparison import signbit
 from afx.ops.elementwise.where import where
+from afx.ops.manipulation.shape import astype
 
 __all__ = [
     "around",
@@ -81,7 +82,8 @@ def round(x: ArrayLike, decimals: int = 0, out: None = None) -> Array:
 
     Args:
         x: any shape.
-        decimals: digits behind the point that are kept; below 0, digits in front of it that become 0.
+        decimals: digits behind the point that are kept; below 0, digits in front of it that become 0. Integers keep
+            all others, which NumPy loses beyond 2**53; multiples that the dtype does not hold are what NumPy gives.
         out: None: results are not written into arrays.
 
     >>> round(2.5)
@@ -94,8 +96,7 @@ def round(x: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     if not decimals or kind == "b" or (kind in "iu" and decimals > 0):
         return bind1(round_p, x)
     if kind in "iu":
-        power = 10**-decimals
-        return _tens(x, power) if power <= np.iinfo(aval_of(x).dtype).max else multiply(x, 0)
+        return _round_integers(x, 10**-decimals)
     scale = 10.0 ** builtins.abs(decimals)  # 0.01 is no exact number, 100 is
     if decimals < 0:
         return bind1(round_p, divide(x, scale)) * scale
@@ -115,12 +116,28 @@ def rint(x: ArrayLike) -> Array:
     return bind1(round_p, x)
 
 
-def _tens(x: ArrayLike, power: int) -> Array:
-    """Return integers rounded to a multiple of a power of ten, halves to the even multiple."""
+def _round_integers(x: ArrayLike, power: int) -> Array:
+    """Return integers rounded to a multiple of a power of ten; what the dtype does not hold becomes NumPy's number."""
+    dtype = aval_of(x).dtype
+    info = np.iinfo(dtype)
+    if 2 * info.max < power:
+        return multiply(x, 0)
+    if dtype.itemsize < 4 or dtype == np.uint32:  # NumPy's conversions of numbers beyond these wrap around
+        return astype(_tens(astype(x, np.int64), power)[0], dtype)
+    least = np.asarray(info.min, dtype)
+    if power > info.max:
+        return where((asarray(x) > power // 2) | (asarray(x) < -(power // 2)), least, multiply(x, 0))
+    z, up = _tens(x, power)
+    return where(where(up, z < x, z > x), least, z)
+
+
+def _tens(x: ArrayLike, power: int) -> tuple[Array, Array]:
+    """Return integers rounded to a multiple of a power of ten, halves to the even multiple, and which went up."""
     rest = remainder(x, power)
     below: Array = subtract(x, rest)
     odd = (below // power) % 2 == 1
-    return where((rest > power // 2) | ((rest == power // 2) & odd), below + power, below)
+    up = (rest > power // 2) | ((rest == power // 2) & odd)
+    return where(up, below + power, below), up
 
 
 def _rint(x: Any) -> Any:

@@ -44,7 +44,7 @@ def adaptive_avg_pool(x: ArrayLike, positions: int | Sequence[int]) -> Array:
     >>> adaptive_avg_pool(afx.asarray([1.0, 2.0, 3.0]).reshape(1, 3, 1), 2)[0, :, 0]
     Array([1.5, 2.5], dtype=float32)
     """
-    wide, natural = accumulation_dtype(x, "adaptive_avg_pool")
+    wide, natural, _ = accumulation_dtype(x, "adaptive_avg_pool")
     return astype(_pooled(astype(x, wide), positions, "adaptive_avg_pool", _mean), natural)
 
 

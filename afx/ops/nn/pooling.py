@@ -87,7 +87,7 @@ def avg_pool(
     >>> avg_pool(afx.asarray([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
     Array([2., 1.], dtype=float32)
     """
-    wide, natural = accumulation_dtype(x, "avg_pool")
+    wide, natural, _ = accumulation_dtype(x, "avg_pool")
     cells, axis, counts = _pooling_windows(astype(x, wide), window, stride, padding, "avg_pool", 0.0)
     return astype(divide(sum(cells, axis=axis), counts), natural)
 

@@ -46,17 +46,19 @@ def _ones(size: int, dtype: DType) -> Any:
     return np.ones(size, dtype)
 
 
-def accumulation_dtype(x: ArrayLike, who: str) -> tuple[DType, DType]:
-    """Return the dtype in which numbers are added up for an average, which holds the sum, and that of the average."""
+def accumulation_dtype(x: ArrayLike, who: str) -> tuple[DType, DType, bool]:
+    """Return the dtype in which numbers are added up for an average, that of the average, and whether to convert to it.
+
+    Integers of more than two bytes are converted even where the average has that dtype too: sums of them overflow.
+    """
     known: Any = getattr(x, "dtype", None)
     if known is float32 or known is float64:
-        return known, known
+        return known, known, False
     aval = aval_of(x, who)
     natural = promote((aval.dtype,), (aval.weak,), floating=True)
-    wide = (
-        float64 if aval.dtype.kind in "iu" and aval.dtype.itemsize > 2 else float32 if natural == float16 else natural
-    )
-    return wide, natural
+    overflows = aval.dtype.kind in "iu" and aval.dtype.itemsize > 2
+    wide = float64 if overflows else float32 if natural == float16 else natural
+    return wide, natural, overflows or wide != natural
 
 
 def beside(x: ArrayLike, initial: ArrayLike | None) -> ArrayLike:

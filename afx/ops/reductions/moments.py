@@ -108,8 +108,8 @@ def var(
     """
     if out is not None:
         refuse_out(out, "var")
-    wide, natural = accumulation_dtype(x, "var")
-    if dtype is None and wide != natural:
+    wide, natural, converts = accumulation_dtype(x, "var")
+    if dtype is None and converts:
         options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
         return astype(var(x, axis, dtype=wide, **options), natural)
     y = x if dtype is None else astype(x, dtype)
@@ -141,8 +141,8 @@ def std(
     """
     if out is not None:
         refuse_out(out, "std")
-    wide, natural = accumulation_dtype(x, "std")
-    if dtype is None and wide != natural:
+    wide, natural, converts = accumulation_dtype(x, "std")
+    if dtype is None and converts:
         options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
         return astype(std(x, axis, dtype=wide, **options), natural)
     y = x if dtype is None else astype(x, dtype)

@@ -201,8 +201,8 @@ def nanvar(
     """
     if out is not None:
         refuse_out(out, "nanvar")
-    wide, natural = accumulation_dtype(x, "nanvar")
-    if dtype is None and wide != natural:
+    wide, natural, converts = accumulation_dtype(x, "nanvar")
+    if dtype is None and converts:
         return astype(
             nanvar(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
             natural,
@@ -241,8 +241,8 @@ def nanstd(
     """
     if out is not None:
         refuse_out(out, "nanstd")
-    wide, natural = accumulation_dtype(x, "nanstd")
-    if dtype is None and wide != natural:
+    wide, natural, converts = accumulation_dtype(x, "nanstd")
+    if dtype is None and converts:
         return astype(
             nanstd(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
             natural,

@@ -117,8 +117,8 @@ def mean(
     if dtype is not None:
         x = astype(x, dtype)
     else:
-        wide, natural = accumulation_dtype(x, "mean")
-        if wide != natural:
+        wide, natural, converts = accumulation_dtype(x, "mean")
+        if converts:
             return astype(mean(x, axis, dtype=wide, keepdims=keepdims, where=where), natural)
     shape = shape_of(x, "mean")
     axes = normalize_axes(axis, len(shape), "mean")

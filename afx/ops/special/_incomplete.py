@@ -20,7 +20,7 @@ import numpy as np
 from afx.ops._kinds.special import scipy
 from afx.ops.special._polygamma import psi, psi_gap
 from afx.ops.special._quadrature import integral
-from afx.ops.special._stirling import HALF_LOG_2PI, stirling
+from afx.ops.special._stirling import HALF_LOG_2PI, log_beta, stirling
 
 __all__ = [
     "TINY",
@@ -32,6 +32,7 @@ __all__ = [
     "gamma_by_parameter",
     "gamma_front",
     "gamma_width",
+    "log_less",
 ]
 
 TINY = 1e-30  # what a parameter of 0 stands for: near enough to the limit, and its reciprocal is finite in float32 too
@@ -63,14 +64,14 @@ def bell(m: int, n: int, g: Mapping[tuple[int, int], Any]) -> Any:
     return table[m, n]
 
 
-def _log_less(ratio: Any, off: Any) -> Any:
-    """Return ``log(ratio) - off``, exact near 0, where ``off`` is ``ratio - 1`` as exactly as it is known."""
+def log_less(log_ratio: Any, off: Any) -> Any:
+    """Return the logarithm of a ratio less ``off``, exact near 0, where that is the ratio - 1 as exactly as it is known."""
     near = np.abs(off) < 0.1
     u = _where(near, off, 0.0)
     total = np.zeros_like(u)
     for k in range(18, 1, -1):
         total = total * u + (-1) ** (k + 1) / k
-    return _where(near, total * u * u, np.log(ratio) - off)
+    return _where(near, total * u * u, log_ratio - off)
 
 
 def _width(fall: Callable[[Any], Any], slope: Callable[[Any], Any], start: Any) -> Any:
@@ -89,7 +90,9 @@ def _width(fall: Callable[[Any], Any], slope: Callable[[Any], Any], start: Any) 
 def gamma_front(a: Any, x: Any) -> Any:
     """Return ``a log x - x - log Γ(a)``, accurate for large a."""
     large = _where(a < 1, 1.0, a)
-    peak = 0.5 * np.log(large) - HALF_LOG_2PI - stirling(large) + large * _log_less(x / large, (x - large) / large)
+    peak = (
+        0.5 * np.log(large) - HALF_LOG_2PI - stirling(large) + large * log_less(np.log(x / large), (x - large) / large)
+    )
     small = _where(a < 1, a, 1.0)
     return _where(a < 1, small * np.log(x) - x - scipy("gammaln")(small), peak)
 
@@ -144,9 +147,10 @@ def beta_front(a: Any, b: Any, x: Any) -> Any:
     c, d = _where(small, 1.0, a), _where(small, 1.0, b)
     off = x * d - c * (1 - x)  # from the mean
     peak = 0.5 * np.log(c / (c + d) * d) - HALF_LOG_2PI + stirling(c + d) - stirling(c) - stirling(d)
-    peak = peak + c * _log_less(x * (c + d) / c, off / c) + d * _log_less((1 - x) * (c + d) / d, -off / d)
+    peak = peak + c * log_less(np.log(x * (c + d) / c), off / c)
+    peak = peak + d * log_less(np.log((1 - x) * (c + d) / d), -off / d)
     c, d = _where(small, a, 1.0), _where(small, b, 1.0)
-    return _where(small, c * np.log(x) + d * np.log1p(-x) - scipy("betaln")(c, d), peak)
+    return _where(small, c * np.log(x) + d * np.log1p(-x) - log_beta(c, d), peak)
 
 
 def _beta_terms(m: int, n: int, a: Any, b: Any, x: Any, up: int = 0) -> dict[tuple[int, int], Any]:

@@ -20,7 +20,7 @@ from afx.ops.special._incomplete import TINY, bell, beta_by_parameters, beta_fro
 from afx.ops.special._quadrature import double
 from afx.ops.special.gamma import digamma_gap, polygamma
 
-__all__ = ["betainc", "betaincc", "betainccinv", "betaincinv", "density", "ternary"]
+__all__ = ["betainc", "betaincc", "betainccinv", "betaincinv", "density", "positive", "ternary"]
 
 Partial3 = Callable[[Array, Array, Array, Array], Array]
 _where: Any = np.where  # its result type is not known to checkers
@@ -47,19 +47,20 @@ def _density(a: Any, b: Any, x: Any) -> Any:
     return _where((a < 0) | (b < 0) | (x < 0) | (x > 1), math.nan, z)
 
 
-def _positive(a: Array) -> Array:
+def positive(a: Array) -> Array:
+    """Return a parameter, and what stands for 0 instead of it."""
     return where(a < TINY, TINY, a)
 
 
 def _density_by_a(z: Array, a: Array, b: Array, x: Array) -> Array:
     inside = (z != 0) & (x != 0)
-    slope = log(where(inside, x, 1)) + digamma_gap(_positive(a), _positive(b))
+    slope = log(where(inside, x, 1)) + digamma_gap(positive(a), positive(b))
     return where(inside, z * slope, where((x == 0) & (a <= 1), -math.inf, 0))
 
 
 def _density_by_b(z: Array, a: Array, b: Array, x: Array) -> Array:
     inside = (z != 0) & (x != 1)
-    slope = log1p(where(inside, -x, 0)) + digamma_gap(_positive(b), _positive(a))
+    slope = log1p(where(inside, -x, 0)) + digamma_gap(positive(b), positive(a))
     return where(inside, z * slope, where((x == 1) & (b <= 1), -math.inf, 0))
 
 
@@ -99,7 +100,7 @@ def _slope_by_b(_z: Array, a: Array, b: Array, x: Array, *, m: int, n: int) -> A
 
 def _slope_by_x(_z: Array, a: Array, b: Array, x: Array, *, m: int, n: int) -> Array:
     d = density(a, b, x)
-    low_a, low_b = _positive(a), _positive(b)
+    low_a, low_b = positive(a), positive(b)
     g = {(i, j): polygamma(i + j - 1, low_a + low_b) for i in range(1, m + 1) for j in range(1, n + 1)}
     g |= {(i, 0): digamma_gap(low_a, low_b, i - 1) for i in range(1, m + 1)}
     g |= {(0, j): digamma_gap(low_b, low_a, j - 1) for j in range(1, n + 1)}

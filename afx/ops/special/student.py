@@ -16,11 +16,13 @@ from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sign, sqrt
 from afx.ops.elementwise.exponential import exp, log, log1p
 from afx.ops.elementwise.where import minimum, where
+from afx.ops.special.fisher import fisher_slope
 from afx.ops.special.gamma import betaln, digamma_gap
 from afx.ops.special.incomplete_beta import betainc_slope_p
 
 __all__ = ["log_density", "log_square_plus_one", "stdtr", "stdtrit"]
 
+MANY = 30.0  # degrees of freedom, from which on the terms of the derivative by them cancel
 FAR = -46.0  # logarithm of a share 1e-20, beside which one rounds to one
 
 
@@ -62,8 +64,11 @@ def stdtr(df: ArrayLike, t: ArrayLike) -> Array:
 def _by_df(_z: Array, df: Array, t: Array) -> Array:
     n = minimum(df, float(np.finfo(df.dtype).max))
     share = exp(-log_square_plus_one(t / sqrt(n)))  # n / (n + t²)
-    far = bind_single(betainc_slope_p, n / 2, 0.5, share, m=1, n=0)
-    return -sign(t) * far / 4 - _density(n, t) * t / (2 * n)
+    few = n < MANY
+    far = bind_single(betainc_slope_p, where(few, n, MANY) / 2, 0.5, where(few, share, 0.5), m=1, n=0)
+    near = -sign(t) * far / 4 - _density(n, t) * t / (2 * n)
+    square = minimum(t * t, float(np.finfo(t.dtype).max))
+    return where(few, near, sign(t) * fisher_slope(0.5, where(few, MANY, n) / 2, where(few, 1, square), 0, 1) / 4)
 
 
 stdtr_p: Primitive = binary(

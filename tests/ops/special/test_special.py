@@ -282,3 +282,56 @@ def test_rgamma() -> None:
     np.testing.assert_allclose(np.asarray(slopes), [1.0, -1.0, 2.0, -120.0], rtol=1e-12)  # (-1)ⁿ n!
     second = afx.vmap(afx.grad(afx.grad(special.rgamma)))(poles[:2])
     np.testing.assert_allclose(np.asarray(second), [2 * np.euler_gamma, 2 - 2 * np.euler_gamma], rtol=1e-12)
+
+
+# Derivatives by df of the distribution function of Student's t at t, and by both degrees of freedom of Fisher's F at y,
+# made with mpmath at 40 digits as central differences of its ``betainc``.
+BY_DEGREES_OF_T = [
+    (3.0, -3.0, -0.012214731099656578),
+    (3.0, 0.1, 0.0009778873739133493),
+    (3.0, 6.0, 0.004406295572369194),
+    (29.0, -3.0, -5.6771922882328625e-05),
+    (29.0, 0.1, 1.1808079412803e-05),
+    (29.0, 6.0, 1.0824894270073275e-07),
+    (310.0, -3.0, -3.604640464746971e-07),
+    (310.0, 0.1, 1.0421295587893568e-07),
+    (310.0, 6.0, 8.457325620366579e-12),
+    (10000.0, -3.0, -3.3282403426193825e-10),
+    (10000.0, 0.1, 1.0022799489281824e-10),
+    (10000.0, 6.0, 3.4726121078689746e-15),
+    (1000000.0, -3.0, -3.323929851838475e-14),
+    (1000000.0, 0.1, 1.0023049300910833e-14),
+    (1000000.0, 6.0, 3.3731078492270763e-19),
+]
+BY_DEGREES_OF_F = [
+    (1.0, 2.0, 0.5, -0.18099581957681707, 0.031887848182811616),
+    (1.0, 2.0, 1.0, -0.12469196056890673, 0.04501749765653146),
+    (1.0, 2.0, 3.0, -0.04292257951787308, 0.06247149568449241),
+    (300.0, 10.0, 0.5, -1.2929414286285525e-05, -0.0054156253486807235),
+    (300.0, 10.0, 1.0, -9.40356303275598e-06, 0.0031188287430187556),
+    (300.0, 10.0, 3.0, 2.610634380709078e-06, 0.007109835478617021),
+    (5.0, 100000.0, 0.5, -0.036029788185817445, -9.41189320520768e-12),
+    (5.0, 100000.0, 1.0, -0.008381610062774682, 6.101760809937724e-11),
+    (5.0, 100000.0, 3.0, 0.005303676891071026, 3.8461624484652206e-11),
+    (10000.0, 5.0, 0.5, -9.915804809395021e-09, -0.014688195439427076),
+    (10000.0, 5.0, 1.0, -6.09892496727767e-09, 0.008387457400771238),
+    (10000.0, 5.0, 3.0, 1.3811577923400634e-09, 0.03124427128385297),
+    (3000.0, 2000.0, 0.5, -2.9714456087813383e-68, -4.195938405692657e-68),
+    (3000.0, 2000.0, 1.0, -7.962767437784906e-07, 1.4659100740744105e-06),
+]
+
+
+@pytest.mark.parametrize(("df", "t", "want"), BY_DEGREES_OF_T)
+def test_derivatives_of_students_t_by_degrees_of_freedom(df: float, t: float, want: float) -> None:
+    """They keep their digits however many degrees of freedom there are, where terms of it cancel."""
+    slope = afx.grad(lambda n: afx.stats.t.cdf(np.float64(t), n))
+    for run in (slope, afx.jit(slope)):
+        assert float(run(np.float64(df))) == pytest.approx(want, rel=2e-12)
+
+
+@pytest.mark.parametrize(("m", "n", "y", "by_m", "by_n"), BY_DEGREES_OF_F)
+def test_derivatives_of_fishers_f_by_degrees_of_freedom(m: float, n: float, y: float, by_m: float, by_n: float) -> None:
+    """They keep their digits however many degrees of freedom there are; those of the complement are the negatives."""
+    for fn, sign in ((afx.stats.f.cdf, 1), (afx.stats.f.sf, -1)):
+        found = afx.grad(lambda p, fn=fn: fn(np.float64(y), p[0], p[1]))(np.array([m, n]))
+        np.testing.assert_allclose(np.asarray(found), [sign * by_m, sign * by_n], rtol=2e-11)

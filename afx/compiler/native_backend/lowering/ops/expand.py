@@ -272,20 +272,6 @@ def _sliced(x: Location, axis: int, start: int, length: int) -> Location:
     return attrs.evolve(x, offset=x.offset + start * x.strides[axis], shape=shape)
 
 
-def _floor_divide(b: BlockBuilder, call: Call) -> None:
-    """Divide and round down; of infinite operands the quotient is rounded, as `afx.floor_divide` says."""
-    x, y = call.operands
-    out = call.outputs[0]
-    if out.dtype.kind != "f" or not {dtype_name(v.dtype) for v in (x, y) if isinstance(v, Buffer)} <= set(REAL):
-        b.lower(attrs.evolve(call, method="ufunc", ufunc="floor_divide"))
-        return
-    c = Calls(b, quiet_of(call))
-    down = c.ufunc("floor_divide", x, y)
-    plain = c.ufunc("floor", c.ufunc("divide", x, y, quiet=("invalid", "divide", "over")))
-    found = c.where(c.ufunc("logical_or", c.ufunc("isinf", x), c.ufunc("isinf", y)), plain, down)
-    b.lower(Call("positive", "ufunc", (found,), ("disjoint",), (out,), ufunc="positive", error_state=None))
-
-
 def _conj(b: BlockBuilder, call: Call) -> None:
     b.lower(attrs.evolve(call, method="ufunc", ufunc="conjugate"))
 
@@ -298,5 +284,4 @@ EXPANDED: dict[str, Callable[[BlockBuilder, Call], None]] = {
     "conj": _conj,
     "prod": _prod,
     "roll": _roll,
-    "floor_divide": _floor_divide,
 }
