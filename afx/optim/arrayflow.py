@@ -16,7 +16,7 @@ from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to, reshape
 from afx.ops.manipulation.split import unstack
 from afx.ops.reductions.sums import mean
-from afx.optim.hyperparameters import count_zero, positive
+from afx.optim.hyperparameters import check_numbers, count_zero, positive
 from afx.optim.leaves import as_real, map_trained, times, zeros_of
 from afx.optim.step import apply_rule, check_kind
 
@@ -136,8 +136,9 @@ def arrayflow(initial_step: float = 1e-5, *, beta: float = 0.05, window: int = 1
     Array([0.995], dtype=float32)
     """
     positive("initial_step", initial_step, "arrayflow")
+    check_numbers("arrayflow", beta=beta, window=window)
     if not 0 < beta <= 1:
         raise ArgumentError(f"arrayflow: beta is above 0, up to 1: got {beta}; take one such as 0.05")
-    if window < 1:
+    if not window >= 1:
         raise ArgumentError(f"arrayflow: the window is a number of losses: got {window}; give 1 or more")
     return Arrayflow(initial_step, beta, window)

@@ -16,7 +16,7 @@ from afx.ops.elementwise.exponential import log
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.trigonometry import cos
 from afx.ops.elementwise.where import clip, maximum, where
-from afx.optim.hyperparameters import ArraySchedule, Schedule
+from afx.optim.hyperparameters import ArraySchedule, Schedule, check_numbers
 from afx.optim.schedules import check_steps
 
 __all__ = ["cosine_restarts", "inverse_sqrt", "join", "one_cycle", "warmup"]
@@ -37,6 +37,8 @@ def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> ArraySched
     >>> join([optim.constant(1.0), optim.linear(1.0, 0.0, 4)], [10])(afx.asarray(12.0))
     Array(0.5, dtype=float64)
     """
+    for boundary in boundaries:
+        check_numbers("join", boundary=boundary)
     rises = all(a < b for a, b in itertools.pairwise(boundaries))
     if len(boundaries) != len(schedules) - 1 or not rises:
         raise ArgumentError(
@@ -69,6 +71,7 @@ def warmup(schedule: Schedule, steps: int, *, start: float = 0.0) -> ArraySchedu
     (Array(0.5, dtype=float64), Array(0., dtype=float64))
     """
     check_steps(steps, "warmup")
+    check_numbers("warmup", start=start)
 
     def rising(count: Array | float) -> Array:
         return start + (_double(schedule(asarray(0.0, float64))) - start) * clip(count / steps, 0.0, 1.0)
@@ -90,6 +93,7 @@ def inverse_sqrt(peak: float, warmup: int) -> ArraySchedule:
     Array(0.5, dtype=float32)
     """
     check_steps(warmup, "inverse_sqrt")
+    check_numbers("inverse_sqrt", peak=peak)
     return lambda count: peak * where(count < warmup, count / warmup, sqrt(warmup / maximum(count, float(warmup))))
 
 
@@ -113,6 +117,7 @@ def cosine_restarts(start: float, steps: int, *, growth: float = 1.0, end: float
     [1.0, 0.5, 1.0, 0.5, 1.0]
     """
     check_steps(steps, "cosine_restarts")
+    check_numbers("cosine_restarts", start=start, growth=growth, end=end)
     if not growth >= 1:
         raise ArgumentError(f"cosine_restarts: the growth is 1 or more: got {growth}; 1 keeps the length of periods")
 
@@ -166,6 +171,8 @@ def one_cycle(
     [0.04, 1.0, 0.0]
     """
     check_steps(steps, "one_cycle")
+    check_numbers("one_cycle", peak=peak, rise=rise, fall=1.0 if fall is None else fall)
+    check_numbers("one_cycle", div_factor=div_factor, final_div_factor=final_div_factor)
     if not 0 < rise < (1.0 if fall is None else fall) <= 1:
         raise ArgumentError(
             f"one_cycle: parts of the steps rise from 0 to 1: got {rise=}, {fall=}; 0.3 and 0.85 are usual"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import float64
+from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, zeros
 
@@ -66,15 +69,34 @@ def is_nonzero(value: float | Array) -> bool:
     return not (isinstance(value, (int, float)) and value == 0)
 
 
+def check_numbers(who: str, **values: Any) -> None:
+    """Raise where a hyperparameter is not a real number, or a scalar array of one."""
+    for name, value in values.items():
+        aval = aval_of(value) if isinstance(value, (int, float, Array, np.ndarray, np.generic)) else None
+        if aval is not None and aval.dtype.kind in "fiu" and aval.shape:
+            raise ShapeError(f"{who}: {name} is a scalar: got {aval}; scale gradients to move parameters differently")
+        if aval is None or aval.dtype.kind not in "bfiu" or not is_within(value, lambda v: v == v):  # noqa: PLR0124  # nan
+            raise ArgumentError(f"{who}: {name} is a real number: got {aval or repr(value)}; give one")
+
+
+def is_within(value: Any, test: Callable[[Any], Any]) -> bool:
+    """Tell whether a number passes a test; one that is not known yet does."""
+    return is_traced(value) or bool(test(value))
+
+
 def positive(name: str, value: LearningRate, who: str, *, zero: bool = False) -> None:
-    """Raise where a hyperparameter that is a plain number is not above 0 (or not 0 either)."""
-    if isinstance(value, (int, float)) and not (value > 0 or (zero and value == 0)):
+    """Raise where a hyperparameter is no number above 0 (or 0), nor a schedule where it is a learning rate."""
+    if callable(value) and name.endswith("learning_rate"):
+        return
+    check_numbers(who, **{name: value})
+    if not is_within(value, lambda v: v > 0 or (zero and v == 0)):
         raise ArgumentError(
             f"{who}: {name} is {'0 or more' if zero else 'above 0'}: got {value}; choose one in that range"
         )
 
 
 def fraction(name: str, value: float | Array, who: str) -> None:
-    """Raise where a decay rate that is a plain number is not in [0, 1)."""
-    if isinstance(value, (int, float)) and not 0 <= value < 1:
+    """Raise where a decay rate is no number in [0, 1)."""
+    check_numbers(who, **{name: value})
+    if not is_within(value, lambda v: 0 <= v < 1):
         raise ArgumentError(f"{who}: {name} is from 0 up to, not including, 1: got {value}; choose one in that range")

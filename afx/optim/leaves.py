@@ -16,6 +16,7 @@ from afx.ops.creation.creation import asarray, full, zeros
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import where
 from afx.pytree import TreeDef
+from afx.transforms._arguments import check_integers
 from afx.transforms.custom_derivatives import custom_jvp
 
 __all__ = ["map_trained"]
@@ -60,6 +61,7 @@ def check_params(leaves: Sequence[Any], treedef: TreeDef[Any], who: str) -> None
     """Raise where there are parameters, but none that is trained."""
     for x in leaves:
         aval_of(x, who)
+    check_integers(leaves, treedef, who, lambda path: f"params{path}")
     if leaves and not any(trained_leaves(leaves, treedef)) and not any(map(_is_hidden, leaves)):
         raise DtypeError(
             f"{who}: parameters are floating or complex: got params{pytree.paths(treedef)[0]} = {aval_of(leaves[0])} "

@@ -14,7 +14,7 @@ from afx.ops.manipulation.axes import matrix_transpose
 from afx.ops.reductions.moments import vector_norm
 from afx.optim.adam import adamw
 from afx.optim.descent import descent
-from afx.optim.hyperparameters import LearningRate, count_zero, fraction, positive
+from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero, fraction, positive
 from afx.optim.leaves import as_real, average, map_trained, zeros_of
 from afx.optim.masking import Partition, partition
 from afx.optim.masks import Mask
@@ -111,7 +111,11 @@ def scale_by_muon(
     """
     fraction("beta", beta, "muon")
     positive("eps", eps, "muon")
-    if iterations < 1:
+    if not isinstance(coefficients, tuple) or len(coefficients) != 3:
+        raise ArgumentError(f"muon: coefficients are three numbers: got {coefficients!r}; give a tuple")
+    a, b, c = coefficients
+    check_numbers("muon", iterations=iterations, a=a, b=b, c=c)
+    if not iterations >= 1:
         raise ArgumentError(f"muon: the number of iterations is 1 or more: got {iterations}; 5 is usual")
     if consistent_rms is not None:
         positive("consistent_rms", consistent_rms, "muon")

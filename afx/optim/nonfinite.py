@@ -16,7 +16,7 @@ from afx.ops.elementwise.where import where
 from afx.ops.manipulation.join import stack
 from afx.ops.reductions.boolean import all as every
 from afx.optim.chain import check_optimizer
-from afx.optim.hyperparameters import count_zero
+from afx.optim.hyperparameters import check_numbers, count_zero
 from afx.optim.leaves import filled, is_trained, to_numbers
 from afx.optim.protocols import Optimizer
 from afx.optim.step import Steps, check_kind
@@ -100,6 +100,7 @@ def skip_nonfinite(optimizer: Optimizer[S], limit: int = 10) -> SkipNonfinite[S]
     (Array([0.], dtype=float32), Array(1., dtype=float64))
     """
     check_optimizer(optimizer, "skip_nonfinite")
+    check_numbers("skip_nonfinite", limit=limit)
     if not limit >= 0:
         raise ArgumentError(
             f"skip_nonfinite: the limit is 0 or more: got {limit}; count the steps in a row to leave out"

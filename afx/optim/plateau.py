@@ -11,7 +11,7 @@ from afx.core.dtypes import float64
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, full
 from afx.ops.elementwise.where import maximum, where
-from afx.optim.hyperparameters import count_zero
+from afx.optim.hyperparameters import check_numbers, count_zero
 from afx.optim.leaves import times
 from afx.optim.protocols import Rescaling
 from afx.optim.step import check_kind
@@ -118,11 +118,13 @@ def reduce_on_plateau(
     >>> params, float(state[1].scale)
     (Array([-3.5], dtype=float32), 0.5)
     """
+    check_numbers("reduce_on_plateau", factor=factor, patience=patience, window=window, cooldown=cooldown)
+    check_numbers("reduce_on_plateau", rtol=rtol, atol=atol, least=least)
     if not 0 < factor < 1:
         raise ArgumentError(f"reduce_on_plateau: the factor is between 0 and 1: got {factor}; 0.1 is usual")
     for name, number, lowest in (("patience", patience, 1), ("window", window, 1), ("cooldown", cooldown, 0)):
         if not number >= lowest:
             raise ArgumentError(f"reduce_on_plateau: {name} is {lowest} or more: got {number}; count losses")
-    if rtol < 0 or atol < 0 or least < 0:
+    if not (rtol >= 0 and atol >= 0 and least >= 0):
         raise ArgumentError(f"reduce_on_plateau: tolerances are 0 or more: got {rtol=}, {atol=}, {least=}; raise them")
     return _ReduceOnPlateau(factor, patience, rtol, atol, cooldown, window, least)

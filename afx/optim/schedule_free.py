@@ -12,7 +12,7 @@ from afx.errors import ArgumentError
 from afx.ops.elementwise.where import maximum, where
 from afx.optim.chain import check_optimizer
 from afx.optim.descent import DescentState, descent
-from afx.optim.hyperparameters import LearningRate, count_zero, positive, rate_at
+from afx.optim.hyperparameters import LearningRate, check_numbers, count_zero, positive, rate_at
 from afx.optim.leaves import as_real, check_params, compute_params, map_trained
 from afx.optim.protocols import EmptyState, Optimizer
 from afx.optim.rmsprop import RmsState, scale_by_rms
@@ -190,6 +190,7 @@ def schedule_free_adamw(
 
 def _warmed(learning_rate: LearningRate, warmup: int) -> LearningRate:
     """Return the schedule that rises to a number and stays there."""
+    check_numbers("schedule_free", warmup=warmup)
     if not warmup:
         return learning_rate
     if not isinstance(learning_rate, (int, float)):

@@ -13,7 +13,7 @@ from afx.ops.elementwise.exponential import exp
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.trigonometry import cos
 from afx.ops.elementwise.where import clip, maximum, minimum, where
-from afx.optim.hyperparameters import ArraySchedule
+from afx.optim.hyperparameters import ArraySchedule, check_numbers
 
 __all__ = [
     "constant",
@@ -27,7 +27,8 @@ __all__ = [
 
 
 def check_steps(steps: int, who: str) -> int:
-    if steps < 1:
+    check_numbers(who, steps=steps)
+    if not steps >= 1:
         raise ArgumentError(f"{who}: the number of steps is 1 or more: got {steps}; count the steps to its end")
     return steps
 
@@ -38,6 +39,7 @@ def constant(value: float) -> Callable[[Array | float], Array | float]:
     >>> constant(0.1)(0)
     0.1
     """
+    check_numbers("constant", value=value)
 
     def rate(count: Array | float) -> Array | float:
         return asarray(value, count.dtype) if isinstance(count, Array) and count.dtype.kind == "f" else value
@@ -58,6 +60,7 @@ def linear(start: float, end: float, steps: int, *, begin: int = 0) -> ArraySche
     Array(0.5, dtype=float32)
     """
     check_steps(steps, "linear")
+    check_numbers("linear", start=start, end=end, begin=begin)
     return lambda count: start + (end - start) * clip((count - begin) / steps, 0.0, 1.0)
 
 
@@ -75,6 +78,7 @@ def polynomial(start: float, end: float, power: float, steps: int, *, begin: int
     Array(0.25, dtype=float32)
     """
     check_steps(steps, "polynomial")
+    check_numbers("polynomial", start=start, end=end, power=power, begin=begin)
     if not power > 0:
         raise ArgumentError(f"polynomial: the power is above 0: got {power}; 1 goes in equal steps")
     return lambda count: (start - end) * (1 - clip((count - begin) / steps, 0.0, 1.0)) ** power + end
@@ -97,6 +101,7 @@ def exponential_decay(
     Array(0.25, dtype=float32)
     """
     check_steps(steps, "exponential_decay")
+    check_numbers("exponential_decay", start=start, rate=rate, begin=begin, end=0.0 if end is None else end)
     if not rate > 0:
         raise ArgumentError(f"exponential_decay: the rate is above 0: got {rate}; 1 keeps the learning rate")
 
@@ -123,6 +128,7 @@ def cosine_decay(start: float, steps: int, *, alpha: float = 0.0, exponent: floa
     Array(0., dtype=float32)
     """
     check_steps(steps, "cosine_decay")
+    check_numbers("cosine_decay", start=start, alpha=alpha, exponent=exponent)
 
     def schedule(count: Array | float) -> Array:
         done = clip(count / steps, 0.0, 1.0)
@@ -147,6 +153,7 @@ def warmup_cosine(peak: float, warmup: int, steps: int, *, start: float = 0.0, e
     >>> warmup_cosine(1.0, 2, 10)(asarray(1.0))
     Array(0.5, dtype=float32)
     """
+    check_numbers("warmup_cosine", peak=peak, warmup=warmup, steps=steps, start=start, end=end)
     if not 0 < warmup < steps:
         raise ArgumentError(
             f"warmup_cosine: the warm-up takes 1 step or more, fewer than the whole: got {warmup} of {steps} steps; "
@@ -171,6 +178,9 @@ def piecewise_constant(start: float, factors: Mapping[int, float]) -> ArraySched
     >>> piecewise_constant(1.0, {5: 0.5})(asarray(7.0))
     Array(0.5, dtype=float64)
     """
+    check_numbers("piecewise_constant", start=start)
+    for step, factor in factors.items():
+        check_numbers("piecewise_constant", step=step, factor=factor)
     pairs = sorted(factors.items())
 
     def schedule(count: Array | float) -> Array:

@@ -12,7 +12,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError
 from afx.ops.elementwise.where import maximum, where
 from afx.ops.reductions.moments import vector_norm
-from afx.optim.hyperparameters import Schedule, count_zero, fraction, is_nonzero, positive, rate_at
+from afx.optim.hyperparameters import Schedule, check_numbers, count_zero, fraction, is_nonzero, positive, rate_at
 from afx.optim.leaves import as_real, average, is_trained, map_trained, times, zeros_of
 from afx.optim.masks import Mask, mask_leaves
 from afx.optim.protocols import EmptyState, Rescaling, Transformation
@@ -88,6 +88,7 @@ def scale(factor: float) -> Rescaling[EmptyState]:
 
 
 def _check_factor(factor: float | Array, who: str) -> None:
+    check_numbers(who, factor=factor)
     if not isinstance(factor, Tracer) and not float(factor) >= 0:
         raise ArgumentError(
             f"{who}: the factor is 0 or more: got {factor}; to go downhill write scale_by_learning_rate({abs(float(factor))})"

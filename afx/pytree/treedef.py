@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from afx.errors import ImmutableError
-from afx.pytree.nodes import LEAF, MARKING_NODES, DictNode, Node, SequenceNode, Token, slot_setter
+from afx.pytree.nodes import LEAF, MARKING_NODES, DictNode, Node, RecordNode, SequenceNode, Token, slot_setter
+from afx.pytree.static import fields_of, is_non_trainable, is_static
 
 __all__ = [
     "Leaf",
@@ -144,6 +145,39 @@ def marked_leaves(treedef: TreeDef[object]) -> Sequence[bool]:
             else:
                 waiting.append(iter(marks))
     return found
+
+
+NUMBER_FIELDS = frozenset(
+    ("float", "Array", "afx.Array", "ArrayLike", float)
+)  # how fields of trained numbers are annotated
+
+
+def integers_in_number_fields(treedef: TreeDef[object]) -> list[str]:
+    """List the key paths of Python integers in unmarked fields that are annotated as a float or an array."""
+    if not any(type(token) is tuple and token[0] is int for token in treedef.tokens):
+        return []
+    found: list[bool] = []
+    waiting: list[Iterator[bool]] = [iter((False,))]
+    for token in treedef.tokens:
+        while (is_number := next(waiting[-1], None)) is None:
+            waiting.pop()
+        if isinstance(token, Node):
+            if not token.is_flat:
+                waiting.append(iter(_number_fields(token)))
+        elif token is not LEAF:
+            found.append(is_number and type(token) is tuple and token[0] is int)
+    return [path for (path, _), is_one in zip(static_values(treedef), found, strict=True) if is_one]
+
+
+def _number_fields(node: Node) -> Sequence[bool]:
+    """Tell of each child whether it stands in an unmarked field of a class that is annotated as a float or an array."""
+    if not isinstance(node, RecordNode) or issubclass(node.kind, tuple):
+        return [False] * node.arity
+    fields = {field.name: field for field in fields_of(node.kind)}
+    unmarked = [not (is_static(fields[name]) or is_non_trainable(fields[name])) for name in node.names]
+    kinds: list[Any] = [fields[name].type for name in node.names]
+    names = [kind if isinstance(kind, str) else getattr(kind, "__name__", "") for kind in kinds]
+    return [u and name.rpartition(".")[2] in NUMBER_FIELDS for u, name in zip(unmarked, names, strict=True)]
 
 
 def path_of_next(tokens: Sequence[Token]) -> str:

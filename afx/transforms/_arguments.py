@@ -20,6 +20,7 @@ from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
 __all__ = [
     "check_callable",
     "check_holomorphic",
+    "check_integers",
     "describe",
     "moving_leaves",
     "name_of",
@@ -72,6 +73,44 @@ def named(path: str, labels: Sequence[str]) -> str:
     return labels[int(first[1:])] + rest
 
 
+def check_integers(
+    leaves: Sequence[Any], treedef: Any, who: str, label: Callable[[str], str] | None = None, *, arguments: bool = False
+) -> None:
+    """Raise where a Python integer stands beside trained numbers: it would stay as it is, and nobody would notice.
+
+    Args:
+        leaves: the leaves of what is trained.
+        treedef: its structure.
+        who: the transformation, for messages.
+        label: returns the name of a path for messages.
+        arguments: whether the structure is a tuple of arguments, each of which may be an integer.
+
+    Raises:
+        DtypeError: an unmarked integer beside floating or complex leaves. Arrays of integers are left alone.
+    """
+    found = pytree.integers_in_number_fields(treedef)
+    bare = [(isinstance(x, Tracer) and is_weak_integer(x.aval)) or type(x) is int for x in leaves]
+    if not found and any(bare):
+        marked = pytree.marked_leaves(treedef) or [False] * len(leaves)
+        paths = pytree.paths(treedef)
+        found = [
+            path
+            for path, b, m in zip(paths, bare, marked, strict=True)
+            if b and not m and not (arguments and ARGUMENT.fullmatch(path))
+        ]
+    if found and any(aval_of(x).dtype in DIFFERENTIABLE for x in leaves):
+        name = label(found[0]) if label is not None else f"argument {found[0]}" if found[0] else "the argument"
+        raise DtypeError(
+            f"{who}: a Python integer beside trained numbers is not trained: got {name}; write it as a float to train it, "
+            "or mark the field with afx.static() (in a dict, a tuple or a list take a NumPy integer) to leave it as it is"
+        )
+
+
+def is_weak_integer(aval: Aval) -> bool:
+    """Tell whether a traced value was a Python integer."""
+    return aval.weak and aval.dtype.kind in "iu" and not aval.shape
+
+
 def moving_leaves(
     leaves: Sequence[Any],
     treedef: Any,
@@ -102,6 +141,7 @@ def moving_leaves(
         )
     if len(leaves) == 1 and isinstance(leaves[0], Array) and leaves[0].dtype in DIFFERENTIABLE and treedef is ONE_LEAF:
         return None
+    check_integers(leaves, treedef, who, label, arguments=arguments)
     marked = pytree.marked_leaves(treedef)
     inexact = [getattr(x, "dtype", None) in DIFFERENTIABLE or isinstance(x, (float, complex)) for x in leaves]
     if all(inexact) and not any(marked):

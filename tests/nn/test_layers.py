@@ -1,5 +1,6 @@
 """Layers: formulas, shapes, training and evaluation, readable text, mistakes."""
 
+import functools
 from typing import Any, Literal
 
 import attrs
@@ -370,3 +371,37 @@ def test_an_assignment_in_a_constructor_names_create() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError) as found:
         Scale(3)
     assert "classmethod create(cls, key, …) that returns cls(weight)" in "".join(found.value.__notes__)
+
+
+@attrs.frozen
+class Residual:
+    """A class of a user's own that holds a layer, and has no ``train``."""
+
+    inner: Any
+
+    def __call__(self, x: Any) -> Any:
+        return x + self.inner(x)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        nn.Dropout(0.5),
+        nn.BatchNorm.create(3),
+        nn.Sequential(nn.Linear.create(0, 3, 3), nn.Dropout(0.1)),
+        [nn.relu, {"last": nn.Dropout(0.5)}],
+        functools.partial(nn.Dropout(0.5)),
+        nn.Dropout(0.5).__call__,
+    ],
+)
+def test_layers_inside_of_own_classes_are_trained_or_named(inner: Any) -> None:
+    """A layer that would stay in evaluation inside of a class without ``train`` is named, with what to write."""
+    chain = nn.Sequential(nn.relu, Residual(inner))
+    with pytest.raises(afx.errors.ArgumentError, match=r"layer 1 holds .*Residual\.inner.*write its method train"):
+        chain.train(afx.ones((2, 3)), afx.random.key(0))
+
+
+def test_layers_that_do_not_differ_in_training_need_no_method() -> None:
+    """A class of one's own needs no ``train`` around layers that do the same in training."""
+    for inner in (nn.Dropout(0.0), nn.Sequential(nn.Linear.create(0, 3, 3)), nn.relu, nn.MLP.create(0, [3, 3])):
+        nn.Sequential(nn.relu, Residual(inner)).train(afx.ones((2, 3)), afx.random.key(0))

@@ -1,7 +1,9 @@
 """Mistakes are refused at the border, with the path, what was given, and what to do."""
 
+import inspect
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -74,7 +76,7 @@ SAME = {"frozen": "adam"}  # of which it is made, and whose state it has
 
 ARGUMENTS: dict[str, tuple[Any, str]] = {
     "sgd rate": (lambda: optim.sgd(0.0), r"sgd: learning_rate is above 0: got 0\.0"),
-    "sgd nan": (lambda: optim.sgd(float("nan")), "above 0: got nan"),
+    "sgd nan": (lambda: optim.sgd(float("nan")), "real number: got"),
     "sgd momentum": (lambda: optim.sgd(0.1, momentum=1.0), r"momentum is from 0 up to, not including, 1: got 1\.0"),
     "sgd nesterov": (lambda: optim.sgd(0.1, nesterov=True), "got momentum=0"),
     "adam rate": (lambda: optim.adam(-1e-3), r"adam: learning_rate is above 0: got -0\.001"),
@@ -108,7 +110,63 @@ def test_arguments_out_of_range_are_refused(name: str) -> None:
 def test_learning_rates_are_scalars() -> None:
     """A learning rate for each element is refused, with the way to have it."""
     with pytest.raises(errors.ShapeError, match=r"a scalar: got float32\[3\]; scale gradients"):
-        optim.sgd(afx.ones(3)).init(afx.ones(3))
+        optim.sgd(afx.ones(3))
+
+
+SOLVERS = {name for name in optim.__all__ if "init" in getattr(getattr(optim, name), "__annotations__", {})}
+NUMBERS = ("float", "int", "LearningRate")
+NONSENSE = ["0.1", 1j, [0.1], float("nan"), np.ones(3), np.str_("a"), object(), np.float32("nan")]
+EXAMPLES = {
+    "optimizer": optim.sgd(0.1),
+    "schedule": optim.constant(0.1),
+    "steps": 10,
+    "warmup": 2,
+    "every": 2,
+    "limit": 2,
+    "factors": {5: 0.1},
+}
+
+
+def numeric_arguments() -> list[tuple[str, str]]:
+    """Return every factory of `afx.optim` with each of its arguments that is a number."""
+    makes = {name: getattr(optim, name) for name in optim.__all__ if name not in SOLVERS}
+    return [
+        (name, p.name)
+        for name, make in makes.items()
+        if inspect.isfunction(make)
+        for p in inspect.signature(make).parameters.values()
+        if str(p.annotation).split(" ")[0] in NUMBERS
+    ]
+
+
+@pytest.mark.parametrize(("name", "argument"), numeric_arguments())
+def test_what_is_no_number_is_refused_when_made(name: str, argument: str) -> None:
+    """Every hyperparameter of every optimizer, transformation and schedule is a number, or refused where it is made."""
+    make = getattr(optim, name)
+    needed = [
+        p for p in inspect.signature(make).parameters.values() if p.default is p.empty and p.kind < p.VAR_POSITIONAL
+    ]
+    given = {p.name: EXAMPLES.get(p.name, 0.5) for p in needed}
+    make(**given)
+    for value in NONSENSE:
+        with pytest.raises(errors.AfxError, match="number|scalar|numbers"):
+            make(**{**given, argument: value})
+
+
+def test_scalar_arrays_are_numbers() -> None:
+    """NumPy's numbers, scalar arrays and traced ones are hyperparameters too, in the same range."""
+    x = afx.ones(2)
+
+    def after(rate: Any) -> Any:
+        optimizer = optim.adam(rate, b1=np.float32(0.9))
+        return optimizer.step(x, x, optimizer.init(x))[0]
+
+    for rate in (np.float32(0.5), np.array(0.5), afx.asarray(0.5)):
+        np.testing.assert_allclose(np.asarray(after(rate)), [0.5, 0.5], rtol=1e-6)
+        with pytest.raises(errors.ArgumentError, match="above 0"):
+            optim.adam(-rate)
+    np.testing.assert_allclose(np.asarray(afx.jit(after)(0.5)), [0.5, 0.5], rtol=1e-6)
+    assert np.isfinite(float(afx.grad(lambda r: after(r).sum())(0.5)))
 
 
 def test_complex_gradients_have_no_order() -> None:
@@ -124,3 +182,44 @@ def test_errors_under_jit_are_the_same() -> None:
     optimizer, x = optim.adam(0.1), afx.ones(3)
     with pytest.raises(errors.ShapeError, match=r"grads differs: got float32\[2\] for float32\[3\]"):
         afx.jit(optimizer.step)(x, afx.ones(2), optimizer.init(x))
+
+
+@attrs.frozen
+class Line:
+    """A model whose fields say that they hold numbers that are trained."""
+
+    slope: float
+    intercept: afx.Array
+    degree: int = 1
+
+
+def squared(line: Any) -> Any:
+    """Return the squared residual of a line at 2."""
+    slope, intercept = (line["slope"], line["intercept"]) if isinstance(line, dict) else (line.slope, line.intercept)
+    return (2 * slope + intercept - 1) ** 2
+
+
+@pytest.mark.parametrize("line", [{"slope": 0.5, "intercept": 0}, Line(0.5, 0)])  # type: ignore[arg-type]  # the mistake
+def test_integers_beside_trained_numbers_are_named(line: Any) -> None:
+    """A Python integer where its siblings are trained is an error, which names it: it would stay as it is."""
+    for run in (
+        afx.grad(squared),
+        afx.jit(afx.grad(squared)),
+        afx.jacfwd(squared),
+        lambda line: optim.minimize(squared, line),
+        lambda line: optim.least_squares(lambda p: squared(p), line),
+        optim.adam(0.1).init,
+        optim.sgd(0.1).init,
+    ):
+        with pytest.raises(errors.DtypeError, match=r"a Python integer beside trained numbers.*intercept"):
+            run(line)
+
+
+def test_integers_that_are_meant_stay() -> None:
+    """Integers of NumPy, arrays of integers, and integers in fields of integers stay as they are."""
+    found = afx.grad(squared)(Line(0.5, 1.0))  # type: ignore[arg-type]  # a float for an array
+    assert found.degree == 1
+    assert float(found.intercept) == 2.0
+    kept = {"slope": 0.5, "intercept": np.int64(0), "labels": np.array([1, 2]), "flag": True}
+    assert optim.minimize(squared, kept).x["intercept"] == 0
+    assert float(afx.grad(lambda a, n: a * n, argnums=0)(2.0, 3)) == 3.0

@@ -98,7 +98,7 @@ def several(line: Line) -> None:
 def schedules(count: Array) -> None:
     assert_type(optim.cosine_decay(0.1, 100)(count), Array)
     assert_type(optim.warmup_cosine(0.1, 10, 100)(5), Array)
-    assert_type(optim.constant(0.1)(count), float)
+    assert_type(optim.constant(0.1)(count), Array | float)
     optim.sgd(lambda count: 0.1 / (1.0 + count))
     optim.sgd(optim.join([optim.constant(0.1), optim.linear(0.1, 0.0, 10)], [5]))
 
