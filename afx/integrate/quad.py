@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -9,8 +10,8 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.solving.functions import attach_derivative, parametrize, stopped
-from afx.control.solving.report import Status, choose_status
+from afx.control.solving.functions import Parametrized, attach_derivative, parametrize, stopped
+from afx.control.solving.report import Status, choose_status, is_converged
 from afx.control.solving.vectors import as_vector, iterate, norm_of
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
@@ -18,6 +19,7 @@ from afx.core.dtypes import DType, get_default_dtype
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.integrate.kronrod import GAUSS_WEIGHTS, NODES, WEIGHTS
+from afx.integrate.mesh import Mesh, settled, with_ends
 from afx.integrate.results import QuadResult
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.creation.ranges import arange
@@ -50,13 +52,16 @@ def quad(
     rtol: float | None = None,
     atol: float | None = None,
     max_intervals: int = 100,
+    points: Sequence[ArrayLike] = (),
 ) -> QuadResult[T]:
     """Return the integral of ``fn(x, *args)`` over x from ``lower`` to ``upper``.
 
     Intervals are halved where the error is largest, by the Gauss-Kronrod rule of 10 and 21 points with the error
-    estimate of QUADPACK's ``qag`` (Piessens et al. 1983); infinite ranges are mapped to finite ones as in ``qagi``. The
-    integral is differentiable by its limits, by ``args``, and by traced arrays that ``fn`` closes over, in both modes
-    and every order. Works under `jit` and `vmap`.
+    estimate of QUADPACK's ``qag`` (Piessens et al. 1983); infinite ranges are mapped to finite ones as in ``qagi``. Where
+    the function is singular at an end, and has an integral, that is extrapolated from sums up to ever nearer to the end
+    by Wynn's algorithm, as in ``qags``. The integral is differentiable by its limits, by ``args``, and by traced arrays
+    that ``fn`` closes over, in both modes and every order; derivatives of what has not converged are nan. Works under `jit`
+    and `vmap`.
 
     Args:
         fn: a function of one number and ``args`` that returns real numbers, any tree; it is called under `vmap`.
@@ -66,9 +71,11 @@ def quad(
         rtol: of the error, relative to the largest integral; without it the square root of the precision, 1.5e-8 in
             float64 and 3.5e-4 in float32.
         atol: the error that is allowed in any case; as rtol without it.
-        max_intervals: the limit of intervals.
+        max_intervals: the limit of intervals, between each two points.
+        points: between the limits, in any order: where the function is singular, jumps or has a kink.
 
     Raises:
+        ArgumentError: points outside of the range.
         ShapeError: a limit is no scalar.
         DtypeError: a limit or a result is no real number.
 
@@ -80,29 +87,85 @@ def quad(
     if max_intervals < 1:
         raise ArgumentError(f"quad: max_intervals is a number of intervals: got {max_intervals}; give 1 or more")
     dtype = _dtype(lower, upper, args)
-    place, ends = _range(_limit(lower, dtype), _limit(upper, dtype))
-    point: Any = Aval((), dtype)
-    shapes: Any = eval_shape(fn, point, *args)
-    problem = parametrize(fn, [lambda x: x], [Aval((), dtype)], args, "quad")
+    shapes: Any = eval_shape(fn, Aval((), dtype), *args)
+    problem = parametrize(fn, [_same], [Aval((), dtype)], args, "quad")
+    precise = float(np.finfo(dtype).eps) ** 0.5
+    cuts = [_limit(x, dtype) for x in _in_order(lower, upper, points)]
+    tolerance = (precise if rtol is None else rtol, (precise if atol is None else atol) / (len(cuts) - 1))
+    parts = [_between(problem, a, b, tolerance, max_intervals) for a, b in itertools.pairwise(cuts)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.joined(part)
+    return QuadResult(
+        total.iterations, total.evaluations, total.status, _as_tree(total.value, shapes), max_(total.error, initial=0.0)
+    )
+
+
+def _same(x: Array) -> Array:
+    return x
+
+
+def _in_order(lower: ArrayLike, upper: ArrayLike, points: Sequence[ArrayLike]) -> list[ArrayLike]:
+    """Return the limits with the points between them; points that are known are sorted, and checked."""
+    cuts = [lower, *points, upper]
+    if not points or any(isinstance(x, Tracer) for x in cuts):
+        return cuts
+    known = [float(asarray(x)) for x in cuts]
+    inside = sorted(known[1:-1], reverse=known[0] > known[-1])
+    if not all(min(known[0], known[-1]) < p < max(known[0], known[-1]) for p in inside):
+        raise ArgumentError(
+            f"quad: points lie between the limits: got {inside} for {known[0]} to {known[-1]}; leave them out"
+        )
+    return [lower, *inside, upper]
+
+
+@attrs.frozen
+class Integral:
+    """An integral between two points, as a vector, with its error and the work it took."""
+
+    value: Array
+    error: Array
+    iterations: Array
+    evaluations: Array
+    status: Array
+
+    def joined(self, other: Integral) -> Integral:
+        """Return the integral over both ranges; the status is that of the one that did not converge."""
+        return Integral(
+            self.value + other.value,
+            self.error + other.error,
+            self.iterations + other.iterations,
+            self.evaluations + other.evaluations,
+            maximum(self.status, other.status),
+        )
+
+
+def _between(
+    problem: Parametrized[Any], lower: Array, upper: Array, tolerance: tuple[float, float], limit: int
+) -> Integral:
+    """Return the integral between two limits."""
+    dtype: DType = lower.dtype
+    place, ends = _range(lower, upper)
 
     def integrand(u: Array, a: Array, b: Array, *params: Any) -> Array:
         terms: list[Array] = [w * as_vector(problem.fn(x, *params), dtype, "quad") for x, w in place(u, a, b)]
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     values = [*ends, *problem.params]
-    precise = float(np.finfo(dtype).eps) ** 0.5
-    tolerance = (precise if rtol is None else rtol, precise if atol is None else atol)
-    end = _refine(integrand, stopped(values), dtype, tolerance, max_intervals)
+    end = _refine(integrand, stopped(values), dtype, tolerance, limit)
+    found, error = with_ends(end, end.values)
+
+    small = max_(error, initial=0.0) <= maximum(tolerance[1], tolerance[0] * norm_of(found))
+    failed = where(end.status == int(Status.CONVERGED), int(Status.STALLED), end.status)
+    finite = end.status != int(Status.NONFINITE)
+    status = where(finite & small, int(Status.CONVERGED), failed)
 
     def slope(_: Array, ps: Sequence[Any], ts: Sequence[Any]) -> Array:
-        found: Array = push_through(lambda *v: [_total(integrand, end, v)], ps, ts)[1][0]
-        return found
+        pushed: Array = push_through(lambda *v: [with_ends(end, _integrals(integrand, end, v))[0]], ps, ts)[1][0]
+        return pushed * where(is_converged(status), asarray(1, dtype), np.nan)
 
-    value = attach_derivative("quad", sum_(end.values, axis=0), values, slope)
-    result: QuadResult[T] = QuadResult(
-        end.iterations, end.evaluations, end.status, _as_tree(value, shapes), sum_(end.errors)
-    )
-    return result
+    value = attach_derivative("quad", found, values, slope)
+    return Integral(value, error, end.iterations, end.evaluations, status)
 
 
 # -- ranges --
@@ -162,34 +225,8 @@ def _range(
 
 
 # -- intervals --
-@attrs.frozen
-class Mesh:
-    """The intervals so far: [0, 1] in pieces; those that are not used yet are empty.
-
-    Attributes:
-        lower: float[intervals].
-        upper: float[intervals].
-        values: float[intervals, values], the integral over each.
-        errors: float[intervals], an estimate of its error.
-        iterations: the number of intervals that were halved.
-        evaluations: of the integrand.
-        status: a `Status`.
-    """
-
-    lower: Array
-    upper: Array
-    values: Array
-    errors: Array
-    iterations: Array
-    evaluations: Array
-    status: Array
-
-
-def _refine(
-    integrand: Integrand, held: Sequence[Any], dtype: DType, tolerance: tuple[float, float], limit: int
-) -> Mesh:
-    """Return the mesh on which the integral is exact up to the tolerance."""
-    rtol, atol = tolerance
+def _rule_of(integrand: Integrand, held: Sequence[Any], dtype: DType) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return the rule of Gauss and Kronrod: the ends of an interval to the integral and its error."""
     nodes, weights = NODES.astype(dtype), WEIGHTS.astype(dtype)
     difference = (WEIGHTS - GAUSS_WEIGHTS).astype(dtype)
     eps = float(np.finfo(dtype).eps)
@@ -210,9 +247,21 @@ def _refine(
         error = where(size > float(np.finfo(dtype).tiny) / (50 * eps), maximum(rounding, error), error)
         return (b - a) * value, max_(error, initial=0.0)
 
-    def status_of(values: Array, errors: Array) -> Array:
-        total = sum_(values, axis=0)
-        small = sum_(errors) <= maximum(atol, rtol * norm_of(total))
+    return rule
+
+
+def _refine(
+    integrand: Integrand, held: Sequence[Any], dtype: DType, tolerance: tuple[float, float], limit: int
+) -> Mesh:
+    """Return the mesh on which the integral is exact up to the tolerance."""
+    rtol, atol = tolerance
+    eps = float(np.finfo(dtype).eps)
+    rule = _rule_of(integrand, held, dtype)
+
+    def status_of(lower: Array, upper: Array, values: Array, errors: Array) -> Array:
+        small_ends = settled(lower, upper)
+        total = sum_(where(small_ends[:, None], 0.0, values), axis=0)
+        small = sum_(where(small_ends, 0.0, errors)) <= maximum(atol, rtol * norm_of(total))
         return where(
             all_(isfinite(total)), choose_status(small, Status.CONVERGED, Status.RUNNING), int(Status.NONFINITE)
         )
@@ -220,21 +269,22 @@ def _refine(
     index = arange(limit)
 
     def advance(m: Mesh) -> Mesh:
-        worst = argmax(m.errors)
+        worst = argmax(where(settled(m.lower, m.upper), 0.0, m.errors))
         here, new = index == worst, index == m.iterations + 1
         a, b = m.lower[worst], m.upper[worst]
         middle = 0.5 * (a + b)
         (left, left_error), (right, right_error) = rule(a, middle), rule(middle, b)
         values = where(here[:, None], left, where(new[:, None], right, m.values))
         errors = where(here, left_error, where(new, right_error, m.errors))
-        status = status_of(values, errors)
+        lower, upper = where(new, middle, m.lower), where(here, middle, where(new, b, m.upper))
+        status = status_of(lower, upper, values, errors)
         # halves of an interval this small are the interval
         narrow = (b - a) <= 8 * eps * maximum(abs_(b), float(np.finfo(dtype).tiny))
         useless = narrow | (left_error + right_error <= 100 * eps * norm_of(left + right))
         status = where((status == int(Status.RUNNING)) & narrow & useless, int(Status.STALLED), status)
         return Mesh(
-            where(new, middle, m.lower),
-            where(here, middle, where(new, b, m.upper)),
+            lower,
+            upper,
             values,
             errors,
             m.iterations + 1,
@@ -246,28 +296,23 @@ def _refine(
     empty = asarray(np.full(limit, 0.5), dtype)
     values = where((index == 0)[:, None], first, 0.0)
     errors = where(index == 0, error, 0.0)
-    begin = Mesh(
-        where(index == 0, 0.0, empty),
-        where(index == 0, 1.0, empty),
-        values,
-        errors,
-        asarray(0),
-        asarray(len(NODES)),
-        status_of(values, errors),
-    )
+    lower, upper = where(index == 0, 0.0, empty), where(index == 0, 1.0, empty)
+    status = status_of(lower, upper, values, errors)
+    begin = Mesh(lower, upper, values, errors, asarray(0), asarray(len(NODES)), status)
     return iterate(begin, advance, limit - 1)
 
 
-def _total(integrand: Integrand, mesh: Mesh, values: Sequence[Any]) -> Array:
-    """Return the integral on a mesh as a function of limits and parameters."""
+def _integrals(integrand: Integrand, mesh: Mesh, values: Sequence[Any]) -> Array:
+    """Return the integrals over the intervals of a mesh as a function of limits and parameters."""
     width = (mesh.upper - mesh.lower)[:, None]
     u = reshape(mesh.lower[:, None] + width * NODES.astype(width.dtype), (-1,))
-    weights = reshape(width * WEIGHTS.astype(width.dtype), (-1,))
 
     def at(v: Array) -> Array:
         return integrand(v, *values)
 
-    return weights @ vmap(at)(u)
+    found = vmap(at)(u)
+    parts = reshape(found, (width.shape[0], len(NODES), *found.shape[1:]))
+    return width * sum_(parts * WEIGHTS.astype(width.dtype)[:, None], axis=1)
 
 
 def _as_tree(value: Array, shapes: Any) -> Any:
