@@ -268,9 +268,7 @@ def sign(x: ArrayLike) -> Array:
     if aval_of(x, "sign").dtype.kind == "c":
         z = x if isinstance(x, Array) else as_array(x)
         size = stop_gradient(maximum(abs(z.real), abs(z.imag)))  # neither overflows nor loses digits
-        up = where(
-            size < np.finfo(size.dtype).tiny, asarray(2.0**80, size.dtype), 1.0
-        )  # NumPy's quotients of subnormal numbers are nan
+        up = where(size < np.finfo(size.dtype).tiny, 2.0**80, 1.0)  # NumPy's quotients of subnormal numbers are nan
         z = where(size == 0, 0, z * up) / where(size == 0, 1, size * up)
         return divide(z, where(size == 0, 1, abs(z)))  # 0 of any sign gives 0 + 0j
     return bind1(sign_p, x)
