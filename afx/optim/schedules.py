@@ -34,7 +34,7 @@ def check_steps(steps: int, who: str) -> int:
 
 
 def constant(value: float) -> Callable[[Array | float], Array | float]:
-    """Return the schedule that always gives ``value``, in the dtype of a count that is an array.
+    """Return the schedule that always gives ``value``, as an array where the count is one of float64.
 
     >>> constant(0.1)(0)
     0.1
@@ -42,7 +42,7 @@ def constant(value: float) -> Callable[[Array | float], Array | float]:
     check_numbers("constant", value=value)
 
     def rate(count: Array | float) -> Array | float:
-        return asarray(value, count.dtype) if isinstance(count, Array) and count.dtype.kind == "f" else value
+        return asarray(value, float64) if isinstance(count, Array) and count.dtype == float64 else value
 
     return rate
 

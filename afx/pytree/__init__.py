@@ -39,7 +39,7 @@ from afx.pytree.prefix import broadcast_prefix
 from afx.pytree.ravel import Unravel, ravel
 from afx.pytree.register import register, register_dataclass
 from afx.pytree.static import non_trainable, static
-from afx.pytree.treedef import Leaf, Tree, TreeDef, integers_in_number_fields, marked_leaves, paths
+from afx.pytree.treedef import Leaf, Tree, TreeDef, marked_leaves, paths
 
 __all__ = [
     "Leaf",
@@ -51,7 +51,6 @@ __all__ = [
     "equal",
     "flatten",
     "flatten_with_path",
-    "integers_in_number_fields",
     "is_leaf",
     "leaves",
     "map",

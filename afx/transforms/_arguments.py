@@ -16,6 +16,7 @@ from afx.core.aval import Aval, aval_of
 from afx.core.primitive import Value
 from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ArgumentError, DtypeError, OperandError, ShapeError
+from afx.pytree.treedef import integers_in_number_fields
 
 __all__ = [
     "check_callable",
@@ -88,7 +89,7 @@ def check_integers(
     Raises:
         DtypeError: an unmarked integer beside floating or complex leaves. Arrays of integers are left alone.
     """
-    found = pytree.integers_in_number_fields(treedef)
+    found = integers_in_number_fields(treedef)
     bare = [(isinstance(x, Tracer) and is_weak_integer(x.aval)) or type(x) is int for x in leaves]
     if not found and any(bare):
         marked = pytree.marked_leaves(treedef) or [False] * len(leaves)
