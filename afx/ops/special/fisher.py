@@ -1,4 +1,4 @@
-"""Fisher's F distribution function of half the degrees of freedom, and its complement, differentiable by all arguments."""
+"""Fisher's F distribution: its function of half the degrees of freedom, and the complement, differentiable by all."""
 
 from __future__ import annotations
 
