@@ -67,8 +67,8 @@ from afx.ops.manipulation.join import *
 from afx.ops.manipulation.pad import *
 from afx.ops.manipulation.shape import *
 from afx.ops.manipulation.split import *
-from afx.ops.nn.convolution import convolve as convolve
 from afx.ops.nn.convolution import correlate as correlate
+from afx.ops.nn.convolve import *
 from afx.ops.nn.windows import *
 from afx.ops.numerics.apply import *
 from afx.ops.numerics.histograms import *
@@ -97,9 +97,9 @@ from afx.runtime.thread_pool import get_threads as get_threads
 from afx.runtime.threads import set_threads as set_threads
 from afx.transforms.checkpoint import *
 from afx.transforms.custom_derivatives import *
+from afx.transforms.elementwise_grad import *
 from afx.transforms.grad import *
 from afx.transforms.hessian import *
-from afx.transforms.jacobian import elementwise_grad as elementwise_grad
 from afx.transforms.jacobian import jacfwd as jacfwd
 from afx.transforms.jacobian import jacrev as jacrev
 from afx.transforms.jit import *

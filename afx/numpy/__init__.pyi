@@ -228,8 +228,8 @@ from afx.ops.manipulation.split import hsplit as hsplit
 from afx.ops.manipulation.split import split as split
 from afx.ops.manipulation.split import unstack as unstack
 from afx.ops.manipulation.split import vsplit as vsplit
-from afx.ops.nn.convolution import convolve as convolve
 from afx.ops.nn.convolution import correlate as correlate
+from afx.ops.nn.convolve import convolve as convolve
 from afx.ops.numerics.apply import apply_along_axis as apply_along_axis
 from afx.ops.numerics.apply import apply_over_axes as apply_over_axes
 from afx.ops.numerics.histograms import bincount as bincount

@@ -39,9 +39,16 @@ def quiet() -> AbstractContextManager[Any]:
     return np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore")
 
 
+def _is_column(x: Any) -> bool:
+    """Tell whether an operand is another library's array, such as a Series."""
+    return not isinstance(x, (Array, np.ndarray, np.generic)) and hasattr(x, "__array__")
+
+
 def floating(who: str, *xs: ArrayLike) -> list[Array]:
     """Return operands as arrays of the real floating dtype that they have together; numbers take that of arrays."""
-    operands: list[Any] = promote_operands(*xs) if any(isinstance(x, (list, tuple)) for x in xs) else list(xs)
+    operands: list[Any] = [asarray(x) if _is_column(x) else x for x in xs]
+    if any(isinstance(x, (list, tuple)) for x in xs):
+        operands = list(promote_operands(*operands))
     avals = [aval_of(x, who) for x in operands]
     dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
     if dtype.kind != "f":

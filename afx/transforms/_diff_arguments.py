@@ -13,7 +13,18 @@ from afx.ops.creation.creation import asarray
 from afx.pytree.registry import is_table
 from afx.transforms._arguments import bound_position, name_of, named
 
-__all__ = ["DiffArguments"]
+__all__ = ["DiffArguments", "either_argnums"]
+
+
+def either_argnums(argnums: Any, argnum: Any, who: str) -> Any:
+    """Return the positions of arguments, given by JAX's name or by autograd's."""
+    if argnum is None:
+        return argnums
+    if argnums is not None:
+        raise ArgumentError(
+            f"{who}: positions are given twice: got argnums={argnums!r} and argnum={argnum!r}; drop one"
+        )
+    return argnum
 
 
 class DiffArguments:

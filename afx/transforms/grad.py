@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
@@ -21,9 +21,12 @@ from afx.transforms._arguments import (
     scalar_output,
     transformed,
 )
-from afx.transforms._diff_arguments import DiffArguments
+from afx.transforms._diff_arguments import DiffArguments, either_argnums
 from afx.transforms.nan_check import check_nan
 from afx.transforms.vjp import Linearization, enter_tape, strip_tracers
+
+if TYPE_CHECKING:
+    from afx.transforms._function import Function
 
 __all__ = ["grad", "value_and_grad"]
 
@@ -39,79 +42,79 @@ Q = ParamSpec("Q")
 @overload
 def value_and_grad(
     fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[ArrayLike, P], tuple[Array, Array]]: ...
+) -> Function[Concatenate[ArrayLike, P], tuple[Array, Array]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[T, P], tuple[Array, T]]: ...
+) -> Function[Concatenate[T, P], tuple[Array, T]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
-) -> Callable[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
+) -> Function[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def value_and_grad(
     fn: Callable[Concatenate[T, P], Array],
     argnums: Literal[0],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T, P], tuple[Array, T]]: ...
+) -> Function[Concatenate[T, P], tuple[Array, T]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def value_and_grad(
     fn: Callable[Concatenate[T0, T, P], Array],
     argnums: Literal[1],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T, P], tuple[Array, T]]: ...
+) -> Function[Concatenate[T0, T, P], tuple[Array, T]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def value_and_grad(
     fn: Callable[Concatenate[T0, T1, T, P], Array],
     argnums: Literal[2],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T1, T, P], tuple[Array, T]]: ...
+) -> Function[Concatenate[T0, T1, T, P], tuple[Array, T]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def value_and_grad(
     fn: Callable[Concatenate[T0, T1, P], Array],
     argnums: tuple[Literal[0], Literal[1]],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T1, P], tuple[Array, tuple[T0, T1]]]: ...
+) -> Function[Concatenate[T0, T1, P], tuple[Array, tuple[T0, T1]]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def value_and_grad(
     fn: Callable[Concatenate[T0, T1, T2, P], Array],
     argnums: tuple[Literal[0], Literal[1], Literal[2]],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T1, T2, P], tuple[Array, tuple[T0, T1, T2]]]: ...
+) -> Function[Concatenate[T0, T1, T2, P], tuple[Array, tuple[T0, T1, T2]]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def value_and_grad(
     fn: Callable[Concatenate[T, P], tuple[Array, A]],
     argnums: Literal[0],
     *,
     has_aux: Literal[True],
     holomorphic: bool = False,
-) -> Callable[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
+) -> Function[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def value_and_grad(
     fn: Callable[Concatenate[T0, T, P], tuple[Array, A]],
     argnums: Literal[1],
     *,
     has_aux: Literal[True],
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T, P], tuple[tuple[Array, A], T]]: ...
+) -> Function[Concatenate[T0, T, P], tuple[tuple[Array, A], T]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def value_and_grad(
     fn: Callable[Concatenate[T0, T1, P], tuple[Array, A]],
     argnums: tuple[Literal[0], Literal[1]],
     *,
     has_aux: Literal[True],
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T1, P], tuple[tuple[Array, A], tuple[T0, T1]]]: ...
+) -> Function[Concatenate[T0, T1, P], tuple[tuple[Array, A], tuple[T0, T1]]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Q, Array],
@@ -120,7 +123,7 @@ def value_and_grad(
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Q, tuple[Array, Any]]: ...
+) -> Function[Q, tuple[Array, Any]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Q, Array],
@@ -128,7 +131,7 @@ def value_and_grad(
     argnames: str | Sequence[str],
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Q, tuple[Array, Any]]: ...
+) -> Function[Q, tuple[Array, Any]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Q, tuple[Array, A]],
@@ -137,12 +140,17 @@ def value_and_grad(
     *,
     has_aux: Literal[True],
     holomorphic: bool = False,
-) -> Callable[Q, tuple[tuple[Array, A], Any]]: ...
+) -> Function[Q, tuple[tuple[Array, A], Any]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+) -> Function[Q, tuple[Any, Any]]: ...
 def value_and_grad(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
     *,
+    argnum: int | Sequence[int] | None = None,
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
@@ -154,6 +162,7 @@ def value_and_grad(
             gradients. Each may be any pytree of floating or complex arrays.
         argnames: keyword arguments to differentiate; their gradients are in a dict by name. Together with ``argnums``
             the gradient is the pair of both.
+        argnum: autograd's name of ``argnums``.
         has_aux: whether ``fn`` returns ``(scalar, aux)``; aux, any pytree, is passed on with plain values.
         holomorphic: whether ``fn`` is a complex-differentiable function of complex arguments with a complex result;
             the gradient is then its complex derivative. That it is one is the caller's promise.
@@ -174,85 +183,86 @@ def value_and_grad(
     >>> value_and_grad(lambda x: afx.sum(x * x))(afx.ones(2))
     (Array(2., dtype=float32), Array([2., 2.], dtype=float32))
     """
+    argnums = either_argnums(argnums, argnum, "value_and_grad")
     return differentiated(run_value_and_grad, fn, argnums, argnames, has_aux, holomorphic)
 
 
 @overload
 def grad(
     fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[ArrayLike, P], Array]: ...
+) -> Function[Concatenate[ArrayLike, P], Array]: ...
 @overload
 def grad(
     fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[T, P], T]: ...
+) -> Function[Concatenate[T, P], T]: ...
 @overload
 def grad(
     fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
-) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+) -> Function[Concatenate[T, P], tuple[T, A]]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def grad(
     fn: Callable[Concatenate[T, P], Array],
     argnums: Literal[0],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T, P], T]: ...
+) -> Function[Concatenate[T, P], T]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def grad(
     fn: Callable[Concatenate[T0, T, P], Array],
     argnums: Literal[1],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T, P], T]: ...
+) -> Function[Concatenate[T0, T, P], T]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def grad(
     fn: Callable[Concatenate[T0, T1, T, P], Array],
     argnums: Literal[2],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T1, T, P], T]: ...
+) -> Function[Concatenate[T0, T1, T, P], T]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def grad(
     fn: Callable[Concatenate[T0, T1, P], Array],
     argnums: tuple[Literal[0], Literal[1]],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T1, P], tuple[T0, T1]]: ...
+) -> Function[Concatenate[T0, T1, P], tuple[T0, T1]]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def grad(
     fn: Callable[Concatenate[T0, T1, T2, P], Array],
     argnums: tuple[Literal[0], Literal[1], Literal[2]],
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T1, T2, P], tuple[T0, T1, T2]]: ...
+) -> Function[Concatenate[T0, T1, T2, P], tuple[T0, T1, T2]]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def grad(
     fn: Callable[Concatenate[T, P], tuple[Array, A]],
     argnums: Literal[0],
     *,
     has_aux: Literal[True],
     holomorphic: bool = False,
-) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+) -> Function[Concatenate[T, P], tuple[T, A]]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def grad(
     fn: Callable[Concatenate[T0, T, P], tuple[Array, A]],
     argnums: Literal[1],
     *,
     has_aux: Literal[True],
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T, P], tuple[T, A]]: ...
+) -> Function[Concatenate[T0, T, P], tuple[T, A]]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]  # a position that is written out is an int too
+def grad(
     fn: Callable[Concatenate[T0, T1, P], tuple[Array, A]],
     argnums: tuple[Literal[0], Literal[1]],
     *,
     has_aux: Literal[True],
     holomorphic: bool = False,
-) -> Callable[Concatenate[T0, T1, P], tuple[tuple[T0, T1], A]]: ...
+) -> Function[Concatenate[T0, T1, P], tuple[tuple[T0, T1], A]]: ...
 @overload
 def grad(
     fn: Callable[Q, Array],
@@ -261,7 +271,7 @@ def grad(
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Q, Any]: ...
+) -> Function[Q, Any]: ...
 @overload
 def grad(
     fn: Callable[Q, Array],
@@ -269,7 +279,7 @@ def grad(
     argnames: str | Sequence[str],
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
-) -> Callable[Q, Any]: ...
+) -> Function[Q, Any]: ...
 @overload
 def grad(
     fn: Callable[Q, tuple[Array, A]],
@@ -278,12 +288,17 @@ def grad(
     *,
     has_aux: Literal[True],
     holomorphic: bool = False,
-) -> Callable[Q, tuple[Any, A]]: ...
+) -> Function[Q, tuple[Any, A]]: ...
+@overload
+def grad(
+    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+) -> Function[Q, Any]: ...
 def grad(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
     *,
+    argnum: int | Sequence[int] | None = None,
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
@@ -300,6 +315,7 @@ def grad(
     >>> grad(lambda z: z**3, holomorphic=True)(afx.asarray(1.0 + 2.0j))
     Array(-9.+12.j, dtype=complex64)
     """
+    argnums = either_argnums(argnums, argnum, "grad")
     return differentiated(run_grad, fn, argnums, argnames, has_aux, holomorphic)
 
 

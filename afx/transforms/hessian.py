@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import aval_of
 from afx.pytree import Tree
 from afx.transforms._arguments import check_callable, moving_leaves
-from afx.transforms._diff_arguments import DiffArguments
+from afx.transforms._diff_arguments import DiffArguments, either_argnums
 from afx.transforms.grad import differentiated, grad, run_grad
 from afx.transforms.jacobian import checked, forward_jacobian, is_few, reverse_jacobian
 from afx.transforms.jvp import jvp
+
+if TYPE_CHECKING:
+    from afx.transforms._function import Function
 
 __all__ = ["hessian", "hvp"]
 
@@ -27,22 +30,22 @@ T0 = TypeVar("T0")
 @overload
 def hessian(
     fn: Callable[Concatenate[Array, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[Array, P], Array]: ...
+) -> Function[Concatenate[Array, P], Array]: ...
 @overload
 def hessian(
     fn: Callable[Concatenate[Array, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
-) -> Callable[Concatenate[Array, P], tuple[Array, A]]: ...
+) -> Function[Concatenate[Array, P], tuple[Array, A]]: ...
 @overload
 def hessian(
     fn: Callable[Concatenate[T0, Array, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
-) -> Callable[Concatenate[T0, Array, P], Array]: ...
+) -> Function[Concatenate[T0, Array, P], Array]: ...
 @overload
 def hessian(
     fn: Callable[Concatenate[Array, Array, P], Array],
     argnums: tuple[Literal[0], Literal[1]],
     *,
     has_aux: Literal[False] = False,
-) -> Callable[Concatenate[Array, Array, P], tuple[tuple[Array, Array], tuple[Array, Array]]]: ...
+) -> Function[Concatenate[Array, Array, P], tuple[tuple[Array, Array], tuple[Array, Array]]]: ...
 @overload
 def hessian(
     fn: Callable[Q, Any],
@@ -51,12 +54,17 @@ def hessian(
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[Q, Any]: ...
+) -> Function[Q, Any]: ...
+@overload
+def hessian(
+    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+) -> Function[Q, Any]: ...
 def hessian(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
     *,
+    argnum: int | Sequence[int] | None = None,
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
@@ -71,6 +79,7 @@ def hessian(
     Array([[ 6.,  0.],
            [ 0., 12.]], dtype=float32)
     """
+    argnums = either_argnums(argnums, argnum, "hessian")
     gradient = differentiated(run_grad, fn, argnums, argnames, has_aux, holomorphic, "hessian")
     forward = forward_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")
     reverse = reverse_jacobian(gradient, argnums, argnames, has_aux, holomorphic, "hessian")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, aval_of
 from afx.core.tracing.tracer import is_traced
 from afx.errors import ArgumentError, DtypeError
-from afx.ops.creation.creation import asarray, ones_like, zeros
+from afx.ops.creation.creation import asarray, zeros
 from afx.ops.manipulation.join import stack
 from afx.ops.manipulation.shape import reshape
 from afx.transforms._arguments import (
@@ -26,13 +26,16 @@ from afx.transforms._arguments import (
     pair_of,
     transformed,
 )
-from afx.transforms._diff_arguments import DiffArguments
+from afx.transforms._diff_arguments import DiffArguments, either_argnums
 from afx.transforms.jvp import jvp
 from afx.transforms.nan_check import check_nan
-from afx.transforms.vjp import pullback_of, vjp
+from afx.transforms.vjp import pullback_of
 from afx.transforms.vmap import vmap
 
-__all__ = ["checked", "elementwise_grad", "forward_jacobian", "is_few", "jacfwd", "jacrev", "reverse_jacobian"]
+if TYPE_CHECKING:
+    from afx.transforms._function import Function
+
+__all__ = ["check_real", "checked", "forward_jacobian", "is_few", "jacfwd", "jacrev", "reverse_jacobian"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -43,32 +46,32 @@ R = TypeVar("R")
 
 
 @overload
-def jacfwd(
+def jacfwd(  # pyright: ignore[reportOverlappingOverload]  # the first that fits is meant
     fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[ArrayLike, P], Array]: ...
+) -> Function[Concatenate[ArrayLike, P], Array]: ...
 @overload
 def jacfwd(
     fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[T, P], T]: ...
+) -> Function[Concatenate[T, P], T]: ...
 @overload
 def jacfwd(
     fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
-) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+) -> Function[Concatenate[T, P], tuple[T, A]]: ...
 @overload
 def jacfwd(
     fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[Array, P], R]: ...
+) -> Function[Concatenate[Array, P], R]: ...
 @overload
 def jacfwd(
     fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
-) -> Callable[Concatenate[T0, T, P], T]: ...
+) -> Function[Concatenate[T0, T, P], T]: ...
 @overload
 def jacfwd(
     fn: Callable[Concatenate[T0, T, P], Array],
     argnums: tuple[Literal[0], Literal[1]],
     *,
     has_aux: Literal[False] = False,
-) -> Callable[Concatenate[T0, T, P], tuple[T0, T]]: ...
+) -> Function[Concatenate[T0, T, P], tuple[T0, T]]: ...
 @overload
 def jacfwd(
     fn: Callable[Q, Any],
@@ -77,12 +80,17 @@ def jacfwd(
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[Q, Any]: ...
+) -> Function[Q, Any]: ...
+@overload
+def jacfwd(
+    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+) -> Function[Q, Any]: ...
 def jacfwd(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
     *,
+    argnum: int | Sequence[int] | None = None,
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
@@ -94,6 +102,7 @@ def jacfwd(
         fn: a function from pytrees of arrays to a pytree of arrays.
         argnums: the positional argument to differentiate, the first by default; a tuple of them gives tuples.
         argnames: keyword arguments to differentiate; their derivatives are in a dict by name, as in `afx.grad`.
+        argnum: autograd's name of ``argnums``.
         has_aux: whether ``fn`` returns ``(result, aux)``; the function then returns ``(jacobian, aux)``.
         holomorphic: whether ``fn`` is a complex-differentiable function of complex arguments with complex results.
 
@@ -110,6 +119,7 @@ def jacfwd(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
+    argnums = either_argnums(argnums, argnum, "jacfwd")
     make = functools.partial(jacfwd, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
     found: Callable[..., Any] = checked(forward_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacfwd"), make)
     return found
@@ -134,7 +144,7 @@ def forward_jacobian(
         if holomorphic:
             check_holomorphic(leaves, treedef, who, chosen.label, moving=moving)
         else:
-            _check_real(leaves, who, "argument", "take afx.jacrev for real results")
+            check_real(leaves, who, "argument", "take afx.jacrev for real results")
         leaves = [asarray(v) for v in leaves]
         primal = pytree.unflatten(treedef, leaves)
         basis = pytree.unflatten(treedef, _basis([v.aval for v in leaves], moving))
@@ -172,32 +182,32 @@ def _pair(out: Any, fn: Callable[..., Any], who: str) -> tuple[Any, Any]:
 
 
 @overload
-def jacrev(
+def jacrev(  # pyright: ignore[reportOverlappingOverload]  # the first that fits is meant
     fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[ArrayLike, P], Array]: ...
+) -> Function[Concatenate[ArrayLike, P], Array]: ...
 @overload
 def jacrev(
     fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[T, P], T]: ...
+) -> Function[Concatenate[T, P], T]: ...
 @overload
 def jacrev(
     fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
-) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+) -> Function[Concatenate[T, P], tuple[T, A]]: ...
 @overload
 def jacrev(
     fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Callable[Concatenate[Array, P], R]: ...
+) -> Function[Concatenate[Array, P], R]: ...
 @overload
 def jacrev(
     fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
-) -> Callable[Concatenate[T0, T, P], T]: ...
+) -> Function[Concatenate[T0, T, P], T]: ...
 @overload
 def jacrev(
     fn: Callable[Concatenate[T0, T, P], Array],
     argnums: tuple[Literal[0], Literal[1]],
     *,
     has_aux: Literal[False] = False,
-) -> Callable[Concatenate[T0, T, P], tuple[T0, T]]: ...
+) -> Function[Concatenate[T0, T, P], tuple[T0, T]]: ...
 @overload
 def jacrev(
     fn: Callable[Q, Any],
@@ -206,12 +216,17 @@ def jacrev(
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[Q, Any]: ...
+) -> Function[Q, Any]: ...
+@overload
+def jacrev(
+    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+) -> Function[Q, Any]: ...
 def jacrev(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] | None = None,
     argnames: str | Sequence[str] = (),
     *,
+    argnum: int | Sequence[int] | None = None,
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
@@ -229,6 +244,7 @@ def jacrev(
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
+    argnums = either_argnums(argnums, argnum, "jacrev")
     make = functools.partial(jacrev, fn, argnums, argnames, has_aux=has_aux, holomorphic=holomorphic)
     found: Callable[..., Any] = checked(reverse_jacobian(fn, argnums, argnames, has_aux, holomorphic, "jacrev"), make)
     return found
@@ -257,7 +273,7 @@ def reverse_jacobian(
         if holomorphic:
             _check_complex(outputs, who)
         else:
-            _check_real(outputs, who, "result", "take afx.jacfwd for real arguments")
+            check_real(outputs, who, "result", "take afx.jacfwd for real arguments")
         if not outputs:
             raise ArgumentError(f"{who}: {name_of(fn)} returns no arrays: got {out_tree}; return what to differentiate")
         avals = [aval_of(v) for v in outputs]
@@ -291,39 +307,6 @@ def _one_by_one(pull: Callable[[list[Array]], Any]) -> Callable[[list[Array]], A
     return pull_each
 
 
-def elementwise_grad(
-    fn: Callable[P, Array], argnums: int | Sequence[int] | None = None, argnames: str | Sequence[str] = ()
-) -> Callable[P, Any]:
-    """Return the derivative of a function that works element by element: each result's by its own operand.
-
-    It is the gradient of the sum of the results, as autograd's function of this name: where a result depends on other
-    elements too, their derivatives are added up.
-
-    Args:
-        fn: returns an array.
-        argnums: the positional argument to differentiate, the first by default; a tuple of them gives a tuple.
-        argnames: keyword arguments to differentiate, as in `afx.grad`.
-
-    >>> import afx
-    >>> elementwise_grad(afx.sin)(afx.zeros(3))
-    Array([1., 1., 1.], dtype=float32)
-    """
-    check_callable(fn, "elementwise_grad")
-    chosen = DiffArguments(fn, argnums, argnames, "elementwise_grad")
-
-    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
-        x, call = chosen.split(args, kwargs)
-        moving_leaves(*pytree.flatten(x), "elementwise_grad", chosen.label)
-        out, pullback = vjp(call, x)
-        for leaf in pytree.leaves(out):
-            _check_real([leaf], "elementwise_grad", "result", "take its parts apart")
-        return chosen.arrange(pullback(pytree.map(ones_like, out))[0])
-
-    make = functools.partial(elementwise_grad, fn, argnums, argnames)
-    found: Callable[P, Any] = transformed(run, "elementwise_grad", fn, make)
-    return found
-
-
 def function_of(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], argnums: int, who: str
 ) -> tuple[Callable[[Any], Any], Any]:
@@ -341,7 +324,7 @@ def function_of(
     return one, args[n]
 
 
-def _check_real(leaves: Sequence[Any], who: str, what: str, way: str) -> None:
+def check_real(leaves: Sequence[Any], who: str, what: str, way: str) -> None:
     """Raise where a leaf is complex, for which derivatives by one direction do not tell those by others."""
     for x in leaves:
         if aval_of(x, who).dtype.kind == "c":

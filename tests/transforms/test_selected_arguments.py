@@ -87,7 +87,7 @@ def test_messages_name_what_was_called(name: str) -> None:
         lambda: transform(norm2, 3)(X),
         lambda: transform(norm2, "x")(X),
         lambda: transform(3.0),
-        lambda: transform(norm2)(np.arange(3)),
+        lambda: transform(norm2)(np.arange(3) > 1),
         lambda: transform(norm2, argnames="y")(X),
     ):
         with pytest.raises(afx.errors.AfxError, match=f"^{name}: "):

@@ -163,3 +163,16 @@ def step(carry: Line, x: Array) -> tuple[Line, dict[str, Array]]:
 
 def loops(line: Line, x: Array) -> None:
     assert_type(afx.scan(step, line, x), tuple[Line, dict[str, Array]])
+
+
+def lambdas(x: Array, y: Array) -> None:
+    afx.hessian(lambda x: afx.sum(x))(x)
+    afx.value_and_grad(lambda x: afx.sum(x))(x)
+    afx.jacrev(lambda x: afx.exp(x))(x)
+    afx.vmap(afx.grad(lambda x: afx.sum(x**3)))(x)  # pyright: ignore[reportOperatorIssue, reportUnknownArgumentType]  # it takes the lambda's x for any number
+    afx.grad(product_of_two, argnum=1)(x, y)
+    assert_type(afx.grad(product_of_two, argnums=(0, 1))(x, y), tuple[Array, Array])
+
+
+def product_of_two(x: Array, y: Array) -> Array:
+    return afx.sum(x * y)

@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.core.array.at import At
 from afx.core.array.methods import Methods
-from afx.core.array.operators import Operators, operand_values
+from afx.core.array.operators import Operators, answers_itself, operand_values
 from afx.core.aval import SCALARS, Aval, Shape, aval_of
 from afx.core.dispatch.numpy_dispatch import array_function, array_ufunc
 from afx.core.dtypes import SUPPORTED, DType, check_dtype
@@ -179,15 +179,15 @@ class Array(Operators, Methods):
         return found
 
     def view(self, dtype: Any) -> Array:
-        """Return the bytes read in another dtype, without a copy; bits have no derivative, so that traced floats raise."""
+        """Return the bytes in another dtype, without a copy: NumPy's view in one like ``"V8"``; traced floats raise."""
         try:
-            return wrap(self.concrete("view").view(check_dtype(dtype, "view")))
-        except ValueError as error:
+            found: Any = np.asarray(self.concrete("view")).view(dtype)
+            found.flags.writeable = False
+            return wrap(found) if found.dtype.char in SUPPORTED else found
+        except (TypeError, ValueError) as error:
             if isinstance(error, AfxError):
                 raise
-            raise OperandError(
-                f"view: {error}: got {self.aval} as {dtype}; use astype to convert the values"
-            ) from error
+            raise OperandError(f"view: {error}: got {self.aval} as {dtype}; use astype for values") from error
 
     def __bool__(self) -> bool:
         value = self.concrete("bool")
@@ -233,10 +233,20 @@ class Array(Operators, Methods):
         return view.copy() if copy else view
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return array_ufunc(ufunc, method, inputs, kwargs)
+        try:
+            return array_ufunc(ufunc, method, inputs, kwargs)
+        except OperandError:
+            if any(map(answers_itself, inputs)):
+                return NotImplemented
+            raise
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return array_function(func, args, kwargs)
+        try:
+            return array_function(func, args, kwargs)
+        except OperandError:
+            if all(issubclass(kind, (np.ndarray, Array)) for kind in types):
+                raise
+            return NotImplemented
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """Return the afx module, as the Python array API standard asks, of any version up to afx's.

@@ -15,7 +15,7 @@ from afx.pytree.registry import table_values
 if TYPE_CHECKING:
     from afx.core.array.array import Array, ArrayLike
 
-__all__ = ["Operators", "operand_values"]
+__all__ = ["Operators", "answers_itself", "operand_values"]
 
 DEEPEST = 8  # calls between an operator and its operands' values
 KNOWN = (str, bytes, list, tuple, dict, set, frozenset, type(None), np.ndarray, np.generic, bool, int, float, complex)
@@ -43,6 +43,11 @@ def operand_values(table: Any, who: str) -> Any:
             break
         frame = frame.f_back
     return table_values(table)
+
+
+def answers_itself(other: object) -> bool:
+    """Tell whether an operand is of a type of another library's that answers NumPy's functions."""
+    return hasattr(other, "__array_ufunc__") and not isinstance(other, (*KNOWN, Operators))
 
 
 class Operators:  # noqa: PLW1641  # == is elementwise, so nothing hashes

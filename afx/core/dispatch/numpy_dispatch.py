@@ -241,8 +241,17 @@ def _is_real(x: Any) -> bool:
     return not _is_complex(x)
 
 
-# What is known of an array without its values.
+def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+    """Return arrays in their common shape; None stays NumPy's array of None, as Matplotlib asks of what is left out."""
+    found: Any = FUNCTIONS.broadcast_arrays(*[x for x in args if x is not None])
+    rest = iter(found)
+    nothing = np.broadcast_to(np.array(None), found[0].shape)
+    return tuple([nothing if x is None else next(rest) for x in args])
+
+
+# What needs no translation, first what is known of an array without its values.
 QUERIES: dict[str, Function] = {
+    "broadcast_arrays": _broadcast_arrays,
     "iscomplexobj": _is_complex,
     "isrealobj": _is_real,
     "ndim": _ndim,
@@ -269,7 +278,8 @@ def _arguments(
             continue
         value = given[key]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            values.extend([_numbers(v, value) for v in value])
+            others = key in ours and ours[key].annotation not in OPERANDS  # which tells lists of axes from numbers
+            values.extend(value if others else [_numbers(v, value) for v in value])
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             options.update(value)
         elif key in stated or not _is_default(value, parameter.default):

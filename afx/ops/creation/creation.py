@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Nested: TypeAlias = "ArrayLike | Sequence[Nested]"
+SEQUENCES: frozenset[Any] = frozenset({list, tuple})  # types of operands that become arrays
 
 __all__ = [
     "array",

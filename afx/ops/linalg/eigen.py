@@ -78,7 +78,8 @@ def eigh(a: ArrayLike, UPLO: Literal["L", "U"] | None = None) -> EighResult:
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     Array([1., 2.], dtype=float64)
     """
-    return EighResult(*bind(eigh_p, _operand(a, UPLO, "eigh")))
+    upper = {"upper": True} if UPLO is not None and UPLO in "Uu" else {}  # LAPACK's signs are those of the triangle
+    return EighResult(*bind(eigh_p, _operand(a, UPLO, "eigh"), **upper))
 
 
 def eigvalsh(a: ArrayLike, UPLO: Literal["L", "U"] | None = None) -> Array:
@@ -105,23 +106,25 @@ def _hermitian_part(a: Any) -> Any:
     return half + half.swapaxes(-1, -2).conj()
 
 
-def _eigh_abstract(a: Aval) -> tuple[Aval, Aval]:
+def _eigh_abstract(a: Aval, *, upper: bool = False) -> tuple[Aval, Aval]:
     square(a, "eigh")
     return Aval(a.shape[:-1], real_dtype(a.dtype)), Aval(a.shape, a.dtype)
 
 
-def _eigh_run(a: Any) -> Any:
-    return arrays(np.linalg.eigh(_hermitian_part(a)))
+def _eigh_run(a: Any, *, upper: bool = False) -> Any:
+    return arrays(np.linalg.eigh(_hermitian_part(a), "U" if upper else "L"))
 
 
-def _eigh_push(t: Array, z: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
+def _eigh_push(t: Array, z: tuple[Array, Array], a: Any, *, upper: bool = False) -> tuple[Array, Array]:
     w, v = z
     h = hermitian(t)
     inner = adjoint(v) @ h @ v
     return real(diagonal(inner)), v @ divide_by_gaps(inner, w, largest(w), h)
 
 
-def _eigh_pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, alive: tuple[Any, Any]) -> Array:
+def _eigh_pull(
+    ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, alive: tuple[Any, Any], upper: bool = False
+) -> Array:
     w, v = z
     g = conjugate(ct[1])
     marks = living_columns(alive[1]), living_values(alive[0])

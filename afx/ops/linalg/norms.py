@@ -12,7 +12,7 @@ from afx.core.dtypes import float32, float64, real_dtype
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import choice, floating, matrices, square, symmetrize_lower
-from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.creation import SEQUENCES, asarray, zeros
 from afx.ops.creation.matrices import eye
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where
@@ -51,6 +51,8 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
     >>> matrix_norm(afx.asarray([[3.0, 4.0]]))
     Array(5., dtype=float32)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     y = floating(x, "matrix_norm")
     matrices(y.aval, "matrix_norm")
     choice("matrix_norm", "ord", ord, ORDS)
@@ -88,6 +90,8 @@ def norm(
     >>> norm(afx.asarray([3.0, 4.0]))
     Array(5., dtype=float32)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if axis is None and ord is None and getattr(x, "dtype", None) in (float32, float64):
         return reduce_over(vector_norm_p, x, None, keepdims, "norm")
     y = floating(x, "norm")

@@ -82,8 +82,8 @@ unstack_p: Primitive = register(
 
 
 @register_function
-def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Array, ...]:
-    """Return x cut into parts along an axis.
+def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
+    """Return the list of the parts of x, cut along an axis.
 
     Args:
         x: any shape.
@@ -110,7 +110,7 @@ def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int =
 
 
 @register_function
-def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Array, ...]:
+def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """Return x cut into parts along an axis, the first of them longer by one where the length asks for it.
 
     >>> [part.shape for part in array_split(afx.zeros(5), 3)]
@@ -121,10 +121,9 @@ def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis:
     bounds = _bounds(aval.shape[place], indices_or_sections)
     edges = [0, *[b for _, b in bounds]]
     if [a for a, _ in bounds] == edges[:-1] and edges[-1] == aval.shape[place]:
-        z: tuple[Array, ...] = bind(split_p, x, axis=place, sizes=tuple([b - a for a, b in bounds]))
-        return z
+        return list(bind(split_p, x, axis=place, sizes=tuple([b - a for a, b in bounds])))
     lead = tuple([whole(n) for n in aval.shape[:place]])  # parts that overlap or leave gaps
-    return tuple([slice_(x, (*lead, (a, b, 1) if b > a else (0, 0, 1))) for a, b in bounds])
+    return [slice_(x, (*lead, (a, b, 1) if b > a else (0, 0, 1))) for a, b in bounds]
 
 
 def _bounds(n: int, cuts: Any) -> list[tuple[int, int]]:
@@ -177,7 +176,7 @@ split_p: Primitive = register(
 
 
 @register_function
-def hsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> tuple[Array, ...]:
+def hsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return x cut along its second axis, a 1-d one along its only axis; see `split`.
 
     >>> [part.shape for part in hsplit(afx.zeros((2, 4)), 2)]
@@ -187,7 +186,7 @@ def hsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> tuple[A
 
 
 @register_function
-def vsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> tuple[Array, ...]:
+def vsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return x, of two axes or more, cut along its first axis; see `split`.
 
     >>> [part.shape for part in vsplit(afx.zeros((2, 4)), 2)]
@@ -199,7 +198,7 @@ def vsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> tuple[A
 
 
 @register_function
-def dsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> tuple[Array, ...]:
+def dsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return x, of three axes or more, cut along its third axis; see `split`.
 
     >>> [part.shape for part in dsplit(afx.zeros((2, 1, 4)), 2)]

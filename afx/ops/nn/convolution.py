@@ -26,7 +26,7 @@ from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
 from afx.ops.nn._convolution import Into, convolving, summing_input, summing_kernel
 from afx.ops.nn.windows import Padding, each_axis, padded_by, positions
 
-__all__ = ["conv", "convolve", "correlate"]
+__all__ = ["conv", "correlate"]
 
 Mode = Literal["valid", "same", "full"]
 
@@ -288,43 +288,18 @@ def correlate(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "valid") -> Arr
     >>> correlate(afx.asarray([1.0, 2.0, 4.0]), afx.asarray([-1.0, 1.0]))
     Array([1., 2.], dtype=float32)
     """
-    a, k = _vectors("correlate", signal, kernel, mode)
+    a, k = check_vectors("correlate", signal, kernel, mode)
     if mode == "valid" and k.size > a.size:
         raise ShapeError(
             f"correlate: the kernel is longer than the signal: got {a} and {k}; exchange them, or use mode='full'"
         )
-    z = _slid("correlate", signal, conj(kernel) if k.dtype.kind == "c" else kernel, mode)
+    z = slide("correlate", signal, conj(kernel) if k.dtype.kind == "c" else kernel, mode)
     n, m = a.size, k.size
     start = (m - 1) // 2 if n >= m else n // 2
     return z if mode != "same" else z[start : start + max(n, m)]
 
 
-@register_function
-def convolve(signal: ArrayLike, kernel: ArrayLike, mode: Mode = "full") -> Array:
-    """Return the convolution of two vectors: element i is Σⱼ signal[i - j]·kernel[j].
-
-    Args:
-        signal: float[n].
-        kernel: float[m].
-        mode: as in `correlate`, except that the order of the operands does not matter.
-
-    Raises:
-        ShapeError: an operand is no vector or empty.
-        ArgumentError: another mode.
-
-    >>> import afx
-    >>> convolve(afx.asarray([1.0, 2.0]), afx.asarray([1.0, 10.0]))
-    Array([ 1., 12., 20.], dtype=float32)
-    """
-    a, k = _vectors("convolve", signal, kernel, mode)
-    if k.size > a.size:
-        signal, kernel, a, k = kernel, signal, k, a
-    z = _slid("convolve", signal, reshape(kernel, k.shape)[::-1], mode)
-    start = (k.size - 1) // 2
-    return z if mode != "same" else z[start : start + a.size]
-
-
-def _vectors(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> tuple[Aval, Aval]:
+def check_vectors(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> tuple[Aval, Aval]:
     a, k = aval_of(signal, who), aval_of(kernel, who)
     if a.ndim != 1 or k.ndim != 1 or not a.size or not k.size:
         raise ShapeError(f"{who}: takes two vectors of 1 element or more: got {a} and {k}; use nn.conv for batches")
@@ -333,7 +308,7 @@ def _vectors(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> tupl
     return a, k
 
 
-def _slid(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> Array:
+def slide(who: str, signal: ArrayLike, kernel: ArrayLike, mode: Mode) -> Array:
     x, y = same_dtype(signal, kernel, who)
     return bind_single(correlate_p, x, y, full=mode != "valid")
 

@@ -16,7 +16,7 @@ from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
-from afx.ops.nn.convolution import convolve
+from afx.ops.nn.convolve import convolve
 
 __all__ = ["polyadd", "polyder", "polydiv", "polyint", "polymul", "polysub", "polyval", "vander"]
 

@@ -15,6 +15,7 @@ from afx.core.registry import register_function
 from afx.ops._basic import reduced
 from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.elementwise import nondifferentiable
+from afx.ops.creation.creation import SEQUENCES, asarray
 from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.sums import Axis, fill_where, reduce_over, reducing
 
@@ -38,6 +39,8 @@ def all(
     >>> all(np.array([[True, True], [False, True]]), axis=1)
     Array([ True, False], dtype=bool)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "all")
     x = x if where is None else fill_where(astype(x, bool_), where, True)
@@ -56,6 +59,8 @@ def any(
     >>> any(np.array([[False, True], [False, False]]), axis=1)
     Array([ True, False], dtype=bool)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "any")
     x = x if where is None else fill_where(astype(x, bool_), where, False)

@@ -20,7 +20,7 @@ from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced
 from afx.ops._kinds.reduction import reduction
-from afx.ops.creation.creation import Nested, as_array
+from afx.ops.creation.creation import SEQUENCES, Nested, as_array, asarray
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -106,6 +106,8 @@ def var(
     >>> var(np.array([1.0, 2.0, 3.0, 6.0]))
     Array(3.5, dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "var")
     wide, natural, converts = accumulation_dtype(x, "var")
@@ -139,6 +141,8 @@ def std(
     >>> std(np.array([1.0, 2.0, 3.0, 6.0])).round(4)
     Array(1.8708, dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "std")
     wide, natural, converts = accumulation_dtype(x, "std")
@@ -168,6 +172,8 @@ def vector_norm(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, ord:
     >>> vector_norm(broadcast_to(3.0, (4,)))
     Array(6., dtype=float32)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if not isinstance(ord, (int, float, np.integer, np.floating)):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise ArgumentError(f"vector_norm: ord is a number: got {ord!r}; use 1, 2, math.inf or another power")
     if ord == 2:
@@ -279,6 +285,8 @@ def average(
     >>> average(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     shape = shape_of(x, "average")
     axes = normalize_axes(axis, len(shape), "average")
     if weights is not None:
@@ -326,6 +334,8 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, b: ArrayLike | None = None, ke
     >>> logsumexp(broadcast_to(1000.0, (1,)))
     Array(1000., dtype=float32)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if b is not None:
         return _weighted_logsumexp(x, b, axis, keepdims)
     return reduce_over(logsumexp_p, in_floats(x, "logsumexp"), axis, keepdims, "logsumexp")

@@ -13,6 +13,7 @@ from afx.core.dtypes import real_dtype
 from afx.core.options import refuse_out
 from afx.core.registry import register_function
 from afx.ops._basic import in_floats
+from afx.ops.creation.creation import SEQUENCES, asarray
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isnan
@@ -67,6 +68,8 @@ def nansum(
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "nansum")
     return sum(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
@@ -87,6 +90,8 @@ def nanprod(
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "nanprod")
     return prod(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
@@ -140,6 +145,8 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "nanmean")
     return mean(x, axis, dtype=dtype, keepdims=keepdims, where=_present(x, dtype, where))
@@ -199,6 +206,8 @@ def nanvar(
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "nanvar")
     wide, natural, converts = accumulation_dtype(x, "nanvar")
@@ -239,6 +248,8 @@ def nanstd(
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "nanstd")
     wide, natural, converts = accumulation_dtype(x, "nanstd")

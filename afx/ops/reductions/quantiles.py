@@ -16,7 +16,7 @@ from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import reduced
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import SEQUENCES, asarray
 from afx.ops.elementwise.comparison import isinf, isnan
 from afx.ops.elementwise.rounding import ceil, floor, rint
 from afx.ops.elementwise.where import clip, maximum, where
@@ -52,6 +52,8 @@ def median(
     >>> median(np.array([3.0, 1.0, 2.0, 10.0]))
     Array(2.5, dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "median")
     return _quantile(x, 0.5, axis, "linear", keepdims, "median", skipping=False)
@@ -90,6 +92,8 @@ def quantile(
     >>> quantile(np.array([0.0, 1.0, 4.0]), 0.75)
     Array(2.5, dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "quantile")
     return _quantile(x, q, axis, method, keepdims, "quantile", skipping=False)
@@ -110,6 +114,8 @@ def percentile(
     >>> percentile(np.array([0.0, 1.0, 4.0]), 75)
     Array(2.5, dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "percentile")
     return _quantile(x, _hundredth(q, "percentile"), axis, method, keepdims, "percentile", skipping=False)
@@ -124,6 +130,8 @@ def nanmedian(
     >>> nanmedian(np.array([3.0, np.nan, 2.0]))
     Array(2.5, dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "nanmedian")
     return _quantile(x, 0.5, axis, "linear", keepdims, "nanmedian", skipping=True)
@@ -144,6 +152,8 @@ def nanquantile(
     >>> nanquantile(np.array([3.0, np.nan, 2.0]), 0.5)
     Array(2.5, dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "nanquantile")
     return _quantile(x, q, axis, method, keepdims, "nanquantile", skipping=True)
@@ -164,6 +174,8 @@ def nanpercentile(
     >>> nanpercentile(np.array([3.0, np.nan, 2.0]), 50)
     Array(2.5, dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "nanpercentile")
     return _quantile(x, _hundredth(q, "nanpercentile"), axis, method, keepdims, "nanpercentile", skipping=True)

@@ -18,6 +18,7 @@ from afx.core.tracing.tracer import bind, bind_single
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, reduced, sum_dtype, sum_p
 from afx.ops._kinds.reduction import reduction
+from afx.ops.creation.creation import SEQUENCES, asarray
 from afx.ops.elementwise.where import maximum, minimum
 from afx.ops.elementwise.where import where as where_
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
@@ -75,6 +76,8 @@ def sum(
     >>> sum(broadcast_to(1.0, (2, 3)), axis=0)
     Array([2., 2., 2.], dtype=float32)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "sum")
     if dtype is not None:
@@ -112,6 +115,8 @@ def mean(
     >>> mean(np.array([1.0, 2.0, 6.0]))
     Array(3., dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "mean")
     if dtype is not None:
@@ -218,6 +223,8 @@ def max(
     >>> max(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "max")
     if where is not None or initial is not None:
@@ -262,6 +269,8 @@ def min(
     >>> min(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "min")
     if where is not None or initial is not None:
@@ -290,6 +299,8 @@ def ptp(x: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
     >>> ptp(np.array([1.0, 4.0, 2.0]))
     Array(3., dtype=float64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "ptp")
     return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
@@ -313,6 +324,8 @@ def prod(
     >>> prod(broadcast_to(2.0, (3,)))
     Array(8., dtype=float32)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "prod")
     if dtype is not None:

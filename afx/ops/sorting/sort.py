@@ -18,7 +18,7 @@ from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of
 from afx.ops._kinds.batching import batch_unchanged
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.creation.creation import asarray, ones_like
+from afx.ops.creation.creation import SEQUENCES, asarray, ones_like
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import negative
 from afx.ops.elementwise.comparison import not_equal
@@ -78,6 +78,8 @@ def argmax(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims:
     >>> argmax(np.array([1.0, 3.0, 3.0]))
     Array(1, dtype=int64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "argmax")
     return arg_extremum(argmax_p, x, axis, keepdims)
@@ -93,6 +95,8 @@ def argmin(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims:
     >>> argmin(np.array([1.0, 0.0, 0.0]))
     Array(1, dtype=int64)
     """
+    if x.__class__ in SEQUENCES:
+        x = asarray(x)
     if out is not None:
         refuse_out(out, "argmin")
     return arg_extremum(argmin_p, x, axis, keepdims)
