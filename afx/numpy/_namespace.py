@@ -22,7 +22,7 @@ from afx.core.dispatch.numpy_names import WRITING
 from afx.core.dtypes import SUPPORTED, default_dtype, float64, get_default_dtype
 from afx.core.tracing.tracer import Tracer
 from afx.errors import AfxError, DtypeError, OperandError
-from afx.ops.creation.creation import array, asarray
+from afx.ops.creation.creation import SEQUENCES, array, asarray
 from afx.ops.creation.ranges import arange
 
 __all__ = ["Ufunc", "adopt", "answer", "lookup", "names"]
@@ -137,8 +137,10 @@ def adopt(value: Any) -> Any:
         return asarray(value) if value.dtype.char in SUPPORTED else value
     if hasattr(kind, "_make"):
         return kind._make(map(adopt, value))
+    if kind not in SEQUENCES:
+        return value
     sequence: Any = value
-    return kind(map(adopt, sequence)) if kind is list or kind is tuple else value
+    return kind(map(adopt, sequence))
 
 
 class Ufunc:

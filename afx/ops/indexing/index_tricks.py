@@ -116,7 +116,7 @@ def ravel_multi_index(
     """
     lengths = ints(dims, "ravel_multi_index", "dims")
     parts = _listed(multi_index)
-    modes = [mode] * len(lengths) if isinstance(mode, str) else list(mode)
+    modes: list[Any] = [mode] * len(lengths) if isinstance(mode, str) else list(mode)
     if len(parts) != len(lengths) or len(modes) != len(lengths):
         raise ArgumentError(
             f"ravel_multi_index: takes an index for each axis: got {len(parts)} for {lengths}; give as many"
