@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
-from afx.compiler.native_backend.swap import is_installed
+from afx.compiler.native_backend.code_folder import choose_folder
+from afx.compiler.native_backend.swap import foresee, is_installed
 from afx.compiler.target import Target, current
 from afx.errors import ArgumentError, MissingExtraError
 
@@ -45,11 +46,13 @@ def set_backend(backend: Backend) -> None:
 
 
 def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
-    """Keep machine code in a folder, so that later processes need not compile it again; None keeps none (the default).
+    """Keep machine code in a folder, so that later processes begin with it; None keeps none.
 
-    What lies there runs as code. So the folder belongs to the user, and no one else may read or write it; it is made so
-    where it does not exist. Files are named by the digest of program, processor and versions, and checked before they are
-    loaded; beyond 256 MB those that were not used for longest go.
+    By default it is the folder ``afx`` in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``, ``~/Library/Caches``
+    on macOS); the environment variable ``AFX_CODE_CACHE`` names another one, or none as ``0``. With machine code is kept
+    whether it was faster than NumPy's calls. What lies there runs as code. So the folder belongs to the user, and no one
+    else may read or write it; it is made so where it does not exist. Files are named by the digest of program, processor and
+    versions, and checked before they are loaded; beyond 256 MB those that were not used for longest go.
 
     Args:
         folder: such as ``Path.home() / ".cache" / "afx"``.
@@ -67,13 +70,16 @@ def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
             raise ArgumentError(
                 f"set_code_cache: {path} cannot hold code: {reason}; name a folder of your own, or a new one"
             )
-    _service().folder = "" if path is None else str(path)
+    choose_folder("" if path is None else str(path))
 
 
 def foresee_code(backend: Backend | None) -> None:
-    """Start the process that compiles, without waiting, where the back end's first call will wait for it."""
-    if backend == "native" and is_installed():
-        _service().start()
+    """Get ready to compile, without waiting: where the back end's first call will wait for it, by LLVM at once."""
+    if is_installed():
+        if backend == "native":
+            _service().start()
+        elif backend == "auto":
+            foresee()
 
 
 def _service() -> Any:

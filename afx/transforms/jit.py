@@ -248,6 +248,7 @@ class JitFunction(Generic[P, R]):
         if entry is None:
             avals = [aval_of(x, self._name) for x in leaves]
             target = with_backend(current.target, self._backend)
+            foresee_code(target.backend)
             start = time.perf_counter()
             entry = CacheEntry(to_graph(fn, treedef, avals, self._name), leaves_of(args, given), target)
             self._retracing.note(self._name, key[2], treedef, avals, time.perf_counter() - start)

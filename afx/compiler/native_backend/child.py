@@ -2,10 +2,10 @@
 
 A message is its length in eight bytes and a pickle; a length of 0 alone says that the child is at work. The first one is
 the `sys.path` of the parent. A job is ``(number, text, cpu, …)``, as `compile_text` takes them, of which LLVM's binding
-alone is needed, or ``(number, schedule, layout, cpu, tier, folder, modules)``, for which afx is imported, with those of its
-modules that make the primitives. An answer is ``(number, what was made or None, what went wrong)``: object code, of a
-schedule with the schedule that calls kernels, None where one is the whole, their programs and captured arrays; the name of
-the error and its text. Code of schedules is kept in the folder, where one is named.
+alone is needed, or ``(number, schedule, layout, cpu, tier, folder, modules, key)``, for which afx is imported, with those of
+its modules that make the primitives; ``(modules,)`` says that such jobs will come. An answer is ``(number, what was made or
+None, what went wrong)``: object code, of a schedule with the schedule that calls kernels, None where one is the whole, their
+programs and captured arrays; the name of the error and its text. Code of schedules is kept in the folder, where one is named.
 """
 
 from __future__ import annotations
@@ -162,17 +162,23 @@ def _answer(job: Any) -> tuple[int, Any, tuple[str, str]]:
 
 
 def _made(
-    schedule: Any, layout: Any, cpu: str, tier: int, folder: str, modules: Sequence[str] = ()
+    schedule: Any, layout: Any, cpu: str, tier: int, folder: str, modules: Sequence[str] = (), key: str = ""
 ) -> tuple[Any, Any, bytes]:
-    for module in modules:
-        importlib.import_module(module)
-    unit, cache = [importlib.import_module(f"afx.compiler.native_backend.{name}") for name in ("unit", "code_cache")]
+    unit, cache, kept = _prepare(modules)
     mixed, pieces, text = unit.make_unit(schedule, tier, layout)
     code = cache.get_code(text, cpu, folder)
     if code is None:
         code = compile_text(text, cpu)
         cache.put_code(text, cpu, folder, code)
+    kept.keep_kernels(key, folder, (mixed, pieces, code))
     return mixed, pieces, code
+
+
+def _prepare(modules: Sequence[str]) -> list[Any]:
+    """Load what compiles schedules, and the modules that make their primitives."""
+    for module in modules:
+        importlib.import_module(module)
+    return [importlib.import_module(f"afx.compiler.native_backend.{name}") for name in ("unit", "code_cache", "kept")]
 
 
 class _Watch:
@@ -193,6 +199,10 @@ class _Watch:
         """Send an answer."""
         with self._writing:
             send(self._sink, message)
+        self.rest()
+
+    def rest(self) -> None:
+        """Note that a job is done."""
         self._since, self._is_busy = time.monotonic(), False
 
     def _watch(self) -> None:
@@ -222,7 +232,13 @@ def main() -> None:
             load_llvm()  # while that is on its way
         gc.disable()  # it would look at all of a long schedule again and again: a third of the time of lowering
         while True:
-            watch.answer(_answer(receive(source, watch.begin)))
+            job = receive(source, watch.begin)
+            if len(job) == 1:  # others will come
+                with contextlib.suppress(Exception):
+                    _prepare(job[0])
+                watch.rest()
+                continue
+            watch.answer(_answer(job))
             gc.collect(0)
     except (EOFError, BrokenPipeError):
         os._exit(0)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from afx.compiler.native_backend.child import ADDRESSES, load_llvm
 
-__all__ = ["CodeCache", "get_code", "key_of", "open_folder", "put_code"]
+__all__ = ["CodeCache", "circumstances", "get_code", "key_of", "open_folder", "put_code"]
 
 MAGIC = b"afx code 2\n"
 DIGEST_BYTES = 32
@@ -123,7 +123,7 @@ def get_code(text: str, cpu: str, folder: str) -> bytes | None:
     """Return the object code of LLVM IR for a processor, None where neither this process nor a folder has it."""
     code = _recent.get(key_of([cpu, text]))
     if code is None and folder:
-        code = CodeCache(Path(folder)).get(key_of([text, *_circumstances(cpu)]))
+        code = CodeCache(Path(folder)).get(key_of([text, *circumstances(cpu)]))
     return code
 
 
@@ -133,11 +133,11 @@ def put_code(text: str, cpu: str, folder: str, code: bytes) -> None:
     while sum(map(len, _recent.values())) > RECENT_MAX_BYTES:
         _recent.popitem(last=False)
     if folder:
-        CodeCache(Path(folder)).put(key_of([text, *_circumstances(cpu)]), code)
+        CodeCache(Path(folder)).put(key_of([text, *circumstances(cpu)]), code)
 
 
 @functools.cache
-def _circumstances(cpu: str) -> tuple[str, ...]:
+def circumstances(cpu: str) -> tuple[str, ...]:
     """Return all else that code of other processes depends on: processor and versions."""
     llvm = load_llvm()
     host = (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import pkgutil
 import queue
@@ -20,7 +21,7 @@ import selectors
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,18 +40,20 @@ class Job:
     Attributes:
         parts: what the child is told, behind the job's number.
         done: called in another thread with what was made, or None, and why there is nothing.
+        rank: the smallest goes first: those that are awaited, then short ones.
         child: the process that it was sent to.
         is_repeated: whether it was sent before, to a process that ended without seeing it.
     """
 
     parts: tuple[Any, ...]
     done: Callable[[Any, str], None]
+    rank: tuple[int, int] = (1, 0)
     child: subprocess.Popen[bytes] | None = None
     is_repeated: bool = False
 
 
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy loads in three quarters of the time
-FORESEEN = ()  # stands for a job that will come
+FIRST = (-1, 0)  # rank of what is no job
 CLOSED = "the compiling process was closed"
 PATIENCE_SECONDS = 20.0  # without a word of a child that has work: a busy machine makes it late by less
 GRACE_SECONDS = 2.0  # once more, as this process may have been stopped with it
@@ -88,22 +91,23 @@ class CompileService:
         self._patience = patience
         self._ends = 0  # of children over their work since the last answer
         self._lock = threading.Lock()
+        self._answered = threading.Condition(self._lock)
         self._child: subprocess.Popen[bytes] | None = None
         self._gone: subprocess.Popen[bytes] | None = None  # the last child whose end was seen
         self._collector: threading.Thread | None = None
         self._jobs: dict[int, Job] = {}
         self._count = 0
         self._handing_over = False
-        self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._outbox: queue.PriorityQueue[tuple[tuple[int, int], int, Any]] = queue.PriorityQueue()
+        self._sent = itertools.count()
         self._writer: threading.Thread | None = None
-        self.folder: str = ""  # where object code is kept, if anywhere
         self.broken: str = ""  # why nothing is compiled any longer
 
-    def start(self) -> None:
-        """Start the child without waiting, as a job will come."""
+    def start(self, modules: Sequence[str] = ()) -> None:
+        """Start the child without waiting, as a job will come; of a schedule that needs these modules, where any are named."""
         with self._lock:
             if not self.broken and self.pid is None:
-                self._send(FORESEEN)
+                self._send((tuple(modules),) if modules else (), FIRST)
 
     def submit(self, job: Job) -> None:
         """Compile without waiting; whatever goes wrong, ``job.done`` is called with None."""
@@ -111,15 +115,15 @@ class CompileService:
             number = self._count = self._count + 1
             if not self.broken:
                 self._jobs[number] = job
-                self._send((number, *job.parts))
+                self._send((number, *job.parts), job.rank)
             if not self.broken:
                 return
             self._jobs.pop(number, None)
         job.done(None, self.broken)
 
-    def _send(self, message: tuple[Any, ...]) -> None:
-        self._outbox.put(message)
-        if self._writer is None:
+    def _send(self, message: tuple[Any, ...] | None, rank: tuple[int, int]) -> None:
+        self._outbox.put((rank, next(self._sent), message))
+        if self._writer is None and message is not None:
             self._writer = threading.Thread(target=self._write, name="afx native jobs", daemon=True)
             try:
                 self._writer.start()
@@ -128,12 +132,12 @@ class CompileService:
                 self._fail(f"no thread can be started ({error})")
 
     def _write(self) -> None:
-        """Send jobs to the child, which reads no more than it has compiled: only this thread waits for it."""
+        """Send jobs to the child, one at a time, so that a short one need not wait for all before it."""
         outbox = self._outbox
-        while (message := outbox.get()) is not None:
-            if message == FORESEEN:
+        while (message := outbox.get()[2]) is not None:
+            if len(message) <= 1:
                 with contextlib.suppress(Exception):  # the job that comes will meet it too
-                    self._foresee()
+                    self._foresee(message)
                 continue
             try:
                 data = encode(message)
@@ -150,10 +154,15 @@ class CompileService:
                     if message[0] in self._jobs and not self._is_closed():
                         self._fail(f"the compiling process cannot be started or reached ({error})")
                 self._drop(message[0], self.broken or CLOSED)
+            with self._answered:
+                while not self._is_closed() and any(job.child is not None for job in self._jobs.values()):
+                    self._answered.wait()
 
-    def _foresee(self) -> None:
+    def _foresee(self, message: tuple[Any, ...]) -> None:
         if not self._is_closed():
-            self._running()
+            child = self._running()
+            if message and child.stdin is not None:
+                send(child.stdin, message)
 
     def _hand_over(self, number: int, data: bytes) -> None:
         """Send a job to the child, which is started where none runs."""
@@ -197,11 +206,11 @@ class CompileService:
 
     def close(self) -> None:
         """End the child."""
-        with self._lock:
+        with self._answered:
             child, self._child = self._child, None
             writer, self._writer = self._writer, None
-        if writer is not None:
-            self._outbox.put(None)
+            self._send(None, FIRST)
+            self._answered.notify_all()
         if child is not None:
             with contextlib.suppress(OSError):  # it may have ended by itself
                 child.kill()
@@ -217,7 +226,8 @@ class CompileService:
         child, self._child = self._child, None
         self._collector = None
         self._lock = threading.Lock()
-        self._outbox, self._writer = queue.SimpleQueue(), None
+        self._answered = threading.Condition(self._lock)
+        self._outbox, self._writer = queue.PriorityQueue(), None
         self._jobs = {}
         if child is not None:
             child.returncode = 0  # it is no child of this process
@@ -274,6 +284,7 @@ class CompileService:
             job = self._jobs.pop(number, None)
             self._handing_over = job is not None
             self._ends = 0
+            self._answered.notify_all()
         if error not in ("", "UnsupportedError"):
             warn("plan", f"a program could not be compiled ({error}: {reason})")
         if job is not None:
@@ -300,7 +311,8 @@ class CompileService:
                 if self.broken:
                     given_up.append(self._jobs.pop(number))
                 else:
-                    self._send((number, *job.parts))
+                    self._send((number, *job.parts), job.rank)
+            self._answered.notify_all()
         for job in given_up:
             job.done(None, self.broken or reason)
 

@@ -7,10 +7,12 @@ meet floating-point errors which are not ignored, run NumPy's plan, which warns 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
 import math
+import os
 import threading
 import time
 import weakref
@@ -18,10 +20,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
+from afx.compiler.native_backend.code_folder import code_folder
 from afx.compiler.native_backend.failures import warn
+from afx.compiler.native_backend.helper import ask_helper
 from afx.compiler.schedule import Schedule
 from afx.compiler.status import PlanStatus
 from afx.compiler.target import Target
+from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.forks import renew_after_fork
 
@@ -64,6 +69,7 @@ REASONS = {
     "waiting": f"its calls have not taken {COMPILE_MIN_SECONDS * 1e3:g} ms yet",
     "compiling": "it is being compiled",
 }
+FASTER_BY_NUMPY = "NumPy's calls were faster"
 NOT_INSTALLED = "the extra native (llvmlite) is not installed"
 
 
@@ -78,6 +84,8 @@ class NativeCode:
         policy: what holds BLAS to one thread, as in NumPy's plan.
         idle: the buffers of the plan, whose size counts machine code too.
         own_idle: those of the kernels, None before they are linked.
+        key: under which kernels are kept, an empty text where it is not known, or none are.
+        has_looked: whether what earlier processes kept was looked for.
         is_awaited: whether the first call waits for it.
         since: the time at which it was settled who runs, None before.
         refusals: calls that a kernel left to NumPy's plan.
@@ -95,6 +103,9 @@ class NativeCode:
         self.policy = policy
         self.idle: IdleBuffers = idle
         self.own_idle: IdleBuffers | None = None
+        self.key: str = ""
+        self.has_looked: bool = False
+        self._has_asked = False
         self.is_awaited: bool = target.backend == "native"
         self.run: Run | None = None
         self.state: str = "waiting"
@@ -177,6 +188,9 @@ class NativeCode:
         if self.is_awaited:
             self.compile()
             return None if self.run is None else self.run(values, plan)
+        if not self._has_asked:
+            self._has_asked = True
+            look_for_kept(self)
         start = time.perf_counter()
         found = plan.run_numpy(*values)
         self._seconds += time.perf_counter() - start
@@ -186,12 +200,59 @@ class NativeCode:
 
 
 def start(code: NativeCode) -> None:
-    """Have machine code made; whatever goes wrong leaves the plan to NumPy, and no call."""
+    """Have machine code made, where nobody waits for it by another thread; whatever goes wrong, NumPy's plan runs."""
+    if code.is_awaited:
+        _start_now(code)
+        return
     try:
-        _build().start(code)
+        ask_helper(lambda: _start_now(code))
+    except RuntimeError as error:  # a system without threads, or without one more
+        warn("compiler", f"no thread can be started ({error})")
+        code.give_up(f"no thread can be started: {error}")
+
+
+def _start_now(code: NativeCode) -> None:
+    try:
+        _starter().start(code)
     except Exception as error:  # no memory, say, or an llvmlite that cannot be loaded
         warn("plan", f"a program could not be given to the compiler ({type(error).__name__}: {error})")
         code.give_up(f"it could not be given to the compiler: {error}")
+
+
+def look_for_kept(code: NativeCode) -> None:
+    """Have another thread look for what earlier processes kept, where they kept anything."""
+    if has_kept():
+        with contextlib.suppress(RuntimeError):  # no thread: it is compiled, or not, later
+            ask_helper(lambda: _starter().look(code))
+
+
+@functools.cache
+def has_kept() -> bool:
+    """Tell whether earlier processes kept machine code."""
+    folder = code_folder()
+    try:
+        return bool(folder) and any(os.scandir(folder))
+    except OSError:
+        return False
+
+
+def foresee() -> None:
+    """Load what links kept machine code, or start the process that compiles, in another thread and once a process."""
+    if not _foreseen:
+        _foreseen.append(True)
+        with contextlib.suppress(RuntimeError):  # no thread: it is compiled, or not, later
+            ask_helper(_load_linker if has_kept() else _start_compiler)
+
+
+def _load_linker() -> None:
+    _starter().load_linker()
+
+
+def _start_compiler() -> None:
+    importlib.import_module("afx.compiler.native_backend.process").service.start(loaded_modules())
+
+
+_foreseen: list[bool] = []
 
 
 def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
@@ -208,6 +269,10 @@ def status_without_code(schedule: Schedule, target: Target) -> PlanStatus:
     if target.backend == "numpy":
         return PlanStatus("numpy", 'the back end "numpy" was asked for')
     return PlanStatus("numpy", "it has no instructions" if is_installed() else NOT_INSTALLED)
+
+
+def _starter() -> Any:
+    return importlib.import_module("afx.compiler.native_backend.start")
 
 
 def _build() -> Any:
@@ -253,8 +318,9 @@ class Trial:
     The least of each decides; where these lie close together, the trial goes on.
     """
 
-    def __init__(self, code: NativeCode, run: Run) -> None:
+    def __init__(self, code: NativeCode, run: Run, told: Callable[[bool], None] = lambda _: None) -> None:
         self._code = weakref.ref(code)
+        self._told = told
         self.kernel_run = run
         self._seconds: tuple[list[float], list[float]] = ([], [])
 
@@ -280,10 +346,12 @@ class Trial:
         assert code is not None
         slower = refuses or kernel_time > numpy_time
         if slower:
-            code.give_up("NumPy's calls were faster")
+            code.give_up(FASTER_BY_NUMPY)
         else:
             code.settle("linked", self.kernel_run)
             plan.drop_buffers()
+        if not refuses:  # which says nothing of other arguments
+            self._told(not slower)
 
 
 def _seconds_between(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:

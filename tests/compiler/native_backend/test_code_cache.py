@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import afx
@@ -15,7 +17,10 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.code_cache import CodeCache, key_of, open_folder
-from afx.compiler.native_backend.process import service
+from afx.compiler.native_backend.code_folder import _default_folder, code_folder
+from afx.compiler.native_backend.kept import key_of_schedule
+from afx.compiler.native_backend.link import layout
+from afx.compiler.target import Target
 
 ROOT = Path(__file__).resolve().parents[3]
 if not hasattr(os, "getuid"):
@@ -102,36 +107,105 @@ def test_folders_that_others_may_use_are_refused(tmp_path: Path) -> None:
         CodeCache(folder).put("key", b"code")
         assert CodeCache(folder).get("key") is None
     assert list(is_open.iterdir()) == []
-    assert service.folder == ""
+    assert code_folder() == ""
 
 
 PROGRAM = """
     import sys, numpy as np, afx
-    afx.set_code_cache(sys.argv[1])
-    fn = afx.jit(lambda x: np.exp(x) * 2 + x, backend="native")
+    if sys.argv[2] == "native":
+        afx.set_code_cache(sys.argv[1])
+    fn = afx.jit(lambda x: np.exp(x) * 2 + x, backend=sys.argv[2])
     x = np.linspace(0, 1, 100)
-    assert fn.lower(x).plan.native.state == "linked"
+    {before}
     print(np.asarray(fn(x)).tobytes().hex())
 """
+NATIVE = PROGRAM.format(before='assert fn.lower(x).plan.native.state == "linked"')
+AUTO = PROGRAM.format(
+    before="""
+    import time
+    from afx.compiler.native_backend import process, start, swap
+    swap.COMPILE_MIN_SECONDS = 10.0 if sys.argv[3] == "look" else 0.0
+    if sys.argv[3] == "look":
+        process.CompileService.submit = lambda *_: 1 / 0  # nothing is compiled
+    trials, make = [], start.Trial
+    start.Trial = lambda *args: trials.append(1) or make(*args)
+    fn(x)
+    native, end = fn.lower(x).plan.native, time.monotonic() + 60
+    while time.monotonic() < end and (native.since is None or isinstance(native.run, make)):
+        fn(x)
+        time.sleep(1e-4)
+    from afx.compiler.native_backend import helper
+    helper._close()  # behind what is written
+    print(native.state, len(trials))"""
+)
+
+
+def run_program(text: str, folder: Path, *args: str, **environment: str) -> str:
+    """Return what a program prints that keeps its code in a folder."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text), str(folder), *args],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_later_processes_take_what_earlier_ones_compiled(tmp_path: Path) -> None:
-    """Two processes give the same bits, the second from the first one's file; a damaged file is compiled anew."""
+    """Two processes give the same bits, the second from the first one's files; damaged files are compiled anew."""
     folder, found = tmp_path / "code", list[str]()
+    kept: dict[Path, bytes] = {}
     for turn in range(3):
-        command = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(folder)]
-        done = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
-        )
-        found.append(done.stdout)
-        (file,) = folder.iterdir()
+        found.append(run_program(NATIVE, folder, "native"))
+        files = sorted(folder.iterdir())
         if turn == 0:
-            first = file.read_bytes()
-            os.utime(file, (1, 1))
-        elif turn == 1:
-            assert file.stat().st_mtime > 1  # it was used, and is the same
-            assert file.read_bytes() == first
-            file.write_bytes(first[:-4] + b"dead")
-        else:
-            assert file.read_bytes() == first
+            kept = {file: file.read_bytes() for file in files}
+            for file in files:
+                os.utime(file, (1, 1))
+        assert {file: file.read_bytes() for file in files} == kept
+        if turn == 1:
+            assert max(file.stat().st_mtime for file in files) > 1  # it was used
+            for file in files:
+                file.write_bytes(kept[file][:-4] + b"dead")
     assert len(set(found)) == 1
+
+
+def test_a_second_run_begins_with_machine_code(tmp_path: Path) -> None:
+    """By default kernels are kept in the user's cache folder, with what their trial came to: the next run compiles nothing."""
+    home = {"XDG_CACHE_HOME": str(tmp_path), "AFX_CODE_CACHE": ""}
+    state, count, bits = run_program(AUTO, tmp_path, "auto", "compile", **home).rsplit(maxsplit=2)
+    assert count == "1"
+    assert stat.S_IMODE((tmp_path / "afx").stat().st_mode) == 0o700
+    again, trials, same = run_program(AUTO, tmp_path, "auto", "look", **home).rsplit(maxsplit=2)
+    assert (again, trials, same) == (state, "0", bits)
+
+
+def test_the_folder_is_the_user_s_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`AFX_CODE_CACHE` names a folder, or none as 0; without it it is the user's cache folder."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert _default_folder("0") == ""
+    assert _default_folder(str(tmp_path / "mine")) == str(tmp_path / "mine")
+    assert _default_folder(None) == _default_folder("") == str(tmp_path / ".cache" / "afx")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # is to be ignored
+    assert _default_folder(None) == str(tmp_path / ".cache" / "afx")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _default_folder(None) == str(tmp_path / "afx")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert _default_folder(None) == str(tmp_path / "Library" / "Caches" / "afx")
+    assert code_folder() == ""  # in tests
+
+
+def test_what_changes_a_kernel_changes_its_name() -> None:
+    """A kernel is kept by its program, tier and processor."""
+    from_target = {
+        key_of_schedule(afx.jit(fn, backend="numpy").lower(x).plan.schedule, target, where)
+        for fn in (np.sin, np.cos)
+        for x in (np.ones(3), np.ones(4))
+        for target in (Target(), Target(backend="native"), Target(cpu="nehalem"))
+        if (where := layout()) is not None
+    }
+    assert len(from_target) == 12

@@ -1,0 +1,88 @@
+"""Kept kernels: what was made of a schedule, and whether it was faster than NumPy's calls, for later processes.
+
+The key is the digest of the schedule as it is pickled, which is the same in each run of a program, with the tier, the
+processor, all versions, and the files of the compiler.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from afx.compiler.native_backend.code_cache import CodeCache, circumstances, key_of
+from afx.compiler.native_backend.helper import ask_helper
+from afx.compiler.native_backend.llvm.flags import Layout
+from afx.compiler.schedule import Schedule
+from afx.compiler.target import Target
+from afx.runtime.thread_pool import get_threads
+
+__all__ = ["Kept", "find_kept", "keep_kernels", "keep_verdict", "key_of_schedule"]
+
+BY_NUMPY, BY_KERNEL = b"NumPy", b"kernel"
+
+
+@attrs.frozen
+class Kept:
+    """What an earlier process found.
+
+    Attributes:
+        made: as the child process answers; None where NumPy's calls were faster.
+        is_tried: whether the kernel was found to be faster.
+    """
+
+    made: Any
+    is_tried: bool
+
+
+def key_of_schedule(schedule: Schedule, target: Target, where: Layout) -> str:
+    """Return the name under which kernels of a schedule are kept, an empty text where it holds what has none."""
+    try:
+        data = pickle.dumps((schedule, where), protocol=5)
+    except Exception:  # a function of the user's
+        return ""
+    parts = (hashlib.sha256(data).hexdigest(), str(target.tier), *circumstances(target.cpu), _compiler_files())
+    return key_of(parts)
+
+
+def find_kept(key: str, folder: str) -> Kept | None:
+    """Return what is kept under a key, None where there is nothing."""
+    cache = CodeCache(Path(folder))
+    verdict = cache.get(_verdict_key(key)) if key else None
+    if verdict == BY_NUMPY:
+        return Kept(None, is_tried=True)
+    data = cache.get(key) if key else None
+    return None if data is None else Kept(pickle.loads(data), verdict == BY_KERNEL)
+
+
+def keep_kernels(key: str, folder: str, made: Any) -> None:
+    """Keep what was made."""
+    if key and folder:
+        CodeCache(Path(folder)).put(key, pickle.dumps(made, protocol=5))
+
+
+def keep_verdict(key: str, folder: str, is_faster: bool) -> None:
+    """Keep whether the kernel was faster, in another thread."""
+    if key and folder:
+        ask_helper(lambda: CodeCache(Path(folder)).put(_verdict_key(key), BY_KERNEL if is_faster else BY_NUMPY))
+
+
+def _verdict_key(key: str) -> str:
+    return key_of([key, "verdict", str(get_threads()), str(os.cpu_count())])
+
+
+@functools.cache
+def _compiler_files() -> str:
+    """Return what changes with any file of the compiler, of the version that runs here."""
+    found: list[str] = []
+    for folder, _, names in os.walk(Path(__file__).parents[1]):
+        for name in sorted(names):
+            if name.endswith(".py"):
+                status = (Path(folder) / name).stat()
+                found.append(f"{name} {status.st_size} {status.st_mtime_ns}")
+    return key_of(sorted(found))

@@ -1,0 +1,121 @@
+"""Start of machine code: what is kept is linked, else a schedule goes to the child process, and what it makes is linked."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from afx.compiler.native_backend.code_folder import code_folder
+from afx.compiler.native_backend.failures import warn
+from afx.compiler.native_backend.helper import between_forks
+from afx.compiler.native_backend.kept import Kept, find_kept, keep_verdict, key_of_schedule
+from afx.compiler.native_backend.link import layout, link, load_linker
+from afx.compiler.native_backend.process import Job, service
+from afx.compiler.native_backend.program import Product, Program
+from afx.compiler.native_backend.run import MixedRunner, Runner
+from afx.compiler.native_backend.swap import FASTER_BY_NUMPY, NativeCode, NumpyPlan, Run, Trial
+from afx.compiler.schedule import Schedule
+from afx.core.registry import loaded_modules
+
+__all__ = ["SCHEDULE_MAX_INSTRUCTIONS", "TOO_LONG", "UNKNOWN_HERE", "Done", "Made", "load_linker", "look", "start"]
+
+SCHEDULE_MAX_INSTRUCTIONS = 20_000  # lowering takes seconds for more
+AWAITED_MAX_INSTRUCTIONS = 2000  # lowered within this process, in less time than another one needs to import afx
+IMAGE_COPIES = 2  # of object code: sections in memory, and what the linker knows of them
+INSTRUCTION_BYTES = 3000  # of the programs of kernels, by instruction: measured
+UNKNOWN_HERE = "this Python or processor is not known to the native back end"
+TOO_LONG = "it is too long"
+
+Made: TypeAlias = "tuple[Schedule | None, tuple[tuple[Program, tuple[Any, ...]], ...], bytes]"
+"""A schedule that calls kernels, None where one is the whole; their programs and captured arrays; the object code."""
+
+Done: TypeAlias = "Callable[[Made | None, str], None]"
+
+
+def start(code: NativeCode) -> None:
+    """Have the machine code of a plan made; it settles in another thread, or at once where there is none.
+
+    Where the caller waits for it, lowering it here stops nobody.
+    """
+    if code.state != "compiling" or look(code):
+        return
+    where, schedule, target = layout(), code.schedule, code.target
+    if where is None:
+        code.give_up(UNKNOWN_HERE)
+        return
+    if len(schedule) > SCHEDULE_MAX_INSTRUCTIONS:
+        code.give_up(TOO_LONG)
+        return
+
+    def done(made: Made | None, reason: str) -> None:
+        _finish(code, made, reason)
+
+    if code.is_awaited and len(schedule) <= AWAITED_MAX_INSTRUCTIONS:
+        # loaded when first needed: lowering is not for the process of a caller who does not wait
+        build: Any = importlib.import_module("afx.compiler.native_backend.build")
+        build.compile_here(code.schedule, target, where, code.key, done)
+    else:
+        parts = (schedule, where, target.cpu, target.tier, code_folder(), loaded_modules(), code.key)
+        service.submit(Job(parts, done, (not code.is_awaited, len(schedule))))
+
+
+def look(code: NativeCode) -> bool:
+    """Run what an earlier process kept of a plan, where there is something; tell whether there is."""
+    where, folder = layout(), code_folder()
+    if where is None or not folder or code.has_looked or code.state not in ("waiting", "compiling"):
+        return False
+    code.has_looked = True
+    code.key = key_of_schedule(code.schedule, code.target, where)
+    found = find_kept(code.key, folder)
+    if found is not None:
+        _finish(code, found.made, "" if found.made else FASTER_BY_NUMPY, found)
+    elif not code.is_awaited:
+        service.start(loaded_modules())  # the calls that are to be counted will ask for it
+    return found is not None
+
+
+def _finish(code: NativeCode, made: Made | None, reason: str, kept: Kept | None = None) -> None:
+    """Link what was made, and run it: at once where it was tried before, or has bits of its own."""
+    if made is None:
+        code.give_up(reason)
+        return
+    try:
+        with between_forks():
+            run = _linked(made, code)
+    except Exception as error:
+        warn("plan", f"machine code cannot be linked ({type(error).__name__}: {error})")
+        code.give_up(f"it cannot be linked: {error}")
+        return
+    is_chosen = code.target.tier > 1 or (made[0] is None and code.is_awaited) or (kept is not None and kept.is_tried)
+    if is_chosen:
+        code.settle("linked", run)
+        return
+    key, folder = code.key, code_folder()
+    code.settle("linked", Trial(code, run, lambda is_faster: keep_verdict(key, folder, is_faster)))
+
+
+def _linked(made: Made, code: NativeCode) -> Run:
+    """Return what runs the kernels that were made, with BLAS held to one thread where it is called."""
+    mixed, pieces, image = made
+    code.idle.fixed_bytes += IMAGE_COPIES * len(image) + INSTRUCTION_BYTES * len(code.schedule)
+    kernels = link([program for program, _ in pieces], image)
+    if mixed is not None:
+        several = MixedRunner(mixed, code.target, kernels, [constants for _, constants in pieces], code.idle)
+        code.own_idle = several.idle
+        return _held(several, code) if code.policy else several
+    ((program, constants),) = pieces
+    runner = Runner(code.schedule, code.target, kernels[0], constants, code.idle)
+    code.own_idle = runner.idle
+    calls_blas = any(isinstance(step, Product) and step.loop is not None for step in program.block.all_steps())
+    return _held(runner.bind(), code) if code.policy and calls_blas else runner.bind()
+
+
+def _held(run: Run, code: NativeCode) -> Run:
+    (policy,) = code.policy
+
+    def within(values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        with policy:
+            return run(values, plan)
+
+    return within
