@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import attrs
-import numpy as np
 
 import afx
 from afx import Array, data, nn, optim
 from examples.digits import flatten, images
-from examples.report import Claim, Curve, Panel, Pixels, progress, save
+from examples.report import Checks, Claim, Panel, Pixels, progress, save, sheet, training
 
 LATENT, HIDDEN, BATCH = 8, 256, 64
 
@@ -50,7 +50,7 @@ def bound(model: Autoencoder, x: Array, key: Array) -> Array:
     return pixels + afx.sum(afx.exp(log_variance) + mean**2 - 1 - log_variance, axis=-1) / 2
 
 
-def train(x: Array, epochs: int) -> tuple[Autoencoder, list[float]]:
+def train(x: Array, epochs: int, look: Checks[Autoencoder]) -> tuple[Autoencoder, list[float]]:
     """Fit an autoencoder to images; return it and the losses."""
     start, order, draws = afx.random.split(afx.random.key(0), 3)
     model, batches = Autoencoder.create(start), data.batches(x, BATCH, key=order)
@@ -70,30 +70,37 @@ def train(x: Array, epochs: int) -> tuple[Autoencoder, list[float]]:
     for number in progress(range(steps), "autoencoder"):
         model, state, value = step(model, state, batches[number], afx.random.fold_in(draws, number))
         losses.append(float(value))
+        look(number, model)
     return model, losses
 
 
-def tiled(x: Array, rows: int = 8) -> Array:
-    """Return images of 8×8 pixels side by side, as many in a column as there are rows."""
-    return x.reshape(rows, -1, 8, 8).swapaxes(1, 2).reshape(rows * 8, -1)
+@afx.jit
+def mean_bound(model: Autoencoder, x: Array, key: Array) -> Array:
+    """Return the code length of some digits in nats an image."""
+    return afx.mean(bound(model, x, key))
+
+
+def unseen_bound(x: Array, model: Autoencoder) -> float:
+    """Return the code length of digits that the model has not learned from."""
+    return float(mean_bound(model, x, afx.random.key(2)))
 
 
 def run(output: Path, epochs: int = 150) -> list[Claim]:
     """Learn four fifths of the digits, measure the rest, and draw new ones."""
     pixels = flatten(images()[0])
     learned, unseen = data.folds(pixels, 5, key=afx.random.key(1))[0]
-    model, losses = train(learned, epochs)
-    found = float(afx.mean(bound(model, unseen, afx.random.key(2))))
+    checks = Checks(partial(unseen_bound, unseen), every=100)
+    model, losses = train(learned, epochs, checks)
+    found = unseen_bound(unseen, model)
     share = afx.clip(afx.mean(learned, axis=0), 1e-3, 1 - 1e-3)
     alone = afx.broadcast_to(afx.log(share / (1 - share)), unseen.shape)
     independent = float(afx.mean(afx.sum(nn.sigmoid_binary_cross_entropy(alone, unseen), axis=-1)))
     print(f"  pixels that know nothing of each other: {independent:.2f} nats an image")
     drawn = nn.sigmoid(model.decoder(afx.random.normal(afx.random.key(3), (64, LATENT))))
-    curve = Curve(np.arange(1, len(losses) + 1), np.array(losses), form="C0-")
     save(
         output / "autoencoder.png",
-        Panel("Loss while it learns", "step", "nats an image", (curve,)),
-        Panel("Digits from the data", "", "", (Pixels(tiled(unseen[:64])),)),
-        Panel("Digits it draws", "", "", (Pixels(tiled(drawn)),)),
+        Panel("Loss while it learns", "step", "nats an image", training(losses, checks), log_x=True),
+        Panel("Digits from the data", "", "", (Pixels(sheet(unseen[:64].reshape(64, 8, 8), 8)),)),
+        Panel("Digits it draws", "", "", (Pixels(sheet(drawn.reshape(64, 8, 8), 8)),)),
     )
     return [Claim("code length of unseen digits in nats", found, 24.5, shown="{:.2f}")]

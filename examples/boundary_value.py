@@ -104,7 +104,7 @@ def panels(paper: Descent[Array], found: dict[int, Array]) -> tuple[Panel, Panel
     return (
         Panel("2y″ + y′ + 2y = 0, y(0) = 1, y(6.1) = 0.1", "time t", "y", solutions),
         Panel("Loss", "step", "sum of squared residuals", losses, log_x=True, log_y=True),
-        Panel("Refinement", "points", "largest error", (errors,), log_x=True, log_y=True),
+        Panel("Refinement", "points", "largest error", (errors,), log_x=True, log_y=True, x_ticks=tuple(found)),
     )
 
 

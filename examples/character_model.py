@@ -11,7 +11,7 @@ import numpy as np
 
 import afx
 from afx import Array, nn, optim
-from examples.report import Claim, Curve, Panel, progress, save
+from examples.report import Checks, Claim, Panel, progress, save, training
 
 TEXT = "".join(topics[name] for name in sorted(topics))
 LETTERS = sorted(set(TEXT))
@@ -60,7 +60,7 @@ def encoded(text: str) -> Array:
     return afx.asarray(np.array([number[letter] for letter in text], np.int32))
 
 
-def train(text: Array, steps: int) -> tuple[Writer, list[float]]:
+def train(text: Array, steps: int, look: Checks[Writer]) -> tuple[Writer, list[float]]:
     """Fit a model to random pieces of the text; return it and the losses."""
     start, draws = afx.random.split(afx.random.key(0))
     model = Writer.create(start)
@@ -78,6 +78,7 @@ def train(text: Array, steps: int) -> tuple[Writer, list[float]]:
     for number in progress(range(steps), "transformer"):
         model, state, value = step(model, state, afx.random.fold_in(draws, number))
         losses.append(float(value))
+        look(number, model)
     return model, losses
 
 
@@ -107,12 +108,13 @@ def bits_by_pairs(text: Array, unseen: Array) -> float:
 def run(output: Path, steps: int = 1200) -> list[Claim]:
     """Learn from all but the end of the text, measure the bits per character there, and write."""
     text = encoded(TEXT)
-    model, losses = train(text[:-UNSEEN], steps)
-    unseen = text[-UNSEEN:]
+    unseen, each = text[-UNSEEN:], afx.jit(loss)
     pieces = unseen[: UNSEEN // (LENGTH + 1) * (LENGTH + 1)].reshape(-1, LENGTH + 1)
-    bits = float(afx.jit(loss)(model, pieces))
+    checks = Checks[Writer](lambda model: float(each(model, pieces)), every=60)
+    model, losses = train(text[:-UNSEEN], steps, checks)
+    bits = float(each(model, pieces))
     print(f"  counted pairs of characters: {bits_by_pairs(text[:-UNSEEN], unseen):.2f} bits each")
     print("  it writes: " + repr(write(model, "The statement ", 200)))
-    curve = Curve(np.arange(1, len(losses) + 1), np.array(losses), form="C0-")
-    save(output / "character_model.png", Panel("Loss while it learns", "step", "bits per character", (curve,)))
+    panel = Panel("Loss while it learns", "step", "bits per character", training(losses, checks))
+    save(output / "character_model.png", panel)
     return [Claim("bits per character of unseen text", bits, 2.2, shown="{:.2f}")]

@@ -122,7 +122,9 @@ def run(output: Path, steps: int = 3000) -> list[Claim]:
     print(f"  nats of a normal distribution fitted to the points {own:.3f}, of the moons' own density about {best:.3f}")
     drawn = sample(flow, afx.random.key(2), 2000)
     pairs = (("Points", fresh[:2000]), ("Points that the flow draws", drawn))
-    clouds = [Panel(title, "x", "y", (Curve(p[:, 0], p[:, 1], form="C0,"),)) for title, p in pairs]
+    clouds = [
+        Panel(title, "x", "y", (Curve(p[:, 0], p[:, 1], form="C0.", size=2.5),), equal=True) for title, p in pairs
+    ]
     curve = Curve(np.arange(1, len(losses) + 1), np.array(losses), form="C1-")
     save(output / "flow.png", *clouds, Panel("Loss while it learns", "step", "nats a point", (curve,)))
     return [

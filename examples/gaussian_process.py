@@ -10,7 +10,7 @@ import numpy as np
 
 import afx
 from afx import Array
-from examples.report import Claim, Curve, Panel, progress, save
+from examples.report import Band, Claim, Curve, Panel, progress, save
 
 NOISE = 0.2
 FULL = 12.0
@@ -98,18 +98,19 @@ def run(output: Path, steps: int = 15, count: int = 120) -> list[Claim]:
     save(
         output / "gaussian_process.png",
         Panel(
-            "Posterior, two standard deviations",
+            "Posterior",
             "x",
             "y",
             (
                 Curve(x, y, "measured", "k."),
+                Band(grid, mean - 2 * deviation, mean + 2 * deviation, "± 2 standard deviations"),
                 Curve(grid, truth(grid), "function", "C1-"),
                 Curve(grid, mean, "mean", "C0-"),
-                Curve(grid, mean + 2 * deviation, "", "C0:"),
-                Curve(grid, mean - 2 * deviation, "", "C0:"),
             ),
         ),
-        Panel("Newton's steps", "step", "−log likelihood", (Curve(np.arange(1, len(losses) + 1), np.array(losses)),)),
+        Panel(
+            "Newton's steps", "step", "−log likelihood", (Curve(np.arange(len(losses)), np.array(losses), form="C0.-"),)
+        ),
     )
     return [
         Claim("largest slope of the marginal likelihood at its maximum", steepest, 1e-6),

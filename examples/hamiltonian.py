@@ -83,7 +83,7 @@ def run(output: Path, draws: int = 600, chains: int = 32) -> list[Claim]:
     error = float(afx.max(afx.abs(afx.mean(kept, axis=(0, 1)) - mean) / deviation))
     spread = float(afx.max(afx.abs(afx.std(kept, axis=(0, 1)) / deviation - 1)))
     print(f"  proposals taken: {np.mean(moved[draws // 4 :]):.1%}")
-    steps = np.arange(draws)
+    steps, names = np.arange(draws), [f"w{k + 1}" for k in range(FEATURES)]
     traces = tuple(
         Curve(steps, np.array([float(place[k, 0]) for place in places]), form=f"C{k}-") for k in range(min(4, chains))
     )
@@ -99,7 +99,15 @@ def run(output: Path, draws: int = 600, chains: int = 32) -> list[Claim]:
             "density",
             (Curve(middle, counts, "samples", "C0."), Curve(middle, law, "exact", "C1-")),
         ),
-        Panel("Mean of each weight", "weight", "value", (Bars(afx.mean(kept, axis=(0, 1)), "samples"),)),
+        Panel(
+            "Mean of each weight",
+            "weight",
+            "value",
+            (
+                Bars(afx.mean(kept, axis=(0, 1)), "samples", names=names),
+                Curve(np.arange(1, FEATURES + 1), mean, "exact", "C1D"),
+            ),
+        ),
     )
     return [
         Claim("largest error of a posterior mean, in standard deviations", error, 0.05, shown="{:.3f}"),

@@ -65,10 +65,10 @@ def run(output: Path, steps: int = 1500) -> list[Claim]:
     error = float(np.abs(np.asarray(found) - exact).max())
     save(
         output / "heat_equation.png",
-        Panel("Temperature over position and time", "x", "t", (Pixels(found),)),
+        Panel("Temperature", "position x", "time t", (Pixels(found[::-1], (0.0, 1.0, 0.0, 1.0), "temperature"),)),
         Panel(
-            "At the end",
-            "x",
+            "At time 1",
+            "position x",
             "temperature",
             (Curve(axis, exact[-1], "exact"), Curve(axis, found[-1], "network", "C1--")),
         ),

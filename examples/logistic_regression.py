@@ -22,6 +22,12 @@ def measurements() -> Examples:
     return (x - afx.mean(x, axis=0)) / afx.std(x, axis=0), y.astype(afx.float64)
 
 
+def names() -> list[str]:
+    """Return what the features are."""
+    datasets: Any = importlib.import_module("sklearn.datasets")
+    return [str(name) for name in datasets.load_breast_cancer().feature_names]
+
+
 def log_odds(weights: Array, x: Array) -> Array:
     """Return the logarithms of the odds, float[examples]; the last weight is the intercept."""
     return x @ weights[:-1] + weights[-1]
@@ -76,7 +82,7 @@ def run(output: Path, penalties: int = 13) -> list[Claim]:
     by_theorem = float(afx.grad(unseen)(PENALTY, train, test))  # of implicit functions: the iterations do not matter
     save(
         output / "logistic_regression.png",
-        Panel("Weights of the features", "feature", "weight", (Bars(weights[:-1]),)),
+        Panel("Weights of the features", "", "weight", (Bars(weights[:-1], names=names()),)),
         Panel(
             "Unseen examples", "penalty", "cross entropy", (Curve(strengths, np.array(path), form="C0.-"),), log_x=True
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,8 @@ def change(state: Array, log_rates: Array) -> Array:
     return afx.stack([prey * (growth - predation * hunters), hunters * (conversion * prey - death)])
 
 
-def solve(log_rates: Array) -> Array:
-    """Return the populations at the times of measurement, float[points, 2], by Runge and Kutta's fourth order."""
+def solve(log_rates: Array, finer: int = 1) -> Array:
+    """Return the populations at (finer) times of measurement, float[points, 2], by Runge and Kutta's fourth order."""
 
     def step(state: Array, _: None) -> tuple[Array, None]:
         a = change(state, log_rates)
@@ -34,10 +35,10 @@ def solve(log_rates: Array) -> Array:
         return state + TIME / 6 * (a + 2 * b + 2 * c + d), None
 
     def between(state: Array, _: None) -> tuple[Array, Array]:
-        state, _ = afx.scan(step, state, None, STEPS)
+        state, _ = afx.scan(step, state, None, STEPS // finer)
         return state, state
 
-    _, states = afx.scan(between, afx.asarray(START), None, POINTS)
+    _, states = afx.scan(between, afx.asarray(START), None, POINTS * finer)
     found: Array = states
     return found
 
@@ -76,7 +77,8 @@ def run(output: Path, repetitions: int = 200, steps: int = 12) -> list[Claim]:
         print(f"  {name:<11} {np.exp(log_rate):.3f} ± {np.exp(log_rate) * bar:.3f} (truth {truth})")
     slope = float(afx.max(afx.abs(afx.grad(loss)(first, series[0]))))
     time = np.arange(1, POINTS + 1) * STEPS * TIME
-    found = afx.jit(solve)(first)
+    fine = np.arange(1, POINTS * STEPS + 1) * TIME
+    found = afx.jit(partial(solve, finer=STEPS))(first)
     counts = np.exp(np.asarray(series[0]))
     save(
         output / "lotka_volterra.png",
@@ -87,11 +89,16 @@ def run(output: Path, repetitions: int = 200, steps: int = 12) -> list[Claim]:
             (
                 Curve(time, counts[:, 0], "prey", "C0o"),
                 Curve(time, counts[:, 1], "predators", "C1s"),
-                Curve(time, found[:, 0], "", "C0-"),
-                Curve(time, found[:, 1], "", "C1-"),
+                Curve(fine, found[:, 0], "", "C0-"),
+                Curve(fine, found[:, 1], "", "C1-"),
             ),
         ),
-        Panel("Error bars / spread over all series", "rate", "ratio", (Bars(bars / spread),)),
+        Panel(
+            "Error bars / spread over all series",
+            "",
+            "ratio",
+            (Bars(bars / spread, names=LABELS), Curve(np.array([0.5, 4.5]), np.ones(2), form="k--")),
+        ),
     )
     return [
         Claim("slope of the loss where the fit ends", slope, 1e-4),

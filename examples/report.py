@@ -10,18 +10,29 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import attrs
-import numpy as np
-import numpy.typing as npt
 
-from afx import Array, plot
+from afx import plot
+from examples.panels import Band, Bars, Checks, Curve, Panel, Pixels, Series, draw, sheet, training
 
-__all__ = ["Bars", "Claim", "Curve", "Panel", "Pixels", "Series", "progress", "save"]
+__all__ = [
+    "Band",
+    "Bars",
+    "Checks",
+    "Claim",
+    "Curve",
+    "Panel",
+    "Pixels",
+    "Series",
+    "progress",
+    "save",
+    "sheet",
+    "training",
+]
 
 T = TypeVar("T")
-Series: TypeAlias = "Array | npt.NDArray[np.floating | np.integer]"
 
 
 @attrs.frozen
@@ -43,44 +54,6 @@ class Claim:
         value, bound = self.shown.format(self.value), self.shown.format(self.bound)
         relation = "at least" if self.at_least else "below"
         return f"{self.what} {value} (claim: {relation} {bound}) {'ok' if self.holds else 'FAILED'}"
-
-
-@attrs.frozen(eq=False)
-class Curve:
-    """A line through points; `form` is matplotlib's colour and dash, as in ``"C1--"``."""
-
-    x: Series
-    y: Series
-    label: str = ""
-    form: str = "C0-"
-
-
-@attrs.frozen(eq=False)
-class Bars:
-    """One bar for each height, numbered from 1."""
-
-    heights: Series
-    label: str = ""
-    color: str = "C0"
-
-
-@attrs.frozen(eq=False)
-class Pixels:
-    """A picture, float[rows, columns]: the larger a number, the darker."""
-
-    values: Series
-
-
-@attrs.frozen(eq=False)
-class Panel:
-    """One pair of axes of a figure and what is drawn on it."""
-
-    title: str
-    x_label: str
-    y_label: str
-    marks: tuple[Curve | Bars | Pixels, ...]
-    log_x: bool = False
-    log_y: bool = False
 
 
 @cache
@@ -111,20 +84,3 @@ def save(path: Path, *panels: Panel) -> None:
             draw(axes, panel)
         figure.savefig(path)
     print(f"  saved {path}")
-
-
-def draw(axes: Any, panel: Panel) -> None:
-    """Draw one panel on its axes."""
-    for mark in panel.marks:
-        if isinstance(mark, Bars):
-            heights = np.asarray(mark.heights)
-            axes.bar(np.arange(1, len(heights) + 1), heights, color=mark.color, edgecolor="k", label=mark.label)
-        elif isinstance(mark, Pixels):
-            axes.imshow(np.asarray(mark.values), cmap="gray_r")
-            axes.grid(visible=False)
-        else:
-            axes.plot(np.asarray(mark.x), np.asarray(mark.y), mark.form, label=mark.label)
-    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    axes.set(xscale="log" if panel.log_x else "linear", yscale="log" if panel.log_y else "linear")
-    if any(not isinstance(mark, Pixels) and mark.label for mark in panel.marks):
-        axes.legend()

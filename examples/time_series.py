@@ -10,7 +10,7 @@ import numpy as np
 
 import afx
 from afx import Array, nn, optim
-from examples.report import Claim, Curve, Panel, progress, save
+from examples.report import Checks, Claim, Curve, Panel, progress, save, training
 
 AHEAD, HIDDEN, BATCH, LENGTH = 6, 48, 32, 128
 LEARNED, UNSEEN = 4000, 1000
@@ -60,7 +60,7 @@ def loss(model: Forecaster, x: Array) -> Array:
     return afx.mean(nn.mse(model(x[:, :-AHEAD]), x[:, AHEAD:])[:, LENGTH // 4 :])
 
 
-def train(x: Array, steps: int) -> tuple[Forecaster, list[float]]:
+def train(x: Array, steps: int, look: Checks[Forecaster]) -> tuple[Forecaster, list[float]]:
     """Fit a net to random pieces of the series; return it and the losses."""
     start, draws = afx.random.split(afx.random.key(0))
     model = Forecaster.create(start)
@@ -77,19 +77,23 @@ def train(x: Array, steps: int) -> tuple[Forecaster, list[float]]:
     for number in progress(range(steps), "GRU"):
         model, state, value = step(model, state, afx.random.fold_in(draws, number))
         losses.append(float(value))
+        look(number, model)
     return model, losses
 
 
 def run(output: Path, steps: int = 800) -> list[Claim]:
     """Learn from the first part of the series and foretell the rest."""
     x = series(LEARNED + UNSEEN)
-    model, losses = train(x[:LEARNED], steps)
+    unseen, each = x[LEARNED:], afx.jit(loss)
+    pieces = unseen[: unseen.size // (LENGTH + AHEAD) * (LENGTH + AHEAD)].reshape(-1, LENGTH + AHEAD)
+    checks = Checks[Forecaster](lambda model: float(each(model, pieces)), every=20)
+    model, losses = train(x[:LEARNED], steps, checks)
     truth = x[LEARNED:]
     found = afx.jit(Forecaster.__call__)(model, x)[LEARNED - AHEAD : -AHEAD]
     error = float(afx.sqrt(afx.mean((found - truth) ** 2)))
     unchanged = float(afx.sqrt(afx.mean((x[LEARNED - AHEAD : -AHEAD] - truth) ** 2)))
     print(f"  root mean squared error of no change: {unchanged:.3f} standard deviations")
-    time, curve = np.arange(300), Curve(np.arange(1, len(losses) + 1), np.array(losses))
+    time = np.arange(300)
     save(
         output / "time_series.png",
         Panel(
@@ -98,6 +102,6 @@ def run(output: Path, steps: int = 800) -> list[Claim]:
             "standard deviations",
             (Curve(time, truth[:300], "series"), Curve(time, found[:300], f"foretold {AHEAD} steps before", "C1--")),
         ),
-        Panel("Loss while it learns", "step", "squared error", (curve,), log_y=True),
+        Panel("Loss while it learns", "step", "squared error", training(losses, checks), log_y=True),
     )
     return [Claim("root mean squared error, in standard deviations", error, 0.05, shown="{:.3f}")]

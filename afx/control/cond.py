@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -42,9 +42,19 @@ from afx.transforms.nan_check import check_nan
 
 __all__ = ["cond", "switch"]
 
+A = TypeVar("A")
+B = TypeVar("B")
 R = TypeVar("R")
 
 
+@overload
+def cond(pred: ArrayLike, true_fn: Callable[[], R], false_fn: Callable[[], R], /) -> R: ...
+@overload
+def cond(pred: ArrayLike, true_fn: Callable[[A], R], false_fn: Callable[[A], R], operand: A, /) -> R: ...
+@overload
+def cond(pred: ArrayLike, true_fn: Callable[[A, B], R], false_fn: Callable[[A, B], R], x: A, y: B, /) -> R: ...
+@overload
+def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Tree) -> R: ...
 def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Tree) -> R:
     """Return ``true_fn(*operands)`` where ``pred`` holds, ``false_fn(*operands)`` elsewhere.
 

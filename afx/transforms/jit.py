@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 import attrs
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from attrs import AttrsInstance
 
 _NumPy: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | np.generic | bool | int | float | complex"
+_Batch: TypeAlias = "tuple[_NumPy, *tuple[ArrayLike, ...]] | Mapping[str, _NumPy]"
 _Tree: TypeAlias = "Array | AttrsInstance | tuple[Any, ...] | list[Any] | dict[Any, Any] | None"
 
 P = ParamSpec("P")
@@ -82,6 +83,8 @@ class JitFunction(Generic[P, R]):
     def __call__(self, tree: _Tree, x: _NumPy, /, *args: ArrayLike, **kwargs: ArrayLike) -> R: ...
     @overload
     def __call__(self, tree: _Tree, state: _Tree, x: _NumPy, /, *args: ArrayLike, **kwargs: ArrayLike) -> R: ...
+    @overload
+    def __call__(self, tree: _Tree, batch: _Batch, /) -> R: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]  # mypy takes x for an argument by name
         """Run the function, tracing it first for arguments of a new kind."""
         result: R
