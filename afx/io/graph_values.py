@@ -15,13 +15,13 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
-from afx.compiler.control_flow import check_operands
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import check_dtype
 from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, check
 from afx.core.primitive import Primitive, lookup
-from afx.errors import FileFormatError, GraphError
+from afx.errors import FileFormatError
 from afx.io.archive import read_dtype
+from afx.io.graph_checks import check_equation
 from afx.io.naming import Names
 
 __all__ = ["NamesInGraphs", "check_word", "read_graph", "read_primitive", "write_graph"]
@@ -127,7 +127,8 @@ def read_graph(value: Json, reader: Reader) -> Graph:
     try:
         graph = _read_graph(value, reader)
         check(graph)
-        _check_held_graphs(graph)
+        for eq in graph.equations:
+            check_equation(eq)
     except FileFormatError:
         raise
     except Exception as error:  # whatever a rule of an op says about parameters that no trace gives
@@ -205,22 +206,6 @@ def _read_atom(item: Json, known: Sequence[Var], reader: Reader) -> Atom:
         raise FileFormatError(f"load: a literal that is no number: got {item!r}; {_FORGED}")
     np.array(value, aval.dtype)  # raises where the dtype does not hold the number
     return Literal(value, aval)  # type: ignore[arg-type]  # a scalar of NumPy computes as a number
-
-
-def _check_held_graphs(graph: Graph) -> None:
-    """Compare the operands of loops, branches and calls with the graphs that they hold.
-
-    Raises:
-        GraphError: they do not fit.
-    """
-    for eq in graph.equations:
-        control, avals = eq.primitive.lowering.control, [atom.aval for atom in eq.inputs]
-        if control is not None:
-            check_operands(control(eq.keywords), avals, str(eq))
-        elif eq.primitive.name == "call":
-            expected = [var.aval for var in eq.keywords["program"].graph.inputs]
-            if [(a.shape, a.dtype) for a in avals] != [(a.shape, a.dtype) for a in expected]:
-                raise GraphError(f"check: operands of `{eq}` should be {expected}; build the equation with these Avals")
 
 
 _FORGED: Final = "the header was changed by hand, or written by a newer version of afx"
