@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING, NoReturn
 from afx.data.batching import Batches, batches, padded_batches
 from afx.data.loading import load_csv, load_npz, load_sklearn
 from afx.data.prefetching import prefetch
-from afx.data.splitting import folds, split
+from afx.data.sharding import Shards, open_shards, write_shards
+from afx.data.splitting import folds, split, time_folds
 
 __all__ = [
     "Batches",
+    "Shards",
     "batches",
     "folds",
     "load_csv",
     "load_npz",
     "load_sklearn",
+    "open_shards",
     "padded_batches",
     "prefetch",
     "split",
+    "time_folds",
+    "write_shards",
 ]
 
 

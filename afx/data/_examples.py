@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from afx.core.array.array import Array, wrap
+from afx.data.sharding import Shards
 from afx.errors import ShapeError, TreeError
 from afx.pytree import flatten_with_path, unflatten
 
@@ -28,6 +29,10 @@ class Rows:
         """Return the tree of these rows; each leaf keeps its kind."""
         taken = [(leaf[index], is_array) for leaf, is_array in self._leaves]
         return unflatten(self._treedef, [wrap(np.asarray(x)) if is_array else x for x, is_array in taken])
+
+    def part(self, index: Any) -> Any:
+        """Return the part of the data set that has these rows."""
+        return self.take(index)
 
 
 def _common_length(leaves: Sequence[tuple[str, Any]], who: str) -> int:
@@ -60,13 +65,13 @@ def take_rows(tree: T, index: Any, who: str = "data") -> T:
     return taken
 
 
-def read_rows(tree: object, who: str) -> Rows:
-    """Return the rows of a tree of at least one example.
+def read_rows(tree: object, who: str) -> Rows | Shards:
+    """Return the rows of a tree, or of shards, of at least one example.
 
     Raises:
         ShapeError: no examples.
     """
-    rows = Rows(tree, who)
+    rows = tree if isinstance(tree, Shards) else Rows(tree, who)
     if rows.length == 0:
         raise ShapeError(f"{who}: no examples: got a first axis of length 0; give at least one")
     return rows

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.data._examples import Rows, read_rows
+from afx.data.sharding import Shards
 from afx.errors import ArgumentError, ShapeError
 from afx.random import fold_in, permutation, uniform
 
@@ -77,17 +78,25 @@ class Batches(Generic[T]):
             step += 1
 
 
+@overload
+def batches(
+    tree: Shards, size: int, *, key: Array | None = None, last: Last = "drop", weights: ArrayLike | None = None
+) -> Batches[Any]: ...
+@overload
 def batches(
     tree: T, size: int, *, key: Array | None = None, last: Last = "drop", weights: ArrayLike | None = None
-) -> Batches[T]:
-    """Return the minibatches of a tree of arrays.
+) -> Batches[T]: ...
+def batches(
+    tree: Any, size: int, *, key: Array | None = None, last: Last = "drop", weights: ArrayLike | None = None
+) -> Batches[Any]:
+    """Return the minibatches of a tree of arrays, or of files (`open_shards`).
 
     Each epoch has an order of its own, made from the key and the epoch's number: the same key gives the same batches,
     wherever iteration begins. Leaves keep their kind (Array or ndarray, memory-mapped ones too: only the rows of a
     batch are read).
 
     Args:
-        tree: arrays float[examples, ...], in any structure.
+        tree: arrays float[examples, ...], in any structure; or Shards.
         size: examples of a batch.
         key: shuffles; None keeps the order of the data.
         last: ``"drop"`` leaves out the examples that do not fill the last batch of an epoch, ``"short"`` gives them
@@ -116,14 +125,18 @@ def batches(
     return Batches(rows.length, size, count, draw, rows.take)
 
 
-def padded_batches(tree: T, size: int, *, key: Array | None = None) -> Batches[tuple[T, Array]]:
+@overload
+def padded_batches(tree: Shards, size: int, *, key: Array | None = None) -> Batches[tuple[Any, Array]]: ...
+@overload
+def padded_batches(tree: T, size: int, *, key: Array | None = None) -> Batches[tuple[T, Array]]: ...
+def padded_batches(tree: Any, size: int, *, key: Array | None = None) -> Batches[tuple[Any, Array]]:
     """Return minibatches of one size, each with a mask: the last one of an epoch is filled up.
 
     So that a compiled step is traced once. Rows that fill up repeat the epoch's first ones: their mask is False, and a
     loss such as ``mean(loss, where=mask)`` passes over them.
 
     Args:
-        tree: arrays float[examples, ...], in any structure.
+        tree: arrays float[examples, ...], in any structure; or Shards.
         size: examples of a batch.
         key: shuffles; None keeps the order of the data.
 
@@ -138,14 +151,14 @@ def padded_batches(tree: T, size: int, *, key: Array | None = None) -> Batches[t
     rows = read_rows(tree, "padded_batches")
     _check_size(size)
 
-    def take(order: Order) -> tuple[T, Array]:
+    def take(order: Order) -> tuple[Any, Array]:
         return rows.take(np.abs(order) - 1), wrap(order > 0)
 
     count = -(-rows.length // size)
     return Batches(rows.length, size, count, _padded(_orders(rows.length, key), rows, count * size), take)
 
 
-def _padded(draw: Callable[[int], Order], rows: Rows, length: int) -> Callable[[int], Order]:
+def _padded(draw: Callable[[int], Order], rows: Rows | Shards, length: int) -> Callable[[int], Order]:
     """Return orders of this length: numbers of rows from 1, negative where they fill up."""
 
     def draw_padded(epoch: int) -> Order:

@@ -156,7 +156,8 @@ def _gathers(x: Aval, axis: int, indices: Avals, part: Aval | None) -> bool:
 
 def _splits(p: Params, xs: Avals) -> bool:
     sizes: tuple[int, ...] = p["sizes"]
-    return sum(sizes) == xs[0].shape[p["axis"]]
+    axis: int = p["axis"]
+    return sum(sizes) == xs[0].shape[axis]
 
 
 def _joins(p: Params, xs: Avals) -> bool:

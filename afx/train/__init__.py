@@ -24,23 +24,32 @@ from typing import TYPE_CHECKING, NoReturn
 
 from afx.train.checkpointing import resume, save_checkpoints
 from afx.train.history import History
+from afx.train.measuring import measure_over, predict_over
+from afx.train.rate_search import RateSearch, find_learning_rate
 from afx.train.run import Step, finish, steps
 from afx.train.stopping import guard_finite, limit_steps, limit_time, stop_early
 from afx.train.watching import evaluate, show_progress
+from afx.train.writing import write_csv, write_tensorboard
 
 __all__ = [
     "History",
+    "RateSearch",
     "Step",
     "evaluate",
+    "find_learning_rate",
     "finish",
     "guard_finite",
     "limit_steps",
     "limit_time",
+    "measure_over",
+    "predict_over",
     "resume",
     "save_checkpoints",
     "show_progress",
     "steps",
     "stop_early",
+    "write_csv",
+    "write_tensorboard",
 ]
 
 

@@ -1,0 +1,173 @@
+"""Sharding: data sets larger than memory, as files of NumPy's format that are mapped, one file a shard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from afx.core.array.array import ArrayLike, wrap
+from afx.errors import ArgumentError, FileFormatError, ShapeError
+from afx.io.atomic import replace_file
+
+__all__ = ["Shards", "open_shards", "write_shards"]
+
+
+Order: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+
+class Shards:
+    """A data set in files: `batches`, `split`, `folds` and `time_folds` take it where they take a tree of arrays.
+
+    Only the rows that are asked for are read. Parts of it (`split`, `folds`) are Shards too. Its rows are arrays, or dicts of
+    arrays by the names of the fields.
+
+    Attributes:
+        length: the number of examples.
+    """
+
+    def __init__(self, files: Sequence[Any], starts: Order, chosen: Order | None = None) -> None:
+        self._files: Sequence[Any] = files
+        self._starts: Order = starts
+        self._chosen: Order | None = chosen  # the rows of a part, None for all
+        self.length: int = int(starts[-1]) if chosen is None else len(chosen)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"<{self.length} examples of {self._files[0].dtype} in {len(self._files)} files>"
+
+    def take(self, index: ArrayLike) -> Any:
+        """Return the examples at these indices, in memory.
+
+        Raises:
+            IndexError: an index outside of the set.
+        """
+        rows = self._rows(index)
+        found: Any = np.empty((len(rows), *self._files[0].shape[1:]), self._files[0].dtype)
+        of = np.searchsorted(self._starts, rows, side="right") - 1
+        for shard in np.unique(of):
+            mine = np.flatnonzero(of == shard)
+            ordered = mine[np.argsort(rows[mine], kind="stable")]  # in the order of the file
+            found[ordered] = self._files[shard][rows[ordered] - self._starts[shard]]
+        if found.dtype.names is None:
+            return wrap(found)
+        return {name: wrap(np.ascontiguousarray(found[name])) for name in found.dtype.names}
+
+    def part(self, index: ArrayLike) -> Any:
+        """Return a part of the set, which is not read."""
+        return Shards(self._files, self._starts, self._rows(index))
+
+    def _rows(self, index: ArrayLike) -> Order:
+        wanted = np.asarray(index)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise ShapeError(
+                f"Shards: takes indices int[examples]: got {wanted.dtype}{list(wanted.shape)}; give integers"
+            )
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < self.length):
+            raise IndexError(
+                f"Shards: an index outside of {self.length} examples: got {wanted.min()} to {wanted.max()}"
+            )
+        return wanted.astype(np.int64) if self._chosen is None else self._chosen[wanted]
+
+
+def open_shards(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Shards:
+    """Open a data set whose files are mapped into memory, so that it may be larger than memory.
+
+    Args:
+        paths: files of `write_shards` or ``np.save``, in the order of the examples; or a folder, whose ``.npy`` files count by
+            their names. The first axis counts the examples; all else is the same in every file.
+
+    Raises:
+        FileFormatError: a file of another format, or with objects.
+        ShapeError: files whose examples differ in shape or dtype.
+        ArgumentError: no file.
+
+    >>> import afx, numpy as np, tempfile
+    >>> from afx import data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = data.write_shards(folder, ({"x": np.full((2, 3), k), "y": np.arange(2)} for k in range(3)))
+    ...     shards = data.open_shards(folder)
+    ...     batch = data.batches(shards, 4, key=afx.random.key(0))[0]
+    >>> len(shards), batch["x"].shape, batch["y"].dtype
+    (6, (4, 3), dtype('int64'))
+    """
+    files = [_map_file(path) for path in _list_files(paths)]
+    if not files:
+        raise ArgumentError(f"open_shards: no file: got {paths!r}; name files that write_shards or np.save wrote")
+    first = files[0]
+    for file in files:
+        if (file.dtype, file.shape[1:]) != (first.dtype, first.shape[1:]):
+            raise ShapeError(
+                f"open_shards: examples are alike in every file: got {file.dtype}{list(file.shape[1:])} in "
+                f"{Path(file.filename).name} after {first.dtype}{list(first.shape[1:])}; write them alike"
+            )
+    return Shards(files, np.concatenate([[0], np.cumsum([len(file) for file in files])]))
+
+
+def _list_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    if not isinstance(paths, str | os.PathLike):
+        return [Path(path) for path in paths]
+    found = Path(paths)
+    return sorted(found.glob("*.npy")) if found.is_dir() else [found]
+
+
+def _map_file(path: Path) -> Any:
+    try:
+        found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise FileFormatError(f"open_shards: no array of NumPy's format ({error}): got {str(path)!r}") from None
+    if type(found) is not np.memmap or found.ndim == 0:  # pyright: ignore[reportUnknownMemberType]  # of any dtype
+        raise FileFormatError(
+            f"open_shards: no array of examples: got {str(path)!r}; write it by write_shards or np.save"
+        )
+    return found
+
+
+def write_shards(folder: str | os.PathLike[str], parts: Iterable[ArrayLike | Mapping[str, ArrayLike]]) -> list[Path]:
+    """Write a data set part by part, each into one file that `open_shards` maps.
+
+    The arrays of a part stand example by example, so that a row is read at one place. Each file is written whole or not
+    at all.
+
+    Args:
+        folder: made if it does not exist; it must hold no ``.npy`` files.
+        parts: an array, or arrays by name, of some examples each: as many as fit into memory.
+
+    Returns:
+        The files, ``shard_00000.npy`` and so on.
+
+    Raises:
+        ArgumentError: the folder holds ``.npy`` files.
+        ShapeError: arrays of one part that differ in length.
+        OSError: a file cannot be written.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    if any(target.glob("*.npy")):
+        raise ArgumentError(f"write_shards: the folder holds a data set: got {str(target)!r}; give an empty one")
+    paths: list[Path] = []
+    for number, part in enumerate(parts):
+        paths.append(target / f"shard_{number:05d}.npy")
+        with replace_file(paths[-1]) as file:
+            np.save(file, _as_records(part), allow_pickle=False)
+    return paths
+
+
+def _as_records(part: Any) -> Any:
+    """Return the arrays of a part as one array of records, one an example."""
+    if not isinstance(part, Mapping):
+        return np.asarray(part)
+    arrays: dict[str, Any] = {str(name): np.asarray(value) for name, value in part.items()}  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]  # of any kind
+    lengths = {name: x.shape[:1] for name, x in arrays.items()}
+    if len(set(lengths.values())) != 1 or () in lengths.values():
+        raise ShapeError(f"write_shards: the first axis counts the examples, the same in every array: got {lengths}")
+    dtype = np.dtype([(name, x.dtype, x.shape[1:]) for name, x in arrays.items()])
+    records: Any = np.empty(next(iter(lengths.values())), dtype)
+    for name, x in arrays.items():
+        records[name] = x
+    return records
