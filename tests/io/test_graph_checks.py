@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -117,9 +118,14 @@ def test_forged_parameters_give_what_the_graph_says() -> None:
         except Exception:  # the op's own rule finds no shape
             continue
         taken += 1
-        with contextlib.suppress(AfxError), np.errstate(all="ignore"):
-            for z, var in zip(afx.evaluate(found, *xs), found.outputs, strict=True):
-                assert np.shape(z) == var.aval.shape, (p, graph)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                results = afx.evaluate(found, *xs)
+            except Exception:  # an error is no memory of others
+                continue
+        for z, var in zip(results, found.outputs, strict=True):
+            assert np.shape(z) == var.aval.shape, (p, graph)
     assert taken > DRAWS // 5
 
 
