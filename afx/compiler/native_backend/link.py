@@ -7,31 +7,32 @@ import functools
 import itertools
 import platform
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from afx.compiler.native_backend.child import load_llvm
-from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.program import (
     Block,
     Program,
     UfuncLoop,
-    WhileBack,
-    chunked_step,
     loops_of,
-    step_blocks,
 )
 
 __all__ = ["Kernel", "layout", "link", "load_linker", "ufunc_loop"]
 
 _names = itertools.count(1)
 FASTCALL = 0x80  # METH_FASTCALL
-CHUNK_SECONDS = 0.02  # of a loop, between which Python looks for Ctrl-C
-FIRST_CHUNK_STEPS = 1 << 8
+PYTHON_FUNCTIONS = (
+    "PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyMem_RawRealloc", "PyMem_RawFree", "PyObject_CallNoArgs",
+    "Py_DecRef",
+)  # fmt: skip
+C_FUNCTIONS = (
+    "memset", "memcpy", "memmove", "fetestexcept", "feclearexcept", "feraiseexcept", "fma", "fmaf", "sched_yield",
+    "clock_gettime",
+)  # fmt: skip
 
 
 class _MethodDef(ctypes.Structure):
@@ -122,47 +123,15 @@ def _address(name: str, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
 class Kernel:
     """Linked machine code: ``kernel(*arrays)`` gives the errors that were seen, or -1 where it refuses an argument."""
 
-    __slots__ = ("_chunk", "_keeps_memory", "call", "program")
+    __slots__ = ("call", "program")
 
     def __init__(self, call: Callable[..., int], program: Program) -> None:
         self.call: Callable[..., int] = call
         self.program: Program = program
-        self._chunk = _first_chunk(program.block) if program.is_loop else 0
-        step = program.block.steps[chunked_step(program.block)] if program.is_loop else None
-        self._keeps_memory = isinstance(step, WhileBack)
-
-    def walk(self, call: Callable[..., int], args: Sequence[Any], state: Any) -> int:
-        """Run a loop chunk by chunk, each about as long as Python may be kept from a signal; return the errors seen."""
-        state[0] = 0
-        try:
-            return self._walk(call, args, state)
-        finally:
-            if state[2] >= 0 and self._keeps_memory:  # it did not come to its end
-                state[0] = -1
-                call(*args)  # which gives the memory back
-
-    def _walk(self, call: Callable[..., int], args: Sequence[Any], state: Any) -> int:
-        errors, chunk = 0, self._chunk
-        while True:
-            state[1] = state[0] + chunk
-            start = time.perf_counter()
-            found = call(*args)
-            seconds = time.perf_counter() - start
-            if found < 0:
-                return found
-            errors |= found
-            reached = int(state[2])
-            if reached < int(state[1]):  # the end of the loop, or -1: its condition ended it
-                return errors
-            state[0] = reached
-            wanted = chunk * CHUNK_SECONDS / max(seconds, 1e-9)
-            chunk = self._chunk = max(1, int(min(wanted, 4 * chunk)))
 
 
-def _first_chunk(block: Block) -> int:
-    """Return how many steps of a loop run before Python looks for a signal, from what they may cost."""
-    seconds = 1e-9 * sum([nanoseconds(body) for body in step_blocks(block.steps[chunked_step(block)])])
-    return max(1, min(FIRST_CHUNK_STEPS, int(CHUNK_SECONDS / max(seconds, 1e-9))))
+def look() -> None:
+    """Let Python run signal handlers and hand its lock to others, which it does where a function begins."""
 
 
 def link(programs: Sequence[Program], code: bytes) -> list[Kernel]:
@@ -195,12 +164,12 @@ def load_linker() -> Any:
 
 def _symbols(program: Program) -> dict[str, int]:
     """Return the addresses that a program's code names."""
-    names = ["PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyMem_RawRealloc", "PyMem_RawFree"]
-    found = {name: _function(ctypes.pythonapi, name) for name in names}
+    found = {name: _function(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
+    found["python.look"] = id(look)
     found["type.ndarray"] = id(np.ndarray)
     for param in program.params:
         found[f"dtype.{param.dtype}"] = id(np.dtype(param.dtype))
-    for function in ("memset", "memcpy", "memmove", "fetestexcept", "feclearexcept", "fma", "fmaf", "sched_yield"):
+    for function in C_FUNCTIONS:
         if hasattr(_process(), function):
             found[function] = _function(_process(), function)
     for loop in set(loops_of(program.block)):

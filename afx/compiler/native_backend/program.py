@@ -42,7 +42,6 @@ __all__ = [
     "While",
     "WhileBack",
     "Words",
-    "chunked_step",
     "loops_of",
     "step_blocks",
 ]
@@ -143,8 +142,7 @@ class WhileBack(While):
         back_bytes: size of each of these.
         residual_bytes: size of each residual.
         back_constants: memory of arrays that the step back captured, its last parameters.
-        rows: memory of three int64: the address of the residuals, how many rows there is room for, and the number of
-            steps, -1 as long as that is not known.
+        rows: memory of two int64: the address of the residuals, and how many rows there is room for.
     """
 
     back: Block
@@ -296,11 +294,10 @@ class Phase:
 class Program:
     """What is compiled at once: one function for Python.
 
-    It takes the arrays of ``params``, an arena, for a loop an array of three int64 (from which step, up to which, and where
-    it stopped), and where threads share its parts the memory of their team.
+    It takes the arrays of ``params``, an arena, and where threads share its parts the memory of their team.
 
     Attributes:
-        block: what it computes; the block of a loop holds that loop alone.
+        block: what it computes.
         params: of the block.
         releases_gil: whether other Python threads run meanwhile.
     """
@@ -308,11 +305,6 @@ class Program:
     block: Block
     params: tuple[Param, ...]
     releases_gil: bool
-
-    @property
-    def is_loop(self) -> bool:
-        """Whether it runs in chunks of steps."""
-        return chunked_step(self.block) >= 0
 
 
 def step_blocks(step: Step) -> tuple[Block, ...]:
@@ -322,16 +314,6 @@ def step_blocks(step: Step) -> tuple[Block, ...]:
     if isinstance(step, WhileBack):
         return (step.test, step.body, step.back)
     return (step.body,) if isinstance(step, Scan) else (step.test, step.body) if isinstance(step, While) else ()
-
-
-def chunked_step(block: Block) -> int:
-    """Return which step is the loop that runs in chunks, the longest one; -1 where a block has no loop."""
-    lengths = [
-        (step.length if isinstance(step, Scan) else 1 << 62) if isinstance(step, Scan | While) else -1
-        for step in block.steps
-    ]
-    longest = max(lengths, default=-1)
-    return lengths.index(longest) if longest >= 0 else -1
 
 
 def loops_of(block: Block) -> Iterator[UfuncLoop]:

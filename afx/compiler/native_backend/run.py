@@ -54,30 +54,19 @@ def _nothing() -> None:
 
 
 def _memory_of(kernel: Kernel) -> tuple[Any, ...]:
-    """Return the last arguments of a kernel, one call's at a time: its arena, a loop's state, a team's memory."""
-    program = kernel.program
-    state = (np.zeros(3, np.int64),) if program.is_loop else ()
-    return (_aligned(program.block.arena), *state, *team_memory(kernel))
-
-
-def _caller_of(kernel: Kernel, target: Target) -> Callable[..., int]:
-    """Return what calls a kernel on all of its arguments, a loop chunk by chunk."""
-    call, program = shared_call(kernel, target), kernel.program
-    if not program.is_loop:
-        return call
-    at = -1 - program.block.is_shared  # of the loop's state among the arguments
-    return lambda *args: kernel.walk(call, args, args[at])
+    """Return the last arguments of a kernel, one call's at a time: its arena, and a team's memory."""
+    return (_aligned(kernel.program.block.arena), *team_memory(kernel))
 
 
 class Runner:
-    """Calls a kernel: makes the arrays of the results, walks through loops in chunks, looks at errors."""
+    """Calls a kernel: makes the arrays of the results, looks at errors."""
 
     def __init__(
         self, schedule: Schedule, target: Target, kernel: Kernel, constants: tuple[Any, ...], plan: IdleBuffers
     ) -> None:
         program = kernel.program
         self.kernel = kernel
-        self.call: Callable[..., int] = _caller_of(kernel, target)
+        self.call: Callable[..., int] = shared_call(kernel, target)
         self.constants = constants
         self.outputs: list[tuple[Shape, DType]] = [
             (p.shape, np.dtype(p.dtype))
@@ -87,9 +76,7 @@ class Runner:
         self.keeps_bits: bool = target.tier > 1  # which are not those of NumPy's plan
         count = len(schedule.inputs)
         self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in program.block.donated]
-        self.pools: list[bool] = [
-            nbytes >= target.pool_min_bytes and not program.is_loop for nbytes in map(_nbytes, self.outputs)
-        ]
+        self.pools: list[bool] = [nbytes >= target.pool_min_bytes for nbytes in map(_nbytes, self.outputs)]
         pooled = [n for n, is_pooled in zip(map(_nbytes, self.outputs), self.pools, strict=True) if is_pooled]
         set_bytes = program.block.arena + target.pool_max_arrays * sum(pooled)
         self.idle: IdleBuffers = IdleBuffers(set_bytes, target.bindings_max_sets, plan=plan)
@@ -210,7 +197,7 @@ def _bound(
 ) -> Callable[..., None]:
     """Return a kernel with memory of its own; errors are left in ``heard``, or NumPy's plan shall run."""
     program = kernel.program
-    call, rest = _caller_of(kernel, target), (*constants, *_memory_of(kernel))
+    call, rest = shared_call(kernel, target), (*constants, *_memory_of(kernel))
     inputs = sum([param.checked for param in program.params])
     copied = _copied_params(program)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.native_backend.link import Kernel
+from afx.compiler.native_backend.llvm.looks import STOPPED
 from afx.compiler.native_backend.llvm.team import ARRIVED, ENDED, JOB, MEMBERS, TEAM_BYTES, TICKET
 from afx.compiler.native_backend.program import PARTS
 from afx.compiler.target import Target
@@ -63,7 +64,7 @@ def run_on_threads(call: Callable[..., int], args: tuple[Any, ...], threads: int
     """
     team = args[-1]
     threads = 1 if single_threaded.depth else min(threads, PARTS)
-    team[TICKET // 8] = team[ENDED // 8] = team[ARRIVED // 8] = 0
+    team[TICKET // 8] = team[ENDED // 8] = team[ARRIVED // 8] = team[STOPPED // 8] = 0
     team[MEMBERS // 8] = threads
     if threads == 1:
         return call(*args)

@@ -65,8 +65,7 @@ class Native:
         outs = [Guarded(p.shape, p.dtype) for p in params[count : len(params) - len(self.constants)]]
         arena = Guarded((self.program.block.arena,), np.uint8)
         arrays = [g.array for g in (*given, *outs)]
-        rest = [np.array([0, 1 << 60, 0])] if self.program.is_loop else []
-        given_all = (*arrays, *self.constants, arena.array, *rest)
+        given_all = (*arrays, *self.constants, arena.array)
         if self.program.block.is_shared:
             errors = run_on_threads(
                 self.kernel.call, (*given_all, *team_memory(self.kernel)), thread_pool.get_threads()

@@ -10,7 +10,7 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from tests.benchmarks.workloads import catenary
-from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
+from tests.compiler.native_backend.native_run import Native, assert_same_bits
 
 
 @pytest.mark.parametrize("length", [1, 2, 7])
@@ -62,23 +62,6 @@ def test_loops_until_a_condition() -> None:
         assert_same_bits(fn, np.array([first, 2.0, 3.0]))
 
 
-def test_chunks_end_where_the_whole_ends() -> None:
-    """A loop run in chunks of any sizes ends in the bits of one run."""
-    x = np.linspace(0.1, 1, 6)
-    native = Native(lambda x: afx.scan(lambda y, _: (np.cos(y) * y[::-1], y.sum()), x, None, 11), x)
-    assert native.program.is_loop
-    (last, rows), _ = native(x)
-    for size in (1, 2, 3, 11):
-        outs = [np.empty_like(last), np.empty_like(rows)]
-        arena, state = np.empty(native.program.block.arena, np.uint8), np.zeros(3, np.int64)
-        while state[0] < 11:
-            state[1] = min(11, state[0] + size)
-            native.kernel.call(x, *outs, *native.constants, arena, state)
-            state[0] = state[2]
-        assert same_bits(outs[0], last)
-        assert same_bits(outs[1], rows)
-
-
 def test_branches() -> None:
     """One of several bodies runs, within loops too; each has its own constants and temporary values."""
     x, table = np.linspace(-1, 1, 6), np.arange(6.0)
@@ -109,25 +92,6 @@ def test_loops_and_branches_that_ignore_errors() -> None:
     native = assert_same_bits(fn, x)
     assert native(x)[1] & 1 == 0
     assert assert_same_bits(lambda x: afx.scan(lambda y, _: (1 / y, None), x, None, 3)[0], x)(x)[1] & 1 == 1
-
-
-def test_the_first_chunk_of_long_steps_is_short() -> None:
-    """Python looks for signals after some hundredths of a second, however long a step takes."""
-
-    def first_chunk(shape: tuple[int, ...]) -> int:
-        native = Native(lambda x: afx.scan(lambda x, _: (np.sin(x), None), x, None, 1000)[0], np.ones(shape))
-        state, seen = np.zeros(3, np.int64), list[int]()
-
-        def call(*_: Any) -> int:
-            seen.append(int(state[1] - state[0]))
-            state[2] = -1
-            return 0
-
-        native.kernel.walk(call, (), state)
-        return seen[0]
-
-    assert first_chunk((4,)) == 256
-    assert first_chunk((1000, 1000)) <= 20
 
 
 def test_threads_that_help_ignore_what_a_loop_ignores() -> None:

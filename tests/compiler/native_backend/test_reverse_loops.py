@@ -13,7 +13,7 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.llvm.rows import FIRST_ROWS
-from afx.compiler.native_backend.program import WhileBack, chunked_step
+from afx.compiler.native_backend.program import WhileBack
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
 
 COUNTS = [0, 1, 2, FIRST_ROWS - 1, FIRST_ROWS, FIRST_ROWS + 1, 3 * FIRST_ROWS, 1000]
@@ -105,23 +105,6 @@ def test_gradients_through_the_steps_of_odeint(method: Any, rtol: float) -> None
     (by_y, by_rates), _ = native(y, rates)
     assert np.allclose(by_y, np.exp(-rates), rtol=100 * rtol)
     assert np.allclose(by_rates, -y * np.exp(-rates), rtol=100 * rtol)
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 40, 1000])
-def test_chunks_end_where_the_whole_ends(size: int) -> None:
-    """Forward and back in chunks of any number of steps ends in the bits of one run."""
-    x, w = np.linspace(0.1, 1, 3), np.eye(3)[::-1] * 0.7
-    args = (x, w, np.array(37))
-    native = Native(lambda x, w, n: afx.grad(lambda x, w: ended(x, w, n).sum(), (0, 1))(x, w), *args)
-    assert isinstance(native.program.block.steps[chunked_step(native.program.block)], WhileBack)
-    want, _ = native(*args)
-    outs = [np.empty_like(z) for z in want]
-    arena, state = np.empty(native.program.block.arena, np.uint8), np.zeros(3, np.int64)
-    while state[0] >= 0:
-        state[1] = state[0] + size
-        assert native.kernel.call(*args, *outs, *native.constants, arena, state) >= 0
-        state[0] = state[2]
-    assert all(map(same_bits, outs, want))
 
 
 def test_what_is_interrupted_gives_memory_back() -> None:

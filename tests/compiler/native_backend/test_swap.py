@@ -123,7 +123,7 @@ def test_what_has_no_native_form_runs_numpy_and_says_why() -> None:
 def test_llvm_and_assembly_can_be_read() -> None:
     """`plan.llvm` and `plan.assembly` show what runs."""
     plan = afx.jit(lambda x: x * x + 1).lower(np.ones(64)).plan
-    assert re.search(r"fmul <\d+ x double>", plan.llvm)
+    assert re.search(r"fmul.* <\d+ x double>", plan.llvm)
     assert "PyLong_FromLong" in plan.assembly
 
 

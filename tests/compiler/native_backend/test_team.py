@@ -141,10 +141,10 @@ def _args(native: Native, *given: Any) -> tuple[Any, ...]:
     """Return the arguments of a loop's kernel, with a team of three."""
     params = native.program.params[len(given) : len(native.program.params) - len(native.constants)]
     outs = [np.empty(p.shape, p.dtype) for p in params]
-    arena, state = np.empty(native.program.block.arena, np.uint8), np.array([0, 1 << 60, 0])
+    arena = np.empty(native.program.block.arena, np.uint8)
     (team,) = team_memory(native.kernel)
     team[MEMBERS // 8] = 3
-    return (*given, *outs, *native.constants, arena, state, team)
+    return (*given, *outs, *native.constants, arena, team)
 
 
 def test_nobody_waits_for_a_helper_that_does_not_come() -> None:

@@ -10,8 +10,10 @@ from typing import TypeVar
 import attrs
 
 from afx.compiler.native_backend.child import FEW_PASSES
+from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.llvm.entry import Entry
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
+from afx.compiler.native_backend.llvm.looks import Looks, leave_long
 from afx.compiler.native_backend.llvm.loops import Loops, all_roots, root_of, row_of
 from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.passes import needs_few_passes
@@ -31,14 +33,12 @@ from afx.compiler.native_backend.program import (
     Scan,
     Step,
     While,
-    chunked_step,
 )
 
 __all__ = ["Blocks", "emit_programs"]
 
 R = TypeVar("R")
 
-FOREVER = "9223372036854775807"
 FUNCTION_MAX_STEPS = 100  # calls of a function: LLVM's time grows faster than their number
 INLINE_MAX_STEPS = 30  # steps of a block whose functions LLVM may join: its time grows faster than their number
 
@@ -51,8 +51,10 @@ def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
     w = Writer()
     blocks = Blocks(w, layout)
     for k, program in enumerate(programs):
-        main = blocks.emit(program.block, "main", program.is_loop)
+        main = blocks.emit(program.block, "main")
         Entry(w, layout, program).emit(f"kernel_{k}", main)
+    if w.looks:
+        Looks(w, blocks.flags).define()
     text = w.text()
     if not all(needs_few_passes(program, len(text)) for program in programs):
         return text
@@ -72,33 +74,27 @@ class Blocks:
         self._functions: dict[tuple[Leaf, frozenset[int]], str] = {}
         self._bodies: dict[Block, str] = {}
 
-    def emit(self, block: Block, name: str, chunked: bool = False, attributes: str = "") -> str:
-        """Add the function of a block and return its name; a chunked one runs a loop from one step to another."""
+    def emit(self, block: Block, name: str, attributes: str = "") -> str:
+        """Add the function of a block and return its name."""
         shared = {*block.shared, *[k for pair in block.donated for k in pair]}
         pointers = [f"ptr {'' if k in shared else 'noalias '}%p{k}" for k in range(block.params)]
         parameters = [*pointers, "ptr noalias %arena", "ptr noalias %fault"]
-        if chunked:
-            parameters += ["i64 %start", "i64 %stop"]
         name = f"@{name}{self.w.fresh()}"
 
         def body() -> None:
-            if chunked:
-                self._chunk(block)
-                return
-            self._run(block, 0, len(block.steps))
+            self._run(block)
             self.w.line("ret void")
 
-        self.w.function(f"internal {'i64' if chunked else 'void'} {name}({', '.join(parameters)}) {attributes}", body)
+        self.w.function(f"internal void {name}({', '.join(parameters)}) {attributes}", body)
         return name
 
-    def _run(self, block: Block, start: int, stop: int) -> None:
+    def _run(self, block: Block) -> None:
         """Add steps, phase by phase."""
         for phase in block.phases or (Phase(0, len(block.steps), False),):
-            steps = block.steps[max(start, phase.start) : min(stop, phase.stop)]
-            if steps and phase.is_shared:
+            if phase.is_shared:
                 self._share(block, phase)
             else:
-                self._all(block, steps)
+                self._all(block, block.steps[phase.start : phase.stop])
 
     def _share(self, block: Block, phase: Phase) -> None:
         """Add a phase as a job of the team, whose function finds the block's memory in an array."""
@@ -136,19 +132,6 @@ class Blocks:
             else:
                 self._quietly(step.quiet, partial(self._step, block, step, f", i64 {low}, i64 {high}"))
 
-    def _chunk(self, block: Block) -> None:
-        """Add one loop of a block from step to step: what stands before it runs with the first, what follows with the last."""
-        w, k = self.w, chunked_step(block)
-        loop = block.steps[k]
-        assert isinstance(loop, Scan | While)
-        if k:
-            self.w.when(w.let("icmp eq i64 %start, 0"), lambda: self._run(block, 0, k))
-        reached = self._quietly(loop.quiet, partial(self._loops.add, block, loop, "%start", "%stop"))
-        if k + 1 < len(block.steps):
-            end = str(loop.length) if isinstance(loop, Scan) else "-1"
-            self.w.when(w.let(f"icmp eq i64 {reached}, {end}"), lambda: self._run(block, k + 1, len(block.steps)))
-        w.line(f"ret i64 {reached}")
-
     def _all(self, block: Block, steps: Sequence[Step]) -> None:
         """Add steps, loops from beginning to end, many in functions of their own; neighbours ignore errors together."""
         if len(steps) > FUNCTION_MAX_STEPS:
@@ -163,7 +146,7 @@ class Blocks:
     def _each(self, block: Block, steps: Sequence[Step]) -> None:
         for step in steps:
             if isinstance(step, Scan | While):
-                self._loops.add(block, step, "0", str(step.length) if isinstance(step, Scan) else FOREVER)
+                self._loops.add(block, step)
             elif isinstance(step, Choice):
                 self._choice(block, step)
             elif isinstance(step, BlockLoop):
@@ -239,12 +222,13 @@ class Blocks:
             ]
             w.call(self._body(loop.bodies[number]), ", ".join([f"ptr {p}" for p in (*pointers, base, "%fault")]))
 
+        leave = leave_long(w, loop.length // (PARTS if loop.is_cut else 1), nanoseconds(loop.bodies[0]))
         if len(loop.bodies) == 1:
-            w.loop(low, high, 1, partial(step, 0))
+            w.loop(low, high, 1, partial(step, 0), leave)
             return
         whole = str(loop.length - 1)
         has_rest = w.let(f"icmp eq i64 {high}, {loop.length}")
-        w.loop(low, w.let(f"select i1 {has_rest}, i64 {whole}, i64 {high}"), 1, partial(step, 0))
+        w.loop(low, w.let(f"select i1 {has_rest}, i64 {whole}, i64 {high}"), 1, partial(step, 0), leave)
         self.w.when(w.let(f"and i1 {has_rest}, {w.let(f'icmp slt i64 {low}, {high}')}"), lambda: step(1, whole))
 
     def _body(self, block: Block) -> str:

@@ -2,14 +2,16 @@
 
 It follows the fast calling convention of CPython (``METH_FASTCALL``) and reads the data pointers of NumPy arrays itself. It
 returns -1 where an argument is not what the program was made for, or where an index or a conversion turns out to be NumPy's
-to decide, else NumPy's numbers of the floating-point errors that were seen (1 divide, 2 over, 8 invalid).
+to decide, else NumPy's numbers of the floating-point errors that were seen (1 divide, 2 over, 8 invalid). It raises what a
+signal handler raised meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
+from afx.compiler.native_backend.llvm.looks import IS_FIRST, STATE_WORDS, TEAM, THREAD, Looks
 from afx.compiler.native_backend.llvm.team import Team
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Param, Program
@@ -39,39 +41,42 @@ class Entry:
             if param.checked:
                 self._check(self._array(k), param)
         pointers = [f"ptr {self._data(k)}" for k in range(len(program.params) + 1)]
-        state = self._data(len(program.params) + 1) if program.is_loop else ""
-        team = self._data(len(program.params) + 1 + program.is_loop) if program.block.is_shared else ""
-        fault = w.local("[2 x i64]", 8)
+        team = self._data(len(program.params) + 1) if program.block.is_shared else "null"
+        fault = w.local(f"[{STATE_WORDS} x i64]", 8)
         w.line(f"store i64 0, ptr {fault}")
+        w.line(f"store ptr {team}, ptr {w.shifted(fault, TEAM)}")
+        if w.looks:
+            Looks(w, self.flags).begin(fault)
         pointers.append(f"ptr {fault}")
         self.flags.clear(str(self.flags.all))
-        thread = ""
         if program.releases_gil:
             w.declare("save", "declare ptr @PyEval_SaveThread()")
             w.declare("restore", "declare void @PyEval_RestoreThread(ptr)")
-            thread = w.let("call ptr @PyEval_SaveThread()")
-        if team:
-            w.line(f"store ptr {team}, ptr {w.shifted(fault, 8)}")
-            self._join(team, fault, lambda: self._run(main, pointers, state))
+            w.line(f"store ptr {w.let('call ptr @PyEval_SaveThread()')}, ptr {w.shifted(fault, THREAD)}")
+        if program.block.is_shared:
+            self._join(team, fault, lambda: w.call(main, ", ".join(pointers)))
         else:
-            self._run(main, pointers, state)
+            w.call(main, ", ".join(pointers))
         found = self.flags.read()
         if program.releases_gil:
+            thread = w.let(f"load ptr, ptr {w.shifted(fault, THREAD)}")
             w.line(f"call void @PyEval_RestoreThread(ptr {thread})")
+        if w.looks:
+            self._raise_where(fault)
         self._refuse_unless(f"icmp eq i64 {w.let(f'load i64, ptr {fault}')}, 0")
         w.line(f"ret ptr {w.let(f'call ptr @PyLong_FromLong(i64 {self._numbers(found)})')}")
         w.label("refuse")
         w.line(f"ret ptr {w.let('call ptr @PyLong_FromLong(i64 -1)')}")
 
-    def _run(self, main: str, pointers: Sequence[str], state: str) -> None:
-        """Call the program's block."""
-        w = self.w
-        if not state:
-            w.call(main, ", ".join(pointers))
-            return
-        start, stop = [w.let(f"load i64, ptr {w.shifted(state, 8 * k)}") for k in range(2)]
-        reached = w.let(f"call i64 {main}({', '.join([*pointers, f'i64 {start}', f'i64 {stop}'])})")
-        w.line(f"store i64 {reached}, ptr {w.shifted(state, 16)}")
+    def _raise_where(self, fault: str) -> None:
+        """Leave where Python has raised; helpers refuse."""
+        w, k = self.w, self.w.fresh()
+        is_first = w.let(f"icmp ne i64 {w.let(f'load i64, ptr {w.shifted(fault, IS_FIRST)}')}, 0")
+        has_raised = w.let(f"icmp slt i64 {w.let(f'load i64, ptr {fault}')}, 0")
+        w.line(f"br i1 {w.let(f'and i1 {is_first}, {has_raised}')}, label %raised{k}, label %quiet{k}")
+        w.label(f"raised{k}")
+        w.line("ret ptr null")
+        w.label(f"quiet{k}")
 
     def _join(self, team: str, fault: str, run: Callable[[], None]) -> None:
         """Run the program on the first thread of a team; others help it."""
@@ -83,8 +88,12 @@ class Entry:
             run()
             members.end(team)
 
+        def help_first() -> None:
+            w.line(f"store i64 0, ptr {w.shifted(fault, IS_FIRST)}")
+            members.help(team, number, fault)
+
         w.when(is_first, first)
-        w.when(w.let(f"xor i1 {is_first}, true"), lambda: members.help(team, number, fault))
+        w.when(w.let(f"xor i1 {is_first}, true"), help_first)
 
     def _numbers(self, found: str) -> str:
         """Return the processor's flags as NumPy's numbers."""

@@ -101,6 +101,14 @@ class Flags:
         self.clear(str(invalid))
         self._add(before)
 
+    def keep_around(self, call: Callable[[], str]) -> str:
+        """Make a call that leaves the flags as they were."""
+        before = self.w.let(f"and i32 {self.read()}, {self.all}")
+        found = call()
+        self.clear(str(self.all))
+        self._add(before)
+        return found
+
     def keep(self, loop: UfuncLoop, call: Callable[[], None]) -> None:
         """Make a call of one of NumPy's loops; flags that it clears come back."""
         if not self.all or (loop.ufunc not in CLEARING and not loop.ufunc.startswith("linalg.")):

@@ -1,12 +1,14 @@
 """Loops as LLVM IR: scans, and loops that a condition ends, alone or with the way back over their steps.
 
-The carry of a loop moves between two pieces of memory. A loop runs from one step to another, so that Python sees signals.
+The carry of a loop moves between two pieces of memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from afx.compiler.native_backend.cost import nanoseconds
+from afx.compiler.native_backend.llvm.looks import leave_at, leave_long
 from afx.compiler.native_backend.llvm.rows import Rows
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Block, Scan, While, WhileBack
@@ -37,30 +39,25 @@ class Loops:
         self.w = w
         self._emit = emit
 
-    def add(self, block: Block, loop: Scan | While, start: str, stop: str) -> str:
-        """Add a loop from one step to another and return where it stopped; a `While` that is done returns -1."""
+    def add(self, block: Block, loop: Scan | While) -> None:
+        """Add a loop."""
         carry = [root_of(self.w, block, k) for k in loop.carry]
         other = [
             p if k == j else root_of(self.w, block, k) for p, j, k in zip(carry, loop.carry, loop.other, strict=True)
         ]
-        self.w.when(
-            self.w.let(f"icmp eq i64 {start}, 0"),
-            lambda: self._copy(carry, [root_of(self.w, block, k) for k in loop.init], loop.carry_bytes),
-        )
+        self._copy(carry, [root_of(self.w, block, k) for k in loop.init], loop.carry_bytes)
         if isinstance(loop, Scan):
-            return self._scan(block, loop, carry, other, start, stop)
-        if isinstance(loop, WhileBack):
-            return self._rewind(block, loop, carry, other, start, stop)
-        return self._while(block, loop, carry, other, start, stop)
+            self._scan(block, loop, carry, other)
+        elif isinstance(loop, WhileBack):
+            self._rewind(block, loop, carry, other)
+        else:
+            self._while(block, loop, carry, other)
 
-    def _scan(self, block: Block, loop: Scan, carry: list[str], other: list[str], start: str, stop: str) -> str:
+    def _scan(self, block: Block, loop: Scan, carry: list[str], other: list[str]) -> None:
         w = self.w
         body = self._emit(loop.body, "body")
         consts, xs, ys, constants = all_roots(self.w, block, loop.consts, loop.xs, loop.ys, loop.constants)
         arena = w.shifted("%arena", loop.arena)
-        if stop == "%stop":
-            beyond = w.let(f"icmp sgt i64 {stop}, {loop.length}")
-            stop = w.let(f"select i1 {beyond}, i64 {loop.length}, i64 {stop}")
 
         def step(t: str) -> None:
             old, new = self._turns(t, carry, other)
@@ -70,84 +67,57 @@ class Loops:
             pointers = [f"ptr {p}" for p in (*consts, *old, *at_x, *new, *at_y, *constants, arena, "%fault")]
             w.line(f"call void {body}({', '.join(pointers)})")
 
-        w.loop(start, stop, 1, step)
+        w.loop("0", str(loop.length), 1, step, leave_long(w, loop.length, nanoseconds(loop.body)))
         if loop.length % 2:
-            self.w.when(w.let(f"icmp eq i64 {stop}, {loop.length}"), lambda: self._copy(carry, other, loop.carry_bytes))
-        return stop
+            self._copy(carry, other, loop.carry_bytes)
 
-    def _while(self, block: Block, loop: While, carry: list[str], other: list[str], start: str, stop: str) -> str:
+    def _while(self, block: Block, loop: While, carry: list[str], other: list[str]) -> None:
         w = self.w
         consts, constants = all_roots(self.w, block, loop.consts, loop.constants)
         where, k = w.local("i64", 8), w.fresh()
-        w.line(f"store i64 {start}, ptr {where}")
+        w.line(f"store i64 0, ptr {where}")
         w.fall(f"next{k}")
         t = w.let(f"load i64, ptr {where}")
-        w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %ask{k}, label %left{k}")
-        w.label(f"ask{k}")
         old, new = self._turns(t, carry, other)
         w.line(f"br i1 {self._ask(block, loop, old)}, label %go{k}, label %done{k}")
         w.label(f"go{k}")
         self._call(loop, loop.body, *consts, *old, *new, *constants)
-        w.count(where, t, f"next{k}")
+        w.line(f"store i64 {w.let(f'add i64 {t}, 1')}, ptr {where}")
+        leave_at(w, nanoseconds(loop.test) + nanoseconds(loop.body))(t, f"left{k}", f"next{k}")
         w.label(f"done{k}")
         self.w.when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(carry, other, loop.carry_bytes))
-        w.line(f"store i64 -1, ptr {where}")
         w.fall(f"left{k}")
-        return w.let(f"load i64, ptr {where}")
 
-    def _rewind(self, block: Block, loop: WhileBack, carry: list[str], other: list[str], start: str, stop: str) -> str:
-        """Add a loop and the way back over its steps, whose numbers go on: step n + k goes back over step n - 1 - k."""
+    def _rewind(self, block: Block, loop: WhileBack, carry: list[str], other: list[str]) -> None:
+        """Add a loop and the way back over its steps."""
         w, k = self.w, self.w.fresh()
         ways = all_roots(self.w, block, loop.back_carry, loop.back_other)
         consts, constants, more = all_roots(self.w, block, loop.consts, loop.constants, loop.back_constants)
-        rows = self._begin_back(block, loop, ways[0], start)
+        rows = Rows(w, root_of(w, block, loop.rows), loop.residual_offsets)
+        rows.begin()
+        self._copy(ways[0], [root_of(w, block, root) for root in loop.back_init], loop.back_bytes)
         where = w.local("i64", 8)
-        w.line(f"store i64 {start}, ptr {where}")
-        is_over = w.let(f"icmp slt i64 {start}, 0")
-        has_fault = w.let(f"icmp ne i64 {w.let('load i64, ptr %fault')}, 0")
-        w.line(f"br i1 {w.let(f'or i1 {is_over}, {has_fault}')}, label %end{k}, label %next{k}")
-        w.label(f"next{k}")
+        w.line(f"store i64 0, ptr {where}")
+        w.fall(f"next{k}")
         t = w.let(f"load i64, ptr {where}")
-        w.line(f"br i1 {w.let(f'icmp slt i64 {t}, {stop}')}, label %which{k}, label %left{k}")
-        w.label(f"which{k}")
-        steps = rows.steps()
-        w.line(f"br i1 {w.let(f'icmp slt i64 {steps}, 0')}, label %ask{k}, label %turn{k}")
-        w.label(f"ask{k}")
-        w.line(f"br i1 {self._ask(block, loop, self._turns(t, carry, other)[0])}, label %go{k}, label %done{k}")
+        w.line(f"br i1 {self._ask(block, loop, self._turns(t, carry, other)[0])}, label %go{k}, label %turn{k}")
         w.label(f"go{k}")
         rows.make_room(t, f"end{k}")
         old, new = self._turns(t, carry, other)
         self._call(loop, loop.body, *consts, *old, *new, *rows.at(t), *constants)
-        w.count(where, t, f"next{k}")
-        w.label(f"done{k}")
-        rows.turn(t)
-        w.line(f"br label %next{k}")
+        w.line(f"store i64 {w.let(f'add i64 {t}, 1')}, ptr {where}")
+        leave_at(w, nanoseconds(loop.test) + nanoseconds(loop.body))(t, f"end{k}", f"next{k}")
         w.label(f"turn{k}")
-        left = w.let(f"sub i64 {w.let(f'mul i64 {steps}, 2')}, {t}")
-        w.line(f"br i1 {w.let(f'icmp sgt i64 {left}, 0')}, label %back{k}, label %last{k}")
-        w.label(f"back{k}")
-        old, new = self._turns(w.let(f"sub i64 {t}, {steps}"), *ways)
-        self._call(loop, loop.back, *consts, *rows.at(w.let(f"sub i64 {left}, 1")), *old, *new, *more)
-        w.count(where, t, f"next{k}")
-        w.label(f"last{k}")
-        w.when(w.let(f"trunc i64 {steps} to i1"), lambda: self._copy(ways[0], ways[1], loop.back_bytes))
+
+        def step(i: str) -> None:
+            old, new = self._turns(i, *ways)
+            row = w.let(f"sub i64 {w.let(f'sub i64 {t}, 1')}, {i}")
+            self._call(loop, loop.back, *consts, *rows.at(row), *old, *new, *more)
+
+        w.loop("0", t, 1, step, leave_at(w, nanoseconds(loop.back)))
+        w.when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(ways[0], ways[1], loop.back_bytes))
         w.fall(f"end{k}")
         rows.end()
-        w.line(f"store i64 {w.let(f'select i1 {is_over}, i64 -2, i64 -1')}, ptr {where}")
-        w.fall(f"left{k}")
-        return w.let(f"load i64, ptr {where}")
-
-    def _begin_back(self, block: Block, loop: WhileBack, carry: list[str], start: str) -> Rows:
-        """Set up what is carried back, and rows of residuals, with the first step."""
-        init = [root_of(self.w, block, root) for root in loop.back_init]
-        rows = Rows(self.w, root_of(self.w, block, loop.rows), loop.residual_offsets)
-
-        def begin() -> None:
-            rows.begin()
-            self._copy(carry, init, loop.back_bytes)
-
-        self.w.when(self.w.let(f"icmp eq i64 {start}, 0"), begin)
-        return rows
 
     def _call(self, loop: While, body: Block, *pointers: str) -> None:
         """Call the function of the condition or of a step of a loop."""

@@ -6,19 +6,22 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from afx.compiler.native_backend.cost import step_nanoseconds
 from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.llvm.call_loop import call_loop
 from afx.compiler.native_backend.llvm.extent import Extent, Lines
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
+from afx.compiler.native_backend.llvm.looks import leave_at, looking_axis
 from afx.compiler.native_backend.llvm.op import emit, memory_type, number, read, read_one, written
 from afx.compiler.native_backend.llvm.strip import call_on_strip
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, UfuncLoop
+from afx.compiler.native_backend.program import PARTS, Fast, Load, Nest, Number, Op, Ref, UfuncLoop
 from afx.core.aval import Shape
 
 __all__ = ["NestEmitter", "over", "start_of"]
 
+LONG_STRIP = 1 << 15  # elements of a strip between which loops look for signals
 STRIP = 512  # elements of a strip: eight values of a strip of float64 fill the first cache
 VECTOR_BYTES = 64  # of the widest elements that are computed at once: LLVM splits what is wider than the processor
 MAX_LANES = 32
@@ -40,18 +43,23 @@ def over(
     first: int = 0,
     start: Sequence[str] | None = None,
     is_cut: bool = False,
+    nanoseconds: float = 0.0,
 ) -> None:
     """Add loops over the outer axes, from the first one on; the body gets the operands' pointers.
 
-    That over the first axis of a nest that is cut goes from ``%low`` to ``%high``.
+    That over the first axis of a nest that is cut goes from ``%low`` to ``%high``. Where the body takes so many nanoseconds,
+    one of the loops looks for signals.
     """
+    lengths = [n // (PARTS if is_cut and k == 0 else 1) for k, n in enumerate(space)]
+    looking = first + looking_axis(lengths[first:], nanoseconds)
 
     def nested(axis: int, pointers: list[str]) -> None:
         if axis == len(space):
             body(pointers)
             return
         low, high = ("%low", "%high") if is_cut and axis == 0 else ("0", str(space[axis]))
-        w.loop(low, high, 1, lambda i: nested(axis + 1, moved(axis, pointers, i)))
+        leave = leave_at(w, nanoseconds * math.prod(space[axis + 1 :])) if axis == looking >= first else None
+        w.loop(low, high, 1, lambda i: nested(axis + 1, moved(axis, pointers, i)), leave)
 
     def moved(axis: int, pointers: list[str], i: str) -> list[str]:
         return [_element(w, p, i, ref.strides[axis]) for p, ref in zip(pointers, refs, strict=True)]
@@ -83,6 +91,7 @@ class NestEmitter:
         self.strips: dict[int, str] = {}
         self.direct: set[int] = set()
         self.refs: list[Ref] = nest.refs
+        self.nanoseconds: float = step_nanoseconds(nest) / max(1, math.prod(nest.space))  # of an element
         self.outer: int = self._outer()
         self.accumulators: list[Accumulator] = [
             Accumulator(w, ufunc, ref.dtype, math.prod(nest.space[self.outer :]))
@@ -110,10 +119,12 @@ class NestEmitter:
         for _, ufunc, ref in folds if adds else ():
             lengths = tuple([n if s else 1 for n, s in zip(space, ref.strides, strict=True)])
             over(w, lengths, [ref], partial(self._fill, ufunc, ref))
+        row = self.nanoseconds * self.length
         if not self.accumulators:
-            over(w, space[:-1], self.refs, self._row, is_cut=self.nest.is_cut)
+            over(w, space[:-1], self.refs, self._row, is_cut=self.nest.is_cut, nanoseconds=row)
             return
-        over(w, space[: self.outer], self.refs, lambda pointers: self._fold(pointers, adds))
+        whole = row * math.prod(space[self.outer : -1])
+        over(w, space[: self.outer], self.refs, lambda pointers: self._fold(pointers, adds), nanoseconds=whole)
 
     def _fill(self, ufunc: str, ref: Ref, pointers: list[str]) -> None:
         fill(self.w, ufunc, ref, pointers[0])
@@ -123,7 +134,8 @@ class NestEmitter:
         w = self.w
         for accumulator in self.accumulators:
             accumulator.begin()
-        over(w, self.nest.space[:-1], self.refs, self._row, self.outer, pointers)
+        row = self.nanoseconds * self.length
+        over(w, self.nest.space[:-1], self.refs, self._row, self.outer, pointers, nanoseconds=row)
         targets = pointers[len(pointers) - len(self.accumulators) :]
         for (_, ufunc, ref), accumulator, target in zip(self.nest.folds, self.accumulators, targets, strict=True):
             if adds:
@@ -158,11 +170,13 @@ class NestEmitter:
         self.targets = pointers[len(loads) : len(loads) + len(self.nest.stores)]
         self.sums = pointers[len(loads) + len(self.nest.stores) :]
         calls = any(level % 2 for level in self.levels)
-        strip = self.strip if calls or self.strip != STRIP else self.length
+        strip = self.strip if calls or self.strip != STRIP else min(self.length, LONG_STRIP)
         if self.length <= strip:
             self._strip("0", Extent(self.w, self.length))
-        else:
-            self.w.loop("0", str(self.length), strip, lambda start: self._strip(start, self._extent(start, strip)))
+            return
+        turns, cost = self.length // strip, self.nanoseconds * strip
+        leave = leave_at(self.w, cost, strip) if looking_axis([turns], cost) == 0 else None
+        self.w.loop("0", str(self.length), strip, lambda start: self._strip(start, self._extent(start, strip)), leave)
 
     def _extent(self, start: str, strip: int) -> Extent:
         """Return how many elements the strip has that begins there."""

@@ -13,29 +13,17 @@ MAX_BYTES = 1 << 32  # beyond, NumPy's plan runs: Ctrl-C ends it also in a loop 
 
 
 class Rows:
-    """The residuals of one loop: their address, how many rows there is room for, and the number of steps.
-
-    These three lie in memory, as a loop may go on in another call.
-    """
+    """The residuals of one loop: their address, and how many rows there is room for."""
 
     def __init__(self, w: Writer, state: str, offsets: Sequence[int]) -> None:
         self.w = w
-        self._address, self._room, self._steps = state, w.shifted(state, 8), w.shifted(state, 16)
+        self._address, self._room = state, w.shifted(state, 8)
         self._offsets, self._size = offsets[:-1], offsets[-1]
 
     def begin(self) -> None:
         """Begin without rows."""
         self.w.line(f"store ptr null, ptr {self._address}")
         self.w.line(f"store i64 0, ptr {self._room}")
-        self.w.line(f"store i64 -1, ptr {self._steps}")
-
-    def steps(self) -> str:
-        """Return the number of steps, -1 before the last one."""
-        return self.w.let(f"load i64, ptr {self._steps}")
-
-    def turn(self, steps: str) -> None:
-        """Note that there are so many steps."""
-        self.w.line(f"store i64 {steps}, ptr {self._steps}")
 
     def at(self, row: str) -> list[str]:
         """Return where the residuals of a step lie."""

@@ -17,10 +17,13 @@ __all__ = ["ARRIVED", "ENDED", "JOB", "MEMBERS", "TEAM_BYTES", "TICKET", "Team"]
 
 # bytes of the team's memory: what helpers watch lies in one line of the cache
 TICKET, ENDED, WORK, ARGUMENTS = 0, 8, 16, 24
-DONE, MEMBERS, ARRIVED = 128, 256, 264
+DONE, MEMBERS, ARRIVED = 128, 256, 264  # and behind these `STOPPED`
 TEAM_BYTES = 384
 JOB = 1 << 16  # in the ticket: the job's number; below it the end of the parts that are left, and the first one
-YIELD_EVERY = 1 << 11  # pauses, some 50 us: then another thread may take the processor, which may keep it for long
+YIELD_EVERY, YIELD_NS = (
+    1 << 11,
+    50_000,
+)  # pauses: then another thread may take the processor, which may keep it for long
 HELP_MAX_PAUSES = 1 << 19  # without a job, some 20 ms: then a helper leaves
 
 
@@ -73,7 +76,7 @@ class Team:
         def is_waiting(_pauses: str) -> str:
             return w.let(f"icmp ne i64 {self._load('%team', DONE, 'acquire')}, {PARTS}")
 
-        self._spin(is_waiting)
+        self._spin(is_waiting, self._look)
         w.line("ret void")
 
     def _help(self) -> None:
@@ -138,7 +141,12 @@ class Team:
         w.label("done")
         w.line("ret void")
 
-    def _spin(self, is_waiting: Callable[[str], str]) -> None:
+    def _look(self) -> None:
+        """Let Python see signals; helpers hear what comes of it, and end."""
+        self.w.looks = True
+        self.w.line(f"%v{self.w.fresh()} = call i1 @look(ptr %fault, i64 {YIELD_NS})")
+
+    def _spin(self, is_waiting: Callable[[str], str], look: Callable[[], None] = lambda: None) -> None:
         """Pause while something is waited for, which is asked with the number of pauses so far."""
         w, k = self.w, self.w.fresh()
         w.declare("pause", self._declaration)
@@ -154,7 +162,12 @@ class Team:
         more = w.let(f"add i64 {count}, 1")
         w.line(f"store i64 {more}, ptr {pauses}")
         is_long = w.let(f"icmp eq i64 {w.let(f'and i64 {more}, {YIELD_EVERY - 1}')}, 0")
-        w.when(is_long, lambda: w.line(f"%v{w.fresh()} = call i32 @sched_yield()"))
+
+        def give_way() -> None:
+            w.line(f"%v{w.fresh()} = call i32 @sched_yield()")
+            look()
+
+        w.when(is_long, give_way)
         w.line(f"br label %ask{k}")
         w.label(f"over{k}")
 

@@ -14,6 +14,7 @@ class Writer:
         lines: of the open function.
         lanes: how many elements operations compute at once.
         elements: how many of them are read and written, where that is half of them: others repeat these.
+        looks: whether loops let Python see signals.
         has_long_loops: whether operations stand in loops of which LLVM moves nothing to where other flags are looked at.
         fuses: whether multiplications and additions are rounded once.
         keeps_flags: whether floating-point flags are read, so that no operation may raise one that NumPy's does not.
@@ -25,6 +26,7 @@ class Writer:
     def __init__(self) -> None:
         self.lanes = 1
         self.elements = 0
+        self.looks = False
         self.has_long_loops = False
         self.lines: list[str] = []
         self._declared: dict[str, str] = {}
@@ -107,8 +109,15 @@ class Writer:
             self._defined.add(name)
             self.function(head, body)
 
-    def loop(self, start: str, stop: str, step: int, body: Callable[[str], None]) -> None:
-        """Add a loop from ``start`` up to ``stop``."""
+    def loop(
+        self,
+        start: str,
+        stop: str,
+        step: int,
+        body: Callable[[str], None],
+        leave: Callable[[str, str, str], None] | None = None,
+    ) -> None:
+        """Add a loop from ``start`` up to ``stop``; ``leave(number, done, next)`` ends a step where it may be the last."""
         k = self.fresh()
         before, head, inside, done = f"before{k}", f"head{k}", f"inside{k}", f"done{k}"
         self.line(f"br label %{before}")
@@ -120,7 +129,10 @@ class Writer:
         self.line(f"br i1 %c{k}, label %{inside}, label %{done}")
         self.label(inside)
         body(f"%i{k}")
-        self.line(f"br label %last{k}")
+        if leave is None:
+            self.line(f"br label %last{k}")
+        else:
+            leave(f"%i{k}", done, f"last{k}")
         self.label(f"last{k}")
         self.line(f"%n{k} = add nsw i64 %i{k}, {step}")
         self.line(f"br label %{head}")

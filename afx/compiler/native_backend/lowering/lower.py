@@ -164,7 +164,7 @@ def _back(
     first = len(loop.back.inputs) - len(init)
     back, other = _in_turns(b, back, first, len(loop.back.inputs), carry)
     constants = [b.constant(c) for c in back.constants]
-    rows = b.temporary((3,), "i8")
+    rows = b.temporary((2,), "i8")
     values = {f.name: getattr(forward, f.name) for f in attrs.fields(While)}
     step = WhileBack(
         **values, back=back.block, back_init=_owners(init), back_carry=_owners(carry), back_other=_owners(other),
