@@ -15,7 +15,6 @@ import numpy as np
 from afx.compiler.native_backend.child import load_llvm
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.program import (
-    Block,
     Program,
     UfuncLoop,
     loops_of,

@@ -76,6 +76,9 @@ def looking_axis(lengths: Sequence[int], nanoseconds: float) -> int:
 
 
 def _end_step(w: Writer, nanoseconds: float, unit: int, number: str, stop: str, go: str) -> None:
+    if not w.has_python:
+        w.line(f"br label %{go}")
+        return
     w.looks = True
     steps = steps_between(nanoseconds)
     if steps > 1:

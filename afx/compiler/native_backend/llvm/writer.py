@@ -14,7 +14,8 @@ class Writer:
         lines: of the open function.
         lanes: how many elements operations compute at once.
         elements: how many of them are read and written, where that is half of them: others repeat these.
-        looks: whether loops let Python see signals.
+        has_python: whether Python waits for what runs, so that long loops let it see signals.
+        looks: whether one of them does.
         has_long_loops: whether operations stand in loops of which LLVM moves nothing to where other flags are looked at.
         fuses: whether multiplications and additions are rounded once.
         keeps_flags: whether floating-point flags are read, so that no operation may raise one that NumPy's does not.
@@ -22,6 +23,7 @@ class Writer:
 
     fuses: bool = True
     keeps_flags: bool = True
+    has_python: bool = True
 
     def __init__(self) -> None:
         self.lanes = 1

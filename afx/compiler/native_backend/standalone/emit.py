@@ -28,6 +28,7 @@ class StandaloneWriter(Writer):
     """
 
     keeps_flags = False
+    has_python = False
 
     def __init__(self, *, fuses: bool, size: str) -> None:
         super().__init__()
