@@ -26,7 +26,7 @@ _names = itertools.count(1)
 FASTCALL = 0x80  # METH_FASTCALL
 PYTHON_FUNCTIONS = (
     "PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyMem_RawRealloc", "PyMem_RawFree", "PyObject_CallNoArgs",
-    "Py_DecRef",
+    "PyThread_get_thread_ident", "Py_DecRef",
 )  # fmt: skip
 C_FUNCTIONS = (
     "memset", "memcpy", "memmove", "fetestexcept", "feclearexcept", "feraiseexcept", "fma", "fmaf", "sched_yield",

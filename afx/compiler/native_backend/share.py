@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.llvm.looks import STOPPED
-from afx.compiler.native_backend.llvm.team import ARRIVED, ENDED, JOB, MEMBERS, TEAM_BYTES, TICKET
+from afx.compiler.native_backend.llvm.team import ARRIVED, CALLER, ENDED, JOB, MEMBERS, TEAM_BYTES, TICKET
 from afx.compiler.native_backend.program import PARTS
 from afx.compiler.target import Target
 from afx.runtime.autotune import Autotuner
@@ -66,10 +67,19 @@ def run_on_threads(call: Callable[..., int], args: tuple[Any, ...], threads: int
     threads = 1 if single_threaded.depth else min(threads, PARTS)
     team[TICKET // 8] = team[ENDED // 8] = team[ARRIVED // 8] = team[STOPPED // 8] = 0
     team[MEMBERS // 8] = threads
+    caller = team[CALLER // 8] = threading.get_ident()
     if threads == 1:
         return call(*args)
     found: list[int] = []
-    run_blocks(lambda *_: found.append(call(*args)), threads, 1, [()] * threads, ())
+    runs = [True]
+
+    def take_part(*_: Any) -> None:
+        if threading.get_ident() != caller or (runs and runs.pop()):
+            found.append(call(*args))
+
+    run_blocks(take_part, threads, 1, [()] * threads, ())
+    if runs:  # others were faster, and found nothing to do
+        found.append(call(*args))
     errors = 0
     for seen in found:
         errors |= seen  # -1 stays

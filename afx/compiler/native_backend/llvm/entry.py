@@ -79,10 +79,9 @@ class Entry:
         w.label(f"quiet{k}")
 
     def _join(self, team: str, fault: str, run: Callable[[], None]) -> None:
-        """Run the program on the first thread of a team; others help it."""
+        """Run the program on the thread that was called, which alone may hear signals; others of its team help it."""
         w, members = self.w, Team(self.w, self.layout.x86)
-        number = members.arrive(team)
-        is_first = w.let(f"icmp eq i64 {number}, 0")
+        is_first = members.is_caller(team)
 
         def first() -> None:
             run()
@@ -90,7 +89,7 @@ class Entry:
 
         def help_first() -> None:
             w.line(f"store i64 0, ptr {w.shifted(fault, IS_FIRST)}")
-            members.help(team, number, fault)
+            members.help(team, members.arrive(team), fault)
 
         w.when(is_first, first)
         w.when(w.let(f"xor i1 {is_first}, true"), help_first)

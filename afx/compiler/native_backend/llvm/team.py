@@ -3,7 +3,7 @@
 The thread that runs the program publishes a job, a function with its arguments, and takes parts of it until none is left.
 Helpers watch for jobs and take parts too. A part is taken by exchanging the ticket, one word with the job's number and the
 parts that are left: so a part is taken once, and what a helper reads belongs to the job. The thread waits for no helper but
-one that has taken a part. All threads call the same function; the first one to arrive runs the program.
+one that has taken a part. All threads call the same function; the one that the team names runs the program.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import PARTS
 
-__all__ = ["ARRIVED", "ENDED", "JOB", "MEMBERS", "TEAM_BYTES", "TICKET", "Team"]
+__all__ = ["ARRIVED", "CALLER", "ENDED", "JOB", "MEMBERS", "TEAM_BYTES", "TICKET", "Team"]
 
 # bytes of the team's memory: what helpers watch lies in one line of the cache
 TICKET, ENDED, WORK, ARGUMENTS = 0, 8, 16, 24
-DONE, MEMBERS, ARRIVED = 128, 256, 264  # and behind these `STOPPED`
+DONE, MEMBERS, ARRIVED, CALLER = 128, 256, 264, 280  # and before the last one `STOPPED`
 TEAM_BYTES = 384
 JOB = 1 << 16  # in the ticket: the job's number; below it the end of the parts that are left, and the first one
 YIELD_EVERY, YIELD_NS = (
@@ -43,8 +43,15 @@ class Team:
         w.line(f"call void @share(ptr {team}, ptr {part}, ptr {args}, ptr %fault)")
 
     def arrive(self, team: str) -> str:
-        """Return the number of this thread in the team."""
-        return self.w.let(f"atomicrmw add ptr {self.w.shifted(team, ARRIVED)}, i64 1 acq_rel")
+        """Return the number of this thread among those that help, from 1 on."""
+        before = self.w.let(f"atomicrmw add ptr {self.w.shifted(team, ARRIVED)}, i64 1 acq_rel")
+        return self.w.let(f"add i64 {before}, 1")
+
+    def is_caller(self, team: str) -> str:
+        """Tell whether this thread runs the program."""
+        self.w.declare("ident", "declare i64 @PyThread_get_thread_ident()")
+        own = self.w.let("call i64 @PyThread_get_thread_ident()")
+        return self.w.let(f"icmp eq i64 {own}, {self.w.let(f'load i64, ptr {self.w.shifted(team, CALLER)}')}")
 
     def help(self, team: str, number: str, fault: str) -> None:
         """Have this thread help until the program has ended."""
