@@ -1,5 +1,6 @@
 """Large products: the pieces of NumPy's plan, which threads share."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -139,3 +140,29 @@ def test_a_training_step_with_large_products(target: Target) -> None:
         assert not any(reason for _, reason in compiled.lower(params, state, x).plan.why_not_native)
     for a, b in zip(found, want, strict=True):
         assert same_bits(a, b) if target is FIRST_TIER else np.allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, y: x @ y,
+        lambda x, y: x[None] @ y[:, None],
+        lambda x, y: x[:, None] @ y[None],
+        lambda x, y: afx.einsum("i,i->", x, y),
+        lambda x, y: afx.stack([x, y]) @ y,
+        lambda x, y: afx.tensordot(x, y, 1),
+    ],
+    ids=["dot", "row by column", "outer", "einsum", "matrix by vector", "tensordot"],
+)
+def test_products_of_one_complex_number_are_numpys(fn: Any, dtype: str) -> None:
+    """Products along axes of length 1 take the strides that NumPy hands to its loops: infinities give the same bits."""
+    parts = [1.0, -0.0, np.inf, -np.inf, np.nan]
+    native = Native(fn, np.ones(1, dtype), np.ones(1, dtype))
+    for a, b, c, d in itertools.product(parts, repeat=4):
+        x, y = np.array([complex(a, b)], dtype), np.array([complex(c, d)], dtype)
+        (found,), _ = native(x, y)
+        with np.errstate(all="ignore"):
+            (want,) = native.plan(x, y)
+        real = f"f{found.itemsize // 2}"
+        assert same_bits(found.reshape(-1).view(real), np.asarray(want).reshape(-1).view(real)), (x, y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -58,7 +58,8 @@ def _vecdot_of(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
     operands = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip((x, y, out), rows, strict=True)]
     loop = loop_of("vecdot", (x.dtype, y.dtype, out.dtype))
     sizes = (space[0] if space else 1, x.shape[-1])
-    step = Product(loop, sizes, tuple(operands), (x.strides[-1], y.strides[-1]), quiet_of(call))
+    core = _strides_of(((sizes[1], x.strides[-1]), (sizes[1], y.strides[-1])))
+    step = Product(loop, sizes, tuple(operands), core, quiet_of(call))
     b.fixed([step], [x, y], [out])
 
 
@@ -111,13 +112,15 @@ def multiply_into(
     if len(space) > 2:
         raise UnsupportedError("products whose batch axes do not follow each other evenly")
     operands = [Ref(p.owner, p.dtype, p.offset, s[-1:]) for p, s in zip((x, y, out), strides, strict=True)]
-    core = (
-        x.strides[-2] if rows else 0,
-        x.strides[-1],
-        y.strides[-2] if columns else y.strides[-1],
-        y.strides[-1] if columns else 0,
-        out.strides[len(batch)] if rows else 0,
-        out.strides[-1] if columns else 0,
+    core = _strides_of(
+        (
+            (m, x.strides[-2] if rows else 0),
+            (k, x.strides[-1]),
+            (k, y.strides[-2] if columns else y.strides[-1]),
+            (n, y.strides[-1] if columns else 0),
+            (m, out.strides[len(batch)] if rows else 0),
+            (n, out.strides[-1] if columns else 0),
+        )
     )
     sizes = (space[-1] if space else 1, m, k, n)
     b.multiplications += math.prod((*space, *sizes[1:]))
@@ -133,6 +136,11 @@ def multiply_into(
     product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=stops or _cut(sizes))
     if b.tier == 1 or not _lower_tiled(b, product, x, y, out):
         b.fixed([product], [x, y], [out])
+
+
+def _strides_of(pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Return strides of core dimensions of these lengths and strides as NumPy hands them to its loops: 0 of length 1."""
+    return tuple([0 if length == 1 else stride for length, stride in pairs])
 
 
 def _cut(sizes: tuple[int, int, int, int]) -> tuple[int, ...]:
