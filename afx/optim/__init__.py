@@ -12,7 +12,7 @@
 `accumulate`, `skip_nonfinite`           several batches a step; steps left out
 `adjustable`, `params_ema`, `projected`  settings in the state; averages; steps that end in a set
 `cosine_decay`, `warmup`, `join` …       schedules, accepted wherever a learning rate is
-`minimize`, `root`, `least_squares` …    solvers with implicit derivatives; `scipy_minimize` … are SciPy's
+`minimize`, `root`, `least_squares` …    solvers with implicit derivatives, and `curve_fit`; `scipy_minimize` … are SciPy's
 ========================================  =================================================================
 """
 
@@ -68,11 +68,19 @@ from afx.optim.schedules import (
     warmup_cosine,
 )
 from afx.optim.sgd import LearningRateState, Sgd, SgdState, TraceState, scale_by_learning_rate, sgd, trace
+from afx.optim.solvers.curve_fit import curve_fit
 from afx.optim.solvers.fixed_point import fixed_point
 from afx.optim.solvers.least_squares import least_squares
 from afx.optim.solvers.minimize import minimize
-from afx.optim.solvers.results import FixedPointResult, LeastSquaresResult, MinimizeResult, RootResult
-from afx.optim.solvers.root import root
+from afx.optim.solvers.results import (
+    ConstrainedResult,
+    CurveFitResult,
+    FixedPointResult,
+    LeastSquaresResult,
+    MinimizeResult,
+    RootResult,
+)
+from afx.optim.solvers.root import root, root_scalar
 from afx.optim.solvers.scipy_bridge import ScipyResult, scipy_least_squares, scipy_minimize, scipy_root
 from afx.optim.transforms import (
     EmaState,
@@ -100,6 +108,8 @@ __all__ = [
     "ArrayflowState",
     "AverageState",
     "Chain",
+    "ConstrainedResult",
+    "CurveFitResult",
     "Descent",
     "DescentState",
     "EmaState",
@@ -166,6 +176,7 @@ __all__ = [
     "constant",
     "cosine_decay",
     "cosine_restarts",
+    "curve_fit",
     "ema",
     "exponential_decay",
     "fixed_point",
@@ -194,6 +205,7 @@ __all__ = [
     "reduce_on_plateau",
     "rmsprop",
     "root",
+    "root_scalar",
     "scale",
     "scale_by_adadelta",
     "scale_by_adam",

@@ -17,7 +17,7 @@ from afx.core.aval import aval_of
 from afx.core.dtypes import DType
 from afx.core.tracing.tracer import Tracer
 from afx.errors import AfxError, DtypeError, ShapeError
-from afx.ops.creation.creation import asarray, full
+from afx.ops.creation.creation import asarray, full, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.join import concat
@@ -79,7 +79,7 @@ def as_vector(out: Any, dtype: DType, who: str) -> Array:
     for z in leaves:
         if z.dtype.kind not in "fiu":
             raise DtypeError(f"{who}: the function returns real numbers: got {z.aval}; return real and imaginary parts")
-    return concat([reshape(z, (-1,)).astype(dtype) for z in leaves])
+    return concat([reshape(z, (-1,)).astype(dtype) for z in leaves]) if leaves else zeros(0, dtype)
 
 
 def bound_vector(bound: Any, default: float, like: Array, who: str) -> Array:

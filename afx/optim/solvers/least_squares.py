@@ -30,6 +30,7 @@ from afx.ops.reductions.sums import sum as sum_
 from afx.optim.solvers.descend import Box, attach_minimum, box_of, free_unknowns
 from afx.optim.solvers.line_search import choose
 from afx.optim.solvers.results import LeastSquaresResult
+from afx.optim.solvers.robust import Loss, robust_residuals
 from afx.optim.solvers.truncated_cg import truncated_cg
 from afx.transforms.grad import grad
 from afx.transforms.jacobian import jacfwd
@@ -56,6 +57,8 @@ def least_squares(
     method: LeastSquaresMethod = "levenberg_marquardt",
     bounds: tuple[Any, Any] | None = None,
     sparse: bool = False,
+    loss: Loss = "linear",
+    loss_scale: float = 1.0,
     tolerance: float | None = None,
     max_iterations: int = 200,
 ) -> LeastSquaresResult[T]:
@@ -79,6 +82,9 @@ def least_squares(
             active set is Bertsekas's of 1982). The start is moved inside.
         sparse: takes the Jacobian by `sparse_jacobian`, and solves for the steps by conjugate gradients; for
             ``levenberg_marquardt``.
+        loss: how much a residual counts: ``linear`` by its square; ``huber``, ``soft_l1``, ``cauchy`` and ``arctan`` let
+            outliers count for less, as in SciPy, each as the square of a smaller residual.
+        loss_scale: the size from which on a residual is an outlier.
         tolerance: of the cosine between the residuals and each column of the Jacobian; without it the precision to the
             power 3/4, 1.8e-12 in float64 and 6.4e-6 in float32. A step as small as the rounding of x counts as
             convergence too.
@@ -104,25 +110,28 @@ def least_squares(
     def residuals(x: Array, *params: Any) -> Array:
         return as_vector(problem.fn(x, *params), x.dtype, "least_squares")
 
+    def weighted(x: Array, *params: Any) -> Array:
+        return robust_residuals(residuals(x, *params), loss, loss_scale)
+
     def cost(x: Array, *params: Any) -> Array:
-        r = residuals(x, *params)
+        r = weighted(x, *params)
         return 0.5 * vecdot(r, r)
 
     held = stopped(problem.params)
 
     def plain(x: Array) -> Array:
-        return residuals(x, *held)
+        return weighted(x, *held)
 
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
     end = iterate(*_march(plain, start, limit, method, sparse, inside), max_iterations)
     x = attach_minimum(grad(cost), end.x, problem.params, box, end.status)
     found, gradient = end.residuals, end.gradient
     if x is not end.x:  # so that they have derivatives too
-        found, pull = vjp(lambda v: residuals(v, *problem.params), x)
+        found, pull = vjp(lambda v: weighted(v, *problem.params), x)
         (gradient,) = pull(found)
-    return LeastSquaresResult(
-        end.iterations, end.evaluations, end.status, unravel(x), 0.5 * vecdot(found, found), found, unravel(gradient)
-    )
+    work, total = (end.iterations, end.evaluations, end.status), 0.5 * vecdot(found, found)
+    own = found if loss == "linear" else residuals(x, *problem.params)
+    return LeastSquaresResult(*work, unravel(x), total, own, unravel(gradient))
 
 
 @attrs.frozen
@@ -134,7 +143,8 @@ class Iterate:
         residuals: there.
         jacobian: there, dense or sparse.
         gradient: of the cost.
-        damping: added to the squared columns; of ``gauss_newton`` the fraction of a step.
+        scale: the largest squared length that each column had (Moré 1978): the units of the unknowns.
+        damping: in these units, added to the squared columns; of ``gauss_newton`` the fraction of a step.
         growth: the factor of the damping after the next rejection.
         iterations: trials so far.
         evaluations: of the residuals so far.
@@ -145,6 +155,7 @@ class Iterate:
     residuals: Array
     jacobian: Array | SparseMatrix
     gradient: Array
+    scale: Array
     damping: Array
     growth: Array
     iterations: Array
@@ -211,21 +222,25 @@ def _march(
         status = where(good, status_of(x, r, gradient, matrix), int(Status.RUNNING))
         stops = (norm_of(step) <= FEW * eps * norm_of(s.x)) | (rounding & ~flatter)
         status = where((status == int(Status.RUNNING)) & stops, ended, status)
-        if damped:
-            shrink = maximum(1 / 3, 1 - (2 * gain - 1) ** 3)
-            damping = where(good, s.damping * shrink, s.damping * s.growth)
-            growth = where(good, 2.0, 2 * s.growth)
-        else:
-            damping, growth = where(good, 1.0, 0.5 * s.damping), s.growth
-        kept = choose(good, (x, r, matrix, gradient), (s.x, s.residuals, s.jacobian, s.gradient))
+        damping, growth = _damping(s, good, gain) if damped else (where(good, 1.0, 0.5 * s.damping), s.growth)
+        here = x, r, matrix, gradient, maximum(s.scale, _squares(matrix))
+        kept = choose(good, here, (s.x, s.residuals, s.jacobian, s.gradient, s.scale))
         return Iterate(*kept, damping, growth, s.iterations + 1, s.evaluations + 1, status)
 
     first, matrix = residuals(start), jacobian(start)
     gradient = transpose(matrix) @ first
     damping = FIRST_DAMPING * asarray(1.0, start.dtype) if damped else asarray(1.0, start.dtype)
     status = status_of(start, first, gradient, matrix)
-    begin = Iterate(start, first, matrix, gradient, damping, asarray(2.0, start.dtype), asarray(0), asarray(1), status)
+    growth = asarray(2.0, start.dtype)
+    scale = _squares(matrix)
+    begin = Iterate(start, first, matrix, gradient, scale, damping, growth, asarray(0), asarray(1), status)
     return begin, advance
+
+
+def _damping(s: Iterate, good: Array, gain: Array) -> tuple[Array, Array]:
+    """Return the next damping, and its growth after a rejection, by Nielsen's rule."""
+    shrink = maximum(1 / 3, 1 - (2 * gain - 1) ** 3)
+    return where(good, s.damping * shrink, s.damping * s.growth), where(good, 2.0, 2 * s.growth)
 
 
 def _slope(x: Array, gradient: Array, box: Box | None) -> Array:
@@ -256,8 +271,8 @@ def _least_norm_step(s: Iterate) -> Array:
 
 
 def _damped_step(s: Iterate) -> Array:
-    """Return the minimizer of the damped linear model, in which each unknown counts in units of its column's length."""
-    squares = _squares(s.jacobian)
+    """Return the minimizer of the damped linear model, in which each unknown counts in units of its scale."""
+    squares = s.scale
     floor = float(np.finfo(squares.dtype).eps) * max_(squares, initial=0.0) + float(np.finfo(squares.dtype).tiny)
     weights = s.damping * maximum(squares, floor)
     if isinstance(s.jacobian, SparseMatrix):

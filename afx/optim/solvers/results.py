@@ -9,7 +9,14 @@ import attrs
 from afx.control.solving.report import Report
 from afx.core.array.array import Array
 
-__all__ = ["FixedPointResult", "LeastSquaresResult", "MinimizeResult", "RootResult"]
+__all__ = [
+    "ConstrainedResult",
+    "CurveFitResult",
+    "FixedPointResult",
+    "LeastSquaresResult",
+    "MinimizeResult",
+    "RootResult",
+]
 
 T = TypeVar("T")
 
@@ -30,6 +37,23 @@ class MinimizeResult(Report, Generic[T]):
 
 
 @attrs.frozen
+class ConstrainedResult(MinimizeResult[T]):
+    """What `minimize` found under equalities and inequalities; ``iterations`` counts minimizations and Newton's steps.
+
+    Attributes:
+        equality_multipliers: float[equalities], by how much the minimum rises with what an equality is set to.
+        inequality_multipliers: float[inequalities], the same of inequalities; 0 where one is no limit.
+        equalities: float[equalities], their values at the point.
+        inequalities: float[inequalities], their values at the point.
+    """
+
+    equality_multipliers: Array
+    inequality_multipliers: Array
+    equalities: Array
+    inequalities: Array
+
+
+@attrs.frozen
 class LeastSquaresResult(Report, Generic[T]):
     """What `least_squares` found.
 
@@ -44,6 +68,19 @@ class LeastSquaresResult(Report, Generic[T]):
     cost: Array
     residuals: Array
     gradient: T
+
+
+@attrs.frozen
+class CurveFitResult(LeastSquaresResult[T]):
+    """What `curve_fit` found.
+
+    Attributes:
+        covariance: float[n, n], of the parameters as one vector; infinite where measurements do not determine them.
+        errors: the standard deviation of each parameter, a tree as x.
+    """
+
+    covariance: Array
+    errors: T
 
 
 @attrs.frozen

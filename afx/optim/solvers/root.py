@@ -13,9 +13,10 @@ from afx.control.solving.functions import attach_implicit_derivative, flatten_to
 from afx.control.solving.report import Status, choose_status, is_converged
 from afx.control.solving.vectors import as_vector, bound_vector, iterate, norm_of
 from afx.control.while_loop import while_loop
-from afx.core.array.array import Array
+from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sign
@@ -23,16 +24,18 @@ from afx.ops.elementwise.comparison import isfinite
 from afx.ops.elementwise.where import maximum, where
 from afx.ops.linalg.products import outer, vecdot
 from afx.ops.linalg.solve import solve_or_nan
+from afx.ops.manipulation.shape import broadcast_to
 from afx.ops.reductions.boolean import all as all_
+from afx.optim.solvers.bracketing import Bracket, narrow
 from afx.optim.solvers.results import RootResult
 from afx.transforms.jacobian import jacfwd
 
-__all__ = ["RootMethod", "root"]
+__all__ = ["RootMethod", "newton", "root", "root_scalar"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-RootMethod = Literal["newton", "broyden", "bisection"]
+RootMethod = Literal["newton", "broyden", "bisection", "chandrupatla"]
 
 DECREASE = 1e-4
 HALVINGS = 30
@@ -53,11 +56,12 @@ def root(
     The point is differentiable by ``args``, and by traced arrays that ``fn`` closes over, in both modes and every order:
     by the implicit function theorem, not through the iterations. Works under `jit` and `vmap`.
 
-    =============  ======================================================================================
-    ``newton``     Newton's method with the exact Jacobian, shortened until the residual falls
-    ``broyden``    one Jacobian, then rank-one updates (Broyden 1965, the good formula)
-    ``bisection``  for each element by itself, inside of a bracket; finds sign changes in any function
-    =============  ======================================================================================
+    ================  ======================================================================================
+    ``newton``        Newton's method with the exact Jacobian, shortened until the residual falls
+    ``broyden``       one Jacobian, then rank-one updates (Broyden 1965, the good formula)
+    ``bisection``     for each element by itself, inside of a bracket; finds sign changes in any function
+    ``chandrupatla``  the same with interpolation where that is safe: in a fifth of the evaluations
+    ================  ======================================================================================
 
     Args:
         fn: a function of a tree and ``args`` that returns as many numbers as the tree has, in any tree.
@@ -105,18 +109,44 @@ def root(
     return RootResult(end.iterations, end.evaluations, end.status, unravel(x), found)
 
 
+def root_scalar(
+    fn: Callable[[Array, *Ts], Any],
+    bracket: tuple[ArrayLike, ArrayLike],
+    *args: *Ts,
+    max_iterations: int = 200,
+) -> RootResult[Array]:
+    """Return the number between two others, at which ``fn(x, *args)`` has opposite signs, where it is 0.
+
+    The method is Chandrupatla's of 1997, which never leaves the bracket and takes some ten evaluations; arrays of
+    brackets are searched together, each element by itself. Derivatives are those of `root`.
+
+    Args:
+        fn: a function of a number and ``args`` that returns a number; of arrays it works element by element.
+        bracket: both numbers, or arrays of them.
+        *args: what else ``fn`` takes, any trees.
+        max_iterations: the limit.
+
+    >>> root_scalar(lambda x: x**3 - x - 2, (1.0, np.float64(2.0))).x
+    Array(1.52137971, dtype=float64)
+    """
+    lower, upper = promote_operands(*bracket)
+    middle = 0.5 * (stop_gradient(lower) + stop_gradient(upper))
+    ends = broadcast_to(lower, middle.shape), broadcast_to(upper, middle.shape)
+    return root(fn, middle, *args, method="chandrupatla", bracket=ends, max_iterations=max_iterations)
+
+
 def _find(
     plain: Callable[[Array], Array], start: Array, method: str, bracket: Any, tolerance: float, max_iterations: int
-) -> Iterate | Interval:
+) -> Iterate | Interval | Bracket:
     """Return the last state of a method."""
-    if method == "bisection":
+    if method in ("bisection", "chandrupatla"):
         if bracket is None:
-            raise ArgumentError("root: bisection starts from a bracket: got none; give bracket=(lower, upper)")
+            raise ArgumentError(f"root: {method} starts from a bracket: got none; give bracket=(lower, upper)")
         lower, upper = [stop_gradient(bound_vector(b, 0.0, start, "root")) for b in bracket]
-        return _bisect(plain, lower, upper, max_iterations)
+        return (_bisect if method == "bisection" else narrow)(plain, lower, upper, max_iterations)
     if method in ("newton", "broyden"):
         return _newton(plain, start, tolerance, max_iterations, renew=method == "newton")
-    raise ArgumentError(f"root: no such method: got {method!r}; use 'newton', 'broyden' or 'bisection'")
+    raise ArgumentError(f"root: no such method: got {method!r}; use 'newton', 'broyden', 'bisection' or 'chandrupatla'")
 
 
 @attrs.frozen
@@ -168,6 +198,11 @@ def _newton(residual: Callable[[Array], Array], start: Array, tolerance: float, 
     status = _status(start, first, start - start, tolerance)
     begin = Iterate(start, first, jacobian(start), asarray(True), asarray(0), asarray(2), status)
     return iterate(begin, advance, limit)
+
+
+def newton(residual: Callable[[Array], Array], start: Array, tolerance: float, limit: int) -> Iterate:
+    """Return the last state of Newton's method."""
+    return _newton(residual, start, tolerance, limit, renew=True)
 
 
 @attrs.frozen
