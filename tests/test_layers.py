@@ -27,7 +27,7 @@ LAYERS = (
     ("transforms",),
     ("control", "random", "stats"),
     ("nn", "optim", "integrate", "linalg", "fft", "special", "debug"),
-    ("data", "distributed", "export", "io", "numpy", "plot", "testing", "train"),
+    ("data", "distributed", "export", "io", "migrate", "numpy", "plot", "testing", "train"),
     ("__init__",),
 )
 REQUIRED = {"attrs", "numpy"}

@@ -66,6 +66,7 @@ class _Prefetching(Iterator[T]):
         self._waiting: queue.Queue[_Item[T] | _Raised | _End] = queue.Queue(depth)
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
+        self._direct: Iterator[T] | None = None  # where no thread can be started
         self._is_over = False
 
     def __iter__(self) -> Iterator[T]:
@@ -75,10 +76,9 @@ class _Prefetching(Iterator[T]):
         if self._is_over:
             raise StopIteration
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=_fill, args=(self._items, self._waiting, self._stopped), name="afx-prefetch", daemon=True
-            )
-            self._thread.start()
+            self._start()
+        if self._direct is not None:
+            return next(self._direct)
         found = self._waiting.get()
         if isinstance(found, _Item):
             return found.value
@@ -86,6 +86,16 @@ class _Prefetching(Iterator[T]):
         if isinstance(found, _Raised):
             raise found.error
         raise StopIteration
+
+    def _start(self) -> None:
+        """Start the thread; a system without threads makes each item when it is asked for."""
+        self._thread = threading.Thread(
+            target=_fill, args=(self._items, self._waiting, self._stopped), name="afx-prefetch", daemon=True
+        )
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._direct = iter(self._items)
 
     def close(self) -> None:
         """End the thread."""

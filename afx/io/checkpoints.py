@@ -158,8 +158,20 @@ class Checkpoints:
             self._write(number, content, encoder.arrays)
         else:  # arrays that somebody may change are copied now
             arrays = {name: x if is_owned(x) else x.copy() for name, x in encoder.arrays.items()}
-            self._pending = self._writer.submit(self._write, number, content, arrays)
+            self._pending = self._submit(number, content, arrays)
         return self.path(number)
+
+    def _submit(self, number: int, content: Any, arrays: dict[str, Any]) -> Future[None] | None:
+        """Let the thread write a checkpoint, or write it here on a system without threads."""
+        assert self._writer is not None
+        try:
+            return self._writer.submit(self._write, number, content, arrays)
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+        self._writer = None
+        self._write(number, content, arrays)
+        return None
 
     def _write(self, step: int, content: Any, arrays: dict[str, Any]) -> None:
         write_archive(self.path(step), content, arrays)

@@ -43,9 +43,12 @@ class _Pool:
         self.threads = count_processors()
 
     def helpers(self, count: int) -> list[_Worker]:
-        """Return workers; the caller has the lock."""
-        while len(self.workers) < count:
-            self.workers.append(_Worker())
+        """Return workers, fewer where no more threads can be started; the caller has the lock."""
+        while len(self.workers) < min(count, self.threads - 1):
+            try:
+                self.workers.append(_Worker())
+            except RuntimeError:  # a system without threads, such as WebAssembly, or without one more
+                self.threads = len(self.workers) + 1
         return self.workers[:count]
 
 

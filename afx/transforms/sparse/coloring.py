@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from afx.transforms.sparse.pattern import count_each
+
 __all__ = ["color", "dense_rows"]
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,7 +54,7 @@ def color(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Ints:
 
 def _most(rows: Ints, count: int) -> int:
     """Return the number of entries of the fullest row, which no colouring goes below."""
-    return int(np.bincount(rows, minlength=max(count, 1)).max())
+    return int(count_each(rows, max(count, 1)).max())
 
 
 def _greedy(order: Any, entries: list[int], bounds: list[int], shape: tuple[int, int]) -> Ints:

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-__all__ = ["Part", "Pattern", "distinct", "identity", "joined"]
+__all__ = ["Part", "Pattern", "count_each", "distinct", "identity", "joined", "repeat"]
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -39,7 +39,7 @@ class Pattern:
         """Return the elements and the inputs they depend on, as pairs in ascending order."""
         rows = np.flatnonzero(self.ids >= 0)
         counts, places = _spread(self.starts, self.ids[rows])
-        return np.repeat(rows, counts), self.members[places]
+        return repeat(rows, counts), self.members[places]
 
     def part(self, k: int, count: int) -> Pattern:
         """Return the pattern of the k-th of so many equal parts."""
@@ -78,7 +78,7 @@ def joined(size: int, parts: Sequence[Part]) -> Pattern | None:
     starts, members, shifts = _stacked([p.pattern for p in parts])
     groups = np.concatenate([p.pattern.ids[p.ins] for p in parts])
     alive = groups >= 0
-    groups = groups + np.repeat(shifts, [len(p.ins) for p in parts])
+    groups = groups + repeat(shifts, [len(p.ins) for p in parts])
     outs = np.concatenate([p.outs for p in parts])[alive]
     if not len(outs):
         return None
@@ -118,11 +118,23 @@ def _stacked(patterns: Sequence[Pattern]) -> tuple[Ints, Ints, list[int]]:
     return np.concatenate(starts), np.concatenate(members), shifts
 
 
+def repeat(values: Any, counts: Any) -> Ints:
+    """Return each value so many times; NumPy takes counts of its index type alone, which has 32 bits on some systems."""
+    found: Ints = np.repeat(values, np.asarray(counts, np.intp))
+    return found
+
+
+def count_each(numbers: Ints, count: int) -> Ints:
+    """Return how often each number below ``count`` occurs."""
+    found: Ints = np.bincount(np.asarray(numbers, np.intp), minlength=count)
+    return found
+
+
 def _spread(starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
     """Return how many members each of these sets has, and where they stand, one set after the other."""
     counts = starts[groups + 1] - starts[groups]
     ends = np.cumsum(counts)
-    places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[groups] - (ends - counts), counts)
+    places = np.arange(ends[-1] if len(ends) else 0) + repeat(starts[groups] - (ends - counts), counts)
     return counts, places
 
 
@@ -136,7 +148,7 @@ def _merged(ids: Ints, rows: Ints, groups: Ints, starts: Ints, members: Ints, wi
         ids[owners] = len(starts) - 1
         return ids, np.append(starts, starts[-1] + len(union)), np.concatenate([members, union])
     counts, places = _spread(starts, groups)
-    keys = distinct(np.repeat(owner, counts) * width + members[places])
+    keys = distinct(repeat(owner, counts) * width + members[places])
     owner, inputs = np.divmod(keys, width)
     ends = np.searchsorted(owner, np.arange(len(owners)), side="right")
     ids[owners] = len(starts) - 1 + np.arange(len(owners))

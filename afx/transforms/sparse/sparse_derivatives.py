@@ -33,7 +33,7 @@ from afx.transforms.jvp import jvp
 from afx.transforms.make_graph import to_graph
 from afx.transforms.sparse.coloring import color, dense_rows
 from afx.transforms.sparse.dependency import dependence
-from afx.transforms.sparse.pattern import distinct, identity
+from afx.transforms.sparse.pattern import count_each, distinct, identity
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
 from afx.transforms.vjp import vjp
 from afx.transforms.vmap import vmap
@@ -242,7 +242,7 @@ def _split(rows: Ints, columns: Ints, shape: tuple[int, int], both: bool) -> tup
     """Return colours of the columns for all entries but those of full rows, and of these rows, one each."""
     alone = np.full(shape[0], -1, np.int64)
     if both and len(rows):
-        full = dense_rows(np.bincount(rows, minlength=shape[0]))
+        full = dense_rows(count_each(rows, shape[0]))
         alone[full] = np.arange(len(full))
     rest = alone[rows] < 0
     return color(rows[rest], columns[rest], shape), alone
@@ -253,7 +253,7 @@ def _hessian_layout(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Layout
     n = shape[0]
     keys = distinct(np.concatenate([rows * n + columns, columns * n + rows]))
     rows, columns = np.divmod(keys, max(n, 1))
-    full = dense_rows(np.bincount(rows, minlength=n))
+    full = dense_rows(count_each(rows, n))
     alone = np.zeros(n, bool)
     alone[full] = True
     rest = ~alone[rows] & ~alone[columns]
