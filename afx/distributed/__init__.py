@@ -22,6 +22,8 @@ from afx.distributed.parts import by_slot
 from afx.distributed.sharded_state import ShardedState
 from afx.distributed.sharding import ShardedOptimizer, shard_optimizer
 from afx.distributed.split import Split
+from afx.distributed.spmd.collectives import all_gather, psum, psum_scatter, shift
+from afx.distributed.spmd.values import SlotValues
 
 __all__ = [
     "Estimate",
@@ -30,14 +32,19 @@ __all__ = [
     "Machines",
     "ShardedOptimizer",
     "ShardedState",
+    "SlotValues",
     "Split",
+    "all_gather",
     "by_slot",
     "connect",
     "estimate",
     "local",
     "map_over",
     "place",
+    "psum",
+    "psum_scatter",
     "shard_optimizer",
+    "shift",
     "split_graph",
 ]
 

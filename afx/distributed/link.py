@@ -113,6 +113,10 @@ class Link(Protocol):
         """Return the bytes of the rank before this one, which gives its own to the next, in a ring."""
         ...
 
+    def trade(self, sends: Sequence[tuple[Ndarray, int, int]], receives: Sequence[tuple[Ndarray, int, int]]) -> None:
+        """Send and receive contiguous arrays, each with a rank and a tag."""
+        ...
+
     def make_message(self, array: Ndarray, rank: int, number: int, *, is_sent: bool) -> Message:
         """Prepare a message that carries a contiguous array to or from a rank, as often as it is started."""
         ...
@@ -177,6 +181,9 @@ class LocalLink:
     def pass_on(self, data: bytes) -> bytes:
         """Return the bytes."""
         return data
+
+    def trade(self, sends: Sequence[tuple[Ndarray, int, int]], receives: Sequence[tuple[Ndarray, int, int]]) -> None:
+        """Do nothing: nobody else is there."""
 
     def make_message(self, array: Ndarray, rank: int, number: int, *, is_sent: bool) -> Message:
         """Refuse: all slots are here."""

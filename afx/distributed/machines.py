@@ -14,10 +14,13 @@ from afx.distributed.graph.run import GraphRunner
 from afx.distributed.graph.split import GraphSplit
 from afx.distributed.link import Link
 from afx.distributed.messages import decode_tree, encode_tree
+from afx.distributed.parts import Parts
 from afx.distributed.progress import track
 from afx.distributed.ranks import Ranks
 from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
+from afx.distributed.spmd.meeting import run_slots
+from afx.distributed.spmd.values import SlotValues
 from afx.distributed.sums.buffers import Layout, flatten_tree
 from afx.errors import ArgumentError
 from afx.runtime.blas import blas
@@ -223,6 +226,49 @@ class Machines(Ranks):
         gathered = [decode_tree(data) for data in self.link.gather(encode_tree(done))]
         found = {int(k): tree for pairs in gathered for k, tree in pairs}
         return [found[k] for k in range(len(items))]
+
+    def spmd(self, fn: Callable[..., R]) -> Callable[..., SlotValues[R]]:
+        """Return a function that every slot runs, and in which slots exchange values (single program, multiple data).
+
+        Inside, `psum`, `all_gather`, `psum_scatter` and `shift` of `afx.distributed` are ops like others: they are traced by
+        `afx.jit` and loops, and have derivatives (of the sum of what all slots return). So domain decomposition and tensor
+        parallelism can be written; bits depend on the number of slots alone.
+
+        Args:
+            fn: the program. Every slot runs the same collectives in the same order, on values of the same shapes.
+
+        Returns:
+            A function of the same arguments: those from `by_slot`, `scatter` or an earlier call differ from slot to slot, all
+            others reach each slot whole. It returns the `SlotValues` of what the slots return.
+
+        Raises:
+            ArgumentError: slots that make other collectives.
+
+        >>> import afx
+        >>> from afx import distributed
+        >>> machines = distributed.local(2)
+        >>> @machines.spmd
+        ... def slope(x):
+        ...     return afx.grad(lambda x: afx.sum(x * distributed.shift(x, wrap=True)))(x)
+        >>> slope(distributed.by_slot(lambda slot: afx.ones(1) * (1 + slot))).gather()
+        [Array([4.], dtype=float32), Array([2.], dtype=float32)]
+        """
+        name = f"spmd of {getattr(fn, '__qualname__', type(fn).__qualname__)}"
+
+        @functools.wraps(fn)
+        def run(*args: Any, **kwargs: Any) -> SlotValues[R]:
+            def compute(slot: int) -> R:
+                mine = [arg.part(slot) if isinstance(arg, Parts) else arg for arg in args]
+                named = {key: arg.part(slot) if isinstance(arg, Parts) else arg for key, arg in kwargs.items()}
+                with blas:
+                    return fn(*mine, **named)
+
+            return SlotValues(
+                self,
+                self.repeat_until_committed(name, lambda: run_slots(self.link, self.slots, self.own_slots, compute)),
+            )
+
+        return run
 
     def run_graph(self, split: GraphSplit, *inputs: ArrayLike) -> list[Array]:
         """Return the outputs of a graph whose equations are dealt to slots, on every rank.

@@ -240,6 +240,12 @@ class MpiLink:
             self.wait([*self.send_to(size, target, SIZE_TAG), *self.send_to(array, target, DATA_TAG)])
         return self._receive(root) if self.rank == target else None
 
+    def trade(self, sends: Sequence[tuple[Ndarray, int, int]], receives: Sequence[tuple[Ndarray, int, int]]) -> None:
+        """Send and receive contiguous arrays, each with a rank and a tag."""
+        requests = [r for array, rank, tag in receives for r in self.receive_into(array, rank, tag)]
+        requests += [r for array, rank, tag in sends for r in self.send_to(array, rank, tag)]
+        self.wait(requests)
+
     def pass_on(self, data: bytes) -> bytes:
         """Return the bytes of the rank before this one, which gives its own to the next, in a ring."""
         before, after = (self.rank - 1) % self.ranks, (self.rank + 1) % self.ranks

@@ -1,0 +1,166 @@
+"""Collectives: sums, gatherings and shifts over slots as ops with derivatives, inside of `Machines.spmd`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval
+from afx.core.primitive import Primitive
+from afx.core.tracing.tracer import bind
+from afx.distributed.spmd.meeting import Collective, Meeting, current
+from afx.errors import ArgumentError, ShapeError
+from afx.ops._kinds.linear import linear
+from afx.ops.manipulation.axes import moveaxis
+
+__all__ = ["all_gather", "psum", "psum_scatter", "shift"]
+
+
+def _here(who: str) -> tuple[Meeting, int]:
+    found = current.get()
+    if found is None:
+        raise ArgumentError(f"{who}: outside of an SPMD program: got no slot; call it inside of machines.spmd(fn)")
+    return found
+
+
+def _exchange(x: Any, what: Collective) -> Any:
+    meeting, slot = _here(what.name)
+    return meeting.exchange(slot, what, np.asarray(x))
+
+
+def psum(x: ArrayLike) -> Array:
+    """Return the sum of the values of all slots, on every slot, added in the order of the slots' tree.
+
+    Its derivative is itself: `afx.grad` inside of an SPMD program differentiates the *sum of what all slots return*. So let
+    each slot return its own share of the loss, or divide a loss that all slots hold by their number.
+
+    Args:
+        x: of one shape on every slot.
+
+    Raises:
+        ArgumentError: outside of `Machines.spmd`.
+
+    >>> from afx import distributed
+    >>> machines = distributed.local(3)
+    >>> machines.spmd(lambda x: distributed.psum(x))(distributed.by_slot(lambda slot: float(slot))).gather()
+    [Array(3., dtype=float64), Array(3., dtype=float64), Array(3., dtype=float64)]
+    """
+    return bind(psum_p, x)
+
+
+def _same(x: Aval) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+psum_p: Primitive = linear(
+    "psum",
+    lambda x: _exchange(x, Collective("psum")),
+    _same,
+    lambda ct, aval: psum(ct),
+    batch=lambda size, xs, batched, params: bind(psum_p, *xs),
+    has_effects=True,
+)
+
+
+def all_gather(x: ArrayLike) -> Array:
+    """Return the values of all slots along a new first axis, on every slot; its derivative is `psum_scatter`.
+
+    Args:
+        x: of one shape on every slot.
+
+    Raises:
+        ArgumentError: outside of `Machines.spmd`.
+
+    >>> from afx import distributed
+    >>> machines = distributed.local(2)
+    >>> machines.spmd(lambda x: distributed.all_gather(x))(distributed.by_slot(lambda slot: float(slot))).first
+    Array([0., 1.], dtype=float64)
+    """
+    return bind(slot_gather_p, x, slots=_here("all_gather")[0].slots)
+
+
+def _gathered(x: Aval, slots: int) -> Aval:
+    return Aval((slots, *x.shape), x.dtype)
+
+
+slot_gather_p: Primitive = linear(
+    "slot_gather",
+    lambda x, slots: _exchange(x, Collective("all_gather")),
+    _gathered,
+    lambda ct, aval, slots: psum_scatter(ct),
+    batch=lambda size, xs, batched, params: moveaxis(bind(slot_gather_p, *xs, **params), 0, 1),
+    has_effects=True,
+)
+
+
+def psum_scatter(x: ArrayLike) -> Array:
+    """Return on each slot the sum of all slots' parts for it: of ``x[slot]``; its derivative is `all_gather`.
+
+    Args:
+        x: one part for each slot along the first axis.
+
+    Raises:
+        ArgumentError: outside of `Machines.spmd`.
+        ShapeError: a first axis that is not as long as there are slots.
+
+    >>> import afx
+    >>> from afx import distributed
+    >>> machines = distributed.local(2)
+    >>> machines.spmd(lambda x: distributed.psum_scatter(x))(afx.asarray([1.0, 10.0])).gather()
+    [Array(2., dtype=float32), Array(20., dtype=float32)]
+    """
+    return bind(psum_scatter_p, x, slots=_here("psum_scatter")[0].slots)
+
+
+def _scattered(x: Aval, slots: int) -> Aval:
+    if x.shape[:1] != (slots,):
+        raise ShapeError(f"psum_scatter: one part for each of {slots} slots: got {x}; give a first axis of that length")
+    return Aval(x.shape[1:], x.dtype)
+
+
+psum_scatter_p: Primitive = linear(
+    "psum_scatter",
+    lambda x, slots: _exchange(x, Collective("psum_scatter")),
+    _scattered,
+    lambda ct, aval, slots: all_gather(ct),
+    batch=lambda size, xs, batched, params: bind(psum_scatter_p, moveaxis(xs[0], 0, 1), **params),
+    has_effects=True,
+)
+
+
+def shift(x: ArrayLike, offset: int = 1, *, wrap: bool = False) -> Array:
+    """Return the value of the slot that stands ``offset`` before this one: the halo of a neighbour.
+
+    Its derivative is the shift back.
+
+    Args:
+        x: of one shape on every slot.
+        offset: how many slots on; negative ones shift towards slot 0.
+        wrap: whether slots stand in a ring. Otherwise slots without such a neighbour get zeros.
+
+    Raises:
+        ArgumentError: outside of `Machines.spmd`.
+
+    >>> from afx import distributed
+    >>> machines = distributed.local(3)
+    >>> fn = machines.spmd(lambda x: distributed.shift(x))
+    >>> [float(x) for x in fn(distributed.by_slot(lambda slot: 1.0 + slot)).gather()]
+    [0.0, 1.0, 2.0]
+    """
+    return bind(slot_shift_p, x, offset=offset, wrap=wrap)
+
+
+def _shifted(x: Aval, offset: int, wrap: bool) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+slot_shift_p: Primitive = linear(
+    "slot_shift",
+    lambda x, offset, wrap: _exchange(x, Collective("shift", offset, wrap)),
+    _shifted,
+    lambda ct, aval, offset, wrap: shift(ct, -offset, wrap=wrap),
+    batch=lambda size, xs, batched, params: bind(slot_shift_p, *xs, **params),
+    has_effects=True,
+)
