@@ -28,6 +28,7 @@ from examples import (
     logistic_regression,
     lotka_volterra,
     polynomial,
+    slot_programs,
     time_series,
 )
 from examples.report import Claim
@@ -53,6 +54,7 @@ EXAMPLES: dict[str, Callable[[Path], list[Claim]]] = {
     "exported_model": exported_model.run,
     "data_parallel": data_parallel.run,
     "graph_split": graph_split.run,
+    "slot_programs": slot_programs.run,
 }
 PAPER = ("catenary", "classifier", "boundary_value", "curve_derivative", "polynomial", "local_optimum")
 

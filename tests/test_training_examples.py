@@ -23,6 +23,7 @@ from examples import (
     heat_equation,
     logistic_regression,
     lotka_volterra,
+    slot_programs,
     time_series,
 )
 from examples.__main__ import EXAMPLES, PAPER, main
@@ -42,6 +43,7 @@ SMALL: dict[str, tuple[Callable[..., list[Claim]], dict[str, int], float]] = {
     "hamiltonian": (hamiltonian.run, {"draws": 80, "chains": 8}, 0.6),
     "data_parallel": (data_parallel.run, {"steps": 15}, 1.0),
     "graph_split": (graph_split.run, {"branches": 16, "most_slots": 8}, 1.0),
+    "slot_programs": (slot_programs.run, {"steps": 30}, 2.0),
 }
 
 

@@ -190,12 +190,27 @@ def pieces() -> None:
     report(machines, ok)
 
 
+def slot_programs() -> None:
+    """Halo exchange with its gradient, and a network cut by columns, have the bits of one process."""
+    from examples import slot_programs as demonstration  # it needs the extra that draws
+
+    machines, local = distributed.connect(SLOTS, deadline=60.0), distributed.local(SLOTS)
+    ok = bits_of(demonstration.heat(machines, 9)) == bits_of(demonstration.heat(local, 9))
+    found, expected = (demonstration.train(where, 5)[0].gather() for where in (machines, local))
+    rows = distributed.by_slot(lambda slot: afx.asarray(X[:SLOTS, :] * (slot + 1)))
+    scatter = [where.spmd(distributed.psum_scatter)(rows).gather() for where in (machines, local)]
+    ring = [where.spmd(lambda x: distributed.shift(x, 3, wrap=True))(rows).gather() for where in (machines, local)]
+    ok &= bits_of(found) == bits_of(expected) and bits_of(scatter[0]) == bits_of(scatter[1])
+    report(machines, ok and bits_of(ring[0]) == bits_of(ring[1]))
+
+
 def examples() -> None:
     """The demonstrations run in a job; rank 0 tells what they claim."""
-    from examples import data_parallel, graph_split  # they need the extra that draws
+    from examples import data_parallel, graph_split, slot_programs  # they need the extra that draws
 
     with tempfile.TemporaryDirectory() as folder:
         claims = [*data_parallel.run(Path(folder), steps=8), *graph_split.run(Path(folder), branches=16, most_slots=8)]
+        claims += slot_programs.run(Path(folder), steps=8)
     print("claims", [claim.value < 1 for claim in claims if claim.shown == "{:g}"], flush=True)
 
 

@@ -47,12 +47,19 @@ def test_a_step_that_exchanges_chunks_gives_the_bits_of_one_process(ranks: int) 
     ], result.stderr
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_programs_that_exchange_give_the_bits_of_one_process(ranks: int) -> None:
+    """Halo exchange in a loop, with its gradient; columns of a network; scattered sums and rings."""
+    result = run(ranks, "slot_programs")
+    assert sorted(result.stdout.splitlines()) == [f"rank {k} of {ranks}: same" for k in range(ranks)], result.stderr
+
+
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="the demonstrations need the extra examples")
 def test_the_demonstrations_run_in_a_job() -> None:
     """Data-parallel training and a split graph: no bit differs from one process; rank 0 alone claims."""
     result = run(2, "examples")
     claims = sorted(line for line in result.stdout.splitlines() if line.startswith("claims"))
-    assert claims == ["claims [True, True]", "claims []"], result.stderr
+    assert claims == ["claims [True, True, True]", "claims []"], result.stderr
 
 
 def test_a_killed_rank_ends_the_job() -> None:
