@@ -10,14 +10,18 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, wrap
 from afx.distributed.digest import describe_program, stable_repr
+from afx.distributed.local import local
 from afx.distributed.machines import Machines
 from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.sharded_state import ShardedState
 from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
-from afx.distributed.sums.buffers import Layout, Ndarray, flatten_tree
+from afx.distributed.spmd.collectives import all_gather
+from afx.distributed.spmd.meeting import run_slots
+from afx.distributed.sums.buffers import Layout, Memory, Ndarray, flatten_tree
 from afx.errors import ArgumentError, PeerLost
 from afx.optim import Optimizer
+from afx.optim.shards import sharded_by
 from afx.transforms.jit import jit
 
 __all__ = ["ShardedOptimizer", "ShardedState", "shard_optimizer"]
@@ -36,14 +40,20 @@ class ShardedOptimizer(Generic[T]):
     def __init__(self, machines: Machines, optimizer: Optimizer[Any]) -> None:
         self._machines = machines
         self._optimizer: Any = optimizer
+        self._is_elementwise: bool = _is_elementwise(optimizer)
         self._update: Any = jit(optimizer.step)
+        self._updates: dict[int, Any] = {}  # by slot, whose parts of leaves have sizes of their own
 
     def init(self, params: T) -> ShardedState:
         """Return the states of this rank's slots."""
         flat, link = _Flat(params, self._machines.slots), self._machines.link
         held = {link.rank, (link.rank - 1) % link.ranks} if link.shrinks else {link.rank}
         slots = [slot for slot in range(self._machines.slots) if link.owner(slot) in held]
-        return ShardedState({slot: self._optimizer.init(flat.chunk(slot)) for slot in slots})
+        return ShardedState({slot: self._optimizer.init(self._part(flat, slot)) for slot in slots})
+
+    def _part(self, flat: _Flat, slot: int) -> Any:
+        """Return what a slot updates: a chunk of flat vectors, or, where norms of leaves count, its part of each leaf."""
+        return flat.chunk(slot) if self._is_elementwise else flat.part(slot, flat.leaves)
 
     def step(self, params: T, grads: T, state: ShardedState, *, value: Any = None) -> tuple[T, ShardedState]:
         """Return new parameters, the same on every rank, and the states of this rank's slots.
@@ -55,7 +65,7 @@ class ShardedOptimizer(Generic[T]):
         slopes = flat.like(grads)
 
         def attempt() -> tuple[T, ShardedState]:
-            return self._move(flat, slopes.chunk, self._own_states(state), value)
+            return self._move(flat, lambda slot: self._part(slopes, slot), self._own_states(state), value)
 
         return self._machines.repeat_until_committed("step of a sharded optimizer", attempt)
 
@@ -137,7 +147,7 @@ class ShardedOptimizer(Generic[T]):
 
     def _reduce(
         self, flat: _Flat, compute: Callable[[int], Any], split: Split, number: int
-    ) -> tuple[Any, Callable[[int], tuple[Array, ...]]]:
+    ) -> tuple[Any, Callable[[int], Any]]:
         """Return the mean value, and this rank's chunks of the mean gradient."""
         machines, weights = self._machines, split.weights
         reduction = machines.link.scattered_reduction(weights, flat.layout, number)
@@ -148,21 +158,33 @@ class ShardedOptimizer(Generic[T]):
                 reduction.add(slot, flat.layout, flat.like(grads).leaves)
         sums = reduction.finish()
 
-        def slopes(slot: int) -> tuple[Array, ...]:
-            return tuple([wrap(part) for part in flat.cut(sums, slot)])
+        def slopes(slot: int) -> Any:
+            if self._is_elementwise:
+                return tuple([wrap(part) for part in flat.cut(sums, slot)])
+            return flat.part(slot, flat.layout.views(sums))
 
         return machines.average_once(values.__getitem__, split, number), slopes
 
     def _move(
-        self, flat: _Flat, slopes: Callable[[int], tuple[Array, ...]], states: dict[int, Any], value: Any
+        self, flat: _Flat, slopes: Callable[[int], Any], states: dict[int, Any], value: Any
     ) -> tuple[T, ShardedState]:
         """Update the chunks of this rank's slots, and exchange them."""
         link = self._machines.link
         buffers = flat.layout.empty(link.memory)
-        found: dict[int, Any] = {}
-        for slot in self._machines.own_slots:
-            chunk, found[slot] = self._update(flat.chunk(slot), slopes(slot), states[slot], value=value)
-            flat.write(buffers, slot, chunk)
+
+        def update(slot: int) -> Any:
+            if not self._is_elementwise and slot not in self._updates:
+                self._updates[slot] = jit(_step_in_shards(self._optimizer))
+            step = self._updates.get(slot, self._update)
+            part, now = step(self._part(flat, slot), slopes(slot), states[slot], value=value)
+            flat.write(buffers, slot, part if self._is_elementwise else flat.chunk_of(part))
+            return now
+
+        own = self._machines.own_slots
+        if self._is_elementwise:
+            found = {slot: update(slot) for slot in own}
+        else:  # slots exchange norms
+            found = run_slots(link, self._machines.slots, own, update)
         link.gather_parts(flat.layout, buffers)
         if link.shrinks and link.ranks > 1:  # each state lives on two ranks
             found |= decode_tree(link.pass_on(encode_tree(found)))
@@ -201,6 +223,24 @@ class ShardedOptimizer(Generic[T]):
         numbers: list[float] = [float(np.real(np.asarray(leaf))) for leaf in pytree.leaves(first) if np.ndim(leaf) == 0]
         return f"{describe_program(self._optimizer)} {stable_repr(self._optimizer)} {numbers}"
 
+    def check(self) -> None:
+        """Compare steps in two parts with whole ones, where the optimizer looks at more than one element.
+
+        Raises:
+            ArgumentError: they differ by more than rounding.
+        """
+        if self._is_elementwise:
+            return
+        whole, optimizer = _probe(), ShardedOptimizer[Any](local(2), self._optimizer)
+        for scale in PROBE_SCALES:
+            expected = _two_steps(self._optimizer.step, self._optimizer.init(whole), whole, scale)
+            found = _two_steps(optimizer.step, optimizer.init(whole), whole, scale)
+            if not all(np.allclose(found[name], expected[name], rtol=1e-9, atol=1e-12) for name in whole):
+                raise ArgumentError(
+                    f"shard_optimizer: an optimizer that looks at more than elements and norms: got "
+                    f"{type(self._optimizer).__name__}; shard one such as optim.adam or optim.lamb"
+                )
+
     def gather(self, state: ShardedState, *, root: int | None = None) -> ShardedState:
         """Return the states of all slots: what a checkpoint holds.
 
@@ -219,9 +259,10 @@ class ShardedOptimizer(Generic[T]):
 def shard_optimizer(machines: Machines, optimizer: Optimizer[Any]) -> ShardedOptimizer[Any]:
     """Return the optimizer with its state divided among slots: each rank keeps and updates its share alone.
 
-    The parameters are seen as flat vectors, of which each slot updates a chunk. So the optimizer must treat each
-    element by itself, as `afx.optim.sgd`, `adam` and their like do; those that look at a whole array or tree (global
-    norms, `lamb`, `muon`, `adafactor`) are refused after a trial on a few numbers.
+    The parameters are seen as flat vectors, of which each slot updates a chunk. The optimizer treats each element by
+    itself, as `afx.optim.sgd`, `adam` and their like do, or by norms of arrays and of the tree (`clip_by_global_norm`,
+    `clip_by_norm`, `lamb`, `lars`), of which slots exchange one scalar each; others (`muon`, `adafactor`) are refused after
+    a trial on a few numbers.
 
     Args:
         machines: the slots.
@@ -238,8 +279,9 @@ def shard_optimizer(machines: Machines, optimizer: Optimizer[Any]) -> ShardedOpt
     >>> w["w"]
     Array([0.9, 0.9, 0.9], dtype=float32)
     """
-    _check_elementwise(optimizer)
-    return ShardedOptimizer(machines, optimizer)
+    found: ShardedOptimizer[Any] = ShardedOptimizer(machines, optimizer)
+    found.check()
+    return found
 
 
 class _Flat:
@@ -262,6 +304,30 @@ class _Flat:
         """Return the part of each vector that a slot updates."""
         spans = [self._span(size, slot) for size in self.layout.lengths]
         return tuple([wrap(part) for part in self.layout.cut(self.leaves, spans)])
+
+    def part(self, slot: int, arrays: Sequence[Ndarray]) -> Any:
+        """Return the tree with a slot's part of each trained leaf, flat and perhaps empty, in place of it.
+
+        Args:
+            slot: whose part.
+            arrays: the trained leaves, or what has their sizes.
+        """
+        parts: list[Any] = []
+        for array, (kind, at) in zip(arrays, self.layout.places(), strict=True):
+            span = self._span(self.layout.lengths[kind], slot)
+            start, stop = max(at.start, span.start), max(min(at.stop, span.stop), span.start)
+            parts.append(wrap(array.reshape(-1)[max(start - at.start, 0) : max(stop - at.start, 0)].copy()))
+        moved = iter(parts)
+        leaves = zip(self._tree_leaves, self._trained, strict=True)
+        return pytree.unflatten(self._treedef, [next(moved) if is_trained else leaf for leaf, is_trained in leaves])
+
+    def chunk_of(self, part: Any) -> tuple[Array, ...]:
+        """Return the flat vectors of which a slot's parts of leaves consist."""
+        leaves = [x for x, is_trained in zip(pytree.leaves(part), self._trained, strict=True) if is_trained]
+        found: list[list[Ndarray]] = [[] for _ in self.layout.dtypes]
+        for leaf, (kind, _) in zip(leaves, self.layout.places(), strict=True):
+            found[kind].append(np.asarray(leaf))
+        return tuple([wrap(np.concatenate(parts)) for parts in found])
 
     def cut(self, buffers: Sequence[Ndarray], slot: int) -> tuple[Ndarray, ...]:
         """Return a slot's part of each buffer."""
@@ -288,33 +354,43 @@ def _are_trained(leaves: Sequence[Any], treedef: Any) -> list[bool]:
     return [np.asarray(leaf).dtype.kind in "fc" and not mark for leaf, mark in zip(leaves, marked, strict=True)]
 
 
-def _check_elementwise(optimizer: Any) -> None:
-    """Compare steps on a matrix and a vector with steps on chunks of their elements."""
-    whole = {
+def _probe() -> dict[str, Any]:
+    return {
         "a": wrap(np.linspace(-1.0, 2.0, PROBE_LENGTH**2).reshape(PROBE_LENGTH, -1)),
         "b": wrap(np.array([0.5, -3.0])),
     }
+
+
+def _is_elementwise(optimizer: Any) -> bool:
+    """Compare steps on a matrix and a vector with steps on chunks of their elements."""
+    whole = _probe()
     flat = _Flat(whole, 2)
     for scale in PROBE_SCALES:
-        found = _two_steps(optimizer, whole, scale)
-        buffers = [
-            np.empty(length, dtype) for length, dtype in zip(flat.layout.lengths, flat.layout.dtypes, strict=True)
-        ]
+        found = _two_steps(optimizer.step, optimizer.init(whole), whole, scale)
+        buffers = flat.layout.empty(Memory())
         for slot in range(2):
-            flat.write(buffers, slot, _two_steps(optimizer, flat.chunk(slot), scale))
+            chunk = flat.chunk(slot)
+            flat.write(buffers, slot, _two_steps(optimizer.step, optimizer.init(chunk), chunk, scale))
         expected = flat.replace(buffers)
         if not all(np.array_equal(np.asarray(found[name]), np.asarray(expected[name])) for name in whole):
-            raise ArgumentError(
-                f"shard_optimizer: an optimizer that looks at more than one element: got {type(optimizer).__name__}; "
-                "shard one such as optim.adam, or clip the gradients before its step"
-            )
+            return False
+    return True
 
 
-def _two_steps(optimizer: Any, params: Any, scale: float) -> Any:
+def _step_in_shards(optimizer: Any) -> Callable[..., Any]:
+    """Return an optimizer's step on parts of arrays, whose norms slots exchange."""
+
+    def step(params: Any, grads: Any, state: Any, *, value: Any = None) -> Any:
+        with sharded_by(all_gather):
+            return optimizer.step(params, grads, state, value=value)
+
+    return step
+
+
+def _two_steps(step: Callable[..., Any], state: Any, params: Any, scale: float) -> Any:
     def slope(x: Any) -> Any:
         return wrap(scale * (np.asarray(x) + 0.25))
 
-    state = optimizer.init(params)
     for _ in range(2):
-        params, state = optimizer.step(params, pytree.map(slope, params), state, value=1.0)
+        params, state = step(params, pytree.map(slope, params), state, value=1.0)
     return params

@@ -19,6 +19,7 @@ from afx.ops.reductions.sums import max as largest
 from afx.optim.hyperparameters import positive
 from afx.optim.leaves import as_real, is_trained, map_trained
 from afx.optim.protocols import EmptyState, Rescaling
+from afx.optim.shards import are_sharded, largest_of_shards, norm_of_shards
 from afx.optim.transforms import StatelessRescaling
 from afx.pytree import Tree
 
@@ -53,12 +54,13 @@ def _double(x: Array) -> Array:
 
 def _limited(tree: T, limit: float | Array) -> T:
     """Return a tree scaled down to a norm; its largest element goes out first, so that nothing leaves the range."""
-    leaves = [asarray(x) for x in pytree.leaves(tree) if is_trained(x) and x.size]
+    leaves = [asarray(x) for x in pytree.leaves(tree) if is_trained(x) and (x.size or are_sharded())]
     if not leaves:
         return tree
-    size = largest(stack([largest(absolute(x)).astype(float64) for x in leaves]))
+    sizes = [largest(absolute(x)) if x.size else vector_norm(x) for x in leaves]
+    size = largest_of_shards(largest(stack([x.astype(float64) for x in sizes])))
     size = where(size == 0, 1.0, size)
-    norm = global_norm([_double(x) / size for x in leaves])
+    norm = norm_of_shards(global_norm([_double(x) / size for x in leaves]))
     inside = norm <= limit / size
     factor = limit / where(norm == 0, 1.0, norm)
 

@@ -16,6 +16,7 @@ from afx.optim.hyperparameters import Schedule, check_numbers, count_zero, fract
 from afx.optim.leaves import as_real, average, is_trained, map_trained, times, zeros_of
 from afx.optim.masks import Mask, mask_leaves
 from afx.optim.protocols import EmptyState, Rescaling, Transformation
+from afx.optim.shards import norm_of_shards
 from afx.optim.step import check_kind
 
 __all__ = [
@@ -147,7 +148,7 @@ class _ScaleByTrustRatio(StatelessRescaling):
 
     def change(self, grads: T, params: T) -> T:
         def scaled(u: Array, p: Array) -> Array:
-            weight, size = vector_norm(p), vector_norm(u)
+            weight, size = norm_of_shards(vector_norm(p)), norm_of_shards(vector_norm(u))
             unknown = (weight == 0) | (size == 0)
             ratio = as_real(self.coefficient, u) * weight / where(unknown, 1.0, size + as_real(self.eps, u))
             return where(unknown, 1.0, ratio) * u

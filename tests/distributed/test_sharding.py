@@ -54,18 +54,33 @@ def test_sharded_steps_are_those_of_the_whole(slots: int, optimizer: Any) -> Non
     assert bits_of(mine) == bits_of(theirs)
 
 
+@pytest.mark.parametrize("slots", [1, 2, 3, 20])
 @pytest.mark.parametrize(
     "optimizer",
     [
-        optim.chain(optim.clip_by_global_norm(1.0), optim.adam(0.1)),
-        optim.lamb(0.1),
-        optim.muon(0.1),
-        optim.adafactor(0.1),
+        optim.chain(optim.clip_by_global_norm(0.3), optim.adam(0.1)),
+        optim.chain(optim.clip_by_norm(0.3), optim.sgd(0.1, momentum=0.9)),
+        optim.lamb(0.1, weight_decay=0.01),
+        optim.lars(0.1, momentum=0.9),
     ],
 )
-def test_optimizers_that_look_at_whole_trees_are_refused(optimizer: Any) -> None:
+def test_norms_are_those_of_whole_arrays(slots: int, optimizer: Any) -> None:
+    """Clipping by norms, LAMB and LARS take steps of the whole optimizer but for rounding, also where slots have no element."""
+    sharded = distributed.shard_optimizer(distributed.local(slots), optimizer)
+    state, whole = sharded.init(MODEL), optimizer.init(MODEL)
+    mine = theirs = MODEL
+    for _ in range(4):
+        mine, state = sharded.step(mine, GRADS, state)
+        theirs, whole = optimizer.step(theirs, GRADS, whole)
+    for x, y in zip(afx.pytree.leaves(mine), afx.pytree.leaves(theirs), strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=2e-6)
+
+
+@pytest.mark.parametrize("optimizer", [optim.muon(0.1), optim.adafactor(0.1)])
+def test_optimizers_that_look_at_whole_arrays_are_refused(optimizer: Any) -> None:
     """A chunk would change what they do: they are named before anything is trained."""
-    with pytest.raises(ArgumentError, match="an optimizer that looks at more than one element"):
+    with pytest.raises(ArgumentError, match="an optimizer that looks at more than elements and norms"):
         distributed.shard_optimizer(distributed.local(2), optimizer)
 
 

@@ -80,6 +80,7 @@ class Meeting:
         self._results: dict[int, Ndarray] = {}
         self._ended: list[int] = []
         self.error: BaseException | None = None
+        self.turn: threading.Lock = threading.Lock()  # slots compute one at a time: the next one finds what the first traced
 
     def exchange(self, slot: int, what: Collective, value: Ndarray) -> Ndarray:
         """Return what a collective gives to a slot, once all slots have come to it."""
@@ -88,10 +89,15 @@ class Meeting:
             self._arrived[slot] = (what, value)
             if len(self._arrived) + len(self._ended) == len(self._own):
                 self._meet()
-            while slot not in self._results:
-                self._condition.wait(WAIT_SECONDS)
-                self._check()
-            return self._results.pop(slot)
+        self.turn.release()
+        try:
+            with self._condition:
+                while slot not in self._results:
+                    self._check()
+                    self._condition.wait(WAIT_SECONDS)
+                return self._results.pop(slot)
+        finally:
+            self.turn.acquire()
 
     def end(self, slot: int, error: BaseException | None) -> None:
         """Note that a slot is done, or failed."""
@@ -210,13 +216,13 @@ def run_slots(link: Port, slots: int, own: Sequence[int], compute: Callable[[int
 
     def work(slot: int) -> None:
         token, error = current.set((meeting, slot)), None
-        try:
-            found[slot] = compute(slot)
-        except BaseException as raised:
-            error = raised
-        finally:
-            current.reset(token)
-            meeting.end(slot, error)
+        with meeting.turn:
+            try:
+                found[slot] = compute(slot)
+            except BaseException as raised:
+                error = raised
+        current.reset(token)
+        meeting.end(slot, error)
 
     if len(own) == 1:
         work(own[0])

@@ -80,6 +80,10 @@ class Layout:
         """Return buffers whose elements are arbitrary."""
         return [memory.take(length, dtype) for length, dtype in zip(self.lengths, self.dtypes, strict=True)]
 
+    def places(self) -> list[tuple[int, slice]]:
+        """Return the dtype's number and the part of its buffer for each leaf."""
+        return [(kind, part) for _, kind, part in self._leaves]
+
     def views(self, buffers: Sequence[Ndarray]) -> list[Ndarray]:
         """Return the flat part of each leaf in the buffers."""
         return [buffers[kind][part] for _, kind, part in self._leaves]
