@@ -33,11 +33,6 @@ def whole_step(u: Array, _: object) -> tuple[Array, None]:
     return u + RATE * (padded[2:] - 2 * u + padded[:-2]), None
 
 
-def misfit(u: Array, target: Array, steps: int) -> Array:
-    """Return a slot's share of the distance between the heat after some steps and a target."""
-    return afx.sum((afx.scan(exchange_step, u, None, length=steps)[0] - target) ** 2)
-
-
 def heat(machines: Machines, steps: int) -> tuple[Array, Array]:
     """Return the heat after some steps, and the derivative of its misfit by the start, both of all cells."""
     start, target = initial(), afx.zeros(SLOTS * CELLS, dtype="float64")
@@ -45,8 +40,13 @@ def heat(machines: Machines, steps: int) -> tuple[Array, Array]:
     def part(x: Array) -> Array:
         return distributed.by_slot(lambda slot: x[slot * CELLS : (slot + 1) * CELLS])
 
-    run = machines.spmd(lambda u: afx.scan(exchange_step, u, None, length=steps)[0])
-    slope = machines.spmd(afx.jit(afx.grad(lambda u, target: misfit(u, target, steps))))
+    def last(u: Array) -> Array:
+        return afx.scan(exchange_step, u, None, length=steps)[0]
+
+    def distance(u: Array, target: Array) -> Array:
+        return afx.sum((last(u) - target) ** 2)  # a slot's share of it
+
+    run, slope = machines.spmd(last), machines.spmd(afx.jit(afx.grad(distance)))
     return afx.concatenate(run(part(start)).gather()), afx.concatenate(slope(part(start), part(target)).gather())
 
 
@@ -86,12 +86,18 @@ def train(machines: Machines, steps: int) -> tuple[SlotValues[Any], list[float]]
         value, slopes = value_and_grad(part, x, y)
         return afx.pytree.map(lambda p, g: p - 0.1 * g, part, slopes), SLOTS * value
 
+    def start(part: Any) -> Any:
+        return part
+
+    def parameters(pair: tuple[Any, Array]) -> Any:
+        return pair[0]
+
     run, losses = machines.spmd(step), list[float]()
-    parts = machines.spmd(lambda part: part)(distributed.by_slot(columns))
+    parts: SlotValues[Any] = machines.spmd(start)(distributed.by_slot(columns))
     for _ in range(steps):
         found = run(parts)
         losses.append(float(found.first[1]))
-        parts = found.map(lambda pair: pair[0])
+        parts = found.map(parameters)
     return parts, losses
 
 

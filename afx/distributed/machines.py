@@ -14,7 +14,7 @@ from afx.distributed.graph.run import GraphRunner
 from afx.distributed.graph.split import GraphSplit
 from afx.distributed.link import Link
 from afx.distributed.messages import decode_tree, encode_tree
-from afx.distributed.parts import Parts
+from afx.distributed.parts import part_of
 from afx.distributed.progress import track
 from afx.distributed.ranks import Ranks
 from afx.distributed.slot_calls import SlotCalls
@@ -258,8 +258,8 @@ class Machines(Ranks):
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> SlotValues[R]:
             def compute(slot: int) -> R:
-                mine = [arg.part(slot) if isinstance(arg, Parts) else arg for arg in args]
-                named = {key: arg.part(slot) if isinstance(arg, Parts) else arg for key, arg in kwargs.items()}
+                mine = [part_of(arg, slot) for arg in args]
+                named = {key: part_of(arg, slot) for key, arg in kwargs.items()}
                 with blas:
                     return fn(*mine, **named)
 

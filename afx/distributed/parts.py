@@ -13,7 +13,7 @@ from afx.distributed.split import Split
 from afx.errors import ShapeError
 from afx.pytree import flatten_with_path, unflatten
 
-__all__ = ["Parts", "by_slot", "cut", "whole_places"]
+__all__ = ["Parts", "by_slot", "cut", "part_of", "whole_places"]
 
 T = TypeVar("T")
 
@@ -50,6 +50,14 @@ def by_slot(read: Callable[[int], T]) -> T:
     True
     """
     return cast("T", Parts(read))
+
+
+def part_of(value: Any, slot: int) -> Any:
+    """Return what a slot sees of an argument: its part, or the whole of what all slots share."""
+    if not isinstance(value, Parts):
+        return value
+    parts: Parts[Any] = value  # pyright: ignore[reportUnknownVariableType]  # of anything
+    return parts.part(slot)
 
 
 def cut(tree: Any, split: Split, who: str) -> Parts[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Final
 
 from afx.core.array.array import Array
@@ -19,7 +19,7 @@ _gather: Final[contextvars.ContextVar[Callable[[Array], Array] | None]] = contex
 
 
 @contextlib.contextmanager
-def sharded_by(gather: Callable[[Array], Array]) -> Iterator[None]:
+def sharded_by(gather: Callable[[Array], Array]) -> Generator[None, None, None]:
     """Let arrays of optimizers be parts of larger ones.
 
     Args:

@@ -8,8 +8,8 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
-from afx.core.primitive import Primitive
-from afx.core.tracing.tracer import bind
+from afx.core.primitive import Params, Primitive, Value
+from afx.core.tracing.tracer import bind as bind_any
 from afx.distributed.spmd.meeting import Collective, Meeting, current
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import linear
@@ -22,6 +22,11 @@ def _here(who: str) -> tuple[Meeting, int]:
     found = current.get()
     if found is None:
         raise ArgumentError(f"{who}: outside of an SPMD program: got no slot; call it inside of machines.spmd(fn)")
+    return found
+
+
+def _bind(p: Primitive, x: Any, **params: Any) -> Array:
+    found: Array = bind_any(p, x, **params)
     return found
 
 
@@ -45,23 +50,28 @@ def psum(x: ArrayLike) -> Array:
     >>> from afx import distributed
     >>> machines = distributed.local(3)
     >>> machines.spmd(lambda x: distributed.psum(x))(distributed.by_slot(lambda slot: float(slot))).gather()
-    [Array(3., dtype=float64), Array(3., dtype=float64), Array(3., dtype=float64)]
+    [Array(3., dtype=float32), Array(3., dtype=float32), Array(3., dtype=float32)]
     """
-    return bind(psum_p, x)
+    return _bind(psum_p, x)
 
 
 def _same(x: Aval) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
-psum_p: Primitive = linear(
-    "psum",
-    lambda x: _exchange(x, Collective("psum")),
-    _same,
-    lambda ct, aval: psum(ct),
-    batch=lambda size, xs, batched, params: bind(psum_p, *xs),
-    has_effects=True,
-)
+def _psum_run(x: Any) -> Any:
+    return _exchange(x, Collective("psum"))
+
+
+def _psum_back(ct: Array, aval: Aval) -> Array:
+    return psum(ct)
+
+
+def _psum_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind_any(psum_p, *xs)
+
+
+psum_p: Primitive = linear("psum", _psum_run, _same, _psum_back, batch=_psum_batch, has_effects=True)
 
 
 def all_gather(x: ArrayLike) -> Array:
@@ -76,22 +86,29 @@ def all_gather(x: ArrayLike) -> Array:
     >>> from afx import distributed
     >>> machines = distributed.local(2)
     >>> machines.spmd(lambda x: distributed.all_gather(x))(distributed.by_slot(lambda slot: float(slot))).first
-    Array([0., 1.], dtype=float64)
+    Array([0., 1.], dtype=float32)
     """
-    return bind(slot_gather_p, x, slots=_here("all_gather")[0].slots)
+    return _bind(slot_gather_p, x, slots=_here("all_gather")[0].slots)
 
 
 def _gathered(x: Aval, slots: int) -> Aval:
     return Aval((slots, *x.shape), x.dtype)
 
 
+def _gather_run(x: Any, slots: int) -> Any:
+    return _exchange(x, Collective("all_gather"))
+
+
+def _gather_back(ct: Array, aval: Aval, slots: int) -> Array:
+    return psum_scatter(ct)
+
+
+def _gather_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return moveaxis(_bind(slot_gather_p, xs[0], **params), 0, 1)
+
+
 slot_gather_p: Primitive = linear(
-    "slot_gather",
-    lambda x, slots: _exchange(x, Collective("all_gather")),
-    _gathered,
-    lambda ct, aval, slots: psum_scatter(ct),
-    batch=lambda size, xs, batched, params: moveaxis(bind(slot_gather_p, *xs, **params), 0, 1),
-    has_effects=True,
+    "slot_gather", _gather_run, _gathered, _gather_back, batch=_gather_batch, has_effects=True
 )
 
 
@@ -111,7 +128,7 @@ def psum_scatter(x: ArrayLike) -> Array:
     >>> machines.spmd(lambda x: distributed.psum_scatter(x))(afx.asarray([1.0, 10.0])).gather()
     [Array(2., dtype=float32), Array(20., dtype=float32)]
     """
-    return bind(psum_scatter_p, x, slots=_here("psum_scatter")[0].slots)
+    return _bind(psum_scatter_p, x, slots=_here("psum_scatter")[0].slots)
 
 
 def _scattered(x: Aval, slots: int) -> Aval:
@@ -120,13 +137,20 @@ def _scattered(x: Aval, slots: int) -> Aval:
     return Aval(x.shape[1:], x.dtype)
 
 
+def _scatter_run(x: Any, slots: int) -> Any:
+    return _exchange(x, Collective("psum_scatter"))
+
+
+def _scatter_back(ct: Array, aval: Aval, slots: int) -> Array:
+    return all_gather(ct)
+
+
+def _scatter_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind_any(psum_scatter_p, moveaxis(xs[0], 0, 1), **params)
+
+
 psum_scatter_p: Primitive = linear(
-    "psum_scatter",
-    lambda x, slots: _exchange(x, Collective("psum_scatter")),
-    _scattered,
-    lambda ct, aval, slots: all_gather(ct),
-    batch=lambda size, xs, batched, params: bind(psum_scatter_p, moveaxis(xs[0], 0, 1), **params),
-    has_effects=True,
+    "psum_scatter", _scatter_run, _scattered, _scatter_back, batch=_scatter_batch, has_effects=True
 )
 
 
@@ -149,18 +173,23 @@ def shift(x: ArrayLike, offset: int = 1, *, wrap: bool = False) -> Array:
     >>> [float(x) for x in fn(distributed.by_slot(lambda slot: 1.0 + slot)).gather()]
     [0.0, 1.0, 2.0]
     """
-    return bind(slot_shift_p, x, offset=offset, wrap=wrap)
+    return _bind(slot_shift_p, x, offset=offset, wrap=wrap)
 
 
 def _shifted(x: Aval, offset: int, wrap: bool) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
-slot_shift_p: Primitive = linear(
-    "slot_shift",
-    lambda x, offset, wrap: _exchange(x, Collective("shift", offset, wrap)),
-    _shifted,
-    lambda ct, aval, offset, wrap: shift(ct, -offset, wrap=wrap),
-    batch=lambda size, xs, batched, params: bind(slot_shift_p, *xs, **params),
-    has_effects=True,
-)
+def _shift_run(x: Any, offset: int, wrap: bool) -> Any:
+    return _exchange(x, Collective("shift", offset, wrap))
+
+
+def _shift_back(ct: Array, aval: Aval, offset: int, wrap: bool) -> Array:
+    return shift(ct, -offset, wrap=wrap)
+
+
+def _shift_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: Params) -> Value:
+    return bind_any(slot_shift_p, *xs, **params)
+
+
+slot_shift_p: Primitive = linear("slot_shift", _shift_run, _shifted, _shift_back, batch=_shift_batch, has_effects=True)

@@ -80,7 +80,9 @@ class Meeting:
         self._results: dict[int, Ndarray] = {}
         self._ended: list[int] = []
         self.error: BaseException | None = None
-        self.turn: threading.Lock = threading.Lock()  # slots compute one at a time: the next one finds what the first traced
+        self.turn: threading.Lock = (
+            threading.Lock()
+        )  # slots compute one at a time: the next one finds what the first traced
 
     def exchange(self, slot: int, what: Collective, value: Ndarray) -> Ndarray:
         """Return what a collective gives to a slot, once all slots have come to it."""
