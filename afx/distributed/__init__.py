@@ -22,8 +22,8 @@ from afx.distributed.parts import by_slot
 from afx.distributed.sharded_state import ShardedState
 from afx.distributed.sharding import ShardedOptimizer, shard_optimizer
 from afx.distributed.split import Split
-from afx.distributed.spmd.collectives import all_gather, psum, psum_scatter, shift
 from afx.distributed.spmd.values import SlotValues
+from afx.ops.collectives import all_gather, psum, psum_scatter, shift
 
 __all__ = [
     "Estimate",

@@ -16,10 +16,10 @@ from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.sharded_state import ShardedState
 from afx.distributed.slot_calls import SlotCalls
 from afx.distributed.split import Split
-from afx.distributed.spmd.collectives import all_gather
 from afx.distributed.spmd.meeting import run_slots
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray, flatten_tree
 from afx.errors import ArgumentError, PeerLost
+from afx.ops.collectives import all_gather
 from afx.optim import Optimizer
 from afx.optim.shards import sharded_by
 from afx.transforms.jit import jit

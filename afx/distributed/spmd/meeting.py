@@ -7,32 +7,17 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-import attrs
 import numpy as np
 
 from afx.distributed.sums.buffers import Ndarray, flatten_tree
 from afx.errors import ArgumentError
+from afx.ops.collectives import Collective, current
 
-__all__ = ["Collective", "Meeting", "Port", "current", "run_slots"]
+__all__ = ["Meeting", "Port", "run_slots"]
 
 R = TypeVar("R")
 SHIFT_TAG: Final = 1 << 19  # and above, by slot
 WAIT_SECONDS: Final = 0.5
-
-
-@attrs.frozen
-class Collective:
-    """What slots do together.
-
-    Attributes:
-        name: ``psum``, ``all_gather``, ``psum_scatter`` or ``shift``.
-        offset: of a shift, in slots.
-        wrap: whether the last slot's neighbour is the first.
-    """
-
-    name: str
-    offset: int = 0
-    wrap: bool = False
 
 
 class Port(Protocol):
@@ -204,8 +189,6 @@ _RUNS: Final[dict[str, Callable[[Port, int, dict[int, Ndarray], Collective], dic
     "psum_scatter": _sum_scatter,
     "shift": _shift,
 }
-
-current: Final[contextvars.ContextVar[tuple[Meeting, int] | None]] = contextvars.ContextVar("afx slot", default=None)
 
 
 def run_slots(link: Port, slots: int, own: Sequence[int], compute: Callable[[int], R]) -> dict[int, R]:

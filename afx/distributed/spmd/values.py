@@ -26,7 +26,7 @@ class SlotValues(Parts[T], Generic[T]):
     def __init__(self, machines: Ranks, by_slot: Mapping[int, T]) -> None:
         super().__init__(self._read_slot)
         self._machines = machines
-        self.by_slot = dict(by_slot)
+        self.by_slot: dict[int, T] = dict(by_slot)
 
     def _read_slot(self, slot: int) -> T:
         if slot not in self.by_slot:

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextvars
+from typing import Any, Final, Protocol
 
+import attrs
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
 from afx.core.primitive import Params, Primitive, Value
 from afx.core.tracing.tracer import bind as bind_any
-from afx.distributed.spmd.meeting import Collective, Meeting, current
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.linear import linear
 from afx.ops.manipulation.axes import moveaxis
 
-__all__ = ["all_gather", "psum", "psum_scatter", "shift"]
+__all__ = ["Collective", "Place", "all_gather", "current", "psum", "psum_scatter", "shift"]
 
 
-def _here(who: str) -> tuple[Meeting, int]:
+@attrs.frozen
+class Collective:
+    """What slots do together.
+
+    Attributes:
+        name: ``psum``, ``all_gather``, ``psum_scatter`` or ``shift``.
+        offset: of a shift, in slots.
+        wrap: whether the last slot's neighbour is the first.
+    """
+
+    name: str
+    offset: int = 0
+    wrap: bool = False
+
+
+class Place(Protocol):
+    """Where slots meet."""
+
+    @property
+    def slots(self) -> int:
+        """The number of slots."""
+        ...
+
+    def exchange(self, slot: int, what: Collective, value: Any) -> Any:
+        """Return what a collective gives to a slot, once all slots have come to it."""
+        ...
+
+
+# Of the thread that computes a slot: where it meets the others, and its number.
+current: Final[contextvars.ContextVar[tuple[Place, int] | None]] = contextvars.ContextVar("afx slot", default=None)
+
+
+def _here(who: str) -> tuple[Place, int]:
     found = current.get()
     if found is None:
         raise ArgumentError(f"{who}: outside of an SPMD program: got no slot; call it inside of machines.spmd(fn)")
