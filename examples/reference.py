@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import afx
+from examples.reference_pages import PAGE, teach, texts_of_values
 
 __all__ = ["main", "public_modules", "write"]
 
@@ -36,11 +39,28 @@ def write(modules: Sequence[str], folder: Path) -> None:
         module = importlib.import_module(name)
         for public in module.__all__:
             getattr(module, public)
-    pdoc.render.configure(docformat="google", show_source=False, footer_text=f"afx {afx.__version__}")
+    with tempfile.TemporaryDirectory() as templates:
+        Path(templates, "module.html.jinja2").write_text(PAGE, encoding="utf-8")
+        pdoc.render.configure(
+            docformat="google",
+            show_source=False,
+            footer_text=f"afx {afx.__version__}",
+            template_directory=Path(templates),
+        )
+        teach(pdoc.doc)
+        _write(pdoc, modules, folder)
+
+
+def _write(pdoc: Any, modules: Sequence[str], folder: Path) -> None:
+    texts = {module: module.__doc__ for module in map(importlib.import_module, modules)}
+    for module, text in texts.items():
+        module.__doc__ = f"{inspect.cleandoc(text or '')}\n\n{texts_of_values(module)}"
     selected = [*modules, *(f"!{name}" for name in hidden(modules))]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module="pdoc")  # annotations for type checkers alone
         pdoc.pdoc(*selected, output_directory=folder)
+    for module, text in texts.items():
+        module.__doc__ = text
     for page in folder.rglob("*.html"):
         page.write_text(mend_links(page.read_text(encoding="utf-8")), encoding="utf-8")
 
