@@ -111,7 +111,8 @@ def scale_by_muon(
     """
     fraction("beta", beta, "muon")
     positive("eps", eps, "muon")
-    if not isinstance(coefficients, tuple) or len(coefficients) != 3:
+    given: object = coefficients
+    if not isinstance(given, tuple) or len(coefficients) != 3:
         raise ArgumentError(f"muon: coefficients are three numbers: got {coefficients!r}; give a tuple")
     a, b, c = coefficients
     check_numbers("muon", iterations=iterations, a=a, b=b, c=c)

@@ -176,7 +176,7 @@ def _number_fields(node: Node) -> Sequence[bool]:
     fields = {field.name: field for field in fields_of(node.kind)}
     unmarked = [not (is_static(fields[name]) or is_non_trainable(fields[name])) for name in node.names]
     kinds: list[Any] = [fields[name].type for name in node.names]
-    names = [kind if isinstance(kind, str) else getattr(kind, "__name__", "") for kind in kinds]
+    names = [str(getattr(kind, "__name__", kind)) for kind in kinds]
     return [u and name.rpartition(".")[2] in NUMBER_FIELDS for u, name in zip(unmarked, names, strict=True)]
 
 

@@ -123,7 +123,7 @@ class GraphTrace(Trace):
             self._lifted_vars.append(var)
             self.lifted.append(x)
         else:
-            value = x.exact if x.__class__ is WeakArray else np.asarray(snapshot(x, self.name))
+            value: Any = x.exact if isinstance(x, WeakArray) else np.asarray(snapshot(x, self.name))
             var = self._var(aval)
             self._constants.append((var, Constant(value)))
         if isinstance(x, Array):  # immutable: the same object is the same constant
