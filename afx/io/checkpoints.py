@@ -119,7 +119,7 @@ class Checkpoints:
 
     def path(self, step: int) -> Path:
         """Return the file of a step."""
-        return self.folder / f"step_{step:010d}.npz"
+        return self.folder / f"step_{_step_number(step):010d}.npz"
 
     def steps(self) -> list[int]:
         """List the steps that are saved, in their order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
@@ -80,7 +81,8 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, allow: 
         kind: the class that is expected, for the type checker and for a check; None for any.
         allow: modules, classes and functions that the file may name, beside the public layers, optimizers and ops of
             afx, NumPy's ufuncs, and what was given to `afx.io.allow`. The class given as ``kind`` is allowed, and its
-            module. A module brings those inside it along that the program has imported: no file imports any.
+            module unless that is one of Python's, NumPy's or afx's own. A module brings those inside it along that the
+            program has imported: no file imports any.
 
     Raises:
         FileFormatError: the file is damaged, is of another format, names what is not allowed, or holds another kind.
@@ -137,7 +139,9 @@ def build_content(
 
 
 def _allowed_by(kind: type[Any] | None) -> list[Allowed]:
-    """Return what the expected class allows: itself, and its module unless that is afx's own."""
+    """Return what the expected class allows: itself, and its module where that is the program's own."""
     if kind is None:
         return []
-    return [kind] if kind.__module__.partition(".")[0] in ("afx", "builtins") else [kind, kind.__module__]
+    package = kind.__module__.partition(".")[0]
+    is_foreign = package in ("afx", "numpy") or package in sys.stdlib_module_names
+    return [kind] if is_foreign else [kind, kind.__module__]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from afx.errors import TreeError
 from afx.io import Checkpoints
 from afx.io.files import check_savable
-from afx.pytree import structure
+from afx.pytree import leaves, structure, unflatten
 from afx.runtime import job
 from afx.train.run import MetricReader, Run, Start, Step
 from afx.train.watching import check_every
@@ -107,10 +107,17 @@ def resume(checkpoints: Checkpoints, initial: S) -> tuple[int, S]:
     found = checkpoints.latest(allow=check_savable(initial))
     if found is None:
         return 0, initial
-    if (got := structure(job.outline(found.tree))) != expected:
+    got = structure(job.outline(found.tree))
+    if got != expected and repr(got) != repr(expected):
         raise TreeError(
             f"resume: the saved state has another structure than the initial one: got {got} for {expected}; "
             "use another folder, or the model that was saved"
         )
-    state: S = found.tree
-    return Start(found.step, found.carried), state
+    return Start(found.step, found.carried), _with_own_parts(found.tree, initial)
+
+
+def _with_own_parts(saved: Any, initial: S) -> S:
+    """Return a saved state with the program's own static parts where these equal themselves alone (`functools.partial`)."""
+    got, own = structure(saved), structure(initial)
+    state: S = unflatten(own, leaves(saved)) if got != own and repr(got) == repr(own) else saved
+    return state

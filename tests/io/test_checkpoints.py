@@ -220,6 +220,7 @@ def test_steps_may_be_integers_of_any_kind(tmp_path: Path, step: Any) -> None:
     """Counters of NumPy and afx are numbers of steps."""
     checkpoints = io.Checkpoints(tmp_path)
     assert checkpoints.save(step, 1.0, metric=np.float32(0.5)) == tmp_path / "step_0000000003.npz"
+    assert checkpoints.path(step).name == "step_0000000003.npz"
     found = checkpoints.load(step)
     assert (type(found.step), found.step, found.metric) == (int, 3, 0.5)
 

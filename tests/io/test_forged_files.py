@@ -1,6 +1,7 @@
 """Forged files: whatever a header says, `afx.io.load` calls nothing that the file names, and raises `FileFormatError`."""
 
 import base64
+import collections
 import enum
 import functools
 import json
@@ -569,6 +570,21 @@ def test_messages_name_only_what_is_imported() -> None:
         with pytest.raises(FileFormatError, match="load: "):
             names.find(name, "function")
     assert "antigravity" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (np.ndarray, "numpy:load"),
+        (collections.OrderedDict, "collections:namedtuple"),
+        (list, "builtins:eval"),
+        (nn.Linear, "afx.nn.layer:layer"),
+        (afx.Graph, "afx.core.graph:check"),
+    ],
+)
+def test_a_kind_of_a_library_opens_no_module(tmp_path: Path, kind: Any, name: str) -> None:
+    """To expect an ndarray is no leave for NumPy's functions, nor for those of Python's or afx's own modules."""
+    refuse(tmp_path, one({"partial": {"function": name}, "args": ["x"], "keywords": {}}), "not allowed", kind=kind)
 
 
 def test_the_script_is_not_allowed_unasked(tmp_path: Path) -> None:

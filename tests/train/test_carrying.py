@@ -1,5 +1,6 @@
 """What a run carries: patience, limits and the best state are the same whether a training was interrupted or not."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,18 @@ def test_resume_allows_what_the_initial_state_holds(tmp_path: Path) -> None:
     start, state = train.resume(io.Checkpoints(tmp_path), net)
     assert (start, type(state.activation)) == (5, type(bend))
     assert afx.pytree.equal(state.layer, net.layer)
+
+
+def test_partial_functions_in_a_state_resume(tmp_path: Path) -> None:
+    """A `functools.partial` equals no other one: what resumes holds that of the program, so that no step is traced anew."""
+    net = Net(nn.Linear.create(afx.random.key(0), 2, 1), functools.partial(nn.leaky_relu, slope=0.2))
+    io.Checkpoints(tmp_path).save(5, net)
+    start, state = train.resume(io.Checkpoints(tmp_path), net)
+    assert (start, state.activation) == (5, net.activation)
+    assert afx.pytree.structure(state) == afx.pytree.structure(net)
+    other = attrs.evolve(net, activation=functools.partial(nn.leaky_relu, slope=0.3))
+    with pytest.raises(TreeError, match="resume: the saved state has another structure"):
+        train.resume(io.Checkpoints(tmp_path), other)
 
 
 def test_a_lambda_is_found_at_the_start(tmp_path: Path) -> None:
