@@ -13,11 +13,12 @@ import time
 from collections import Counter
 from typing import Any
 
+import attrs
 import numpy as np
 
 import afx
-from afx.compiler.native_backend import swap
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.compiler.target import NativeTarget, current
 from tests.compiler.native_backend.native_run import Native, same_bits
 from tests.compiler.native_backend.test_bits import random_program
 from tests.compiler.native_backend.test_pieces import Mixed
@@ -96,7 +97,7 @@ def main() -> None:
         counts[how] += 1
         faults += wrong
         seed += 1
-    swap.COMPILE_MIN_SECONDS = 0.0
+    current.set(attrs.evolve(current.target, native=NativeTarget(compile_min_seconds=0.0)))
     calls, others = soak(seconds / 4)
     lines = [f"{count:6} {how}" for how, count in counts.most_common()]
     lines.append(

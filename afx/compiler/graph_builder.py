@@ -18,10 +18,6 @@ from afx.core.tracing.graph_trace import GraphTrace
 
 __all__ = ["GraphBuilder", "Params", "Rule"]
 
-SPREAD_MAX_BYTES = 1 << 20  # of an array that repeats numbers along an axis, which may be small in memory
-
-SHARE_MAX_BYTES = 1 << 16  # of indices that are compared, so that equal ones become one
-KNOWN_MAX_ELEMENTS = 64  # of a constant that rules compute with
 
 Params: TypeAlias = "tuple[tuple[str, Any], ...]"
 Rule: TypeAlias = "Callable[[GraphBuilder, Primitive, tuple[Atom, ...], Params, Aval], Atom | None]"
@@ -71,7 +67,7 @@ class GraphBuilder:
         if isinstance(x, Literal):
             return x.aval.dtype.type(x.value)
         found = self._captured.get(x.index)
-        return found if found is not None and found.size <= KNOWN_MAX_ELEMENTS else None
+        return found if found is not None and found.size <= self.target.known_max_elements else None
 
     def captured(self, x: Atom) -> Any:
         """Return the array that a constant of any size is, None for everything else."""
@@ -90,10 +86,10 @@ class GraphBuilder:
             number = value[(0,) * value.ndim]
             if not any(value.strides) or (number == value[(-1,) * value.ndim] and _uniform(value, number)):
                 return self.broadcast(Literal(number.item(), Aval((), value.dtype)), value.shape)
-        if not value.flags.c_contiguous and (value.nbytes <= SPREAD_MAX_BYTES or all(value.strides)):
+        if not value.flags.c_contiguous and (value.nbytes <= self.target.spread_max_bytes or all(value.strides)):
             # products of another order of memory have other last digits
             constant = Constant(np.ascontiguousarray(value))
-        is_index = value.dtype.kind in "iu" and value.nbytes <= SHARE_MAX_BYTES
+        is_index = value.dtype.kind in "iu" and value.nbytes <= self.target.share_max_bytes
         key = (aval, value.tobytes() if is_index else id(value))
         var = self._constants.get(key)
         if var is None:

@@ -19,8 +19,6 @@ from afx.core.primitive import Primitive, primitive_for_role
 
 __all__ = ["any_selected", "matmul_scattered", "sum_scattered"]
 
-MAX_EQUATIONS = 16  # between a scatter and the product, or the mask, that is made of it
-
 
 class Scattered(NamedTuple):
     """A scatter along one axis by a vector of indices: ``values`` has their number in place of the axis's length."""
@@ -67,9 +65,10 @@ def _scatter(b: GraphBuilder, x: Atom) -> Scattered | None:
     return Scattered(eq.inputs[0], eq.inputs[1], axis, x.aval.shape[axis])
 
 
-def _scattered(b: GraphBuilder, x: Atom, depth: int = MAX_EQUATIONS) -> Scattered | None:
+def _scattered(b: GraphBuilder, x: Atom, depth: int | None = None) -> Scattered | None:
     """Return a scatter of few values that a value equals; equations for them are entered."""
     eq = b.defining_equation(x)
+    depth = b.target.scatter_max_equations if depth is None else depth
     if eq is None or not depth:
         return None
     key = (_scattered, eq.outputs[0].index)
@@ -143,7 +142,7 @@ def _is_mask(b: GraphBuilder, mask: Atom, axis: int, at: Var) -> bool:
 
 def _marked(b: GraphBuilder, x: Atom, axis: int) -> Any:
     """Return the indices along an axis (counted from the last) that a mask marks, or the constant that it is made of."""
-    for _ in range(MAX_EQUATIONS):
+    for _ in range(b.target.scatter_max_equations):
         eq, found = b.defining_equation(x), _scatter(b, x)
         if eq is None:
             values = b.captured(x)

@@ -17,11 +17,71 @@ import attrs
 
 from afx.compiler import reductions
 
-__all__ = ["DEFAULT", "Target", "current", "use_target"]
+__all__ = ["DEFAULT", "NativeTarget", "Target", "current", "use_target"]
 
 
 def _can_pin_blas() -> bool:
     return importlib.util.find_spec("threadpoolctl") is not None
+
+
+@attrs.frozen
+class NativeTarget:
+    """Thresholds of machine code: ``<decision>_<bound>_<quantity>``, inclusive bounds.
+
+    >>> NativeTarget().trial_min_calls
+    4
+    """
+
+    # -- when --
+    compile_min_seconds: float = 0.01  # time that calls of a plan took before it is compiled: a tenth of compiling
+    lower_max_instructions: int = 20_000  # of a schedule that is compiled: lowering takes seconds for more
+    await_max_instructions: int = 2000  # lowered within this process, in less time than another needs to import afx
+    piece_min_calls: int = 2  # calls of NumPy that a kernel must stand for which is part of a plan
+    piece_loop_calls: int = 10  # as how many calls a loop counts there
+    module_max_functions: int = 1500  # each a different step: LLVM takes some milliseconds for each
+    release_min_nanoseconds: int = 20_000  # predicted work of a call that releases the interpreter's lock
+    arena_max_bytes: int = 1 << 30  # more would be memory that NumPy's plan does not need
+
+    # -- trials --
+    trial_min_calls: int = 4  # of NumPy's plan and of the kernel that are timed before the faster one stays
+    trial_max_calls: int = 16  # the same where neither is faster by far
+    trial_clear_ratio: float = 1.25  # of the times of the slower and the faster one: noise of the least of four is less
+    trial_max_other_share: float = 0.1  # processor time of other threads, of a call's own, of a call on one thread
+
+    # -- loops --
+    nest_max_values: int = 120  # of one nest: beyond, LLVM's time grows faster than their number
+    nest_max_streams: int = 16  # arrays that one nest reads and writes: more are seldom vectorized
+    rows_max_elements: int = (
+        4096  # of the largest value of rows that run together: 16-32 KB of the first cache: measured
+    )
+    tile_min_bytes: int = (
+        1 << 20
+    )  # memory that tiled loops share: what is smaller stays in the second cache all the same
+    tile_max_elements: int = 4096  # of a row times the rows of a tile: measured
+    tile_min_rows: int = 8  # fewer ones would be computed twice too often
+    share_min_elements: int = 200_000  # of a nest that threads share: below, help costs more than it saves: measured
+    share_loop_min_elements: int = 50_000  # the same in a long loop, which other threads join once
+    share_loop_min_nanoseconds: int = 2_000_000  # predicted for all steps of a long loop, several times too high
+    share_min_rows: int = 64  # of a nest of several axes: parts of equal size
+    share_chunk_elements: int = 8192  # of which no part holds a piece: a multiple of all strips and vectors
+    share_loop_chunk_elements: int = 1024  # the same in a long loop
+
+    # -- products: numbers of multiplications --
+    product_max_products: int = 1 << 22  # NumPy's plan cuts larger ones, or leaves them to BLAS's threads
+    product_block_max_products: int = 1 << 32  # of all products of a block: about 40 ms, in which no signal is seen
+    product_many_max_products: int = 1 << 18  # of one of many: beyond, the number of OpenBLAS's threads may decide
+    product_share_min_products: int = 1 << 22  # of all of many, which threads share: 0.03 ms
+    product_tile_share_min_products: int = 1 << 21  # in tiles that threads share: 0.02 ms
+    product_tile_max_products: int = 1 << 26  # beyond, two threads of BLAS are faster: measured
+    product_copy_min_products: int = 24  # for each element that is copied first: below, BLAS reads it as fast
+
+    # -- other operations --
+    convolution_max_steps: int = 30  # copies and products of one convolution: LLVM's time grows with them
+    pooling_max_elements: int = 16  # of a window up to which NumPy's plan combines whole slices
+    cumulative_min_neighbours: int = 8  # that a running sum adds up at once, step by step
+    extreme_max_elements: int = 1 << 12  # whose extreme is looked for one by one: beyond, NumPy copies rows first
+    matrix_max_length: int = 128  # of systems and factorizations: beyond, LAPACK works by blocks
+    triangular_max_length: int = 64  # unknowns of triangular systems: more are solved by halves
 
 
 @attrs.frozen
@@ -38,9 +98,15 @@ class Target:
     backend: Literal["auto", "numpy", "native"] = "auto"
     native_tier: Literal[1, 2] = 2  # of the back end "native"; 1: the bits of NumPy's plan, as by default
     cpu: str = ""  # LLVM's name of the processor that machine code is made for; "": this one
+    native: NativeTarget = NativeTarget()
 
     # -- rewriting --
     fold_max_elements: int = 4096  # constant that is computed while compiling: 16-32 KB, no longer than a trace
+    known_max_elements: int = 64  # of a constant that rules compute with
+    spread_max_bytes: int = 1 << 20  # of an array that repeats numbers along an axis, which may be small in memory
+    share_max_bytes: int = 1 << 16  # of indices that are compared, so that equal ones become one
+    scatter_max_equations: int = 16  # between a scatter and the product, or the mask, that is made of it
+    chain_max_terms: int = 64  # of a sum that are looked through: the time stays linear in the graph
     rewrite_max_depth: int = 30  # results of rules that are rewritten again: a bound on recursion, never met in use
     collapse_max_axis_length: int = 32  # last axis whose loops are so short that NumPy's overhead shows: measured
     collapse_min_elements: int = 1 << 13  # array above which they show: measured

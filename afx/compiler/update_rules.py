@@ -18,7 +18,6 @@ from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 
 __all__ = ["add_embedded"]
 
-CHAIN_MAX_TERMS = 64  # of a sum that are looked through: the time stays linear in the graph
 
 Interval = tuple[int, int]
 
@@ -53,7 +52,7 @@ def add_embedded(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Pa
 def _joined(b: GraphBuilder, x: Atom, last: Equation, part: Part) -> Atom | None:
     """Return a sum of parts that lie side by side and leave nothing out as those joined; -0.0 becomes 0.0, as it does there."""
     found = [(part.start, part.stop, last.inputs[0])]
-    for _ in range(CHAIN_MAX_TERMS):
+    for _ in range(b.target.chain_max_terms):
         eq = b.made_by(x, "add_part") or b.made_by(x, "embed")
         at = None if eq is None else _part(eq, x.aval.shape)
         if eq is None or at is None or at.axis != part.axis:
@@ -107,7 +106,7 @@ def _suspects(b: GraphBuilder, x: Atom, axis: int) -> list[Interval]:
     """Return the intervals of an axis where x may have -0.0."""
     length = x.aval.shape[axis]
     cleared: list[Interval] = []
-    for _ in range(CHAIN_MAX_TERMS):
+    for _ in range(b.target.chain_max_terms):
         eq = b.made_by(x, "add_part")
         if eq is None:
             break

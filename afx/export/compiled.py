@@ -20,7 +20,7 @@ from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.standalone.codegen import compile_module
 from afx.compiler.native_backend.standalone.emit import emit_function
 from afx.compiler.schedule import Schedule
-from afx.compiler.target import current
+from afx.compiler.target import Target, current
 from afx.core.array.array import to_numpy_value
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import get_default_dtype
@@ -200,15 +200,18 @@ def _is_scalar(inputs: Sequence[Slot], outputs: Sequence[Slot]) -> bool:
 
 
 # -- what is made of it --
+def _target() -> Target:
+    return attrs.evolve(with_backend(current.target, "native"), native_tier=TIER)
+
+
 def _schedule(traced: Traced) -> Schedule:
-    target = attrs.evolve(with_backend(current.target, "native"), native_tier=TIER)
-    return CompiledGraph(traced.graph, (), target).plan.schedule
+    return CompiledGraph(traced.graph, (), _target()).plan.schedule
 
 
 def _lower(schedule: Schedule, graph: Graph, name: str) -> tuple[Program, tuple[Any, ...]]:
     try:
         with np.errstate(all="ignore"):
-            return lower_schedule(schedule, TIER, threads=False)
+            return lower_schedule(schedule, _target(), threads=False)
     except UnsupportedError as error:
         _refuse(str(error), schedule, graph, name)
 
@@ -245,7 +248,7 @@ def _generate(text: str, machine: Machine) -> bytes:
 
 def _refuse(reason: str, schedule: Schedule, graph: Graph, name: str) -> NoReturn:
     """Raise for the first operation that has no form outside of Python, at the user's line."""
-    reasons = [why for _, why in explain_schedule(schedule, TIER) if why]
+    reasons = [why for _, why in explain_schedule(schedule, _target()) if why]
     reason = reasons[0] if reasons else reason
     source = next((eq.source for eq in _equations(graph) if _names(eq) & set(re.findall(r"\w+", reason))), None)
     where = f" at {source}" if source is not None else ""

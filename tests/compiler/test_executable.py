@@ -15,16 +15,14 @@ import afx
 from afx import Array, nn
 from afx.compiler.arena import Arena
 from afx.compiler.executable import make_plan
-from afx.compiler.target import Target, current
+from afx.compiler.target import Target, use_target
 from afx.runtime.thread_pool import get_threads, run_blocks, set_threads
 from tests.compiler.programs import inputs, program
 
 
-def small_blocks(monkeypatch: pytest.MonkeyPatch, fuse_min_elements: int, block_max_bytes: int) -> None:
-    """Compile for tiny blocks."""
-    target = Target(fuse_min_elements=fuse_min_elements, block_min_elements=1, block_max_bytes=block_max_bytes)
-    monkeypatch.setattr(current, "target", target)
-    monkeypatch.setattr(current, "key", repr(target))
+def small_blocks(fuse_min_elements: int, block_max_bytes: int) -> Target:
+    """Return a target of tiny blocks."""
+    return Target(fuse_min_elements=fuse_min_elements, block_min_elements=1, block_max_bytes=block_max_bytes)
 
 
 def chain(x: Array, y: Array) -> tuple[Array, Array]:
@@ -50,10 +48,10 @@ def test_a_plan_computes_what_the_ops_compute(seed: int, shape: tuple[int, int])
                 np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9 * scale)
 
 
+@use_target(small_blocks(fuse_min_elements=16, block_max_bytes=64))
 @pytest.mark.parametrize("seed", range(60))
-def test_tiny_blocks_compute_what_the_ops_compute(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiny_blocks_compute_what_the_ops_compute(seed: int) -> None:
     """However small the blocks of rows and elements are, a plan gives the values of the plain run."""
-    small_blocks(monkeypatch, fuse_min_elements=16, block_max_bytes=64)
     fn = program(seed, 20)
     compiled = afx.jit(fn)
     with np.errstate(all="ignore"):
@@ -65,13 +63,11 @@ def test_tiny_blocks_compute_what_the_ops_compute(seed: int, monkeypatch: pytest
                 np.testing.assert_allclose(found, b, rtol=1e-8, atol=1e-9 * scale)
 
 
+@use_target(small_blocks(fuse_min_elements=16, block_max_bytes=2000))
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 1), (1, 2)])
-def test_examples_in_blocks_compute_what_the_ops_compute(
-    padding: Any, stride: int, groups: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_in_blocks_compute_what_the_ops_compute(padding: Any, stride: int, groups: int) -> None:
     """Convolutions and pooling, forward and backward, run a few examples at a time and give the same values."""
-    small_blocks(monkeypatch, fuse_min_elements=16, block_max_bytes=2000)
     rng = np.random.default_rng(0)
     x, kernel, bias = rng.normal(size=(10, 8, 8, 4)), rng.normal(size=(3, 3, 4 // groups, 6)), rng.normal(size=6)
 
@@ -91,12 +87,10 @@ def test_examples_in_blocks_compute_what_the_ops_compute(
         assert "conv_" not in text[text.index("def run(") :]
 
 
+@use_target(small_blocks(fuse_min_elements=1, block_max_bytes=64))
 @pytest.mark.parametrize("donated", [(), (0,)])
-def test_reshaped_results_of_blocks_are_computed_in_place(
-    donated: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reshaped_results_of_blocks_are_computed_in_place(donated: tuple[int, ...]) -> None:
     """What is reshaped into a result of a region is written there at once, and never over what is still read."""
-    small_blocks(monkeypatch, fuse_min_elements=1, block_max_bytes=64)
 
     def fn(x: Array) -> tuple[Array, ...]:
         y = afx.sin(x).reshape(12, 2, 3)
@@ -285,11 +279,10 @@ def test_a_plan_runs_a_graph() -> None:
         np.testing.assert_allclose(found, np.asarray(wanted), rtol=1e-6)
 
 
+@use_target(Target(function_max_lines=2))
 @pytest.mark.parametrize("seed", range(20))
-def test_a_plan_of_several_functions_computes_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_of_several_functions_computes_the_same(seed: int) -> None:
     """Where a plan is cut into functions changes no value, and nothing of a call stays behind."""
-    monkeypatch.setattr(current, "target", Target(function_max_lines=2))
-    monkeypatch.setattr(current, "key", "short functions")
     fn, xs = program(seed), inputs(seed, dtype="float64")
     compiled = afx.jit(fn)
     with np.errstate(all="ignore"):

@@ -9,7 +9,7 @@ import pytest
 import afx
 from afx import Array, nn
 from afx.compiler.simplify import simplify
-from afx.compiler.target import Target, current
+from afx.compiler.target import Target, use_target
 from afx.core.graph import check
 from afx.core.interpreter import evaluate
 from tests.compiler.programs import inputs, program
@@ -95,6 +95,7 @@ def test_masks_of_a_backward_pass_are_made_once() -> None:
     assert "not_equal" not in graph.counts()
 
 
+@use_target(Target(collapse_min_elements=1))
 @pytest.mark.parametrize(
     "fn",
     [
@@ -110,10 +111,8 @@ def test_masks_of_a_backward_pass_are_made_once() -> None:
         lambda x: afx.permute_dims(x, (1, 0, 2)).reshape(4, 15).reshape(20, 3),
     ],
 )
-def test_short_last_axes_and_many_matrices_compute_the_same(fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_last_axes_and_many_matrices_compute_the_same(fn: Any) -> None:
     """What joins axes for the sake of long loops changes neither values nor shapes, plain, in gradients and under vmap."""
-    monkeypatch.setattr(current, "target", Target(collapse_min_elements=1))
-    monkeypatch.setattr(current, "key", "short loops")
     x = afx.asarray(RNG.normal(size=(4, 5, 3)))
     state = RNG.bit_generator.state
     for way in (fn, afx.grad(lambda x: afx.sum(afx.sin(fn(x)))), afx.vmap(lambda row: fn(x * row[0, 0]))):

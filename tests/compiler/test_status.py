@@ -68,7 +68,6 @@ class TestMachineCode:
         assert "10 ms" in lowered.status.reason
         with monkeypatch.context() as patch:
             patch.setattr(swap, "start", lambda _: None)
-            patch.setattr(swap, "COMPILE_MIN_SECONDS", 0.0)
             fn(X)
             assert lowered.status.reason == "it is being compiled"
         native = lowered.plan.native

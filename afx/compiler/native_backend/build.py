@@ -18,7 +18,7 @@ from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_p
 from afx.compiler.native_backend.process import Job, service
 from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.pseudo_code import describe_program, describe_reasons
-from afx.compiler.native_backend.start import SCHEDULE_MAX_INSTRUCTIONS, TOO_LONG, UNKNOWN_HERE, Done
+from afx.compiler.native_backend.start import TOO_LONG, UNKNOWN_HERE, Done
 from afx.compiler.native_backend.unit import make_unit
 from afx.compiler.numpy_backend.exec import NumpyBackend
 from afx.compiler.schedule import Schedule
@@ -30,7 +30,7 @@ __all__ = ["compile_here", "explain", "text_of"]
 def compile_here(schedule: Schedule, target: Target, where: Layout, key: str, done: Done) -> None:
     """Lower a schedule within this process; the other one needs nothing but LLVM for the rest."""
     try:
-        mixed, pieces, text = make_unit(schedule, target.tier, where)
+        mixed, pieces, text = make_unit(schedule, target, where)
     except Exception as error:
         if not isinstance(error, UnsupportedError):
             warn("plan", f"a program could not be lowered ({type(error).__name__}: {error})")
@@ -55,15 +55,17 @@ def compile_here(schedule: Schedule, target: Target, where: Layout, key: str, do
 
 def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
     """Return each instruction with the reason why it has no native form; what refuses the whole stands beside the results."""
-    pairs, where = explain_schedule(schedule, target.tier), layout()
-    for_all = UNKNOWN_HERE if where is None else TOO_LONG if len(schedule) > SCHEDULE_MAX_INSTRUCTIONS else ""
+    pairs, where = explain_schedule(schedule, target), layout()
+    for_all = (
+        UNKNOWN_HERE if where is None else TOO_LONG if len(schedule) > target.native.lower_max_instructions else ""
+    )
     if where is None or for_all:
         return tuple([(text, reason or for_all) for text, reason in pairs])
     if any(reason for _, reason in pairs):
         return pairs
     try:
-        lower_schedule(schedule, target.tier)
-        make_unit(schedule, target.tier, where)
+        lower_schedule(schedule, target)
+        make_unit(schedule, target, where)
     except UnsupportedError as error:
         return (*pairs, (f"return {', '.join(map(str, schedule.results))}", str(error)))
     return pairs
@@ -73,7 +75,7 @@ def text_of(schedule: Schedule, target: Target, form: str) -> str:
     """Return ``llvm`` or ``assembly`` of a schedule's machine code, or its ``source``; empty where it has none."""
     where = layout()
     try:
-        mixed, pieces = lower_plan(schedule, target.tier)
+        mixed, pieces = lower_plan(schedule, target)
     except UnsupportedError:
         return ""
     if form == "source":
@@ -86,7 +88,7 @@ def text_of(schedule: Schedule, target: Target, form: str) -> str:
 
 def _source(schedule: Schedule, target: Target, mixed: Schedule | None, programs: Sequence[Program]) -> str:
     """Return kernels as pseudo-code, and the calls of NumPy between them."""
-    parts = [describe_reasons(explain_schedule(schedule, target.tier))]
+    parts = [describe_reasons(explain_schedule(schedule, target))]
     parts += [describe_program(program, k) for k, program in enumerate(programs)]
     if mixed is not None:
         parts.append(NumpyBackend.compile(mixed, target, [_unbound for _ in programs]).source)

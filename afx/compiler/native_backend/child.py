@@ -162,14 +162,14 @@ def _answer(job: Any) -> tuple[int, Any, tuple[str, str]]:
 
 
 def _made(
-    schedule: Any, layout: Any, cpu: str, tier: int, folder: str, modules: Sequence[str] = (), key: str = ""
+    schedule: Any, layout: Any, target: Any, folder: str, modules: Sequence[str] = (), key: str = ""
 ) -> tuple[Any, Any, bytes]:
     unit, cache, kept = _prepare(modules)
-    mixed, pieces, text = unit.make_unit(schedule, tier, layout)
-    code = cache.get_code(text, cpu, folder)
+    mixed, pieces, text = unit.make_unit(schedule, target, layout)
+    code = cache.get_code(text, target.cpu, folder)
     if code is None:
-        code = compile_text(text, cpu)
-        cache.put_code(text, cpu, folder, code)
+        code = compile_text(text, target.cpu)
+        cache.put_code(text, target.cpu, folder, code)
     kept.keep_kernels(key, folder, (mixed, pieces, code))
     return mixed, pieces, code
 

@@ -46,7 +46,8 @@ def key_of_schedule(schedule: Schedule, target: Target, where: Layout) -> str:
         data = pickle.dumps((schedule, where), protocol=5)
     except Exception:  # a function of the user's
         return ""
-    parts = (hashlib.sha256(data).hexdigest(), str(target.tier), *circumstances(target.cpu), _compiler_files())
+    limits = attrs.evolve(target.native, compile_min_seconds=0.0)  # when it is compiled changes nothing
+    parts = (hashlib.sha256(data).hexdigest(), f"{target.tier} {limits}", *circumstances(target.cpu), _compiler_files())
     return key_of(parts)
 
 

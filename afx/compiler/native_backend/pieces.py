@@ -17,6 +17,7 @@ from afx.compiler.native_backend.lowering.items import made_by
 from afx.compiler.native_backend.program import Program
 from afx.compiler.operands import Alias, Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, Call, Free, Fused, Instruction, Loop, Result, Schedule, View
+from afx.compiler.target import NativeTarget
 from afx.core.primitive import lookup
 
 __all__ = ["Lowered", "split_schedule"]
@@ -25,13 +26,11 @@ Lowered: TypeAlias = "tuple[Program, tuple[Any, ...]]"
 Lower: TypeAlias = "Callable[[Schedule], Lowered]"
 Explain: TypeAlias = "Callable[[Schedule], list[str]]"
 
-PIECE_MIN_CALLS = 2  # calls of NumPy that one kernel must stand for
-LOOP_CALLS = 10  # as how many calls a loop counts
 KEPT = ("params", "body", "bodies", "condition", "back")  # fields of instructions that name no buffers around them
 
 
 def split_schedule(
-    schedule: Schedule, lower: Lower, explain: Explain, why: str
+    schedule: Schedule, lower: Lower, explain: Explain, why: str, limits: NativeTarget
 ) -> tuple[Schedule, tuple[Lowered, ...]]:
     """Return a schedule with calls of kernels, and these kernels' programs and captured arrays by their numbers.
 
@@ -40,6 +39,7 @@ def split_schedule(
         lower: makes the program of a schedule.
         explain: gives for each instruction why it has no native form.
         why: why the whole is not one kernel.
+        limits: which runs are worth a kernel.
 
     Raises:
         UnsupportedError: no run of its instructions is worth a kernel.
@@ -47,7 +47,7 @@ def split_schedule(
     if _has_effects(schedule):
         raise UnsupportedError("a call that does more than compute, which may not run again where a kernel gives up")
     found: list[Lowered] = []
-    mixed = _split(_on_new_memory(schedule), lower, explain, found)
+    mixed = _split(_on_new_memory(schedule), lower, explain, found, limits)
     if not found:
         raise UnsupportedError(why)
     return mixed, tuple(found)
@@ -70,18 +70,21 @@ def _has_effects(schedule: Schedule) -> bool:
     return False
 
 
-def _split(schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered]) -> Schedule:
-    return _Splitter(schedule, lower, explain, found).split()
+def _split(schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered], limits: NativeTarget) -> Schedule:
+    return _Splitter(schedule, lower, explain, found, limits).split()
 
 
 class _Splitter:
     """The instructions so far, and the run that is being collected."""
 
-    def __init__(self, schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered]) -> None:
+    def __init__(
+        self, schedule: Schedule, lower: Lower, explain: Explain, found: list[Lowered], limits: NativeTarget
+    ) -> None:
         self.schedule = schedule
         self.found = found
         self._lower = lower
         self._explain = explain
+        self._limits = limits
         self._views = {i.out.index: i for i in schedule.instructions if isinstance(i, View)}
         self._constants = {b.index: (b, constant) for b, constant in schedule.constants}
         self._buffers = {b.index: b for b in schedule.inputs}
@@ -126,7 +129,7 @@ class _Splitter:
         """Return an instruction with kernels in its bodies."""
         if not isinstance(i, Loop | Branch):
             return i
-        bodies = tuple([_split(body, self._lower, self._explain, self.found) for body in i.bodies])
+        bodies = tuple([_split(body, self._lower, self._explain, self.found, self._limits) for body in i.bodies])
         if isinstance(i, Branch):
             return attrs.evolve(i, bodies=bodies)
         return attrs.evolve(i, body=bodies[0], back=bodies[1] if bodies[1:] else None)
@@ -147,7 +150,7 @@ class _Splitter:
     def _flush(self) -> None:
         """End the run: as one kernel where that is worth it, as it was otherwise."""
         run = [self.schedule.instructions[k] for k in self._run]
-        if sum(map(_calls, run)) >= PIECE_MIN_CALLS:
+        if sum([_calls(i, self._limits) for i in run]) >= self._limits.piece_min_calls:
             try:
                 self._out += self._piece(run)
                 self._run = []
@@ -287,8 +290,8 @@ def _results(schedule: Schedule) -> list[int]:
     return [r.operand.index for r in schedule.results if isinstance(r.operand, Buffer)]
 
 
-def _calls(i: Instruction) -> int:
+def _calls(i: Instruction, limits: NativeTarget) -> int:
     """Return about how many calls of NumPy an instruction is."""
     if isinstance(i, Fused):
         return len(i.body)
-    return LOOP_CALLS if isinstance(i, Loop) else int(isinstance(i, Call))
+    return limits.piece_loop_calls if isinstance(i, Loop) else int(isinstance(i, Call))

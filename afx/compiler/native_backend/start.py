@@ -18,10 +18,8 @@ from afx.compiler.native_backend.swap import FASTER_BY_NUMPY, NativeCode, NumpyP
 from afx.compiler.schedule import Schedule
 from afx.core.registry import loaded_modules
 
-__all__ = ["SCHEDULE_MAX_INSTRUCTIONS", "TOO_LONG", "UNKNOWN_HERE", "Done", "Made", "load_linker", "look", "start"]
+__all__ = ["TOO_LONG", "UNKNOWN_HERE", "Done", "Made", "load_linker", "look", "start"]
 
-SCHEDULE_MAX_INSTRUCTIONS = 20_000  # lowering takes seconds for more
-AWAITED_MAX_INSTRUCTIONS = 2000  # lowered within this process, in less time than another one needs to import afx
 IMAGE_COPIES = 2  # of object code: sections in memory, and what the linker knows of them
 INSTRUCTION_BYTES = 3000  # of the programs of kernels, by instruction: measured
 UNKNOWN_HERE = "this Python or processor is not known to the native back end"
@@ -44,19 +42,19 @@ def start(code: NativeCode) -> None:
     if where is None:
         code.give_up(UNKNOWN_HERE)
         return
-    if len(schedule) > SCHEDULE_MAX_INSTRUCTIONS:
+    if len(schedule) > target.native.lower_max_instructions:
         code.give_up(TOO_LONG)
         return
 
     def done(made: Made | None, reason: str) -> None:
         _finish(code, made, reason)
 
-    if code.is_awaited and len(schedule) <= AWAITED_MAX_INSTRUCTIONS:
+    if code.is_awaited and len(schedule) <= target.native.await_max_instructions:
         # loaded when first needed: lowering is not for the process of a caller who does not wait
         build: Any = importlib.import_module("afx.compiler.native_backend.build")
         build.compile_here(code.schedule, target, where, code.key, done)
     else:
-        parts = (schedule, where, target.cpu, target.tier, code_folder(), loaded_modules(), code.key)
+        parts = (schedule, where, target, code_folder(), loaded_modules(), code.key)
         service.submit(Job(parts, done, (not code.is_awaited, len(schedule))))
 
 

@@ -25,7 +25,7 @@ from afx.compiler.native_backend.failures import warn
 from afx.compiler.native_backend.helper import ask_helper
 from afx.compiler.schedule import Schedule
 from afx.compiler.status import PlanStatus
-from afx.compiler.target import Target
+from afx.compiler.target import DEFAULT, Target
 from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.forks import renew_after_fork
@@ -57,16 +57,11 @@ class NumpyPlan(Protocol):
         ...
 
 
-COMPILE_MIN_SECONDS = 0.01  # time that calls of a plan took before it is compiled: a tenth of what compiling takes
 ROOM_EVERY_SECONDS, ROOM_SECONDS = 1e-3, 2e-5  # a tenth of the time at most, until machine code is there
-TRIAL_CALLS = 4  # calls of NumPy's plan and of the kernel that are timed before the faster one stays
-TRIAL_MAX_CALLS = 16  # the same where neither is faster by far
-TRIAL_CLEAR_RATIO = 1.25  # of the times of the slower and the faster one: noise of the least of four is less
-OTHERS_MAX_RATIO = 0.1  # processor time of other threads, of a call's own, of a call that runs on one thread
 
 
 REASONS = {
-    "waiting": f"its calls have not taken {COMPILE_MIN_SECONDS * 1e3:g} ms yet",
+    "waiting": f"its calls have not taken {DEFAULT.native.compile_min_seconds * 1e3:g} ms yet",
     "compiling": "it is being compiled",
 }
 FASTER_BY_NUMPY = "NumPy's calls were faster"
@@ -194,7 +189,7 @@ class NativeCode:
         start = time.perf_counter()
         found = plan.run_numpy(*values)
         self._seconds += time.perf_counter() - start
-        if self._seconds >= COMPILE_MIN_SECONDS:
+        if self._seconds >= self.target.native.compile_min_seconds:
             self.compile()
         return found
 
@@ -322,6 +317,7 @@ class Trial:
         self._code = weakref.ref(code)
         self._told = told
         self.kernel_run = run
+        self._limits = code.target.native
         self._seconds: tuple[list[float], list[float]] = ([], [])
 
     def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
@@ -331,16 +327,16 @@ class Trial:
         before = read_clocks()
         found = plan.run_numpy(*values) if turn else self.kernel_run(values, plan)
         refused = found is None  # then NumPy's plan runs too
-        self._seconds[not turn].append(math.inf if refused else _seconds_between(before, read_clocks()))
-        if len(numpy_times) >= TRIAL_CALLS:
+        self._seconds[not turn].append(math.inf if refused else self._seconds_between(before, read_clocks()))
+        if len(numpy_times) >= self._limits.trial_min_calls:
             self._decide(numpy_times, kernel_times, plan)
         return found
 
     def _decide(self, numpy_times: list[float], kernel_times: list[float], plan: NumpyPlan) -> None:
         numpy_time, kernel_time = min(numpy_times), min(kernel_times)
         refuses = math.inf in kernel_times[1:]
-        is_clear = max(numpy_time, kernel_time) >= TRIAL_CLEAR_RATIO * min(numpy_time, kernel_time)
-        if not (is_clear or refuses or len(numpy_times) >= TRIAL_MAX_CALLS):
+        is_clear = max(numpy_time, kernel_time) >= self._limits.trial_clear_ratio * min(numpy_time, kernel_time)
+        if not (is_clear or refuses or len(numpy_times) >= self._limits.trial_max_calls):
             return
         code = self._code()
         assert code is not None
@@ -353,12 +349,11 @@ class Trial:
         if not refuses:  # which says nothing of other arguments
             self._told(not slower)
 
-
-def _seconds_between(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-    """Return how long a call took, or would have taken alone, as far as its processor time tells."""
-    wall, own, everyone = [b - a for a, b in zip(before, after, strict=True)]
-    has_others = everyone - own > OTHERS_MAX_RATIO * own
-    return wall if has_others else min(wall, own)
+    def _seconds_between(self, before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+        """Return how long a call took, or would have taken alone, as far as its processor time tells."""
+        wall, own, everyone = [b - a for a, b in zip(before, after, strict=True)]
+        has_others = everyone - own > self._limits.trial_max_other_share * own
+        return wall if has_others else min(wall, own)
 
 
 def native_code(

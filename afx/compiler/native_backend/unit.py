@@ -12,29 +12,29 @@ from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_plan
 from afx.compiler.native_backend.pieces import Lowered
 from afx.compiler.schedule import Schedule
+from afx.compiler.target import Target
 
 __all__ = ["Unit", "make_unit"]
 
-FUNCTIONS_MAX = 1500  # of one module, each a different step: LLVM takes some milliseconds for each
 
 Unit: TypeAlias = "tuple[Schedule | None, tuple[Lowered, ...], str]"
 """A schedule that calls kernels, None where one is the whole; their programs; the module's text."""
 
 
-def make_unit(schedule: Schedule, tier: int, layout: Layout) -> Unit:
+def make_unit(schedule: Schedule, target: Target, layout: Layout) -> Unit:
     """Return the unit of a schedule.
 
     Args:
         schedule: the whole.
-        tier: as `Target.tier`.
+        target: what is compiled for.
         layout: where CPython and NumPy keep things.
 
     Raises:
         UnsupportedError: it has no part that is worth it, or too many different ones.
     """
     with np.errstate(all="ignore"):
-        mixed, pieces = lower_plan(schedule, tier)
+        mixed, pieces = lower_plan(schedule, target)
     text = emit_programs([program for program, _ in pieces], layout)
-    if text.count("define internal") > FUNCTIONS_MAX:
+    if text.count("define internal") > target.native.module_max_functions:
         raise UnsupportedError("it has too many different loops")
     return mixed, pieces, text

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 import afx
@@ -20,7 +21,7 @@ from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.lowering.lower import lower_schedule
 from afx.compiler.native_backend.process import CompileService, Job
 from afx.compiler.native_backend.share import run_on_threads, team_memory
-from afx.compiler.target import Target
+from afx.compiler.target import Target, current, use_target
 from afx.runtime import thread_pool
 
 FIRST_TIER = Target(backend="native", native_tier=1)  # NumPy's bits, compiled before the first call
@@ -51,7 +52,7 @@ class Native:
     def __init__(self, fn: Callable[..., Any], *args: Any, tier: int = 1) -> None:
         lowered = afx.jit(fn).lower(*args)
         self.plan = lowered.plan
-        self.program, self.constants = lower_schedule(lowered.plan.schedule, tier)
+        self.program, self.constants = lower_schedule(lowered.plan.schedule, of_tier(tier))
         where = layout()
         assert where is not None
         self.text = emit_programs([self.program], where)
@@ -76,6 +77,19 @@ class Native:
         for g, a in zip(given, args, strict=True):
             assert g.array.tobytes() == np.ascontiguousarray(a).tobytes()
         return [g.array for g in outs], errors
+
+
+def of_tier(tier: int) -> Target:
+    """Return the target that is set, for machine code of a tier."""
+    return attrs.evolve(current.target, backend="native", native_tier=tier)
+
+
+@contextlib.contextmanager
+def use_limits(**changes: Any) -> Iterator[None]:
+    """Compile with other thresholds of machine code inside a ``with`` block, or a function that is decorated."""
+    target = current.target
+    with use_target(attrs.evolve(target, native=attrs.evolve(target.native, **changes))):
+        yield
 
 
 @contextlib.contextmanager

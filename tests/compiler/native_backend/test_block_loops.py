@@ -11,21 +11,23 @@ from afx import nn
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.lowering import phases, rows
 from afx.compiler.native_backend.program import BlockLoop
-from afx.compiler.target import Target, use_target
+from afx.compiler.target import NativeTarget, Target, use_target
 from afx.runtime import thread_pool
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_threads
 
-SMALL: dict[str, Any] = {"fuse_min_elements": 16, "block_max_bytes": 1024, "block_min_elements": 16}
+SMALL: dict[str, Any] = {
+    "fuse_min_elements": 16,
+    "block_max_bytes": 1024,
+    "block_min_elements": 16,
+    "native": NativeTarget(share_min_elements=100, rows_max_elements=40),
+}
 COLUMNS = 12
 
 
 @pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _small_blocks() -> Iterator[None]:
     """Make blocks small, so that tests are quick, and let three threads run."""
-    monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 100)
-    monkeypatch.setattr(rows, "GROUP_MAX_ELEMENTS", 40)
     with use_threads(3), use_target(Target(**SMALL)):
         yield
 
@@ -66,7 +68,7 @@ def test_rows_have_numpys_bits(count: int, dtype: str) -> None:
 def test_long_rows_are_summed_from_zero() -> None:
     """Sums of rows that are too long for BLAS begin with the zero that another loop over the rows has left."""
     x, w = np.random.default_rng(0).normal(size=(2, 40, 1100)).astype(np.float32)
-    with use_target(Target(block_max_bytes=1 << 16, block_min_elements=16)):
+    with use_target(Target(block_max_bytes=1 << 16, block_min_elements=16, native=SMALL["native"])):
 
         def fn(x: Any) -> Any:
             value = afx.value_and_grad(lambda x: (nn.softmax(x, axis=1) * w).sum())(x)
@@ -166,7 +168,7 @@ def test_reductions_along_inner_axes_are_shared(shape: tuple[int, ...]) -> None:
     """What NumPy's plan does not fuse is cut over rows too, where all of it works on each row by itself."""
     x = _drawn(*shape)
     x[0, 1], x[-1, -2:] = np.inf, np.nan
-    with use_target(Target()):
+    with use_target(Target(native=SMALL["native"])):
 
         def fn(x: Any) -> Any:
             reduced = [f(x, axis=-1) for f in (afx.logsumexp, afx.var, afx.argmax, afx.argmin, np.sum, np.max)]

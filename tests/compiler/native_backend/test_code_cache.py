@@ -124,7 +124,8 @@ AUTO = PROGRAM.format(
     before="""
     import time
     from afx.compiler.native_backend import process, start, swap
-    swap.COMPILE_MIN_SECONDS = 10.0 if sys.argv[3] == "look" else 0.0
+    from afx.compiler.target import NativeTarget, Target, current
+    current.set(Target(native=NativeTarget(compile_min_seconds=10.0 if sys.argv[3] == "look" else 0.0)))
     if sys.argv[3] == "look":
         process.CompileService.submit = lambda *_: 1 / 0  # nothing is compiled
     trials, make = [], start.Trial

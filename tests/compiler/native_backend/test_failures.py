@@ -22,7 +22,7 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 from afx.compiler.native_backend import failures, start, swap
 from afx.compiler.native_backend.process import CompileService
 from afx.core.registry import loaded_modules
-from tests.compiler.native_backend.native_run import ask, run_python, schedule_of, wait_for
+from tests.compiler.native_backend.native_run import ask, run_python, schedule_of, use_limits, wait_for
 
 ROOT = Path(afx.__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="machine code needs POSIX")
@@ -64,13 +64,13 @@ def test_modules_may_be_imported_while_they_are_listed() -> None:
         thread.join()
 
 
+@use_limits(compile_min_seconds=0.0)
 @pytest.mark.parametrize("backend", ["auto", "native"])
 @pytest.mark.parametrize("error", [RuntimeError("changed"), OSError("no memory"), MemoryError()])
 def test_no_error_of_the_compiler_leaves_a_call(
     backend: Any, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What goes wrong in handing a plan over is said once; the call has NumPy's answer, and the plan stays with it."""
-    monkeypatch.setattr(swap, "COMPILE_MIN_SECONDS", 0.0)
     monkeypatch.setattr(start, "start", raises(error))
     fn = afx.jit(lambda x: np.exp(x) * 3, backend=backend)
     x = np.linspace(0, 1, 11)
@@ -87,12 +87,12 @@ def test_no_error_of_the_compiler_leaves_a_call(
     assert "could not be given" in native.state
 
 
+@use_limits(compile_min_seconds=0.0)
 @pytest.mark.parametrize("backend", ["auto", "native"])
 def test_an_interrupt_while_a_compilation_starts_leaves_it_to_the_next_call(
     backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C ends the call; the next one asks for machine code again."""
-    monkeypatch.setattr(swap, "COMPILE_MIN_SECONDS", 0.0)
     fn = afx.jit(lambda x: np.exp(x) * 4, backend=backend)
     x = np.linspace(0, 1, 11)
     with monkeypatch.context() as patch:
@@ -136,8 +136,9 @@ def test_a_forked_process_begins_a_compilation_of_its_own() -> None:
         import os, sys, threading, time, warnings
         import numpy as np, afx
         from afx.compiler.native_backend import swap
+        from afx.compiler.target import NativeTarget, Target, current
         warnings.simplefilter("ignore")
-        swap.COMPILE_MIN_SECONDS = 0.0
+        current.set(Target(native=NativeTarget(compile_min_seconds=0.0)))
         start, swap.start = swap.start, lambda code: None  # under way for ever
         x = np.ones(5)
         fns = [afx.jit(lambda x: np.sin(x) * 2), afx.jit(lambda x: np.cos(x) * 2, backend="native")]
@@ -180,7 +181,8 @@ COMPILES = """
     import time
     import numpy as np, afx
     from afx.compiler.native_backend import swap
-    swap.COMPILE_MIN_SECONDS = 0.0
+    from afx.compiler.target import NativeTarget, Target, current
+    current.set(Target(native=NativeTarget(compile_min_seconds=0.0)))
     {before}
     fn = afx.jit(lambda x: np.sin(x) * 2 + x)
     x = np.linspace(0, 1, 50)

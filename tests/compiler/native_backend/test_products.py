@@ -15,12 +15,18 @@ pytest.importorskip("threadpoolctl", reason="plans cut products where they can h
 
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_schedule
-from afx.compiler.native_backend.lowering.ops import product
 from afx.compiler.native_backend.program import Product
-from afx.compiler.target import Target, use_target
+from afx.compiler.target import DEFAULT, Target, use_target
 from afx.runtime import thread_pool
 from afx.runtime.blas import blas
-from tests.compiler.native_backend.native_run import FIRST_TIER, Native, assert_same_bits, same_bits, use_threads
+from tests.compiler.native_backend.native_run import (
+    FIRST_TIER,
+    Native,
+    assert_same_bits,
+    same_bits,
+    use_limits,
+    use_threads,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -93,10 +99,10 @@ def test_pieces_in_a_loop_run_one_after_the_other() -> None:
 def test_many_small_products_are_shared(many: int) -> None:
     """Stacks of matrices are cut between matrices; those of large matrices, which BLAS's threads may cut, are not."""
     rng = np.random.default_rng(0)
-    n = int((product.CUT_MIN_PRODUCTS / many) ** (1 / 3)) + 1
+    n = int((DEFAULT.native.product_share_min_products / many) ** (1 / 3)) + 1
     x, y = rng.normal(size=(2, many, n, n))
     native = assert_same_bits(lambda x, y: (x @ y, x.swapaxes(1, 2) @ y), x, y)
-    is_small = n**3 <= product.CALL_MAX_PRODUCTS
+    is_small = n**3 <= DEFAULT.native.product_many_max_products
     assert [p.length for p in _products(native)] == [min(many, 8) if is_small else 0] * 2
 
 
@@ -112,13 +118,13 @@ def test_products_of_interleaved_matrices() -> None:
     assert len(_products(assert_same_bits(fn, x, y))) == 4
 
 
-def test_products_that_take_long_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+@use_limits(product_block_max_products=60 * 10**6)
+def test_products_that_take_long_are_left_to_numpy() -> None:
     """No signal is seen while a kernel runs: of many products, or a large one, those beyond some 40 ms are calls of NumPy."""
-    monkeypatch.setattr(product, "BLOCK_MAX_PRODUCTS", 60 * 10**6)
     x, y = _arrays("f4", (300, 300), (300, 300))
     lowered = afx.jit(lambda x, y: np.tanh(np.tanh(x @ y) @ y) @ y).lower(x, y)
     with pytest.raises(UnsupportedError, match="large product"):
-        lower_schedule(lowered.plan.schedule)
+        lower_schedule(lowered.plan.schedule, lowered.plan.target)
     assert [bool(reason) for _, reason in lowered.plan.why_not_native].count(True) == 1
 
 

@@ -12,17 +12,14 @@ from afx import optim
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.lowering import phases
 from afx.runtime import thread_pool
-from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_threads
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_limits, use_threads
 
 
 @pytest.fixture(autouse=True)
-def _small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _small_parts() -> Iterator[None]:
     """Cut what is small, so that tests are quick, and let three threads run."""
-    monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 2000)
-    monkeypatch.setattr(phases, "CHUNK", 512)
-    with use_threads(3):
+    with use_threads(3), use_limits(share_min_elements=2000, share_chunk_elements=512):
         yield
 
 
@@ -66,7 +63,7 @@ def test_an_optimizer_over_many_leaves_is_one_phase_behind_its_scalars() -> None
     lowered = fn.lower(params, grads, state)
     from afx.compiler.native_backend.lowering.lower import lower_schedule
 
-    program, _ = lower_schedule(lowered.plan.schedule)
+    program, _ = lower_schedule(lowered.plan.schedule, lowered.plan.target)
     assert [phase.is_shared for phase in program.block.phases].count(True) <= 2
     compiled = afx.jit(lambda p, g, s: adam.step(p, g, s))
     for a, b in zip(

@@ -1,6 +1,6 @@
 """Loops over neighbouring rows in tiles: NumPy's bits for all shapes, edges and readers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,17 +10,15 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.lowering import stencils
 from afx.compiler.native_backend.program import BlockLoop
-from tests.compiler.native_backend.native_run import Native, assert_same_bits
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, use_limits
 
 
 @pytest.fixture(autouse=True)
-def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_tiles() -> Iterator[None]:
     """Tile what is small, so that tests are quick."""
-    monkeypatch.setattr(stencils, "FOOTPRINT_MIN_BYTES", 1)
-    monkeypatch.setattr(stencils, "TILE_MAX_ELEMENTS", 60)
-    monkeypatch.setattr(stencils, "TILE_MIN_ROWS", 2)
+    with use_limits(tile_min_bytes=1, tile_max_elements=60, tile_min_rows=2):
+        yield
 
 
 def _loops(native: Native) -> list[BlockLoop]:

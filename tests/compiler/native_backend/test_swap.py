@@ -21,10 +21,10 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend import build, child, failures, process, swap, unit
+from afx.compiler.native_backend import build, child, failures, process
 from afx.compiler.native_backend.link import layout
 from afx.compiler.native_backend.process import CompileService, Job
-from afx.compiler.target import use_target
+from afx.compiler.target import NativeTarget, Target, use_target
 from tests.compiler.native_backend.native_run import (
     FIRST_TIER,
     Native,
@@ -32,6 +32,7 @@ from tests.compiler.native_backend.native_run import (
     run_python,
     same_bits,
     schedule_of,
+    use_limits,
     wait_for,
 )
 
@@ -55,9 +56,9 @@ def test_native_functions_are_compiled_before_their_first_call() -> None:
     assert same_bits(found["b"], expected["b"])
 
 
-def test_kernels_swap_in_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+@use_limits(compile_min_seconds=0.0)
+def test_kernels_swap_in_without_a_wait() -> None:
     """By default calls run NumPy's plan until the kernel is there; no call's bits tell which one ran."""
-    monkeypatch.setattr(swap, "COMPILE_MIN_SECONDS", 0.0)
     fn = afx.jit(lambda x: np.exp(-x * x) * x + np.sqrt(abs(x)))
     x = afx.asarray(np.linspace(-1, 1, 50))
     plan = fn.lower(x).plan
@@ -508,7 +509,7 @@ def test_donated_arguments_and_python_numbers() -> None:
             assert same_bits(scaled(y, rate), np.tanh(y) * np.float32(rate) + y * np.float32(rate * 2))
 
 
-def test_long_plans_are_compiled_unless_all_their_steps_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_plans_are_compiled_unless_all_their_steps_differ() -> None:
     """Thousands of steps that repeat are one kernel, as equal ones share a function; too many different ones stay NumPy's."""
 
     def unrolled(x: Any) -> Any:
@@ -519,9 +520,9 @@ def test_long_plans_are_compiled_unless_all_their_steps_differ(monkeypatch: pyte
     x = np.linspace(-1, 1, 9)
     native = Native(unrolled, x)
     schedule = native.plan.schedule
-    assert 1500 < len(schedule) < build.SCHEDULE_MAX_INSTRUCTIONS
+    assert 1500 < len(schedule) < native.plan.target.native.lower_max_instructions
     assert same_bits(native(x)[0][0], np.asarray(native.plan.run_numpy(x)[0]))
-    monkeypatch.setattr(unit, "FUNCTIONS_MAX", 3)
-    number, made, (kind, reason) = child._answer((1, schedule, layout(), "", 1, ""))
+    target = Target(native=NativeTarget(module_max_functions=3))
+    number, made, (kind, reason) = child._answer((1, schedule, layout(), target, ""))
     assert (number, made, kind) == (1, None, "UnsupportedError")
     assert "different loops" in reason

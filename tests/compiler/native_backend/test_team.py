@@ -13,19 +13,22 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.llvm.team import ARRIVED, CALLER, ENDED, JOB, MEMBERS, TICKET
-from afx.compiler.native_backend.lowering import phases, rows, stencils
 from afx.compiler.native_backend.share import run_on_threads, team_memory
 from afx.runtime import thread_pool
-from tests.compiler.native_backend.native_run import Native, assert_same_bits, run_python, same_bits, use_threads
+from tests.compiler.native_backend.native_run import (
+    Native,
+    assert_same_bits,
+    run_python,
+    same_bits,
+    use_limits,
+    use_threads,
+)
 
 
 @pytest.fixture(autouse=True)
-def _small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _small_parts() -> Iterator[None]:
     """Cut what is small, so that tests are quick, and let three threads run."""
-    monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 500)
-    monkeypatch.setattr(phases, "CUT_MIN_ROWS", 4)
-    monkeypatch.setattr(phases, "CHUNK", 64)
-    with use_threads(3):
+    with use_threads(3), use_limits(share_min_elements=500, share_min_rows=4, share_chunk_elements=64):
         yield
 
 
@@ -61,19 +64,17 @@ def test_steps_of_scans(length: int) -> None:
     assert_shared(lambda u, x, r: afx.scan(step, (u, x), r, reverse=True), u, x, rng.normal(size=length))
 
 
-def test_tiles_of_stencils_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+@use_limits(tile_min_bytes=1, tile_max_elements=60, tile_min_rows=2)
+def test_tiles_of_stencils_are_shared() -> None:
     """Each thread has memory of its own for the tiles that it computes."""
-    monkeypatch.setattr(stencils, "FOOTPRINT_MIN_BYTES", 1)
-    monkeypatch.setattr(stencils, "TILE_MAX_ELEMENTS", 60)
-    monkeypatch.setattr(stencils, "TILE_MIN_ROWS", 2)
     u = np.random.default_rng(1).normal(size=(84, 20)).astype(np.float32)
     native = assert_shared(lambda u: afx.scan(lambda u, _: (_diffused(u), u[0]), u, None, 4), u)
     assert any(getattr(step, "is_cut", False) and hasattr(step, "bodies") for step in native.program.block.all_steps())
 
 
-def test_rows_within_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+@use_limits(rows_max_elements=64)
+def test_rows_within_loops() -> None:
     """Reductions along rows in a loop's body are shared too: forces on bodies, say."""
-    monkeypatch.setattr(rows, "GROUP_MAX_ELEMENTS", 64)
     x = np.random.default_rng(2).normal(size=(24, 3))
 
     def step(c: Any, _: Any) -> Any:
@@ -191,10 +192,10 @@ def test_many_teams_at_once() -> None:
 SCRIPT = """
     import os, signal, threading, time
     import numpy as np, afx
-    from afx.compiler.native_backend.lowering import phases
+    from afx.compiler.target import NativeTarget, Target, current
     from afx.runtime.thread_pool import set_threads
     set_threads(2)
-    phases.CUT_MIN_ELEMENTS = 500
+    current.set(Target(native=NativeTarget(share_min_elements=500)))
     fn = afx.jit(lambda x, n: afx.while_loop(lambda c: c[1] < n, lambda c: (np.sin(c[0]) + c[0][::-1], c[1] + 1), (x, n * 0)),
                  backend="native")
     x = np.linspace(0, 1, 20_000)
@@ -240,19 +241,17 @@ def test_a_forked_process_has_a_team_of_its_own() -> None:
     assert run_python("    " + quiet).split() == ["True", "0"]
 
 
-def test_smaller_nests_are_shared_in_long_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+@use_limits(share_min_elements=200_000, share_loop_min_elements=600, share_loop_chunk_elements=64)
+def test_smaller_nests_are_shared_in_long_loops() -> None:
     """A nest that is too small to be shared by itself is shared in a loop of many steps, which threads join once."""
-    monkeypatch.setattr(phases, "CUT_MIN_ELEMENTS", 200_000)
-    monkeypatch.setattr(phases, "LOOP_CUT_MIN_ELEMENTS", 600)
-    monkeypatch.setattr(phases, "LOOP_CHUNK", 64)
     x = np.linspace(0.1, 1, 1500)
 
     def steps(count: int) -> Callable[[Any], Any]:
         return lambda x: np.sqrt(x) + afx.scan(lambda y, _: (np.cos(y[::-1]) * y, y[7]), x, None, count)[0]
 
     assert not Native(steps(3), x).program.block.is_shared
-    monkeypatch.setattr(phases, "LOOP_MIN_NANOSECONDS", 1)
-    native = assert_shared(steps(3), x)
-    assert not native.program.block.phases
-    assert_shared(lambda x: afx.while_loop(lambda y: y.sum() < 1e3, lambda y: y * 2 + y[::-1], x), x)
-    assert not Native(lambda x: np.sqrt(x) + x[::-1], x).program.block.is_shared
+    with use_limits(share_loop_min_nanoseconds=1):
+        native = assert_shared(steps(3), x)
+        assert not native.program.block.phases
+        assert_shared(lambda x: afx.while_loop(lambda y: y.sum() < 1e3, lambda y: y * 2 + y[::-1], x), x)
+        assert not Native(lambda x: np.sqrt(x) + x[::-1], x).program.block.is_shared

@@ -15,7 +15,7 @@ from afx.compiler.native_backend.program import Nest, Product
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.runtime import thread_pool
-from tests.compiler.native_backend.native_run import Native, same_bits, use_threads
+from tests.compiler.native_backend.native_run import Native, of_tier, same_bits, use_threads
 
 FORMS: dict[str, Callable[[Any, Any], Any]] = {
     "x @ y": lambda x, y: x @ y,
@@ -86,7 +86,7 @@ def test_large_products_are_left_to_blas() -> None:
     """Beyond some sixty million multiplications no tile is emitted: BLAS computes the pieces of NumPy's plan."""
     x = np.ones((420, 420), np.float32)
     lowered = afx.jit(lambda x: (x @ x) * 2 + 1).lower(x)
-    program, _ = lower_schedule(lowered.plan.schedule, 2)
+    program, _ = lower_schedule(lowered.plan.schedule, of_tier(2))
     (product,) = [step for step in program.block.steps if isinstance(step, Product)]
     assert product.loop is not None
     assert product.stops == (224, 420)

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from afx.compiler.native_backend import swap
-from afx.compiler.native_backend.swap import TRIAL_CALLS, TRIAL_MAX_CALLS, NativeCode, Trial, run_numpy
+from afx.compiler.native_backend.swap import NativeCode, Trial, run_numpy
 from afx.compiler.schedule import Schedule
-from afx.compiler.target import Target
+from afx.compiler.target import DEFAULT, Target
 from afx.runtime.buffer_cache import IdleBuffers
+
+TRIAL_CALLS, TRIAL_MAX_CALLS = DEFAULT.native.trial_min_calls, DEFAULT.native.trial_max_calls
 
 
 class Clocks:

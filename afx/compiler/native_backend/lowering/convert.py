@@ -29,13 +29,11 @@ from afx.compiler.native_backend.lowering.stencils import tile_stencils
 from afx.compiler.native_backend.program import Block, Load, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Branch, Call, Fused, Instruction, Loop, Schedule, View
+from afx.compiler.target import DEFAULT, Target
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
 
 __all__ = ["BlockBuilder", "Converted", "Group", "Item", "UnsupportedError"]
-
-NEST_MAX_VALUES = 120  # values of one nest: beyond, LLVM's time grows faster than their number
-NEST_MAX_STREAMS = 16  # arrays that one nest reads and writes: more are seldom vectorized
 
 
 class UnsupportedError(Exception):
@@ -59,10 +57,12 @@ class BlockBuilder:
         lower_call: Callable[[BlockBuilder, Call], None],
         lower_fused: Callable[[BlockBuilder, Fused], None],
         lower_control: Callable[[BlockBuilder, Loop | Branch], None],
-        tier: int = 1,
+        target: Target = DEFAULT,
     ) -> None:
         self.schedule = schedule
-        self.tier = tier
+        self.target = target
+        self.tier = target.tier
+        self.limits = target.native
         self.items: list[Item] = []
         self._groups: dict[Shape, list[tuple[int, Group]]] = {}  # by their space, with their numbers
         self.locations: dict[int, Location] = {}  # buffer index to where it lies in the memory of its owner
@@ -87,7 +87,7 @@ class BlockBuilder:
 
     def within(self, schedule: Schedule, given: Sequence[Location], rows: int) -> BlockBuilder:
         """Return a builder of a block in this one, whose inputs lie like these; ``rows`` says how many rows they have."""
-        inner = BlockBuilder(schedule, self._lower_call, self._lower_fused, self._lower_control, self.tier)
+        inner = BlockBuilder(schedule, self._lower_call, self._lower_fused, self._lower_control, self.target)
         inner._rows = rows
         for buffer, location in zip(schedule.inputs, given, strict=True):
             inner.locations[buffer.index] = attrs.evolve(location, owner=buffer.index)
@@ -243,12 +243,14 @@ class BlockBuilder:
         for k, group in reversed(groups):
             if k < first:
                 break
-            if len(group.values) > NEST_MAX_VALUES:
+            if len(group.values) > self.limits.nest_max_values:
                 continue
             if any(tuple([s == 0 for s in ref.strides]) != reduced for *_, ref in group.folds if reduced):
                 continue
             streams = len(group.reads) + len(self.stored.intersection(group.writes))
-            if (streams < NEST_MAX_STREAMS or not space) and (quiet is None or group.quiet in (None, quiet)):
+            if (streams < self.limits.nest_max_streams or not space) and (
+                quiet is None or group.quiet in (None, quiet)
+            ):
                 return k
         groups.append((len(self.items), Group(space=space)))
         self.items.append(groups[-1][1])
@@ -285,11 +287,11 @@ class BlockBuilder:
             if isinstance(item, Group):
                 self._close(item)
         params = [*inputs, *outputs, *self.constant_owners]
-        rows = shared_rows(self.items) if is_shared else self._rows
+        rows = shared_rows(self.items, self.limits) if is_shared else self._rows
         if rows:
-            self.items = fuse_rows(self.items, rows, params, is_shared)
+            self.items = fuse_rows(self.items, rows, params, self.limits.rows_max_elements, is_shared=is_shared)
         elif not is_shared:
-            self.items = tile_stencils(self.items, params, self.sizes)
+            self.items = tile_stencils(self.items, params, self.sizes, self.limits)
         arena = Arena()
         roots, numbers = place_memory(self.items, params, self.sizes, arena)
         steps = finish_steps(self.items, numbers, arena)

@@ -27,62 +27,68 @@ from afx.compiler.native_backend.program import (
 )
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Alloc, Branch, Free, Loop, Schedule
+from afx.compiler.target import DEFAULT, Target
 
 __all__ = ["explain_schedule", "lower_plan", "lower_schedule"]
 
-RELEASE_MIN_NANOSECONDS = 20_000  # predicted work above which the interpreter's lock is released
-ARENA_LIMIT = 1 << 30  # bytes: a larger one would be memory that the NumPy plan does not need
 
-
-def lower_schedule(schedule: Schedule, tier: int = 1, threads: bool = True) -> tuple[Program, tuple[Any, ...]]:
+def lower_schedule(
+    schedule: Schedule, target: Target = DEFAULT, threads: bool = True
+) -> tuple[Program, tuple[Any, ...]]:
     """Return the program of a schedule and the arrays that it captured, which are its last arguments.
 
     Args:
         schedule: the whole, or a run of its instructions.
-        tier: as `Target.tier`.
+        target: what is compiled for.
         threads: whether threads share its loops, and results may take the memory of arguments.
 
     Raises:
         UnsupportedError: an instruction has no native form.
     """
-    converted = _block(schedule, tier, is_shared=threads and not any(isinstance(i, Loop) for i in schedule))
-    if converted.block.arena > ARENA_LIMIT:
+    converted = _block(schedule, target, is_shared=threads and not any(isinstance(i, Loop) for i in schedule))
+    if converted.block.arena > target.native.arena_max_bytes:
         raise UnsupportedError("more memory than NumPy's plan")
     inputs = [Param(b.shape, dtype_name(b.dtype), True) for b in schedule.inputs]
     results = [r.operand for r in schedule.results]
     avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in results]
     outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
     constants = [Param(c.shape, dtype_name(c.dtype), False) for c in converted.constants]
-    releases = nanoseconds(converted.block) > RELEASE_MIN_NANOSECONDS
-    block = cut_block(donate_memory(converted.block, schedule)) if threads else converted.block
+    releases = nanoseconds(converted.block) > target.native.release_min_nanoseconds
+    block = cut_block(donate_memory(converted.block, schedule), target.native) if threads else converted.block
     return Program(block, (*inputs, *outputs, *constants), releases or block.is_shared), converted.constants
 
 
-def lower_plan(schedule: Schedule, tier: int = 1) -> tuple[Schedule | None, tuple[Lowered, ...]]:
+def lower_plan(schedule: Schedule, target: Target = DEFAULT) -> tuple[Schedule | None, tuple[Lowered, ...]]:
     """Return one program for a whole schedule, or a schedule that calls programs for parts of it.
 
     Raises:
         UnsupportedError: it has no part that is worth it.
     """
     try:
-        return None, (lower_schedule(schedule, tier),)
+        return None, (lower_schedule(schedule, target),)
     except UnsupportedError as error:
-        return split_schedule(schedule, partial(lower_schedule, tier=tier), partial(_reasons, tier=tier), str(error))
+        return split_schedule(
+            schedule,
+            partial(lower_schedule, target=target),
+            partial(_reasons, target=target),
+            str(error),
+            target.native,
+        )
 
 
-def explain_schedule(schedule: Schedule, tier: int = 1) -> tuple[tuple[str, str], ...]:
+def explain_schedule(schedule: Schedule, target: Target = DEFAULT) -> tuple[tuple[str, str], ...]:
     """Return each instruction with the reason why it has no native form, an empty text where it has one."""
-    pairs = zip(schedule.instructions, _reasons(schedule, tier), strict=True)
+    pairs = zip(schedule.instructions, _reasons(schedule, target), strict=True)
     return tuple([(str(i), reason) for i, reason in pairs if not isinstance(i, Alloc | Free)])
 
 
-def _reasons(schedule: Schedule, tier: int) -> list[str]:
-    builder = BlockBuilder(schedule, lower_call, lower_fused, _control, tier)
+def _reasons(schedule: Schedule, target: Target) -> list[str]:
+    builder = BlockBuilder(schedule, lower_call, lower_fused, _control, target)
     return [builder.reason(i) for i in schedule.instructions]
 
 
-def _block(schedule: Schedule, tier: int, is_shared: bool = False) -> Converted:
-    return BlockBuilder(schedule, lower_call, lower_fused, _control, tier).build(is_shared)
+def _block(schedule: Schedule, target: Target, is_shared: bool = False) -> Converted:
+    return BlockBuilder(schedule, lower_call, lower_fused, _control, target).build(is_shared)
 
 
 def _control(b: BlockBuilder, control: Loop | Branch) -> None:
@@ -94,7 +100,7 @@ def _control(b: BlockBuilder, control: Loop | Branch) -> None:
 
 def _branch(b: BlockBuilder, branch: Branch) -> None:
     """Add a branch: a block for each body, which writes into the same memory."""
-    bodies = [_block(body, b.tier) for body in branch.bodies]
+    bodies = [_block(body, b.target) for body in branch.bodies]
     index = b.dense(branch.index)
     if index.dtype[0] not in "biu":
         raise UnsupportedError(f"{branch.op} by a number that is no integer")
@@ -113,7 +119,7 @@ def _branch(b: BlockBuilder, branch: Branch) -> None:
 
 def _loop(b: BlockBuilder, loop: Loop) -> None:
     """Add a loop: the blocks of its body and condition, and memory for the carry, which alternates between two buffers."""
-    body = _block(loop.body, b.tier)
+    body = _block(loop.body, b.target)
     consts = [_pointer(b, x) for x in loop.consts]
     init = [_pointer(b, x) for x in loop.carry]
     results = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
@@ -122,7 +128,7 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     constants = [b.constant(c) for c in body.constants]
     reads = [*consts, *init, *constants]
     if loop.condition is not None:
-        test = _block(loop.condition, b.tier)
+        test = _block(loop.condition, b.target)
         tests = [_pointer(b, x) for x in loop.tests]
         more = [b.constant(c) for c in test.constants]
         verdict = b.temporary((), "b1")
@@ -158,7 +164,7 @@ def _back(
 ) -> None:
     """Add a loop and the way back over its steps, of which memory outside of the arena keeps the residuals."""
     assert loop.back is not None
-    back = _block(loop.back, b.tier)
+    back = _block(loop.back, b.target)
     init = [_pointer(b, x) for x in loop.carry_back]
     residuals = [x.aval for x in loop.back.inputs[len(loop.consts) : len(loop.back.inputs) - len(init)]]
     first = len(loop.back.inputs) - len(init)

@@ -30,14 +30,9 @@ from afx.compiler.native_backend.program import (
     While,
     WhileBack,
 )
+from afx.compiler.target import NativeTarget
 
 __all__ = ["cut_block", "shared_rows"]
-
-CUT_MIN_ELEMENTS = 200_000  # of a nest: below, another thread's help costs more than it saves: measured
-LOOP_CUT_MIN_ELEMENTS = 50_000  # the same in a long loop, which other threads join once
-LOOP_MIN_NANOSECONDS = 2_000_000  # predicted for all steps of a long loop, several times too high
-CHUNK, LOOP_CHUNK = 8192, 1024  # elements of which no part holds a piece: multiples of all strips and vectors
-CUT_MIN_ROWS = 64  # of a nest of several axes: parts of equal size
 
 
 @attrs.frozen
@@ -51,23 +46,24 @@ class _Access:
     part: tuple[object, ...] | None
 
 
-def cut_block(block: Block) -> Block:
+def cut_block(block: Block, limits: NativeTarget) -> Block:
     """Return the block of a program with large steps cut, and in phases, also in the bodies of its loops."""
     base = -(-block.arena // ALIGNMENT) * ALIGNMENT
-    found = _cut_block(block, base, CUT_MIN_ELEMENTS)
+    found = _cut_block(block, base, limits.share_min_elements, limits)
     cut = [step.arena_bytes for step in found.all_steps() if isinstance(step, BlockLoop) and step.is_cut]
     return attrs.evolve(found, arena=base + PARTS * max(cut) if cut else block.arena)
 
 
-def _cut_block(block: Block, arena: int, least: int) -> Block:
+def _cut_block(block: Block, arena: int, least: int, limits: NativeTarget) -> Block:
     """Return a block with steps cut that have so many elements.
 
     Args:
         block: of a program, or within one.
         arena: where the arenas of loops over blocks begin that are cut.
         least: how many elements they have at least, or how many nanoseconds they take.
+        limits: thresholds of the others.
     """
-    steps = [part for step in block.steps for part in _cut(step, arena, least)]
+    steps = [part for step in block.steps for part in _cut(step, arena, least, limits)]
     block = attrs.evolve(block, steps=tuple(steps))
     if not any(map(_is_cut, steps)):
         return block
@@ -87,11 +83,11 @@ def _cut_block(block: Block, arena: int, least: int) -> Block:
     return attrs.evolve(block, phases=tuple(phases))
 
 
-def shared_rows(items: Sequence[Item]) -> int:
+def shared_rows(items: Sequence[Item], limits: NativeTarget) -> int:
     """Return how many rows the largest step has that works on rows, where it is worth cutting; 0 where there is none."""
     spaces = [step.space for item in items for step in item.steps if isinstance(step, Nest | Inner | Extreme)]
     largest = max([space for space in spaces if len(space) > 1], key=math.prod, default=(0,))
-    return largest[0] if math.prod(largest) >= CUT_MIN_ELEMENTS else 0
+    return largest[0] if math.prod(largest) >= limits.share_min_elements else 0
 
 
 def _close(phases: list[Phase], steps: Sequence[Step], start: int, stop: int) -> None:
@@ -106,10 +102,10 @@ def _is_cut(step: Step) -> bool:
     return isinstance(step, Nest | BlockLoop | Product) and step.is_cut
 
 
-def _cut(step: Step, arena: int, least: int) -> list[Step]:
+def _cut(step: Step, arena: int, least: int, limits: NativeTarget) -> list[Step]:
     """Return a step that is cut, and what is left of it; or a loop over such steps."""
     if isinstance(step, Scan | While):
-        return [_cut_body(step, arena - step.arena, least)]
+        return [_cut_body(step, arena - step.arena, least, limits)]
     if isinstance(step, BlockLoop):
         is_long = step.elements >= least or step.length * nanoseconds(step.bodies[0]) >= least
         return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
@@ -121,17 +117,18 @@ def _cut(step: Step, arena: int, least: int) -> list[Step]:
     if total < least:
         return [step]
     if len(step.space) > 1:
-        return [attrs.evolve(step, is_cut=True) if step.space[0] >= CUT_MIN_ROWS else step]
-    return _in_chunks(step, total, CHUNK if total >= CUT_MIN_ELEMENTS else LOOP_CHUNK)
+        return [attrs.evolve(step, is_cut=True) if step.space[0] >= limits.share_min_rows else step]
+    is_large = total >= limits.share_min_elements
+    return _in_chunks(step, total, limits.share_chunk_elements if is_large else limits.share_loop_chunk_elements)
 
 
-def _cut_body(step: Scan | While, arena: int, least: int) -> Step:
+def _cut_body(step: Scan | While, arena: int, least: int, limits: NativeTarget) -> Step:
     """Return a loop with the steps of its blocks cut, smaller ones where it is long."""
-    if not isinstance(step, Scan) or step.length * nanoseconds(step.body) >= LOOP_MIN_NANOSECONDS:
-        least = min(least, LOOP_CUT_MIN_ELEMENTS)
+    if not isinstance(step, Scan) or step.length * nanoseconds(step.body) >= limits.share_loop_min_nanoseconds:
+        least = min(least, limits.share_loop_min_elements)
 
     def cut(block: Block) -> Block:
-        return _cut_block(block, arena, least)
+        return _cut_block(block, arena, least, limits)
 
     if isinstance(step, Scan):
         return attrs.evolve(step, body=cut(step.body))

@@ -27,7 +27,6 @@ from afx.compiler.native_backend.program import (
 
 __all__ = ["Access", "even_part", "fuse_rows", "row_accesses", "single_steps"]
 
-GROUP_MAX_ELEMENTS = 4096  # of the largest value of the rows that run together: measured, 16-32 KB of the first cache
 
 CONTROL = (Scan, While, Choice, BlockLoop)
 Rename: TypeAlias = "Callable[[Ref, int], Ref]"
@@ -67,13 +66,16 @@ class _Unit:
         return bool(mine & theirs or mine & other.item.reads or theirs & self.item.reads)
 
 
-def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int], is_shared: bool = False) -> list[Item]:
+def fuse_rows(
+    items: Sequence[Item], rows: int, kept: Iterable[int], most: int, *, is_shared: bool = False
+) -> list[Item]:
     """Return items of which those that work row by row are joined to loops over some rows.
 
     Args:
         items: what runs, in order.
         rows: how many there are.
         kept: owners of memory that others read.
+        most: elements of the largest value of the rows that a loop takes at once.
         is_shared: whether threads may share the rows: then no row adds to what another one has left, and what is
             elementwise alone stays as it is.
     """
@@ -93,7 +95,7 @@ def fuse_rows(items: Sequence[Item], rows: int, kept: Iterable[int], is_shared: 
         outside = left.union(*[unit.item.reads.union(unit.item.writes) for unit in units if unit not in run])
         is_worth = any(not isinstance(unit.item.steps[0], Nest) for unit in run) if is_shared else len(run) > 1
         if is_worth:
-            found += _joined([unit.item for unit in run], rows, outside, [unit.accesses or [] for unit in run])
+            found += _joined([unit.item for unit in run], rows, outside, [unit.accesses or [] for unit in run], most)
         else:
             found += [unit.item for unit in run]
         waiting = later
@@ -182,10 +184,12 @@ def _fits(new: Sequence[Access], run: Sequence[_Unit], is_shared: bool) -> bool:
 
 
 # -- loops --
-def _joined(items: list[Item], rows: int, outside: set[int], accesses: Sequence[Sequence[Access]]) -> list[Item]:
-    """Return items as one loop over groups of rows, where there are several groups."""
+def _joined(
+    items: list[Item], rows: int, outside: set[int], accesses: Sequence[Sequence[Access]], most: int
+) -> list[Item]:
+    """Return items as one loop over groups of rows of so many elements at most, where there are several groups."""
     widest = max([_elements(step) for item in items for step in item.steps], default=0) // rows
-    group = even_part(rows, GROUP_MAX_ELEMENTS // max(widest, 1))
+    group = even_part(rows, most // max(widest, 1))
     if group >= rows:
         return items
     pitches = {(a.ref.root, a.pitch): None for own in accesses for a in own}

@@ -15,12 +15,9 @@ from afx.compiler.native_backend.lowering.items import Item
 from afx.compiler.native_backend.lowering.memory import finish_steps, place_memory
 from afx.compiler.native_backend.lowering.rows import Access, even_part, row_accesses, single_steps
 from afx.compiler.native_backend.program import Block, BlockLoop, Nest, Op, Ref
+from afx.compiler.target import NativeTarget
 
 __all__ = ["tile_stencils"]
-
-FOOTPRINT_MIN_BYTES = 1 << 20  # memory that loops share: what is smaller stays in the second cache all the same
-TILE_MAX_ELEMENTS = 4096  # of a row times the rows of a tile: measured
-TILE_MIN_ROWS = 8  # fewer ones would be computed twice too often
 
 
 @attrs.frozen
@@ -51,13 +48,16 @@ class _Need:
     pitch: int
 
 
-def tile_stencils(items: Sequence[Item], kept: Iterable[int], sizes: dict[int, int]) -> list[Item]:
+def tile_stencils(
+    items: Sequence[Item], kept: Iterable[int], sizes: dict[int, int], limits: NativeTarget
+) -> list[Item]:
     """Return items with runs of loops over large arrays as loops over tiles.
 
     Args:
         items: what runs, in order.
         kept: owners of memory that others read.
         sizes: bytes of each owner.
+        limits: which runs are worth it.
     """
     units, left = single_steps(items), set(kept)
     found: list[Item] = []
@@ -67,9 +67,9 @@ def tile_stencils(items: Sequence[Item], kept: Iterable[int], sizes: dict[int, i
         begin = end - max(len(run), 1)
         roots = {a.ref.root for part in run for a in part.accesses}
         rows, widest = (run[-1].nest.space[0], max([_row(part.nest) for part in run])) if run else (0, 1)
-        count = even_part(rows, TILE_MAX_ELEMENTS // max(widest, 1))
-        is_worth = len(run) > 1 and sum([sizes[root] for root in roots]) >= FOOTPRINT_MIN_BYTES
-        if is_worth and TILE_MIN_ROWS <= count < rows:
+        count = even_part(rows, limits.tile_max_elements // max(widest, 1))
+        is_worth = len(run) > 1 and sum([sizes[root] for root in roots]) >= limits.tile_min_bytes
+        if is_worth and limits.tile_min_rows <= count < rows:
             outside = left.union(*[_touched(unit) for unit in [*units[:begin], *units[end:]]])
             found.append(_tiled(run, count, rows, outside))
         else:

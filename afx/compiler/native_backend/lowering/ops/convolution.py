@@ -41,7 +41,6 @@ from afx.core.aval import Shape
 
 __all__ = ["CONVOLUTIONS"]
 
-MAX_STEPS = 30  # copies and products of one convolution: the time of LLVM grows with them
 View = Callable[[Any], Any]
 
 
@@ -91,7 +90,7 @@ class _Convolution:
 
     def _count(self) -> None:
         self._steps += 1
-        if self._steps > MAX_STEPS:
+        if self._steps > self.b.limits.convolution_max_steps:
             raise UnsupportedError("a convolution of many offsets or blocks")
 
     def flat(self, x: Location, shape: Shape) -> Location:

@@ -20,9 +20,6 @@ from afx.core.aval import Shape, broadcast_shapes
 
 __all__ = ["INDEXED"]
 
-ROW_MIN_ELEMENTS = 8  # neighbours that a cumulative op adds up at once, step by step
-ONE_BY_ONE_MAX_ELEMENTS = 1 << 12  # of which an extreme is looked for element by element: NumPy copies rows first
-
 
 def _axis(call: Call) -> int:
     axis: int = dict(call.params)["axis"]
@@ -124,7 +121,7 @@ def _cumulative(ufunc: str) -> Callable[[BlockBuilder, Call], None]:
         rows = [attrs.evolve(p, shape=p.shape[:-1], strides=p.strides[:-1]) for p in (from_x, into)]
         steps.append(copy_nest(rows[1], rows[0]))
         if x.shape[axis] > 1:
-            steps.append(_accumulation(loop, from_x, into, call))
+            steps.append(_accumulation(loop, from_x, into, call, b.limits.cumulative_min_neighbours))
         b.fixed(steps, [x], [out])
 
     return lower
@@ -138,10 +135,10 @@ def _along(x: Location, axis: int, is_reverse: bool) -> Location:
     return attrs.evolve(x, shape=(*shape, length), strides=(*strides, -stride if is_reverse else stride), offset=offset)
 
 
-def _accumulation(loop: Any, x: Location, out: Location, call: Call) -> Inner:
-    """Return the loop that adds each element to the sum before it: along the axis, or over neighbours step by step."""
+def _accumulation(loop: Any, x: Location, out: Location, call: Call, least: int) -> Inner:
+    """Return the loop that adds each element to the sum before it: along the axis, or step by step over so many neighbours."""
     space, size = (*x.shape[:-1], x.shape[-1] - 1), int(out.dtype[1:])
-    has_rows = len(space) > 1 and space[-2] >= ROW_MIN_ELEMENTS and out.strides[-2] == size != abs(out.strides[-1])
+    has_rows = len(space) > 1 and space[-2] >= least and out.strides[-2] == size != abs(out.strides[-1])
     order = (len(space) - 1, *range(len(space) - 1)) if has_rows else range(len(space))
 
     def ref(p: Location, offset: int) -> Ref:
@@ -159,7 +156,7 @@ def _extreme(is_max: bool) -> Callable[[BlockBuilder, Call], None]:
             raise UnsupportedError(f"{call.op} of {x.dtype}")
         out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
         rows = _along(x, _axis(call), False)
-        if abs(rows.strides[-1]) != int(x.dtype[1:]) and math.prod(x.shape) > ONE_BY_ONE_MAX_ELEMENTS:
+        if abs(rows.strides[-1]) != int(x.dtype[1:]) and math.prod(x.shape) > b.limits.extreme_max_elements:
             raise UnsupportedError(f"{call.op} of large arrays along another axis than the last one")
         operands = Ref(x.owner, x.dtype, rows.offset, rows.strides), Ref(out.owner, out.dtype, 0, (*out.strides, 0))
         b.fixed([Extreme(is_max, rows.shape, *operands)], [x], [out])

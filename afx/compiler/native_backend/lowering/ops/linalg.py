@@ -18,9 +18,7 @@ from afx.core.aval import Shape
 __all__ = ["FACTORIZATIONS"]
 
 # rows and columns: with more, a call of NumPy costs little beside the work, and may use threads
-MATRIX_MAX_LENGTH = 128
 IGNORED = ("divide", "invalid", "over")  # by ``np.linalg.solve``, but for what it raises an exception for
-HALVES_MIN_LENGTH = 65  # triangular systems of so many unknowns are solved by halves
 
 
 def _matrices(b: BlockBuilder, call: Call) -> list[Location]:
@@ -31,7 +29,7 @@ def _matrices(b: BlockBuilder, call: Call) -> list[Location]:
         if (
             location.dtype not in ("f4", "f8")
             or len(location.shape) < 2
-            or max(location.shape[-2:]) > MATRIX_MAX_LENGTH
+            or max(location.shape[-2:]) > b.limits.matrix_max_length
         ):
             raise UnsupportedError(f"{call.op} of {location.dtype}{[*location.shape]}")
         if location.dtype == "f4":
@@ -107,7 +105,7 @@ def _solve_triangular(b: BlockBuilder, call: Call) -> None:
     params: dict[str, Any] = dict(call.params)
     a, y = _matrices(b, call)
     n = a.shape[-1]
-    if n >= HALVES_MIN_LENGTH or params["unit"]:
+    if n > b.limits.triangular_max_length or params["unit"]:
         raise UnsupportedError(f"{call.op} of large matrices, or of ones with a diagonal of ones")
     corner = a if not params["lower"] else _reversed(a, (-2, -1))
     upper = _upper_triangle(b, corner)

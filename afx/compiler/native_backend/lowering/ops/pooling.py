@@ -17,8 +17,6 @@ from afx.core.aval import Shape
 
 __all__ = ["POOLING"]
 
-SHORT = 16  # elements of a window up to which NumPy's plan combines whole slices
-
 
 def _at(x: Location, axis: Shape, place: Shape) -> Location:
     """Return the elements that stand at an offset of a window along these axes."""
@@ -31,14 +29,14 @@ def _at(x: Location, axis: Shape, place: Shape) -> Location:
     )
 
 
-def _places(shape: Shape, axis: Shape) -> list[Shape]:
+def _places(b: BlockBuilder, shape: Shape, axis: Shape) -> list[Shape]:
     """Return the offsets in a window that is spread along these axes, of which there are some.
 
     Raises:
         UnsupportedError: there is one, or there are many.
     """
     places = list(np.ndindex(*[shape[a] for a in axis]))
-    if not 1 < len(places) <= SHORT:
+    if not 1 < len(places) <= b.limits.pooling_max_elements:
         raise UnsupportedError(f"windows of {len(places)} elements")
     return places
 
@@ -47,7 +45,7 @@ def _max_first(b: BlockBuilder, call: Call) -> None:
     """Combine whole slices, along one axis after the other, as NumPy's plan does."""
     x = b.location(call.operands[0])
     axis: Shape = dict(call.params)["axis"]
-    _places(x.shape, axis)
+    _places(b, x.shape, axis)
     c, left = Calls(b, quiet_of(call)), list(range(len(x.shape)))
     found = c.at(x)
     long = [a for a in axis if call.operands[0].shape[a] > 1]
@@ -65,7 +63,7 @@ def _first_of_window(b: BlockBuilder, call: Call) -> None:
     """Count the offsets in front of the first largest element."""
     (x, z), out = [b.location(v) for v in call.operands], call.outputs[0]
     c, axis, dtype = Calls(b, quiet_of(call)), dict(call.params)["axis"], dtype_name(out.dtype)
-    others = [c.ufunc("not_equal", c.at(_at(x, axis, place)), c.at(z)) for place in _places(x.shape, axis)[:-1]]
+    others = [c.ufunc("not_equal", c.at(_at(x, axis, place)), c.at(z)) for place in _places(b, x.shape, axis)[:-1]]
     missed, found = others[0], c.cast(others[0], dtype)
     for other in others[1:]:
         missed = c.ufunc("logical_and", missed, other)
@@ -80,7 +78,7 @@ def _put_into_window(b: BlockBuilder, call: Call) -> None:
     if ct.dtype not in REAL:
         raise UnsupportedError(f"{call.op} of {ct.dtype}")
     c, axis = Calls(b, quiet_of(call)), dict(call.params)["axis"]
-    *places, last = _places(out.shape, axis)
+    *places, last = _places(b, out.shape, axis)
     left = c.at(ct)
     parts: list[tuple[Shape, Buffer]] = []
     for number, place in enumerate(places):
@@ -101,7 +99,7 @@ def _pick_from_window(b: BlockBuilder, call: Call) -> None:
     (x, k), out = [b.location(v) for v in call.operands], call.outputs[0]
     c, axis, dtype = Calls(b, quiet_of(call)), dict(call.params)["axis"], dtype_name(out.dtype)
     found: Operand = c.number(0, dtype)
-    for number, place in enumerate(_places(x.shape, axis)):
+    for number, place in enumerate(_places(b, x.shape, axis)):
         here = c.ufunc("equal", c.at(k), c.number(number, k.dtype))
         found = c.where(here, c.at(_at(x, axis, place)), found)
     assert isinstance(found, Buffer)

@@ -13,16 +13,9 @@ from afx.compiler.native_backend.lowering.memory import Location, broadcast, cop
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of
 from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Load, Nest, Op, Product, Ref, Root
 from afx.compiler.schedule import Call
+from afx.compiler.target import NativeTarget
 
 __all__ = ["PRODUCTS", "lower_matmul", "multiply_into"]
-
-PRODUCT_MAX_PRODUCTS = 1 << 22  # multiplications: NumPy's plan cuts larger ones, or leaves them to BLAS's threads
-BLOCK_MAX_PRODUCTS = 1 << 32  # of all products of a block: about 40 ms, in which no signal is seen
-CALL_MAX_PRODUCTS = 1 << 18  # of one of many: OpenBLAS uses several threads beyond, whose number may decide about bits
-CUT_MIN_PRODUCTS = 1 << 22  # of all of them, where threads share them: 0.03 ms
-SHARED_MIN_PRODUCTS = 1 << 21  # in tiles that threads share: 0.02 ms
-TILED_MAX_PRODUCTS = 1 << 26  # multiplications: beyond, two threads of BLAS are faster: measured
-COPY_MIN_PRODUCTS = 24  # multiplications an element that is copied first: below, BLAS reads it as fast
 
 
 def _dot(b: BlockBuilder, call: Call) -> None:
@@ -79,7 +72,7 @@ def _product(
 ) -> None:
     out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
     core = math.prod((*x.shape[-2:], y.shape[-1]))
-    is_large = len(x.shape) > 1 < len(y.shape) and core > PRODUCT_MAX_PRODUCTS
+    is_large = len(x.shape) > 1 < len(y.shape) and core > b.limits.product_max_products
     if is_large and not stops and b.tier == 1:
         raise UnsupportedError("a large product, which BLAS's threads compute")
     multiply_into(b, x, y, out, quiet_of(call), axis=axis, stops=stops)
@@ -124,7 +117,7 @@ def multiply_into(
     )
     sizes = (space[-1] if space else 1, m, k, n)
     b.multiplications += math.prod((*space, *sizes[1:]))
-    if b.multiplications > BLOCK_MAX_PRODUCTS:
+    if b.multiplications > b.limits.product_block_max_products:
         raise UnsupportedError("a large product, in which no signal is seen")
     if len(space) > 1:
         on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(operands)])
@@ -133,7 +126,7 @@ def multiply_into(
         step = BlockLoop((body,), space[0], (owners,), (outer_strides,), 0, math.prod(out.shape))
         b.fixed([step], [x, y], [out])
         return
-    product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=stops or _cut(sizes))
+    product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=stops or _cut(sizes, b.limits))
     if b.tier == 1 or not _lower_tiled(b, product, x, y, out):
         b.fixed([product], [x, y], [out])
 
@@ -143,10 +136,11 @@ def _strides_of(pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     return tuple([0 if length == 1 else stride for length, stride in pairs])
 
 
-def _cut(sizes: tuple[int, int, int, int]) -> tuple[int, ...]:
+def _cut(sizes: tuple[int, int, int, int], limits: NativeTarget) -> tuple[int, ...]:
     """Return where many small products are cut for threads."""
     many, m, k, n = sizes
-    if m * k * n > CALL_MAX_PRODUCTS or math.prod(sizes) < CUT_MIN_PRODUCTS or many == 1:
+    is_large = m * k * n > limits.product_many_max_products
+    if is_large or math.prod(sizes) < limits.product_share_min_products or many == 1:
         return ()
     return tuple(sorted({-(-many * part // PARTS) for part in range(1, PARTS + 1)}))
 
@@ -173,7 +167,7 @@ def _lower_tiled(b: BlockBuilder, product: Product, x: Location, y: Location, ou
     if out.dtype not in ("f4", "f8") or not x.dtype == y.dtype == out.dtype:
         return False
     batch, m, k, n = product.sizes
-    if batch * m * k * n > TILED_MAX_PRODUCTS:
+    if batch * m * k * n > b.limits.product_tile_max_products:
         return False
     a_row, a_k, b_k, b_column, c_row, c_column = product.core_strides
     if n == 1 and m > 1 and (a_k == size or k == 1):
@@ -182,7 +176,7 @@ def _lower_tiled(b: BlockBuilder, product: Product, x: Location, y: Location, ou
         _add(b, _turned(product), [x, y], out)
     elif (b_column == size or n == 1) and (c_column == size or n == 1):
         _add(b, product, [x, y], out)
-    elif batch == 1 and c_column == size and m * k * n >= COPY_MIN_PRODUCTS * min(k * n, m * k + m * n):
+    elif batch == 1 and c_column == size and _pays_to_copy(m, k, n, b.limits):
         if a_row != size and k * n <= m * k + m * n:
             copy = _copied(b, y, product.operands[1], (k, n), (b_k, b_column))
             operands = (product.operands[0], _ref(copy), product.operands[2])
@@ -199,9 +193,14 @@ def _lower_tiled(b: BlockBuilder, product: Product, x: Location, y: Location, ou
     return True
 
 
+def _pays_to_copy(m: int, k: int, n: int, limits: NativeTarget) -> bool:
+    """Tell whether a product has enough multiplications for each element of the operand that is copied."""
+    return m * k * n >= limits.product_copy_min_products * min(k * n, m * k + m * n)
+
+
 def _add(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
     tiled = attrs.evolve(product, loop=None, stops=())
-    is_large = product.sizes[0] == 1 and math.prod(product.sizes) >= SHARED_MIN_PRODUCTS
+    is_large = product.sizes[0] == 1 and math.prod(product.sizes) >= b.limits.product_tile_share_min_products
     b.fixed([cut_tiles(tiled) if is_large else tiled], reads, [out])
 
 
