@@ -149,7 +149,7 @@ def ask(service: CompileService, schedule: Any) -> tuple[threading.Event, list[A
 
     where = layout()
     assert where is not None
-    service.submit(Job((schedule, where, "", 1, ""), answer))
+    service.submit(Job((schedule, where, Target(), ""), answer))
     return done, found
 
 

@@ -212,7 +212,7 @@ def test_what_no_other_process_can_have_is_one_plan_s_fault() -> None:
     assert seen == [5.0]
     reasons: list[str] = []
     service = CompileService()
-    service.submit(Job((plan.schedule, layout(), "", 1, ""), lambda _, reason: reasons.append(reason)))
+    service.submit(Job((plan.schedule, layout(), Target(), ""), lambda _, reason: reasons.append(reason)))
     wait_for(lambda: reasons)
     assert "another process cannot have" in reasons[0]
     assert not service.broken
@@ -398,7 +398,7 @@ def test_compiling_a_schedule_loads_the_primitives_that_its_maker_has_loaded(tmp
         from afx.compiler.native_backend.link import layout
         from afx.core.registry import loaded_modules
         plan = afx.jit(lambda x: np.sin(x[1:]) * x[:-1] + afx.nn.relu(x[1:])).lower(np.ones(9)).plan
-        job = (1, plan.schedule, layout(), "", 1, "", loaded_modules())
+        job = (1, plan.schedule, layout(), Target(), "", loaded_modules())
         pathlib.Path({str(path)!r}).write_bytes(pickle.dumps(job))
     """
     run_python(make)
