@@ -396,6 +396,7 @@ def test_compiling_a_schedule_loads_the_primitives_that_its_maker_has_loaded(tmp
         import pathlib, pickle
         import numpy as np, afx
         from afx.compiler.native_backend.link import layout
+        from afx.compiler.target import Target
         from afx.core.registry import loaded_modules
         plan = afx.jit(lambda x: np.sin(x[1:]) * x[:-1] + afx.nn.relu(x[1:])).lower(np.ones(9)).plan
         job = (1, plan.schedule, layout(), Target(), "", loaded_modules())

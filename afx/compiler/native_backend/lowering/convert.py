@@ -29,7 +29,7 @@ from afx.compiler.native_backend.lowering.stencils import tile_stencils
 from afx.compiler.native_backend.program import Block, Load, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Branch, Call, Fused, Instruction, Loop, Schedule, View
-from afx.compiler.target import DEFAULT, Target
+from afx.compiler.target import DEFAULT, NativeTarget, Target
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
 
@@ -60,9 +60,9 @@ class BlockBuilder:
         target: Target = DEFAULT,
     ) -> None:
         self.schedule = schedule
-        self.target = target
-        self.tier = target.tier
-        self.limits = target.native
+        self.target: Target = target
+        self.tier: int = target.tier
+        self.limits: NativeTarget = target.native
         self.items: list[Item] = []
         self._groups: dict[Shape, list[tuple[int, Group]]] = {}  # by their space, with their numbers
         self.locations: dict[int, Location] = {}  # buffer index to where it lies in the memory of its owner
