@@ -18,9 +18,10 @@ from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.where import where
 from afx.ops.sorting.sort import argmax
 
-__all__ = ["EventFn", "Happening", "Located", "crossed", "locate"]
+__all__ = ["Direction", "EventFn", "Happening", "Located", "crossed", "locate"]
 
 EventFn = Callable[..., Any]
+Direction = int | tuple[int, ...]  # that of the time of integration
 
 
 @attrs.frozen
@@ -55,13 +56,18 @@ class Located:
     index: Array
 
 
-def crossed(happening: Happening) -> Array:
-    """Tell of each value whether it changed its sign or became 0; one that begins at 0 does not count."""
-    a, b = happening.before, happening.after
-    return ((a < 0) & (b >= 0)) | ((a > 0) & (b <= 0))
+def crossed(happening: Happening, direction: Direction = 0) -> Array:
+    """Tell of each value whether it changed its sign or became 0; one that begins at 0 does not count.
+
+    Args:
+        happening: the values at both ends.
+        direction: of each value, or of all: 1 counts rising ones alone, -1 falling ones, 0 both.
+    """
+    a, b, way = happening.before, happening.after, np.asarray(direction)
+    return ((a < 0) & (b >= 0) & (way >= 0)) | ((a > 0) & (b <= 0) & (way <= 0))
 
 
-def locate(watched: Field | None, step: LastStep) -> Located:
+def locate(watched: Field | None, step: LastStep, direction: Direction) -> Located:
     """Return the first event within a step, by bisection of the interpolant; differentiable by its parameters."""
     happening = step.happening
     if watched is None or happening is None or not happening.before.shape[0]:
@@ -78,13 +84,13 @@ def locate(watched: Field | None, step: LastStep) -> Located:
     def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = 0.5 * (low + high)
-        hit = crossed(Happening(before, values_at(middle))).any()
+        hit = crossed(Happening(before, values_at(middle)), direction).any()
         return where(hit, low, middle), where(hit, middle, high)
 
     bits = int(np.finfo(step.start.dtype).nmant) + 2
     s = stop_gradient(fori_loop(0, bits, halve, (zeros_like(step.length), ones_like(step.length)))[1])
-    index = argmax(crossed(Happening(before, stop_gradient(values_at(s)))))
-    happened = crossed(happening).any()
+    index = argmax(crossed(Happening(before, stop_gradient(values_at(s))), direction))
+    happened = crossed(happening, direction).any()
 
     def gap(at: Array) -> Array:
         return where(happened, values_at(at[0])[index], at[0])[None]

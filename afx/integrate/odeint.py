@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, TypeVarTuple
 
 import attrs
@@ -18,7 +18,7 @@ from afx.core.aval import Aval
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.integrate.adjoint import attach_adjoint
-from afx.integrate.event import EventFn, Happening, crossed, locate
+from afx.integrate.event import Direction, EventFn, Happening, crossed, locate
 from afx.integrate.results import OdeResult
 from afx.integrate.rosenbrock import RODAS
 from afx.integrate.runge_kutta import DOPRI5
@@ -87,6 +87,7 @@ def odeint(
     atol: float | None = None,
     max_steps: int = 10_000,
     event: EventFn | None = None,
+    direction: int | Sequence[int] = 0,
     gradient: Literal["steps", "adjoint"] = "steps",
 ) -> OdeResult[T]:
     """Return the solution of ``dy/dt = fn(t, y, *args)`` from ``init`` at ``ts[0]``, at each of the times.
@@ -109,6 +110,8 @@ def odeint(
         atol: added to it; 1e-9 and 1e-6 without it.
         max_steps: the limit of steps, rejected ones included.
         event: (t, y, *args) to one or several numbers; the integration ends where the first of them changes its sign.
+        direction: of all of these numbers, or of each: 1 for those that rise alone, -1 for those that fall, 0 for both; in
+            the direction of the integration, as in SciPy.
         gradient: ``steps`` differentiates the steps, whose sizes count as constants, in both modes; ``adjoint`` solves an
             equation backwards (Chen et al. 2018): for reverse mode alone, in memory that does not grow with the steps,
             and as exact as the tolerance.
@@ -130,6 +133,9 @@ def odeint(
         raise ArgumentError(f"odeint: no such gradient: got {gradient!r}; use 'steps' or 'adjoint'")
     if gradient == "adjoint" and event is not None:
         raise ArgumentError("odeint: events have no adjoint: got gradient='adjoint'; use 'steps'")
+    way_of = direction if isinstance(direction, int) else tuple(direction)
+    if not set(np.ravel(way_of).tolist()) <= {-1, 0, 1}:
+        raise ArgumentError(f"odeint: an event's direction is -1, 0 or 1: got {direction!r}; take one of them")
     y, unravel = flatten_to_vector(init, "odeint")
     times = _times(ts, y)
     sign = stop_gradient(where(times[-1] >= times[0], 1, -1).astype(y.dtype))
@@ -152,11 +158,11 @@ def odeint(
     )
     way = METHODS[method]
     if gradient == "steps":
-        march, states = _integrate(way, field, watched, y, sign * times, tolerance, max_steps)
+        march, states = _integrate(way, field, watched, y, sign * times, tolerance, max_steps, way_of)
     else:
         march, states = _by_adjoint(way, run, sign, y, sign * times, args, tolerance, max_steps)
     reached = sign * times <= march.t
-    found = locate(watched, march)
+    found = locate(watched, march, way_of)
     before = sign * times <= where(found.index >= 0, found.t, np.inf)
     states = where((reached & before)[:, None], states, np.nan)
     ended = where(march.status == int(Status.RUNNING), int(Status.CONVERGED), march.status)
@@ -244,6 +250,7 @@ def _integrate(
     times: Array,
     tolerance: tuple[float, float],
     max_steps: int,
+    direction: Direction = 0,
 ) -> tuple[March, Array]:
     """Return the last state of the march and the states at all times."""
     slope = field(times[0], y)
@@ -271,7 +278,7 @@ def _integrate(
     )
 
     def advance(m: March) -> March:
-        return _advance(method, field, watched, m, end, tolerance, max_steps)
+        return _advance(method, field, watched, m, end, tolerance, max_steps, direction)
 
     def to(m: March, target: Array) -> tuple[March, Array]:
         goal = stop_gradient(target)
@@ -290,6 +297,7 @@ def _advance(
     end: Array,
     tolerance: tuple[float, float],
     max_steps: int,
+    direction: Direction,
 ) -> March:
     """Return the march after one trial of a step."""
     eps = float(np.finfo(m.y.dtype).eps)
@@ -311,7 +319,7 @@ def _advance(
     if watched is not None and m.happening is not None:
         values, known = watched(t, step.y), m.happening.after
         happening = Happening(where(good, known, m.happening.before), where(good, values, known))
-        status = where(good & crossed(happening).any(), int(Status.EVENT), status)
+        status = where(good & crossed(happening, direction).any(), int(Status.EVENT), status)
     status = where((status == int(Status.RUNNING)) & over & ~(good & last), int(Status.ITERATION_LIMIT), status)
 
     def pick(new: Array, old: Array) -> Array:

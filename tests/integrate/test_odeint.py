@@ -253,3 +253,29 @@ def test_derivatives_where_no_event_happened() -> None:
 
     assert float(afx.grad(last)(np.float64(2.0))) == pytest.approx(np.exp(-1), rel=1e-5)
     assert float(afx.jvp(last, (np.float64(2.0),), (np.float64(1.0),))[1]) == pytest.approx(np.exp(-1), rel=1e-5)
+
+
+def test_directed_events() -> None:
+    """Events that rise or fall are told apart, each number by itself, forwards and backwards in time, as in SciPy."""
+
+    def run(direction: Any, times: Any, event: Any = lambda t, y: y[0]) -> Any:
+        return odeint(
+            lambda t, y: afx.stack([y[1], -y[0]]), np.array([1.0, 0.0]), times, event=event, direction=direction
+        )
+
+    for direction, want in ((0, 0.5), (-1, 0.5), (1, 1.5)):
+        assert float(run(direction, [0.0, 10.0]).event_time) == pytest.approx(want * np.pi, rel=1e-6)
+        assert float(run(direction, [0.0, -10.0]).event_time) == pytest.approx(-want * np.pi, rel=1e-6)
+    both = run((1, -1), [0.0, 10.0], lambda t, y: [y[0], y[1] + 0.5])
+    assert int(both.event_index) == 1
+    assert float(both.event_time) == pytest.approx(np.pi / 6, rel=1e-6)
+    found = afx.grad(
+        lambda a: (
+            odeint(
+                lambda t, y: afx.cos(a * t), np.float64(-0.5), [0.0, 20.0], event=lambda t, y: y, direction=-1
+            ).event_time
+        )
+    )
+    assert np.isfinite(float(found(np.float64(0.8))))
+    with pytest.raises(afx.errors.ArgumentError, match="direction is -1, 0 or 1"):
+        run(2, [0.0, 1.0])
