@@ -64,7 +64,8 @@ def crossed(happening: Happening, direction: Direction = 0) -> Array:
         direction: of each value, or of all: 1 counts rising ones alone, -1 falling ones, 0 both.
     """
     a, b, way = happening.before, happening.after, np.asarray(direction)
-    return ((a < 0) & (b >= 0) & (way >= 0)) | ((a > 0) & (b <= 0) & (way <= 0))
+    rises, falls = (a < 0) & (b >= 0), (a > 0) & (b <= 0)
+    return (rises & (way >= 0)) | (falls & (way <= 0)) if way.any() else rises | falls
 
 
 def locate(watched: Field | None, step: LastStep, direction: Direction) -> Located:
