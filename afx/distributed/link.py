@@ -109,6 +109,18 @@ class Link(Protocol):
         """Return on the target the bytes that the root has; None on the others."""
         ...
 
+    def post(self, data: bytes, rank: int, tag: int) -> None:
+        """Begin to send bytes."""
+        ...
+
+    def poll(self, rank: int, tag: int) -> bytes | None:
+        """Return bytes that have come from a rank, None where there are none yet."""
+        ...
+
+    def end_posts(self) -> None:
+        """Wait until all that was posted has left."""
+        ...
+
     def pass_on(self, data: bytes) -> bytes:
         """Return the bytes of the rank before this one, which gives its own to the next, in a ring."""
         ...
@@ -177,6 +189,17 @@ class LocalLink:
     def send(self, data: bytes | None, root: int, target: int) -> bytes | None:
         """Return the bytes."""
         return self.broadcast(data, root)
+
+    def post(self, data: bytes, rank: int, tag: int) -> None:
+        """Refuse: all slots are here."""
+        raise AssertionError("one process sends nothing")
+
+    def poll(self, rank: int, tag: int) -> bytes | None:
+        """Return None: nothing comes."""
+        return None
+
+    def end_posts(self) -> None:
+        """Do nothing."""
 
     def pass_on(self, data: bytes) -> bytes:
         """Return the bytes."""

@@ -15,6 +15,7 @@ from afx.distributed.graph.split import GraphSplit
 from afx.distributed.link import Link
 from afx.distributed.messages import decode_tree, encode_tree
 from afx.distributed.parts import part_of
+from afx.distributed.pipeline import PipelineRun, Stage, make_stages
 from afx.distributed.progress import track
 from afx.distributed.ranks import Ranks
 from afx.distributed.slot_calls import SlotCalls
@@ -269,6 +270,59 @@ class Machines(Ranks):
             )
 
         return run
+
+    def pipeline(
+        self, stages: Sequence[Callable[[Any, Any], Any]], loss: Callable[[Any, Any], Array], *, micro_batches: int
+    ) -> Callable[[Any, Any, Any], tuple[Array, SlotValues[Any]]]:
+        """Return a training step of a model in stages, of which each slot holds one: for models that no rank has room for.
+
+        Microbatches pass from stage to stage, one forward and one backward in turn. A rank holds its own stages'
+        parameters and gradients, and what the microbatches on their way need.
+
+        Args:
+            stages: ``(params, x) -> x`` for each slot.
+            loss: ``(x, y) -> scalar``, a mean over the examples, of the last stage's output.
+            micro_batches: into how many equal parts the batch is cut; bits depend on it.
+
+        Returns:
+            A function ``(params, x, y)`` that returns the loss, on every rank, and the gradients where the parameters are.
+            Parameters come by `by_slot` or are `SlotValues`; ``x`` is read on the first slot's rank and ``y`` on the last
+            one's alone, so that `by_slot` spares the others.
+
+        Raises:
+            ArgumentError: another number of stages than slots.
+            ShapeError: a batch that the microbatches do not divide.
+
+        >>> import afx
+        >>> from afx import distributed
+        >>> machines = distributed.local(2)
+        >>> stages = [lambda w, x: w * x, lambda w, x: w + x]
+        >>> step = machines.pipeline(stages, lambda x, y: afx.mean((x - y) ** 2), micro_batches=2)
+        >>> value, slopes = step(distributed.by_slot(lambda slot: afx.asarray(1.0)), afx.ones(4), afx.zeros(4))
+        >>> float(value), [float(g) for g in slopes.gather()]
+        (4.0, [4.0, 4.0])
+        """
+        if len(stages) != self.slots or micro_batches < 1:
+            raise ArgumentError(
+                f"pipeline: a stage a slot and at least one microbatch: got {len(stages)} stages for {self.slots} slots, "
+                f"{micro_batches} microbatches; connect as many slots as there are stages"
+            )
+        made: dict[tuple[int, ...], dict[int, Stage]] = {}
+
+        def step(params: Any, x: Any, y: Any) -> tuple[Array, SlotValues[Any]]:
+            def attempt() -> tuple[Array, dict[int, Any]]:
+                own = self.own_slots
+                mine = made.setdefault(own, make_stages(stages, loss, own))
+                run = PipelineRun(self.link, mine, micro_batches, self.slots, params, x, y)
+                run.run()
+                root = self.link.owner(self.slots - 1)
+                data = self.link.broadcast(encode_tree(run.value) if self.rank == root else None, root)
+                return decode_tree(data), run.slopes
+
+            value, slopes = self.repeat_until_committed("pipeline", attempt)
+            return value, SlotValues(self, slopes)
+
+        return step
 
     def run_graph(self, split: GraphSplit, *inputs: ArrayLike) -> list[Array]:
         """Return the outputs of a graph whose equations are dealt to slots, on every rank.

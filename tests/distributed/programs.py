@@ -1,6 +1,7 @@
 """Programs that the tests start under ``mpiexec``: each is a function of this module, named on the command line."""
 
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -215,6 +216,54 @@ def slot_programs() -> None:
     ring = [where.spmd(lambda x: distributed.shift(x, 3, wrap=True))(rows).gather() for where in (machines, local)]
     ok &= bits_of(found) == bits_of(expected) and bits_of(scatter[0]) == bits_of(scatter[1])
     report(machines, ok and bits_of(ring[0]) == bits_of(ring[1]))
+
+
+def stage(params: Any, x: Any) -> Any:
+    """One stage of a model."""
+    return afx.tanh(x @ params["w"]) + x
+
+
+def stage_loss(x: Any, y: Any) -> Any:
+    """A mean over examples."""
+    return afx.mean((x - y) ** 2)
+
+
+def stage_parameters(slot: int) -> Any:
+    """The parameters of a stage, with an integer among them."""
+    return {"w": afx.asarray(np.random.default_rng(slot).normal(size=(6, 6))), "n": afx.asarray(slot)}
+
+
+def stages() -> None:
+    """A model in stages trains with the bits of one process."""
+    x, y = np.random.default_rng(5).normal(size=(8, 6)), np.random.default_rng(6).normal(size=(8, 6))
+
+    def train_stages(machines: Machines) -> list[bytes]:
+        step = machines.pipeline([stage] * SLOTS, stage_loss, micro_batches=4)
+        params: Any = machines.spmd(stage_parameters)(distributed.by_slot(lambda slot: slot))
+        value: Any = None
+        for _ in range(3):
+            inputs = distributed.by_slot(lambda slot: x if slot == 0 else 1 / 0)  # read on the first slot alone
+            value, slopes = step(params, inputs, distributed.by_slot(lambda slot: y if slot == SLOTS - 1 else 1 / 0))
+            params = machines.spmd(lambda p, g: {"w": p["w"] - 0.1 * g["w"], "n": p["n"]})(params, slopes)
+        return bits_of((value, params.gather()))
+
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    report(machines, train_stages(machines) == train_stages(distributed.local(SLOTS)))
+
+
+def large_model() -> None:
+    """Four stages of 64 MB train under a limit that one process, with all of them and their gradients, exceeds."""
+    machines = distributed.connect(SLOTS, deadline=200.0)
+    step = machines.pipeline([stage] * SLOTS, stage_loss, micro_batches=2)
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    used = 1024 * int(status.split("VmSize:")[1].split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (used + 1_250_000_000, used + 1_250_000_000))
+    params: Any = machines.spmd(lambda slot: {"w": afx.ones((4000, 4000), dtype="float32") * 1e-4})(
+        distributed.by_slot(lambda slot: slot)
+    )
+    x = np.ones((4, 4000), np.float32)
+    values = [step(params, x, x)[0] for _ in range(2)]
+    report(machines, all(bool(np.isfinite(np.asarray(v))) for v in values))
 
 
 def examples() -> None:

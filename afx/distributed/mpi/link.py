@@ -51,6 +51,7 @@ class MpiLink:
         self._collectives = Collectives(self)
         self._abandoned: list[Any] = []
         self.memory: Memory = Memory()
+        self._posts: list[tuple[Any, Ndarray]] = []  # with what is being sent
         self.use(comm)
 
     def use(self, comm: Any, peers: list[Peer] | None = None) -> None:
@@ -59,6 +60,7 @@ class MpiLink:
         self.rank: int = int(comm.rank)
         self.ranks: int = int(comm.size)
         self._owners = tuple([slot * self.ranks // self._slots for slot in range(self._slots)])
+        self._posts = []
         self._floods: dict[tuple[Layout, Exchange, int], Flood] = {}
         self.hosts: int = len({peer.host for peer in peers}) if peers else 1
         self.watch.use(comm, peers or [])
@@ -245,6 +247,29 @@ class MpiLink:
         requests = [r for array, rank, tag in receives for r in self.receive_into(array, rank, tag)]
         requests += [r for array, rank, tag in sends for r in self.send_to(array, rank, tag)]
         self.wait(requests)
+
+    def post(self, data: bytes, rank: int, tag: int) -> None:
+        """Begin to send bytes."""
+        self._posts = [(request, kept) for request, kept in self._posts if not request.Test()]
+        array = np.frombuffer(data, np.uint8)
+        self._posts.append((self.send_piece(array, rank, tag), array))
+
+    def poll(self, rank: int, tag: int) -> bytes | None:
+        """Return bytes that have come from a rank, None where there are none yet."""
+        status = self._mpi.Status()
+        try:
+            if not self.comm.Iprobe(rank, tag, status):
+                return None
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
+        array: Ndarray = np.empty(status.Get_count(self.byte), np.uint8)
+        self.wait([self.receive_piece(array, rank, tag)])
+        return array.tobytes()
+
+    def end_posts(self) -> None:
+        """Wait until all that was posted has left."""
+        self.wait([request for request, _ in self._posts])
+        self._posts = []
 
     def pass_on(self, data: bytes) -> bytes:
         """Return the bytes of the rank before this one, which gives its own to the next, in a ring."""
