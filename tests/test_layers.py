@@ -145,6 +145,42 @@ def test_no_import_circle() -> None:
         pytest.fail("import circle: " + " imports ".join(reversed(error.args[1])))
 
 
+# modules that a file loads by name when they are first needed: a plain import, or a first call, does without them
+BY_NAME = {
+    "afx": {"afx.*", "afx.other_names"},
+    "afx.compiler.native_backend.child": {"afx.compiler.native_backend.*"},
+    "afx.compiler.native_backend.start": {"afx.compiler.native_backend.build"},
+    "afx.compiler.native_backend.swap": {f"afx.compiler.native_backend.{n}" for n in ("build", "process", "start")},
+    "afx.core.graph": {"afx.core.graph_drawing"},
+    "afx.errors": {"afx.tracebacks"},
+    "afx.export.compiled": {"afx"},
+    "afx.runtime.backend": {f"afx.compiler.native_backend.{n}" for n in ("code_cache", "process")},
+    "afx.transforms.nan_check": {"afx.transforms.nan_search"},
+}
+
+
+def modules_by_name(path: Path) -> set[str]:
+    """Return the modules of afx that a file loads by a string, ``*`` where part of the name is computed."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    loads = [call.args[0] for call in calls if ast.unparse(call.func).endswith(("import_module", "__import__"))]
+    names = [re.sub(r"\{.*?\}", "*", ast.unparse(name).removeprefix("f").strip("'\"")) for name in loads]
+    return {name for name in names if name.partition(".")[0] == "afx"}
+
+
+def test_modules_loaded_by_name_are_known() -> None:
+    """An import in a string hides from the tests of layers and circles: each is listed above, and no other is added."""
+    found = {module: modules_by_name(path) for module, path in FILES.items()}
+    assert {module: names for module, names in found.items() if names} == BY_NAME
+
+
+def test_thresholds_of_lowering_stand_in_target() -> None:
+    """Rewriting and lowering read their bounds from `Target`: no file of them has one of its own."""
+    bound = re.compile(r"^[A-Z_]*(?:MIN|MAX)_[A-Z_]+ = [0-9(]", re.MULTILINE)
+    files = [*(PACKAGE / "compiler").glob("*.py"), *(PACKAGE / "compiler/native_backend/lowering").rglob("*.py")]
+    found = {path.name for path in files if bound.search(path.read_text(encoding="utf-8"))}
+    assert found <= {"reductions.py"}  # which NumPy's implementations share
+
+
 @pytest.mark.parametrize("module", [name for name in FILES if name.startswith("afx.ops.")])
 def test_ops_import_what_they_call(module: str) -> None:
     """Ops find each other by imports, which the test of circles sees, and never through the table of functions."""

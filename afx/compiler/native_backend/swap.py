@@ -226,7 +226,8 @@ def has_kept() -> bool:
     """Tell whether earlier processes kept machine code."""
     folder = code_folder()
     try:
-        return bool(folder) and any(os.scandir(folder))
+        with os.scandir(folder) if folder else contextlib.nullcontext(()) as kept:
+            return any(kept)
     except OSError:
         return False
 
