@@ -22,6 +22,7 @@ from afx.core.dtypes import promote
 from afx.errors import DtypeError
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.promotion import promote_operands
+from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.comparison import isinf, isnan
 from afx.ops.elementwise.exponential import exp, expm1, log, log1p
 from afx.ops.elementwise.rounding import floor
@@ -128,33 +129,44 @@ class ContinuousDistribution(Distribution):
         scale: the scale.
         middle: a number inside the support, where values are computed that are then discarded.
         is_open: whether the ends of the support lie outside.
+        has_limits: whether distribution functions of an endless support are right at infinity, where derivatives are 0.
     """
 
     scale: ArrayLike
     middle: Array | float = 0.5
     is_open: bool = False
+    has_limits: bool = False
 
     def value(self, name: str, x: Array) -> Array:
         """Return a function of `FILLS`."""
         scale = asarray(self.scale)
         y = (x - self.loc) / scale
+        if self.has_limits and "pdf" not in name:
+            return where(self._holds(scale), self.of(name, where(isinf(y), stop_gradient(y), y)), math.nan)
         outside = isinf(y)
         if not _is_endless(self.low):
             outside = outside | ((y <= self.low) if self.is_open else (y < self.low))
         if not _is_endless(self.high):
             outside = outside | ((y >= self.high) if self.is_open else (y > self.high))
-        z = self.of(name, where(outside, self.middle, y))
-        z = z - log(scale) if name == "logpdf" else z / scale if name == "pdf" else z
+        z = self._scaled(name, where(outside, self.middle, y), scale)
         below, above = FILLS[name]
         fill = below if below == above else where(y > self.middle, above, below)
-        return where(self.allowed & (scale > 0), where(outside, fill, z), math.nan)
+        return where(self._holds(scale), where(outside, fill, z), math.nan)
+
+    def _scaled(self, name: str, y: Array, scale: Array) -> Array:
+        z = self.of(name, y)
+        return z - log(scale) if name == "logpdf" else z / scale if name == "pdf" else z
+
+    def _holds(self, scale: Array) -> Array:
+        """Tell where the parameters are those of a distribution."""
+        return scale > 0 if self.allowed is True else self.allowed & (scale > 0)
 
     def quantile(self, q: Array) -> Array:
         """Return the quantile; those of 0 and 1 are the ends of the support."""
         inside = (q > 0) & (q < 1)
         y = where(inside, self.ppf(where(inside, q, 0.5)), _ends(q, self.low, self.high))
         scale = asarray(self.scale)
-        return where(self.allowed & (scale > 0), scale * y + self.loc, math.nan)
+        return where(self._holds(scale), scale * y + self.loc, math.nan)
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -29,6 +29,7 @@ def norm(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution
         logcdf=log_ndtr,
         logsf=lambda y: log_ndtr(-y),
         ppf=ndtri,
+        has_limits=True,
         loc=loc,
         scale=scale,
     )

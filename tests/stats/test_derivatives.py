@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import afx
 from afx import stats
@@ -206,3 +207,17 @@ def test_dtypes() -> None:
         assert getattr(stats.gamma, method)(x, np.float64(2.5)).dtype == np.float64
     assert stats.gamma.logpdf(np.array([1.0]), 0.1)[0] == stats.gamma.logpdf(np.array([1.0]), np.float64(0.1))[0]
     assert stats.poisson.logpmf(np.array([3]), 2.5).dtype == np.float32
+
+
+@pytest.mark.parametrize("name", ["cdf", "sf", "logcdf", "logsf"])
+def test_the_normal_law_is_short_and_right_at_infinity(name: str) -> None:
+    """`stats.norm`'s distribution functions are few equations; at infinity they have their limits, and derivative 0."""
+    fn = getattr(stats.norm, name)
+    x = np.array([-np.inf, -2.0, 0.5, np.inf, np.nan])
+    np.testing.assert_allclose(np.asarray(fn(x, 0.5, 2.0)), getattr(scipy.stats.norm, name)(x, 0.5, 2.0), rtol=1e-13)
+    for transform in (lambda f: f, afx.jit):
+        slopes = transform(afx.grad(lambda p: fn(x[:4], *p).sum()))((np.float64(0.5), np.float64(2.0)))
+        finite = afx.grad(lambda p: fn(x[1:3], *p).sum())((np.float64(0.5), np.float64(2.0)))
+        np.testing.assert_allclose(np.asarray(slopes), np.asarray(finite), rtol=1e-13)
+    graph = afx.jit(fn).lower(x, np.float64(0.5), np.float64(2.0)).graph
+    assert len(graph.equations) <= 9
