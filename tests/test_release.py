@@ -108,6 +108,14 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names} == {"afx", f"afx-{afx.__version__}.dist-info"}
 
 
+def test_the_changelog_has_the_version() -> None:
+    """What the release holds is told on one page."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    page = re.split(r"^## ", text, flags=re.MULTILINE)
+    (own,) = [part for part in page if part.startswith(f"{afx.__version__} - ")]
+    assert len(own.splitlines()) <= 80
+
+
 def test_examples_bring_machine_code() -> None:
     """Who installs the examples has what makes their loops fast."""
     (needed,) = [one for one in tomllib.loads(PROJECT)["project"]["optional-dependencies"]["examples"] if "afx" in one]
