@@ -33,8 +33,13 @@ CORE = (
     "tests/test_import.py",
     "tests/test_names.py",
 )
-BEYOND = ("tests/core/dispatch/test_numpy_names.py", "tests/core/test_pickling.py", "tests/core/test_array_api.py")
-EXTRAS = ("scipy", "threads")
+BEYOND = (
+    "tests/core/dispatch/test_other_libraries.py",
+    "tests/core/dispatch/test_numpy_names.py",
+    "tests/core/test_pickling.py",
+    "tests/core/test_array_api.py",
+)
+EXTRAS = ("progress", "scipy", "threads")
 TOOLS = ("pytest", "hypothesis")
 
 
