@@ -48,6 +48,8 @@ class NativeTarget:
     trial_clear_ratio: float = 1.25  # of the times of the slower and the faster one: noise of the least of four is less
     trial_max_other_share: float = 0.1  # processor time of other threads, of a call's own, of a call on one thread
 
+    refused_max_calls: int = 3  # in a row, that a kernel leaves to NumPy's plan before it is given up
+
     # -- loops --
     nest_max_values: int = 120  # of one nest: beyond, LLVM's time grows faster than their number
     nest_max_streams: int = 16  # arrays that one nest reads and writes: more are seldom vectorized

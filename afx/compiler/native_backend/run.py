@@ -26,6 +26,7 @@ from afx.compiler.native_backend.program import (
     Scan,
     While,
 )
+from afx.compiler.native_backend.refusals import log
 from afx.compiler.native_backend.share import shared_call, team_memory
 from afx.compiler.native_backend.swap import NumpyPlan, Run
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
@@ -58,6 +59,22 @@ def _memory_of(kernel: Kernel) -> tuple[Any, ...]:
     return (_aligned(kernel.program.block.arena), *team_memory(kernel))
 
 
+class _Warnings:
+    """Calls with floating-point errors, which run twice: machine code for its bits, NumPy's plan for the warning."""
+
+    def __init__(self, told_at: int) -> None:
+        self._calls = 0
+        self._told_at = told_at
+
+    def count(self) -> None:
+        """Count one; the logger hears of it once."""
+        self._calls += 1
+        if self._calls == self._told_at:
+            log(
+                "calls with floating-point errors run twice: machine code, and NumPy's plan, which warns", is_asked=True
+            )
+
+
 class Runner:
     """Calls a kernel: makes the arrays of the results, looks at errors."""
 
@@ -73,6 +90,7 @@ class Runner:
             for p in program.params[len(schedule.inputs) : len(program.params) - len(constants)]
         ]
         self.target = target
+        self.warnings: _Warnings = _Warnings(target.native.refused_max_calls)
         self.keeps_bits: bool = target.tier > 1  # which are not those of NumPy's plan
         count = len(schedule.inputs)
         self.donated: list[tuple[int, int]] = [(result - count, k) for result, k in program.block.donated]
@@ -130,6 +148,7 @@ class Runner:
             if is_given:
                 tell(errors)
             else:
+                self.warnings.count()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line; results stay those of the kernel
         return outs
 
@@ -162,6 +181,7 @@ class MixedRunner:
         constants: Sequence[tuple[Any, ...]],
         plan: IdleBuffers,
     ) -> None:
+        self._warnings: _Warnings = _Warnings(target.native.refused_max_calls)
         self.heard: threading.local | None = threading.local() if target.tier > 1 else None
         binds = [
             partial(_bound, kernel, own, target, self.heard) for kernel, own in zip(kernels, constants, strict=True)
@@ -183,6 +203,7 @@ class MixedRunner:
         try:
             found: list[Any] = run(*values)
             if self.heard is not None and self.heard.__dict__.pop("errors", 0):
+                self._warnings.count()
                 plan.run_numpy(*values)  # which warns, or raises, at the user's line
             return found
         except (LeaveError, *NUMPY_ERRORS):

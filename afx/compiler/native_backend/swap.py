@@ -11,7 +11,6 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-import math
 import os
 import threading
 import time
@@ -23,6 +22,7 @@ from typing import Any, Protocol, TypeAlias
 from afx.compiler.native_backend.code_folder import code_folder
 from afx.compiler.native_backend.failures import warn
 from afx.compiler.native_backend.helper import ask_helper
+from afx.compiler.native_backend.refusals import count_refusal
 from afx.compiler.schedule import Schedule
 from afx.compiler.status import PlanStatus
 from afx.compiler.target import DEFAULT, Target
@@ -148,9 +148,10 @@ class NativeCode:
         self._ready.set()
 
     def note_refusal(self) -> None:
-        """Count a call that was left to NumPy's plan, where a kernel runs."""
+        """Count a call that was left to NumPy's plan, where a kernel runs; the third in a row ends that."""
         if self.state == "linked":
             self.refusals += 1
+            count_refusal(self)
 
     @property
     def status(self) -> PlanStatus:
@@ -327,28 +328,27 @@ class Trial:
         turn = len(kernel_times) > len(numpy_times)
         before = read_clocks()
         found = plan.run_numpy(*values) if turn else self.kernel_run(values, plan)
-        refused = found is None  # then NumPy's plan runs too
-        self._seconds[not turn].append(math.inf if refused else self._seconds_between(before, read_clocks()))
+        if found is None:  # then NumPy's plan runs too, and nothing is compared
+            return None
+        self._seconds[not turn].append(self._seconds_between(before, read_clocks()))
         if len(numpy_times) >= self._limits.trial_min_calls:
             self._decide(numpy_times, kernel_times, plan)
         return found
 
     def _decide(self, numpy_times: list[float], kernel_times: list[float], plan: NumpyPlan) -> None:
         numpy_time, kernel_time = min(numpy_times), min(kernel_times)
-        refuses = math.inf in kernel_times[1:]
         is_clear = max(numpy_time, kernel_time) >= self._limits.trial_clear_ratio * min(numpy_time, kernel_time)
-        if not (is_clear or refuses or len(numpy_times) >= self._limits.trial_max_calls):
+        if not (is_clear or len(numpy_times) >= self._limits.trial_max_calls):
             return
         code = self._code()
         assert code is not None
-        slower = refuses or kernel_time > numpy_time
+        slower = kernel_time > numpy_time
         if slower:
             code.give_up(FASTER_BY_NUMPY)
         else:
             code.settle("linked", self.kernel_run)
             plan.drop_buffers()
-        if not refuses:  # which says nothing of other arguments
-            self._told(not slower)
+        self._told(not slower)
 
     def _seconds_between(self, before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
         """Return how long a call took, or would have taken alone, as far as its processor time tells."""

@@ -1,0 +1,61 @@
+"""Refusals: kernels that leave call after call to NumPy's plan are given up, with one message."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+import afx
+from afx.compiler.target import Target, use_target
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+GOOD, BAD = np.array([1.0, 4.0]), np.array([0.0, -1.0])
+FIRST_TIER = Target(backend="native", native_tier=1)
+REFUSED_MAX_CALLS = FIRST_TIER.native.refused_max_calls
+
+
+def test_three_refusals_in_a_row_end_a_kernel(caplog: pytest.LogCaptureFixture) -> None:
+    """The third call in a row that NumPy's plan has to run is the last one of the kernel, and the logger says so once."""
+    fn = afx.jit(lambda x: 1 / np.sqrt(x))
+    with (
+        use_target(FIRST_TIER),
+        caplog.at_level(logging.INFO, "afx.jit"),
+        np.errstate(all="call", call=lambda *_: None),
+    ):
+        assert fn.lower(GOOD).plan.native is not None
+        caplog.clear()
+        for k in range(3 * REFUSED_MAX_CALLS):
+            np.testing.assert_array_equal(fn(BAD), [np.inf, np.nan])
+            assert fn.lower(GOOD).status.backend == ("native" if k + 1 < REFUSED_MAX_CALLS else "numpy")
+        status = fn.lower(GOOD).status
+    assert "3 calls in a row" in status.reason
+    assert status.refusals == REFUSED_MAX_CALLS
+    (record,) = [r for r in caplog.records if "in a row" in r.getMessage()]
+    assert (record.levelname, record.name) == ("WARNING", "afx.jit")
+
+
+def test_single_refusals_end_no_kernel() -> None:
+    """A kernel that takes calls between those that it refuses stays, and runs by itself again."""
+    fn = afx.jit(lambda x: 1 / np.sqrt(x))
+    with use_target(FIRST_TIER), np.errstate(all="call", call=lambda *_: None):
+        code = fn.lower(GOOD).plan.native
+        assert code is not None
+        kernel = code.run
+        for _ in range(REFUSED_MAX_CALLS):
+            for x in (BAD, BAD, GOOD):
+                np.testing.assert_array_equal(fn(x), 1 / np.sqrt(x))
+            assert code.run is kernel
+        assert code.status.refusals == 2 * REFUSED_MAX_CALLS
+
+
+def test_what_runs_twice_for_its_warnings_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Machine code with bits of its own stays where it warns, and the logger says once that calls run twice."""
+    fn = afx.jit(lambda x: 1 / np.sqrt(x), backend="native")
+    with caplog.at_level(logging.WARNING, "afx.jit"), np.errstate(all="call", call=lambda *_: None):
+        for _ in range(2 * REFUSED_MAX_CALLS):
+            fn(BAD)
+    assert sum("run twice" in r.getMessage() for r in caplog.records) == 1
+    assert fn.lower(BAD).status.backend == "native"
