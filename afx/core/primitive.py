@@ -111,6 +111,7 @@ class Lowering(Record):
 
     Attributes:
         ufunc: the NumPy ufunc that computes it with ``out=``.
+        scipy_ufunc: the name of SciPy's ufunc that computes it, where that is all.
         reduce_ufunc: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
         impl_into: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
         make_kernel: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; results of shapes alone, and
@@ -129,6 +130,7 @@ class Lowering(Record):
     """
 
     ufunc: np.ufunc | None = None
+    scipy_ufunc: str = ""
     reduce_ufunc: np.ufunc | None = None
     impl_into: Callable[..., None] | None = None
     make_kernel: Callable[..., Callable[..., None]] | None = None

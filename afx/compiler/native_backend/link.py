@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
+import importlib.util
 import itertools
 import platform
 import sys
@@ -104,10 +106,12 @@ def ufunc_loop(name: str, dtypes: tuple[str, ...]) -> UfuncLoop | None:
 
 @functools.cache
 def _address(name: str, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
-    """Return the addresses of a loop and of its data; those of ``np.linalg`` have its name in front."""
+    """Return the addresses of a loop and of its data; those of other modules than NumPy's own have their name in front."""
     ufunc: Any = getattr(np, name, None)
     if name.startswith("linalg."):
         ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), name.removeprefix("linalg."), None)
+    if name.startswith("special.") and importlib.util.find_spec("scipy") is not None:
+        ufunc = getattr(importlib.import_module("scipy.special"), name.removeprefix("special."), None)
     if not isinstance(ufunc, np.ufunc):
         return None
     found = _Ufunc.from_address(id(ufunc) + object.__basicsize__)

@@ -229,6 +229,7 @@ def elementwise(
         batch=batch_elementwise(name),
         mask=mask if masks_cotangent else None,
         ufunc=ufunc,
+        scipy_ufunc="" if impl else getattr(compute, "scipy_ufunc", ""),
         promotes_to_float=promotes_to_float,
         **_decomposed(compute) | tags if traceable else tags,
     )

@@ -26,6 +26,26 @@ __all__ = ["check_order", "ignore_fp_errors", "parametric", "scipy"]
 Partial = Callable[..., Array]
 
 
+class SciPyUfunc:
+    """SciPy's ufunc of a name, imported when it first computes.
+
+    Attributes:
+        scipy_ufunc: the name.
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        self.scipy_ufunc: str = name
+        self._message = message
+
+    def __call__(self, *xs: Any) -> Any:
+        """Compute it.
+
+        Raises:
+            MissingExtraError: SciPy is not installed.
+        """
+        return _found(self.scipy_ufunc, self._message)(*xs)
+
+
 def scipy(name: str, message: str = "") -> Callable[..., Any]:
     """Return SciPy's special function of a name, imported when it first computes.
 
@@ -36,12 +56,7 @@ def scipy(name: str, message: str = "") -> Callable[..., Any]:
     Raises:
         MissingExtraError: SciPy is not installed; from the function returned.
     """
-    message = message or f"{name}: needs SciPy, which is not installed; pip install 'afx[scipy]'"
-
-    def compute(*xs: Any) -> Any:
-        return _found(name, message)(*xs)
-
-    return compute
+    return SciPyUfunc(name, message or f"{name}: needs SciPy, which is not installed; pip install 'afx[scipy]'")
 
 
 @functools.lru_cache(maxsize=256)

@@ -152,7 +152,9 @@ def _gelu_slope(_z: Array, x: Array) -> Array:
     return ndtr(x) + clip(x, -GELU_BOUND, GELU_BOUND) * density(x)
 
 
-gelu_p: Primitive = unary("gelu", _gelu_run, _gelu_slope, kinds="f", promotes_to_float=True, finite_partials=True)
+gelu_p: Primitive = unary(
+    "gelu", _gelu_run, _gelu_slope, kinds="f", promotes_to_float=True, finite_partials=True, traceable=True
+)
 
 
 def scale_kept(x: ArrayLike, scale: ArrayLike) -> Array:

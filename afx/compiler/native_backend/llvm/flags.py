@@ -111,7 +111,7 @@ class Flags:
 
     def keep(self, loop: UfuncLoop, call: Callable[[], None]) -> None:
         """Make a call of one of NumPy's loops; flags that it clears come back."""
-        if not self.all or (loop.ufunc not in CLEARING and not loop.ufunc.startswith("linalg.")):
+        if not self.all or (loop.ufunc not in CLEARING and not loop.ufunc.startswith(("linalg.", "special."))):
             call()
             return
         before = self.w.let(f"and i32 {self.read()}, {self.all}")

@@ -276,6 +276,9 @@ def _apply(b: BlockBuilder, call: Call) -> None:
             call.outputs[0], call.operands, call.error_state, call_of(Fast(call.op, None), want), call.allocates
         )
         return
+    if lookup(call.op).lowering.scipy_ufunc:
+        _scipy_ufunc(b, call, lookup(call.op).lowering.scipy_ufunc)
+        return
     if call.op != "sum" or want[0] not in "iu":
         raise UnsupportedError(call.op)
     x = b.location(call.operands[0])
@@ -283,6 +286,15 @@ def _apply(b: BlockBuilder, call: Call) -> None:
     _check_cast(x.dtype, want)
     b.fixed([copy_nest(wide, x)], [x], [wide])
     reduce_into(b, attrs.evolve(call, ufunc="add"), wide, axes_of(call))
+
+
+def _scipy_ufunc(b: BlockBuilder, call: Call, name: str) -> None:
+    """Call SciPy's loop on strips, as NumPy's."""
+    types = [dtype_name(x.dtype) for x in (*call.operands, *call.outputs) if isinstance(x, Buffer)]
+    if len(types) != len(call.operands) + 1 or len(set(types)) > 1:
+        raise UnsupportedError(f"{call.op} of operands of several dtypes")
+    loop = loop_of(f"special.{name}", tuple(types))
+    b.elementwise(call.outputs[0], call.operands, call.error_state, call_of(loop, types[-1]), call.allocates)
 
 
 def _copies(b: BlockBuilder, call: Call) -> None:

@@ -1,0 +1,57 @@
+"""SciPy's special functions in machine code: its own loops, called by pointer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx.compiler.native_backend.lowering.convert import UnsupportedError
+from afx.core.tracing.tracer import bind
+from tests.compiler.native_backend.native_run import Native, assert_same_bits
+from tests.ops import samples
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+pytest.importorskip("scipy", reason="special functions are an extra")
+
+OPS = {p.name: p for p, _, _ in samples.samples() if p.lowering.scipy_ufunc}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", OPS)
+def test_special_functions_have_scipys_bits(name: str, dtype: str) -> None:
+    """Each op that is one ufunc of SciPy gives its bits, in fused loops and at ends of its domain."""
+    p = OPS[name]
+    x = np.array([0.5, 2.0, -1.5, 0.0, 1.0, np.inf, -np.inf, np.nan, 30.0, 1e-30], dtype)
+    xs = [np.roll(x, k) for k in range(samples.arity(p))]
+    try:
+        assert_same_bits(lambda *xs: bind_and_scale(p, *xs), *xs)
+    except UnsupportedError:
+        pytest.skip("SciPy has no loop of this dtype")
+
+
+def bind_and_scale(p: Any, *xs: Any) -> Any:
+    """Return an op's result times two, in one fused loop."""
+    return bind(p, *xs) * 2
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+def test_a_scan_with_special_functions_is_one_kernel(tier: int) -> None:
+    """Steps with `gammaln`, `erf` and exact `gelu` throw no loop back to NumPy's calls."""
+
+    def fn(y: Any) -> Any:
+        return afx.scan(
+            lambda s, r: (s + afx.special.gammaln(r + 1.5) - afx.special.erf(s), afx.nn.gelu(s, approximate=False)),
+            y[0],
+            y,
+        )
+
+    y = np.linspace(0.1, 3, 50)
+    native = Native(fn, y, tier=tier)
+    (last, rows), errors = native(y)
+    assert errors == 0
+    want = native.plan(y)
+    np.testing.assert_allclose(last, want[0], rtol=1e-13)
+    np.testing.assert_allclose(rows, want[1], rtol=1e-13)
