@@ -8,13 +8,15 @@ from typing import Any, Literal, TypeVar, TypeVarTuple
 import attrs
 import numpy as np
 
+from afx import pytree
 from afx.control.scan import scan
+from afx.control.solving.compiled import are_plain, run_or_compile
 from afx.control.solving.functions import flatten_to_vector, parametrize, stopped
 from afx.control.solving.report import Status, choose_status
 from afx.control.solving.vectors import as_vector
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import Aval
+from afx.core.aval import Aval, aval_of
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.integrate.adjoint import attach_adjoint
@@ -37,6 +39,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 OdeMethod = Literal["dopri5", "rodas"]
+EAGER_STEPS = 10  # measured: tracing a march takes the time of about ten of its steps
 METHODS = {"dopri5": DOPRI5, "rodas": RODAS}
 
 
@@ -143,12 +146,14 @@ def odeint(
 
     run = _on_vectors(fn, unravel)
 
-    def field(t: Array, v: Array) -> Array:
-        return sign * run(sign * t, v, *args)
+    floating, arguments = _floating(args)
 
-    def watch(t: Array, v: Array) -> Array:
+    def field(t: Array, v: Array, sign: Array, *params: Any) -> Array:
+        return sign * run(sign * t, v, *arguments(params))
+
+    def watch(t: Array, v: Array, sign: Array, *params: Any) -> Array:
         assert event is not None, "it is watched only then"
-        return as_vector(event(sign * t, unravel(v), *args), v.dtype, "odeint: event")
+        return as_vector(event(sign * t, unravel(v), *arguments(params)), v.dtype, "odeint: event")
 
     watched = None if event is None else watch  # without one no equation has arrays without elements
 
@@ -158,11 +163,13 @@ def odeint(
     )
     way = METHODS[method]
     if gradient == "steps":
-        march, states = _integrate(way, field, watched, y, sign * times, tolerance, max_steps, way_of)
+        march, states = _integrate(
+            way, field, watched, y, sign * times, [sign, *floating], tolerance, max_steps, way_of
+        )
     else:
         march, states = _by_adjoint(way, run, sign, y, sign * times, args, tolerance, max_steps)
     reached = sign * times <= march.t
-    found = locate(watched, march, way_of)
+    found = locate(None if event is None else lambda t, v: watch(t, v, sign, *floating), march, way_of)
     before = sign * times <= where(found.index >= 0, found.t, np.inf)
     states = where((reached & before)[:, None], states, np.nan)
     ended = where(march.status == int(Status.RUNNING), int(Status.CONVERGED), march.status)
@@ -209,17 +216,13 @@ def _by_adjoint(
         return sign * problem.fn(sign * t, v, *params)
 
     held = stopped(problem.params)
-
-    def field(t: Array, v: Array) -> Array:
-        return along(t, v, *held)
-
-    march, states = _integrate(way, field, None, stop_gradient(y), stop_gradient(times), tolerance, max_steps)
+    march, states = _integrate(way, along, None, stop_gradient(y), stop_gradient(times), held, tolerance, max_steps)
 
     def back(reverse: Field, z: Array, ends: Array) -> Array:
         def mirrored(t: Array, v: Array) -> Array:
             return -reverse(-t, v)
 
-        end, found = _integrate(way, mirrored, None, z, -ends, tolerance, max_steps)
+        end, found = _march(way, mirrored, None, z, -ends, tolerance, max_steps)
         return where(end.t >= -ends[-1], found[-1], np.nan)
 
     return march, attach_adjoint(along, back, states, y, times, problem.params)
@@ -242,7 +245,53 @@ def _times(ts: ArrayLike, y: Array) -> Array:
     return times.astype(y.dtype)
 
 
+def _floating(args: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+    """Return the floating leaves of the other arguments, and the function that puts such leaves in their place."""
+    leaves, treedef = pytree.flatten(args)
+    is_floating = [aval_of(x, "odeint: args").dtype.kind in "fc" for x in leaves]
+
+    def put(values: Sequence[Any]) -> Any:
+        given = iter(values)
+        return pytree.unflatten(treedef, [next(given) if f else x for x, f in zip(leaves, is_floating, strict=True)])
+
+    return [x for x, f in zip(leaves, is_floating, strict=True) if f], put
+
+
 def _integrate(
+    method: Method,
+    field: Callable[..., Array],
+    watched: Callable[..., Array] | None,
+    y: Array,
+    times: Array,
+    params: Sequence[Any],
+    tolerance: tuple[float, float],
+    max_steps: int,
+    direction: Direction = 0,
+) -> tuple[March, Array]:
+    """Return the last state of the march and the states at all times; plain values run as under `jit` where that is long."""
+
+    def march(y: Array, times: Array, params: Sequence[Any], limit: int = max_steps) -> tuple[March, Array]:
+        def slope(t: Array, v: Array) -> Array:
+            return field(t, v, *params)
+
+        def events(t: Array, v: Array) -> Array:
+            assert watched is not None, "it is watched only then"
+            return watched(t, v, *params)
+
+        return _march(method, slope, None if watched is None else events, y, times, tolerance, limit, direction)
+
+    given = (y, times, list(params))
+    if are_plain(*given) and times.shape[0] <= EAGER_STEPS:
+        found = march(*given, min(max_steps, EAGER_STEPS))
+        status = found[0].status
+        if isinstance(status, Tracer):  # it closes over what is traced
+            return march(*given)
+        if max_steps <= EAGER_STEPS or int(status) != int(Status.ITERATION_LIMIT):
+            return found
+    return run_or_compile(march, *given, name="odeint")
+
+
+def _march(
     method: Method,
     field: Field,
     watched: Field | None,

@@ -9,22 +9,20 @@ import attrs
 import numpy as np
 
 from afx import pytree
+from afx.control.solving.compiled import are_plain, run_or_compile
 from afx.control.solving.functions import flatten_to_vector
 from afx.control.solving.report import Status
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType
-from afx.core.tracing.tracer import Tracer
-from afx.errors import AfxError, DtypeError, ShapeError
+from afx.errors import DtypeError, ShapeError
 from afx.ops.creation.creation import asarray, full, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.sums import max as max_
-from afx.transforms.jit import jit
-from afx.transforms.retracing import is_disabled
 
 __all__ = ["as_vector", "bound_vector", "iterate", "norm_of"]
 
@@ -56,13 +54,10 @@ def iterate(state: S, advance: Callable[[S], S], limit: int) -> S:
 
         return while_loop(going, advance, s)
 
-    is_known = not is_disabled() and not any(isinstance(leaf, Tracer) for leaf in pytree.leaves(state))
+    is_known = are_plain(state)
     end = run(state, min(limit, EAGER_STEPS) if is_known else limit)
     if is_known and bool((end.status == int(Status.RUNNING)) & (end.iterations < limit)):
-        try:
-            end = jit(run, static_argnums=1)(end, limit)
-        except AfxError:  # a function that asks for values, as it may outside of transformations
-            end = run(end, limit)
+        end = run_or_compile(lambda s: run(s, limit), end, name="solver")
     over = end.status == int(Status.RUNNING)
     done: S = attrs.evolve(end, status=where(over, int(Status.ITERATION_LIMIT), end.status))
     return done
