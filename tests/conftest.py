@@ -3,7 +3,6 @@
 import os
 
 os.environ.setdefault("MPLBACKEND", "Agg")
-os.environ["AFX_CODE_CACHE"] = "0"  # the user's own folder is none of the tests' business
 
 import hypothesis
 import numpy as np
