@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -42,27 +42,28 @@ def relocate(code: CodeType, locations: Sequence[SourceLocation | None]) -> Code
     for size, location in rows:
         last = location.line if location is not None and location.file == file else last
         lines.append((size, last))
-    return code.replace(co_filename=file, co_firstlineno=first, co_linetable=b"".join(_entries(lines, first)))
+    return code.replace(co_filename=file, co_firstlineno=first, co_linetable=_table(lines, first))
 
 
-def _entries(lines: Sequence[tuple[int, int]], first: int) -> Iterator[bytes]:
-    """Return the table of lines of code whose ranges of bytes have these lines, in CPython's format."""
-    last = first
+def _table(lines: Sequence[tuple[int, int]], first: int) -> bytes:
+    """Return the table of lines of code whose ranges of bytes have these lines, in CPython's format.
+
+    Steps from line to line are signed numbers in pieces of six bits, the lowest first. All of it stands in one function, as
+    every first call waits for it.
+    """
+    table, last = bytearray(), first
     for size, line in lines:
-        units = size // 2
+        units, step, last = size // 2, line - last, line
         while units > 0:
             count = min(units, MAX_UNITS)
-            yield bytes([0x80 | NO_COLUMNS << 3 | count - 1, *_signed(line - last)])
-            last, units = line, units - count
-
-
-def _signed(number: int) -> Iterator[int]:
-    """Return a signed number in pieces of six bits, the lowest first, as the table holds it."""
-    rest = -number << 1 | 1 if number < 0 else number << 1
-    while rest >= 64:
-        yield 0x40 | rest & 63
-        rest >>= 6
-    yield rest
+            table.append(0x80 | NO_COLUMNS << 3 | count - 1)
+            rest = -step << 1 | 1 if step < 0 else step << 1
+            while rest >= 64:
+                table.append(0x40 | rest & 63)
+                rest >>= 6
+            table.append(rest)
+            units, step = units - count, 0
+    return bytes(table)
 
 
 def module_globals(file: str) -> dict[str, Any]:
