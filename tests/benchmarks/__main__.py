@@ -6,14 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.benchmarks import compiled, eager, everyday, first_calls, first_seconds, growth, importing
+from tests.benchmarks import compiled, distributed, eager, everyday, first_calls, first_seconds, growth, importing
 from tests.benchmarks.c_library import C
 from tests.benchmarks.harness import available
 from tests.benchmarks.libraries import LIBRARIES, NATIVE
 from tests.benchmarks.workloads import WORKLOADS
 
 PEERS = f"beside whom (all that are installed); {NATIVE} is afx's second tier, {C} C by hand"
-TABLES = ("eager", "compiled", "everyday", "first_calls", "first_seconds", "growth", "importing")
+TABLES = ("eager", "compiled", "everyday", "first_calls", "first_seconds", "growth", "importing", "distributed")
 KNOWN = {**WORKLOADS, **everyday.WORKLOADS}
 
 
@@ -78,6 +78,8 @@ def main() -> int:
         growth.main(asked.quick)
     if "importing" in tables:
         importing.main(3 if asked.quick else 15)
+    if "distributed" in asked.tables:  # started by name alone: it takes a launcher and both processors
+        good &= distributed.main() == 0
     return 0 if good else 1
 
 

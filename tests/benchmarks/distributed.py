@@ -90,12 +90,12 @@ def _sharded_step(machines: Machines, split: Split) -> Callable[[], Any]:
     return lambda: step(model, state, *batch)
 
 
-def _exchanges(machines: Machines, megabytes: int) -> dict[str, Callable[[], Any]]:
+def _exchanges(machines: Machines, nbytes: int) -> dict[str, Callable[[], Any]]:
     """Return the averaging of a vector, and the same by mpi4py alone into memory that is there."""
     from mpi4py import MPI
 
     comm: Any = MPI.COMM_WORLD
-    mine = np.ones(megabytes * 250_000, np.float32)
+    mine = np.ones(nbytes // 4, np.float32)
     halves = (slice(0, mine.size // 2), slice(mine.size // 2, mine.size))
     own, other = halves[comm.rank], halves[1 - comm.rank]
     incoming, result = np.empty_like(mine[own]), np.empty_like(mine)
@@ -114,7 +114,19 @@ def _exchanges(machines: Machines, megabytes: int) -> dict[str, Callable[[], Any
         exchange(2, result[own], result[other])
 
     split = Split((1, 1))
-    return {"average": lambda: machines.average(lambda slot: mine, split), "raw": raw}
+    total = np.empty_like(mine)
+    return {
+        "average": lambda: machines.average(lambda slot: mine, split),
+        "raw": raw,
+        "Allreduce": lambda: comm.Allreduce(mine, total),
+    }
+
+
+def _tiny_step(machines: Machines) -> Callable[[], Any]:
+    """Return a step whose arithmetic costs nothing."""
+    step = machines.value_and_grad(lambda w, x: afx.mean((w * x) ** 2), split=Split((2, 2)))
+    w, x = afx.asarray(1.0), np.ones(4, np.float32)
+    return lambda: step(w, x)
 
 
 def _wait(machines: Machines) -> float:
@@ -144,12 +156,16 @@ def measure() -> None:
     for name in calls:
         if name != "alone":
             show(f"  on {name}: {_text(times[name])}, ratio {_ratio(times['alone'], times[name])}")
-    for megabytes, count in ((1, 200), (10, 60), (100, 20)):
-        times = _measure(machines, _exchanges(machines, megabytes), count)
+    for nbytes, count in ((1000, 500), (10**6, 200), (10**7, 60), (10**8, 20)):
+        times = _measure(machines, _exchanges(machines, nbytes), count)
         show(
-            f"average of {megabytes} MB: {_text(times['average'])}, by mpi4py alone {_text(times['raw'])}, "
-            f"share of its speed {_ratio(times['raw'], times['average'])}"
+            f"average of {nbytes / 1e6:g} MB: {_text(times['average'])}; by mpi4py alone {_text(times['raw'])}, share of its "
+            f"speed {_ratio(times['raw'], times['average'])}; Allreduce {_text(times['Allreduce'])}, share of its speed "
+            f"{_ratio(times['Allreduce'], times['average'])}"
         )
+    tiny = {"2 ranks": _tiny_step(machines), "alone": _tiny_step(distributed.local(RANKS))}
+    times = _measure(machines, tiny, 300)
+    show(f"tiny step: on 2 ranks {_text(times['2 ranks'])}, alone {_text(times['alone'])}")
     graph, places, inputs = random_graph(1, GRAPH_SIZE)
     split = distributed.split_graph(graph, [place % RANKS for place in places], slots=RANKS)
     times = _measure(machines, {"graph": lambda: machines.run_graph(split, *inputs)}, 100)

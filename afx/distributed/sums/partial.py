@@ -31,11 +31,7 @@ class Partial:
         self._weights = weights
         self._places = {slot: place for place, slot in enumerate(weights)}
         self._memory = memory
-        self._ends: set[Node] = set()  # nodes that are left to others
-        for top in tops:
-            while (branch := tree.above.get(top)) is not None:
-                top = branch.parent
-                self._ends.add(top)
+        self._ends = tree.ancestors(tops)  # left to others
         self.held: dict[Node, list[Ndarray]] = {}
 
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:

@@ -11,6 +11,7 @@ Three schemes, which add the same nodes of the same tree and so give the same bi
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
@@ -112,7 +113,7 @@ def plan_sum(
     if is_many and len(present) == len(owners):
         return _halve(owners, tree, rank, by_slot, is_small and not by_slot)
     workers = tuple(dict.fromkeys(owners[slot] for slot in present))
-    nodes = {worker: tree.cover(_places(owners, present, worker)) for worker in workers}
+    nodes = {worker: tree.cover(*ends) for worker, ends in _places(owners, present).items()}
     own = tuple(nodes.get(rank, ()))
     if not by_slot and (len(workers) == 1 or rank not in workers):
         return Exchange(tree, own, (), ())
@@ -122,8 +123,13 @@ def plan_sum(
     return _direct(tree, nodes, parts, rank, is_shared=not by_slot)
 
 
-def _places(owners: Sequence[int], present: Sequence[int], rank: int) -> list[int]:
-    return [place for place, slot in enumerate(present) if owners[slot] == rank]
+def _places(owners: Sequence[int], present: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Return by rank where its slots begin and end among those that take part."""
+    found: dict[int, tuple[int, int]] = {}
+    for place, slot in enumerate(present):
+        start, _ = found.get(owners[slot], (place, place))
+        found[owners[slot]] = (start, place + 1)
+    return found
 
 
 def _parts(owners: Sequence[int], workers: Sequence[int], by_slot: bool) -> dict[int, tuple[Span, ...]]:
@@ -172,13 +178,36 @@ def plan_gather(owners: tuple[int, ...], rank: int) -> Round:
 # ---------------------------------------------------------------------------------------------------------- halving
 
 
-def _halve(owners: Sequence[int], tree: Tree, rank: int, by_slot: bool, is_small: bool) -> Exchange:
+@attrs.frozen(eq=False)
+class _Keeping:
+    """Which rank looks after which node of a level; the same seen from every rank.
+
+    Attributes:
+        level: of the nodes.
+        tops: the nodes.
+        keepers: their ranks.
+        nodes: what each rank adds up by itself.
+    """
+
+    level: int
+    tops: Sequence[Node]
+    keepers: list[int]
+    nodes: dict[int, list[Node]]
+
+
+@functools.lru_cache(maxsize=8)
+def _keep(owners: tuple[int, ...]) -> _Keeping:
+    """Return the nodes of the level that has as many as there are ranks, or fewer, and the rank of each."""
+    slots, level = len(owners), len(set(owners)).bit_length() - 1
+    tree, tops = tree_over(slots, tuple(range(slots))), nodes_of_level(slots, level)
+    nodes = {rank: tree.cover(*ends, tops) for rank, ends in _places(owners, range(slots)).items()}
+    return _Keeping(level, tops, _choose_keepers(owners, tops), nodes)
+
+
+def _halve(owners: tuple[int, ...], tree: Tree, rank: int, by_slot: bool, is_small: bool) -> Exchange:
     """Return the rounds of halving and doubling over the nodes of one level, each of which one rank looks after."""
-    slots, ranks = len(owners), len(set(owners))
-    level = ranks.bit_length() - 1
-    tops = nodes_of_level(slots, level)
-    keepers = _choose_keepers(owners, tops)
-    nodes = {other: tree.cover(_places(owners, range(slots), other), tops) for other in dict.fromkeys(owners)}
+    slots, keeping = len(owners), _keep(owners)
+    level, tops, keepers, nodes = keeping.level, keeping.tops, keeping.keepers, keeping.nodes
     rounds = _collect(tops, keepers, nodes, rank)
     place = keepers.index(rank) if rank in keepers else None
     parts = _keeper_parts(tops, slots, level, by_slot)
@@ -198,21 +227,23 @@ def _halve(owners: Sequence[int], tree: Tree, rank: int, by_slot: bool, is_small
 
 def _choose_keepers(owners: Sequence[int], tops: Sequence[Node]) -> list[int]:
     """Return a rank for each node, one of those that compute it where there is one left."""
-    free = list(dict.fromkeys(owners))
-    found: list[int] = []
+    free = dict.fromkeys(owners)
+    found: list[int | None] = []
     for node in tops:
-        own = [rank for rank in dict.fromkeys(owners[node[0] : node[1]]) if rank in free]
-        found.append(own[0] if own else -1)
-        if own:
-            free.remove(own[0])
-    return [free.pop(0) if rank < 0 else rank for rank in found]
+        own = next((rank for rank in owners[node[0] : node[1]] if rank in free), None)
+        found.append(own)
+        if own is not None:
+            del free[own]
+    rest = iter(list(free))
+    return [next(rest) if rank is None else rank for rank in found]
 
 
 def _collect(tops: Sequence[Node], keepers: Sequence[int], nodes: dict[int, list[Node]], rank: int) -> list[Round]:
     """Return the round in which each keeper gets what others have of its node; none where nobody has anything."""
+    starts = [top[0] for top in tops]
 
     def keeper(node: Node) -> int:
-        return next(k for top, k in zip(tops, keepers, strict=True) if top[0] <= node[0] and node[1] <= top[1])
+        return keepers[bisect.bisect_right(starts, node[0]) - 1]
 
     moves = [(other, node, keeper(node)) for other, own in nodes.items() for node in own if keeper(node) != other]
     sends = [Transfer(k, node, (WHOLE,)) for other, node, k in moves if other == rank]

@@ -46,26 +46,35 @@ class Tree:
         """The sum over all slots."""
         return (0, self.count)
 
-    def cover(self, places: Iterable[int], tops: Iterable[Node] = ()) -> list[Node]:
-        """Return the largest nodes that consist of these slots alone, from left to right.
+    def cover(self, start: int, stop: int, tops: Iterable[Node] = ()) -> list[Node]:
+        """Return the largest nodes of which a range of slots consists, from left to right.
 
         Args:
-            places: numbers of slots among those that take part.
+            start: the number of its first slot among those that take part.
+            stop: that behind its last.
             tops: nodes above which nothing is added.
         """
-        mine, ends = set(places), set(tops)
+        left_to_others = self.ancestors(tops)
         found: list[Node] = []
-        waiting = [self.root] if self.count else []
+        waiting = [self.root] if start < stop else []
         while waiting:
             node = waiting.pop()
-            if not mine.intersection(range(*node)):
+            if node[1] <= start or stop <= node[0]:
                 continue
-            is_allowed = not any(start >= node[0] and stop <= node[1] and (start, stop) != node for start, stop in ends)
-            if is_allowed and mine.issuperset(range(*node)):
+            if start <= node[0] and node[1] <= stop and node not in left_to_others:
                 found.append(node)
             else:
                 branch = self.branches[node]
                 waiting += [branch.right, branch.left]
+        return found
+
+    def ancestors(self, nodes: Iterable[Node]) -> set[Node]:
+        """Return the nodes that have one of these below them."""
+        found: set[Node] = set()
+        for node in nodes:
+            while (branch := self.above.get(node)) is not None and branch.parent not in found:
+                node = branch.parent
+                found.add(node)
         return found
 
 

@@ -14,6 +14,7 @@ from afx.distributed.sums import packets
 from afx.distributed.sums.buffers import Layout, Memory, flatten_tree
 from afx.distributed.sums.partial import Partial
 from afx.distributed.sums.plan import Exchange, plan_sum, slot_span
+from afx.distributed.sums.simulate import exchange_seconds
 from afx.distributed.sums.tree import tree_over
 
 SECONDS = 60.0
@@ -158,7 +159,7 @@ def test_halves_of_the_tree_are_those_of_the_ranks() -> None:
         for ranks in range(1, slots + 1):
             owners = deal(slots, ranks)
             for rank in range(ranks):
-                nodes = tree.cover([slot for slot, owner in enumerate(owners) if owner == rank])
+                nodes = tree.cover(owners.index(rank), slots - owners[::-1].index(rank))
                 assert [k for node in nodes for k in range(*node)] == [k for k, o in enumerate(owners) if o == rank]
                 assert len(nodes) <= (1 if ranks & (ranks - 1) == 0 else 2 * slots.bit_length())
 
@@ -175,3 +176,13 @@ def test_rounding_grows_with_the_levels_alone() -> None:
     for x in numbers:
         in_order += x
     assert abs(partial.held[tree.root][0][0] - exact) < abs(in_order - exact)
+
+
+@pytest.mark.parametrize("ranks", [16, 64])
+def test_simulated_sums_take_as_long_as_allreduce(ranks: int) -> None:
+    """The program's messages, timed, are those of halving and doubling, and few where a ring has many."""
+    for nbytes in (10**6, 10**8):
+        ours = exchange_seconds(nbytes, ranks)
+        assert ours <= 1.05 * exchange_seconds(nbytes, ranks, algorithm="allreduce")
+        assert ours <= exchange_seconds(nbytes, ranks, algorithm="ring")
+    assert exchange_seconds(1000, ranks) < exchange_seconds(1000, ranks, algorithm="allreduce")
