@@ -23,9 +23,9 @@ def printed(text: str) -> list[str]:
     [
         (
             "other_values",
-            r"value_and_grad of cost: ranks hold other values .* argument 0\['w'\] on rank 1 .* broadcast",
+            r"value_and_grad of cost: ranks hold other values .* argument 0\['w'\] on rank 1 .*broadcast",
         ),
-        ("other_rates", r"ranks hold other values .* argument 0\['w'\] on rank 1 .* learning rates"),
+        ("other_rates", r"ranks hold other values .* argument 0\['w'\] on rank 1 .*learning rates"),
         ("other_sharded_rates", "the ranks do not run the same optimizer"),
         ("sums", "a loss that is a sum over its examples"),
     ],
