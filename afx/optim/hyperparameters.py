@@ -72,8 +72,8 @@ def is_nonzero(value: float | Array) -> bool:
 def check_numbers(who: str, **values: Any) -> None:
     """Raise where a hyperparameter is not a real number, or a scalar array of one."""
     for name, value in values.items():
-        given: Any = value
-        aval = aval_of(given) if isinstance(value, (int, float, Array, np.ndarray, np.generic)) else None
+        is_numeric = isinstance(value, (int, float, Array, np.ndarray, np.generic))
+        aval = aval_of(value) if is_numeric else None
         if aval is not None and aval.dtype.kind in "fiu" and aval.shape:
             raise ShapeError(f"{who}: {name} is a scalar: got {aval}; scale gradients to move parameters differently")
         if aval is None or aval.dtype.kind not in "bfiu" or not is_within(value, lambda v: v == v):  # noqa: PLR0124  # nan

@@ -111,8 +111,7 @@ def scale_by_muon(
     """
     fraction("beta", beta, "muon")
     positive("eps", eps, "muon")
-    given: object = coefficients
-    if not isinstance(given, tuple) or len(coefficients) != 3:
+    if not isinstance(coefficients, tuple) or len(coefficients) != 3:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
         raise ArgumentError(f"muon: coefficients are three numbers: got {coefficients!r}; give a tuple")
     a, b, c = coefficients
     check_numbers("muon", iterations=iterations, a=a, b=b, c=c)

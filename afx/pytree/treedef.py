@@ -1,7 +1,7 @@
 """Tree structure: `TreeDef`, a tree without its leaves, and the key paths in it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, cast
 
 from afx.errors import ImmutableError
 from afx.pytree.nodes import LEAF, MARKING_NODES, DictNode, Node, RecordNode, SequenceNode, Token, slot_setter
@@ -173,7 +173,8 @@ def _number_fields(node: Node) -> Sequence[bool]:
     """Tell of each child whether it stands in an unmarked field of a class that is annotated as a float or an array."""
     if not isinstance(node, RecordNode) or issubclass(node.kind, tuple):
         return [False] * node.arity
-    fields = {field.name: field for field in fields_of(node.kind)}
+    record: Any = cast("Any", node).kind
+    fields = {field.name: field for field in fields_of(record)}
     unmarked = [not (is_static(fields[name]) or is_non_trainable(fields[name])) for name in node.names]
     kinds: list[Any] = [fields[name].type for name in node.names]
     names = [str(getattr(kind, "__name__", kind)) for kind in kinds]
