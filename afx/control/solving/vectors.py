@@ -57,7 +57,11 @@ def iterate(state: S, advance: Callable[[S], S], limit: int) -> S:
     is_known = are_plain(state)
     end = run(state, min(limit, EAGER_STEPS) if is_known else limit)
     if is_known and bool((end.status == int(Status.RUNNING)) & (end.iterations < limit)):
-        end = run_or_compile(lambda s: run(s, limit), end, name="solver")
+
+        def go_on(s: S) -> S:
+            return run(s, limit)
+
+        end = run_or_compile(go_on, end, name="solver")
     over = end.status == int(Status.RUNNING)
     done: S = attrs.evolve(end, status=where(over, int(Status.ITERATION_LIMIT), end.status))
     return done
