@@ -85,7 +85,12 @@ def infer(p: Primitive, avals: Sequence[Aval], params: Params) -> tuple[Aval, ..
     if holds_graphs(p):
         return tuple([Aval(a.shape, a.dtype) for a in outs])
     weak = is_weak_result(p, avals, params)
-    return tuple([Aval(a.shape, a.dtype, weak or a.weak) if a.dtype.kind in "fc" else a for a in outs])
+    return tuple([Aval(a.shape, a.dtype, weak or a.weak) if _loses_digits(a.dtype) else a for a in outs])
+
+
+def _loses_digits(dtype: DType) -> bool:
+    """Tell whether numbers of Python's lose digits in a dtype: what has all of them has that dtype, as NumPy's has."""
+    return dtype.kind in "fc" and dtype != precise(dtype)
 
 
 def precise(dtype: DType) -> DType:
@@ -129,6 +134,14 @@ class WeakArray(Array):
         """The shape and dtype as one value."""
         return Aval(self.exact.shape, self._dtype, True)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the elements for NumPy, in a dtype that is asked for rounded once."""
+        is_met = dtype is not None and np.dtype(dtype).kind in "fc" and copy is not False
+        return self.in_dtype(np.dtype(dtype)).copy() if is_met else super().__array__(dtype, copy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _weak_array, (self.exact, self._dtype)
+
     def in_dtype(self, dtype: DType) -> Any:
         """Return the bare elements in the dtype that they meet, rounded once."""
         if dtype == self._dtype:
@@ -147,13 +160,20 @@ def is_weak(x: Any) -> bool:
 
 
 def weak_or_strong(value: Any) -> Array:
-    """Return the result of an op on weak operands: a weak array where it has Python's precision."""
+    """Return the result of an op on weak operands: a weak array where the default dtype has not Python's precision."""
     kind = value.dtype.char
     if kind not in "dD":
         return wrap(value)
+    dtype = get_default_dtype() if kind == "d" else default_complex()
+    if not _loses_digits(dtype):
+        return wrap(value)
+    return _weak_array(value, dtype)
+
+
+def _weak_array(value: Any, dtype: DType) -> WeakArray:
     x = _new(WeakArray)
     x.exact = value
-    x._dtype = get_default_dtype() if kind == "d" else default_complex()
+    x._dtype = dtype
     x._rounded = None
     return x
 

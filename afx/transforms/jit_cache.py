@@ -79,10 +79,12 @@ def forget_unused(entries: dict[Any, CacheEntry], more: int = 0) -> bool:
 
     Return whether there were any.
     """
-    gone = [key for key, entry in entries.items() if entry.program.is_forgotten]
-    count = len(entries) - len(gone) + more - CACHE_SIZE
+    held = list(entries.items())  # at once, as other threads add and remove
+    gone = [key for key, entry in held if entry.program.is_forgotten]
+    left = [(entry.used, k) for k, (_, entry) in enumerate(held) if not entry.program.is_forgotten]
+    count = len(left) + more - CACHE_SIZE
     if count > 0:
-        gone += sorted(entries.keys() - set(gone), key=lambda key: entries[key].used)[:count]
+        gone += [held[k][0] for _, k in sorted(left)[:count]]
     for key in gone:
-        del entries[key]
+        entries.pop(key, None)
     return bool(gone)

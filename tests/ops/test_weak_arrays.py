@@ -1,5 +1,6 @@
 """Weak arrays: what comes from Python's numbers alone keeps their precision until it meets a dtype."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -203,3 +204,21 @@ def test_public_functions_of_a_weak_array_keep_its_digits() -> None:
                 lost.append(f"{name} {aval_of(value)}")
     assert tried > 200
     assert lost == []
+
+
+def test_numbers_keep_the_dtype_of_the_block_in_which_arrays_of_them_were_made() -> None:
+    """Where the default dtype has Python's precision, arrays of numbers alone are of that dtype for good, as NumPy's are."""
+    with afx.default_dtype("float64"):
+        w = afx.full(3, 0.1)
+    for found in (w * 2.0, afx.jit(lambda w: w * 2.0)(w), afx.vmap(lambda w: w * 2.0)(w), w * np.ones(3, np.float32)):
+        assert found.dtype == np.float64
+
+
+def test_digits_survive_pickling_and_conversion() -> None:
+    """A copy through bytes, and NumPy's array of another dtype, have Python's number."""
+    x = afx.stack([0.1, 0.2])
+    again = pickle.loads(pickle.dumps(x))
+    assert again.dtype == x.dtype == np.float32
+    assert np.asarray(again * np.float64(1.0))[0] == 0.1
+    assert np.asarray(x, dtype="f8")[0] == 0.1
+    assert np.asarray(x).dtype == np.float32

@@ -1,5 +1,7 @@
 """A jitted function: traced once per kind of arguments, then run as a plan."""
 
+import sys
+import threading
 from typing import Any
 
 import attrs
@@ -164,3 +166,29 @@ def test_positions_behind_the_last_parameter_are_refused(options: dict[str, Any]
     ):
         afx.jit(lambda x, y: x * y, **options)
     assert afx.jit(lambda *xs: xs[0] * 2.0, donate_argnums=3)(afx.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_threads_may_fill_one_cache() -> None:
+    """Traces that threads add and drop at once never make a call fail."""
+    f = afx.jit(lambda x: x + 1.0)
+    failures = list[BaseException]()
+
+    def fill(first: int) -> None:
+        try:
+            for n in range(first, first + 60):
+                f(np.zeros(n, np.float32))
+                f.cache_info()
+        except BaseException as error:
+            failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=fill, args=(1 + 60 * k,)) for k in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failures == []
