@@ -43,10 +43,11 @@ def compile_here(schedule: Schedule, target: Target, where: Layout, key: str, do
         return
 
     def compiled(code: bytes | None, reason: str) -> None:
-        if code is not None:
-            put_code(text, target.cpu, folder, code)
-            keep_kernels(key, folder, (mixed, pieces, code))
         done(None if code is None else (mixed, pieces, code), reason)
+        if code is not None:
+            with contextlib.suppress(Exception):  # the caller, who waits no longer, has it
+                put_code(text, target.cpu, folder, code)
+                keep_kernels(key, folder, (mixed, pieces, code))
 
     service.submit(Job((text, target.cpu), compiled, (0, len(schedule))))
     with contextlib.suppress(Exception):  # linking meets it again

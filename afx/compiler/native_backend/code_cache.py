@@ -2,7 +2,8 @@
 
 A file is named by the digest of what it was compiled from: LLVM IR, processor, versions. It holds the digest of that name and
 of its code, which is checked before the code is used: a file under another's name is none. As who can write there decides
-what runs, folder and files must belong to the user and be closed to all others; links are not followed.
+what runs, folder and files must belong to the user and be closed to all others; links are not followed. Other files of the
+user's may lie there too: what the cache did not write neither counts nor goes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import functools
 import hashlib
 import importlib
 import os
+import re
 import stat
 import sys
 import tempfile
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +26,14 @@ from afx.compiler.native_backend.child import ADDRESSES, load_llvm
 
 __all__ = ["CodeCache", "circumstances", "get_code", "key_of", "open_folder", "put_code"]
 
-MAGIC = b"afx code 2\n"
+FAMILY = b"afx code "  # of files of all versions
+MAGIC = FAMILY + b"2\n"
 DIGEST_BYTES = 32
 # A link is an error, and a pipe is opened at once instead of waiting for somebody who writes into it.
 READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 RECENT_MAX_BYTES = 1 << 23  # of this process's own code: some hundred kernels
+KEPT_NAME, NEW_NAME = re.compile("[0-9a-f]{64}"), re.compile(r"\.new\.[a-z0-9_]{8}")  # by `key_of` and `mkstemp`
+NEW_MAX_SECONDS = 3600.0  # then nobody is writing a new file any longer
 CACHE_MAX_BYTES = 1 << 28  # beyond, files that were not used for longest go: some ten thousand kernels
 
 
@@ -70,7 +76,7 @@ class CodeCache:
             return None
         try:
             data = _read_own(self.folder / key)
-        except OSError:
+        except Exception:  # no such file, or no memory for it
             return None
         digest, code = data[len(MAGIC) : len(MAGIC) + DIGEST_BYTES], data[len(MAGIC) + DIGEST_BYTES :]
         return code if data.startswith(MAGIC) and _digest(key, code) == digest else None
@@ -79,21 +85,67 @@ class CodeCache:
         """Keep code: other processes see all of it or nothing."""
         if not self._is_open:
             return
-        with contextlib.suppress(OSError):  # no space, or a folder that is gone
-            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new.")  # mode 0600
-            with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + _digest(key, code) + code)
-            Path(name).replace(self.folder / key)
+        with contextlib.suppress(Exception):  # no space, or a folder that is gone
+            self._write(key, MAGIC + _digest(key, code) + code)
+        with contextlib.suppress(Exception):
             self._prune()
 
+    def _write(self, key: str, data: bytes) -> None:
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new.")  # mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(name).replace(self.folder / key)
+        except BaseException:
+            _unlink(name)
+            raise
+
     def _prune(self) -> None:
-        files = [(path, path.lstat()) for path in self.folder.iterdir()]
+        """Unlink new files that nobody finished, and kept ones, oldest first, while they take more than may be."""
+        with os.scandir(self.folder) as entries:
+            files = list(filter(None, map(_look_at, entries)))
+        for name, found in files:
+            if NEW_NAME.fullmatch(name) and time.time() - found.st_mtime > NEW_MAX_SECONDS and self._wrote(name):
+                _unlink(self.folder / name)
+        files = [file for file in files if KEPT_NAME.fullmatch(file[0])]
+        if sum([found.st_size for _, found in files]) <= self._max_bytes:
+            return
+        files = [file for file in files if self._wrote(file[0])]  # others too are named by digests
         total = sum([found.st_size for _, found in files])
-        for path, found in sorted(files, key=lambda file: file[1].st_mtime):
+        for name, found in sorted(files, key=lambda file: file[1].st_mtime):
             if total <= self._max_bytes:
                 return
-            path.unlink(missing_ok=True)
-            total -= found.st_size
+            if _unlink(self.folder / name):
+                total -= found.st_size
+
+    def _wrote(self, name: str) -> bool:
+        """Tell whether a file begins as all of the cache, as far as a new one goes."""
+        try:
+            descriptor = os.open(self.folder / name, READING)
+            with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+                head = file.read(len(FAMILY))
+        except OSError:
+            return False
+        return head == FAMILY or (KEPT_NAME.fullmatch(name) is None and FAMILY.startswith(head))
+
+
+def _look_at(entry: os.DirEntry[str]) -> tuple[str, os.stat_result] | None:
+    """Return the name and status of a plain file, of the form that the cache gives to its own; None of all else."""
+    if not (KEPT_NAME.fullmatch(entry.name) or NEW_NAME.fullmatch(entry.name)):
+        return None
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:  # another process has unlinked it
+        return None
+    return (entry.name, found) if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() else None
+
+
+def _unlink(path: str | Path) -> bool:
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
 
 
 def _digest(key: str, code: bytes) -> bytes:

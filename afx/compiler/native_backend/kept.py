@@ -6,10 +6,12 @@ processor, all versions, and the files of the compiler.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,14 @@ import attrs
 from afx.compiler.native_backend.code_cache import CodeCache, circumstances, key_of
 from afx.compiler.native_backend.helper import ask_helper
 from afx.compiler.native_backend.llvm.flags import Layout
-from afx.compiler.schedule import Schedule
+from afx.compiler.schedule import Branch, Loop, Schedule
 from afx.compiler.target import Target
 from afx.runtime.thread_pool import get_threads
 
 __all__ = ["Kept", "find_kept", "keep_kernels", "keep_verdict", "key_of_schedule"]
 
-BY_NUMPY, BY_KERNEL = b"NumPy", b"kernel"
+BY_NUMPY, BY_KERNEL = b"NumPy ", b"kernel"  # the first with the time at which it was found, in seconds
+NUMPY_MAX_SECONDS = 86400.0  # then the trial runs again: machines and values change
 
 
 @attrs.frozen
@@ -53,24 +56,44 @@ def key_of_schedule(schedule: Schedule, target: Target, where: Layout) -> str:
 
 def find_kept(key: str, folder: str) -> Kept | None:
     """Return what is kept under a key, None where there is nothing."""
-    cache = CodeCache(Path(folder))
-    verdict = cache.get(_verdict_key(key)) if key else None
-    if verdict == BY_NUMPY:
-        return Kept(None, is_tried=True)
-    data = cache.get(key) if key else None
-    return None if data is None else Kept(pickle.loads(data), verdict == BY_KERNEL)
+    try:
+        cache = CodeCache(Path(folder))
+        verdict = cache.get(_verdict_key(key)) if key else None
+        if verdict is not None and _is_for_numpy(verdict):
+            return Kept(None, is_tried=True)
+        data = cache.get(key) if key else None
+        return None if data is None else Kept(pickle.loads(data), verdict == BY_KERNEL)
+    except Exception:  # what cannot be read is made again
+        return None
 
 
 def keep_kernels(key: str, folder: str, made: Any) -> None:
-    """Keep what was made."""
+    """Keep what was made, where that can be: it runs all the same."""
     if key and folder:
-        CodeCache(Path(folder)).put(key, pickle.dumps(made, protocol=5))
+        with contextlib.suppress(Exception):
+            CodeCache(Path(folder)).put(key, pickle.dumps(made, protocol=5))
 
 
-def keep_verdict(key: str, folder: str, is_faster: bool) -> None:
-    """Keep whether the kernel was faster, in another thread."""
-    if key and folder:
-        ask_helper(lambda: CodeCache(Path(folder)).put(_verdict_key(key), BY_KERNEL if is_faster else BY_NUMPY))
+def keep_verdict(key: str, folder: str, schedule: Schedule, is_faster: bool) -> None:
+    """Keep whether the kernel was faster, in another thread.
+
+    That NumPy's calls were is kept for a day, and not at all of a schedule whose work depends on values: a loop that made
+    no step says nothing of others.
+    """
+    if key and folder and (is_faster or not _depends_on_values(schedule)):
+        verdict = BY_KERNEL if is_faster else BY_NUMPY + str(int(time.time())).encode()
+        ask_helper(lambda: CodeCache(Path(folder)).put(_verdict_key(key), verdict))
+
+
+def _is_for_numpy(verdict: bytes) -> bool:
+    """Tell whether it says that NumPy's calls were faster, and was found lately; reading a file renews its own time."""
+    return verdict.startswith(BY_NUMPY) and 0 <= time.time() - int(verdict[len(BY_NUMPY) :]) < NUMPY_MAX_SECONDS
+
+
+def _depends_on_values(schedule: Schedule) -> bool:
+    """Tell whether it holds a loop that a condition ends, or a branch, at any depth."""
+    control = [i for i in schedule if isinstance(i, Loop | Branch)]
+    return any(isinstance(i, Branch) or i.length is None or any(map(_depends_on_values, i.bodies)) for i in control)
 
 
 def _verdict_key(key: str) -> str:

@@ -89,8 +89,8 @@ def _finish(code: NativeCode, made: Made | None, reason: str, kept: Kept | None 
     if is_chosen:
         code.settle("linked", run)
         return
-    key, folder = code.key, code_folder()
-    code.settle("linked", Trial(code, run, lambda is_faster: keep_verdict(key, folder, is_faster)))
+    key, folder, schedule = code.key, code_folder(), code.schedule
+    code.settle("linked", Trial(code, run, lambda is_faster: keep_verdict(key, folder, schedule, is_faster)))
 
 
 def _linked(made: Made, code: NativeCode) -> Run:

@@ -6,8 +6,10 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +18,13 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
+from afx.compiler.native_backend import code_cache, kept
 from afx.compiler.native_backend.code_cache import CodeCache, key_of, open_folder
 from afx.compiler.native_backend.code_folder import _default_folder, code_folder
-from afx.compiler.native_backend.kept import key_of_schedule
+from afx.compiler.native_backend.kept import find_kept, keep_kernels, keep_verdict, key_of_schedule
 from afx.compiler.native_backend.link import layout
 from afx.compiler.target import Target
+from tests.compiler.native_backend.native_run import schedule_of
 
 ROOT = Path(__file__).resolve().parents[3]
 if not hasattr(os, "getuid"):
@@ -52,6 +56,15 @@ def test_a_file_of_another_program_is_none(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "code" / key_of(["one"]), tmp_path / "code" / key_of(["two"]))
     assert cache.get(key_of(["two"])) is None
     assert cache.get(key_of(["one"])) == b"\x7fELF one"
+
+
+def raises(error: Exception) -> Callable[..., Any]:
+    """Return a function that raises."""
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    return fail
 
 
 def _pipe(path: Path, _: bytes) -> None:
@@ -88,11 +101,87 @@ def test_only_plain_files_of_ones_own_are_read(tmp_path: Path, make: Callable[[P
 
 def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
     """The folder stays below its size."""
-    cache = CodeCache(tmp_path / "code", max_bytes=400)
-    for k in range(6):
-        cache.put(str(k), bytes(100))
-        os.utime(tmp_path / "code" / str(k), (k, k))
-    assert sorted(p.name for p in (tmp_path / "code").iterdir()) == ["4", "5"]
+    cache, keys = CodeCache(tmp_path / "code", max_bytes=400), [key_of([str(k)]) for k in range(6)]
+    for k, key in enumerate(keys):
+        cache.put(key, bytes(100))
+        os.utime(tmp_path / "code" / key, (k, k))
+    assert {p.name for p in (tmp_path / "code").iterdir()} == set(keys[4:])
+
+
+def test_other_files_in_the_folder_stay(tmp_path: Path) -> None:
+    """In a folder of the user's that holds other files, only what the cache wrote counts and goes."""
+    folder, mine = tmp_path / "code", key_of(["mine"])
+    folder.mkdir(mode=0o700)
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"afx code 2\n" + bytes(1000))
+    names = [
+        "thesis.tex",
+        ".new.chapters",
+        ".new.notes",
+        key_of(["an object of git"]),
+        mine[:-1],
+        mine.upper(),
+        mine + ".tex",
+    ]
+    for name in names:
+        (folder / name).write_bytes(b"Chapter 1" * 1000)
+    (folder / "Afx.txt").write_bytes(b"afx code 2\n" + bytes(1000))
+    (folder / key_of(["a folder"])).mkdir()
+    (folder / key_of(["a link"])).symlink_to(outside)
+    kept = sorted(folder.iterdir())
+    for path in kept:
+        os.utime(path, (1, 1), follow_symlinks=False)
+    cache = CodeCache(folder, max_bytes=300)
+    cache.put(mine, bytes(100))
+    cache.put(key_of(["yours"]), bytes(100))
+    assert sorted(folder.iterdir()) == sorted([*kept, folder / mine, folder / key_of(["yours"])])
+    os.utime(folder / mine, (2, 2))
+    cache.put(key_of(["theirs"]), bytes(100))
+    assert sorted(folder.iterdir()) == sorted([*kept, folder / key_of(["yours"]), folder / key_of(["theirs"])])
+    assert all((folder / name).read_bytes() == b"Chapter 1" * 1000 for name in names)
+    assert outside.exists()
+
+
+def test_what_was_never_finished_goes(tmp_path: Path) -> None:
+    """New files of processes that ended while they wrote go after a while, those that are being written stay."""
+    folder = tmp_path / "code"
+    cache = CodeCache(folder)
+    for name, data in ((".new.abcdefg1", b"afx code 2\nmuch"), (".new.abcdefg2", b"af"), (".new.abcdefg3", b"")):
+        (folder / name).write_bytes(data)
+        os.utime(folder / name, (1, 1))
+    (folder / ".new.abcdefg4").write_bytes(b"afx code 2\nmuch")
+    cache.put(key_of(["one"]), b"code")
+    assert {path.name for path in folder.iterdir()} == {".new.abcdefg4", key_of(["one"])}
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """Where the disk is full, a quota used up or files limited in size, no part stays, and the folder still gets smaller."""
+    folder, keys = tmp_path / "code", [key_of([str(k)]) for k in range(4)]
+    for k, key in enumerate(keys):
+        CodeCache(folder).put(key, bytes(100))
+        os.utime(folder / key, (k, k))
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        CodeCache(folder, max_bytes=400).put(key_of(["long"]), bytes(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert {path.name for path in folder.iterdir()} == set(keys[2:])
+
+
+def test_what_cannot_be_read_again_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept kernels that cannot be unpickled, or for which there is no memory, count as none."""
+    key = key_of(["key"])
+    CodeCache(tmp_path / "code").put(key, b"no pickle")
+    assert find_kept(key, str(tmp_path / "code")) is None
+    keep_kernels(key, str(tmp_path / "code"), lambda: None)  # cannot be pickled
+    keep_kernels(key, str(tmp_path / "code"), (None, (), b"code"))
+    found = find_kept(key, str(tmp_path / "code"))
+    assert found is not None
+    assert found.made == (None, (), b"code")
+    monkeypatch.setattr(code_cache, "_read_own", raises(MemoryError()))
+    assert find_kept(key, str(tmp_path / "code")) is None
 
 
 def test_folders_that_others_may_use_are_refused(tmp_path: Path) -> None:
@@ -181,6 +270,75 @@ def test_a_second_run_begins_with_machine_code(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "afx").stat().st_mode) == 0o700
     again, trials, same = run_program(AUTO, tmp_path, "auto", "look", **home).rsplit(maxsplit=2)
     assert (again, trials, same) == (state, "0", bits)
+
+
+SLOWER = """
+    import sys, threading, time, numpy as np, afx
+    from afx.compiler.native_backend import start, swap
+    from afx.compiler.target import NativeTarget, Target, current
+    afx.set_code_cache(sys.argv[1])
+    current.set(Target(native=NativeTarget(compile_min_seconds=0.0)))
+    trials = []
+    class Slower(start.Trial):
+        def __call__(self, values, plan):
+            trials.append(1)
+            self._code().give_up(swap.FASTER_BY_NUMPY)
+            self._told(False)
+            return plan.run_numpy(*values)
+    start.Trial = Slower
+    fn = afx.jit(eval(sys.argv[2]))
+    args = np.linspace(0, 1, 100), np.int64(0)
+    fn(*args)
+    native, end = fn.lower(*args).plan.native, time.monotonic() + 60
+    while time.monotonic() < end and native.state != swap.FASTER_BY_NUMPY:
+        fn(*args)
+        time.sleep(1e-3)
+    written = threading.Event()
+    swap.ask_helper(written.set)
+    assert written.wait(60)
+    print(native.state, len(trials))
+"""
+STRAIGHT = "lambda x, n: np.exp(x) * n + x"
+WHILE = "lambda x, n: afx.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] * 0.5 + x), (n * 0, x))[1]"
+BRANCH = "lambda x, n: afx.cond(n > 3, lambda: np.exp(x) * 2, lambda: x + 1)"
+
+
+@pytest.mark.parametrize(("text", "trials"), [(STRAIGHT, "0"), (WHILE, "1"), (BRANCH, "1")])
+def test_slow_kernels_of_other_values_bind_nobody(tmp_path: Path, text: str, trials: str) -> None:
+    """A later process tries again where work depends on values; elsewhere it trusts that NumPy's calls were faster."""
+    assert run_program(SLOWER, tmp_path / "code", text).rsplit(maxsplit=1)[1] == "1"
+    assert run_program(SLOWER, tmp_path / "code", text).rsplit(maxsplit=1)[1] == trials
+
+
+def test_verdicts_for_numpy_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a day, however often they were read, the trial runs again; that a kernel was faster stays."""
+    monkeypatch.setattr(kept, "ask_helper", lambda task: task())
+    folder, x = str(tmp_path / "code"), np.ones(3)
+    keys = key_of(["slow"]), key_of(["fast"])
+    now = time.time()
+    for key, is_faster in zip(keys, (False, True), strict=True):
+        keep_kernels(key, folder, "made")
+        keep_verdict(key, folder, schedule_of(np.exp, x), is_faster)
+    for hours, expected in ((0, (None, True)), (23, (None, True)), (25, ("made", False)), (-25, ("made", False))):
+        monkeypatch.setattr(time, "time", lambda hours=hours: now + 3600 * hours)
+        slow, fast = [find_kept(key, folder) for key in keys]
+        assert slow is not None
+        assert (slow.made, slow.is_tried) == expected
+        assert fast is not None
+        assert (fast.made, fast.is_tried) == ("made", True)
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_loops_and_branches_are_found_at_any_depth(is_inside: bool) -> None:
+    """Work depends on values in while loops and branches, also in the steps of loops of a known length."""
+    for text, depends in ((STRAIGHT, False), (WHILE, True), (BRANCH, True)):
+        fn = eval(text)
+
+        def steps(x: Any, n: Any, fn: Any = fn) -> Any:
+            return afx.fori_loop(0, 3, lambda _, carry: fn(carry, n), x)
+
+        schedule = schedule_of(steps if is_inside else fn, np.linspace(0, 1, 5), np.float64(3.0))
+        assert kept._depends_on_values(schedule) == depends
 
 
 def test_the_folder_is_the_user_s_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

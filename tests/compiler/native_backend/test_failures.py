@@ -19,7 +19,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend import failures, start, swap
+from afx.compiler.native_backend import build, failures, start, swap
 from afx.compiler.native_backend.process import CompileService
 from afx.core.registry import loaded_modules
 from tests.compiler.native_backend.native_run import ask, run_python, schedule_of, use_limits, wait_for
@@ -85,6 +85,21 @@ def test_no_error_of_the_compiler_leaves_a_call(
         call_and_wait()
     np.testing.assert_array_equal(fn(x), np.exp(x) * 3)
     assert "could not be given" in native.state
+
+
+@pytest.mark.parametrize("name", ["put_code", "keep_kernels"])
+@pytest.mark.parametrize("error", [MemoryError(), RecursionError(), ValueError("a null byte")])
+def test_what_cannot_be_kept_runs_all_the_same(name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that waits for machine code has it, whatever goes wrong in keeping it for later ones."""
+    monkeypatch.setattr(build, name, raises(error))
+    factor, x, found = float(np.random.default_rng().random()), np.ones(3), list[Any]()  # of which nothing is kept
+    fn = afx.jit(lambda x: np.exp(x) * factor, backend="native")
+    thread = threading.Thread(target=lambda: found.append(fn(x)), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    np.testing.assert_allclose(found, [np.exp(x) * factor], rtol=1e-12)
+    assert fn.lower(x).status.backend == "native"
 
 
 @use_limits(compile_min_seconds=0.0)
