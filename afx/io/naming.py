@@ -167,7 +167,8 @@ def find_public(text: str) -> Any:
         return None
     face = importlib.import_module(module)
     found = getattr(face, name) if name in face.__all__ else None
-    return found if _is_public(found) else None
+    is_own = module not in SELDOM_FACES or str(getattr(found, "__module__", "")).startswith(f"{module}.")
+    return found if is_own and _is_public(found) else None
 
 
 def _is_public(thing: Any) -> bool:

@@ -12,6 +12,7 @@ import functools
 import importlib
 import importlib.util
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -66,6 +67,9 @@ def _installed() -> bool:
     return importlib.util.find_spec("threadpoolctl") is not None
 
 
+BRINGERS = ("scipy.linalg", "scipy.special")  # modules with a BLAS of their own, which may be imported at any time
+
+
 class Blas:
     """The process's BLAS libraries, limited to one thread while plans run."""
 
@@ -74,9 +78,13 @@ class Blas:
         self._depth = 0
         self._before: list[int] = []
         self._libraries: list[Any] | None = None
+        self._loaded: list[bool] = []  # of BRINGERS, when libraries were looked for
 
-    def _found(self) -> list[Any]:
-        if self._libraries is None:
+    def _find(self) -> list[Any]:
+        """Return the libraries, looked for again where a module has brought another one."""
+        loaded = [name in sys.modules for name in BRINGERS]
+        if self._libraries is None or (self._loaded and loaded != self._loaded):
+            self._loaded = loaded
             try:
                 control: Any = importlib.import_module("threadpoolctl").ThreadpoolController()
             except ImportError:
@@ -88,7 +96,7 @@ class Blas:
     def __enter__(self) -> None:
         with self._lock:
             if not self._depth:
-                before = [library.get_num_threads() for library in self._found()]
+                before = [library.get_num_threads() for library in self._find()]
                 try:
                     self._set([1] * len(before))
                 except BaseException:
@@ -105,7 +113,7 @@ class Blas:
 
     def _set(self, counts: Sequence[int]) -> None:
         """Set the numbers of threads, whichever thread did so last: threadpoolctl else obeys the first one alone."""
-        for library, count in zip(self._found(), counts, strict=True):
+        for library, count in zip(self._libraries or (), counts, strict=True):
             release: Any = getattr(library, "clear_controlling_thread", _nothing)
             release(force=True)
             library.set_num_threads(count)

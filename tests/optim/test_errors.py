@@ -113,7 +113,8 @@ def test_learning_rates_are_scalars() -> None:
         optim.sgd(afx.ones(3))
 
 
-SOLVERS = {name for name in optim.__all__ if "init" in getattr(getattr(optim, name), "__annotations__", {})}
+STARTS = {"init", "bracket"}
+SOLVERS = {name for name in optim.__all__ if STARTS & set(getattr(getattr(optim, name), "__annotations__", {}))}
 NUMBERS = ("float", "int", "LearningRate")
 NONSENSE = ["0.1", 1j, [0.1], float("nan"), np.ones(3), np.str_("a"), object(), np.float32("nan")]
 EXAMPLES = {

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import itertools
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -267,3 +268,17 @@ def test_a_helper_that_came_too_late_holds_nothing() -> None:
     finally:
         gate.set()
         set_threads(before)
+
+
+def test_a_library_that_comes_later_is_held_too() -> None:
+    """SciPy's own BLAS, loaded behind the first plan, is limited as NumPy's is."""
+    code = (
+        "import numpy as np, threadpoolctl\n"
+        "from afx.runtime.blas import blas\n"
+        "with blas: pass\n"
+        "import scipy.linalg, scipy.special\n"
+        "with threadpoolctl.ThreadpoolController().limit(limits=2), blas:\n"
+        "    print({pool['num_threads'] for pool in threadpoolctl.threadpool_info()})\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "{1}"

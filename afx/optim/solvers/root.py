@@ -126,9 +126,15 @@ def root_scalar(
         *args: what else ``fn`` takes, any trees.
         max_iterations: the limit.
 
+    Raises:
+        ArgumentError: the bracket is no pair.
+
     >>> root_scalar(lambda x: x**3 - x - 2, (1.0, np.float64(2.0))).x
     Array(1.52137971, dtype=float64)
     """
+    given: Any = bracket
+    if not isinstance(given, (tuple, list)) or len(bracket) != 2:
+        raise ArgumentError(f"root_scalar: the bracket is two numbers: got {bracket!r}; give (lower, upper)")
     lower, upper = promote_operands(*bracket)
     middle = 0.5 * (stop_gradient(lower) + stop_gradient(upper))
     ends = broadcast_to(lower, middle.shape), broadcast_to(upper, middle.shape)
