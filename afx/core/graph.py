@@ -18,7 +18,7 @@ from afx.core.primitive import Primitive
 from afx.core.weakness import infer, precise
 from afx.errors import GraphError
 
-__all__ = ["Equation", "Graph", "Literal", "Var", "check", "name_of"]
+__all__ = ["Equation", "Graph", "Literal", "Var", "check", "name_of", "walk"]
 
 
 def name_of(index: int) -> str:
@@ -187,7 +187,7 @@ class Graph:
         """Yield the graphs that equations hold, or raise where one holds a Python function."""
         for eq in self.equations:
             for name, value in eq.params:
-                yield from _graphs_in(value, f"{eq.primitive.name}.{name}")
+                yield from _graphs_in(value, f"{eq.primitive.name}.{name}", strict=True)
 
     def counts(self) -> Mapping[str, int]:
         """Return how often each op occurs, most frequent first."""
@@ -247,18 +247,27 @@ def _drawing() -> Any:
     return importlib.import_module("afx.core.graph_drawing")
 
 
-def _graphs_in(value: Any, path: str) -> Iterator[Graph]:
-    """Yield the graphs within a parameter, or raise GraphError at a Python function."""
+def walk(graph: Graph) -> Iterator[Graph]:
+    """Yield a graph and those that its equations hold, at any depth; what Python functions hold is not seen."""
+    yield graph
+    for eq in graph.equations:
+        for name, value in eq.params:
+            for inner in _graphs_in(value, name, strict=False):
+                yield from walk(inner)
+
+
+def _graphs_in(value: Any, path: str, *, strict: bool) -> Iterator[Graph]:
+    """Yield the graphs within a parameter; where strict, raise GraphError at a Python function."""
     graph: Any = value if isinstance(value, Graph) else getattr(value, "graph", None)
     if isinstance(graph, Graph):
         yield graph
     elif isinstance(value, (tuple, list, frozenset)):
         for k, item in enumerate(cast("Iterable[Any]", value)):
-            yield from _graphs_in(item, f"{path}[{k}]")
+            yield from _graphs_in(item, f"{path}[{k}]", strict=strict)
     elif attrs.has(value.__class__) and not isinstance(value, Primitive):
         for field in attrs.fields(value.__class__):
-            yield from _graphs_in(getattr(value, field.name), f"{path}.{field.name}")
-    elif callable(value) and not isinstance(value, (type, np.ufunc)):
+            yield from _graphs_in(getattr(value, field.name), f"{path}.{field.name}", strict=strict)
+    elif strict and callable(value) and not isinstance(value, (type, np.ufunc)):
         raise GraphError(
             f"digest: {path} is a Python function, whose code no digest can tell apart: got {value!r}; "
             "digest a graph of ops alone"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.core.array.array import Array, wrap
+from afx.core.array.array import Array, to_numpy_value, wrap
 from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, default_complex, get_default_dtype, promote, real_dtype
 from afx.core.primitive import Params, Primitive
@@ -18,6 +18,7 @@ from afx.errors import OperandError
 
 __all__ = [
     "WeakArray",
+    "argument_of",
     "holds_graphs",
     "infer",
     "is_weak",
@@ -192,3 +193,8 @@ def to_argument(x: Any) -> Any:
         raise OperandError(
             f"{x} is too large for an argument: got a Python integer beyond int64; pass a float"
         ) from error
+
+
+def argument_of(x: Any, who: str) -> Any:
+    """Return what is given to a function, untraced, as a plan takes it, or raise `OperandError`."""
+    return to_argument(x if x.__class__ is WeakArray else to_numpy_value(x, who))

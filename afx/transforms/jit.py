@@ -13,13 +13,13 @@ import numpy as np
 
 from afx import pytree
 from afx.compiler.target import current
-from afx.core.array.array import DONATED, Array, ArrayLike, to_numpy_value, wrap
+from afx.core.array.array import DONATED, Array, ArrayLike, wrap
 from afx.core.aval import aval_of
 from afx.core.dtypes import get_default_dtype
 from afx.core.tracing.debug_nans import OPEN_BLOCKS
 from afx.core.tracing.graph_trace import GraphTracer
 from afx.core.tracing.tracer import Tracer
-from afx.core.weakness import WeakArray, to_argument
+from afx.core.weakness import WeakArray, argument_of
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders
@@ -182,7 +182,7 @@ class JitFunction(Generic[P, R]):
             elif isinstance(x, Tracer):
                 return self._traced(fn, static_values, args, kwargs)
             else:
-                values.append(to_argument(x if x.__class__ is WeakArray else to_numpy_value(x, self._name)))
+                values.append(argument_of(x, self._name))
                 kinds += _kind(x)
         key = tuple(kinds)
         entry = self._cache.get(key) or self._entry(fn, key, leaves, treedef, args, given)

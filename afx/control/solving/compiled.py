@@ -1,21 +1,21 @@
 """Compiled runs: what solvers compute from plain values runs as it does under `jit`, without being asked for.
 
 Plans are kept by their graphs: a function that is written anew for each call, as closures are, has the plan, and with it
-the machine code, of the one before.
+the machine code, of the one before, unless its constants are large.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
 from afx import pytree
 from afx.compiler.target import current
-from afx.core.array.array import to_numpy_value, wrap
+from afx.core.array.array import wrap
 from afx.core.aval import aval_of
+from afx.core.graph import Graph, walk
 from afx.core.tracing.tracer import Tracer
+from afx.core.weakness import argument_of
 from afx.errors import AfxError, TracerError
 from afx.runtime.backend import foresee_code
 from afx.transforms.compiled_call import CompiledGraph
@@ -27,9 +27,11 @@ __all__ = ["are_plain", "run_compiled", "run_or_compile"]
 T = TypeVar("T")
 
 PROGRAMS_MAX: Final = 64
+CONSTANT_BYTES_MAX: Final = 1 << 20  # of the constants of a program that is kept
 
-_programs: OrderedDict[tuple[str, CompiledGraph], CompiledGraph] = OrderedDict()  # the last used behind
-_lock = threading.Lock()
+# the last used behind; no lock, which a signal's handler or a forked process would wait for: single calls of a dict are
+# whole, and what another thread has taken out meanwhile is made again
+_programs: dict[Hashable, CompiledGraph] = {}
 
 
 def are_plain(*trees: Any) -> bool:
@@ -49,7 +51,7 @@ def run_compiled(fn: Callable[..., T], *trees: Any, name: str) -> T:
     traced = to_graph(fn, treedef, [aval_of(x, name) for x in leaves], name)
     if traced.lifted:
         raise TracerError(f"{name}: the function closes over a traced array; run it in Python")
-    outs = _program(CompiledGraph(traced.graph)).plan(*[to_numpy_value(x, name) for x in leaves])
+    outs = _program(CompiledGraph(traced.graph)).plan(*[argument_of(x, name) for x in leaves])
     found: T = pytree.unflatten(traced.out_tree, [wrap(v) for v in outs])
     return found
 
@@ -66,10 +68,29 @@ def run_or_compile(fn: Callable[..., T], *trees: Any, name: str) -> T:
 
 def _program(new: CompiledGraph) -> CompiledGraph:
     """Return the program of a graph that was met before, else this one."""
-    key = (current.key, new)
-    with _lock:
-        found = _programs.setdefault(key, new)
-        _programs.move_to_end(key)
-        while len(_programs) > PROGRAMS_MAX:
-            _programs.popitem(last=False)
+    graphs = list(walk(new.graph))
+    if sum([c.value.nbytes for graph in graphs for _, c in graph.constants]) > CONSTANT_BYTES_MAX:
+        return new
+    _drop_forgotten()
+    key = (current.key, _marks(graphs), new)
+    found = _programs.pop(key, new)
+    _programs[key] = found
+    for old in list(_programs)[:-PROGRAMS_MAX]:
+        _programs.pop(old, None)
     return found
+
+
+def _drop_forgotten() -> None:
+    """Let go of programs whose plans have been forgotten."""
+    for key, program in list(_programs.items()):
+        if program.is_forgotten:
+            _programs.pop(key, None)
+
+
+def _marks(graphs: Sequence[Graph]) -> Hashable:
+    """Return what equal graphs may differ in, their lines and silenced warnings, and the hashes of their constants.
+
+    The hashes keep graphs that differ in constants alone from being compared with one another.
+    """
+    lines = [(eq.source and eq.source.file, eq.source, eq.ignored_fp_errors) for graph in graphs for eq in graph]
+    return tuple([hash(c) for graph in graphs for _, c in graph.constants]), tuple(lines)

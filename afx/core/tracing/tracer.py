@@ -144,9 +144,10 @@ class Trace:
                 f"{self.name}: a traced array is used in another thread than the one that traces it; "
                 "compute there with plain arrays, or differentiate inside each thread"
             )
+        way_out = "" if self.knows_values else ", or let the function run in Python inside of afx.disable_jit()"
         raise EscapedTracerError(
             f"{self.name}: a traced array is used after its trace ended; return it from the function "
-            "(or with has_aux=True) instead of storing it"
+            f"(or with has_aux=True) instead of storing it{way_out}"
         )
 
 
