@@ -68,6 +68,7 @@ class CacheEntry:
 
 def cache_info(traces: int, entries: Collection[CacheEntry]) -> CacheInfo:
     """Return what is kept."""
+    entries = list(entries)  # at once: other threads add and drop
     plans = [plan for entry in entries if (plan := entry.program.made_plan) is not None]
     fixed, idle = sum([plan.idle.fixed_bytes for plan in plans]), sum([plan.idle_bytes for plan in plans])
     native = sum([plan.status.backend == "native" for plan in plans])
