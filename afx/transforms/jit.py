@@ -160,7 +160,7 @@ class JitFunction(Generic[P, R]):
         CacheInfo(traces=2, entries=2, max_entries=256, plan_bytes=6000, idle_bytes=0, native_entries=0)
         """
         forget_unused(self._cache)
-        return cache_info(self._retracing.count, self._cache.values())
+        return cache_info(self._retracing.count, self._cache.copy().values())
 
     # -- calls --
     def _run(

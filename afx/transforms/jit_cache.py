@@ -68,7 +68,6 @@ class CacheEntry:
 
 def cache_info(traces: int, entries: Collection[CacheEntry]) -> CacheInfo:
     """Return what is kept."""
-    entries = list(entries)  # at once: other threads add and drop
     plans = [plan for entry in entries if (plan := entry.program.made_plan) is not None]
     fixed, idle = sum([plan.idle.fixed_bytes for plan in plans]), sum([plan.idle_bytes for plan in plans])
     native = sum([plan.status.backend == "native" for plan in plans])
@@ -80,7 +79,7 @@ def forget_unused(entries: dict[Any, CacheEntry], more: int = 0) -> bool:
 
     Return whether there were any.
     """
-    held = list(entries.items())  # at once, as other threads add and remove
+    held = list(entries.copy().items())  # other threads add and remove; a copy is made at once
     gone = [key for key, entry in held if entry.program.is_forgotten]
     left = [(entry.used, k) for k, (_, entry) in enumerate(held) if not entry.program.is_forgotten]
     count = len(left) + more - CACHE_SIZE
