@@ -268,8 +268,9 @@ def sign(x: ArrayLike) -> Array:
     if aval_of(x, "sign").dtype.kind == "c":
         z = x if isinstance(x, Array) else as_array(x)
         size = stop_gradient(maximum(abs(z.real), abs(z.imag)))  # neither overflows nor loses digits
-        up = where(size < np.finfo(size.dtype).tiny, 2.0**80, 1.0)  # NumPy's quotients of subnormal numbers are nan
-        z = where(size == 0, 0, z * up) / where(size == 0, 1, size * up)
+        small = size < np.finfo(size.dtype).tiny  # NumPy's quotients of subnormal numbers are nan
+        z, size = where(small, z * 2.0**80, z), where(small, size * 2.0**80, size)
+        z = where(size == 0, 0, z) / where(size == 0, 1, size)
         return divide(z, where(size == 0, 1, abs(z)))  # 0 of any sign gives 0 + 0j
     return bind1(sign_p, x)
 
