@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +20,6 @@ from afx.compiler.native_backend.standalone.codegen import compile_module
 from afx.compiler.native_backend.standalone.emit import emit_function
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target, current
-from afx.core.array.array import to_numpy_value
-from afx.core.aval import Aval, aval_of
-from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, FileFormatError, MissingExtraError
 from afx.export.exported import Exported
@@ -31,10 +27,11 @@ from afx.export.header import write_header
 from afx.export.machines import Machine, find_machine
 from afx.export.note import read_note, write_note
 from afx.export.slots import C_TYPES, Slot, name_slots
+from afx.export.traced import arguments_of, trace_arguments
 from afx.runtime.backend import with_backend
-from afx.transforms._arguments import check_callable, name_of
+from afx.transforms._arguments import check_callable
 from afx.transforms.compiled_call import CompiledGraph
-from afx.transforms.make_graph import Traced, to_graph
+from afx.transforms.make_graph import Traced
 
 __all__ = ["compile", "load"]
 
@@ -81,17 +78,10 @@ def compile(
     """
     check_callable(fn, "compile")
     machine, symbol = find_machine(target), _check_name(fn, name)
-    given: Any = (args, {})
-    leaves, tree = pytree.flatten(given)
-    avals = [_aval(x) for x in leaves]
-    traced = to_graph(fn, tree, avals, f"compile of {name_of(fn)}")
-    if traced.lifted:
-        raise ExportError(
-            f"compile: {name_of(fn)} closes over a traced array: got {traced.lifted[0]!r}; pass it as an argument"
-        )
+    traced, avals, tree = trace_arguments(fn, args, "compile")
     schedule = _schedule(traced)
     program, constants = _lower(schedule, traced.graph, symbol)
-    inputs = name_slots(_arguments(fn, args, avals), (symbol,))
+    inputs = name_slots(arguments_of(fn, args, avals), (symbol,))
     results = program.params[len(inputs) : len(program.params) - len(constants)]
     paths = zip(pytree.paths(traced.out_tree), results, strict=True)
     used = (symbol, *[slot.name for slot in inputs])
@@ -159,33 +149,6 @@ def _check_name(fn: Callable[..., Any], name: str | None) -> str:
             f"compile: the function needs a name in C: got {found!r}; give name=, of letters, digits and _"
         )
     return found
-
-
-def _aval(x: Any) -> Aval:
-    if isinstance(x, Aval):
-        return Aval(x.shape, x.dtype)
-    found = aval_of(x, "compile")
-    if not found.weak:
-        return found
-    kind = np.asarray(to_numpy_value(x, "compile")).dtype.kind
-    return Aval((), np.dtype(get_default_dtype()) if kind == "f" else np.asarray(x).dtype)
-
-
-def _arguments(
-    fn: Callable[..., Any], args: tuple[Any, ...], avals: Sequence[Aval]
-) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
-    """Return path, shape and dtype of each leaf; paths begin with the names of arguments where these are known."""
-    names = [f"x{k}" for k in range(len(args))]
-    try:
-        parameters = [p for p in inspect.signature(fn).parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        positional = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-        names[: len(positional)] = positional[: len(args)]
-    except (TypeError, ValueError):
-        pass
-    paths = [
-        f"{name}{path}" for name, arg in zip(names, args, strict=True) for path in pytree.paths(pytree.structure(arg))
-    ]
-    return [(path, aval.shape, aval.dtype) for path, aval in zip(paths, avals, strict=True)]
 
 
 def _check_dtypes(slots: Sequence[Slot], name: str) -> None:
