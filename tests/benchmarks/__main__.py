@@ -6,14 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.benchmarks import compiled, distributed, eager, everyday, first_calls, first_seconds, growth, importing
+from tests.benchmarks import compiled, distributed, eager, everyday, exported, first_calls, first_seconds, growth, importing
 from tests.benchmarks.c_library import C
 from tests.benchmarks.harness import available
 from tests.benchmarks.libraries import LIBRARIES, NATIVE
 from tests.benchmarks.workloads import WORKLOADS
 
 PEERS = f"beside whom (all that are installed); {NATIVE} is afx's second tier, {C} C by hand"
-TABLES = ("eager", "compiled", "everyday", "first_calls", "first_seconds", "growth", "importing", "distributed")
+TABLES = ("eager", "compiled", "everyday", "first_calls", "first_seconds", "growth", "importing", "distributed", "exported")
 KNOWN = {**WORKLOADS, **everyday.WORKLOADS}
 
 
@@ -76,6 +76,8 @@ def main() -> int:
         first_seconds.main(1 if asked.quick else asked.rounds, chosen or first_seconds.NAMES, marks)
     if "growth" in tables:
         growth.main(asked.quick)
+    if "exported" in tables:
+        exported.main(asked.quick)
     if "importing" in tables:
         importing.main(3 if asked.quick else 15)
     if "distributed" in asked.tables:  # started by name alone: it takes a launcher and both processors

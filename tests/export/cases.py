@@ -1,4 +1,4 @@
-"""Thirty functions that leave Python, each with example arguments: what the tests of `afx.export` run outside of it."""
+"""Functions that leave Python, each with example arguments: what the tests of `afx.export` run outside of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
+from scipy import special
 
 import afx
 from afx import Array, integrate, nn, optim, random
@@ -176,6 +177,17 @@ def _branches(x: Any, which: Any) -> Array:
     return afx.switch(which, [afx.sin, lambda x: x * x, lambda x: 1.0 / x], x)
 
 
+def _scipy_names(x: Any) -> tuple[Array, ...]:
+    return special.erf(x), special.erfc(x), special.gammaln(x), special.ndtr(x), special.digamma(x)
+
+
+def _poisson(w: Any, x: Any, counts: Any) -> Array:
+    """Return the likelihood of counts whose spread is wider than Poisson's, by gamma functions."""
+    mean, size = afx.exp(x @ w[:-1]), afx.exp(w[-1])
+    choices = special.gammaln(counts + size) - special.gammaln(size) - special.gammaln(counts + 1.0)
+    return -afx.sum(choices + size * afx.log(size / (size + mean)) + counts * afx.log(mean / (size + mean)))
+
+
 LABELS = np.array([0, 2, 1, 1, 0, 2, 2, 1], np.int64)
 IMAGES, KERNEL, WEIGHT = draw(4, 8, 8, 1), draw(3, 3, 1, 4) * 0.3, draw(36, 3) * 0.3
 
@@ -217,5 +229,8 @@ CASES: dict[str, Case] = {
     "pendulum": Case(afx.value_and_grad(_pendulum), (np.float64(1.0),), 1e-11, False),
     "minimum": Case(_fitted, (np.array([0.3, -1.0]),), 1e-10, False),
     "simulated": Case(afx.value_and_grad(_simulated, argnums=1), (random.key(3), np.float64(0.2)), 1e-12, False),
+    "scipy_names": Case(_scipy_names, (draw(15) * 3.0,), 1e-12, False),
+    "scipy_names_of_floats": Case(_scipy_names, (draw(15, dtype="float32"),), 1e-5, False),
+    "negative_binomial": Case(afx.value_and_grad(_poisson), (draw(4), draw(20, 3), np.arange(20.0) % 7), 1e-11, False),
     "branches": Case(_branches, (draw(3) + 3.0, np.int64(1))),
 }

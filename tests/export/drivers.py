@@ -69,6 +69,12 @@ def run_driver(
     emulator: Sequence[str],
 ) -> dict[str, tuple[int, list[Any]]]:
     """Build and run the driver of functions; return each one's status and outputs."""
+    program = build_driver(folder, exported, compiler)
+    return run_program([*emulator, str(program)], exported, args)
+
+
+def build_driver(folder: Path, exported: Mapping[str, Exported], compiler: Sequence[str]) -> Path:
+    """Build the driver of functions; return where it lies."""
     objects: list[str] = []
     for e in exported.values():
         objects += [str(path) for path in e.save(folder) if path.suffix == ".o"]
@@ -76,10 +82,18 @@ def run_driver(
     program = folder / "driver"
     command = [*compiler, "-O1", "-Wall", "-Werror", "-o", str(program), str(folder / "driver.c"), *objects, "-lm"]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
+    return program
+
+
+def run_program(
+    command: Sequence[str], exported: Mapping[str, Exported], args: Mapping[str, Any]
+) -> dict[str, tuple[int, list[Any]]]:
+    """Run a driver with these arguments; return each function's status and outputs."""
     given = b"".join(
         [np.ascontiguousarray(x).tobytes() for name in exported for x in leaves_of(args[name], exported[name])]
     )
-    done = subprocess.run([*emulator, str(program)], input=given, capture_output=True, check=True, timeout=300)
+    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
     return read_results(done.stdout, exported)
 
 

@@ -12,7 +12,7 @@ from tests.benchmarks.c_library import C, c_function, pointer
 from tests.benchmarks.libraries import Job, arrays, namespace
 from tests.benchmarks.workloads.workload import Workload
 
-__all__ = ["WORKLOADS"]
+__all__ = ["WORKLOADS", "step_of"]
 
 POINTS, STEPS, RATE, LENGTH = 50, 10_000, 0.005, 1.1
 
@@ -56,7 +56,8 @@ def _gradient(library: str) -> Callable[[Any], Any]:
     return autograd.grad(loss)
 
 
-def _step(library: str) -> Callable[[Any, Any], Any]:
+def step_of(library: str) -> Callable[[Any, Any], Any]:
+    """Return the function of heights and their mask that one step of descent is."""
     gradient = _gradient(library)
     return lambda y, free: y - RATE * free * gradient(y)
 
@@ -64,7 +65,7 @@ def _step(library: str) -> Callable[[Any, Any], Any]:
 def _step_by_step(library: str) -> Job:
     """Run a Python loop over steps, compiled where the library can."""
     y, free = arrays(library, _start())
-    step = _step(library)
+    step = step_of(library)
     if library == "afx":
         import afx
 
@@ -88,7 +89,7 @@ def _scanned(library: str) -> Job:
     y, free = arrays(library, _start())
     if library == C:
         return _in_c(y, free)
-    step = _step(library)
+    step = step_of(library)
     if library == "afx":
         import afx
 

@@ -17,12 +17,13 @@ from tests.benchmarks.c_library import C, c_function, pointer
 from tests.benchmarks.libraries import Job, namespace, scan_of, value_and_grad
 from tests.benchmarks.workloads.workload import Workload
 
-__all__ = ["WORKLOADS"]
+__all__ = ["WORKLOADS", "loss_of"]
 
 STEPS, LENGTH, TIMES = 1000, 0.01, 41
 
 
-def _loss(library: str) -> Callable[..., Any]:
+def loss_of(library: str) -> Callable[..., Any]:
+    """Return the loss of the fit by steps of one length."""
     m, scan = namespace(library), scan_of(library)
 
     def loss(p: Any, prey: Any, predators: Any, seen: Any) -> Any:
@@ -64,7 +65,7 @@ def _make(library: str) -> Job:
     seen = np.random.default_rng(0).uniform(1.0, 10.0, (2, STEPS))
     if library == C:
         return _in_c(np.array(params), seen)
-    return value_and_grad(library, _loss(library), params, [np.asarray(10.0), np.asarray(5.0), seen])
+    return value_and_grad(library, loss_of(library), params, [np.asarray(10.0), np.asarray(5.0), seen])
 
 
 def _adaptive_loss(library: str) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 from afx.compiler.native_backend.elements import UfuncLoop
@@ -18,7 +19,7 @@ LIBM = {
     "arctanh": "atanh", "cbrt": "cbrt", "copysign": "copysign", "cos": "cos", "cosh": "cosh", "exp": "exp", "exp2": "exp2",
     "expm1": "expm1", "fabs": "fabs", "float_power": "pow", "fmod": "fmod", "hypot": "hypot", "log": "log",
     "log10": "log10", "log1p": "log1p", "log2": "log2", "nextafter": "nextafter", "power": "pow", "sin": "sin",
-    "sinh": "sinh", "tan": "tan", "tanh": "tanh", "erf": "erf", "erfc": "erfc", "gammaln": "lgamma",
+    "sinh": "sinh", "tan": "tan", "tanh": "tanh", "erf": "erf", "erfc": "erfc",
 }  # fmt: skip
 
 Scalar = Callable[[Writer, list[str], str], str]
@@ -56,7 +57,7 @@ def _body(w: Writer, loop: UfuncLoop, scalar: Scalar) -> None:
 
 
 def _scalar(loop: UfuncLoop) -> Scalar | None:
-    name, operands = loop.ufunc, set(loop.dtypes[:-1])
+    name, operands = loop.ufunc.removeprefix("special."), set(loop.dtypes[:-1])
     inline = INLINE.get(name)
     if inline is not None and operands <= inline[0] and len(operands) == 1:
         return inline[1]
@@ -180,15 +181,83 @@ def _signbit(w: Writer, xs: list[str], dtype: str) -> str:
     return w.let(f"icmp slt {bits} {w.let(f'bitcast {FLOATS[dtype]} {xs[0]} to {bits}')}, 0")
 
 
+# -- SciPy's, in doubles --
+PI, INVERSE_ROOT_2 = "0x400921FB54442D18", "0x3FE6A09E667F3BCD"
+# of digamma's expansion in 1 / y², B(2 n) / (2 n) (Abramowitz & Stegun 1964, 6.3.18)
+DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+DIGAMMA_FROM = 10  # where its terms beyond these are below a rounding
+
+
+def _in_doubles(formula: Callable[[Writer, str], str]) -> Scalar:
+    def scalar(w: Writer, xs: list[str], dtype: str) -> str:
+        if dtype == "f8":
+            return formula(w, xs[0])
+        wide = formula(w, w.let(f"fpext float {xs[0]} to double"))
+        return w.let(f"fptrunc double {wide} to float")
+
+    return scalar
+
+
+def _number(value: float) -> str:
+    return f"0x{struct.pack('>d', value).hex().upper()}"
+
+
+def _ndtr(w: Writer, x: str) -> str:
+    tail = call_libm(w, "erfc", [w.let(f"fmul double {w.let(f'fneg double {x}')}, {INVERSE_ROOT_2}")], "f8")
+    return w.let(f"fmul double {tail}, 0.5")
+
+
+def _gammaln(w: Writer, xs: list[str], dtype: str) -> str:
+    found = call_libm(w, "lgamma", xs, dtype)  # C has inf at -inf
+    return _choose(w, _test(w, "oeq", xs[0], "0xFFF0000000000000", dtype), xs[0], found, dtype)
+
+
+def _digamma(w: Writer, x: str) -> str:
+    """Return log y - 1/2y - its expansion where y is large, reached by psi(y) = psi(y + 1) - 1/y, below 0 by reflection."""
+    is_low = _test(w, "ole", x, "0.0", "f8")
+    sums, now = w.local("double", 8), w.local("double", 8)
+    w.line(f"store double {_choose(w, is_low, w.let(f'fsub double 1.0, {x}'), x, 'f8')}, ptr {now}")
+    w.line(f"store double 0.0, ptr {sums}")
+
+    def step(_i: str) -> None:
+        y, total = w.let(f"load double, ptr {now}"), w.let(f"load double, ptr {sums}")
+        is_small = _test(w, "olt", y, f"{DIGAMMA_FROM}.0", "f8")
+        less = w.let(f"fsub double {total}, {w.let(f'fdiv double 1.0, {y}')}")
+        w.line(f"store double {_choose(w, is_small, less, total, 'f8')}, ptr {sums}")
+        w.line(f"store double {_choose(w, is_small, w.let(f'fadd double {y}, 1.0'), y, 'f8')}, ptr {now}")
+
+    w.loop("0", str(DIGAMMA_FROM), 1, step)
+    y, total = w.let(f"load double, ptr {now}"), w.let(f"load double, ptr {sums}")
+    inverse = w.let(f"fdiv double 1.0, {y}")
+    z, series = w.let(f"fmul double {inverse}, {inverse}"), _number(DIGAMMA[-1])
+    for c in DIGAMMA[-2::-1]:
+        series = w.let(f"fadd double {w.let(f'fmul double {series}, {z}')}, {_number(c)}")
+    small = w.let(f"fadd double {w.let(f'fmul double {inverse}, 0.5')}, {w.let(f'fmul double {series}, {z}')}")
+    large = w.let(f"fsub double {call_libm(w, 'log', [y], 'f8')}, {small}")
+    found = w.let(f"fadd double {large}, {total}")
+    nearest = emit(w, "rint", [x], ["f8"], "f8")
+    part = w.let(f"fmul double {w.let(f'fsub double {x}, {nearest}')}, {PI}")
+    turn = w.let(f"fdiv double {PI}, {call_libm(w, 'tan', [part], 'f8')}")
+    low = _choose(
+        w, _test(w, "oeq", part, "0.0", "f8"), "0x7FF8000000000000", w.let(f"fsub double {found}, {turn}"), "f8"
+    )
+    pole = call_libm(w, "copysign", ["0x7FF0000000000000", w.let(f"fneg double {x}")], "f8")
+    low = _choose(w, _test(w, "oeq", x, "0.0", "f8"), pole, low, "f8")
+    return _choose(w, is_low, low, found, "f8")
+
+
 OWN: dict[str, Scalar] = {
     "deg2rad": _scaled(RADIANS),
     "degrees": _scaled(DEGREES),
+    "digamma": _in_doubles(_digamma),
     "floor_divide": _floor_divide,
     "fmax": _without_nan("maximum"),
     "fmin": _without_nan("minimum"),
+    "gammaln": _gammaln,
     "heaviside": _heaviside,
     "logaddexp": _logaddexp("e"),
     "logaddexp2": _logaddexp("2"),
+    "ndtr": _in_doubles(_ndtr),
     "rad2deg": _scaled(DEGREES),
     "radians": _scaled(RADIANS),
     "remainder": _remainder,
