@@ -6,14 +6,34 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.benchmarks import compiled, distributed, eager, everyday, exported, first_calls, first_seconds, growth, importing
+from tests.benchmarks import (
+    compiled,
+    distributed,
+    eager,
+    everyday,
+    exported,
+    first_calls,
+    first_seconds,
+    growth,
+    importing,
+)
 from tests.benchmarks.c_library import C
 from tests.benchmarks.harness import available
 from tests.benchmarks.libraries import LIBRARIES, NATIVE
 from tests.benchmarks.workloads import WORKLOADS
 
 PEERS = f"beside whom (all that are installed); {NATIVE} is afx's second tier, {C} C by hand"
-TABLES = ("eager", "compiled", "everyday", "first_calls", "first_seconds", "growth", "importing", "distributed", "exported")
+TABLES = (
+    "eager",
+    "compiled",
+    "everyday",
+    "first_calls",
+    "first_seconds",
+    "growth",
+    "importing",
+    "distributed",
+    "exported",
+)
 KNOWN = {**WORKLOADS, **everyday.WORKLOADS}
 
 
