@@ -17,7 +17,7 @@ import attrs
 
 from afx.compiler import reductions
 
-__all__ = ["DEFAULT", "NativeTarget", "Target", "current", "use_target"]
+__all__ = ["DEFAULT", "NativeTarget", "ServiceTarget", "Target", "current", "use_target"]
 
 
 def _can_pin_blas() -> bool:
@@ -68,6 +68,47 @@ class NativeTarget:
     share_chunk_elements: int = 8192  # of which no part holds a piece: a multiple of all strips and vectors
     share_loop_chunk_elements: int = 1024  # the same in a long loop
 
+    combine_max_row_elements: int = 16  # of a reduction whose rows are combined in one nest
+    combine_max_rows: int = 16  # the same
+
+    # -- emission --
+    strip_elements: int = 512  # eight values of a strip of float64 fill the first cache
+    strip_max_elements: int = 1 << 15  # of a row without calls: between strips loops look for signals
+    vector_bytes: int = 64  # of the widest elements that are computed at once: LLVM splits what is wider
+    vector_min_bytes: int = 16  # of a vector that no processor fills up
+    vector_max_lanes: int = 32  # of a nest of small elements
+    index_lanes: int = 8  # indices that are checked at once
+    split_min_length: int = 64  # of rows whose functions have loops of their own, where there are several
+    long_loop_min_elements: int = 512  # of a nest of which LLVM unrolls no loop as a whole
+    unroll_max_operations: int = 12  # written out for all lanes of a fold: more hide how long a fold takes
+    product_tile_max_vectors: int = 16  # of results in registers: with those of operands two thirds of 32
+    product_tile_max_rows: int = 8
+    function_max_steps: int = 100  # calls of a function: LLVM's time grows faster than their number
+    inline_max_steps: int = 30  # of a block whose functions LLVM may join, for the same reason
+    residuals_first_rows: int = 32  # of a loop that ends by a condition and runs back; then twice as many
+    residuals_max_bytes: int = 1 << 32  # beyond, NumPy's plan runs: Ctrl-C ends it in a loop within another one too
+
+    # -- LLVM's passes: few for loops over vectors that are written out --
+    passes_loop_min_characters: int = 40_000  # of a module with loops: for less the stock pipeline is quick
+    passes_short_max_share: float = 0.3  # of the time in other loops: the stock pipeline saves a twentieth of the whole
+    passes_few_elements: int = 1 << 13  # of a loop that takes some microseconds, however it is compiled
+    passes_few_folded_elements: int = 1 << 10  # the same of a fold
+    passes_row_min_elements: int = 32  # of which the addresses of a row are a small part
+    passes_fold_row_min_elements: int = 1024  # the same of a fold's lanes, which unrolled loops keep in registers
+
+    # -- looks for signals and other threads, in nanoseconds: predicted before, then by the clock --
+    look_min_nanoseconds: float = 100_000.0  # of a loop that looks itself; shorter ones are steps of others
+    look_count_nanoseconds: float = 20_000.0  # of steps that are counted together
+    look_first_nanoseconds: int = 200_000  # predicted, until the clock is read for the first time
+    look_least_nanoseconds: int = 1000  # the same, at least
+    look_max_nanoseconds: int = 400_000  # the same, at most
+    look_read_min_nanoseconds: int = 1_000_000  # by the clock, below which the number before is doubled
+    look_read_max_nanoseconds: int = 4_000_000  # above which it is halved
+    look_every_nanoseconds: int = 12_000_000  # between calls of Python: with what passes until the clock is read, 20 ms
+    yield_pauses: int = 1 << 11  # then another thread may take the processor, which may keep it for long
+    yield_nanoseconds: int = 50_000  # that such a turn counts
+    help_max_pauses: int = 1 << 19  # without a job, some 20 ms: then a helper leaves
+
     # -- products: numbers of multiplications --
     product_max_products: int = 1 << 22  # NumPy's plan cuts larger ones, or leaves them to BLAS's threads
     product_block_max_products: int = 1 << 32  # of all products of a block: about 40 ms, in which no signal is seen
@@ -87,6 +128,28 @@ class NativeTarget:
 
 
 @attrs.frozen
+class ServiceTarget:
+    """Bounds of what compiles and keeps machine code: ``<what>_<bound>_<quantity>``.
+
+    >>> ServiceTarget().child_max_ends
+    2
+    """
+
+    patience_max_seconds: float = 20.0  # without a word of a child that has work: a busy machine makes it late by less
+    grace_max_seconds: float = 2.0  # once more, as this process may have been stopped with it
+    end_max_seconds: float = 5.0  # for a child that has closed its pipe to end
+    child_max_ends: int = 2  # children in a row that ended over their work
+    fork_max_seconds: float = 5.0  # that a fork waits for a task, which takes milliseconds
+    task_max_seconds: float = 2.0  # that the end of the program waits for one
+    room_every_seconds: float = 1e-3  # between naps of a caller, until machine code is there
+    room_seconds: float = 2e-5  # of a nap: a tenth of the time at most, with what waking up costs
+    recent_max_bytes: int = 1 << 23  # of this process's own code: some hundred kernels
+    cache_max_bytes: int = 1 << 28  # beyond, files that were not used for longest go: some ten thousand kernels
+    writing_max_seconds: float = 3600.0  # then nobody is writing a new file any longer
+    verdict_max_seconds: float = 86400.0  # that a trial counts: machines and values change
+
+
+@attrs.frozen
 class Target:
     """Thresholds of decisions: ``<decision>_<bound>_<quantity>``, inclusive bounds.
 
@@ -101,6 +164,7 @@ class Target:
     native_tier: Literal[1, 2] = 2  # of the back end "native"; 1: the bits of NumPy's plan, as by default
     cpu: str = ""  # LLVM's name of the processor that machine code is made for; "": this one
     native: NativeTarget = NativeTarget()
+    service: ServiceTarget = ServiceTarget()
 
     # -- rewriting --
     fold_max_elements: int = 4096  # constant that is computed while compiling: 16-32 KB, no longer than a trace

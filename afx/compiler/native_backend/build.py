@@ -83,7 +83,8 @@ def text_of(schedule: Schedule, target: Target, form: str) -> str:
         return _source(schedule, target, mixed, [program for program, _ in pieces])
     if where is None:
         return ""
-    text: str = compile_text(emit_programs([program for program, _ in pieces], where), target.cpu, form=form)
+    made = emit_programs([program for program, _ in pieces], where, target.native)
+    text: str = compile_text(made, target.cpu, form=form)
     return text
 
 

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from afx.compiler.native_backend.child import ADDRESSES, load_llvm
+from afx.compiler.target import DEFAULT, current
 
 __all__ = ["CodeCache", "circumstances", "get_code", "key_of", "open_folder", "put_code"]
 
@@ -31,10 +32,7 @@ MAGIC = FAMILY + b"2\n"
 DIGEST_BYTES = 32
 # A link is an error, and a pipe is opened at once instead of waiting for somebody who writes into it.
 READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-RECENT_MAX_BYTES = 1 << 23  # of this process's own code: some hundred kernels
 KEPT_NAME, NEW_NAME = re.compile("[0-9a-f]{64}"), re.compile(r"\.new\.[a-z0-9_]{8}")  # by `key_of` and `mkstemp`
-NEW_MAX_SECONDS = 3600.0  # then nobody is writing a new file any longer
-CACHE_MAX_BYTES = 1 << 28  # beyond, files that were not used for longest go: some ten thousand kernels
 
 
 def open_folder(folder: Path) -> str:
@@ -65,7 +63,7 @@ def key_of(parts: Sequence[str]) -> str:
 class CodeCache:
     """Object code by its key, in a folder; whatever goes wrong there, code is compiled."""
 
-    def __init__(self, folder: Path, max_bytes: int = CACHE_MAX_BYTES) -> None:
+    def __init__(self, folder: Path, max_bytes: int = DEFAULT.service.cache_max_bytes) -> None:
         self.folder = folder
         self._max_bytes = max_bytes
         self._is_open = not open_folder(folder)
@@ -105,7 +103,11 @@ class CodeCache:
         with os.scandir(self.folder) as entries:
             files = list(filter(None, map(_look_at, entries)))
         for name, found in files:
-            if NEW_NAME.fullmatch(name) and time.time() - found.st_mtime > NEW_MAX_SECONDS and self._wrote(name):
+            if (
+                NEW_NAME.fullmatch(name)
+                and time.time() - found.st_mtime > current.target.service.writing_max_seconds
+                and self._wrote(name)
+            ):
                 _unlink(self.folder / name)
         files = [file for file in files if KEPT_NAME.fullmatch(file[0])]
         if sum([found.st_size for _, found in files]) <= self._max_bytes:
@@ -182,7 +184,7 @@ def get_code(text: str, cpu: str, folder: str) -> bytes | None:
 def put_code(text: str, cpu: str, folder: str, code: bytes) -> None:
     """Keep object code: the last megabytes of this process, and in a folder, where one is named."""
     _recent[key_of([cpu, text])] = code
-    while sum(map(len, _recent.values())) > RECENT_MAX_BYTES:
+    while sum(map(len, _recent.values())) > current.target.service.recent_max_bytes:
         _recent.popitem(last=False)
     if folder:
         CodeCache(Path(folder)).put(key_of([text, *circumstances(cpu)]), code)

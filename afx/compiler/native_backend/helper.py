@@ -13,10 +13,10 @@ import queue
 import threading
 from collections.abc import Callable, Generator
 
+from afx.compiler.target import current
+
 __all__ = ["ask_helper", "between_forks"]
 
-FORK_SECONDS = 5.0  # for which a fork waits: tasks take milliseconds
-END_SECONDS = 2.0  # for which the end of the program waits for a task
 
 _working = [threading.RLock()]  # held by tasks, one within another, and around a fork
 _held_by_fork: list[bool] = []
@@ -64,7 +64,7 @@ class _Helper:
                 self._inbox.get_nowait()
         self._inbox.put(None)
         if thread is not None:
-            thread.join(END_SECONDS)
+            thread.join(current.target.service.task_max_seconds)
 
 
 _helper = [_Helper()]
@@ -80,7 +80,7 @@ def ask_helper(task: Callable[[], None]) -> None:
 
 
 def _before_fork() -> None:
-    _held_by_fork[:] = [_working[0].acquire(timeout=FORK_SECONDS)]
+    _held_by_fork[:] = [_working[0].acquire(timeout=current.target.service.fork_max_seconds)]
 
 
 def _after_fork() -> None:

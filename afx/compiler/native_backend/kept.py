@@ -21,13 +21,12 @@ from afx.compiler.native_backend.code_cache import CodeCache, circumstances, key
 from afx.compiler.native_backend.helper import ask_helper
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.schedule import Branch, Loop, Schedule
-from afx.compiler.target import Target
+from afx.compiler.target import Target, current
 from afx.runtime.thread_pool import get_threads
 
 __all__ = ["Kept", "find_kept", "keep_kernels", "keep_verdict", "key_of_schedule"]
 
 BY_NUMPY, BY_KERNEL = b"NumPy ", b"kernel"  # the first with the time at which it was found, in seconds
-NUMPY_MAX_SECONDS = 86400.0  # then the trial runs again: machines and values change
 
 
 @attrs.frozen
@@ -87,7 +86,10 @@ def keep_verdict(key: str, folder: str, schedule: Schedule, is_faster: bool) -> 
 
 def _is_for_numpy(verdict: bytes) -> bool:
     """Tell whether it says that NumPy's calls were faster, and was found lately; reading a file renews its own time."""
-    return verdict.startswith(BY_NUMPY) and 0 <= time.time() - int(verdict[len(BY_NUMPY) :]) < NUMPY_MAX_SECONDS
+    return (
+        verdict.startswith(BY_NUMPY)
+        and 0 <= time.time() - int(verdict[len(BY_NUMPY) :]) < current.target.service.verdict_max_seconds
+    )
 
 
 def _depends_on_values(schedule: Schedule) -> bool:

@@ -29,6 +29,7 @@ import attrs
 
 from afx.compiler.native_backend.child import encode, receive, send, write
 from afx.compiler.native_backend.failures import warn
+from afx.compiler.target import DEFAULT, current
 
 __all__ = ["CompileService", "Job", "service"]
 
@@ -55,10 +56,6 @@ class Job:
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy loads in three quarters of the time
 FIRST = (-1, 0)  # rank of what is no job
 CLOSED = "the compiling process was closed"
-PATIENCE_SECONDS = 20.0  # without a word of a child that has work: a busy machine makes it late by less
-GRACE_SECONDS = 2.0  # once more, as this process may have been stopped with it
-END_SECONDS = 5.0  # for a child that has closed its pipe to end
-ENDS_MAX = 2  # children in a row that ended over their work
 
 
 class StalledError(Exception):
@@ -78,7 +75,9 @@ class _Answers:
     def read(self, count: int) -> bytes:
         """Return up to so many bytes."""
         while not self._selector.select(self._patience):
-            if self._has_work() and not self._selector.select(min(GRACE_SECONDS, self._patience)):
+            if self._has_work() and not self._selector.select(
+                min(current.target.service.grace_max_seconds, self._patience)
+            ):
                 raise StalledError(f"it has said nothing for {self._patience:g} seconds")
         return self._pipe.read(count)
 
@@ -86,7 +85,9 @@ class _Answers:
 class CompileService:
     """Child process that compiles, and the thread that waits for it."""
 
-    def __init__(self, command: list[str] | None = None, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, command: list[str] | None = None, patience: float = DEFAULT.service.patience_max_seconds
+    ) -> None:
         self._command = command
         self._patience = patience
         self._ends = 0  # of children over their work since the last answer
@@ -318,7 +319,7 @@ class CompileService:
 
     def _count_end(self, reason: str) -> None:
         self._ends += 1
-        if self._ends >= ENDS_MAX:
+        if self._ends >= current.target.service.child_max_ends:
             self._fail(reason)
         else:
             warn("plan", reason)
@@ -351,7 +352,7 @@ def _search_path() -> list[str]:
 def _end(child: subprocess.Popen[bytes], at_once: bool) -> None:
     """Wait for a child that has closed its pipe; kill one that stays."""
     try:
-        child.wait(0.0 if at_once else END_SECONDS)
+        child.wait(0.0 if at_once else current.target.service.end_max_seconds)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()

@@ -25,7 +25,7 @@ from afx.compiler.native_backend.helper import ask_helper
 from afx.compiler.native_backend.refusals import count_refusal
 from afx.compiler.schedule import Schedule
 from afx.compiler.status import PlanStatus
-from afx.compiler.target import DEFAULT, Target
+from afx.compiler.target import DEFAULT, Target, current
 from afx.core.registry import loaded_modules
 from afx.runtime.buffer_cache import IdleBuffers
 from afx.runtime.forks import renew_after_fork
@@ -55,9 +55,6 @@ class NumpyPlan(Protocol):
     def drop_buffers(self) -> None:
         """Free the buffers of NumPy's calls."""
         ...
-
-
-ROOM_EVERY_SECONDS, ROOM_SECONDS = 1e-3, 2e-5  # a tenth of the time at most, until machine code is there
 
 
 REASONS = {
@@ -294,8 +291,8 @@ class _LeaveRoom:
 
     def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
         """Sleep if the last sleep was a millisecond ago, and run NumPy's plan."""
-        if time.perf_counter() - self._last > ROOM_EVERY_SECONDS:
-            time.sleep(ROOM_SECONDS)
+        if time.perf_counter() - self._last > current.target.service.room_every_seconds:
+            time.sleep(current.target.service.room_seconds)
             self._last = time.perf_counter()
         return plan.run_numpy(*values)
 

@@ -34,7 +34,7 @@ def make_unit(schedule: Schedule, target: Target, layout: Layout) -> Unit:
     """
     with np.errstate(all="ignore"):
         mixed, pieces = lower_plan(schedule, target)
-    text = emit_programs([program for program, _ in pieces], layout)
+    text = emit_programs([program for program, _ in pieces], layout, target.native)
     if text.count("define internal") > target.native.module_max_functions:
         raise UnsupportedError("it has too many different loops")
     return mixed, pieces, text

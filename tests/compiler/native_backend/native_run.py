@@ -52,10 +52,11 @@ class Native:
     def __init__(self, fn: Callable[..., Any], *args: Any, tier: int = 1) -> None:
         lowered = afx.jit(fn).lower(*args)
         self.plan = lowered.plan
-        self.program, self.constants = lower_schedule(lowered.plan.schedule, of_tier(tier))
+        target = of_tier(tier)
+        self.program, self.constants = lower_schedule(lowered.plan.schedule, target)
         where = layout()
         assert where is not None
-        self.text = emit_programs([self.program], where)
+        self.text = emit_programs([self.program], where, target.native)
         self.kernel: Kernel = link([self.program], compile_text(self.text, ""))[0]
 
     def __call__(self, *args: Any) -> tuple[list[Any], int]:

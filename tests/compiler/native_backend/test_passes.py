@@ -11,8 +11,7 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.child import FEW_PASSES, compile_text
 from afx.compiler.native_backend.link import link
-from afx.compiler.native_backend.llvm import passes
-from tests.compiler.native_backend.native_run import Native, assert_same_bits
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, use_limits
 
 LONG = np.linspace(-1, 1, 20_000)
 
@@ -42,7 +41,7 @@ def test_loops_of_short_steps_need_the_stock_pipeline() -> None:
     assert not needs_few(lambda x: (x * x).sum(axis=1), LONG.reshape(200, 100))
 
 
-def test_short_rows_that_take_little_time_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_rows_that_take_little_time_change_nothing() -> None:
     """A program spends its time where its long rows are; a long loop body of such rows needs few passes too."""
     rows = LONG.reshape(5000, 4)
     assert not needs_few(lambda x, y: (np.tanh(x), y * np.arange(4.0)), LONG[:200], rows, tier=1)
@@ -54,8 +53,8 @@ def test_short_rows_that_take_little_time_change_nothing(monkeypatch: pytest.Mon
         return afx.scan(lambda h, _: (np.tanh(h @ weights) * h, None), x, None, 10)[0]
 
     assert not needs_few(loop, np.ones((8, 64)), tier=1)
-    monkeypatch.setattr(passes, "LOOP_MIN_CHARACTERS", 1000)
-    assert needs_few(loop, np.ones((8, 64)), tier=1)
+    with use_limits(passes_loop_min_characters=1000):
+        assert needs_few(loop, np.ones((8, 64)), tier=1)
 
 
 @pytest.mark.parametrize("tier", [1, 2])

@@ -12,10 +12,11 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.llvm.rows import FIRST_ROWS
 from afx.compiler.native_backend.program import WhileBack
-from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
+from afx.compiler.target import NativeTarget
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits, use_limits
 
+FIRST_ROWS = NativeTarget().residuals_first_rows
 COUNTS = [0, 1, 2, FIRST_ROWS - 1, FIRST_ROWS, FIRST_ROWS + 1, 3 * FIRST_ROWS, 1000]
 
 
@@ -150,9 +151,9 @@ def test_threads_have_rows_of_their_own() -> None:
     assert all((a == b).all() for a, b in zip(found, want, strict=True))
 
 
-def test_more_residuals_than_a_kernel_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+@use_limits(residuals_max_bytes=1 << 12)
+def test_more_residuals_than_a_kernel_keeps() -> None:
     """NumPy's plan goes on where rows would take too much memory."""
-    monkeypatch.setattr("afx.compiler.native_backend.llvm.rows.MAX_BYTES", 1 << 12)
     x, w = np.linspace(0.1, 1, 3), np.eye(3)[::-1] * 0.7
     native = Native(lambda x, w, n: afx.grad(turned)(x, w, n), x, w, np.int64(1))
     assert native(x, w, np.int64(20))[1] >= 0

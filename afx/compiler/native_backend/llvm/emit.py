@@ -34,21 +34,19 @@ from afx.compiler.native_backend.program import (
     Step,
     While,
 )
+from afx.compiler.target import DEFAULT, NativeTarget
 
 __all__ = ["Blocks", "emit_programs"]
 
 R = TypeVar("R")
 
-FUNCTION_MAX_STEPS = 100  # calls of a function: LLVM's time grows faster than their number
-INLINE_MAX_STEPS = 30  # steps of a block whose functions LLVM may join: its time grows faster than their number
 
-
-def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
+def emit_programs(programs: Sequence[Program], layout: Layout, limits: NativeTarget = DEFAULT.native) -> str:
     """Return the module of programs, whose builtin functions are called ``kernel_0`` and so on.
 
     Its first line says where it needs few of LLVM's passes.
     """
-    w = Writer()
+    w = Writer(limits)
     blocks = Blocks(w, layout)
     for k, program in enumerate(programs):
         main = blocks.emit(program.block, "main")
@@ -56,7 +54,7 @@ def emit_programs(programs: Sequence[Program], layout: Layout) -> str:
     if w.looks:
         Looks(w, blocks.flags).define()
     text = w.text()
-    if not all(needs_few_passes(program, len(text)) for program in programs):
+    if not all(needs_few_passes(program, len(text), limits) for program in programs):
         return text
     w.join()
     return f"{FEW_PASSES}\n{w.text()}"
@@ -134,10 +132,11 @@ class Blocks:
 
     def _all(self, block: Block, steps: Sequence[Step]) -> None:
         """Add steps, loops from beginning to end, many in functions of their own; neighbours ignore errors together."""
-        if len(steps) > FUNCTION_MAX_STEPS:
+        most = self.w.limits.function_max_steps
+        if len(steps) > most:
             pointers = [*[f"%p{k}" for k in range(block.params)], "%arena", "%fault"]
-            for start in range(0, len(steps), FUNCTION_MAX_STEPS):
-                part = attrs.evolve(block, steps=tuple(steps[start : start + FUNCTION_MAX_STEPS]), phases=())
+            for start in range(0, len(steps), most):
+                part = attrs.evolve(block, steps=tuple(steps[start : start + most]), phases=())
                 self.w.call(self.emit(part, "steps", attributes="noinline"), ", ".join([f"ptr {p}" for p in pointers]))
             return
         for quiet, run in itertools.groupby(steps, lambda step: () if isinstance(step, BlockLoop) else step.quiet):
@@ -186,7 +185,7 @@ class Blocks:
         pairs = [pair for pair in block.donated if numbers.keys() >= set(pair)]
         same, shared = on_roots(step, numbers), frozenset([numbers[root] for pair in pairs for root in pair])
         if (same, shared) not in self._functions:
-            attributes = "" if len(block.steps) <= INLINE_MAX_STEPS else "noinline"
+            attributes = "" if len(block.steps) <= self.w.limits.inline_max_steps else "noinline"
             self._functions[same, shared] = emit_step(self.w, same, self.flags, attributes, shared)
         return self._functions[same, shared]
 

@@ -10,8 +10,6 @@ from afx.compiler.native_backend.program import Extreme
 
 __all__ = ["emit_extreme"]
 
-VECTOR_BYTES = 64
-
 
 def emit_extreme(w: Writer, step: Extreme) -> None:
     """Add the loops that look for the first extreme of each row; the first nan is one."""
@@ -30,7 +28,7 @@ class _Lanes:
         self.dtype = step.x.dtype
         self.kind = element_type(step.x.dtype)
         self.length = step.space[-1]
-        self.lanes = VECTOR_BYTES // int(step.x.dtype[1:])
+        self.lanes = w.limits.vector_bytes // int(step.x.dtype[1:])
         self.extreme = Accumulator(w, "maximum" if step.is_max else "minimum", step.x.dtype, self.length)
 
     def search(self, pointers: list[str]) -> None:

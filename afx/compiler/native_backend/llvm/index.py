@@ -11,10 +11,6 @@ from afx.core.aval import Shape
 
 __all__ = ["emit_indexed", "walk"]
 
-STRIP = 512  # indices that are checked before they are used
-LANES = 8  # indices that are checked at once
-VECTOR_BYTES = 64  # of rows that are moved: LLVM splits what is wider than the processor
-
 Walk = Callable[[list[str]], None]
 
 
@@ -48,15 +44,15 @@ def _is_dense(index: Ref) -> bool:
 def _line(w: Writer, step: Indexed, pointers: list[str]) -> None:
     """Add a line of elements: strip by strip, their indices are checked in lanes before they are used."""
     part, whole, *indices = pointers
-    length = step.space[-1]
-    offsets = w.local(f"[{min(length, STRIP)} x i64]", 64)
+    length, most = step.space[-1], w.limits.strip_elements
+    offsets = w.local(f"[{min(length, most)} x i64]", 64)
 
     def strip(start: str, count: int) -> None:
         places = [
             w.shifted(p, w.let(f"mul nsw i64 {start}, {ref.strides[-1]}"))
             for p, ref in zip(indices, step.indices, strict=True)
         ]
-        at, width = 0, LANES
+        at, width = 0, w.limits.index_lanes
         while width:
             stop, w.lanes = count - (count - at) % width, width
             if stop > at:
@@ -70,9 +66,9 @@ def _line(w: Writer, step: Indexed, pointers: list[str]) -> None:
         there = w.shifted(whole, w.let(f"load i64, ptr {w.let(f'getelementptr i64, ptr {offsets}, i64 {i}')}, align 8"))
         _element(w, step, _moved(w, part, k, step.part.strides[-1]), there)
 
-    stop = length - length % STRIP
+    stop = length - length % most
     if stop:
-        w.loop("0", str(stop), STRIP, lambda start: strip(start, STRIP))
+        w.loop("0", str(stop), most, lambda start: strip(start, most))
     if stop < length:
         strip(str(stop), length - stop)
 
@@ -132,7 +128,7 @@ def _rows(w: Writer, step: Indexed, depth: int, part: str, whole: str) -> None:
         _element(w, step, pointers[0], pointers[1])
 
     def row(pointers: list[str]) -> None:
-        at, width = 0, VECTOR_BYTES // size
+        at, width = 0, w.limits.vector_bytes // size
         while width:
             whole_vectors = space[-1] - (space[-1] - at) % width
             w.lanes = width

@@ -15,6 +15,7 @@ from functools import partial
 
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.target import NativeTarget
 
 __all__ = [
     "IS_FIRST", "STATE_WORDS", "STOPPED", "TEAM", "THREAD", "Leave", "Looks", "leave_at", "leave_long", "looking_axis",
@@ -27,27 +28,17 @@ STATE_WORDS = 8
 STOPPED = 272  # in a team's memory: whether all of its threads shall end
 RAISED = -(1 << 63)
 
-LOOKED_MIN_NS = 100_000.0  # of a loop that looks itself; shorter ones are steps of others
-COUNT_NS = 20_000.0  # of the steps of a loop that are counted together
-FIRST_LIMIT_NS, LEAST_LIMIT_NS, MOST_LIMIT_NS = (
-    200_000,
-    1000,
-    400_000,
-)  # by the cost of bodies, between looks at the clock
-READ_NS, READ_MAX_NS = 1_000_000, 4_000_000  # by the clock; the limit doubles or is halved outside of these
-LOOK_NS = 12_000_000  # between calls of Python: with what passes until the clock is read less than 20 ms
-
 Leave = Callable[[str, str, str], None]
 """Adds the end of a step: of its number, where to go when the loop ends early, and where else."""
 
 
-def steps_between(nanoseconds: float) -> int:
+def steps_between(nanoseconds: float, limits: NativeTarget) -> int:
     """Return how many steps of a loop are counted together, a power of two.
 
-    >>> steps_between(30_000.0), steps_between(100.0)
-    (1, 256)
+    >>> [steps_between(ns, NativeTarget()) for ns in (30_000.0, 100.0)]
+    [1, 256]
     """
-    return 1 << max(0, math.ceil(math.log2(COUNT_NS / max(nanoseconds, 1e-3))))
+    return 1 << max(0, math.ceil(math.log2(limits.look_count_nanoseconds / max(nanoseconds, 1e-3))))
 
 
 def leave_at(w: Writer, nanoseconds: float, unit: int = 1) -> Leave:
@@ -57,19 +48,19 @@ def leave_at(w: Writer, nanoseconds: float, unit: int = 1) -> Leave:
 
 def leave_long(w: Writer, length: int, nanoseconds: float) -> Leave | None:
     """Return the same for a loop of so many steps, None where that is short."""
-    return leave_at(w, nanoseconds) if length * nanoseconds >= LOOKED_MIN_NS else None
+    return leave_at(w, nanoseconds) if length * nanoseconds >= w.limits.look_min_nanoseconds else None
 
 
-def looking_axis(lengths: Sequence[int], nanoseconds: float) -> int:
+def looking_axis(lengths: Sequence[int], nanoseconds: float, limits: NativeTarget) -> int:
     """Return which of nested loops looks: the innermost one that is long enough; -1 where none has to.
 
-    >>> looking_axis([1000, 3, 1000], 1.0), looking_axis([1000, 3, 8], 10.0), looking_axis([10, 10], 10.0)
-    (0, 0, -1)
+    >>> [looking_axis(n, 10.0, NativeTarget()) for n in ([1000, 3, 8], [8, 3, 10_000], [10, 10])]
+    [0, 2, -1]
     """
-    if math.prod(lengths) * nanoseconds < LOOKED_MIN_NS:
+    if math.prod(lengths) * nanoseconds < limits.look_min_nanoseconds:
         return -1
     for axis in reversed(range(len(lengths))):
-        if lengths[axis] > 1 and steps_between(nanoseconds) <= lengths[axis]:
+        if lengths[axis] > 1 and steps_between(nanoseconds, limits) <= lengths[axis]:
             return axis
         nanoseconds *= lengths[axis]
     return -1
@@ -80,7 +71,7 @@ def _end_step(w: Writer, nanoseconds: float, unit: int, number: str, stop: str, 
         w.line(f"br label %{go}")
         return
     w.looks = True
-    steps = steps_between(nanoseconds)
+    steps = steps_between(nanoseconds, w.limits)
     if steps > 1:
         k, mask, last = w.fresh(), steps * unit - 1, (steps - 1) * unit
         is_due = w.let(f"icmp eq i64 {w.let(f'and i64 {number}, {mask}')}, {last}")
@@ -99,7 +90,8 @@ class Looks:
 
     def begin(self, state: str) -> None:
         """Set up the state of a call."""
-        for offset, value in ((IS_FIRST, 1), (SPENT, 0), (LIMIT, FIRST_LIMIT_NS), (CLOCK, 0), (LOOKED, 0), (THREAD, 0)):
+        first = self.w.limits.look_first_nanoseconds
+        for offset, value in ((IS_FIRST, 1), (SPENT, 0), (LIMIT, first), (CLOCK, 0), (LOOKED, 0), (THREAD, 0)):
             self._store(state, offset, str(value))
 
     def define(self) -> None:
@@ -142,7 +134,7 @@ class Looks:
         w.label("again")
         self._adapt(w.let(f"sub i64 {now}, {before}"))
         since = w.let(f"sub i64 {now}, {self._load('%fault', LOOKED)}")
-        w.line(f"br i1 {w.let(f'icmp slt i64 {since}, {LOOK_NS}')}, label %soon, label %python")
+        w.line(f"br i1 {w.let(f'icmp slt i64 {since}, {w.limits.look_every_nanoseconds}')}, label %soon, label %python")
         w.label("soon")
         w.line("ret i1 false")
         w.label("python")
@@ -167,14 +159,15 @@ class Looks:
 
     def _adapt(self, passed: str) -> None:
         """Change the limit, where the clock was read too soon or too late."""
-        w = self.w
+        w, limits = self.w, self.w.limits
         limit = self._load("%fault", LIMIT)
         doubled, half = w.let(f"shl i64 {limit}, 1"), w.let(f"lshr i64 {limit}, 1")
-        is_early, is_late = w.let(f"icmp slt i64 {passed}, {READ_NS}"), w.let(f"icmp sgt i64 {passed}, {READ_MAX_NS}")
+        is_early = w.let(f"icmp slt i64 {passed}, {limits.look_read_min_nanoseconds}")
+        is_late = w.let(f"icmp sgt i64 {passed}, {limits.look_read_max_nanoseconds}")
         new = w.let(
             f"select i1 {is_early}, i64 {doubled}, i64 {w.let(f'select i1 {is_late}, i64 {half}, i64 {limit}')}"
         )
-        for comparison, bound in (("sgt", MOST_LIMIT_NS), ("slt", LEAST_LIMIT_NS)):
+        for comparison, bound in (("sgt", limits.look_max_nanoseconds), ("slt", limits.look_least_nanoseconds)):
             new = w.let(f"select i1 {w.let(f'icmp {comparison} i64 {new}, {bound}')}, i64 {bound}, i64 {new}")
         self._store("%fault", LIMIT, new)
 

@@ -21,14 +21,6 @@ from afx.core.aval import Shape
 
 __all__ = ["NestEmitter", "over", "start_of"]
 
-LONG_STRIP = 1 << 15  # elements of a strip between which loops look for signals
-STRIP = 512  # elements of a strip: eight values of a strip of float64 fill the first cache
-VECTOR_BYTES = 64  # of the widest elements that are computed at once: LLVM splits what is wider than the processor
-MAX_LANES = 32
-SPLIT_MIN_LENGTH = 64  # of rows whose functions have loops of their own, where there are several
-LONG_LOOP_ELEMENTS = 512  # of a nest of which LLVM unrolls no loop as a whole
-UNROLL_MAX_OPS = 12  # operations that are written out for all lanes of a fold: more hide how long a fold takes
-
 
 def start_of(w: Writer, ref: Ref) -> str:
     """Return the pointer to the first element."""
@@ -51,7 +43,7 @@ def over(
     one of the loops looks for signals.
     """
     lengths = [n // (PARTS if is_cut and k == 0 else 1) for k, n in enumerate(space)]
-    looking = first + looking_axis(lengths[first:], nanoseconds)
+    looking = first + looking_axis(lengths[first:], nanoseconds, w.limits)
 
     def nested(axis: int, pointers: list[str]) -> None:
         if axis == len(space):
@@ -83,7 +75,7 @@ class NestEmitter:
         self.flags = flags
         self.nest = nest
         functions = sum([isinstance(v, Op) and isinstance(v.name, Fast) for v in nest.values])
-        self.splits: bool = functions > 1 and bool(nest.space) and nest.space[-1] >= SPLIT_MIN_LENGTH
+        self.splits: bool = functions > 1 and bool(nest.space) and nest.space[-1] >= w.limits.split_min_length
         self.levels: list[int] = self._levels()
         self.length: int = nest.space[-1] if nest.space else 1
         self.loads: dict[int, str] = {}
@@ -98,7 +90,7 @@ class NestEmitter:
             for _, ufunc, ref in (nest.folds if self.outer < len(nest.space) else ())
         ]
         self.sums: list[str] = []
-        self.strip: int = FOLD_BLOCK if any(a.is_long for a in self.accumulators) else STRIP
+        self.strip: int = FOLD_BLOCK if any(a.is_long for a in self.accumulators) else w.limits.strip_elements
 
     def _outer(self) -> int:
         """Return the number of axes before those at the end that all folds reduce."""
@@ -109,7 +101,8 @@ class NestEmitter:
 
     def emit(self) -> None:
         """Add the loops."""
-        self.w.has_long_loops = math.prod(self.nest.space) >= LONG_LOOP_ELEMENTS and not self.nest.quiet
+        is_long = math.prod(self.nest.space) >= self.w.limits.long_loop_min_elements
+        self.w.has_long_loops = is_long and not self.nest.quiet
         self._emit()
         self.w.has_long_loops = False
 
@@ -170,12 +163,14 @@ class NestEmitter:
         self.targets = pointers[len(loads) : len(loads) + len(self.nest.stores)]
         self.sums = pointers[len(loads) + len(self.nest.stores) :]
         calls = any(level % 2 for level in self.levels)
-        strip = self.strip if calls or self.strip != STRIP else min(self.length, LONG_STRIP)
+        limits = self.w.limits
+        is_short = calls or self.strip != limits.strip_elements
+        strip = self.strip if is_short else min(self.length, limits.strip_max_elements)
         if self.length <= strip:
             self._strip("0", Extent(self.w, self.length))
             return
         turns, cost = self.length // strip, self.nanoseconds * strip
-        leave = leave_at(self.w, cost, strip) if looking_axis([turns], cost) == 0 else None
+        leave = leave_at(self.w, cost, strip) if looking_axis([turns], cost, limits) == 0 else None
         self.w.loop("0", str(self.length), strip, lambda start: self._strip(start, self._extent(start, strip)), leave)
 
     def _extent(self, start: str, strip: int) -> Extent:
@@ -244,7 +239,7 @@ class NestEmitter:
         found = [self._operand(j, start) for j in op.args]
         out = self.strips.get(k) or w.local(f"[{min(self.strip, self.length)} x {memory_type(op.dtype)}]", 64)
         if all(stride in (0, size) for _, stride in found):
-            call_on_strip(w, function, op.dtype, found, out, extent.length(), VECTOR_BYTES // size)
+            call_on_strip(w, function, op.dtype, found, out, extent.length(), w.limits.vector_bytes // size)
             return
 
         def body(i: str) -> None:
@@ -277,7 +272,8 @@ class NestEmitter:
         if not stores and not kept and not folds:
             return
         lines: Lines | None = None
-        if folds and self.accumulators and len(ops) <= UNROLL_MAX_OPS and extent.count > FOLD_LANES:
+        is_unrolled = len(ops) <= self.w.limits.unroll_max_operations and extent.count > FOLD_LANES
+        if folds and self.accumulators and is_unrolled:
             lines = FOLD_LANES, lambda i: self._lines(ops, kept, stores, folds, start, i)
         width = self._lanes(ops, stores, folds)
         extent.has_singles = any(self._dtype(k) == "f4" for k in ops) or bool(folds)
@@ -305,7 +301,7 @@ class NestEmitter:
         if any(ref.strides[-1] == 0 for ref in written_to):
             return 1
         widest = max([_size(self._dtype(k)) for k in (*reads, *ops)])
-        return min(MAX_LANES, VECTOR_BYTES // widest)
+        return min(self.w.limits.vector_max_lanes, self.w.limits.vector_bytes // widest)
 
     def _args(self, k: int) -> tuple[int, ...]:
         value = self.nest.values[k]

@@ -26,49 +26,47 @@ from afx.compiler.native_backend.program import (
     Words,
     step_blocks,
 )
+from afx.compiler.target import NativeTarget
 
 __all__ = ["needs_few_passes"]
 
-FEW_ELEMENTS = 1 << 13  # of a loop that takes some microseconds, however it is compiled
-FEW_FOLDED_ELEMENTS = 1 << 10
-ROW_MIN_ELEMENTS = 32  # of which the addresses of a row are a small part
 LOOPS = (Scan, While, Choice)
-LOOP_MIN_CHARACTERS = 40_000  # of a program with loops: for less the stock pipeline is quick, and saves up to a tenth
-SHORT_MAX_SHARE = 0.3  # of a program's time in other loops: the stock pipeline would save a twentieth of the whole
-FOLD_ROW_MIN_ELEMENTS = 1024  # the same of a fold's lanes, which unrolled loops keep in registers
 
 
-def needs_few_passes(program: Program, characters: int) -> bool:
+def needs_few_passes(program: Program, characters: int, limits: NativeTarget) -> bool:
     """Tell whether what takes time in a program, whose module is so long, is loops over vectors that are written out."""
     steps = program.block.steps
-    if characters < LOOP_MIN_CHARACTERS and any(isinstance(step, LOOPS) for step in program.block.all_steps()):
+    if characters < limits.passes_loop_min_characters and any(
+        isinstance(step, LOOPS) for step in program.block.all_steps()
+    ):
         return False
-    return sum(map(_short_nanoseconds, steps)) <= SHORT_MAX_SHARE * sum(map(step_nanoseconds, steps))
+    short = sum([_short_nanoseconds(step, limits) for step in steps])
+    return short <= limits.passes_short_max_share * sum(map(step_nanoseconds, steps))
 
 
-def _short_nanoseconds(step: Step) -> float:
+def _short_nanoseconds(step: Step, limits: NativeTarget) -> float:
     """Return about how long a step spends in loops over single elements, or over short rows."""
     bodies = step_blocks(step)
     if not bodies:
-        return 0.0 if _is_written_out(step) else step_nanoseconds(step)
+        return 0.0 if _is_written_out(step, limits) else step_nanoseconds(step)
     own = bodies[:1] if isinstance(step, BlockLoop) else bodies  # the second one of a loop over blocks runs once
     steps = [s for body in own for s in body.steps]
-    inner = [s for s in steps if not (isinstance(s, Nest) and (_is_dense_nest(s) or _is_copy(s)))]
+    inner = [s for s in steps if not (isinstance(s, Nest) and (_is_dense_nest(s, limits) or _is_copy(s)))]
     turns = step.length if isinstance(step, BlockLoop | Scan) else WHILE_TURNS if isinstance(step, While) else 1
-    return turns * sum([step_nanoseconds(s) if isinstance(s, Nest) else _short_nanoseconds(s) for s in inner])
+    return turns * sum([step_nanoseconds(s) if isinstance(s, Nest) else _short_nanoseconds(s, limits) for s in inner])
 
 
-def _is_written_out(step: Step) -> bool:
+def _is_written_out(step: Step, limits: NativeTarget) -> bool:
     if isinstance(step, Indexed | Extreme):
-        return math.prod(step.space) <= FEW_ELEMENTS
+        return math.prod(step.space) <= limits.passes_few_elements
     if isinstance(step, Words):
-        return step.keys * step.blocks * 4 <= FEW_ELEMENTS
-    return _is_nest_written_out(step) if isinstance(step, Nest) else True  # a loop of NumPy, or tiles
+        return step.keys * step.blocks * 4 <= limits.passes_few_elements
+    return _is_nest_written_out(step, limits) if isinstance(step, Nest) else True  # a loop of NumPy, or tiles
 
 
-def _is_nest_written_out(nest: Nest) -> bool:
-    few = FEW_FOLDED_ELEMENTS if _has_lanes(nest) else FEW_ELEMENTS
-    return _is_copy(nest) or math.prod(nest.space) <= few or _is_dense_nest(nest)
+def _is_nest_written_out(nest: Nest, limits: NativeTarget) -> bool:
+    few = limits.passes_few_folded_elements if _has_lanes(nest) else limits.passes_few_elements
+    return _is_copy(nest) or math.prod(nest.space) <= few or _is_dense_nest(nest, limits)
 
 
 def _is_copy(nest: Nest) -> bool:
@@ -80,8 +78,8 @@ def _has_lanes(nest: Nest) -> bool:
     return any(ref.strides and not ref.strides[-1] for *_, ref in nest.folds)
 
 
-def _is_dense_nest(nest: Nest) -> bool:
-    row = FOLD_ROW_MIN_ELEMENTS if _has_lanes(nest) else ROW_MIN_ELEMENTS
+def _is_dense_nest(nest: Nest, limits: NativeTarget) -> bool:
+    row = limits.passes_fold_row_min_elements if _has_lanes(nest) else limits.passes_row_min_elements
     return bool(nest.space) and nest.space[-1] >= row and all(map(_is_dense, nest.refs))
 
 

@@ -8,9 +8,6 @@ from afx.compiler.native_backend.llvm.writer import Writer
 
 __all__ = ["Rows"]
 
-FIRST_ROWS = 32
-MAX_BYTES = 1 << 32  # beyond, NumPy's plan runs: Ctrl-C ends it also in a loop within another one
-
 
 class Rows:
     """The residuals of one loop: their address, and how many rows there is room for."""
@@ -39,9 +36,11 @@ class Rows:
         w.line(f"br i1 {w.let(f'icmp slt i64 {row}, {room}')}, label %fits{k}, label %grow{k}")
         w.label(f"grow{k}")
         is_empty = w.let(f"icmp eq i64 {room}, 0")
-        more = w.let(f"select i1 {is_empty}, i64 {FIRST_ROWS}, i64 {w.let(f'mul i64 {room}, 2')}")
+        more = w.let(f"select i1 {is_empty}, i64 {w.limits.residuals_first_rows}, i64 {w.let(f'mul i64 {room}, 2')}")
         nbytes = w.let(f"mul i64 {more}, {self._size}")
-        w.line(f"br i1 {w.let(f'icmp sgt i64 {nbytes}, {MAX_BYTES}')}, label %full{k}, label %take{k}")
+        w.line(
+            f"br i1 {w.let(f'icmp sgt i64 {nbytes}, {w.limits.residuals_max_bytes}')}, label %full{k}, label %take{k}"
+        )
         w.label(f"take{k}")
         before = w.let(f"load ptr, ptr {self._address}")
         memory = w.let(f"call ptr @PyMem_RawRealloc(ptr {before}, i64 {nbytes})")

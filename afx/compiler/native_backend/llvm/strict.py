@@ -15,7 +15,6 @@ from afx.compiler.native_backend.llvm.writer import Writer
 __all__ = ["compare_strictly", "compute_strictly"]
 
 SIZES = {"float": 32, "double": 64}
-SMALLEST_BITS = 128  # of a vector that no processor fills up
 
 
 def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result: str = "") -> str:
@@ -27,7 +26,7 @@ def compute_strictly(w: Writer, name: str, kind: str, xs: Sequence[str], result:
     """
     if not w.keeps_flags:
         return _compute(w, name, kind, xs, result)
-    is_whole = w.lanes * SIZES[kind] >= SMALLEST_BITS and not w.elements
+    is_whole = w.lanes * SIZES[kind] >= 8 * w.limits.vector_min_bytes and not w.elements
     if w.has_long_loops and is_whole and name in ("fadd", "fsub", "fmul", "fdiv"):
         return w.let(f"{name} {_vector(w, kind)} {', '.join(xs)}")
     old, new = [_vector(w, k) for k in (kind, result or kind)]

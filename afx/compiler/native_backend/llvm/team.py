@@ -20,11 +20,6 @@ TICKET, ENDED, WORK, ARGUMENTS = 0, 8, 16, 24
 DONE, MEMBERS, ARRIVED, CALLER = 128, 256, 264, 280  # and before the last one `STOPPED`
 TEAM_BYTES = 384
 JOB = 1 << 16  # in the ticket: the job's number; below it the end of the parts that are left, and the first one
-YIELD_EVERY, YIELD_NS = (
-    1 << 11,
-    50_000,
-)  # pauses: then another thread may take the processor, which may keep it for long
-HELP_MAX_PAUSES = 1 << 19  # without a job, some 20 ms: then a helper leaves
 
 
 class Team:
@@ -95,7 +90,7 @@ class Team:
         def is_waiting(pauses: str) -> str:
             is_over = w.let(f"icmp ne i64 {self._load('%team', ENDED, 'acquire')}, 0")
             left = self._left(self._load("%team", TICKET, "monotonic"))
-            is_patient = w.let(f"icmp slt i64 {pauses}, {HELP_MAX_PAUSES}")
+            is_patient = w.let(f"icmp slt i64 {pauses}, {w.limits.help_max_pauses}")
             idle = w.let(f"xor i1 {w.let(f'or i1 {is_over}, {left}')}, true")
             return w.let(f"and i1 {idle}, {is_patient}")
 
@@ -151,7 +146,7 @@ class Team:
     def _look(self) -> None:
         """Let Python see signals; helpers hear what comes of it, and end."""
         self.w.looks = True
-        self.w.line(f"%v{self.w.fresh()} = call i1 @look(ptr %fault, i64 {YIELD_NS})")
+        self.w.line(f"%v{self.w.fresh()} = call i1 @look(ptr %fault, i64 {self.w.limits.yield_nanoseconds})")
 
     def _spin(self, is_waiting: Callable[[str], str], look: Callable[[], None] = lambda: None) -> None:
         """Pause while something is waited for, which is asked with the number of pauses so far."""
@@ -168,7 +163,7 @@ class Team:
         w.line(self._pause)
         more = w.let(f"add i64 {count}, 1")
         w.line(f"store i64 {more}, ptr {pauses}")
-        is_long = w.let(f"icmp eq i64 {w.let(f'and i64 {more}, {YIELD_EVERY - 1}')}, 0")
+        is_long = w.let(f"icmp eq i64 {w.let(f'and i64 {more}, {w.limits.yield_pauses - 1}')}, 0")
 
         def give_way() -> None:
             w.line(f"%v{w.fresh()} = call i32 @sched_yield()")

@@ -17,12 +17,9 @@ from afx.compiler.native_backend.llvm.nest import over, start_of
 from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product
+from afx.compiler.target import NativeTarget
 
 __all__ = ["cut_tiles", "emit_tiles", "tile_of"]
-
-VECTOR_BYTES = 64
-TILE_VECTORS = 16  # of results in registers: with those of operands two thirds of 32
-TILE_ROWS = 8
 
 
 def emit_tiles(w: Writer, step: Product) -> None:
@@ -35,24 +32,24 @@ def emit_tiles(w: Writer, step: Product) -> None:
         over(w, (batch,), refs, lambda pointers: _Product(w, step, pointers).emit())
 
 
-def tile_of(step: Product) -> tuple[int, int]:
+def tile_of(step: Product, limits: NativeTarget) -> tuple[int, int]:
     """Return how many rows, and how many vectors of columns, a tile has."""
-    rows = min(TILE_ROWS, step.sizes[1])
-    lanes = VECTOR_BYTES // int(step.operands[2].dtype[1:])
-    return rows, min(TILE_VECTORS // rows, -(-step.sizes[3] // lanes))
+    rows = min(limits.product_tile_max_rows, step.sizes[1])
+    lanes = limits.vector_bytes // int(step.operands[2].dtype[1:])
+    return rows, min(limits.product_tile_max_vectors // rows, -(-step.sizes[3] // lanes))
 
 
-def cut_tiles(step: Product) -> Product:
+def cut_tiles(step: Product, limits: NativeTarget) -> Product:
     """Return a product that is cut between tiles, along the axis that has more of them.
 
     >>> from afx.compiler.native_backend.elements import Ref
     >>> sizes, refs = (1, 32, 784, 512), (Ref(0, "f4", 0, ()),) * 3
-    >>> cut = cut_tiles(Product(None, sizes, refs, (3136, 4, 2048, 4, 2048, 4)))
+    >>> cut = cut_tiles(Product(None, sizes, refs, (3136, 4, 2048, 4, 2048, 4)), NativeTarget())
     >>> cut.axis, cut.length, cut.stops[:2]
     (3, 16, (32, 64))
     """
-    rows, vectors = tile_of(step)
-    width = vectors * (VECTOR_BYTES // int(step.operands[2].dtype[1:]))
+    rows, vectors = tile_of(step, limits)
+    width = vectors * (limits.vector_bytes // int(step.operands[2].dtype[1:]))
     stops = {axis: [*range(n, step.sizes[axis], n), step.sizes[axis]] for axis, n in ((1, rows), (3, width))}
     axis = max(stops, key=lambda axis: len(stops[axis]))
     return attrs.evolve(step, axis=axis, stops=tuple(stops[axis]))
@@ -69,8 +66,8 @@ class _Product:
         self.a_row, self.a_k, self.b_k, _, self.c_row, _ = step.core_strides
         self.ref: Ref = step.operands[2]
         self.size = int(self.ref.dtype[1:])
-        self.lanes = VECTOR_BYTES // self.size
-        self.rows, self.vectors = tile_of(step)
+        self.lanes = w.limits.vector_bytes // self.size
+        self.rows, self.vectors = tile_of(step, w.limits)
 
     def emit(self) -> None:
         """Add the loops over tiles: columns, then rows."""
@@ -156,7 +153,7 @@ class _Product:
     def _load(self, pointer: str, vector: int, columns: int) -> Lanes:
         w, one = self.w, memory_type(self.ref.dtype)
         kind = f"<{self.lanes} x {one}>"
-        at = w.shifted(pointer, vector * VECTOR_BYTES)
+        at = w.shifted(pointer, vector * w.limits.vector_bytes)
         if columns == self.lanes:
             return Lanes(w, one, w.let(f"load {kind}, ptr {at}, align {self.size}"))
         name = f"@llvm.masked.load.v{self.lanes}f{8 * self.size}.p0"
@@ -168,7 +165,7 @@ class _Product:
     def _store(self, value: str, pointer: str, vector: int, columns: int) -> None:
         w = self.w
         kind = f"<{self.lanes} x {memory_type(self.ref.dtype)}>"
-        at = w.shifted(pointer, vector * VECTOR_BYTES)
+        at = w.shifted(pointer, vector * w.limits.vector_bytes)
         if columns == self.lanes:
             w.line(f"store {kind} {value}, ptr {at}, align {self.size}")
             return

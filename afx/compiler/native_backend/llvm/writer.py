@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from afx.compiler.target import DEFAULT, NativeTarget
+
 __all__ = ["Writer"]
 
 
@@ -11,6 +13,7 @@ class Writer:
     """Collects the functions of one module and the declarations that they need.
 
     Attributes:
+        limits: thresholds of what is emitted.
         lines: of the open function.
         lanes: how many elements operations compute at once.
         elements: how many of them are read and written, where that is half of them: others repeat these.
@@ -25,7 +28,8 @@ class Writer:
     keeps_flags: bool = True
     has_python: bool = True
 
-    def __init__(self) -> None:
+    def __init__(self, limits: NativeTarget = DEFAULT.native) -> None:
+        self.limits: NativeTarget = limits
         self.lanes = 1
         self.elements = 0
         self.looks = False

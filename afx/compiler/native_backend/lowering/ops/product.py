@@ -201,7 +201,7 @@ def _pays_to_copy(m: int, k: int, n: int, limits: NativeTarget) -> bool:
 def _add(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
     tiled = attrs.evolve(product, loop=None, stops=())
     is_large = product.sizes[0] == 1 and math.prod(product.sizes) >= b.limits.product_tile_share_min_products
-    b.fixed([cut_tiles(tiled) if is_large else tiled], reads, [out])
+    b.fixed([cut_tiles(tiled, b.target.native) if is_large else tiled], reads, [out])
 
 
 def _turned(product: Product) -> Product:

@@ -15,6 +15,7 @@ from afx.compiler.native_backend.lowering.convert import BlockBuilder, Unsupport
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, merged
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
 from afx.compiler.schedule import Call
+from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
 
 __all__ = ["REDUCTIONS", "axes_of", "loop_of", "quiet_of", "reduce_into", "start_of_sum"]
@@ -38,19 +39,19 @@ def quiet_of(call: Call) -> tuple[str, ...]:
 
 def _reduce(b: BlockBuilder, call: Call) -> None:
     x, axes = b.ordered(call.operands[0]), axes_of(call)
-    if _has_short_rows(x, axes) and _is_inline(call, x) and b.dtype(call.outputs[0]) == x.dtype:
+    if _has_short_rows(x, axes, b.target.native) and _is_inline(call, x) and b.dtype(call.outputs[0]) == x.dtype:
         _combine_slices(b, call, x, _start(call.ufunc, x.dtype))
     else:
         reduce_into(b, call, x, axes)
 
 
-def _has_short_rows(x: Location, axes: Shape) -> bool:
+def _has_short_rows(x: Location, axes: Shape, limits: NativeTarget) -> bool:
     """Tell whether few rows, which a call of NumPy's loop each would add, are themselves short."""
     if len(axes) != 1:
         return False
     (axis,) = axes
     row = math.prod(x.shape[axis + 1 :])
-    return 1 < row <= SHORT_ROW_MAX_LENGTH and 1 < x.shape[axis] <= SHORT_ROWS_MAX_COUNT
+    return 1 < row <= limits.combine_max_row_elements and 1 < x.shape[axis] <= limits.combine_max_rows
 
 
 def axes_of(call: Call) -> Shape:
@@ -130,7 +131,6 @@ def _start(ufunc: str, dtype: str) -> Number | None:
     return Number(np.dtype(dtype).type(value).item(), dtype)
 
 
-SHORT_ROW_MAX_LENGTH, SHORT_ROWS_MAX_COUNT = 16, 16
 SUM_START: float = np.add.reduce(np.full(1, -0.0)).item()  # what NumPy adds to: its versions differ in the sign of zero
 IDENTITIES: dict[str, Any] = {"add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "bitwise_or": 0}
 
