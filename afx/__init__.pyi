@@ -21,6 +21,7 @@ from afx import testing as testing
 from afx import train as train
 from afx.control.associative_scan import *
 from afx.control.cond import *
+from afx.control.map import *
 from afx.control.scan import *
 from afx.control.while_loop import *
 from afx.core.array.array import *
@@ -57,6 +58,7 @@ from afx.ops.elementwise.trigonometry import *
 from afx.ops.elementwise.where import *
 from afx.ops.indexing.getitem import *
 from afx.ops.indexing.index_tricks import *
+from afx.ops.indexing.segments import *
 from afx.ops.indexing.select import *
 from afx.ops.linalg.einsum import *
 from afx.ops.linalg.products import *

@@ -3,6 +3,7 @@
 PUBLIC: dict[str, str] = {  # names by module, one space between them
     "afx.control.associative_scan": "associative_scan",
     "afx.control.cond": "cond switch",
+    "afx.control.map": "map",
     "afx.control.scan": "scan",
     "afx.control.while_loop": "fori_loop while_loop",
     "afx.core.array.array": "Array ArrayLike",
@@ -52,6 +53,7 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
         "c_ diag_indices diag_indices_from indices ix_ r_ ravel_multi_index tril_indices tril_indices_from"
         " triu_indices triu_indices_from unravel_index"
     ),
+    "afx.ops.indexing.segments": "segment_max segment_mean segment_min segment_prod segment_sum",
     "afx.ops.indexing.select": "choose compress extract piecewise select",
     "afx.ops.linalg.einsum": "einsum",
     "afx.ops.linalg.products": "cross dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",

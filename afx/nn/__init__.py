@@ -27,8 +27,18 @@ from afx.nn.activations import (
 )
 from afx.nn.attention import MultiHeadAttention, dot_product_attention, rotary
 from afx.nn.bidirectional import Bidirectional
+from afx.nn.class_metrics import (
+    Calibration,
+    calibration,
+    calibration_error,
+    f1_score,
+    log_loss,
+    precision,
+    recall,
+)
 from afx.nn.convolution import Conv, ConvTranspose
 from afx.nn.dropout import Dropout
+from afx.nn.elementwise import Identity, PReLU
 from afx.nn.initializers import (
     delta_orthogonal,
     glorot_normal,
@@ -47,30 +57,37 @@ from afx.nn.initializers import (
 )
 from afx.nn.key_value_cache import KeyValueCache
 from afx.nn.layer import count_parameters, describe, layer
-from afx.nn.linear import Embedding, Linear, one_hot
+from afx.nn.linear import Embedding, EmbeddingBag, Linear, one_hot
 from afx.nn.losses import (
     contrastive,
     cosine_distance,
     cosine_similarity,
     ctc,
+    dice,
     focal,
+    gaussian_nll,
     hinge,
     huber,
     info_nce,
     kl_divergence,
     log_cosh,
     mae,
+    margin_ranking,
     mse,
+    poisson_nll,
     sigmoid_binary_cross_entropy,
     softmax_cross_entropy,
     triplet,
 )
 from afx.nn.metrics import accuracy, confusion_matrix, r2_score, roc_auc, top_k_accuracy
-from afx.nn.normalization import BatchNorm, GroupNorm, LayerNorm, RMSNorm
+from afx.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from afx.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMState, RNNCell
+from afx.nn.reparameterized import SpectralNorm, WeightNorm
+from afx.nn.resampling import pixel_shuffle, upsample
 from afx.nn.sequential import MLP, Sequential
 from afx.nn.summary import summary
-from afx.nn.transformer import TransformerBlock
+from afx.nn.training import train
+from afx.nn.transformer import DecoderBlock, TransformerBlock
 from afx.ops.elementwise.exponential import log_sigmoid, sigmoid, softplus
 from afx.ops.elementwise.trigonometry import tanh
 from afx.ops.nn.adaptive_pooling import adaptive_avg_pool, adaptive_max_pool
@@ -86,26 +103,36 @@ __all__ = [
     "RNN",
     "BatchNorm",
     "Bidirectional",
+    "Calibration",
     "Conv",
     "ConvTranspose",
+    "DecoderBlock",
     "Dropout",
     "Embedding",
+    "EmbeddingBag",
     "GRUCell",
     "GroupNorm",
+    "Identity",
+    "InstanceNorm",
     "KeyValueCache",
     "LSTMCell",
     "LSTMState",
     "LayerNorm",
     "Linear",
     "MultiHeadAttention",
+    "PReLU",
     "RMSNorm",
     "RNNCell",
     "Sequential",
+    "SpectralNorm",
     "TransformerBlock",
+    "WeightNorm",
     "accuracy",
     "adaptive_avg_pool",
     "adaptive_max_pool",
     "avg_pool",
+    "calibration",
+    "calibration_error",
     "celu",
     "confusion_matrix",
     "contrastive",
@@ -117,9 +144,12 @@ __all__ = [
     "ctc",
     "delta_orthogonal",
     "describe",
+    "dice",
     "dot_product_attention",
     "elu",
+    "f1_score",
     "focal",
+    "gaussian_nll",
     "gelu",
     "glorot_normal",
     "glorot_uniform",
@@ -141,16 +171,22 @@ __all__ = [
     "lecun_normal",
     "lecun_uniform",
     "log_cosh",
+    "log_loss",
     "log_sigmoid",
     "log_softmax",
     "mae",
+    "margin_ranking",
     "max_pool",
     "mish",
     "mse",
     "normal",
     "one_hot",
     "orthogonal",
+    "pixel_shuffle",
+    "poisson_nll",
+    "precision",
     "r2_score",
+    "recall",
     "relu",
     "relu6",
     "roc_auc",
@@ -167,9 +203,11 @@ __all__ = [
     "summary",
     "tanh",
     "top_k_accuracy",
+    "train",
     "triplet",
     "truncated_normal",
     "uniform",
+    "upsample",
     "variance_scaling",
 ]
 

@@ -387,6 +387,13 @@ class MultiHeadAttention:
         parts = reshape(x, (*x.shape[:-1], *heads, x.shape[-1] // math.prod(heads)))
         return moveaxis(parts, -4, -2)
 
-    def train(self, x: ArrayLike, key: Array | None = None) -> tuple[Array, MultiHeadAttention]:
+    def train(
+        self,
+        x: ArrayLike,
+        key: Array | None = None,
+        context: ArrayLike | None = None,
+        *,
+        mask: ArrayLike | None = None,
+    ) -> tuple[Array, MultiHeadAttention]:
         """Return the output in training, and the layer, as every layer's ``train`` does."""
-        return self(x, key=key), self
+        return self(x, context, mask=mask, key=key), self

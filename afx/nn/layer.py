@@ -15,11 +15,10 @@ import attrs
 from afx.errors import ArgumentError
 from afx.pytree.static import is_non_trainable, is_static
 
-__all__ = ["count_numbers", "count_parameters", "describe", "layer", "path_in_training", "text_of"]
+__all__ = ["children", "count_numbers", "count_parameters", "describe", "layer", "text_of"]
 
 T = TypeVar("T")
 SIZES = ("int", "bool", "float", "str", "Literal")  # in annotations of fields that may hold numbers or words
-CHAINS = ("afx.nn.sequential", "afx.nn.transformer")  # of layers, which alone tell whether training differs
 LINE = 100  # characters up to which a layer is written on one line
 
 
@@ -137,15 +136,7 @@ def count_numbers(value: Any, trained: bool = True) -> tuple[int, int]:
     return (size, 0) if trained else (0, size)
 
 
-def path_in_training(value: Any, path: str = "") -> str | None:
-    """Return the path of a layer inside of a value that works differently in training, None where there is none."""
-    if path and callable(getattr(value, "train", None)) and type(value).__module__ not in CHAINS:
-        return None if 0 in (getattr(value, "rate", None), getattr(value, "dropout", None)) else path
-    found = (path_in_training(child, path + step) for step, child in _children(value).items())
-    return next((p for p in found if p is not None), None)
-
-
-def _children(value: Any) -> dict[str, Any]:
+def children(value: Any) -> dict[str, Any]:
     """Return what a layer, a tuple, a list, a dict, a method or a partial function holds, by its step in a path."""
     kind: type[Any] = value.__class__
     if attrs.has(kind):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 import attrs
 from numpy.typing import DTypeLike
 
@@ -10,14 +13,19 @@ from afx.core.aval import aval_of, checked_shape, integer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.nn.initializers import Initializer, Seed, glorot_uniform, normal
 from afx.nn.layer import layer
-from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.creation import asarray, full, zeros
 from afx.ops.creation.ranges import arange
 from afx.ops.elementwise.comparison import equal
+from afx.ops.elementwise.where import maximum, where
 from afx.ops.indexing.getitem import take
 from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.shape import astype, expand_dims
+from afx.ops.reductions.boolean import any as any_
+from afx.ops.reductions.sums import max as max_
+from afx.ops.reductions.sums import sum as sum_
+from afx.pytree import static
 
-__all__ = ["Embedding", "Linear", "one_hot"]
+__all__ = ["Embedding", "EmbeddingBag", "Linear", "one_hot"]
 
 
 def _sizes(who: str, **sizes: int) -> tuple[int, ...]:
@@ -111,6 +119,67 @@ class Embedding:
         (5, 10)
         """
         return matmul(x, self.table.T)
+
+
+@layer
+@attrs.frozen
+class EmbeddingBag:
+    """A row of numbers for each set of things: the mean, sum or maximum of their rows.
+
+    For bags of all sizes in one vector, `afx.segment_sum` adds the rows of an `Embedding`.
+
+    Attributes:
+        table: float[things, features].
+        mode: how rows come together.
+
+    >>> EmbeddingBag.create(0, 10, 4)(afx.asarray([[1, 2, 5], [3, 0, 0]]), mask=np.array([[1, 1, 1], [1, 0, 0]]) > 0).shape
+    (2, 4)
+    """
+
+    table: Array
+    mode: Literal["mean", "sum", "max"] = static(default="mean")
+
+    @classmethod
+    def create(
+        cls,
+        seed: Seed,
+        things: int,
+        features: int,
+        *,
+        mode: Literal["mean", "sum", "max"] = "mean",
+        init: Initializer = normal,
+    ) -> EmbeddingBag:
+        """Return a layer with drawn rows.
+
+        Raises:
+            ArgumentError: another mode.
+        """
+        if mode not in ("mean", "sum", "max"):
+            raise ArgumentError(f"EmbeddingBag: mode is 'mean', 'sum' or 'max': got {mode!r}; choose one")
+        return cls(init(seed, _sizes("EmbeddingBag", things=things, features=features)), mode)
+
+    def __call__(self, index: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
+        """Return float[..., features] for int[..., things in a bag].
+
+        Args:
+            index: the things.
+            mask: bool[..., things in a bag], False where a bag is padded; one without any thing gives zeros.
+
+        Raises:
+            DtypeError: index holds no integers.
+            ShapeError: it has no axis, or the mask another shape.
+        """
+        rows = Embedding(self.table)(index)
+        a = aval_of(index)
+        kept = full(a.shape, True) if mask is None else asarray(mask)
+        if not a.ndim or kept.shape != a.shape:
+            raise ShapeError(f"EmbeddingBag: index and mask are [..., things]: got {a} and {kept.aval}; reshape them")
+        seen = expand_dims(kept, -1)
+        if self.mode == "max":
+            largest = max_(where(seen, rows, -math.inf), axis=-2)
+            return where(any_(seen, axis=-2), largest, 0.0)
+        total = sum_(where(seen, rows, 0.0), axis=-2)
+        return total if self.mode == "sum" else total / maximum(sum_(seen, axis=-2), 1)
 
 
 def one_hot(index: ArrayLike, classes: int, *, dtype: DTypeLike | None = None) -> Array:

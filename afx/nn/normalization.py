@@ -19,7 +19,7 @@ from afx.ops.nn.normalization import standardize
 from afx.ops.reductions.sums import mean
 from afx.pytree import non_trainable, static
 
-__all__ = ["BatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"]
+__all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
 
 
 def _checked(who: str, x: ArrayLike, scale: Array, rank: int = 1) -> Array:
@@ -102,7 +102,7 @@ def _wide(x: Array) -> Array:
 class GroupNorm:
     """Normalisation of each example's groups of channels over all positions (Wu & He 2018).
 
-    One group normalises over everything, as many groups as channels over positions alone (instance normalisation).
+    One group normalises over everything, as many groups as channels over positions alone, as `InstanceNorm` does.
 
     Attributes:
         scale: float[channels].
@@ -132,6 +132,35 @@ class GroupNorm:
         batch, *spatial, channels = y.shape
         parts = reshape(y, (batch, math.prod(spatial), self.groups, channels // self.groups))
         return reshape(standardize(parts, (1, 3), eps=self.eps), y.shape) * self.scale + self.shift
+
+
+@layer
+@attrs.frozen
+class InstanceNorm:
+    """Normalisation of each channel of each example over its positions (Ulyanov et al. 2016).
+
+    Attributes:
+        scale: float[channels].
+        shift: float[channels].
+        eps: added to the variance.
+
+    >>> InstanceNorm.create(4)(afx.ones((2, 8, 8, 4))).shape
+    (2, 8, 8, 4)
+    """
+
+    scale: Array
+    shift: Array
+    eps: float = static(default=1e-5)
+
+    @classmethod
+    def create(cls, channels: int, *, eps: float = 1e-5) -> InstanceNorm:
+        """Return a layer that scales by 1 and shifts by 0."""
+        return cls(ones(channels), zeros(channels), eps)
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Return float[batch, *spatial, channels], normalised."""
+        y = _checked("InstanceNorm", x, self.scale, rank=3)
+        return standardize(y, tuple(range(1, y.ndim - 1)), eps=self.eps) * self.scale + self.shift
 
 
 @layer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import Any
 
 import attrs
@@ -12,8 +13,9 @@ from afx.core.aval import checked_shape
 from afx.errors import ArgumentError
 from afx.nn.activations import relu
 from afx.nn.initializers import Initializer, Seed, he_normal, key_of
-from afx.nn.layer import layer, path_in_training
+from afx.nn.layer import layer
 from afx.nn.linear import Linear
+from afx.nn.training import train
 from afx.ops.creation.creation import asarray
 from afx.random import split
 from afx.transforms._arguments import check_callable
@@ -62,32 +64,16 @@ class Sequential:
 
         Args:
             x: what the first layer takes.
-            key: a random key, split among the layers; None where no layer draws.
-
-        Raises:
-            ArgumentError: a layer without ``train`` holds one that has it, and would leave it in evaluation.
+            key: a random key, split among the layers; None where no layer draws. Layers inside of classes without
+                ``train`` get theirs as `afx.nn.train` gives them.
         """
         keys = [None] * len(self.layers) if key is None else split(key, max(len(self.layers), 1))
         layers: list[Any] = []
         for item, own in zip(self.layers, keys, strict=False):
-            train = getattr(item, "train", None)
-            if train is None:
-                _check_use(item, len(layers))
-            x, new = (item(x), item) if train is None else train(x, own)
+            step = getattr(item, "train", None)
+            x, new = train(methodcaller("__call__", x), item, own) if step is None else step(x, own)
             layers.append(new)
         return asarray(x), Sequential(*layers)
-
-
-def _check_use(item: Any, k: int) -> None:
-    """Raise where a layer that has no ``train`` holds one that works differently in training."""
-    path = path_in_training(item)
-    if path is not None:
-        name = item.__name__ if hasattr(item, "__name__") else type(item).__name__
-        raise ArgumentError(
-            f"Sequential.train: layer {k} holds a layer that works differently in training, and has no train itself: got "
-            f"{name}{path}; write its method train(self, x, key), which calls self{path}.train and returns the output and "
-            "the new layer"
-        )
 
 
 @layer

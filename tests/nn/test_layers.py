@@ -394,11 +394,18 @@ class Residual:
         nn.Dropout(0.5).__call__,
     ],
 )
-def test_layers_inside_of_own_classes_are_trained_or_named(inner: Any) -> None:
-    """A layer that would stay in evaluation inside of a class without ``train`` is named, with what to write."""
-    chain = nn.Sequential(nn.relu, Residual(inner))
-    with pytest.raises(afx.errors.ArgumentError, match=r"layer 1 holds .*Residual\.inner.*write its method train"):
-        chain.train(afx.ones((2, 3)), afx.random.key(0))
+def test_layers_inside_of_own_classes_are_trained(inner: Any) -> None:
+    """A layer inside of a class without ``train`` draws and keeps its statistics in a chain that is trained."""
+    x, key = np.random.default_rng(0).normal(size=(8, 3)), afx.random.key(0)
+    chain = nn.Sequential(nn.relu, Residual(inner if callable(inner) else nn.Sequential(inner[0], inner[1]["last"])))
+    y, new = chain.train(x, key)
+    assert y.tolist() != chain(x).tolist()
+    assert isinstance(new.layers[1], Residual)
+    if isinstance(inner, nn.BatchNorm):
+        assert new.layers[1].inner.mean.tolist() != inner.mean.tolist()
+    y, new = nn.train(lambda model: model(x), chain.layers[1], key)  # type: ignore[assignment]  # of a class of one's own
+    assert isinstance(new, Residual)
+    assert type(new.inner) is type(chain.layers[1].inner)  # type: ignore[attr-defined]  # likewise
 
 
 def test_layers_that_do_not_differ_in_training_need_no_method() -> None:

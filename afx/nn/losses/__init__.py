@@ -12,6 +12,7 @@ from afx.nn.losses.classification import (
 )
 from afx.nn.losses.ctc import ctc
 from afx.nn.losses.embedding import contrastive, cosine_distance, cosine_similarity, info_nce, triplet
+from afx.nn.losses.likelihood import dice, gaussian_nll, margin_ranking, poisson_nll
 from afx.nn.losses.regression import huber, log_cosh, mae, mse
 
 __all__ = [
@@ -19,14 +20,18 @@ __all__ = [
     "cosine_distance",
     "cosine_similarity",
     "ctc",
+    "dice",
     "focal",
+    "gaussian_nll",
     "hinge",
     "huber",
     "info_nce",
     "kl_divergence",
     "log_cosh",
     "mae",
+    "margin_ranking",
     "mse",
+    "poisson_nll",
     "sigmoid_binary_cross_entropy",
     "softmax_cross_entropy",
     "triplet",
