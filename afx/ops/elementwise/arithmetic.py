@@ -269,7 +269,9 @@ def sign(x: ArrayLike) -> Array:
         z = x if isinstance(x, Array) else as_array(x)
         size = stop_gradient(maximum(abs(z.real), abs(z.imag)))  # neither overflows nor loses digits
         small = size < np.finfo(size.dtype).tiny  # NumPy's quotients of subnormal numbers are nan
-        z, size = where(small, z * 2.0**80, z), where(small, size * 2.0**80, size)
+        one = size.dtype.type(1)
+        scale = where(small, one * 2.0**80, one)
+        z, size = z * scale, size * scale
         z = where(size == 0, 0, z) / where(size == 0, 1, size)
         return divide(z, where(size == 0, 1, abs(z)))  # 0 of any sign gives 0 + 0j
     return bind1(sign_p, x)
