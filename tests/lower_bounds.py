@@ -40,7 +40,7 @@ BEYOND = (
     "tests/core/test_array_api.py",
 )
 EXTRAS = ("progress", "scipy", "threads")
-TOOLS = ("pytest", "hypothesis")
+TOOLS = ("pytest", "pytest-xdist", "hypothesis")
 
 
 def find_bounds(project: str) -> list[str]:
@@ -61,7 +61,7 @@ def main() -> int:
         print("lower bounds:", *bounds, flush=True)  # noqa: T201
         subprocess.run([python, "-m", "pip", "install", "-q", *bounds, *TOOLS], check=True)
         ignored = [f"--ignore={path}" for path in BEYOND]
-        run = [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *ignored, *CORE]
+        run = [python, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", *ignored, *CORE]
         return subprocess.run(run, cwd=ROOT, check=False).returncode
 
 

@@ -29,7 +29,7 @@ def test_sessions_print_what_they_show() -> None:
     assert failures_of_sessions(README, "README.md") == ""
 
 
-@pytest.mark.parametrize("ending", ["-m examples", "-m pytest"])
+@pytest.mark.parametrize("ending", ["-m examples", "-m pytest -n 2"])
 def test_each_command_is_one_line(ending: str) -> None:
     """One line, starting from a clone, makes its environment and runs the examples or the tests."""
     lines = [line for _, block in blocks("sh") for line in block.splitlines() if line.endswith(ending)]

@@ -75,24 +75,26 @@ class TestCheckpoint:
             return v
 
         def kept(fn: Any) -> int:
-            gc.collect()
-            tracemalloc.start()
-            _, pullback = afx.vjp(fn, x)
-            found = tracemalloc.get_traced_memory()[0]
-            tracemalloc.stop()
-            assert pullback is not None
-            return found
+            memories: list[int] = []
+            for _ in range(3):  # other threads may import meanwhile
+                gc.collect()
+                tracemalloc.start()
+                _, pullback = afx.vjp(fn, x)
+                memories.append(tracemalloc.get_traced_memory()[0])
+                tracemalloc.stop()
+                assert pullback is not None
+            return min(memories)
 
         assert kept(afx.checkpoint(chain)) < 3 * x.nbytes < 20 * x.nbytes < kept(chain)
 
     def test_a_checkpointed_scan_needs_the_root_of_its_memory(self) -> None:
         """Pieces of a scan whose step closes over what is differentiated keep their carries alone."""
-        xs = np.linspace(0.0, 1.0, 2500)
+        xs = np.linspace(0.0, 1.0, 1600)
 
         def peak(**options: Any) -> tuple[int, float]:
             fn = lambda a: afx.scan(lambda c, y: (afx.sin(c * a) * y + c * 0.5, None), a, xs, **options)[0]  # noqa: E731  # a function to differentiate
             memories: list[int] = []
-            for _ in range(4):  # what is made once, machine code among it, is there in the last ones
+            for _ in range(3):  # what is made once, machine code among it, is there in the last ones
                 gc.collect()
                 tracemalloc.start()
                 found = float(afx.grad(fn)(np.float64(1.5)))
@@ -100,7 +102,7 @@ class TestCheckpoint:
                 tracemalloc.stop()
             return min(memories), found
 
-        (whole, want), (pieces, found) = peak(), peak(checkpoint=50)
+        (whole, want), (pieces, found) = peak(), peak(checkpoint=40)
         assert found == pytest.approx(want, rel=1e-10)
         assert pieces < whole / 4
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from afx.compiler.native_backend.child import compile_text
-from afx.compiler.native_backend.code_cache import get_code, put_code
+from afx.compiler.native_backend.code_cache import get_code, put_code, remember_code
 from afx.compiler.native_backend.code_folder import code_folder
 from afx.compiler.native_backend.failures import warn
 from afx.compiler.native_backend.kept import keep_kernels
@@ -43,6 +43,9 @@ def compile_here(schedule: Schedule, target: Target, where: Layout, key: str, do
         return
 
     def compiled(code: bytes | None, reason: str) -> None:
+        if code is not None:
+            with contextlib.suppress(Exception):  # before the caller goes on: its next function may give the same text
+                remember_code(text, target.cpu, code)
         done(None if code is None else (mixed, pieces, code), reason)
         if code is not None:
             with contextlib.suppress(Exception):  # the caller, who waits no longer, has it

@@ -25,7 +25,7 @@ from pathlib import Path
 from afx.compiler.native_backend.child import ADDRESSES, load_llvm
 from afx.compiler.target import DEFAULT, current
 
-__all__ = ["CodeCache", "circumstances", "get_code", "key_of", "open_folder", "put_code"]
+__all__ = ["CodeCache", "circumstances", "get_code", "key_of", "open_folder", "put_code", "remember_code"]
 
 FAMILY = b"afx code "  # of files of all versions
 MAGIC = FAMILY + b"2\n"
@@ -181,11 +181,16 @@ def get_code(text: str, cpu: str, folder: str) -> bytes | None:
     return code
 
 
-def put_code(text: str, cpu: str, folder: str, code: bytes) -> None:
-    """Keep object code: the last megabytes of this process, and in a folder, where one is named."""
+def remember_code(text: str, cpu: str, code: bytes) -> None:
+    """Keep object code in memory: the last megabytes of this process."""
     _recent[key_of([cpu, text])] = code
-    while sum(map(len, _recent.values())) > current.target.service.recent_max_bytes:
+    while sum(map(len, list(_recent.values()))) > current.target.service.recent_max_bytes:
         _recent.popitem(last=False)
+
+
+def put_code(text: str, cpu: str, folder: str, code: bytes) -> None:
+    """Keep object code in memory, and in a folder, where one is named."""
+    remember_code(text, cpu, code)
     if folder:
         CodeCache(Path(folder)).put(key_of([text, *circumstances(cpu)]), code)
 

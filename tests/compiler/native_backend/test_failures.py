@@ -87,7 +87,7 @@ def test_no_error_of_the_compiler_leaves_a_call(
     assert "could not be given" in native.state
 
 
-@pytest.mark.parametrize("name", ["put_code", "keep_kernels"])
+@pytest.mark.parametrize("name", ["remember_code", "put_code", "keep_kernels"])
 @pytest.mark.parametrize("error", [MemoryError(), RecursionError(), ValueError("a null byte")])
 def test_what_cannot_be_kept_runs_all_the_same(name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits for machine code has it, whatever goes wrong in keeping it for later ones."""
