@@ -11,7 +11,7 @@ from afx import pytree
 from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of
 from afx.core.interpreter import evaluate
-from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
+from afx.core.tracing.graph_trace import GraphTrace, GraphTracer, renumber
 from afx.core.tracing.recording_trace import RecordingTrace, UnknownValueError, to_concrete
 from afx.core.tracing.tracer import Tracer, to_array
 from afx.errors import ConcreteValueError
@@ -26,6 +26,7 @@ __all__ = [
     "batched_body",
     "body_of",
     "build",
+    "consts_first",
     "full_mask",
     "inexact",
     "is_abstract",
@@ -155,6 +156,13 @@ def build(name: str, avals: Sequence[Aval], fn: Callable[..., Sequence[Any]]) ->
         return CompiledGraph(trace.finish([to_array(z) for z in fn(*[trace.input(a) for a in avals])]))
     finally:
         trace.alive = False
+
+
+def consts_first(body: Body, count: int) -> CompiledGraph:
+    """Return a step's program with what it closes over, its last inputs, before the first ``count`` ones."""
+    graph = body.program.graph
+    inputs = (*graph.inputs[count:], *graph.inputs[:count])
+    return CompiledGraph(renumber(inputs, graph.constants, graph.equations, graph.outputs))
 
 
 def batched_body(

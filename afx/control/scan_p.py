@@ -16,7 +16,7 @@ import numpy as np
 
 from afx.compiler.control_flow import ScanSpec
 from afx.compiler.cost import flops
-from afx.control._subgraphs import Body, batched_body, build, full_mask, inexact, zeros_of
+from afx.control._subgraphs import Body, batched_body, build, consts_first, full_mask, inexact, zeros_of
 from afx.core.aval import Aval
 from afx.core.graph import Var
 from afx.core.interpreter import evaluate
@@ -40,10 +40,7 @@ def run_scan(body: Body, carry: Sequence[Any], xs: Sequence[Any], length: int, r
 
 def step_of(body: Body) -> CompiledGraph:
     """Return the program of a traced step with the lifted values in front."""
-    avals = [v.aval for v in body.program.graph.inputs]
-    nc = len(body.lifted)
-    n = len(avals) - nc
-    return build("scan", [*avals[n:], *avals[:n]], lambda *v: evaluate(body.program.graph, *v[nc:], *v[:nc]))
+    return consts_first(body, len(body.program.graph.inputs) - len(body.lifted))
 
 
 def bind_scan(

@@ -7,19 +7,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from afx import pytree
-from afx.control._subgraphs import Body, as_strong_arrays, body_of, build, check_same, is_abstract, resolve_weak_carry
+from afx.control._subgraphs import as_strong_arrays, body_of, check_same, consts_first, is_abstract, resolve_weak_carry
 from afx.control.scan import scan
 from afx.control.while_graphs import WhileLoop
 from afx.control.while_p import run_while
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
-from afx.core.interpreter import evaluate
 from afx.core.tracing.batch_trace import BatchTracer
 from afx.core.tracing.tracer import Tracer
 from afx.errors import DtypeError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.transforms._arguments import check_callable, describe, name_of
-from afx.transforms.compiled_call import CompiledGraph
 from afx.transforms.nan_check import check_nan
 
 __all__ = ["fori_loop", "while_loop"]
@@ -145,12 +143,5 @@ def _traced(cond_fn: Any, body_fn: Any, carry: list[Any], tree: Any) -> Any:
     test = body_of(cond_fn, pair, avals, f"while_loop's condition {name_of(cond_fn)}")
     body = body_of(step, pair, avals, f"while_loop of {name_of(body_fn)}")
     n = len(carry)
-    loop = WhileLoop(_consts_first(test, n), _consts_first(body, n), len(test.lifted), len(body.lifted))
+    loop = WhileLoop(consts_first(test, n), consts_first(body, n), len(test.lifted), len(body.lifted))
     return pytree.unflatten(tree, list(run_while(loop, *test.lifted, *body.lifted, *carry)))
-
-
-def _consts_first(body: Body, nk: int) -> CompiledGraph:
-    inputs = [v.aval for v in body.program.graph.inputs]
-    nc = len(inputs) - nk
-    graph = body.program.graph
-    return build("while_loop", [*inputs[nk:], *inputs[:nk]], lambda *v: evaluate(graph, *v[nc:], *v[:nc]))

@@ -29,22 +29,25 @@ class Aval:
         shape: lengths of the axes.
         dtype: the NumPy dtype.
         weak: whether it stands for a Python scalar, which takes the dtype of what it meets (printed ``float32[]~``).
+        size: the number of elements.
 
     >>> str(Aval((8, 3), np.dtype("float32")))
     'float32[8,3]'
     """
 
     # written by hand: one is made at every operation of a trace, and each is asked a hundred times
-    __slots__ = ("dtype", "shape", "weak")
+    __slots__ = ("dtype", "shape", "size", "weak")
 
     shape: Shape
     dtype: DType
     weak: bool
+    size: int
 
     def __init__(self, shape: Shape, dtype: DType, weak: bool = False) -> None:
         _set_shape(self, shape)
         _set_dtype(self, dtype)
         _set_weak(self, weak)
+        _set_size(self, math.prod(shape))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Aval: {name} cannot be set: got {value!r}; make a new Aval")
@@ -66,11 +69,6 @@ class Aval:
         return len(self.shape)
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
-
-    @property
     def nbytes(self) -> int:
         """The number of bytes the elements take."""
         return self.size * self.dtype.itemsize
@@ -87,6 +85,7 @@ class Aval:
 _set_shape: Callable[[Aval, Shape], None] = Aval.__dict__["shape"].__set__
 _set_dtype: Callable[[Aval, DType], None] = Aval.__dict__["dtype"].__set__
 _set_weak: Callable[[Aval, bool], None] = Aval.__dict__["weak"].__set__
+_set_size: Callable[[Aval, int], None] = Aval.__dict__["size"].__set__
 
 
 def aval_of(x: Any, who: str = "afx") -> Aval:
@@ -132,8 +131,12 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape | None:
     (8, 3)
     """
     first = shapes[0]
-    if all(shape == first for shape in shapes):
-        return first
+    for shape in shapes:
+        if shape != first and shape and first:
+            break
+        first = first or shape
+    else:
+        return first  # the one that they have, numbers aside
     rank = max(map(len, shapes))
     result = [1] * rank
     for shape in shapes:
@@ -145,10 +148,20 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape | None:
     return tuple(result)
 
 
-def are_alike(avals: Sequence[Aval]) -> bool:
-    """Tell whether all have one shape and one dtype, none of them weak: the quick way to the commonest answer."""
-    shape, dtype = avals[0].shape, avals[0].dtype
-    return all(a.dtype is dtype and not a.weak and a.shape == shape for a in avals)
+def widest_of_alike(avals: Sequence[Aval]) -> Aval | None:
+    """Return the Aval that others broadcast to, if all have one dtype, none is weak, and each has its shape or no axes.
+
+    None elsewhere: this is the quick way to the commonest answer.
+    """
+    wide = avals[0]
+    for a in avals:  # a loop: a call for each operand would cost more than the rest
+        if a.dtype is not wide.dtype or a.weak:
+            return None
+        if a.shape != wide.shape and a.shape:
+            if wide.shape:
+                return None
+            wide = a
+    return wide
 
 
 def broadcast_avals(name: str, avals: Sequence[Aval]) -> Shape:

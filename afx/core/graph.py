@@ -7,7 +7,7 @@ same structure are equal as data, and comparing, hashing, printing and destroyin
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
@@ -90,6 +90,7 @@ class Constant:
 
 
 Atom = Var | Literal
+_set_index: Callable[[Var, int], None] = vars(Var)["index"].__set__
 
 
 @attrs.frozen
@@ -245,6 +246,23 @@ class Graph:
 def _drawing() -> Any:
     # drawing stands above graphs and is loaded when one is drawn
     return importlib.import_module("afx.core.graph_drawing")
+
+
+def number_variables(
+    inputs: Sequence[Var], constants: Sequence[tuple[Var, Constant]], equations: Sequence[Equation]
+) -> None:
+    """Number variables from 0 in the order of their definition, in place: of a graph that nobody has seen yet."""
+    count = 0
+    for var in inputs:
+        _set_index(var, count)
+        count += 1
+    for var, _ in constants:
+        _set_index(var, count)
+        count += 1
+    for eq in equations:
+        for var in eq.outputs:
+            _set_index(var, count)
+            count += 1
 
 
 def walk(graph: Graph) -> Iterator[Graph]:

@@ -10,7 +10,7 @@ values, on which operators are NumPy's own and cost nothing extra. They read the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeAlias, dataclass_transform
 
 import numpy as np
 
@@ -54,6 +54,11 @@ class Record:
                 f"{self.__class__.__name__}: fields that are missing or unknown: got {wrong}; see its docstring"
             )
         self.__dict__.update(fields)
+        self.__dict__.update(self._derived())
+
+    def _derived(self) -> dict[str, Any]:
+        """Return further attributes, which follow from the fields: read so often that a property's call would count."""
+        return {}
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{self.__class__.__name__}: {name} cannot be set: got {value!r}; make a new record")
@@ -197,6 +202,9 @@ class Primitive(Record):
         lowering: how a plan computes it.
         algebra: identities that simplification may use.
         sampling: operands that tests draw.
+        is_elementwise: whether each output element depends on the operands' elements at the same (broadcast) position only.
+        condition_operands: the number of leading operands that choose elements and take no part in promotion: the one of
+            a select.
     """
 
     name: str
@@ -221,15 +229,21 @@ class Primitive(Record):
         rules = self.derivative
         return rules.vjps is not None or rules.vjp_all is not None or rules.concrete_vjp is not None
 
-    @property
-    def is_elementwise(self) -> bool:
-        """Tell whether each output element depends on the operands' elements at the same (broadcast) position only."""
-        return self.kind == "elementwise"
+    if TYPE_CHECKING:
 
-    @property
-    def condition_operands(self) -> int:
-        """Return the number of leading operands that choose elements and take no part in promotion: the one of a select."""
-        return 1 if self.algebra.canonical == "select" else 0
+        @property
+        def is_elementwise(self) -> bool:
+            """Whether each output element depends on the operands' elements at the same position only."""
+            ...
+
+        @property
+        def condition_operands(self) -> int:
+            """The number of leading operands that choose elements."""
+            ...
+
+    def _derived(self) -> dict[str, Any]:
+        selects = self.algebra.canonical == "select"
+        return {"is_elementwise": self.kind == "elementwise", "condition_operands": 1 if selects else 0}
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"

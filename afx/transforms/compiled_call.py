@@ -326,12 +326,12 @@ def _split(graph: Graph, wanted: tuple[bool, ...]) -> VjpGraphs:
 
 
 def _residuals(entries: Sequence[Entry]) -> dict[int, GraphTracer]:
-    """Return the traced values that pullbacks will read, by variable."""
+    """Return the traced values that pullbacks will read, by the identities of variables, whose numbers are given last."""
     found: dict[int, GraphTracer] = {}
     for e in entries:
         for v in (*_several(e), *e.xs):
             if isinstance(v, GraphTracer):
-                found[v._var.index] = v
+                found[id(v._var)] = v
     return found
 
 
@@ -345,7 +345,7 @@ def _moved(entry: Entry, stand_in: dict[int, GraphTracer]) -> Entry:
     """Return a tape entry whose traced values are inputs of the backward graph."""
 
     def move(v: Any) -> Any:
-        return stand_in[v._var.index] if isinstance(v, GraphTracer) else v
+        return stand_in[id(v._var)] if isinstance(v, GraphTracer) else v
 
     zs = tuple([move(v) for v in _several(entry)])
     z = zs if entry.primitive is not None and entry.primitive.multiple_results else zs[0]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from _thread import get_ident
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from afx.core.array.array import Array, snapshot, to_numpy_value, wrap
-from afx.core.aval import Aval, Shape, are_alike, aval_of
+from afx.core.aval import Aval, Shape, aval_of
 from afx.core.dtypes import DType, promote
-from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var
+from afx.core.graph import Atom, Constant, Equation, Graph, Literal, Var, number_variables
 from afx.core.primitive import Primitive, primitive_for_role
 from afx.core.registry import FUNCTIONS
 from afx.core.tracing.source_info import caller
@@ -64,6 +65,8 @@ class GraphTrace(Trace):
         "_inputs",
         "_known",
         "_lifted_vars",
+        "_quiet",
+        "_state",
         "expanding",
         "lifted",
     )
@@ -73,7 +76,9 @@ class GraphTrace(Trace):
         super().__init__(name)
         self.expanding: bool = expanding
         self._count = 0
-        self._errors: dict[str, Any] = {**np.geterr()}
+        self._errors: Mapping[str, Any] = np.geterr()
+        self._state = self._errors  # in which the last equation was made, and what it ignores
+        self._quiet: tuple[str, ...] = ()
         self._inputs: list[Var] = []
         self._constants: list[tuple[Var, Constant]] = []
         self._known: dict[int, tuple[Any, Var]] = {}
@@ -132,7 +137,8 @@ class GraphTrace(Trace):
 
     def apply(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Make an equation of an op."""
-        self.check()
+        if self.owner != get_ident():
+            self.check()
         if p.decompose is not None and (self.expanding or not p.opaque):
             return p.decompose(xs, params)
         outputs = self.equation(p, xs, params)
@@ -140,17 +146,30 @@ class GraphTrace(Trace):
 
     def equation(self, p: Primitive, xs: tuple[Any, ...], params: dict[str, Any]) -> tuple[Var, ...]:
         """Enter an equation; return the variables it defines."""
-        atoms = tuple([self.atom(x) for x in xs])
-        if p.is_elementwise:
-            atoms = self._same_dtype(p, xs, atoms)
-        elif any([a.aval.weak for a in atoms]):  # noqa: C419  # a list is quicker
-            atoms = self._met(p, xs, atoms)
-        outputs = tuple([self._var(a) for a in infer(p, [a.aval for a in atoms], params)])
-        self._equations.append(
-            Equation(
-                p, atoms, outputs, tuple(sorted(params.items())) if params else (), caller(), self._ignored_fp_errors()
-            )
-        )
+        # loops in place of comprehensions here and below: each of these is a call, which would double a trace's time
+        atoms = self._atoms_of_one_dtype(xs) if p.is_elementwise and p.lowering.ufunc not in LOGICAL else None
+        if atoms is None:
+            found: list[Atom] = []
+            weak = False
+            for x in xs:
+                atom = x._var if x.__class__ is GraphTracer and x._trace is self else self.atom(x)
+                found.append(atom)
+                weak = weak or atom.aval.weak
+            atoms = tuple(found)
+            if p.is_elementwise:
+                atoms = self._same_dtype(p, xs, atoms)
+            elif weak:
+                atoms = self._met(p, xs, atoms)
+        results: list[Var] = []
+        for aval in infer(p, [a.aval for a in atoms], params):
+            results.append(Var(self._count, aval))
+            self._count += 1
+        outputs = tuple(results)
+        state = np.geterr()
+        if state != self._state:
+            self._state, self._quiet = state, self._ignored_fp_errors(state)
+        given = tuple(sorted(params.items())) if params else ()
+        self._equations.append(Equation(p, atoms, outputs, given, caller(), self._quiet))
         return outputs
 
     def count_equations(self) -> int:
@@ -181,20 +200,51 @@ class GraphTrace(Trace):
         """Return where the last equation stands."""
         return self._equations[-1].source if self._equations else None
 
-    def _ignored_fp_errors(self) -> tuple[str, ...]:
+    def _ignored_fp_errors(self, now: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the warnings that are ignored here, and were not where the trace began."""
-        now: dict[str, Any] = {**np.geterr()}
-        if now == self._errors:
-            return ()
         return tuple([name for name, state in now.items() if state == "ignore" != self._errors[name]])
+
+    def _atoms_of_one_dtype(self, xs: tuple[Any, ...]) -> tuple[Atom, ...] | None:
+        """Return the operands of an elementwise op if they are tracers of one inexact dtype, and numbers, which take it."""
+        common: DType | None = None
+        found: list[Any] = []
+        has_numbers = False
+        for x in xs:
+            if x.__class__ is GraphTracer and x._trace is self:
+                var = x._var
+                if var.aval.weak or var.aval.dtype is not (common or var.aval.dtype):
+                    return None
+                common = var.aval.dtype
+                found.append(var)
+            elif x.__class__ is float or (x.__class__ is int and -EXACT < x < EXACT):
+                has_numbers = True
+                found.append(x)
+            else:
+                return None
+        if common is None or common.kind not in "fc":
+            return None
+        if has_numbers:
+            aval = Aval((), common)
+            found = [x if x.__class__ is Var else Literal(common.type(x).item(), aval) for x in found]
+        return tuple(found)
 
     def _same_dtype(self, p: Primitive, xs: tuple[Any, ...], atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Convert the operands of an elementwise op to the dtype it computes in: equations are strongly typed."""
-        avals = [a.aval for a in atoms[p.condition_operands :]]
-        if avals[0].dtype.kind in "fc" and are_alike(avals):
-            return atoms
-        if all(a.weak for a in avals):
-            return atoms
+        first, common, weak = p.condition_operands, None, 0
+        for atom in atoms[first:] if first else atoms:
+            aval = atom.aval
+            if aval.weak:
+                weak += 1
+            elif common is None or common is aval.dtype:
+                common = aval.dtype
+            else:
+                break
+        else:
+            if common is None:  # all are weak
+                return atoms
+            if not weak and common.kind in "fc":
+                return atoms
+        avals = [a.aval for a in atoms[first:]]
         dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), p.promotes_to_float)
         if all(a.dtype.kind in "iu" for a in avals) and _compares(p):
             if dtype.kind == "f" or (dtype == np.uint64 and _holds_traced_numbers(atoms)):
@@ -204,9 +254,7 @@ class GraphTrace(Trace):
             return atoms  # which ask for truth alone, of numbers of any dtype
         return tuple(
             [
-                a
-                if k < p.condition_operands or (a.aval.dtype == dtype and not a.aval.weak)
-                else self._converted(x, a, dtype, p)
+                a if k < first or (a.aval.dtype == dtype and not a.aval.weak) else self._converted(x, a, dtype, p)
                 for k, (x, a) in enumerate(zip(xs, atoms, strict=True))
             ]
         )
@@ -263,9 +311,12 @@ class GraphTrace(Trace):
         """End the trace and return its graph; variables are numbered in order of definition."""
         atoms = tuple([self.atom(x) for x in outputs])
         self.alive = False
-        return renumber((*self._inputs, *self._lifted_vars), self._constants, self._equations, atoms)
+        inputs, constants, equations = (*self._inputs, *self._lifted_vars), self._constants, self._equations
+        number_variables(inputs, constants, equations)
+        return Graph(inputs, tuple(constants), tuple(equations), atoms)
 
 
+EXACT = 1 << 53  # integers up to here are floats
 LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 MIXED = "qQ->?"  # a loop of ufuncs that compare signed integers with unsigned ones as they are
 

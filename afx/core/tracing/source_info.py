@@ -7,7 +7,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 __all__ = ["ORIGIN", "Source", "SourceLocation", "caller", "places_of", "stack_level"]
 
@@ -70,7 +70,7 @@ def places_of(sources: Iterable[Source | SourceLocation | None]) -> list[SourceL
 class _Origin(threading.local):
     """What operations are made from that no line of the user's runs for: a graph's equation, or a forward operation."""
 
-    source: Source | SourceLocation | None = None
+    source: Any = None  # a Source or a SourceLocation, or None
 
 
 ORIGIN = _Origin()
@@ -82,9 +82,9 @@ def caller(depth: int = 2) -> Source | None:
 
     Where `ORIGIN` names one, that is it: a graph is evaluated, or an operation pulled back.
     """
-    origin: Any = ORIGIN.source
+    origin: Source | None = ORIGIN.source
     if origin is not None:
-        return cast(Source, origin)
+        return origin
     frame: FrameType | None = sys._getframe(depth)  # the documented way to the caller's line
     while frame is not None and (id(frame.f_globals) in _own or _is_own(frame)):
         frame = frame.f_back

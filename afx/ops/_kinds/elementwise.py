@@ -24,7 +24,7 @@ from typing import Any, Concatenate, TypeAlias
 import numpy as np
 
 from afx.core.array.array import Array
-from afx.core.aval import SCALARS, Aval, Shape, are_alike, aval_of, broadcast_avals
+from afx.core.aval import SCALARS, Aval, Shape, aval_of, broadcast_avals, widest_of_alike
 from afx.core.dtypes import DType, bool_, promote, real_dtype
 from afx.core.primitive import Params, Primitive, Value, define
 from afx.errors import DtypeError
@@ -161,12 +161,12 @@ def _keeps_dtype(found: DType, want: DType) -> bool:
 
 
 def elementwise_shape_rule(name: str, kinds: str, floating: bool, result: OutDtype | None) -> Shaper:
-    own_kinds = "" if result else "".join(kind for kind in kinds if kind in "fc")
+    inexact = "".join([kind for kind in kinds if kind in "fc"])
 
     def abstract(*avals: Aval) -> Aval:
-        first = avals[0]
-        if first.dtype.kind in own_kinds and are_alike(avals):
-            return first
+        wide = widest_of_alike(avals)
+        if wide is not None and wide.dtype.kind in inexact:
+            return Aval(wide.shape, result(wide.dtype)) if result else wide
         shape = broadcast_avals(name, avals)
         dtype = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating)
         if dtype.kind not in kinds:
