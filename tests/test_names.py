@@ -436,6 +436,7 @@ NAMES: dict[str, list[str]] = {
     ],
     "afx.integrate": [
         "OdeResult",
+        "OdeSolution",
         "QuadResult",
         "Status",
         "odeint",

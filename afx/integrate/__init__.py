@@ -1,7 +1,7 @@
 """Integration: differential equations and definite integrals, adaptive, compiled, batched and differentiable.
 
 ===========  ==================================================================================================
-`odeint`     initial value problems: Dormand-Prince 5(4), and a Rosenbrock method for stiff systems; events
+`odeint`     initial value problems: explicit, stiff and symplectic methods, events, dense output, mass matrices
 `quad`       definite integrals by adaptive Gauss-Kronrod rules, infinite ranges too
 ===========  ==================================================================================================
 """
@@ -12,9 +12,11 @@ from afx.control.solving.report import Status
 from afx.integrate.odeint import odeint
 from afx.integrate.quad import quad
 from afx.integrate.results import OdeResult, QuadResult
+from afx.integrate.trail import OdeSolution
 
 __all__ = [
     "OdeResult",
+    "OdeSolution",
     "QuadResult",
     "Status",
     "odeint",

@@ -12,7 +12,7 @@ from afx.control.solving.functions import attach_implicit_derivative, parametriz
 from afx.control.while_loop import fori_loop
 from afx.core.array.array import Array
 from afx.core.aval import Aval
-from afx.integrate.step import Field, interpolate
+from afx.integrate.step import Field, Past, interpolate
 from afx.ops.creation.creation import asarray, ones_like, zeros_like
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.where import where
@@ -32,17 +32,9 @@ class Happening:
     after: Array
 
 
-class LastStep(Protocol):
+class LastStep(Past, Protocol):
     """The last step of an integration."""
 
-    @property
-    def begin(self) -> Array: ...
-    @property
-    def start(self) -> Array: ...
-    @property
-    def length(self) -> Array: ...
-    @property
-    def dense(self) -> tuple[Array, ...]: ...
     @property
     def happening(self) -> Happening | None: ...
 

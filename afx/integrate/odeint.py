@@ -9,27 +9,28 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.scan import scan
-from afx.control.solving.compiled import are_plain, run_or_compile
 from afx.control.solving.functions import flatten_to_vector, parametrize, stopped
-from afx.control.solving.report import Status, choose_status
+from afx.control.solving.report import Status
 from afx.control.solving.vectors import as_vector
-from afx.control.while_loop import while_loop
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.integrate.adjoint import attach_adjoint
-from afx.integrate.event import Direction, EventFn, Happening, crossed, locate
+from afx.integrate.dop853 import DOP853
+from afx.integrate.event import EventFn, locate
+from afx.integrate.march import Control, March, integrate, march
+from afx.integrate.radau import RADAU
 from afx.integrate.results import OdeResult
 from afx.integrate.rosenbrock import RODAS
-from afx.integrate.runge_kutta import DOPRI5
-from afx.integrate.step import Field, Method, error_norm, initial_step, interpolate, step_factor
-from afx.ops.creation.creation import asarray, zeros_like
+from afx.integrate.runge_kutta import DOPRI5, EULER, RK4
+from afx.integrate.step import Field, Method, System
+from afx.integrate.symplectic import LEAPFROG, YOSHIDA4
+from afx.integrate.trail import solution_of
+from afx.ops.creation.creation import asarray
 from afx.ops.creation.stop_gradient import stop_gradient
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.comparison import isfinite
-from afx.ops.elementwise.where import minimum, where
+from afx.ops.elementwise.where import where
+from afx.ops.manipulation.diagonals import diag
 from afx.transforms._arguments import check_callable
 from afx.transforms.vmap import vmap
 
@@ -38,46 +39,17 @@ __all__ = ["OdeMethod", "odeint"]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-OdeMethod = Literal["dopri5", "rodas"]
-EAGER_STEPS = 10  # measured: tracing a march takes the time of about ten of its steps
-METHODS = {"dopri5": DOPRI5, "rodas": RODAS}
-
-
-@attrs.frozen
-class March:
-    """The state of an integration, in the direction of growing time.
-
-    Attributes:
-        t: the time reached.
-        y: the state there.
-        slope: dy/dt there.
-        h: the next step size.
-        norm: the error of the last accepted step, in units of the tolerance.
-        begin: where the last accepted step began.
-        start: the state there.
-        length: its length.
-        dense: its interpolant.
-        happening: what the event function was at both ends of the step, if there is one.
-        accepted: how many steps were.
-        rejected: how many were not.
-        retried: whether the last trial was rejected.
-        status: a `Status`.
-    """
-
-    t: Array
-    y: Array
-    slope: Array
-    h: Array
-    norm: Array
-    begin: Array
-    start: Array
-    length: Array
-    dense: tuple[Array, ...]
-    happening: Happening | None
-    accepted: Array
-    rejected: Array
-    retried: Array
-    status: Array
+OdeMethod = Literal["dopri5", "dop853", "rodas", "radau", "euler", "rk4", "leapfrog", "yoshida4"]
+METHODS: dict[str, Method] = {
+    "dopri5": DOPRI5,
+    "dop853": DOP853,
+    "rodas": RODAS,
+    "radau": RADAU,
+    "euler": EULER,
+    "rk4": RK4,
+    "leapfrog": LEAPFROG,
+    "yoshida4": YOSHIDA4,
+}
 
 
 def odeint(
@@ -92,6 +64,10 @@ def odeint(
     event: EventFn | None = None,
     direction: int | Sequence[int] = 0,
     gradient: Literal["steps", "adjoint"] = "steps",
+    step: float | None = None,
+    steps: int | None = None,
+    mass: ArrayLike | None = None,
+    dense: bool = False,
 ) -> OdeResult[T]:
     """Return the solution of ``dy/dt = fn(t, y, *args)`` from ``init`` at ``ts[0]``, at each of the times.
 
@@ -99,10 +75,16 @@ def odeint(
     by ``init``, ``args``, ``ts`` and traced arrays that ``fn`` closes over. Works under `jit` and `vmap`. A long run is
     compiled: ``fn`` must be pure, as under `jit`; one that counts, stores or draws at each step needs `afx.disable_jit`.
 
-    ==========  =============================================================================================
-    ``dopri5``  Dormand & Prince's explicit pair of orders 5(4), the default
-    ``rodas``   a Rosenbrock method of orders 4(3) for stiff systems, with exact Jacobians (Hairer & Wanner)
-    ==========  =============================================================================================
+    ============  ===========================================================================================
+    ``dopri5``    Dormand & Prince's explicit pair of orders 5(4), the default
+    ``dop853``    their explicit method of order 8, for tight tolerances (Hairer, Nørsett & Wanner)
+    ``rodas``     a Rosenbrock method of orders 4(3) for stiff systems, with exact Jacobians (Hairer & Wanner)
+    ``radau``     the implicit method Radau IIA of order 5, for stiff systems and tight tolerances
+    ``euler``     Euler's method, with ``step`` or ``steps`` alone, as those that follow
+    ``rk4``       Runge and Kutta's classical method of order 4
+    ``leapfrog``  the symplectic method of order 2, for a pair of positions and momenta
+    ``yoshida4``  its composition of order 4 (Yoshida)
+    ============  ===========================================================================================
 
     Args:
         fn: (t, y, *args) to dy/dt, a tree as y is.
@@ -119,9 +101,17 @@ def odeint(
         gradient: ``steps`` differentiates the steps, whose sizes count as constants, in both modes; ``adjoint`` solves an
             equation backwards (Chen et al. 2018): for reverse mode alone, in memory that does not grow with the steps,
             and as exact as the tolerance.
+        step: the size of fixed steps, with any method; the last one ends at the last time.
+        steps: how many fixed steps there are from the first time to the last.
+        mass: float[n, n] or its diagonal: solves ``mass @ dy/dt = fn(t, y, *args)``, where rows of 0 make algebraic
+            equations (of index 1; the first state fulfils them); for ``rodas`` and ``radau``.
+        dense: gives the solution between steps too, ``result.solution``: a function of time, with the steps' own times.
+            Keeps ``max_steps`` steps under `jit`.
 
     Raises:
-        ArgumentError: no such method or gradient; times that turn back; an event together with ``adjoint``.
+        ArgumentError: no such method or gradient; times that turn back; an event, a mass or ``dense`` with ``adjoint``;
+            a method without an error estimate and no steps; a mass for an explicit method; a symplectic method for a
+            state that is no pair.
         ShapeError: ``ts`` is no vector of at least one time.
 
     >>> import afx
@@ -131,19 +121,15 @@ def odeint(
            [0.36788]], dtype=float64), 'the tolerance is met')
     """
     check_callable(fn, "odeint")
-    if method not in METHODS:
-        raise ArgumentError(f"odeint: no such method: got {method!r}; use 'dopri5' or 'rodas'")
-    if gradient not in ("steps", "adjoint"):
-        raise ArgumentError(f"odeint: no such gradient: got {gradient!r}; use 'steps' or 'adjoint'")
-    if gradient == "adjoint" and event is not None:
-        raise ArgumentError("odeint: events have no adjoint: got gradient='adjoint'; use 'steps'")
-    way_of = direction if isinstance(direction, int) else tuple(direction)
-    if not set(np.ravel(way_of).tolist()) <= {-1, 0, 1}:
-        raise ArgumentError(f"odeint: an event's direction is -1, 0 or 1: got {direction!r}; take one of them")
+    control = _control_of(method, direction, step, steps, max_steps, dense)
+    _check_gradient(gradient, {"events": event is not None, "masses": mass is not None, "solutions": dense})
     y, unravel = flatten_to_vector(init, "odeint")
+    control = _with_tolerances(control, rtol, atol, y)
+    if control.method.halved:
+        _check_pair(init, y, method)
+    weights = None if mass is None else _mass_of(mass, y, control.method, method)
     times = _times(ts, y)
     sign = stop_gradient(where(times[-1] >= times[0], 1, -1).astype(y.dtype))
-    exact = y.dtype == np.float64
 
     run = _on_vectors(fn, unravel)
 
@@ -158,34 +144,91 @@ def odeint(
 
     watched = None if event is None else watch  # without one no equation has arrays without elements
 
-    tolerance = (
-        (1e-6 if exact else 1e-3) if rtol is None else rtol,
-        (1e-9 if exact else 1e-6) if atol is None else atol,
-    )
-    way = METHODS[method]
     if gradient == "steps":
-        march, states = _integrate(
-            way, field, watched, y, sign * times, [sign, *floating], tolerance, max_steps, way_of
-        )
+        last, states = integrate(control, field, watched, y, sign * times, [sign, *floating], weights)
     else:
-        march, states = _by_adjoint(way, run, sign, y, sign * times, args, tolerance, max_steps)
-    reached = sign * times <= march.t
-    found = locate(None if event is None else lambda t, v: watch(t, v, sign, *floating), march, way_of)
+        last, states = _by_adjoint(control, run, sign, y, sign * times, args)
+    reached = sign * times <= last.t
+    found = locate(None if event is None else lambda t, v: watch(t, v, sign, *floating), last, control.direction)
     before = sign * times <= where(found.index >= 0, found.t, np.inf)
     states = where((reached & before)[:, None], states, np.nan)
-    ended = where(march.status == int(Status.RUNNING), int(Status.CONVERGED), march.status)
-    work = (march.accepted + march.rejected) * way.evaluations + 2
+    ended = where(last.status == int(Status.RUNNING), int(Status.CONVERGED), last.status)
     return OdeResult(
-        march.accepted,
-        work,
+        last.accepted,
+        last.evaluations,
         ended,
         times,
         vmap(unravel)(states),
-        march.rejected,
+        last.rejected,
         sign * found.t,
         unravel(found.y),
         found.index,
+        None if last.trail is None else solution_of(last.trail, last.accepted, sign, (last.t, last.y), unravel),
     )
+
+
+def _control_of(
+    method: OdeMethod,
+    direction: int | Sequence[int],
+    step: float | None,
+    steps: int | None,
+    max_steps: int,
+    dense: bool,
+) -> Control:
+    """Return how the integration goes, without tolerances."""
+    if method not in METHODS:
+        raise ArgumentError(f"odeint: no such method: got {method!r}; use {', '.join(map(repr, METHODS))}")
+    way = direction if isinstance(direction, int) else tuple(direction)
+    if not set(np.ravel(way).tolist()) <= {-1, 0, 1}:
+        raise ArgumentError(f"odeint: an event's direction is -1, 0 or 1: got {direction!r}; take one of them")
+    if step is not None and steps is not None:
+        raise ArgumentError(f"odeint: steps have one size: got step={step} and steps={steps}; give one of the two")
+    for name, size in (("step", step), ("steps", steps)):
+        if size is not None and not size > 0:
+            raise ArgumentError(f"odeint: {name} is above 0, backwards in time too: got {size}; give a larger one")
+    if step is None and steps is None and not METHODS[method].adaptive:
+        raise ArgumentError(f"odeint: {method!r} has no error estimate: got no step; give step or steps")
+    limit = max_steps if steps is None else max(max_steps, steps + 1)
+    return Control(METHODS[method], 0.0, 0.0, limit, way, step, steps, dense)
+
+
+def _with_tolerances(control: Control, rtol: float | None, atol: float | None, y: Array) -> Control:
+    exact = y.dtype == np.float64
+    return attrs.evolve(
+        control,
+        rtol=(1e-6 if exact else 1e-3) if rtol is None else rtol,
+        atol=(1e-9 if exact else 1e-6) if atol is None else atol,
+    )
+
+
+def _check_gradient(gradient: str, asked: dict[str, bool]) -> None:
+    if gradient not in ("steps", "adjoint"):
+        raise ArgumentError(f"odeint: no such gradient: got {gradient!r}; use 'steps' or 'adjoint'")
+    for name, is_asked in asked.items():
+        if gradient == "adjoint" and is_asked:
+            raise ArgumentError(f"odeint: {name} have no adjoint: got gradient='adjoint'; use 'steps'")
+
+
+def _check_pair(init: Any, y: Array, method: str) -> None:
+    parts: Any = init if isinstance(init, (tuple, list)) else ()
+    sizes = [sum([aval_of(x, "odeint").size for x in pytree.leaves(part)]) for part in parts]
+    if len(sizes) != 2 or 2 * sizes[0] != y.shape[0] or sizes[0] != sizes[1]:
+        raise ArgumentError(
+            f"odeint: {method!r} takes a pair of positions and momenta of one size: got a state of sizes {sizes}; "
+            "give init=(positions, momenta), or use 'rk4'"
+        )
+
+
+def _mass_of(mass: ArrayLike, y: Array, way: Method, method: str) -> Array:
+    """Return the mass as a matrix."""
+    if not way.implicit:
+        raise ArgumentError(f"odeint: {method!r} takes no mass; use 'radau' or 'rodas', or divide by the mass in fn")
+    given, n = asarray(mass, y.dtype), y.shape[0]
+    if given.shape not in ((n,), (n, n)):
+        raise ShapeError(
+            f"odeint: the mass is square, of the state's size, or a diagonal: got {given.aval} for {y.aval}"
+        )
+    return given if given.ndim == 2 else diag(given)
 
 
 def _on_vectors(fn: Callable[..., Any], unravel: Callable[[Array], Any]) -> Callable[..., Array]:
@@ -201,14 +244,7 @@ def _on_vectors(fn: Callable[..., Any], unravel: Callable[[Array], Any]) -> Call
 
 
 def _by_adjoint(
-    way: Method,
-    run: Callable[..., Array],
-    sign: Array,
-    y: Array,
-    times: Array,
-    args: Any,
-    tolerance: tuple[float, float],
-    max_steps: int,
+    control: Control, run: Callable[..., Array], sign: Array, y: Array, times: Array, args: Any
 ) -> tuple[March, Array]:
     """Return the march on plain values, and the states as a function for reverse mode by the adjoint equation."""
     problem = parametrize(run, [_same, _same], [Aval((), y.dtype), y.aval], args, "odeint")
@@ -217,16 +253,16 @@ def _by_adjoint(
         return sign * problem.fn(sign * t, v, *params)
 
     held = stopped(problem.params)
-    march, states = _integrate(way, along, None, stop_gradient(y), stop_gradient(times), held, tolerance, max_steps)
+    last, states = integrate(control, along, None, stop_gradient(y), stop_gradient(times), held)
 
     def back(reverse: Field, z: Array, ends: Array) -> Array:
         def mirrored(t: Array, v: Array) -> Array:
             return -reverse(-t, v)
 
-        end, found = _march(way, mirrored, None, z, -ends, tolerance, max_steps)
+        end, found = march(control, System(mirrored, None, control.rtol, control.atol), None, z, -ends)
         return where(end.t >= -ends[-1], found[-1], np.nan)
 
-    return march, attach_adjoint(along, back, states, y, times, problem.params)
+    return last, attach_adjoint(along, back, states, y, times, problem.params)
 
 
 def _same(x: Array) -> Array:
@@ -256,139 +292,3 @@ def _floating(args: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         return pytree.unflatten(treedef, [next(given) if f else x for x, f in zip(leaves, is_floating, strict=True)])
 
     return [x for x, f in zip(leaves, is_floating, strict=True) if f], put
-
-
-def _integrate(
-    method: Method,
-    field: Callable[..., Array],
-    watched: Callable[..., Array] | None,
-    y: Array,
-    times: Array,
-    params: Sequence[Any],
-    tolerance: tuple[float, float],
-    max_steps: int,
-    direction: Direction = 0,
-) -> tuple[March, Array]:
-    """Return the last state of the march and the states at all times; plain values run as under `jit` where that is long."""
-
-    def march(y: Array, times: Array, params: Sequence[Any], limit: int = max_steps) -> tuple[March, Array]:
-        def slope(t: Array, v: Array) -> Array:
-            return field(t, v, *params)
-
-        def events(t: Array, v: Array) -> Array:
-            assert watched is not None, "it is watched only then"
-            return watched(t, v, *params)
-
-        return _march(method, slope, None if watched is None else events, y, times, tolerance, limit, direction)
-
-    given = (y, times, list(params))
-    if are_plain(*given) and times.shape[0] <= EAGER_STEPS:
-        found = march(*given, min(max_steps, EAGER_STEPS))
-        status = found[0].status
-        if isinstance(status, Tracer):  # it closes over what is traced
-            return march(*given)
-        if max_steps <= EAGER_STEPS or int(status) != int(Status.ITERATION_LIMIT):
-            return found
-    return run_or_compile(march, *given, name="odeint")
-
-
-def _march(
-    method: Method,
-    field: Field,
-    watched: Field | None,
-    y: Array,
-    times: Array,
-    tolerance: tuple[float, float],
-    max_steps: int,
-    direction: Direction = 0,
-) -> tuple[March, Array]:
-    """Return the last state of the march and the states at all times."""
-    slope = field(times[0], y)
-    end = stop_gradient(times[-1])
-    span = stop_gradient(times[-1] - times[0])
-    h = stop_gradient(initial_step(field, times[0], y, slope, span, method.order, *tolerance))
-    nought = zeros_like(y)
-    one = zeros_like(h) + 1
-    no = asarray(0)
-    begin = March(
-        times[0],
-        y,
-        slope,
-        h,
-        one,
-        times[0],
-        y,
-        one,
-        (nought, nought, nought, nought),
-        None if watched is None else Happening(watched(times[0], y), watched(times[0], y)),
-        no,
-        no,
-        asarray(False),
-        choose_status(isfinite(h), Status.RUNNING, Status.NONFINITE),
-    )
-
-    def advance(m: March) -> March:
-        return _advance(method, field, watched, m, end, tolerance, max_steps, direction)
-
-    def to(m: March, target: Array) -> tuple[March, Array]:
-        goal = stop_gradient(target)
-        m = while_loop(lambda s: (s.status == int(Status.RUNNING)) & (s.t < goal), advance, m)
-        return m, interpolate(m.start, m.dense, (target - m.begin) / m.length)
-
-    march, states = scan(to, begin, times)
-    return march, states
-
-
-def _advance(
-    method: Method,
-    field: Field,
-    watched: Field | None,
-    m: March,
-    end: Array,
-    tolerance: tuple[float, float],
-    max_steps: int,
-    direction: Direction,
-) -> March:
-    """Return the march after one trial of a step."""
-    eps = float(np.finfo(m.y.dtype).eps)
-    now = stop_gradient(m.t)
-    last = now + 1.0001 * m.h >= end
-    h = where(last, end - now, m.h)
-    step = method.step(field, m.t, m.y, m.slope, h)
-    norm = stop_gradient(error_norm(step.error, m.y, step.y, *tolerance))
-    good = norm <= 1
-    factor = stop_gradient(step_factor(method, norm, m.norm))
-    proposed = h * factor
-    tiny = ~good & (proposed <= 4 * eps * abs_(now) + np.finfo(m.y.dtype).tiny)
-    ended = choose_status(isfinite(norm), Status.STALLED, Status.NONFINITE)
-    status = where(tiny, ended, m.status)
-    over = m.accepted + m.rejected + 1 >= max_steps
-
-    t = where(last, m.t + (end - now), m.t + h)
-    happening = None
-    if watched is not None and m.happening is not None:
-        values, known = watched(t, step.y), m.happening.after
-        happening = Happening(where(good, known, m.happening.before), where(good, values, known))
-        status = where(good & crossed(happening, direction).any(), int(Status.EVENT), status)
-    status = where((status == int(Status.RUNNING)) & over & ~(good & last), int(Status.ITERATION_LIMIT), status)
-
-    def pick(new: Array, old: Array) -> Array:
-        return where(good, new, old)
-
-    grown = where(good & m.retried, minimum(proposed, h), proposed)
-    return March(
-        pick(t, m.t),
-        pick(step.y, m.y),
-        pick(step.slope, m.slope),
-        grown,
-        pick(norm, m.norm),
-        pick(m.t, m.begin),
-        pick(m.y, m.start),
-        pick(h, m.length),
-        tuple([pick(a, b) for a, b in zip(step.dense, m.dense, strict=True)]),
-        happening,
-        m.accepted + good,
-        m.rejected + ~good,
-        ~good,
-        status,
-    )

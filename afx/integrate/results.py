@@ -8,6 +8,7 @@ import attrs
 
 from afx.control.solving.report import Report
 from afx.core.array.array import Array
+from afx.integrate.trail import OdeSolution
 
 __all__ = ["OdeResult", "QuadResult"]
 
@@ -25,6 +26,7 @@ class OdeResult(Report, Generic[T]):
         event_time: float, when the event happened, nan if none did.
         event_y: the state then.
         event_index: int, which of the values of ``event`` changed its sign, -1 if none did.
+        solution: the solution at any time of the integration, if ``dense`` asked for it.
     """
 
     ts: Array
@@ -33,6 +35,7 @@ class OdeResult(Report, Generic[T]):
     event_time: Array
     event_y: T
     event_index: Array
+    solution: OdeSolution[T] | None = None
 
 
 @attrs.frozen

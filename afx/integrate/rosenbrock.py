@@ -7,7 +7,7 @@ Source: Hairer & Wanner 1996, "Solving Ordinary Differential Equations II", sect
 from __future__ import annotations
 
 from afx.core.array.array import Array
-from afx.integrate.step import Field, Method, Step
+from afx.integrate.step import Method, Past, Step, System
 from afx.ops.creation.creation import ones_like
 from afx.ops.creation.matrices import eye
 from afx.ops.linalg.solve import solve_or_nan
@@ -27,7 +27,6 @@ STAGES = (
     (1.221224509226641, 6.019134481288629, 12.53708332932087, -0.6878860361058950),
 )
 COUPLINGS = (
-    (),
     (-5.6688,),
     (-2.430093356833875, -0.2063599157091915),
     (-0.1073529058151375, -9.594562251023355, -20.47028614809616),
@@ -47,23 +46,27 @@ def _add(start: Array, weights: tuple[float, ...], vectors: list[Array], scale: 
     return start
 
 
-def _step(field: Field, t: Array, y: Array, slope: Array, h: Array) -> Step:
+def _step(system: System, past: Past, h: Array) -> Step:
+    field, t, y = system.field, past.t, past.y
+
     def of_time(s: Array) -> Array:
         return field(s, y)
 
     jacobian = jacfwd(field, 1)(t, y)
     drift = jvp(of_time, (t,), (ones_like(t),))[1]
-    matrix = eye(y.shape[0], dtype=y.dtype) / (h * GAMMA) - jacobian
+    mass = eye(y.shape[0], dtype=y.dtype) if system.mass is None else system.mass
+    matrix = mass / (h * GAMMA) - jacobian
     stages: list[Array] = []
     end = y
     for k, node in enumerate(NODES):
         end = _add(y, STAGES[k], stages) if k < len(STAGES) else end + stages[-1]
-        force = slope if k == 0 else field(t + node * h, end)
-        right = _add(force + (h * TIME_WEIGHTS[k]) * drift, COUPLINGS[k], stages, 1 / h)
+        force = (past.slope if k == 0 else field(t + node * h, end)) + (h * TIME_WEIGHTS[k]) * drift
+        coupled = COUPLINGS[k - 1] if k else ()
+        right = force if not coupled else force + system.weigh(_add(0 * y, coupled, stages, 1 / h))
         stages.append(solve_or_nan(matrix, right))
     end = end + stages[-1]
-    dense = (end - y, *[_add(0 * y, weights, stages) for weights in DENSE], 0 * y)
-    return Step(end, stages[-1], field(t + h, end), dense)
+    dense = (end - y, *[_add(0 * y, weights, stages) for weights in DENSE])
+    return Step(end, (stages[-1],), field(t + h, end), dense, 6)
 
 
-RODAS = Method(_step, order=4, evaluations=6, damping=0.0)
+RODAS = Method(_step, order=4, implicit=True)

@@ -9,7 +9,7 @@ import scipy.integrate
 import afx
 from afx.integrate import odeint
 
-METHODS: list[Any] = ["dopri5", "rodas"]
+METHODS: list[Any] = ["dopri5", "dop853", "rodas", "radau"]
 TIMES = np.linspace(0.0, 5.0, 6)
 RATES = np.array([1.5, 1.0, 3.0, 1.0])
 ANIMALS = np.array([1.0, 1.0])
@@ -168,7 +168,7 @@ def test_wrong_use_is_named() -> None:
     with pytest.raises(afx.errors.ArgumentError, match="turn back"):
         odeint(lambda t, y: y, np.float64(1.0), [0.0, 2.0, 1.0])
     with pytest.raises(afx.errors.ArgumentError, match="no such method"):
-        odeint(lambda t, y: y, np.float64(1.0), [0.0, 1.0], method="euler")  # type: ignore[arg-type]  # the mistake
+        odeint(lambda t, y: y, np.float64(1.0), [0.0, 1.0], method="heun")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(afx.errors.ShapeError, match="as many elements"):
         odeint(lambda t, y: y[:1], np.ones(2), [0.0, 1.0])
     with pytest.raises(afx.errors.ShapeError, match="times"):

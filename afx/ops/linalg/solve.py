@@ -75,8 +75,10 @@ solve_p: Primitive = _solve_op("solve", np.linalg.solve)
 
 
 def solve_or_nan(a: Array, b: Array) -> Array:
-    """Return the solution of ``a @ x = b`` for a vector b; nan where a is singular, so that loops of solvers go on."""
-    return bind_single(solve_or_nan_p, a, reshape(b, (-1, 1)))[:, 0]
+    """Return the solution of ``a @ x = b`` as `solve` does; nan where a is singular, so that loops of solvers go on."""
+    return (
+        bind_single(solve_or_nan_p, a, b) if b.ndim > 1 else bind_single(solve_or_nan_p, a, reshape(b, (-1, 1)))[:, 0]
+    )
 
 
 def _run_or_nan(a: Any, b: Any) -> Any:
