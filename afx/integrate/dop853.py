@@ -1,4 +1,4 @@
-"""Dormand-Prince method of order 8 with error estimates of orders 5 and 3 and dense output of order 7.
+"""Dormand-Prince method: an explicit one of order 8, with error estimates of orders 5 and 3, and dense output of order 7.
 
 Source: Hairer, Nørsett & Wanner 1993, "Solving Ordinary Differential Equations I", sections II.5, II.6 and II.10 (DOP853).
 The dense output takes three more evaluations, made where a state between steps is asked for.
