@@ -120,6 +120,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "cumulative_trapezoid": "afx.cumsum(0.5 * (y[1:] + y[:-1]) * afx.diff(x))",
         "diffeqsolve": ODE,
         "ode": ODE,
+        "sde": "afx.integrate.sdeint(drift, diffusion, y0, t, key=key, substeps=100)",
         "simpson": "afx.trapezoid(y, x), or afx.integrate.quad(fn, lower, upper)",
         "solve_ivp": ODE,
         "trapezoid": "afx.trapezoid(y, x)",

@@ -438,9 +438,11 @@ NAMES: dict[str, list[str]] = {
         "OdeResult",
         "OdeSolution",
         "QuadResult",
+        "SdeResult",
         "Status",
         "odeint",
         "quad",
+        "sdeint",
     ],
     "afx.io": [
         "Checkpoint",

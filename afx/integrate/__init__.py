@@ -2,6 +2,7 @@
 
 ===========  ==================================================================================================
 `odeint`     initial value problems: explicit, stiff and symplectic methods, events, dense output, mass matrices
+`sdeint`     stochastic differential equations: Euler-Maruyama, Milstein, Rößler's methods of strong order 1.5
 `quad`       definite integrals by adaptive Gauss-Kronrod rules, infinite ranges too
 ===========  ==================================================================================================
 """
@@ -12,15 +13,18 @@ from afx.control.solving.report import Status
 from afx.integrate.odeint import odeint
 from afx.integrate.quad import quad
 from afx.integrate.results import OdeResult, QuadResult
+from afx.integrate.sdeint import SdeResult, sdeint
 from afx.integrate.trail import OdeSolution
 
 __all__ = [
     "OdeResult",
     "OdeSolution",
     "QuadResult",
+    "SdeResult",
     "Status",
     "odeint",
     "quad",
+    "sdeint",
 ]
 
 

@@ -14,8 +14,7 @@ from afx.control.solving.report import Status
 from afx.control.solving.vectors import as_vector
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
-from afx.core.tracing.tracer import Tracer
-from afx.errors import ArgumentError, DtypeError, ShapeError
+from afx.errors import ArgumentError, ShapeError
 from afx.integrate.adjoint import attach_adjoint
 from afx.integrate.dop853 import DOP853
 from afx.integrate.event import EventFn, locate
@@ -26,6 +25,7 @@ from afx.integrate.rosenbrock import RODAS
 from afx.integrate.runge_kutta import DOPRI5, EULER, RK4
 from afx.integrate.step import Field, Method, System
 from afx.integrate.symplectic import LEAPFROG, YOSHIDA4
+from afx.integrate.times import requested_times
 from afx.integrate.trail import solution_of
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.stop_gradient import stop_gradient
@@ -128,7 +128,7 @@ def odeint(
     if control.method.halved:
         _check_pair(init, y, method)
     weights = None if mass is None else _mass_of(mass, y, control.method, method)
-    times = _times(ts, y)
+    times = requested_times(ts, y, "odeint")
     sign = stop_gradient(where(times[-1] >= times[0], 1, -1).astype(y.dtype))
 
     run = _on_vectors(fn, unravel)
@@ -210,8 +210,8 @@ def _check_gradient(gradient: str, asked: dict[str, bool]) -> None:
 
 
 def _check_pair(init: Any, y: Array, method: str) -> None:
-    parts: Any = init if isinstance(init, (tuple, list)) else ()
-    sizes = [sum([aval_of(x, "odeint").size for x in pytree.leaves(part)]) for part in parts]
+    count = len(init) if isinstance(init, (tuple, list)) else 0
+    sizes = [sum([aval_of(x, "odeint").size for x in pytree.leaves(init[k])]) for k in range(count)]
     if len(sizes) != 2 or 2 * sizes[0] != y.shape[0] or sizes[0] != sizes[1]:
         raise ArgumentError(
             f"odeint: {method!r} takes a pair of positions and momenta of one size: got a state of sizes {sizes}; "
@@ -267,19 +267,6 @@ def _by_adjoint(
 
 def _same(x: Array) -> Array:
     return x
-
-
-def _times(ts: ArrayLike, y: Array) -> Array:
-    times = asarray(ts)
-    if times.ndim != 1 or not times.shape[0]:
-        raise ShapeError(f"odeint: ts are times, the first that of the start: got {times.aval}; give a vector")
-    if times.dtype.kind not in "fiu":
-        raise DtypeError(f"odeint: times are real: got {times.aval}")
-    if not isinstance(times, Tracer):
-        steps = np.diff(np.asarray(times))
-        if not ((steps >= 0).all() or (steps <= 0).all()):
-            raise ArgumentError("odeint: times turn back: got neither ascending nor descending ts; sort them")
-    return times.astype(y.dtype)
 
 
 def _floating(args: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:

@@ -1,0 +1,256 @@
+"""`sdeint`: paths of stochastic differential equations at requested times.
+
+Sources: Maruyama 1955; Milstein 1974; Rößler 2010, "Runge-Kutta methods for the strong approximation of solutions of
+stochastic differential equations", whose SRA1 and SRI W1 have strong order 1.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeVar, TypeVarTuple
+
+import attrs
+
+from afx.control.scan import scan
+from afx.control.solving.compiled import run_or_compile
+from afx.control.solving.functions import flatten_to_vector
+from afx.control.solving.vectors import as_vector
+from afx.core.array.array import Array, ArrayLike
+from afx.errors import ArgumentError, ShapeError
+from afx.integrate.brownian import Increment, increments
+from afx.integrate.times import requested_times
+from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.ranges import arange
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.where import where
+from afx.ops.linalg.products import matmul
+from afx.ops.manipulation.join import concat
+from afx.ops.reductions.cumulative import cumsum
+from afx.ops.reductions.sums import sum as sum_
+from afx.random.keys import fold_in
+from afx.transforms._arguments import check_callable
+from afx.transforms.jvp import jvp
+from afx.transforms.vmap import vmap
+
+__all__ = ["SdeMethod", "SdeResult", "sdeint"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+SdeMethod = Literal["euler_maruyama", "milstein", "sra1", "sriw1"]
+Weights = tuple[float, ...]
+
+
+@attrs.frozen
+class SdeResult(Generic[T]):
+    """What `sdeint` found.
+
+    Attributes:
+        ts: float[times], the requested times.
+        ys: the states there, a tree as the first state with the times as first axis.
+        path: float[times, noises], the Brownian motion that drove it, 0 at the first time.
+    """
+
+    ts: Array
+    ys: T
+    path: Array
+
+
+@attrs.frozen
+class Tableau:
+    """The coefficients of a stochastic Runge-Kutta method, in Rößler's names; rows end with their last number but 0.
+
+    Attributes:
+        drift_nodes: c0, when the drift's stages are.
+        noise_nodes: c1, when those of the diffusion are.
+        drift: A0 and A1, of drifts in both kinds of stages.
+        noise: B0 and B1, of diffusions in them.
+        alpha: of drifts in the step.
+        beta: of diffusions in the step, with the four integrals of the noise.
+        correction: whether Milstein's term, with the derivative of the diffusion, is added.
+    """
+
+    drift_nodes: Weights
+    noise_nodes: Weights
+    drift: tuple[tuple[Weights, ...], tuple[Weights, ...]]
+    noise: tuple[tuple[Weights, ...], tuple[Weights, ...]]
+    alpha: Weights
+    beta: tuple[Weights, Weights, Weights, Weights]
+    correction: bool = False
+
+
+ONE = ((),)
+EULER = Tableau((0.0,), (0.0,), (ONE, ONE), (ONE, ONE), (1.0,), ((1.0,), (), (), ()))
+TABLEAUS = {
+    "euler_maruyama": EULER,
+    "milstein": attrs.evolve(EULER, correction=True),
+    "sra1": Tableau(
+        (0.0, 3 / 4),
+        (1.0, 0.0),
+        (((), (3 / 4,)), ((), ())),
+        (((), (3 / 2,)), ((), ())),
+        (1 / 3, 2 / 3),
+        ((1.0,), (), (-1.0, 1.0), ()),
+    ),
+    "sriw1": Tableau(
+        (0.0, 3 / 4, 0.0, 0.0),
+        (0.0, 1 / 4, 1.0, 1 / 4),
+        (((), (3 / 4,), (), ()), ((), (1 / 4,), (1.0,), (0.0, 0.0, 1 / 4))),
+        (((), (3 / 2,), (), ()), ((), (1 / 2,), (-1.0,), (-5.0, 3.0, 1 / 2))),
+        (1 / 3, 2 / 3),
+        (
+            (-1.0, 4 / 3, 2 / 3),
+            (-1.0, 4 / 3, -1 / 3),
+            (2.0, -4 / 3, -2 / 3),
+            (-2.0, 5 / 3, -2 / 3, 1.0),
+        ),
+    ),
+}
+
+
+def sdeint(
+    drift: Callable[[Array, T, *Ts], T],
+    diffusion: Callable[[Array, T, *Ts], Any],
+    init: T,
+    ts: ArrayLike,
+    *args: *Ts,
+    key: ArrayLike,
+    substeps: int,
+    method: SdeMethod = "euler_maruyama",
+    noise: Literal["diagonal", "general"] = "diagonal",
+) -> SdeResult[T]:
+    """Return a path of ``dy = drift(t, y, *args) dt + diffusion(t, y, *args) dW`` (Itô) from ``init`` at ``ts[0]``.
+
+    The path is a function of the key: twice as many substeps follow the same Brownian motion more closely. It is
+    differentiable by ``init``, ``args``, ``ts`` and traced arrays that the functions close over, in both modes, and works
+    under `jit` and `vmap` (over keys: many paths). A long run is compiled, as in `odeint`.
+
+    ==================  =====  ===================================================================================
+    ``euler_maruyama``  0.5    any noise, and order 1 where the diffusion does not depend on the state
+    ``milstein``        1.0    diagonal noise; takes the derivative of the diffusion
+    ``sra1``            1.5    additive noise: the diffusion does not depend on the state (Rößler)
+    ``sriw1``           1.5    diagonal noise (Rößler)
+    ==================  =====  ===================================================================================
+
+    Args:
+        drift: (t, y, *args) to a tree as y is.
+        diffusion: (t, y, *args) to a tree as y is: each element has its own noise, and its diffusion depends on no other
+            element of y; for general noise to float[elements of y, noises].
+        init: the first state, a tree of real arrays.
+        ts: float[times], ascending; the first is where the state is ``init``.
+        *args: what else both functions take, any trees.
+        key: of the Brownian motion, from `afx.random.key`.
+        substeps: how many steps lead from each time to the next.
+        method: how a step is made; the table has its strong order.
+        noise: ``diagonal``, or ``general`` for noises that several elements share (``euler_maruyama`` and ``sra1``).
+
+    Raises:
+        ArgumentError: no such method or noise; a method for other noise; no substeps; times that turn back.
+        ShapeError: a function returns another shape.
+
+    >>> import afx
+    >>> walk = sdeint(lambda t, y: 0 * y, lambda t, y: 1 + 0 * y, np.zeros(2), [0.0, 1.0], key=afx.random.key(0), substeps=4)
+    >>> bool(afx.allclose(walk.ys, walk.path))
+    True
+    """
+    fns: list[Any] = [drift, diffusion]
+    for fn in fns:
+        check_callable(fn, "sdeint")
+    tableau = _tableau_of(method, noise, substeps)
+    y, unravel = flatten_to_vector(init, "sdeint")
+    times = requested_times(ts, y, "sdeint", backwards=False)
+
+    def run(y: Array, times: Array, key: Array, args: Any) -> tuple[Array, Array]:
+        def drift_of(t: Array, v: Array) -> Array:
+            return _checked(as_vector(fns[0](t, unravel(v), *args), v.dtype, "sdeint: drift"), v)
+
+        def diffusion_of(t: Array, v: Array) -> Array:
+            found = fns[1](t, unravel(v), *args)
+            if noise == "general":
+                return _checked(asarray(found).astype(v.dtype), v)
+            return _checked(as_vector(found, v.dtype, "sdeint: diffusion"), v)
+
+        return _walk(tableau, drift_of, diffusion_of, y, times, key, substeps)
+
+    states, path = run_or_compile(run, y, times, asarray(key), args, name="sdeint")
+    return SdeResult(times, vmap(unravel)(states), path)
+
+
+def _tableau_of(method: str, noise: str, substeps: int) -> Tableau:
+    if method not in TABLEAUS:
+        raise ArgumentError(f"sdeint: no such method: got {method!r}; use {', '.join(map(repr, TABLEAUS))}")
+    if noise not in ("diagonal", "general"):
+        raise ArgumentError(f"sdeint: no such noise: got {noise!r}; use 'diagonal' or 'general'")
+    if noise == "general" and method not in ("euler_maruyama", "sra1"):
+        raise ArgumentError(f"sdeint: {method!r} is for diagonal noise: got 'general'; use 'euler_maruyama' or 'sra1'")
+    if substeps < 1:
+        raise ArgumentError(f"sdeint: steps lead from time to time: got substeps={substeps}; give 1 or more")
+    return TABLEAUS[method]
+
+
+def _checked(found: Array, y: Array) -> Array:
+    """Return what a function found, if it fits the state."""
+    if found.shape[:1] != y.shape:
+        raise ShapeError(f"sdeint: drift and diffusion have as many elements as y: got {found.aval} for {y.aval}")
+    return found
+
+
+Field = Callable[[Array, Array], Array]
+
+
+def _walk(
+    tableau: Tableau, drift: Field, diffusion: Field, y: Array, times: Array, key: Array, substeps: int
+) -> tuple[Array, Array]:
+    """Return the states at the times, and the Brownian motion there."""
+    noises = diffusion(times[0], stop_gradient(y)).shape[-1]
+
+    def interval(y: Array, x: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        begin, end, number = x
+        h = (end - begin) / substeps
+        steps = increments(fold_in(key, number), h, substeps, noises)
+
+        def advance(y: Array, x: tuple[Array, Increment]) -> tuple[Array, None]:
+            k, increment = x
+            return _step(tableau, drift, diffusion, begin + k * h, y, h, increment), None
+
+        y, _ = scan(advance, y, (arange(substeps), steps))
+        return y, (y, sum_(steps.change, axis=0))
+
+    _, (states, changes) = scan(interval, y, (times[:-1], times[1:], arange(times.shape[0] - 1)))
+    return concat([y[None], states]), concat([zeros((1, noises), y.dtype), cumsum(changes, axis=0)])
+
+
+def _step(tab: Tableau, drift: Field, diffusion: Field, t: Array, y: Array, h: Array, noise: Increment) -> Array:
+    """Return the state after a step of a stochastic Runge-Kutta method."""
+    w, whole = noise.change, where(h > 0, h, 1.0)
+    size = sqrt(whole)
+    integrals = (w, (w * w - h) / (2 * size), noise.mean, (w * w * w - 3 * h * w) / (6 * whole))
+    drifts: list[Array] = []
+    spreads: list[Array] = []
+    stages = zip(tab.drift_nodes, tab.noise_nodes, *tab.drift, *tab.noise, strict=True)
+    for k, (c0, c1, a0, a1, b0, b1) in enumerate(stages):
+        at = _add(_add(y, a0, drifts, h), b0, spreads, integrals[2])
+        noisy = _add(_add(y, a1, drifts, h), b1, spreads, size)
+        used = k < max(map(len, (tab.alpha, *tab.drift[0], *tab.drift[1])))
+        drifts.append(drift(t + c0 * h, at) if used else y)
+        spreads.append(diffusion(t + c1 * h, noisy))
+    z = _add(y, tab.alpha, drifts, h)
+    for weights, integral in zip(tab.beta, integrals, strict=True):
+        z = _add(z, weights, spreads, integral)
+    if not tab.correction:
+        return z
+
+    def spread(v: Array) -> Array:
+        return diffusion(t, v)
+
+    slope = jvp(spread, (y,), (spreads[0],))[1]
+    return z + slope * integrals[1] * size
+
+
+def _add(start: Array, weights: Weights, vectors: list[Array], factor: Array) -> Array:
+    """Return a state plus a weighted sum, each vector times a number or a matrix times noises."""
+    for weight, v in zip(weights, vectors, strict=False):
+        if weight:
+            start = start + weight * (v * factor if v.ndim == 1 else matmul(v, factor))
+    return start
