@@ -931,6 +931,7 @@ NAMES: dict[str, list[str]] = {
         "Slot",
         "compile",
         "load",
+        "to_numpy",
     ],
     "afx.fft": [
         "fft",

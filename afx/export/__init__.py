@@ -1,10 +1,11 @@
-"""Export: a function or its gradient leaves Python, as an object file with a C header, a library, or WebAssembly.
+"""Export: a function or its gradient leaves Python: as an object file with a C header, a library, WebAssembly, or text.
 
 ======================  =====================================================================================
 `compile`               a function as machine code for this or another processor, with one function of C
 `load`                  what such a file holds: the function's name, arguments and results
 `Exported`              object, header, library; callable here, as a callback of ctypes, SciPy or numba
 `Machine`, `MACHINES`   processors: LLVM's triple, processor and features, with names for common ones
+`to_numpy`              one file of Python that needs NumPy alone
 ======================  =====================================================================================
 
 ``python -m afx.export module:function "float64[3]" --target wasm32`` does the same from a shell.
@@ -13,9 +14,10 @@
 from afx.export.compiled import compile, load
 from afx.export.exported import Exported
 from afx.export.machines import MACHINES, Machine
+from afx.export.numpy_text.export import to_numpy
 from afx.export.slots import Slot
 
-__all__ = ["MACHINES", "Exported", "Machine", "Slot", "compile", "load"]
+__all__ = ["MACHINES", "Exported", "Machine", "Slot", "compile", "load", "to_numpy"]
 
 
 def __dir__() -> list[str]:

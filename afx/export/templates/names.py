@@ -28,7 +28,8 @@ class Names:
 
     def make(self, wish: str) -> str:
         """Return an identifier of ASCII letters, digits and _ that is like the wish, and not in use."""
-        stem = re.sub(r"\W+", "_", wish, flags=re.ASCII).strip("_") or "t"
+        stem = re.sub(r"\W+", "_", wish, flags=re.ASCII).rstrip("_") or "t"
+        stem = stem.lstrip("_") if not wish.startswith("_") else stem
         stem = f"x{stem}" if stem[0].isdigit() else stem
         name, k = stem, self._next.get(stem, 1)
         while name in self.used:
@@ -39,42 +40,44 @@ class Names:
         return name
 
 
-def wish_names(equations: Sequence[Equation]) -> list[str]:
-    """Return a wish for the first output of each equation: the variable that its line assigns, where it is the last of it.
+def wish_names(equations: Sequence[Equation]) -> list[list[str]]:
+    """Return a wish for each output of each equation: the variables that its line assigns, where it is the last of it.
 
     What comes before on the line is a part of that variable; what no line assigns is ``t``.
     """
     places = places_of([eq.source for eq in equations])
-    wishes, done = list[str](), set[tuple[str, int]]()
-    for k, place in enumerate(places):
+    wishes, done = list[list[str]](), set[tuple[str, int]]()
+    for k, (eq, place) in enumerate(zip(equations, places, strict=True)):
+        count = len(eq.outputs)
         following = places[k + 1] if k + 1 < len(places) else None
-        stem = "" if place is None else assigned_names(place.file).get(place.line, "")
-        if not stem or place is None:
-            wishes.append("t")
+        stems = () if place is None else assigned_names(place.file).get(place.line, ())
+        if place is None or len(stems) != count:
+            wishes.append(["t"] * count)
         elif following is not None and (following.file, following.line) == (place.file, place.line):
-            wishes.append(f"{stem}_part")
+            wishes.append([f"{stem}_part" for stem in stems])
         else:
-            wishes.append(stem if (place.file, place.line) not in done else f"{stem}_again")
+            again = "_again" if (place.file, place.line) in done else ""
+            wishes.append([f"{stem}{again}" for stem in stems])
             done.add((place.file, place.line))
     return wishes
 
 
 @functools.lru_cache(maxsize=64)
-def assigned_names(file: str) -> dict[int, str]:
-    """Return the variable that each line of a file assigns, where it is one; empty where the file cannot be read."""
+def assigned_names(file: str) -> dict[int, tuple[str, ...]]:
+    """Return the variables that each line of a file assigns; empty where the file cannot be read."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return {}
-    found: dict[int, str] = {}
+    found: dict[int, tuple[str, ...]] = {}
     for node in ast.walk(tree):
-        target: ast.AST | None = None
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target = node.targets[0]
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-            target = node.target
-        if isinstance(target, ast.Name) and isinstance(node, ast.stmt):
-            found |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), target.id)
+        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        parts = target.elts if isinstance(target, ast.Tuple) else [target]
+        names = tuple([part.id for part in parts if isinstance(part, ast.Name)])
+        if len(names) == len(parts):
+            found |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), names)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from afx.compiler.control_flow import ControlSpec
+from afx.compiler.control_flow import BranchSpec, ControlSpec
 from afx.core.graph import Atom, Equation, Graph, Literal
 from afx.errors import ExportError
 from afx.export.templates.names import Names, wish_names
@@ -57,18 +57,17 @@ class Walk(Generic[W]):
         if rule is None:
             return None
         spec = rule(eq.keywords)
-        fields = {name: self._prepare(value) for name, value in spec._asdict().items()}
+        fields: dict[str, Any] = {
+            name: self._prepare(value) for name, value in spec._asdict().items() if isinstance(value, Graph)
+        }
+        if isinstance(spec, BranchSpec):
+            fields = {"bodies": tuple(map(self._prepare, spec.bodies))}
         return spec._replace(**fields)  # type: ignore[no-any-return]
 
-    def _prepare(self, value: Any) -> Any:
-        if isinstance(value, Graph):
-            if id(value) not in self._prepared:
-                self._prepared[id(value)] = (value, prepare(value))
-            return self._prepared[id(value)][1]
-        if isinstance(value, tuple):
-            items: tuple[Any, ...] = value
-            return tuple([self._prepare(item) for item in items])
-        return value
+    def _prepare(self, graph: Graph) -> Graph:
+        if id(graph) not in self._prepared:
+            self._prepared[id(graph)] = (graph, prepare(graph))
+        return self._prepared[id(graph)][1]
 
     def equations(self, graph: Graph) -> Iterator[Equation]:
         """Yield the equations of a graph and of those that it holds."""
@@ -110,8 +109,8 @@ class Walk(Generic[W]):
         def read(atom: Atom) -> str:
             return writer.literal(atom) if isinstance(atom, Literal) else known[atom.index]
 
-        for eq, wish in zip(graph.equations, wish_names(graph.equations), strict=True):
-            results = [self.names.make(wish) for _ in eq.outputs]
+        for eq, wishes in zip(graph.equations, wish_names(graph.equations), strict=True):
+            results = list(map(self.names.make, wishes))
             known |= {var.index: text for var, text in zip(eq.outputs, results, strict=True)}
             template = self.table.find(eq.primitive)
             if template is None:

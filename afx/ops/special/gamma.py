@@ -14,7 +14,8 @@ from afx.ops._kinds.special import check_order, parametric, scipy
 from afx.ops.elementwise.arithmetic import add, subtract
 from afx.ops.elementwise.trigonometry import cos, sin
 from afx.ops.elementwise.where import where
-from afx.ops.special import _polygamma
+from afx.ops.special._polygamma import psi as bare_psi
+from afx.ops.special._polygamma import psi_gap
 from afx.ops.special._quadrature import double
 from afx.ops.special._stirling import log_beta
 
@@ -153,7 +154,7 @@ def polygamma(n: int, x: ArrayLike) -> Array:
 
 
 def _run(x: Any, *, n: int) -> Any:
-    return _polygamma.psi(n, x)
+    return bare_psi(n, x)
 
 
 def _next(_z: Array, x: Array, *, n: int) -> Array:
@@ -184,7 +185,7 @@ def _gap_by_d(_z: Array, x: Array, d: Array, *, n: int) -> Array:
 
 
 def _digamma_gap(x: Any, d: Any, *, n: int) -> Any:
-    return _polygamma.psi_gap(n, x, d)
+    return psi_gap(n, x, d)
 
 
 digamma_gap_p: Primitive = parametric(

@@ -1,0 +1,120 @@
+"""Export of a function as one file of Python that needs NumPy alone."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from afx.core.graph import Graph, Literal
+from afx.core.tracing.source_info import caller, places_of
+from afx.export.numpy_text.module import Module
+from afx.export.numpy_text.table import NUMPY
+from afx.export.numpy_text.trees import leaf_texts, tree_text
+from afx.export.numpy_text.writer import NumpyWriter, dtype_text
+from afx.export.templates.names import Names
+from afx.export.templates.walk import Walk
+from afx.export.traced import Traceable, argument_names, trace_program
+
+__all__ = ["to_numpy"]
+
+TAKEN = frozenset({*keyword.kwlist, *dir(builtins), *sys.stdlib_module_names, "np", "scipy", "take"})
+TAKE = '''
+def take(x, dtype, shape, name):
+    """Return an argument as an array of its dtype and shape."""
+    x = np.asarray(x)
+    if x.shape != shape or not np.can_cast(x.dtype, dtype, "same_kind"):
+        raise ValueError(f"{name}: got {x.dtype}{list(x.shape)}; it takes {np.dtype(dtype)}{list(shape)}")
+    return x.astype(dtype, copy=False)
+'''
+
+
+def to_numpy(fn: Callable[..., Any], /, *args: Any, name: str | None = None) -> str:
+    """Return a function as the text of one file of Python, which needs NumPy alone: afx need not be installed.
+
+    The text reads as a person writes NumPy: names are those of your arguments and variables, your lines stand above what became
+    of them, loops are Python's. It gives the bits of the same function without ``jit``. Tuples, lists and dicts of
+    arguments and results stay what they are; an attrs class is a dict of its fields (``attrs.asdict``). What the function
+    closes over is in the file. Where a function of SciPy's is needed, the first lines say so.
+
+    What NumPy has no function for (`softmax`, a convolution, random bits) comes with the source of afx's own, under the
+    Apache License 2.0.
+
+    Args:
+        fn: a function of arrays, such as ``afx.value_and_grad(loss)``; it is traced, not run.
+        *args: example arguments, of which structure, shapes and dtypes count.
+        name: of the function in the file; by default its own.
+
+    Raises:
+        ExportError: an operation has no form in NumPy; the message names it and your line.
+
+    >>> import afx
+    >>> from afx import export
+    >>> def bell(x, width=1.0):
+    ...     return afx.exp(-((x / width) ** 2))
+    >>> print(export.to_numpy(bell, afx.zeros(3)).partition("def bell")[2])
+    (x):
+        x = take(x, np.float32, (3,), "x")
+        return np.exp(-np.square(x / 1.0))
+    <BLANKLINE>
+    """
+    program = trace_program(fn, args, "to_numpy", name)
+    names = Names(TAKEN)
+    title = names.make(name_function(program.name))
+    walk, module = Walk(NUMPY, names, f"to_numpy: {program.name}"), Module(names)
+    walk.check(program.graph)
+    writer = NumpyWriter(walk, module, places_of([caller()])[0])
+    roots = [names.make(root) for root in argument_names(fn, len(args))]
+    operands = _name_leaves(program, roots, names)
+    results = walk.write(writer, program.graph, operands)
+    shared = _shared(program.graph)
+    results = [f"np.array({text})" if alias else text for text, alias in zip(results, shared, strict=True)]
+    writer.end(f"return {tree_text(program.out_tree, results)}")
+    read = leaf_texts(program.in_tree, roots)
+    body = [
+        *[
+            f'    {target} = take({text}, {dtype_text(slot.dtype)}, {slot.shape}, "{slot.path}")'
+            for target, text, slot in zip(operands, read, program.inputs, strict=True)
+        ],
+        *writer.lines(),
+    ]
+    return "\n".join([*_head(program, title, module), f"def {title}({', '.join(roots)}):", *body, ""])
+
+
+def name_function(name: str) -> str:
+    """Return the last part of a function's name, ``function`` where that is no name.
+
+    >>> name_function("fit.<locals>.loss"), name_function("fit.<locals>.<lambda>")
+    ('loss', 'function')
+    """
+    last = name.rpartition(".")[2]
+    return last if last.isidentifier() else "function"
+
+
+def _name_leaves(program: Traceable, roots: Sequence[str], names: Names) -> list[str]:
+    """Return a name for each leaf: the argument's own where that is one array."""
+    return [slot.path if slot.path in roots else names.make(slot.path) for slot in program.inputs]
+
+
+def _shared(graph: Graph) -> list[bool]:
+    """Return which results may be the memory of an argument, or of a constant."""
+    made = {var.index: eq.primitive for eq in graph.equations for var in eq.outputs}
+    return [
+        not isinstance(a, Literal) and (a.index not in made or made[a.index].lowering.may_alias) for a in graph.outputs
+    ]
+
+
+def _head(program: Traceable, title: str, module: Module) -> list[str]:
+    needs = sorted({"NumPy", *["SciPy" for line in module.imports if "scipy" in line]})
+    says = f"{title}: written by afx.export.to_numpy; needs {' and '.join(needs)} alone."
+    lines = [f"    {slot}" for slot in program.inputs]
+    results = [f"    {slot}" for slot in program.outputs]
+    imports = sorted(
+        {"import numpy as np", *module.imports}, key=lambda line: ("numpy" in line or "scipy" in line, line)
+    )
+    parts = [part for text in (*module.parts, TAKE.strip()) for part in (text, "", "")]
+    return [
+        f'"""{says}', "", "Arguments:", *lines, "Results:", *results, '"""', "", *imports, "", "", *parts,
+    ]  # fmt: skip

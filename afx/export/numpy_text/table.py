@@ -1,0 +1,223 @@
+"""The table of NumPy text: ufuncs, reductions and views from their records, the rest by a template or carried over."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import Aval
+from afx.core.dtypes import DType, promote
+from afx.core.graph import Atom, Equation, Literal
+from afx.core.primitive import Primitive
+from afx.export.numpy_text.carry import Carrier, carry_implementation, number_text
+from afx.export.numpy_text.control import LOOPS
+from afx.export.numpy_text.writer import NumpyWriter, dtype_text, is_atom
+from afx.export.templates.table import Table, Template
+from afx.ops.indexing.slice import slice_p
+from afx.ops.linalg.products import matmul_p
+
+__all__ = ["NUMPY"]
+
+T = Template[NumpyWriter]
+INFIX: dict[Any, str] = {
+    np.add: "+", np.subtract: "-", np.multiply: "*", np.divide: "/", np.greater: ">", np.greater_equal: ">=",
+    np.less: "<", np.less_equal: "<=", np.equal: "==", np.not_equal: "!=",
+}  # fmt: skip
+
+
+# -- from records --
+def _ufunc(p: Primitive) -> T | None:
+    ufunc = p.lowering.ufunc
+    if ufunc is None or ufunc.signature is not None:
+        return None
+
+    def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+        found, xs = _in_dtype(ufunc, p, eq, xs)
+        out = eq.outputs[0].aval
+        if ufunc in INFIX and (found.kind in "fcb" or out.ndim):  # NumPy's numbers warn where integers overflow
+            text = f" {INFIX[ufunc]} ".join([x if is_atom(x) else f"({x})" for x in _plain(eq.inputs, xs)])
+        elif ufunc is np.negative and found.kind in "fc" and is_atom(xs[0]):
+            text = f"-{xs[0]}"
+        else:
+            text = f"{_numpy_name(ufunc)}({', '.join(_plain(eq.inputs, xs))})"
+        writer.assign(zs[0], text if found == out.dtype else f"{_call(text)}.astype({dtype_text(out.dtype)})")
+
+    return write
+
+
+def _numpy_name(ufunc: np.ufunc) -> str:
+    return f"np.{ufunc.__name__}"
+
+
+def _call(text: str) -> str:
+    return text if is_atom(text) else f"({text})"
+
+
+def _in_dtype(ufunc: np.ufunc, p: Primitive, eq: Equation, xs: list[str]) -> tuple[DType, list[str]]:
+    """Return the dtype that a ufunc gives, and its operands, converted where it would otherwise give another."""
+    dtypes, out = [x.aval.dtype for x in eq.inputs], eq.outputs[0].aval.dtype
+    found = _resolved(ufunc, dtypes)
+    if found == out:
+        return found, xs
+    want = promote(tuple(dtypes), (False,) * len(dtypes), p.promotes_to_float)
+    cast = [x if d == want else convert(x, want) for x, d in zip(xs, dtypes, strict=True)]
+    return _resolved(ufunc, [want] * len(dtypes)), cast
+
+
+def _resolved(ufunc: np.ufunc, dtypes: Sequence[DType]) -> DType:
+    return ufunc.resolve_dtypes((*dtypes, None))[-1]
+
+
+def _plain(atoms: Sequence[Atom], xs: list[str]) -> list[str]:
+    """Return operands where numbers beside arrays of their dtype are Python's."""
+    dtypes = {a.aval.dtype for a in atoms if not isinstance(a, Literal)}
+    return [
+        number_text(a.value) if isinstance(a, Literal) and {a.aval.dtype} == dtypes and x.endswith(")") else x
+        for a, x in zip(atoms, xs, strict=True)
+    ]
+
+
+def convert(x: str, dtype: DType) -> str:
+    """Return an operand in another dtype."""
+    return f"{_call(x)}.astype({dtype_text(dtype)})"
+
+
+def _reduction(p: Primitive) -> T | None:
+    name = REDUCTIONS.get(p.name)
+    if name is None or p.kind not in ("reduction", "linear"):
+        return None
+
+    def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+        writer.assign(zs[0], f"{name}({xs[0]}{_axis_text(eq.inputs[0].aval, eq.keywords['axis'])})")
+
+    return write
+
+
+REDUCTIONS = {"sum": "np.sum", "max": "np.max", "min": "np.min"}
+
+
+def _axis_text(x: Aval, axis: tuple[int, ...]) -> str:
+    if x.ndim and len(axis) == x.ndim:
+        return ""
+    return f", axis={axis[0] if len(axis) == 1 else axis}"
+
+
+def _view(p: Primitive) -> T | None:
+    emit = p.lowering.emit_view
+    if emit is None:
+        return None
+
+    def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+        writer.assign(zs[0], emit(_call(xs[0]), **eq.keywords))
+
+    return write
+
+
+def _carried(p: Primitive) -> T | None:
+    """Return the template of what computes by a function of afx's own."""
+    if p.lowering.control is not None or p.has_effects or p.name in OUTSIDE:
+        return None
+
+    def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+        name, given = carry_implementation(p, writer.module)
+        carrier = Carrier(writer.module)
+        params = {**given, **eq.keywords}
+        shown = [f"{key}={carrier.text_of(value, key)}" for key, value in params.items()]
+        xs = _alike(p, eq, xs) if p.is_elementwise else xs
+        text = f"{name}({', '.join([*xs, *shown])})"
+        if p.multiple_results:
+            writer.write(f"{', '.join(zs)}{',' if len(zs) == 1 else ''} = {text}")
+            return
+        out = eq.outputs[0].aval
+        exact = not p.is_elementwise or (
+            not p.name.startswith("complex_")
+            and all(a.aval.dtype == out.dtype and out.dtype.char in "fd" for a in eq.inputs)
+        )
+        writer.assign(zs[0], text if exact else convert(text, out.dtype))
+
+    return write
+
+
+def _alike(p: Primitive, eq: Equation, xs: list[str]) -> list[str]:
+    """Return the operands of an elementwise operation in the dtype that it computes in."""
+    dtypes = [x.aval.dtype for x in eq.inputs]
+    want = promote(tuple(dtypes), (False,) * len(dtypes), p.promotes_to_float)
+    return [x if d == want else convert(x, want) for x, d in zip(xs, dtypes, strict=True)]
+
+
+# what runs Python's functions, or stands for several processes
+OUTSIDE = frozenset({"call", "custom_call", "callback", "psum", "psum_scatter", "slot_gather", "slot_shift"})
+NUMPY: Table[NumpyWriter] = Table("NumPy", _ufunc, _reduction, _view, _carried)
+NUMPY.rules |= LOOPS
+_slice_text: Any = slice_p.lowering.emit_view
+_carried_product: Any = _carried(matmul_p)
+
+
+# -- templates of their own --
+@NUMPY.rule("cast", "convert")
+def _cast(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    have, want = eq.inputs[0].aval.dtype, eq.keywords["dtype"]
+    x = f"{_call(xs[0])}.real" if have.kind == "c" and want.kind not in "bc" else xs[0]
+    writer.assign(zs[0], convert(x, want), ["over"] if want.itemsize < have.itemsize else [])
+
+
+@NUMPY.rule("stop_gradient")
+def _same(writer: NumpyWriter, _: Equation, xs: list[str], zs: list[str]) -> None:
+    writer.assign(zs[0], xs[0])
+
+
+@NUMPY.rule("real", "imag")
+def _part(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    writer.assign(zs[0], f"{_call(xs[0])}.{eq.primitive.name}")
+
+
+@NUMPY.rule("broadcast_to")
+def _broadcast(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    writer.assign(zs[0], f"np.broadcast_to({xs[0]}, {eq.keywords['shape']})")
+
+
+@NUMPY.rule("where")
+def _where(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    chosen = _in_one_dtype(eq, xs, 1)
+    writer.assign(zs[0], f"np.where({', '.join([xs[0], *_plain(eq.inputs[1:], chosen)])})")
+
+
+def _in_one_dtype(eq: Equation, xs: list[str], first: int) -> list[str]:
+    out = eq.outputs[0].aval.dtype
+    pairs = zip(eq.inputs[first:], xs[first:], strict=True)
+    return [x if a.aval.dtype == out else convert(x, out) for a, x in pairs]
+
+
+@NUMPY.rule("stack", "concat")
+def _join(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    name = "np.stack" if eq.primitive.name == "stack" else "np.concatenate"
+    writer.assign(zs[0], f"{name}([{', '.join(_in_one_dtype(eq, xs, 0))}], axis={eq.keywords['axis']})")
+
+
+@NUMPY.rule("matmul")
+def _product(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    x, y = [a.aval for a in eq.inputs]
+    if x.ndim > 2 and y.ndim == 2:  # one product where x lies dense, as afx computes it
+        _carried_product(writer, eq, xs, zs)
+    elif x.ndim == y.ndim == 1:
+        writer.assign(zs[0], f"np.dot({xs[0]}, {xs[1]})")
+    else:
+        writer.assign(zs[0], " @ ".join(map(_call, xs)))
+
+
+@NUMPY.rule("embed", "slice_set", "slice_add")
+def _update(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    index, out = eq.keywords["index"], eq.outputs[0].aval
+    start = f"np.zeros({out.shape}, {dtype_text(out.dtype)})" if len(xs) == 1 else f"np.array({xs[0]})"
+    writer.assign(zs[0], start)
+    sign = "+=" if eq.primitive.name == "slice_add" else "="
+    writer.write(f"{_slice_text(zs[0], index=index)} {sign} {xs[-1]}")
+
+
+@NUMPY.rule("split")
+def _split(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    edges = [*itertools.accumulate(eq.keywords["sizes"])][:-1]
+    writer.write(f"{', '.join(zs)}{',' * (len(zs) == 1)} = np.split({xs[0]}, {edges}, axis={eq.keywords['axis']})")
