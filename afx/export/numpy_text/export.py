@@ -1,4 +1,4 @@
-"""Export of a function as one file of Python that needs NumPy alone."""
+"""Export to NumPy: a function as one file of Python that needs NumPy alone."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def to_numpy(fn: Callable[..., Any], /, *args: Any, name: str | None = None) -> 
 
     >>> import afx
     >>> from afx import export
-    >>> def bell(x, width=1.0):
-    ...     return afx.exp(-((x / width) ** 2))
+    >>> def bell(x):
+    ...     return afx.exp(-(x**2) / 2.0)
     >>> print(export.to_numpy(bell, afx.zeros(3)).partition("def bell")[2])
     (x):
         x = take(x, np.float32, (3,), "x")
-        return np.exp(-np.square(x / 1.0))
+        return np.exp(np.square(x) * -0.5)
     <BLANKLINE>
     """
     program = trace_program(fn, args, "to_numpy", name)

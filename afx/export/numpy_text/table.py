@@ -1,4 +1,4 @@
-"""The table of NumPy text: ufuncs, reductions and views from their records, the rest by a template or carried over."""
+"""Table of NumPy text: ufuncs, reductions and views from their records, the rest by a template or carried over."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _ufunc(p: Primitive) -> T | None:
         found, xs = _in_dtype(ufunc, p, eq, xs)
         out = eq.outputs[0].aval
         if ufunc in INFIX and (found.kind in "fcb" or out.ndim):  # NumPy's numbers warn where integers overflow
-            text = f" {INFIX[ufunc]} ".join([x if is_atom(x) else f"({x})" for x in _plain(eq.inputs, xs)])
+            text = f" {INFIX[ufunc]} ".join([x if is_atom(x.lstrip("-")) else f"({x})" for x in _plain(eq.inputs, xs)])
         elif ufunc is np.negative and found.kind in "fc" and is_atom(xs[0]):
             text = f"-{xs[0]}"
         else:
