@@ -3,11 +3,14 @@
 ========================================  =================================================================
 `sgd`, `rmsprop`, `adagrad`, `adadelta`  gradients, scaled by what was seen of them
 `adam`, `adamw`, `nadam`, `radam` …      Adam and its relatives; `lion`, `lamb`, `lars`, `adafactor`, `muon`
+`adabelief`, `novograd`, `rprop`         more of them; `prodigy`, `lbfgs`; `lookahead` around any
 `arrayflow`                              the paper's: inertia, and a step size that follows the loss
 `schedule_free`                          averages in place of a schedule
 `chain`                                  transformations, then an optimizer
 `scale_by_adam`, `trace`, `clip_by_norm`  transformations: gradients in, updates out, sign kept
 `scale_by_learning_rate`                 the plainest optimizer, the end of a chain
+`sharpness_aware`, `private_grad`        gradients at the worst point nearby, and of clipped examples
+`add_noise`, `centralize`                gradients with noise, or centred
 `masked`, `freeze`, `partition`          some parameters, still ones, groups
 `accumulate`, `skip_nonfinite`           several batches a step; steps left out
 `adjustable`, `params_ema`, `projected`  settings in the state; averages; steps that end in a set
@@ -27,6 +30,7 @@ from afx.optim.adjustable import Adjustable, AdjustableState, adjustable
 from afx.optim.amsgrad import AmsgradState, adamax, amsgrad, scale_by_adamax, scale_by_amsgrad, scale_by_yogi, yogi
 from afx.optim.arrayflow import Arrayflow, ArrayflowState, arrayflow
 from afx.optim.averaging import AverageState, ParamsEma, ParamsMean, params_ema, params_mean
+from afx.optim.belief import adabelief, novograd
 from afx.optim.chain import Chain, TransformationChain, chain
 from afx.optim.clipping import (
     adaptive_clip,
@@ -38,19 +42,32 @@ from afx.optim.clipping import (
 )
 from afx.optim.cycles import cosine_restarts, inverse_sqrt, join, one_cycle, warmup
 from afx.optim.descent import Descent, DescentState
+from afx.optim.gradients import add_noise, centralize, private_grad, sharpness_aware
 from afx.optim.hyperparameters import LearningRate, Schedule
 from afx.optim.layerwise import Lars, LarsState, lamb, lars
+from afx.optim.lbfgs import LbfgsState, lbfgs
 from afx.optim.leaves import map_trained
 from afx.optim.lion import LionState, lion, scale_by_lion
+from afx.optim.lookahead import Lookahead, LookaheadState, lookahead
 from afx.optim.masking import Frozen, Masked, Partition, PartitionState, freeze, masked, partition, set_to_zero
 from afx.optim.masks import Labels, Mask
 from afx.optim.muon import MuonState, muon, scale_by_muon
 from afx.optim.nadam import NadamState, nadam, radam, scale_by_nadam, scale_by_radam
 from afx.optim.nonfinite import SkipNonfinite, SkipNonfiniteState, skip_nonfinite
 from afx.optim.plateau import PlateauState, reduce_on_plateau
-from afx.optim.projections import Projected, projected
+from afx.optim.prodigy import Prodigy, ProdigyState, prodigy
+from afx.optim.projections import (
+    Projected,
+    project_box,
+    project_l1_ball,
+    project_l2_ball,
+    project_nonnegative,
+    project_simplex,
+    projected,
+)
 from afx.optim.protocols import EmptyState, Optimizer, Rescaling, Transformation
 from afx.optim.rmsprop import Rmsprop, RmspropState, RmsState, rmsprop, scale_by_rms
+from afx.optim.rprop import Rprop, RpropState, rprop
 from afx.optim.schedule_free import (
     ScheduleFree,
     ScheduleFreeState,
@@ -120,10 +137,13 @@ __all__ = [
     "Labels",
     "Lars",
     "LarsState",
+    "LbfgsState",
     "LearningRate",
     "LearningRateState",
     "LeastSquaresResult",
     "LionState",
+    "Lookahead",
+    "LookaheadState",
     "Mask",
     "Masked",
     "MinimizeResult",
@@ -136,12 +156,16 @@ __all__ = [
     "Partition",
     "PartitionState",
     "PlateauState",
+    "Prodigy",
+    "ProdigyState",
     "Projected",
     "Rescaling",
     "RmsState",
     "Rmsprop",
     "RmspropState",
     "RootResult",
+    "Rprop",
+    "RpropState",
     "RssState",
     "Schedule",
     "ScheduleFree",
@@ -157,6 +181,7 @@ __all__ = [
     "Transformation",
     "TransformationChain",
     "accumulate",
+    "adabelief",
     "adadelta",
     "adafactor",
     "adagrad",
@@ -165,9 +190,11 @@ __all__ = [
     "adamw",
     "adaptive_clip",
     "add_decayed_weights",
+    "add_noise",
     "adjustable",
     "amsgrad",
     "arrayflow",
+    "centralize",
     "chain",
     "clip_by_block_rms",
     "clip_by_global_norm",
@@ -186,26 +213,37 @@ __all__ = [
     "join",
     "lamb",
     "lars",
+    "lbfgs",
     "least_squares",
     "linear",
     "lion",
+    "lookahead",
     "map_trained",
     "masked",
     "minimize",
     "muon",
     "nadam",
+    "novograd",
     "one_cycle",
     "params_ema",
     "params_mean",
     "partition",
     "piecewise_constant",
     "polynomial",
+    "private_grad",
+    "prodigy",
+    "project_box",
+    "project_l1_ball",
+    "project_l2_ball",
+    "project_nonnegative",
+    "project_simplex",
     "projected",
     "radam",
     "reduce_on_plateau",
     "rmsprop",
     "root",
     "root_scalar",
+    "rprop",
     "scale",
     "scale_by_adadelta",
     "scale_by_adam",
@@ -231,6 +269,7 @@ __all__ = [
     "scipy_root",
     "set_to_zero",
     "sgd",
+    "sharpness_aware",
     "skip_nonfinite",
     "trace",
     "warmup",

@@ -82,6 +82,7 @@ class ScaleByAdam(Moments):
     b2: float = 0.999
     eps: float = 1e-8
     nesterov: bool = False
+    eps_root: float = 0.0
 
     def scaled(self, grads: T, state: MomentsState[T], size: float | Array) -> tuple[T, MomentsState[T]]:
         """Return ``size`` times the scaled gradients, and the next state."""
@@ -89,25 +90,29 @@ class ScaleByAdam(Moments):
         mu, nu = average(state.mu, grads, self.b1), average_square(state.nu, grads, self.b2)
         # both bias corrections are scalars: taken out of the loop over elements
         second = sqrt(1 - self.b2**count)
-        eps, mean = self.eps * second, mu
+        eps, mean, inside = self.eps * second, mu, self.eps_root * second * second
         if self.nesterov:
             ahead, now = self.b1 * second / (1 - self.b1 ** (count + 1)), (1 - self.b1) * second / (1 - self.b1**count)
             mean = map_trained(lambda m, g: as_real(ahead, m) * m + as_real(now, m) * g, mu, grads)
             factor = size
         else:
             factor = size * second / (1 - self.b1**count)
-        direction = map_trained(lambda m, n: as_real(factor, m) * m / (safe_sqrt(n) + as_real(eps, n)), mean, nu)
+        squares = map_trained(lambda n: n + as_real(inside, n), nu) if is_nonzero(self.eps_root) else nu
+        direction = map_trained(lambda m, n: as_real(factor, m) * m / (safe_sqrt(n) + as_real(eps, n)), mean, squares)
         return direction, MomentsState(count, mu, nu)
 
 
-def scale_by_adam(*, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, nesterov: bool = False) -> ScaleByAdam:
-    """Return Adam's transformation of gradients, m̂ / (√v̂ + eps): what `adam` multiplies by its learning rate.
+def scale_by_adam(
+    *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, nesterov: bool = False, eps_root: float = 0.0
+) -> ScaleByAdam:
+    """Return Adam's transformation of gradients, m̂ / (√(v̂ + eps_root) + eps): what `adam` multiplies by its learning rate.
 
     Args:
         b1: decay of the average gradient, from 0 up to 1.
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
         nesterov: looks one step of the average ahead, as Optax's ``nadam`` does.
+        eps_root: added under the root, 0 or more.
 
     Raises:
         ArgumentError: an argument out of its range.
@@ -117,12 +122,13 @@ def scale_by_adam(*, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, nest
     >>> rule.update(afx.asarray([3.0, -1e-3]), rule.init(afx.ones(2)), afx.ones(2))[0].round(3)
     Array([ 1., -1.], dtype=float32)
     """
-    check_moments("scale_by_adam", b1, b2, eps)
-    return ScaleByAdam(b1, b2, eps, nesterov)
+    check_moments("scale_by_adam", b1, b2, eps, eps_root)
+    return ScaleByAdam(b1, b2, eps, nesterov, eps_root)
 
 
-def check_moments(who: str, b1: float, b2: float, eps: float) -> None:
+def check_moments(who: str, b1: float, b2: float, eps: float, eps_root: float = 0.0) -> None:
     """Raise where a setting of two moving averages is out of its range."""
+    positive("eps_root", eps_root, who, zero=True)
     positive("eps", eps, who)
     fraction("b1", b1, who)
     fraction("b2", b2, who)
@@ -139,6 +145,7 @@ class Adam:
     weight_decay: float = 0.0
     mask: Mask = True
     nesterov: bool = False
+    eps_root: float = 0.0
 
     def init(self, params: T) -> AdamState[T]:
         """Return the state before the first step."""
@@ -151,7 +158,7 @@ class Adam:
         """Return what to add to the parameters, and the next state."""
         check_kind(state, AdamState, "adam")
         rate = next_rate(self.learning_rate, state)
-        rule = ScaleByAdam(self.b1, self.b2, self.eps, self.nesterov)
+        rule = ScaleByAdam(self.b1, self.b2, self.eps, self.nesterov, self.eps_root)
         updates, after = rule.scaled(grads, MomentsState(state.count, state.mu, state.nu), -rate)
         if is_nonzero(self.weight_decay):
             updates = decay_weights(updates, params, -rate * self.weight_decay, self.mask)
@@ -165,7 +172,13 @@ class Adam:
 
 
 def adam(
-    learning_rate: LearningRate = 1e-3, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, nesterov: bool = False
+    learning_rate: LearningRate = 1e-3,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    nesterov: bool = False,
+    eps_root: float = 0.0,
 ) -> Adam:
     """Return Adam: steps along the mean gradient, scaled by the root of the mean square gradient.
 
@@ -182,6 +195,7 @@ def adam(
         b2: decay of the average square, from 0 up to 1.
         eps: added to the root, above 0.
         nesterov: looks one step of the average ahead, as `nadam` in Optax's form.
+        eps_root: added to v̂ under the root, 0 or more.
 
     Raises:
         ArgumentError: an argument out of its range.
@@ -194,8 +208,8 @@ def adam(
     (Array([0.9, 0.9], dtype=float32), Array(1., dtype=float64))
     """
     positive("learning_rate", learning_rate, "adam")
-    check_moments("adam", b1, b2, eps)
-    return Adam(learning_rate, b1, b2, eps, nesterov=nesterov)
+    check_moments("adam", b1, b2, eps, eps_root)
+    return Adam(learning_rate, b1, b2, eps, nesterov=nesterov, eps_root=eps_root)
 
 
 def adamw(
@@ -207,6 +221,7 @@ def adamw(
     weight_decay: float = 1e-2,
     mask: Mask = True,
     nesterov: bool = False,
+    eps_root: float = 0.0,
 ) -> Adam:
     """Return Adam with decoupled weight decay: each step also moves by ``-learning_rate · weight_decay · parameter``.
 
@@ -222,6 +237,7 @@ def adamw(
         mask: what decays: a prefix tree of the parameters of bools or boolean arrays, or a function
             ``(path, leaf) -> bool``.
         nesterov: looks one step of the average ahead.
+        eps_root: added to v̂ under the root, 0 or more.
 
     Raises:
         ArgumentError: an argument out of its range.
@@ -236,5 +252,5 @@ def adamw(
     """
     positive("learning_rate", learning_rate, "adamw")
     positive("weight_decay", weight_decay, "adamw", zero=True)
-    check_moments("adamw", b1, b2, eps)
-    return Adam(learning_rate, b1, b2, eps, weight_decay, mask, nesterov)
+    check_moments("adamw", b1, b2, eps, eps_root)
+    return Adam(learning_rate, b1, b2, eps, weight_decay, mask, nesterov, eps_root)

@@ -8,8 +8,17 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from afx import pytree
-from afx.core.array.array import ArrayLike
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
+from afx.errors import DtypeError
+from afx.ops.creation.ranges import arange
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sign
+from afx.ops.elementwise.where import clip, maximum, where
+from afx.ops.reductions.cumulative import cumsum
+from afx.ops.reductions.moments import vector_norm
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.sorting.sort import sort
 from afx.optim.chain import check_optimizer
 from afx.optim.leaves import map_trained, trained_leaves
 from afx.optim.protocols import Optimizer
@@ -17,7 +26,15 @@ from afx.optim.step import apply_rule
 from afx.pytree import TreeDef
 from afx.pytree.compare import check_matching, check_structure
 
-__all__ = ["Projected", "projected"]
+__all__ = [
+    "Projected",
+    "project_box",
+    "project_l1_ball",
+    "project_l2_ball",
+    "project_nonnegative",
+    "project_simplex",
+    "projected",
+]
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -78,3 +95,82 @@ def projected(optimizer: Optimizer[S], projection: Callable[[T], T]) -> Projecte
     """
     check_optimizer(optimizer, "projected")
     return Projected(optimizer, projection)
+
+
+# -- sets -------------------------------------------------------------------------------------------------------------
+def project_box(params: T, low: ArrayLike = 0.0, high: ArrayLike = 1.0) -> T:
+    """Return the nearest parameters between two bounds, numbers or arrays that broadcast.
+
+    >>> import afx
+    >>> project_box(afx.asarray([-1.0, 0.5, 2.0]))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    return map_trained(lambda p: clip(p, low, high), params)
+
+
+def project_nonnegative(params: T) -> T:
+    """Return the nearest parameters of 0 or more.
+
+    >>> import afx
+    >>> project_nonnegative(afx.asarray([-1.0, 0.5]))
+    Array([0. , 0.5], dtype=float32)
+    """
+    return map_trained(lambda p: maximum(p, 0.0), params)
+
+
+def project_simplex(params: T, total: ArrayLike = 1.0) -> T:
+    """Return the nearest parameters of 0 or more that sum to a total, all leaves together.
+
+    Source: Held, Wolfe & Crowder 1974; Duchi et al. 2008, Figure 1.
+
+    >>> import afx
+    >>> project_simplex(afx.asarray([1.0, 0.5, -1.0]))
+    Array([0.75, 0.25, 0.  ], dtype=float32)
+    """
+    vector, unravel = _vector(params, "project_simplex")
+    return unravel(maximum(vector - _threshold(vector, total), 0.0))
+
+
+def project_l1_ball(params: T, radius: ArrayLike = 1.0) -> T:
+    """Return the nearest parameters whose absolute values sum to a radius at most, all leaves together.
+
+    Source: Duchi et al. 2008, section 4.
+
+    >>> import afx
+    >>> project_l1_ball(afx.asarray([1.0, -0.5, 0.0]))
+    Array([ 0.75, -0.25,  0.  ], dtype=float32)
+    """
+    vector, unravel = _vector(params, "project_l1_ball")
+    size = abs_(vector)
+    shrunk = sign(vector) * maximum(size - _threshold(size, radius), 0.0)
+    return unravel(where(sum_(size) <= radius, vector, shrunk))
+
+
+def project_l2_ball(params: T, radius: ArrayLike = 1.0) -> T:
+    """Return the nearest parameters whose norm is a radius at most, all leaves together.
+
+    >>> import afx
+    >>> project_l2_ball(afx.asarray([3.0, 4.0]))
+    Array([0.6, 0.8], dtype=float32)
+    """
+    vector, unravel = _vector(params, "project_l2_ball")
+    size = vector_norm(vector)
+    outside = size > radius
+    return unravel(where(outside, vector * (radius / where(outside, size, 1.0)), vector))
+
+
+def _vector(params: T, who: str) -> tuple[Array, pytree.Unravel[T]]:
+    """Return the trained leaves as one real vector, and the function back."""
+    vector, unravel = pytree.ravel(params)
+    if vector.dtype.kind == "c":
+        raise DtypeError(f"{who}: needs real parameters: got {vector.aval}; keep their parts apart")
+    return vector, unravel
+
+
+def _threshold(vector: Array, total: ArrayLike) -> Array:
+    """Return what is to be taken from numbers so that those above 0 sum to a total."""
+    falling = -sort(-vector)
+    excess = cumsum(falling) - total
+    place = arange(1, vector.shape[0] + 1, dtype=vector.dtype)
+    count = sum_((falling * place > excess).astype(int))
+    return excess[maximum(count - 1, 0)] / maximum(count, 1).astype(vector.dtype)

@@ -78,4 +78,11 @@ OPTIMIZERS: dict[str, Callable[[], optim.Optimizer[Any]]] = {
     "adjustable": lambda: optim.adjustable(optim.adamw(0.1, b2=0.99, weight_decay=1e-4)),
     "plateau": lambda: optim.chain(optim.sgd(0.1), optim.reduce_on_plateau(0.9, patience=50)),
     "projected": lambda: optim.projected(optim.sgd(0.1), lambda p: p),
+    "adabelief": lambda: optim.adabelief(0.05, b2=0.99, eps_root=1e-12),
+    "novograd": lambda: optim.novograd(optim.cosine_decay(0.1, 400), b2=0.9),
+    "rprop": lambda: optim.rprop(0.02),
+    "prodigy": lambda: optim.prodigy(b2=0.99, distance=1e-2),
+    "lbfgs": lambda: optim.lbfgs(0.2, memory=5),
+    "lookahead": lambda: optim.lookahead(optim.adam(0.2, b2=0.99), 5),
+    "noisy": lambda: optim.chain(optim.add_noise(afx.random.key(0), 1e-8), optim.sgd(0.1)),
 }

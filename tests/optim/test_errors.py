@@ -12,6 +12,7 @@ from afx import errors, optim, pytree
 from tests.optim.cases import OPTIMIZERS, model
 
 FORGETFUL = {
+    "noisy",
     "sgd",
     "clipped sgd",
     "scaled sgd",
@@ -118,6 +119,8 @@ SOLVERS = {name for name in optim.__all__ if STARTS & set(getattr(getattr(optim,
 NUMBERS = ("float", "int", "LearningRate")
 NONSENSE = ["0.1", 1j, [0.1], float("nan"), np.ones(3), np.str_("a"), object(), np.float32("nan")]
 EXAMPLES = {
+    "fn": afx.sum,
+    "key": afx.random.key(0),
     "optimizer": optim.sgd(0.1),
     "schedule": optim.constant(0.1),
     "steps": 10,

@@ -201,6 +201,62 @@ def schedule_free(x: Any, gs: Sequence) -> Path:
         yield y
 
 
+def adabelief(x: Any, gs: Sequence) -> Path:
+    """Zhuang et al. 2020, Algorithm 2."""
+    m = s = np.zeros_like(x)
+    for t, g in enumerate(gs, 1):
+        m = 0.9 * m + 0.1 * g
+        s = 0.999 * s + 0.001 * (g - m) ** 2 + 1e-16
+        x = x - RATE * m / (1 - 0.9**t) / (np.sqrt(s / (1 - 0.999**t)) + 1e-16)
+        yield x
+
+
+def novograd(x: Any, gs: Sequence, decay: float) -> Path:
+    """Ginsburg et al. 2019, Algorithm 1."""
+    m, v = np.zeros_like(x), None
+    for g in gs:
+        size = (g**2).sum()
+        v = size if v is None else 0.25 * v + 0.75 * size
+        m = 0.9 * m + g / (np.sqrt(v) + 1e-6) + decay * x
+        x = x - RATE * m
+        yield x
+
+
+def rprop(x: Any, gs: Sequence) -> Path:
+    """Igel & Hüsken 2000, iRprop without backtracking."""
+    size, last = np.full_like(x, RATE), np.zeros_like(x)
+    for g in gs:
+        turn = g * last
+        size = np.clip(size * np.where(turn > 0, 1.2, np.where(turn < 0, 0.5, 1.0)), 1e-6, 50.0)
+        last = np.where(turn < 0, 0.0, g)
+        x = x - size * np.sign(last)
+        yield x
+
+
+def lookahead(x: Any, gs: Sequence) -> Path:
+    """Zhang et al. 2019, Algorithm 1, around gradient descent."""
+    slow = x
+    for t, g in enumerate(gs, 1):
+        x = x - RATE * g
+        if t % 5 == 0:
+            x = slow = slow + 0.25 * (x - slow)
+        yield x
+
+
+def adam_with_eps_root(x: Any, gs: Sequence) -> Path:
+    """Kingma & Ba 2015 with Optax's second eps, under the root."""
+    for t, _, m, v in moments(gs):
+        x = x - RATE * m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t) + 1e-4) + 1e-8)
+        yield x
+
+
+def centralized(x: Any, gs: Sequence) -> Path:
+    """Yong et al. 2020, equation 1, for weights whose outputs are the last axis."""
+    for g in gs:
+        x = x - RATE * (g - g.mean(0) if g.ndim == 2 else g)
+        yield x
+
+
 def accumulated(x: Any, gs: Sequence) -> Path:
     """Gradient descent along means of four gradients."""
     for t in range(len(gs)):
@@ -233,6 +289,12 @@ CASES: dict[str, tuple[optim.Optimizer[Any], Callable[[Any, Any], Path]]] = {
     "muon": (optim.muon(RATE), muon),
     "schedule-free": (optim.schedule_free_sgd(RATE, warmup=10, weight_decay=0.1), schedule_free),
     "accumulated": (optim.accumulate(optim.sgd(RATE), 4), accumulated),
+    "adabelief": (optim.adabelief(RATE), adabelief),
+    "novograd": (optim.novograd(RATE, weight_decay=0.1), lambda x, g: novograd(x, g, 0.1)),
+    "rprop": (optim.rprop(RATE), rprop),
+    "lookahead": (optim.lookahead(optim.sgd(RATE), 5, share=0.25), lookahead),
+    "eps_root": (optim.adam(RATE, eps_root=1e-4), adam_with_eps_root),
+    "centralized": (optim.chain(optim.centralize(), optim.scale_by_learning_rate(RATE)), centralized),
     "adjustable": (optim.adjustable(optim.lamb(RATE, weight_decay=0.1)), lambda x, g: lamb(x, g, 0.1)),
 }
 
