@@ -1,4 +1,4 @@
-"""Debugging: prints and callbacks inside of compiled, mapped and differentiated programs, and whole tracebacks."""
+"""Debugging: prints and callbacks inside of compiled, mapped and differentiated programs, profiles, whole tracebacks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 from afx.errors import ArgumentError
 from afx.ops.callback import callback
 from afx.tracebacks import show_whole_tracebacks
+from afx.transforms.profile import LineTime, Profile, profile
 
-__all__ = ["callback", "print", "show_whole_tracebacks"]
+__all__ = ["LineTime", "Profile", "callback", "print", "profile", "show_whole_tracebacks"]
 
 
 def print(template: str, *args: Any, **kwargs: Any) -> None:

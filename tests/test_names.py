@@ -468,7 +468,7 @@ NAMES: dict[str, list[str]] = {
         "time_folds",
         "write_shards",
     ],
-    "afx.plot": ["STYLE", "confusion_matrix", "filters", "losses", "weights"],
+    "afx.plot": ["STYLE", "confusion_matrix", "filters", "losses", "profile", "weights"],
     "afx.train": [
         "History",
         "RateSearch",

@@ -8,6 +8,7 @@ from afx.compiler.buffers import BufferAssignment
 from afx.compiler.cost import bytes_moved, flops
 from afx.compiler.executable import Plan
 from afx.compiler.fusion import Groups
+from afx.compiler.report import Report, make_report
 from afx.compiler.schedule import Schedule
 from afx.compiler.status import PlanStatus
 from afx.core.graph import Graph
@@ -15,7 +16,7 @@ from afx.core.graph import Graph
 __all__ = ["Lowered", "PlanStatus"]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Lowered:
     """Each step of the compiler for some arguments; all of them print.
 
@@ -62,6 +63,17 @@ class Lowered:
         return bytes_moved(self.graph)
 
     @property
+    def report(self) -> Report:
+        """Operations, bytes and arithmetic intensity of each equation, and the memory that is alive there, as a table.
+
+        >>> import afx
+        >>> report = afx.jit(lambda x: x @ x).lower(afx.ones((64, 64))).report
+        >>> report.rows[0].name, report.rows[0].flops, report.rows[0].nbytes, report.peak_bytes
+        ('matmul', 524288, 49152, 32768)
+        """
+        return make_report(self.groups, self.buffers)
+
+    @property
     def status(self) -> PlanStatus:
         """Who answers the next call, NumPy or machine code, since when, after how many refusals, and why.
 
@@ -78,6 +90,10 @@ class Lowered:
         What refuses the plan as a whole stands in a last pair, beside its results.
         """
         return self.plan.why_not_native
+
+    def __repr__(self) -> str:
+        """Return one line; ``graph``, ``schedule``, ``report`` and ``plan.source`` print the steps."""
+        return f"<lowered: {self}>"
 
     def __str__(self) -> str:
         return (

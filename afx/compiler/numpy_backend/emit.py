@@ -25,7 +25,7 @@ from afx.compiler.numpy_backend.calls import applied, call_lines, view_text
 from afx.compiler.numpy_backend.emit_fused import FusedEmitter
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
 from afx.compiler.numpy_backend.names import Names
-from afx.compiler.numpy_backend.program import Bind, Line, Part, Program
+from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program
 from afx.compiler.numpy_backend.reverse_loops import walk_back
 from afx.compiler.numpy_backend.scalar_loops import emit_scalar_steps, run_scalar_loop
 from afx.compiler.operands import Buffer, Number, Operand
@@ -53,16 +53,17 @@ from afx.runtime.thread_pool import run_blocks
 __all__ = ["emit"]
 
 
-def emit(schedule: Schedule, target: Target, kernels: Sequence[Bind] = ()) -> Program:
-    """Write a schedule down as Python."""
-    return _Emitter(schedule, target, kernels).program()
+def emit(schedule: Schedule, target: Target, kernels: Sequence[Bind] = (), clock: Clock | None = None) -> Program:
+    """Write a schedule down as Python; a clock is called with each instruction's number at its end."""
+    return _Emitter(schedule, target, kernels, clock).program()
 
 
 class _Emitter:
     """The program so far, and the part that is being written."""
 
-    def __init__(self, schedule: Schedule, target: Target, kernels: Sequence[Bind]) -> None:
+    def __init__(self, schedule: Schedule, target: Target, kernels: Sequence[Bind], clock: Clock | None) -> None:
         self.kernels = kernels
+        self.clock = clock
         self.schedule = schedule
         self.target = target
         self.names = Names()
@@ -90,13 +91,15 @@ class _Emitter:
             names.shown[name] = f"...  # a constant, {buffer.aval}"
             self._bound.add(buffer.index)
         parts, is_waiting = list[Part](), False
-        for instruction in schedule.instructions:
+        for number, instruction in enumerate(schedule.instructions):
             file = self._file_of(instruction)
             is_long = len(self._lines) >= self.target.function_max_lines
             if (is_long or (file and self._file not in ("", file))) and not is_waiting:
                 parts.append(self._end())
             self._file = file or self._file
             self._instruction(instruction)
+            if self.clock is not None:
+                self._add([f"{names.share('clock', self.clock, '...')}({number})"])
             is_waiting = isinstance(instruction, Alloc)  # for the instruction that fills it
         results = tuple([self._result(r) for r in schedule.results])
         parts.append(self._end())

@@ -9,7 +9,7 @@ import numpy as np
 
 from afx.compiler.numpy_backend.emit import emit
 from afx.compiler.numpy_backend.locations import module_globals, relocate
-from afx.compiler.numpy_backend.program import Bind, Line, Part, Program
+from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 from afx.core.tracing.source_info import SourceLocation, places_of
@@ -23,8 +23,12 @@ class NumpyBackend:
     """The back end that is always there: each instruction is one or a few calls of NumPy."""
 
     @staticmethod
-    def compile(schedule: Schedule, target: Target, kernels: Sequence[Bind] = ()) -> Executable:
+    def compile(
+        schedule: Schedule, target: Target, kernels: Sequence[Bind] = (), clock: Clock | None = None
+    ) -> Executable:
         """Return a schedule as a program that can be bound to buffers; calls of kernels name them by their numbers.
+
+        A clock is called after each instruction of the schedule, not within loops and branches.
 
         >>> import afx
         >>> from afx.compiler.lowering import schedule_graph
@@ -32,7 +36,7 @@ class NumpyBackend:
         >>> NumpyBackend.compile(schedule, Target()).bind()(np.ones(2, np.float32))
         [array([2., 2.], dtype=float32)]
         """
-        return Executable(emit(schedule, target, kernels), target, kernels)
+        return Executable(emit(schedule, target, kernels, clock), target, kernels)
 
 
 class Executable:

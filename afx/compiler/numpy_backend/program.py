@@ -8,10 +8,14 @@ from typing import NamedTuple, TypeAlias
 from afx.compiler.numpy_backend.names import Names
 from afx.compiler.schedule import Schedule
 
-__all__ = ["Bind", "Line", "Part", "Program"]
+__all__ = ["Bind", "Clock", "Line", "Part", "Program"]
 
 Bind: TypeAlias = "Callable[[], Callable[..., None]]"
 """Binds a kernel to memory of its own; it is called with operands and outputs."""
+
+
+Clock: TypeAlias = "Callable[[int], None]"
+"""Is told the number of each instruction of a schedule as it ends."""
 
 
 class Line(NamedTuple):
