@@ -111,6 +111,14 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "train_test_split": SHUFFLED,
     },
     "afx.fft": {},
+    "afx.sample": {
+        "HMC": "afx.sample.hmc(log_density)",
+        "MCMC": "afx.sample.draw(afx.sample.nuts(log_density), key, start)",
+        "NUTS": "afx.sample.nuts(log_density)",
+        "run": "afx.sample.draw(sampler, key, start)",
+        "sample": "afx.sample.draw(sampler, key, start)",
+        "window_adaptation": "afx.sample.draw(sampler, key, start), which warms up",
+    },
     "afx.integrate": {
         "DOP853": 'afx.integrate.odeint(fn, y0, t, method="dop853")',
         "RK45": ODE,

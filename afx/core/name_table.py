@@ -144,6 +144,7 @@ FAMILIES = (
     "plot",
     "pytree",
     "random",
+    "sample",
     "special",
     "stats",
     "testing",

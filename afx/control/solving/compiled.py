@@ -22,7 +22,7 @@ from afx.transforms.compiled_call import CompiledGraph
 from afx.transforms.make_graph import to_graph
 from afx.transforms.retracing import is_disabled
 
-__all__ = ["are_plain", "run_compiled", "run_or_compile"]
+__all__ = ["are_plain", "compile_run", "run_compiled", "run_or_compile"]
 
 T = TypeVar("T")
 
@@ -45,15 +45,29 @@ def run_compiled(fn: Callable[..., T], *trees: Any, name: str) -> T:
     Raises:
         AfxError: the function asks for values, as it may outside of transformations, or closes over traced ones.
     """
+    return compile_run(fn, *trees, name=name)(*trees)
+
+
+def compile_run(fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T]:
+    """Return a function, traced once, of plain values of the same structure, shapes and dtypes as these.
+
+    Raises:
+        AfxError: as `run_compiled`.
+    """
     foresee_code(current.target.backend)
     given: tuple[tuple[Any, ...], dict[str, Any]] = (trees, {})
     leaves, treedef = pytree.flatten(given)
     traced = to_graph(fn, treedef, [aval_of(x, name) for x in leaves], name)
     if traced.lifted:
         raise TracerError(f"{name}: the function closes over a traced array; run it in Python")
-    outs = _program(CompiledGraph(traced.graph)).plan(*[argument_of(x, name) for x in leaves])
-    found: T = pytree.unflatten(traced.out_tree, [wrap(v) for v in outs])
-    return found
+    program = _program(CompiledGraph(traced.graph))
+
+    def run(*trees: Any) -> T:
+        outs = program.plan(*[argument_of(x, name) for x in pytree.leaves(trees)])
+        found: T = pytree.unflatten(traced.out_tree, [wrap(v) for v in outs])
+        return found
+
+    return run
 
 
 def run_or_compile(fn: Callable[..., T], *trees: Any, name: str) -> T:

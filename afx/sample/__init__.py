@@ -1,0 +1,76 @@
+"""Sampling: draws from posteriors by Hamiltonian Monte Carlo, over trees of parameters with constraints.
+
+A model is a function from parameters to the logarithm of their density. A sampler is pure functions ``init`` and
+``step(state, key)``; `draw` runs several chains of it as one compiled program, warm-up included.
+
+>>> import afx
+>>> from afx import sample, stats
+>>> import numpy as np
+>>> heights = np.array([1.68, 1.75, 1.81, 1.66, 1.72])
+>>> def log_density(p):
+...     return afx.sum(stats.norm.logpdf(heights, p["mean"], p["sd"])) + stats.norm.logpdf(p["sd"], 0.0, 1.0)
+>>> sampler = sample.nuts(log_density, {"sd": sample.Positive()})
+>>> start = {"mean": np.float64(1.7), "sd": np.float64(0.1)}
+>>> draws = sample.draw(sampler, afx.random.key(0), start, draws=20, warmup=20)
+>>> draws.params["sd"].shape
+(4, 20)
+"""
+
+from typing import TYPE_CHECKING, NoReturn
+
+from afx.sample.adaptation import Adaptation, Schedule
+from afx.sample.bijectors import (
+    Bijector,
+    CholeskyCorrelation,
+    Interval,
+    Lower,
+    Ordered,
+    Positive,
+    Simplex,
+    UnitVector,
+    Upper,
+)
+from afx.sample.chains import Chains
+from afx.sample.constraints import constrain, log_det, unconstrain
+from afx.sample.draw import Draws, draw, extend
+from afx.sample.hamiltonian import Info, Sampler, State
+from afx.sample.hmc import hmc
+from afx.sample.nuts import nuts
+
+__all__ = [
+    "Adaptation",
+    "Bijector",
+    "Chains",
+    "CholeskyCorrelation",
+    "Draws",
+    "Info",
+    "Interval",
+    "Lower",
+    "Ordered",
+    "Positive",
+    "Sampler",
+    "Schedule",
+    "Simplex",
+    "State",
+    "UnitVector",
+    "Upper",
+    "constrain",
+    "draw",
+    "extend",
+    "hmc",
+    "log_det",
+    "nuts",
+    "unconstrain",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        from afx.other_names import missing_name
+
+        raise missing_name(__name__, name)

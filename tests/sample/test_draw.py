@@ -1,0 +1,137 @@
+"""Draws follow the density, go on where they stopped, and are the same bits however they are computed."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import io, sample
+from afx.errors import ArgumentError, ShapeError
+
+COVARIANCE = np.array([[1.0, 1.2], [1.2, 4.0]])
+PRECISION = np.linalg.inv(COVARIANCE)
+MEAN = np.array([1.0, -2.0])
+
+
+def correlated(x: Any) -> Any:
+    """Return the logarithm of a normal density with a correlation of 0.6."""
+    return -0.5 * afx.vecdot(x - MEAN, PRECISION @ (x - MEAN))
+
+
+@pytest.mark.parametrize(
+    ("kind", "mass"),
+    [("nuts", "diagonal"), ("nuts", "dense"), ("hmc", "diagonal")],
+)
+def test_draws_have_the_moments_of_a_normal_density(kind: str, mass: Any) -> None:
+    """Means, variances and the correlation of a normal density are found, with either mass matrix."""
+    sampler: Any = sample.nuts(correlated) if kind == "nuts" else sample.hmc(correlated, leaps=6)
+    draws = sample.draw(sampler, afx.random.key(1), np.zeros(2), draws=400, warmup=100, mass=mass)
+    assert draws.params.shape == (4, 400, 2)
+    x = np.asarray(draws.params).reshape(-1, 2)
+    np.testing.assert_allclose(x.mean(axis=0), MEAN, atol=0.25)
+    np.testing.assert_allclose(np.cov(x.T), COVARIANCE, rtol=0.25)
+    assert not np.any(draws.diverged)
+    assert 0.7 < float(afx.mean(draws.acceptance)) < 0.99
+    np.testing.assert_allclose(draws.log_density, afx.vmap(afx.vmap(correlated))(draws.params))
+
+
+def test_draws_under_constraints() -> None:
+    """An exponential law and a Dirichlet law have their means: determinants count."""
+    alpha = np.array([1.0, 2.0, 4.0])
+
+    def log_density(p: Any) -> Any:
+        return -p["rate"] / 2 + afx.sum((alpha - 1) * afx.log(p["shares"]))
+
+    constraints = {"rate": sample.Positive(), "shares": sample.Simplex()}
+    start = {"rate": np.float64(1.0), "shares": np.full(3, 1 / 3)}
+    draws = sample.draw(sample.nuts(log_density, constraints), afx.random.key(0), start, draws=300, warmup=100)
+    assert float(afx.mean(draws.params["rate"])) == pytest.approx(2.0, abs=0.4)
+    np.testing.assert_allclose(np.mean(draws.params["shares"], axis=(0, 1)), alpha / 7, atol=0.05)
+
+
+def test_the_same_key_gives_the_same_bits() -> None:
+    """Chains in Python, NumPy's plan and the default back end draw the same bits; another key draws others."""
+
+    def run(seed: int = 0) -> Any:
+        sampler = sample.nuts(correlated)
+        return sample.draw(sampler, afx.random.key(seed), np.zeros(2), draws=3, warmup=21, chains=2)
+
+    default = run()
+    with afx.disable_jit():
+        assert afx.pytree.equal(run(), default)
+    afx.set_backend("numpy")
+    try:
+        assert afx.pytree.equal(run(), default)
+    finally:
+        afx.set_backend("auto")
+    assert not afx.array_equal(run(1).params, default.params)
+
+
+def test_draws_go_on_from_a_file(tmp_path: Path) -> None:
+    """Draws that were saved and extended are those that would have been drawn at once."""
+    sampler = sample.nuts(correlated)
+    whole = sample.draw(sampler, afx.random.key(3), np.zeros(2), draws=40, warmup=25, chains=2)
+    first = sample.draw(sampler, afx.random.key(3), np.zeros(2), draws=15, warmup=25, chains=2)
+    io.save(tmp_path / "draws.npz", first)
+    again: Any = io.load(tmp_path / "draws.npz", sample.Draws)
+    assert afx.pytree.equal(sample.extend(sampler, again, 25), whole)
+    none = sample.draw(sampler, afx.random.key(3), np.zeros(2), draws=0, warmup=25, chains=2)
+    assert none.params.shape == (2, 0, 2)
+    assert afx.pytree.equal(sample.extend(sampler, none, 40), whole)
+
+
+def test_steps_are_pure_functions() -> None:
+    """`init` and `step` work alone, on trees, and give the same bits under `jit`."""
+
+    def log_density(p: dict[str, Any]) -> Any:
+        return -0.5 * (p["a"] ** 2 + afx.sum(p["b"] ** 2))
+
+    sampler = sample.nuts(log_density, max_depth=3)
+    begun = sampler.init({"a": np.float64(0.0), "b": np.zeros(2)}, step_size=0.1)
+    state, info = sampler.step(begun, afx.random.key(5))
+    again, _ = afx.jit(sampler.step)(begun, afx.random.key(5))
+    assert afx.pytree.equal(state, again)
+    assert int(info.leaps) == 7
+    assert int(info.depth) == 3
+
+
+def test_divergences_have_places() -> None:
+    """Where steps are far too long, each trajectory diverges and says where it broke off; the chain stays."""
+
+    def narrow(p: Any) -> Any:
+        return -0.5 * afx.sum((p["x"] / 0.01) ** 2)
+
+    sampler = sample.nuts(narrow)
+    first = sample.draw(sampler, afx.random.key(0), {"x": np.zeros(4)}, draws=2, warmup=0, chains=2, spread=0.01)
+    draws = sample.extend(sampler, first, 3)
+    assert np.all(draws.diverged)
+    assert np.asarray(draws.divergences).tolist() == [[draw, chain] for draw in range(5) for chain in range(2)]
+    assert draws.places["x"].shape == (10, 4)
+    assert float(afx.min(afx.max(afx.abs(draws.places["x"]), axis=1))) > 0.1
+    assert float(afx.max(afx.abs(draws.params["x"]))) < 0.1
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    """Wrong numbers, densities that are not finite or no number, and scales of another size raise."""
+    key, start = afx.random.key(0), np.zeros(2)
+    wrong: list[dict[str, Any]] = [{"chains": 0}, {"warmup": -1}, {"target": 1.0}, {"mass": "full"}]
+    for options in wrong:
+        with pytest.raises(ArgumentError, match="draw: "):
+            sample.draw(sample.nuts(correlated), key, start, **options)
+
+    def impossible(x: Any) -> Any:
+        return afx.sum(afx.where(x > -100, -afx.inf, 0.0))
+
+    def several(x: Any) -> Any:
+        return -x * x
+
+    with pytest.raises(ArgumentError, match="not finite at the start"):
+        sample.draw(sample.nuts(impossible), key, start)
+    with pytest.raises(ShapeError, match="a log density is one number"):
+        sample.draw(sample.nuts(several), key, start)
+    with pytest.raises(ShapeError, match="a scale is"):
+        sample.nuts(correlated).init(start, scale=np.ones(3))
+    with pytest.raises(ArgumentError, match="hmc: "):
+        sample.hmc(correlated, leaps=0)
