@@ -181,7 +181,7 @@ def _lower(schedule: Schedule, graph: Graph, name: str) -> tuple[Program, tuple[
 
 def _emit(program: Program, constants: Sequence[Any], found: Exported, schedule: Schedule, graph: Graph) -> str:
     machine = found.machine
-    allocates = any("WhileBack" in type(step).__name__ for step in program.block.all_steps())
+    allocates = any(step.takes_memory for step in program.block.all_steps())
     facts = {
         "version": found.version, "name": found.name, "machine": attrs.asdict(machine), "work_bytes": found.work_bytes,
         "inputs": _list(found.inputs), "outputs": _list(found.outputs), "has_scalar": found.has_scalar,

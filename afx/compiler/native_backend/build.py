@@ -17,7 +17,6 @@ from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan, lower_schedule
 from afx.compiler.native_backend.process import Job, service
 from afx.compiler.native_backend.program import Program
-from afx.compiler.native_backend.pseudo_code import describe_program, describe_reasons
 from afx.compiler.native_backend.start import TOO_LONG, UNKNOWN_HERE, Done
 from afx.compiler.native_backend.unit import make_unit
 from afx.compiler.numpy_backend.exec import NumpyBackend
@@ -93,11 +92,18 @@ def text_of(schedule: Schedule, target: Target, form: str) -> str:
 
 def _source(schedule: Schedule, target: Target, mixed: Schedule | None, programs: Sequence[Program]) -> str:
     """Return kernels as pseudo-code, and the calls of NumPy between them."""
-    parts = [describe_reasons(explain_schedule(schedule, target))]
-    parts += [describe_program(program, k) for k, program in enumerate(programs)]
+    parts = [_describe_reasons(explain_schedule(schedule, target))]
+    parts += [program.text(k) for k, program in enumerate(programs)]
     if mixed is not None:
         parts.append(NumpyBackend.compile(mixed, target, [_unbound for _ in programs]).source)
     return "\n\n".join(parts)
+
+
+def _describe_reasons(reasons: Sequence[tuple[str, str]]) -> str:
+    """Return which instructions have a native form, and why the others have none, as comments."""
+    without = [(text.split("\n")[0], why) for text, why in reasons if why]
+    head = f"# machine code: {len(reasons) - len(without)} of {len(reasons)} instructions have a native form"
+    return "\n".join([head, *[f"# NumPy's: {text}  ({why})" for text, why in without]])
 
 
 def _unbound() -> Callable[..., None]:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from afx.core.aval import Shape
 
-__all__ = ["Fast", "Load", "Number", "Op", "Ref", "Root", "UfuncLoop", "Value"]
+__all__ = ["Access", "Fast", "Load", "Mode", "Names", "Number", "Op", "Ref", "Root", "UfuncLoop", "Value", "axis_names"]
+
+Names: TypeAlias = "Mapping[int, str]"
+"""What a text calls the roots of a block."""
+
+Mode: TypeAlias = Literal["r", "w", "a"]
+"""Whether memory is read, written, or both: added to."""
+
+INFIX = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
+    "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+    "left_shift": "<<", "right_shift": ">>",
+}  # fmt: skip
 
 
 @attrs.frozen
@@ -39,6 +52,43 @@ class Ref:
     dtype: str
     offset: int
     strides: Shape
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element.
+
+        >>> Ref(0, "c16", 0, ()).size
+        16
+        """
+        return int(self.dtype[1:])
+
+    def text(self, names: Names, rank: int) -> str:
+        """Return an element of it: its name, and where it is counted in elements.
+
+        >>> Ref(0, "f4", 8, (12, 4)).text({0: "x"}, 2)
+        'x[2 + 3*i + j]'
+        """
+        terms = [str(self.offset // self.size)] if self.offset else []
+        for axis, stride in zip(axis_names(rank), self.strides, strict=False):
+            if stride:
+                terms.append(axis if stride == self.size else f"{stride // self.size}*{axis}")
+        return f"{names[self.root]}[{' + '.join(terms) or '0'}]"
+
+
+def axis_names(rank: int) -> list[str]:
+    """Return what counts along axes.
+
+    >>> axis_names(2)
+    ['i', 'j']
+    """
+    return ["i", "j", "k", "l", "n", "o", "q", "r"][:rank] if rank <= 8 else [f"i{k}" for k in range(rank)]
+
+
+class Access(NamedTuple):
+    """Memory that a step touches; loops name whole roots, without dtype and strides."""
+
+    ref: Ref
+    mode: Mode
 
 
 @attrs.frozen
@@ -80,6 +130,15 @@ class Load:
 
     ref: Ref
 
+    @property
+    def dtype(self) -> str:
+        """Its type."""
+        return self.ref.dtype
+
+    def text(self, _xs: Sequence[str], names: Names, rank: int) -> str:
+        """Return the element in a text."""
+        return self.ref.text(names, rank)
+
 
 @attrs.frozen
 class Number:
@@ -100,6 +159,10 @@ class Number:
     def __hash__(self) -> int:
         return hash((repr(self.value), self.dtype))
 
+    def text(self, _xs: Sequence[str], _names: Names, _rank: int) -> str:
+        """Return the number in a text."""
+        return repr(self.value)
+
 
 @attrs.frozen
 class Op:
@@ -114,6 +177,28 @@ class Op:
     name: str | UfuncLoop | Fast
     dtype: str
     args: tuple[int, ...]
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is no instruction, but a function of NumPy or of the second tier."""
+        return not isinstance(self.name, str)
+
+    @property
+    def loop(self) -> UfuncLoop | None:
+        """The loop of NumPy that it may call."""
+        name = self.name.loop if isinstance(self.name, Fast) else self.name
+        return name if isinstance(name, UfuncLoop) else None
+
+    def text(self, texts: Sequence[str], _names: Names, _rank: int) -> str:
+        """Return the operation in a text, of values with these texts."""
+        xs = [texts[k] for k in self.args]
+        if isinstance(self.name, UfuncLoop):
+            return f"np.{self.name.ufunc}({', '.join(xs)})"
+        if isinstance(self.name, Fast):
+            return f"{self.name.name}({', '.join(xs)})"
+        if self.name in INFIX and len(xs) == 2:
+            return f"({xs[0]} {INFIX[self.name]} {xs[1]})"
+        return f"{self.dtype if self.name == 'cast' else self.name}({', '.join(xs)})"
 
 
 Value: TypeAlias = "Load | Number | Op"

@@ -1,54 +1,28 @@
-"""Leaves of native programs: loop nests, NumPy's inner loops, products, indexed elements, extremes and random words."""
+"""Leaves of native programs beside loop nests: calls of NumPy's loops, products, indexed elements, extremes, random words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from afx.compiler.native_backend.elements import Load, Ref, UfuncLoop, Value
+from afx.compiler.native_backend.elements import Access, Mode, Names, Ref, UfuncLoop
+from afx.compiler.native_backend.steps import Leaf, RowAccess, Spaced, join_lengths
 from afx.core.aval import Shape
 
-__all__ = ["Extreme", "Indexed", "Inner", "Leaf", "Nest", "Product", "Words"]
+if TYPE_CHECKING:
+    from afx.compiler.target import NativeTarget
+
+__all__ = ["Extreme", "Indexed", "Inner", "Product", "Words"]
+
+ADDED_UP = ((0,), (0,), ())  # core axes of the operands of a product of vectors
+MULTIPLIED = ((0, 1), (1, 2), (0, 2))  # the same of matrices
 
 
 @attrs.frozen
-class Nest:
-    """Fused elementwise operations over one iteration space.
-
-    Attributes:
-        space: lengths of the axes, neighbours merged as far as all strides allow.
-        values: what is computed for each element, operands before their use.
-        stores: which values are written, and where.
-        quiet: floating-point warnings that its equations ignore.
-        folds: values that are reduced, by which ufunc, and where to: strides are 0 along reduced axes.
-        is_cut: whether it runs part by part, along its first axis.
-    """
-
-    space: Shape
-    values: tuple[Value, ...]
-    stores: tuple[tuple[int, Ref], ...]
-    quiet: tuple[str, ...] = ()
-    folds: tuple[tuple[int, str, Ref], ...] = ()
-    is_cut: bool = False
-
-    @property
-    def refs(self) -> list[Ref]:
-        """What it reads and writes: values that are loaded, stores, folds."""
-        loads = [v.ref for v in self.values if isinstance(v, Load)]
-        return [*loads, *[ref for _, ref in self.stores], *[ref for *_, ref in self.folds]]
-
-    def on_refs(self, change: Callable[[Ref], Ref]) -> Nest:
-        """Return the nest with other ones, changed in that order."""
-        values = tuple([Load(change(v.ref)) if isinstance(v, Load) else v for v in self.values])
-        stores = tuple([(k, change(ref)) for k, ref in self.stores])
-        folds = tuple([(k, ufunc, change(ref)) for k, ufunc, ref in self.folds])
-        return attrs.evolve(self, values=values, stores=stores, folds=folds)
-
-
-@attrs.frozen
-class Inner:
+class Inner(Spaced):
     """Inner loop of a ufunc run over strided operands: a reduction where the result has strides of 0.
 
     Attributes:
@@ -63,9 +37,46 @@ class Inner:
     operands: tuple[Ref, ...]
     quiet: tuple[str, ...] = ()
 
+    def accesses(self) -> list[Access]:
+        """Return the operands, of which the last one is written."""
+        return _last_is_written(self.operands)
+
+    def map_refs(self, change: Callable[[Ref], Ref]) -> Inner:
+        """Return the loop on other memory."""
+        return attrs.evolve(self, operands=tuple(map(change, self.operands)))
+
+    def row_accesses(self, rows: int) -> list[RowAccess] | None:
+        """Return what it touches in each row; a reduction over rows adds to its result."""
+        found, out = super().row_accesses(rows), self.operands[-1]
+        if found is None or out.strides[0]:
+            return found
+        if len(self.space) < 2 or self.operands[0] != out:
+            return None
+        return [attrs.evolve(a, adds=a.ref == out) for a in found]
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 20 + 0.3 * self.elements
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """Its loop."""
+        return iter((self.loop,))
+
+    @property
+    def called_roots(self) -> set[int]:
+        """The roots of its operands."""
+        return {*self.touched}
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the call."""
+        out, *xs = [names[ref.root] for ref in (self.operands[-1], *self.operands[:-1])]
+        return [f"np.{self.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {join_lengths(self.space)}"]
+
 
 @attrs.frozen
-class Indexed:
+class Indexed(Spaced):
     """Elements whose indices arrays of integers name: read from an array, or written into one, in row-major order.
 
     Attributes:
@@ -88,14 +99,54 @@ class Indexed:
     lengths: Shape
     quiet: tuple[str, ...] = ()
 
+    def accesses(self) -> list[Access]:
+        """Return part, whole and indices."""
+        modes: tuple[Mode, Mode] = ("w", "r") if self.kind == "gather" else ("r", "w" if self.kind == "set" else "a")
+        both = [Access(ref, mode) for ref, mode in zip((self.part, self.whole), modes, strict=True)]
+        return [*both, *[Access(ref, "r") for ref in self.indices]]
+
+    def map_refs(self, change: Callable[[Ref], Ref]) -> Indexed:
+        """Return the same on other memory."""
+        part, whole = change(self.part), change(self.whole)
+        return attrs.evolve(self, part=part, whole=whole, indices=tuple(map(change, self.indices)))
+
+    def place(self, numbers: Mapping[int, int], arena: int) -> Indexed:  # it has none
+        """Return the same in its block, with neighbouring axes joined."""
+        return self.with_roots(numbers).with_merged_axes()
+
     @property
-    def operands(self) -> tuple[Ref, ...]:
-        """All that it reads and writes."""
-        return (self.part, self.whole, *self.indices)
+    def row_space(self) -> Shape:
+        """None: rows of the whole may be read by any row."""
+        return ()
+
+    def row_accesses(self, rows: int) -> None:  # of steps that have any
+        """Return None: rows of the whole may be read by any row."""
+        return
+
+    @property
+    def may_fault(self) -> bool:
+        """Whether indices may lie outside: always."""
+        return True
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 10 + 1.5 * self.elements
+
+    def is_written_out(self, limits: NativeTarget) -> bool:
+        """Tell whether it is short."""
+        return self.elements <= limits.passes_few_elements
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the assignment."""
+        part, whole, *indices = [names[ref.root] for ref in self.refs]
+        at = f"{whole}[{', '.join(indices)}]"
+        forms = {"gather": f"{part} = {at}", "set": f"{at} = {part}", "add": f"{at} += {part}"}
+        return [f"{forms[self.kind]}  # {join_lengths(self.space)} elements, bounds checked"]
 
 
 @attrs.frozen
-class Extreme:
+class Extreme(Spaced):
     """Place of the first largest or smallest element along an axis; nan counts as both.
 
     Attributes:
@@ -111,14 +162,37 @@ class Extreme:
     out: Ref
     quiet: tuple[str, ...] = ()
 
+    def accesses(self) -> list[Access]:
+        """Return what it searches, and the indices."""
+        return _last_is_written((self.x, self.out))
+
+    def map_refs(self, change: Callable[[Ref], Ref]) -> Extreme:
+        """Return the search of other memory."""
+        return attrs.evolve(self, x=change(self.x), out=change(self.out))
+
+    def row_accesses(self, rows: int) -> list[RowAccess] | None:
+        """Return what it touches in each row, where it searches within rows."""
+        return super().row_accesses(rows) if len(self.space) > 1 else None
+
     @property
-    def operands(self) -> tuple[Ref, ...]:
-        """What it reads, and what it writes."""
-        return (self.x, self.out)
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 10 + 1.5 * self.elements
+
+    def is_written_out(self, limits: NativeTarget) -> bool:
+        """Tell whether it is short."""
+        return self.elements <= limits.passes_few_elements
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the search."""
+        name = "argmax" if self.is_max else "argmin"
+        return [
+            f"{names[self.out.root]} = {name}({names[self.x.root]})  # along the last of {join_lengths(self.space)}"
+        ]
 
 
 @attrs.frozen
-class Product:
+class Product(Leaf):
     """Call of a generalized ufunc's loop, such as that of ``np.matmul``, or the same product in tiles.
 
     Attributes:
@@ -151,14 +225,78 @@ class Product:
         """Number of pieces."""
         return len(self.stops)
 
+    @property
+    def elements(self) -> int:
+        """How many elements of the first operand it reads."""
+        return math.prod(self.sizes[:2])
+
+    def accesses(self) -> list[Access]:
+        """Return the operands, of which the last one is written."""
+        return _last_is_written(self.operands)
+
+    def map_refs(self, change: Callable[[Ref], Ref]) -> Product:
+        """Return the product of other memory."""
+        return attrs.evolve(self, operands=tuple(map(change, self.operands)))
+
+    def on_rows(self, count: int, rows: int) -> Product:
+        """Return the same of so many of all rows."""
+        return attrs.evolve(self, sizes=(count * (self.sizes[0] // rows), *self.sizes[1:]))
+
+    def row_accesses(self, rows: int) -> list[RowAccess] | None:
+        """Return what it touches in each row: of products of rows with vectors, or of as many matrices."""
+        if self.loop is None or self.sizes[0] % rows or self.loop.ufunc not in ("vecdot", "matmul") or self.is_cut:
+            return None
+        each, core = self.sizes[0] // rows, self.sizes[1:]
+        strides, found = iter(self.core_strides), list[RowAccess]()
+        axes = ADDED_UP if len(core) == 1 else MULTIPLIED
+        for (ref, mode), own in zip(self.accesses(), axes, strict=True):
+            outer = ref.strides[0] if ref.strides else 0
+            reach = [(each - 1) * outer, *[(core[axis] - 1) * next(strides) for axis in own]]
+            found.append(RowAccess.of(ref, each * outer, reach, mode != "r"))
+        return found
+
+    @property
+    def may_fault(self) -> bool:
+        """Whether operands may have no result."""
+        return self.refuses
+
+    @property
+    def calls_blas(self) -> bool:
+        """Whether it calls a loop."""
+        return self.loop is not None
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 100 + 0.03 * math.prod(self.sizes)
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """Its loop."""
+        return iter(() if self.loop is None else (self.loop,))
+
+    @property
+    def called_roots(self) -> set[int]:
+        """The roots of its operands."""
+        return {*self.touched}
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the product."""
+        *xs, out = [names[ref.root] for ref in self.operands]
+        if self.loop is not None and self.loop.ufunc.startswith("linalg."):
+            return [f"{out} = np.{self.loop.ufunc}({', '.join(xs)})  # {join_lengths(self.sizes)}: NumPy's loop"]
+        how = "tiles in registers" if self.loop is None else f"NumPy's {self.loop.ufunc}"
+        pieces = f", {self.length} pieces" if self.is_cut else ""
+        return [f"{out} = {' @ '.join(xs)}  # {join_lengths(self.sizes)}: {how}{pieces}"]
+
 
 @attrs.frozen
-class Words:
+class Words(Leaf):
     """Random words: blocks of Philox4x32-10, four 32-bit words each.
 
     Attributes:
         keys: how many keys there are.
-        blocks: how many blocks each key gives; their numbers count from 0, where ``counter`` is None.
+        blocks_each: how many blocks each key gives; their numbers count from 0, where ``counter`` is None.
         purpose: the last word of the counter.
         key: two words for each key, next to each other.
         out: the words of each key's blocks, next to each other.
@@ -166,17 +304,38 @@ class Words:
     """
 
     keys: int
-    blocks: int
+    blocks_each: int
     purpose: int
     key: Ref
     out: Ref
     counter: Ref | None = None
     quiet: tuple[str, ...] = ()
 
+    def accesses(self) -> list[Access]:
+        """Return keys, words and counters."""
+        found = [Access(self.key, "r"), Access(self.out, "w")]
+        return found if self.counter is None else [*found, Access(self.counter, "r")]
+
+    def map_refs(self, change: Callable[[Ref], Ref]) -> Words:
+        """Return the words of other keys."""
+        key, out = change(self.key), change(self.out)
+        return attrs.evolve(self, key=key, out=out, counter=None if self.counter is None else change(self.counter))
+
     @property
-    def operands(self) -> tuple[Ref, ...]:
-        """What it reads and writes."""
-        return (self.key, self.out, *([] if self.counter is None else [self.counter]))
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 10 + 30 * self.keys * self.blocks_each
+
+    def is_written_out(self, limits: NativeTarget) -> bool:
+        """Tell whether it is short."""
+        return self.keys * self.blocks_each * 4 <= limits.passes_few_elements
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the call."""
+        given = [names[ref.root] for ref, mode in self.accesses() if mode == "r"]
+        words = f"{self.keys} keys, {self.blocks_each} blocks each"
+        return [f"{names[self.out.root]} = philox({', '.join(given)})  # {words}"]
 
 
-Leaf: TypeAlias = "Nest | Inner | Product | Indexed | Extreme | Words"
+def _last_is_written(operands: Sequence[Ref]) -> list[Access]:
+    return [*[Access(ref, "r") for ref in operands[:-1]], Access(operands[-1], "w")]

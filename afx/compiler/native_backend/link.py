@@ -19,7 +19,6 @@ from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.program import (
     Program,
     UfuncLoop,
-    loops_of,
 )
 
 __all__ = ["Kernel", "layout", "link", "load_linker", "ufunc_loop"]
@@ -175,7 +174,7 @@ def _symbols(program: Program) -> dict[str, int]:
     for function in C_FUNCTIONS:
         if hasattr(_process(), function):
             found[function] = _function(_process(), function)
-    for loop in set(loops_of(program.block)):
+    for loop in set(program.block.loops):
         address = _address(loop.ufunc, loop.dtypes)
         assert address is not None
         found[loop.symbol] = address[0]

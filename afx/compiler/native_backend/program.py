@@ -1,4 +1,4 @@
-"""Native programs: loop nests, reductions, products and loops over pointers, as frozen data that pickles.
+"""Native programs: blocks of steps over pointers, as frozen data that pickles.
 
 A program is made in the process that runs it and printed as LLVM IR in the child process that compiles it. It names the
 inner loops of NumPy's ufuncs by symbols; their addresses are filled in when the object code is linked.
@@ -6,13 +6,15 @@ inner loops of NumPy's ufuncs by symbols; their addresses are filled in when the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, Root, UfuncLoop, Value
-from afx.compiler.native_backend.leaves import Extreme, Indexed, Inner, Leaf, Nest, Product, Words
+from afx.compiler.native_backend.leaves import Extreme, Indexed, Inner, Product, Words
+from afx.compiler.native_backend.loops import BlockLoop, Choice, Scan, While, WhileBack
+from afx.compiler.native_backend.nests import Nest
+from afx.compiler.native_backend.steps import Leaf, Step
 from afx.core.aval import Shape
 
 __all__ = [
@@ -42,184 +44,7 @@ __all__ = [
     "While",
     "WhileBack",
     "Words",
-    "loops_of",
-    "step_blocks",
 ]
-
-
-RESIDUAL_ALIGNMENT = 8  # bytes: as much as any element needs
-
-
-@attrs.frozen
-class Scan:
-    """Loop of known length over a block.
-
-    The body's parameters are constants, carry, elements, next carry, results; of elements and results each step gets
-    its own row. The carry moves between two pieces of memory, of which the first holds the last one in the end.
-
-    Attributes:
-        body: one step.
-        length: number of steps.
-        reverse: whether rows are walked from the last one.
-        consts: memory of constants.
-        init: memory of the first carry.
-        carry: memory in which the carry ends.
-        other: the second memory of the carry.
-        xs: memory walked along.
-        ys: memory of stacked results.
-        carry_bytes: size of each carry.
-        x_bytes: size of a row of each of ``xs``.
-        y_bytes: size of a row of each of ``ys``.
-        constants: memory of arrays that the body captured, its last parameters.
-        arena: the offset of the body's arena in that of the block around it.
-        quiet: floating-point warnings that it ignores as a whole.
-    """
-
-    body: Block
-    length: int
-    reverse: bool
-    consts: tuple[int, ...]
-    init: tuple[int, ...]
-    carry: tuple[int, ...]
-    other: tuple[int, ...]
-    xs: tuple[int, ...]
-    ys: tuple[int, ...]
-    carry_bytes: Shape
-    x_bytes: Shape
-    y_bytes: Shape
-    constants: tuple[int, ...]
-    arena: int
-    quiet: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-
-
-@attrs.frozen
-class While:
-    """Loop that runs while a condition holds.
-
-    Attributes:
-        test: from the condition's constants and the carry to one boolean.
-        body: one step, as that of a `Scan` without elements and results.
-        test_consts: memory of the condition's constants.
-        consts: memory of the body's constants.
-        init: memory of the first carry.
-        carry: memory in which the carry ends.
-        other: the second memory of the carry.
-        verdict: memory of the condition.
-        carry_bytes: size of each carry.
-        test_constants: memory of arrays that the condition captured, its last parameters.
-        constants: memory of arrays that the body captured.
-        arena: the offset of the arena of condition and body.
-        quiet: floating-point warnings that it ignores as a whole.
-    """
-
-    test: Block
-    body: Block
-    test_consts: tuple[int, ...]
-    consts: tuple[int, ...]
-    init: tuple[int, ...]
-    carry: tuple[int, ...]
-    other: tuple[int, ...]
-    verdict: int
-    carry_bytes: Shape
-    test_constants: tuple[int, ...]
-    constants: tuple[int, ...]
-    arena: int
-    quiet: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-
-
-@attrs.frozen
-class WhileBack(While):
-    """Loop that runs while a condition holds, and then back over its steps.
-
-    The body gives residuals behind the next carry. They lie row by row in memory of the C library that grows with the
-    steps. A step back takes constants, the residuals of a step, what is carried back, and where that goes.
-
-    Attributes:
-        back: one step back.
-        back_init: memory of what is carried back, at first.
-        back_carry: memory in which that ends.
-        back_other: its second memory.
-        back_bytes: size of each of these.
-        residual_bytes: size of each residual.
-        back_constants: memory of arrays that the step back captured, its last parameters.
-        rows: memory of two int64: the address of the residuals, and how many rows there is room for.
-    """
-
-    back: Block
-    back_init: tuple[int, ...]
-    back_carry: tuple[int, ...]
-    back_other: tuple[int, ...]
-    back_bytes: Shape
-    residual_bytes: Shape
-    back_constants: tuple[int, ...]
-    rows: int
-
-    @property
-    def residual_offsets(self) -> Shape:
-        """Where each residual lies in a row, and behind them the size of a row."""
-        found = [0]
-        for size in self.residual_bytes:
-            found.append(-(-(found[-1] + size) // RESIDUAL_ALIGNMENT) * RESIDUAL_ALIGNMENT)
-        return tuple(found)
-
-
-@attrs.frozen
-class Choice:
-    """One of several blocks: each takes operands, outputs and its own captured arrays.
-
-    Attributes:
-        bodies: the blocks.
-        index: memory of the number of the block that runs; beyond the last one, the last one does.
-        dtype: of that number.
-        operands: memory that each block reads.
-        outputs: memory that each block writes.
-        constants: of each block, memory of arrays that it captured.
-        arena: the offset of the blocks' arena.
-        quiet: floating-point warnings that it ignores as a whole.
-    """
-
-    bodies: tuple[Block, ...]
-    index: int
-    dtype: str
-    operands: tuple[int, ...]
-    outputs: tuple[int, ...]
-    constants: tuple[tuple[int, ...], ...]
-    arena: int
-    quiet: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-
-
-@attrs.frozen
-class BlockLoop:
-    """Loop over blocks of the elements or rows of a space, as many in each but for the last one.
-
-    Its steps write different parts of arrays, so that threads may share them; those of a loop that is not cut may also
-    add to one array, in their order.
-
-    Attributes:
-        bodies: a step; where the last one is shorter, that one too.
-        length: number of steps.
-        roots: of each body, the memory of its parameters.
-        strides: of each body, by how many bytes the parameters of one step lie behind those of the step before.
-        arena: the offset of the bodies' arena; of a loop that is cut, each thread has one of its own behind it.
-        elements: how many elements it runs over.
-        is_cut: whether it runs part by part.
-    """
-
-    bodies: tuple[Block, ...]
-    length: int
-    roots: tuple[tuple[int, ...], ...]
-    strides: tuple[Shape, ...]
-    arena: int
-    elements: int
-    is_cut: bool = False
-
-    @property
-    def arena_bytes(self) -> int:
-        """Bytes of the arena of a step."""
-        return max([body.arena for body in self.bodies])
-
-
-Step: TypeAlias = "Leaf | Scan | While | Choice | BlockLoop"
 
 
 @attrs.frozen
@@ -247,14 +72,37 @@ class Block:
     @property
     def is_shared(self) -> bool:
         """Whether threads share parts of its steps, or of those of the blocks within."""
-        return bool(self.phases) or any(block.is_shared for step in self.steps for block in step_blocks(step))
+        return bool(self.phases) or any(block.is_shared for step in self.steps for block in step.blocks())
 
     def all_steps(self) -> Iterator[Step]:
         """Yield its steps and those of the blocks within."""
         for step in self.steps:
             yield step
-            for block in step_blocks(step):
+            for block in step.blocks():
                 yield from block.all_steps()
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return sum([step.nanoseconds for step in self.steps], 0.0)
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """The loops of NumPy that it calls."""
+        return (loop for step in self.all_steps() for loop in step.loops)
+
+    @property
+    def called_params(self) -> set[int]:
+        """The parameters that functions may read, whose bits may depend on strides."""
+        return {self.roots[k].param for step in self.steps for k in step.called_roots} - {-1}
+
+    def lines(self, params: Sequence[str], arena: int = 0) -> list[str]:
+        """Return its steps as text, with these names of parameters; its arena begins at this offset."""
+        names: dict[int, str] = {}
+        for k, root in enumerate(self.roots):
+            base = params[root.param] if root.param >= 0 else f"m{arena + root.offset}"
+            names[k] = base if root.param < 0 or not root.offset else f"{base}_{root.offset}"
+        return [line for step in self.steps for line in step.lines(names, arena)] or ["pass"]
 
 
 @attrs.frozen
@@ -306,22 +154,12 @@ class Program:
     params: tuple[Param, ...]
     releases_gil: bool
 
+    def text(self, number: int) -> str:
+        """Return its parameters and steps; ``p0, p1 …`` are its arrays, ``m0, m64 …`` memory by its offset.
 
-def step_blocks(step: Step) -> tuple[Block, ...]:
-    """Return the blocks that a step runs."""
-    if isinstance(step, Choice | BlockLoop):
-        return step.bodies
-    if isinstance(step, WhileBack):
-        return (step.test, step.body, step.back)
-    return (step.body,) if isinstance(step, Scan) else (step.test, step.body) if isinstance(step, While) else ()
-
-
-def loops_of(block: Block) -> Iterator[UfuncLoop]:
-    """Yield the loops of NumPy that a block calls."""
-    for step in block.all_steps():
-        if isinstance(step, Nest):
-            names = [v.name for v in step.values if isinstance(v, Op)]
-            loops = [name.loop if isinstance(name, Fast) else name for name in names]
-            yield from [loop for loop in loops if isinstance(loop, UfuncLoop)]
-        elif isinstance(step, Inner | Product) and step.loop is not None:
-            yield step.loop
+        A nest is a loop over all its elements: ``i, j …`` count along its axes, and an index counts elements of memory.
+        """
+        params = [f"p{k}: {p.dtype}[{','.join(map(str, p.shape))}]" for k, p in enumerate(self.params)]
+        head = f"def native_{number}({', '.join(params)}):  # pseudo-code of machine code"
+        lines = self.block.lines([f"p{k}" for k in range(self.block.params)])
+        return "\n".join([head, *["    " + line for line in lines]])

@@ -13,19 +13,7 @@ import numpy as np
 from afx.compiler.arena import ALIGNMENT
 from afx.compiler.native_backend.fp_errors import are_heard, tell
 from afx.compiler.native_backend.link import Kernel
-from afx.compiler.native_backend.program import (
-    Block,
-    BlockLoop,
-    Choice,
-    Inner,
-    Load,
-    Nest,
-    Op,
-    Product,
-    Program,
-    Scan,
-    While,
-)
+from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.refusals import log
 from afx.compiler.native_backend.share import shared_call, team_memory
 from afx.compiler.native_backend.swap import NumpyPlan, Run
@@ -258,26 +246,7 @@ def _copied_params(program: Program) -> set[int]:
     Emitted operations alone read them: loops of NumPy may have other bits for other strides.
     """
     copied = {k for k, param in enumerate(program.params) if param.checked and param.shape}
-    return copied - _called_params(program.block)
-
-
-def _called_params(block: Block) -> set[int]:
-    """Return the parameters that loops of NumPy read, or blocks of which that is not known."""
-    found: set[int] = set()
-    for step in block.steps:
-        read: set[int] = set()
-        if isinstance(step, Nest):
-            called = {k for v in step.values if isinstance(v, Op) and not isinstance(v.name, str) for k in v.args}
-            read = {v.ref.root for k, v in enumerate(step.values) if isinstance(v, Load) and k in called}
-        elif isinstance(step, Inner | Product):
-            read = {ref.root for ref in step.operands}
-        elif isinstance(step, BlockLoop):
-            for body, roots in zip(step.bodies, step.roots, strict=True):
-                read |= {roots[k] for k in _called_params(body)}
-        elif isinstance(step, Scan | While | Choice):
-            read = set(range(len(block.roots)))
-        found |= {block.roots[root].param for root in read}
-    return found - {-1}
+    return copied - program.block.called_params
 
 
 def _aligned(nbytes: int) -> Any:

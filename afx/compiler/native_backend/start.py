@@ -12,7 +12,7 @@ from afx.compiler.native_backend.helper import between_forks
 from afx.compiler.native_backend.kept import Kept, find_kept, keep_verdict, key_of_schedule
 from afx.compiler.native_backend.link import layout, link, load_linker
 from afx.compiler.native_backend.process import Job, service
-from afx.compiler.native_backend.program import Product, Program
+from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.run import MixedRunner, Runner
 from afx.compiler.native_backend.swap import FASTER_BY_NUMPY, NativeCode, NumpyPlan, Run, Trial
 from afx.compiler.schedule import Schedule
@@ -105,7 +105,7 @@ def _linked(made: Made, code: NativeCode) -> Run:
     ((program, constants),) = pieces
     runner = Runner(code.schedule, code.target, kernels[0], constants, code.idle)
     code.own_idle = runner.idle
-    calls_blas = any(isinstance(step, Product) and step.loop is not None for step in program.block.all_steps())
+    calls_blas = any(step.calls_blas for step in program.block.all_steps())
     return _held(runner.bind(), code) if code.policy and calls_blas else runner.bind()
 
 

@@ -9,7 +9,6 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
-from afx.compiler.native_backend.pseudo_code import describe_program
 from afx.ops.linalg.solve import solve_or_nan
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
 
@@ -77,4 +76,4 @@ def test_a_filter_is_one_kernel() -> None:
         return afx.scan(step, (np.zeros(4), np.eye(4)), ys)
 
     program = assert_same_bits(fn, rng.normal(size=(30, 2))).program
-    assert "np.linalg.solve(" in describe_program(program, 0)
+    assert "np.linalg.solve(" in program.text(0)

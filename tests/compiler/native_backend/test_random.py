@@ -10,7 +10,6 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.lowering.ops import random as random_draws
-from afx.compiler.native_backend.pseudo_code import describe_program
 from afx.ops.special import _normal
 from tests.compiler.native_backend.native_run import assert_same_bits
 
@@ -77,4 +76,4 @@ def test_a_random_walk_is_one_kernel() -> None:
         return afx.scan(step, (x, -0.5 * (x * x).sum()), afx.random.split(key, 50))
 
     program = assert_same_bits(fn, KEY, np.ones(3)).program
-    assert "philox(" in describe_program(program, 0)
+    assert "philox(" in program.text(0)

@@ -10,14 +10,13 @@ from typing import TypeVar
 import attrs
 
 from afx.compiler.native_backend.child import FEW_PASSES
-from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.llvm.entry import Entry
 from afx.compiler.native_backend.llvm.flags import Flags, Layout
 from afx.compiler.native_backend.llvm.looks import Looks, leave_long
 from afx.compiler.native_backend.llvm.loops import Loops, all_roots, root_of, row_of
 from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.passes import needs_few_passes
-from afx.compiler.native_backend.llvm.step import emit_step, on_roots, roots_of
+from afx.compiler.native_backend.llvm.step import emit_step
 from afx.compiler.native_backend.llvm.team import Team
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import (
@@ -26,7 +25,6 @@ from afx.compiler.native_backend.program import (
     BlockLoop,
     Choice,
     Leaf,
-    Nest,
     Phase,
     Product,
     Program,
@@ -118,16 +116,15 @@ class Blocks:
         w = self.w
         is_first = w.let("icmp eq i64 %first, 0")
         for step in block.steps[phase.start : phase.stop]:
-            if not isinstance(step, Nest | BlockLoop | Product) or not step.is_cut:
+            if not step.is_cut:
                 self.w.when(is_first, partial(self._all, block, [step]))
                 continue
-            length = step.space[0] if isinstance(step, Nest) else step.length
             low, high = [
-                w.let(f"sdiv i64 {w.let(f'mul i64 {part}, {length}')}, {PARTS}") for part in ("%first", "%last")
+                w.let(f"sdiv i64 {w.let(f'mul i64 {part}, {step.length}')}, {PARTS}") for part in ("%first", "%last")
             ]
             if isinstance(step, BlockLoop):
                 self._block_loop(block, step, low, high, w.let(f"mul i64 %thread, {step.arena_bytes}"))
-            else:
+            elif isinstance(step, Leaf):
                 self._quietly(step.quiet, partial(self._step, block, step, f", i64 {low}, i64 {high}"))
 
     def _all(self, block: Block, steps: Sequence[Step]) -> None:
@@ -139,7 +136,7 @@ class Blocks:
                 part = attrs.evolve(block, steps=tuple(steps[start : start + most]), phases=())
                 self.w.call(self.emit(part, "steps", attributes="noinline"), ", ".join([f"ptr {p}" for p in pointers]))
             return
-        for quiet, run in itertools.groupby(steps, lambda step: () if isinstance(step, BlockLoop) else step.quiet):
+        for quiet, run in itertools.groupby(steps, lambda step: step.quiet):
             self._quietly(quiet, partial(self._each, block, tuple(run)))
 
     def _each(self, block: Block, steps: Sequence[Step]) -> None:
@@ -150,7 +147,7 @@ class Blocks:
                 self._choice(block, step)
             elif isinstance(step, BlockLoop):
                 self._block_loop(block, step, "0", str(step.length))
-            else:
+            elif isinstance(step, Leaf):
                 self._step(block, step)
 
     def _quietly(self, quiet: Sequence[str], run: Callable[[], R]) -> R:
@@ -167,10 +164,10 @@ class Blocks:
 
     def _step(self, block: Block, step: Leaf, bounds: str = "") -> None:
         """Call the function of a step."""
-        if isinstance(step, Product) and step.is_cut and not bounds:
+        if step.is_cut and not bounds:
             bounds = f", i64 0, i64 {step.length}"
         function = self._function(block, step)
-        roots = ", ".join([f"ptr {root_of(self.w, block, k)}" for k in roots_of(step)])
+        roots = ", ".join([f"ptr {root_of(self.w, block, k)}" for k in step.touched])
         args = f"{roots}, ptr %fault{bounds}"
         if isinstance(step, Product) and step.refuses:
             self.flags.refuse_invalid(lambda: self.w.call(function, args))
@@ -181,9 +178,9 @@ class Blocks:
 
     def _function(self, block: Block, step: Leaf) -> str:
         """Return the function of a step; steps that differ in their memory alone share one."""
-        numbers = {root: k for k, root in enumerate(roots_of(step))}
+        numbers = {root: k for k, root in enumerate(step.touched)}
         pairs = [pair for pair in block.donated if numbers.keys() >= set(pair)]
-        same, shared = on_roots(step, numbers), frozenset([numbers[root] for pair in pairs for root in pair])
+        same, shared = step.with_roots(numbers), frozenset([numbers[root] for pair in pairs for root in pair])
         if (same, shared) not in self._functions:
             attributes = "" if len(block.steps) <= self.w.limits.inline_max_steps else "noinline"
             self._functions[same, shared] = emit_step(self.w, same, self.flags, attributes, shared)
@@ -221,7 +218,7 @@ class Blocks:
             ]
             w.call(self._body(loop.bodies[number]), ", ".join([f"ptr {p}" for p in (*pointers, base, "%fault")]))
 
-        leave = leave_long(w, loop.length // (PARTS if loop.is_cut else 1), nanoseconds(loop.bodies[0]))
+        leave = leave_long(w, loop.length // (PARTS if loop.is_cut else 1), loop.bodies[0].nanoseconds)
         if len(loop.bodies) == 1:
             w.loop(low, high, 1, partial(step, 0), leave)
             return

@@ -16,7 +16,7 @@ Walk = Callable[[list[str]], None]
 
 def emit_indexed(w: Writer, step: Indexed) -> None:
     """Add the loops of elements at indices: those are read once for the axes behind the last one that they walk along."""
-    refs = step.operands
+    refs = step.refs
     depth = max([k + 1 for ref in step.indices for k, s in enumerate(ref.strides) if s] or [0])
     if step.space and depth == len(step.space) and all(map(_is_dense, step.indices)) and not step.whole.strides[-1]:
         walk(

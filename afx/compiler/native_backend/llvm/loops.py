@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from afx.compiler.native_backend.cost import nanoseconds
 from afx.compiler.native_backend.llvm.looks import leave_at, leave_long
 from afx.compiler.native_backend.llvm.rows import Rows
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -67,7 +66,7 @@ class Loops:
             pointers = [f"ptr {p}" for p in (*consts, *old, *at_x, *new, *at_y, *constants, arena, "%fault")]
             w.line(f"call void {body}({', '.join(pointers)})")
 
-        w.loop("0", str(loop.length), 1, step, leave_long(w, loop.length, nanoseconds(loop.body)))
+        w.loop("0", str(loop.length), 1, step, leave_long(w, loop.length, loop.body.nanoseconds))
         if loop.length % 2:
             self._copy(carry, other, loop.carry_bytes)
 
@@ -83,7 +82,7 @@ class Loops:
         w.label(f"go{k}")
         self._call(loop, loop.body, *consts, *old, *new, *constants)
         w.line(f"store i64 {w.let(f'add i64 {t}, 1')}, ptr {where}")
-        leave_at(w, nanoseconds(loop.test) + nanoseconds(loop.body))(t, f"left{k}", f"next{k}")
+        leave_at(w, loop.test.nanoseconds + loop.body.nanoseconds)(t, f"left{k}", f"next{k}")
         w.label(f"done{k}")
         self.w.when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(carry, other, loop.carry_bytes))
         w.fall(f"left{k}")
@@ -106,7 +105,7 @@ class Loops:
         old, new = self._turns(t, carry, other)
         self._call(loop, loop.body, *consts, *old, *new, *rows.at(t), *constants)
         w.line(f"store i64 {w.let(f'add i64 {t}, 1')}, ptr {where}")
-        leave_at(w, nanoseconds(loop.test) + nanoseconds(loop.body))(t, f"end{k}", f"next{k}")
+        leave_at(w, loop.test.nanoseconds + loop.body.nanoseconds)(t, f"end{k}", f"next{k}")
         w.label(f"turn{k}")
 
         def step(i: str) -> None:
@@ -114,7 +113,7 @@ class Loops:
             row = w.let(f"sub i64 {w.let(f'sub i64 {t}, 1')}, {i}")
             self._call(loop, loop.back, *consts, *rows.at(row), *old, *new, *more)
 
-        w.loop("0", t, 1, step, leave_at(w, nanoseconds(loop.back)))
+        w.loop("0", t, 1, step, leave_at(w, loop.back.nanoseconds))
         w.when(w.let(f"trunc i64 {t} to i1"), lambda: self._copy(ways[0], ways[1], loop.back_bytes))
         w.fall(f"end{k}")
         rows.end()

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from afx.compiler.native_backend.cost import step_nanoseconds
 from afx.compiler.native_backend.functions.table import emit_fast
 from afx.compiler.native_backend.llvm.call_loop import call_loop
 from afx.compiler.native_backend.llvm.extent import Extent, Lines
@@ -83,7 +82,7 @@ class NestEmitter:
         self.strips: dict[int, str] = {}
         self.direct: set[int] = set()
         self.refs: list[Ref] = nest.refs
-        self.nanoseconds: float = step_nanoseconds(nest) / max(1, math.prod(nest.space))  # of an element
+        self.nanoseconds: float = nest.nanoseconds / max(1, math.prod(nest.space))  # of an element
         self.outer: int = self._outer()
         self.accumulators: list[Accumulator] = [
             Accumulator(w, ufunc, ref.dtype, math.prod(nest.space[self.outer :]))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
-
-import attrs
 
 from afx.compiler.native_backend.llvm.call_loop import call_loop
 from afx.compiler.native_backend.llvm.extreme import emit_extreme
@@ -18,40 +16,15 @@ from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emi
 from afx.compiler.native_backend.llvm.tile import emit_tiles
 from afx.compiler.native_backend.llvm.words import emit_words
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Ref, Words
+from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Words
 
-__all__ = ["emit_step", "on_roots", "roots_of"]
-
-
-def roots_of(step: Leaf) -> list[int]:
-    """Return the roots that a step reads or writes, each once."""
-    refs = step.refs if isinstance(step, Nest) else step.operands
-    return sorted({ref.root for ref in refs})
-
-
-def on_roots(step: Leaf, numbers: Mapping[int, int]) -> Leaf:
-    """Return a step with other roots."""
-
-    def root(ref: Ref) -> Ref:
-        return attrs.evolve(ref, root=numbers[ref.root])
-
-    if isinstance(step, Inner | Product):
-        return attrs.evolve(step, operands=tuple(map(root, step.operands)))
-    if isinstance(step, Indexed):
-        indices = tuple(map(root, step.indices))
-        return attrs.evolve(step, part=root(step.part), whole=root(step.whole), indices=indices)
-    if isinstance(step, Extreme):
-        return attrs.evolve(step, x=root(step.x), out=root(step.out))
-    if isinstance(step, Words):
-        counter = None if step.counter is None else root(step.counter)
-        return attrs.evolve(step, key=root(step.key), out=root(step.out), counter=counter)
-    return step.on_refs(root)
+__all__ = ["emit_step"]
 
 
 def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared: Collection[int] = frozenset()) -> str:
     """Add the function of a step, whose parameters are its roots, of which some may be shared; return its name."""
     name = f"@{type(step).__name__.lower()}{w.fresh()}"
-    roots = ", ".join([f"ptr {'' if k in shared else 'noalias '}%r{k}" for k in roots_of(step)])
+    roots = ", ".join([f"ptr {'' if k in shared else 'noalias '}%r{k}" for k in step.touched])
 
     def body() -> None:
         if isinstance(step, Nest):
@@ -64,14 +37,12 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
             emit_extreme(w, step)
         elif isinstance(step, Words):
             emit_words(w, step)
-        elif step.loop is None:
-            emit_tiles(w, step)
-        else:
-            _product(w, step)
+        elif isinstance(step, Product):
+            emit_tiles(w, step) if step.loop is None else _product(w, step)
         w.hand_over_faults("%fault")
         w.line("ret void")
 
-    bounds = ", i64 %low, i64 %high" if isinstance(step, Nest | Product) and step.is_cut else ""
+    bounds = ", i64 %low, i64 %high" if step.is_cut else ""
     w.function(f"internal void {name}({roots}, ptr noalias %fault{bounds}) {attributes}", body)
     return name
 

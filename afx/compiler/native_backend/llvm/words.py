@@ -20,13 +20,13 @@ def emit_words(w: Writer, step: Words) -> None:
     def of_key(k: str) -> None:
         words = w.shifted(key, w.let(f"mul nsw i64 {k}, 8"))
         first, second = (_wide(w, w.let(f"load i32, ptr {w.shifted(words, at)}, align 4")) for at in (0, 4))
-        rows = w.shifted(out, w.let(f"mul nsw i64 {k}, {step.blocks * BLOCK_BYTES}"))
+        rows = w.shifted(out, w.let(f"mul nsw i64 {k}, {step.blocks_each * BLOCK_BYTES}"))
         if counter:
             number = w.let(f"load i64, ptr {w.shifted(counter, w.let(f'mul nsw i64 {k}, 8'))}")
             _block(w, (first, second), number, step.purpose, rows)
             return
         w.loop(
-            "0", str(step.blocks), 1,
+            "0", str(step.blocks_each), 1,
             lambda i: _block(w, (first, second), i, step.purpose, w.shifted(rows, w.let(f"mul nsw i64 {i}, {BLOCK_BYTES}"))),
         )  # fmt: skip
 

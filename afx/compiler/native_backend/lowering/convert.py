@@ -18,7 +18,6 @@ from afx.compiler.native_backend.lowering.memory import (
     dense,
     dtype_name,
     finish_steps,
-    is_void,
     of_array,
     part_of,
     place_memory,
@@ -172,7 +171,7 @@ class BlockBuilder:
     ) -> None:
         """Add steps that run at this point, but for those that have no element to work on."""
         item = Item(
-            [step for step in steps if not is_void(step)], {p.owner for p in reads}, [p.owner for p in writes], arena
+            [step for step in steps if not step.is_void], {p.owner for p in reads}, [p.owner for p in writes], arena
         )
         self.stored |= item.reads | set(item.writes)
         for p in writes:
@@ -366,5 +365,5 @@ class BlockBuilder:
         group.writes += [ref.root for *_, ref in group.folds]
         if self.tier > 1:
             nest = rewrite(nest)
-        if (stores or group.folds) and not is_void(nest):
+        if (stores or group.folds) and not nest.is_void:
             group.steps = [nest]

@@ -8,11 +8,9 @@ from typing import Any
 
 import attrs
 
-from afx.compiler.native_backend.cost import nanoseconds
+from afx.compiler.native_backend.lowering.alias import donate_memory, keep_in_place
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
-from afx.compiler.native_backend.lowering.donation import donate_memory
 from afx.compiler.native_backend.lowering.fused import lower_fused
-from afx.compiler.native_backend.lowering.in_place import keep_in_place
 from afx.compiler.native_backend.lowering.memory import Location, dtype_name
 from afx.compiler.native_backend.lowering.ops.call import lower_call
 from afx.compiler.native_backend.lowering.phases import cut_block
@@ -53,7 +51,7 @@ def lower_schedule(
     avals = [x.aval if isinstance(x, Buffer) else x.literal.aval for x in results]
     outputs = [Param(a.shape, dtype_name(a.dtype), False) for a in avals]
     constants = [Param(c.shape, dtype_name(c.dtype), False) for c in converted.constants]
-    releases = nanoseconds(converted.block) > target.native.release_min_nanoseconds
+    releases = converted.block.nanoseconds > target.native.release_min_nanoseconds
     block = cut_block(donate_memory(converted.block, schedule), target.native) if threads else converted.block
     return Program(block, (*inputs, *outputs, *constants), releases or block.is_shared), converted.constants
 

@@ -10,24 +10,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.arena import Arena
-from afx.compiler.native_backend.llvm.step import on_roots
-from afx.compiler.native_backend.program import (
-    BlockLoop,
-    Choice,
-    Extreme,
-    Indexed,
-    Inner,
-    Load,
-    Nest,
-    Op,
-    Ref,
-    Root,
-    Scan,
-    Step,
-    Value,
-    While,
-    WhileBack,
-)
+from afx.compiler.native_backend.program import Load, Nest, Op, Ref, Root, Step, Value
 from afx.core.aval import Shape
 from afx.core.dtypes import DType
 
@@ -38,9 +21,6 @@ __all__ = [
     "dense",
     "dtype_name",
     "finish_steps",
-    "is_void",
-    "merge_axes",
-    "merged",
     "of_array",
     "part_of",
     "place_memory",
@@ -162,82 +142,7 @@ def place_memory(
 
 def finish_steps(items: Sequence[Item], numbers: dict[int, int], arena: Arena) -> list[Step]:
     """Return the steps in order, with roots for owners and axes merged."""
-    return [_finish(step, numbers, item.arena) for item in items for step in item.steps]
-
-
-def _finish(step: Step, numbers: dict[int, int], arena: int) -> Step:
-    def roots(owners: Sequence[int]) -> Shape:
-        return tuple([numbers[owner] for owner in owners])
-
-    if isinstance(step, BlockLoop):
-        return attrs.evolve(step, arena=arena, roots=tuple(map(roots, step.roots)))
-    if not isinstance(step, Scan | While | Choice):
-        moved = on_roots(step, numbers)
-        return (
-            merge_axes(moved)
-            if isinstance(moved, Nest)
-            else _merge_indexed(moved)
-            if isinstance(moved, Indexed)
-            else moved
-        )
-    if isinstance(step, Choice):
-        constants = tuple(map(roots, step.constants))
-        index, operands, outputs = numbers[step.index], roots(step.operands), roots(step.outputs)
-        return attrs.evolve(step, index=index, operands=operands, outputs=outputs, constants=constants, arena=arena)
-    own = ("xs", "ys") if isinstance(step, Scan) else ("test_consts", "test_constants")
-    names = ("consts", "init", "carry", "other", "constants", *own)
-    changes: dict[str, Any] = {name: roots(getattr(step, name)) for name in names}
-    if isinstance(step, While):
-        changes["verdict"] = numbers[step.verdict]
-    if isinstance(step, WhileBack):
-        back = ("back_init", "back_carry", "back_other", "back_constants")
-        changes |= {name: roots(getattr(step, name)) for name in back} | {"rows": numbers[step.rows]}
-    return attrs.evolve(step, arena=arena, **changes)
-
-
-def is_void(step: Step) -> bool:
-    """Tell whether a step has no element to work on."""
-    return isinstance(step, Nest | Inner | Indexed | Extreme) and 0 in step.space
-
-
-def merge_axes(nest: Nest) -> Nest:
-    """Join neighbouring axes over which all operands walk evenly, and drop those of length 1.
-
-    >>> from afx.compiler.native_backend.program import Load, Ref
-    >>> ref = Ref(0, "f4", 0, (12, 4))
-    >>> merge_axes(Nest((2, 3), (Load(ref),), ((0, ref),))).space
-    (6,)
-    """
-    space, strides = merged(nest.space, [ref.strides for ref in nest.refs])
-    found = iter(strides)
-    return attrs.evolve(nest.on_refs(lambda ref: attrs.evolve(ref, strides=next(found))), space=space)
-
-
-def _merge_indexed(step: Indexed) -> Indexed:
-    space, strides = merged(step.space, [ref.strides for ref in step.operands])
-    part, whole, *indices = [attrs.evolve(ref, strides=s) for ref, s in zip(step.operands, strides, strict=True)]
-    return attrs.evolve(step, space=space, part=part, whole=whole, indices=tuple(indices))
-
-
-def merged(space: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """Return a space and strides over it with as few axes as all of these strides allow.
-
-    >>> merged((2, 1, 3), [(12, 12, 4), (0, 0, 4)])
-    ((2, 3), [(12, 4), (0, 4)])
-    """
-    kept = [axis for axis, n in enumerate(space) if n != 1]
-    lengths, steps = list[int](), list[list[int]]([] for _ in strides)
-    for axis in kept:
-        n = space[axis]
-        if lengths and all(own[-1] == s[axis] * n for own, s in zip(steps, strides, strict=True)):
-            lengths[-1] *= n
-            for own, s in zip(steps, strides, strict=True):
-                own[-1] = s[axis]
-        else:
-            lengths.append(n)
-            for own, s in zip(steps, strides, strict=True):
-                own.append(s[axis])
-    return tuple(lengths), [tuple(own) for own in steps]
+    return [step.place(numbers, item.arena) for item in items for step in item.steps]
 
 
 def copy_nest(out: Location, x: Location, quiet: tuple[str, ...] = ()) -> Nest:

@@ -12,31 +12,16 @@ from collections.abc import Sequence
 import attrs
 
 from afx.compiler.arena import ALIGNMENT
-from afx.compiler.native_backend.cost import nanoseconds
+from afx.compiler.native_backend.loops import Carrying
 from afx.compiler.native_backend.lowering.items import Item
-from afx.compiler.native_backend.program import (
-    PARTS,
-    Block,
-    BlockLoop,
-    Extreme,
-    Inner,
-    Load,
-    Nest,
-    Phase,
-    Product,
-    Ref,
-    Scan,
-    Step,
-    While,
-    WhileBack,
-)
+from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Nest, Phase, Ref, Step
 from afx.compiler.target import NativeTarget
 
 __all__ = ["cut_block", "shared_rows"]
 
 
 @attrs.frozen
-class _Access:
+class _Bytes:
     """Bytes that a step touches: of a parameter, or of the arena (-1); ``part`` tells how a cut nest shares them out."""
 
     param: int
@@ -65,9 +50,9 @@ def _cut_block(block: Block, arena: int, least: int, limits: NativeTarget) -> Bl
     """
     steps = [part for step in block.steps for part in _cut(step, arena, least, limits)]
     block = attrs.evolve(block, steps=tuple(steps))
-    if not any(map(_is_cut, steps)):
+    if not any(step.is_cut for step in steps):
         return block
-    phases, start, known = list[Phase](), 0, list[_Access]()
+    phases, start, known = list[Phase](), 0, list[_Bytes]()
     for k, step in enumerate(steps):
         own = _accesses(block, step)
         if own is None:
@@ -85,93 +70,70 @@ def _cut_block(block: Block, arena: int, least: int, limits: NativeTarget) -> Bl
 
 def shared_rows(items: Sequence[Item], limits: NativeTarget) -> int:
     """Return how many rows the largest step has that works on rows, where it is worth cutting; 0 where there is none."""
-    spaces = [step.space for item in items for step in item.steps if isinstance(step, Nest | Inner | Extreme)]
+    spaces = [step.row_space for item in items for step in item.steps]
     largest = max([space for space in spaces if len(space) > 1], key=math.prod, default=(0,))
     return largest[0] if math.prod(largest) >= limits.share_min_elements else 0
 
 
 def _close(phases: list[Phase], steps: Sequence[Step], start: int, stop: int) -> None:
     if start < stop:
-        is_shared = any(map(_is_cut, steps[start:stop]))
+        is_shared = any(step.is_cut for step in steps[start:stop])
         if phases and not is_shared and not phases[-1].is_shared:
             start = phases.pop().start
         phases.append(Phase(start, stop, is_shared))
 
 
-def _is_cut(step: Step) -> bool:
-    return isinstance(step, Nest | BlockLoop | Product) and step.is_cut
-
-
 def _cut(step: Step, arena: int, least: int, limits: NativeTarget) -> list[Step]:
     """Return a step that is cut, and what is left of it; or a loop over such steps."""
-    if isinstance(step, Scan | While):
-        return [_cut_body(step, arena - step.arena, least, limits)]
     if isinstance(step, BlockLoop):
-        is_long = step.elements >= least or step.length * nanoseconds(step.bodies[0]) >= least
+        is_long = step.elements >= least or step.nanoseconds >= least
         return [attrs.evolve(step, is_cut=True, arena=arena) if is_long and step.length > 1 else step]
-    if not isinstance(step, Nest) or step.folds or not step.space:
-        return [step]
-    total = 1
-    for n in step.space:
-        total *= n
-    if total < least:
+    if isinstance(step, Carrying):
+        total = step.turns * sum([block.nanoseconds for block in step.blocks()])
+        if total >= limits.share_loop_min_nanoseconds:  # then smaller steps too
+            least = min(least, limits.share_loop_min_elements)
+        return [step.map_blocks(lambda block: _cut_block(block, arena - step.arena, least, limits))]
+    if not isinstance(step, Nest) or step.folds or not step.space or step.elements < least:
         return [step]
     if len(step.space) > 1:
         return [attrs.evolve(step, is_cut=True) if step.space[0] >= limits.share_min_rows else step]
-    is_large = total >= limits.share_min_elements
-    return _in_chunks(step, total, limits.share_chunk_elements if is_large else limits.share_loop_chunk_elements)
+    is_large = step.elements >= limits.share_min_elements
+    return _in_chunks(step, limits.share_chunk_elements if is_large else limits.share_loop_chunk_elements)
 
 
-def _cut_body(step: Scan | While, arena: int, least: int, limits: NativeTarget) -> Step:
-    """Return a loop with the steps of its blocks cut, smaller ones where it is long."""
-    if not isinstance(step, Scan) or step.length * nanoseconds(step.body) >= limits.share_loop_min_nanoseconds:
-        least = min(least, limits.share_loop_min_elements)
-
-    def cut(block: Block) -> Block:
-        return _cut_block(block, arena, least, limits)
-
-    if isinstance(step, Scan):
-        return attrs.evolve(step, body=cut(step.body))
-    if isinstance(step, WhileBack):
-        step = attrs.evolve(step, back=cut(step.back))
-    return attrs.evolve(step, test=cut(step.test), body=cut(step.body))
-
-
-def _in_chunks(nest: Nest, total: int, chunk: int) -> list[Step]:
+def _in_chunks(nest: Nest, chunk: int) -> list[Step]:
     """Return a nest of one axis as rows of so many elements, which are cut, and what is left."""
 
     def by_chunks(ref: Ref) -> Ref:
         return attrs.evolve(ref, strides=(ref.strides[0] * chunk, ref.strides[0]))
 
-    whole = total // chunk
-    found: list[Step] = [attrs.evolve(nest.on_refs(by_chunks), space=(whole, chunk), is_cut=True)]
-    if total % chunk:
-        rest = nest.on_refs(lambda ref: attrs.evolve(ref, offset=ref.offset + whole * chunk * ref.strides[0]))
-        found.append(attrs.evolve(rest, space=(total % chunk,)))
+    whole, left = divmod(nest.elements, chunk)
+    found: list[Step] = [attrs.evolve(nest.map_refs(by_chunks), space=(whole, chunk), is_cut=True)]
+    if left:
+        rest = nest.map_refs(lambda ref: attrs.evolve(ref, offset=ref.offset + whole * chunk * ref.strides[0]))
+        found.append(attrs.evolve(rest, space=(left,)))
     return found
 
 
-def _accesses(block: Block, step: Step) -> list[_Access] | None:
+def _accesses(block: Block, step: Step) -> list[_Bytes] | None:
     """Return what a step touches, None for steps that stay alone."""
     if not isinstance(step, Nest) or step.folds:
         return None
-    written = {id(ref) for _, ref in step.stores}
-    refs = [v.ref for v in step.values if isinstance(v, Load)] + [ref for _, ref in step.stores]
-    found: list[_Access] = []
+    found: list[_Bytes] = []
     same = dict([*block.donated, *zip(block.shared[1::2], block.shared[::2], strict=True)])
-    for ref in refs:
+    for ref, mode in step.accesses():
         root = block.roots[ref.root]
         reach = [(n - 1) * s for n, s in zip(step.space, ref.strides, strict=True)]
         low = root.offset + ref.offset + sum([r for r in reach if r < 0])
-        high = root.offset + ref.offset + sum([r for r in reach if r > 0]) + int(ref.dtype[1:])
+        high = root.offset + ref.offset + sum([r for r in reach if r > 0]) + ref.size
         # elements of one part lie in one range of bytes, that of the same part of every other nest cut like this
         is_part = step.is_cut and ref.strides[0]
         part = (same.get(ref.root, ref.root), ref.offset, step.space, ref.strides) if is_part else None
-        found.append(_Access(same.get(root.param, root.param), low, high, id(ref) in written, part))
+        found.append(_Bytes(same.get(root.param, root.param), low, high, mode != "r", part))
     return found
 
 
-def _conflict(a: _Access, b: _Access) -> bool:
+def _conflict(a: _Bytes, b: _Bytes) -> bool:
     """Tell whether two steps may not run side by side."""
     if a.param != b.param or not (a.writes or b.writes) or a.stop <= b.start or b.stop <= a.start:
         return False

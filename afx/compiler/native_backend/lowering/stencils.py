@@ -13,8 +13,9 @@ import attrs
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.lowering.items import Item
 from afx.compiler.native_backend.lowering.memory import finish_steps, place_memory
-from afx.compiler.native_backend.lowering.rows import Access, even_part, row_accesses, single_steps
-from afx.compiler.native_backend.program import Block, BlockLoop, Nest, Op, Ref
+from afx.compiler.native_backend.lowering.rows import even_part, row_accesses, single_steps
+from afx.compiler.native_backend.program import Block, BlockLoop, Nest, Ref
+from afx.compiler.native_backend.steps import RowAccess
 from afx.compiler.target import NativeTarget
 
 __all__ = ["tile_stencils"]
@@ -25,7 +26,7 @@ class _Part:
     """One loop of a tile: rows ``first`` to ``last`` rows behind those of the tile, of which it makes ``root``."""
 
     nest: Nest
-    accesses: tuple[Access, ...]
+    accesses: tuple[RowAccess, ...]
     first: int
     last: int
 
@@ -114,7 +115,7 @@ def _part(
     nest = unit.steps[0] if len(unit.steps) == 1 else None
     if not isinstance(nest, Nest) or nest.folds or len(nest.space) < 2:
         return None
-    if not any(isinstance(v, Op) for v in nest.values):
+    if not nest.operations:
         return None  # a copy, which a loop may leave out where its carry stays in place
     accesses, rows = row_accesses(unit, nest.space[0]) or [], run[-1].nest.space[0] if run else nest.space[0]
     made = [a for a in accesses if a.writes]
@@ -132,17 +133,17 @@ def _part(
     return _Part(nest, tuple(accesses), first, last) if is_possible else None
 
 
-def _is_row(access: Access) -> bool:
+def _is_row(access: RowAccess) -> bool:
     """Tell whether a loop writes what lies within one row of an array."""
     return access.pitch > 0 and access.low >= 0 and access.high <= (_shift(access) + 1) * access.pitch
 
 
-def _shift(access: Access) -> int:
+def _shift(access: RowAccess) -> int:
     """Return which row of an array is the first."""
     return access.low // access.pitch
 
 
-def _read(needs: dict[int, _Need | None], access: Access, part: _Part) -> None:
+def _read(needs: dict[int, _Need | None], access: RowAccess, part: _Part) -> None:
     """Note which rows a part reads."""
     root, pitch = access.ref.root, access.pitch
     known = needs.get(root, _Need(1 << 30, -(1 << 30), pitch))
@@ -184,7 +185,7 @@ def _body(run: Sequence[_Part], count: int, params: Sequence[tuple[int, int]], p
             root = own.get(ref.root, numbers.get((ref.root, pitch), -1))
             return attrs.evolve(ref, root=root, offset=ref.offset + (part.first - base) * pitch)
 
-        return attrs.evolve(part.nest.on_refs(moved), space=(count + part.last - part.first, *part.nest.space[1:]))
+        return attrs.evolve(part.nest.map_refs(moved), space=(count + part.last - part.first, *part.nest.space[1:]))
 
     parts = single_steps([Item([on_tile(part)]) for part in run])
     arena = Arena()

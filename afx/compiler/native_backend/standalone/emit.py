@@ -9,7 +9,7 @@ from typing import Any
 from afx.compiler.native_backend.llvm.emit import Blocks
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Program, loops_of
+from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.standalone.scalar_loops import define_loop
 
 __all__ = ["FACTORIZATION", "INDEX", "emit_function"]
@@ -112,7 +112,7 @@ def emit_function(
     """
     w = StandaloneWriter(fuses=fuses, size=size)
     main = Blocks(w, NO_FLAGS).emit(program.block, "main")
-    for loop in sorted(set(loops_of(program.block)), key=lambda loop: loop.symbol):
+    for loop in sorted(set(program.block.loops), key=lambda loop: loop.symbol):
         w.undeclare(loop.symbol)
         if loop.has_data:
             w.declare(f'@"{loop.symbol}.data"', f'@"{loop.symbol}.data" = internal constant i8 0')

@@ -9,9 +9,10 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, merged
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of
 from afx.compiler.native_backend.program import Load, Nest, Number, Op, Product, Ref, Value
+from afx.compiler.native_backend.steps import merged
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape
 

@@ -9,9 +9,10 @@ import attrs
 
 from afx.compiler.native_backend.llvm.tile import cut_tiles
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense, merged
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of
 from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Load, Nest, Op, Product, Ref, Root
+from afx.compiler.native_backend.steps import merged
 from afx.compiler.schedule import Call
 from afx.compiler.target import NativeTarget
 

@@ -12,8 +12,9 @@ import numpy as np
 from afx.compiler.native_backend.link import ufunc_loop
 from afx.compiler.native_backend.llvm.op import INLINE
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, copy_nest, merged
+from afx.compiler.native_backend.lowering.memory import Location, copy_nest
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
+from afx.compiler.native_backend.steps import merged
 from afx.compiler.schedule import Call
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
