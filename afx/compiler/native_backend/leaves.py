@@ -204,6 +204,7 @@ class Product(Leaf):
         refuses: whether it marks operands without a result as invalid operations: a fault, as NumPy raises then.
         axis: along what a product in pieces is cut: core calls (0), or rows (1) or columns (3) of the result.
         stops: where the pieces end, each a call of the loop; none for one piece.
+        is_cut: whether it runs piece by piece.
     """
 
     loop: UfuncLoop | None
@@ -214,14 +215,10 @@ class Product(Leaf):
     refuses: bool = False
     axis: int = 0
     stops: Shape = ()
+    is_cut: bool = False
 
     @property
-    def is_cut(self) -> bool:
-        """Whether it runs piece by piece."""
-        return bool(self.stops)
-
-    @property
-    def length(self) -> int:
+    def parts(self) -> int:
         """Number of pieces."""
         return len(self.stops)
 
@@ -286,7 +283,7 @@ class Product(Leaf):
         if self.loop is not None and self.loop.ufunc.startswith("linalg."):
             return [f"{out} = np.{self.loop.ufunc}({', '.join(xs)})  # {join_lengths(self.sizes)}: NumPy's loop"]
         how = "tiles in registers" if self.loop is None else f"NumPy's {self.loop.ufunc}"
-        pieces = f", {self.length} pieces" if self.is_cut else ""
+        pieces = f", {self.parts} pieces" if self.is_cut else ""
         return [f"{out} = {' @ '.join(xs)}  # {join_lengths(self.sizes)}: {how}{pieces}"]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from afx.compiler.native_backend.elements import Access, Names, Ref
-from afx.compiler.native_backend.steps import Step
+from afx.compiler.native_backend.steps import Step, evolve
 from afx.core.aval import Shape
 
 if TYPE_CHECKING:
@@ -27,14 +27,15 @@ READ, WRITE, BOTH = {"mode": "r"}, {"mode": "w"}, {"mode": "a"}
 BLOCKS = {"is_block": True}
 
 
-@attrs.frozen
 class Control(Step):
-    """A step that runs blocks."""
+    """A step that runs blocks.
 
-    @property
-    def arena(self) -> int:
-        """The offset of the blocks' arena in that of the block around it."""
-        raise NotImplementedError
+    Attributes:
+        arena: the offset of the blocks' arena in that of the block around it.
+    """
+
+    __slots__ = ()
+    arena: int
 
     def accesses(self) -> list[Access]:
         """Return the roots that its blocks may touch, each a whole."""
@@ -48,7 +49,7 @@ class Control(Step):
             return change(Ref(value, "", 0, ())).root if isinstance(value, int) else tuple(map(moved, value))
 
         names = [f.name for f in _fields(self) if "mode" in f.metadata]
-        return attrs.evolve(self, **{name: moved(getattr(self, name)) for name in names})
+        return evolve(self, **{name: moved(getattr(self, name)) for name in names})
 
     @property
     def has_turns(self) -> bool:
@@ -57,24 +58,23 @@ class Control(Step):
 
     def place(self, numbers: Mapping[int, int], arena: int) -> Self:
         """Return the same in its block."""
-        place: Any = {"arena": arena}
-        return attrs.evolve(self.with_roots(numbers), **place)
+        return evolve(self.with_roots(numbers), arena=arena)
 
     def blocks(self) -> tuple[Block, ...]:
         """Return the blocks that it runs."""
-        values = [getattr(self, f.name) for f in _fields(self) if "is_block" in f.metadata]
-        return tuple([block for value in values for block in (value if isinstance(value, tuple) else (value,))])
+        found: list[Block] = []
+        for name in _names_of_blocks(self):
+            value: Block | tuple[Block, ...] = getattr(self, name)
+            found += value if isinstance(value, tuple) else (value,)
+        return tuple(found)
 
     def map_blocks(self, change: Callable[[Block], Block]) -> Self:
         """Return the same with other blocks."""
-        values = {f.name: getattr(self, f.name) for f in _fields(self) if "is_block" in f.metadata}
-        return attrs.evolve(
-            self,
-            **{
-                n: tuple(map(change, value)) if isinstance(value, tuple) else change(value)
-                for n, value in values.items()
-            },
-        )
+        changes: dict[str, Block | tuple[Block, ...]] = {}
+        for name in _names_of_blocks(self):
+            value: Block | tuple[Block, ...] = getattr(self, name)
+            changes[name] = tuple(map(change, value)) if isinstance(value, tuple) else change(value)
+        return evolve(self, **changes)
 
     @property
     def called_roots(self) -> set[int]:
@@ -83,8 +83,13 @@ class Control(Step):
 
 
 def _fields(step: Control) -> tuple[Any, ...]:
-    found: tuple[Any, ...] = attrs.fields(type(step))
+    cls: Any = type(step)
+    found: tuple[Any, ...] = attrs.fields(cls)
     return found
+
+
+def _names_of_blocks(step: Control) -> list[str]:
+    return [f.name for f in _fields(step) if "is_block" in f.metadata]
 
 
 def _flat(value: Any) -> Iterator[int]:
@@ -100,9 +105,10 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return ["    " + line for line in lines]
 
 
-@attrs.frozen
 class Carrying(Control):
     """A loop whose steps hand on a carry, which moves between two pieces of memory."""
+
+    __slots__ = ()
 
 
 def _alternate(
@@ -275,11 +281,6 @@ class WhileBack(While):
             found.append(-(-(found[-1] + size) // RESIDUAL_ALIGNMENT) * RESIDUAL_ALIGNMENT)
         return tuple(found)
 
-    @property
-    def takes_memory(self) -> bool:
-        """Whether it has memory of its own: that of the residuals."""
-        return True
-
     def _rows(self, names: Names) -> list[str]:
         return [f"{names[self.rows]}_{k}[t]" for k in range(len(self.residual_bytes))]
 
@@ -342,7 +343,7 @@ class BlockLoop(Control):
         roots: of each body, the memory of its parameters.
         strides: of each body, by how many bytes the parameters of one step lie behind those of the step before.
         arena: the offset of the bodies' arena; of a loop that is cut, each thread has one of its own behind it.
-        elements: how many elements it runs over.
+        total: how many elements it runs over.
         is_cut: whether it runs part by part.
     """
 
@@ -351,8 +352,18 @@ class BlockLoop(Control):
     roots: tuple[tuple[int, ...], ...] = attrs.field(metadata=BOTH)
     strides: tuple[Shape, ...]
     arena: int
-    elements: int
+    total: int
     is_cut: bool = False
+
+    @property
+    def parts(self) -> int:
+        """Number of steps."""
+        return self.length
+
+    @property
+    def elements(self) -> int:
+        """How many elements it runs over."""
+        return self.total
 
     @property
     def arena_bytes(self) -> int:

@@ -56,7 +56,7 @@ class Nest(Spaced):
         return self.with_roots(numbers).with_merged_axes()
 
     @property
-    def length(self) -> int:
+    def parts(self) -> int:
         """Number of parts that it can be cut into."""
         return self.space[0]
 

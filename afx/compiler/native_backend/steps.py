@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from afx.compiler.native_backend.program import Block
     from afx.compiler.target import NativeTarget
 
-__all__ = ["Leaf", "RowAccess", "Spaced", "Step", "join_lengths", "merged"]
+__all__ = ["Leaf", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "merged"]
+
+S = TypeVar("S")
 
 
 @attrs.frozen
@@ -52,19 +54,17 @@ class RowAccess:
         return cls(ref, pitch, low, high, writes, adds)
 
 
-@attrs.frozen
 class Step:
-    """What a block runs: a leaf, or a loop over blocks."""
+    """What a block runs: a leaf, or a loop over blocks.
 
-    @property
-    def quiet(self) -> tuple[str, ...]:
-        """Floating-point warnings that it ignores."""
-        return ()
+    Attributes:
+        quiet: floating-point warnings that it ignores.
+        is_cut: whether it runs part by part, which threads share.
+    """
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether it runs part by part, which threads share."""
-        return False
+    __slots__ = ()
+    quiet: tuple[str, ...] = ()
+    is_cut: bool = False
 
     @property
     def is_void(self) -> bool:
@@ -107,14 +107,9 @@ class Step:
         return ()
 
     @property
-    def length(self) -> int:
-        """Number of parts that it is cut into."""
+    def parts(self) -> int:
+        """Number of parts that it can be cut into."""
         return 1
-
-    @property
-    def takes_memory(self) -> bool:
-        """Whether it has memory of its own."""
-        return False
 
     @property
     def touched(self) -> list[int]:
@@ -176,9 +171,10 @@ class Step:
         raise NotImplementedError
 
 
-@attrs.frozen
 class Leaf(Step):
     """A step without blocks."""
+
+    __slots__ = ()
 
     @property
     def refs(self) -> list[Ref]:
@@ -191,14 +187,15 @@ class Leaf(Step):
         return [access.ref for access in self.accesses() if access.mode != "r"]
 
 
-@attrs.frozen
 class Spaced(Leaf):
-    """A leaf with an iteration space, whose operands have a stride for each axis."""
+    """A leaf with an iteration space, whose operands have a stride for each axis.
 
-    @property
-    def space(self) -> Shape:
-        """Lengths of the axes."""
-        raise NotImplementedError
+    Attributes:
+        space: lengths of the axes.
+    """
+
+    __slots__ = ()
+    space: Shape
 
     @property
     def is_void(self) -> bool:
@@ -237,8 +234,14 @@ class Spaced(Leaf):
         return self.map_refs(lambda ref: attrs.evolve(ref, strides=next(left)))._over(space)
 
     def _over(self, space: Shape) -> Self:
-        changed: Any = {"space": space}
-        return attrs.evolve(self, **changed)
+        return evolve(self, space=space)
+
+
+def evolve(step: S, **changes: Any) -> S:
+    """Return a step with other fields, of whichever class it is."""
+    kind: Any = attrs  # evolve asks for a class that is seen to be attrs'
+    found: S = kind.evolve(step, **changes)
+    return found
 
 
 def join_lengths(space: Sequence[int]) -> str:

@@ -71,7 +71,7 @@ def test_matrices_times_vectors() -> None:
         y = np.tanh(x @ v)
         return y, y @ x
 
-    assert [p.length for p in _products(assert_same_bits(fn, x, v))] == [2, 0]
+    assert [p.parts for p in _products(assert_same_bits(fn, x, v))] == [2, 0]
 
 
 def test_pieces_between_nests() -> None:
@@ -103,7 +103,7 @@ def test_many_small_products_are_shared(many: int) -> None:
     x, y = rng.normal(size=(2, many, n, n))
     native = assert_same_bits(lambda x, y: (x @ y, x.swapaxes(1, 2) @ y), x, y)
     is_small = n**3 <= DEFAULT.native.product_many_max_products
-    assert [p.length for p in _products(native)] == [min(many, 8) if is_small else 0] * 2
+    assert [p.parts for p in _products(native)] == [min(many, 8) if is_small else 0] * 2
 
 
 def test_products_of_interleaved_matrices() -> None:

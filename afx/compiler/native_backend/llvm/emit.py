@@ -120,7 +120,7 @@ class Blocks:
                 self.w.when(is_first, partial(self._all, block, [step]))
                 continue
             low, high = [
-                w.let(f"sdiv i64 {w.let(f'mul i64 {part}, {step.length}')}, {PARTS}") for part in ("%first", "%last")
+                w.let(f"sdiv i64 {w.let(f'mul i64 {part}, {step.parts}')}, {PARTS}") for part in ("%first", "%last")
             ]
             if isinstance(step, BlockLoop):
                 self._block_loop(block, step, low, high, w.let(f"mul i64 %thread, {step.arena_bytes}"))
@@ -165,7 +165,7 @@ class Blocks:
     def _step(self, block: Block, step: Leaf, bounds: str = "") -> None:
         """Call the function of a step."""
         if step.is_cut and not bounds:
-            bounds = f", i64 0, i64 {step.length}"
+            bounds = f", i64 0, i64 {step.parts}"
         function = self._function(block, step)
         roots = ", ".join([f"ptr {root_of(self.w, block, k)}" for k in step.touched])
         args = f"{roots}, ptr %fault{bounds}"

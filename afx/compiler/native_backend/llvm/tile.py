@@ -45,14 +45,14 @@ def cut_tiles(step: Product, limits: NativeTarget) -> Product:
     >>> from afx.compiler.native_backend.elements import Ref
     >>> sizes, refs = (1, 32, 784, 512), (Ref(0, "f4", 0, ()),) * 3
     >>> cut = cut_tiles(Product(None, sizes, refs, (3136, 4, 2048, 4, 2048, 4)), NativeTarget())
-    >>> cut.axis, cut.length, cut.stops[:2]
+    >>> cut.axis, cut.parts, cut.stops[:2]
     (3, 16, (32, 64))
     """
     rows, vectors = tile_of(step, limits)
     width = vectors * (limits.vector_bytes // int(step.operands[2].dtype[1:]))
     stops = {axis: [*range(n, step.sizes[axis], n), step.sizes[axis]] for axis, n in ((1, rows), (3, width))}
     axis = max(stops, key=lambda axis: len(stops[axis]))
-    return attrs.evolve(step, axis=axis, stops=tuple(stops[axis]))
+    return attrs.evolve(step, axis=axis, stops=tuple(stops[axis]), is_cut=True)
 
 
 class _Product:

@@ -127,7 +127,8 @@ def multiply_into(
         step = BlockLoop((body,), space[0], (owners,), (outer_strides,), 0, math.prod(out.shape))
         b.fixed([step], [x, y], [out])
         return
-    product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=stops or _cut(sizes, b.limits))
+    ends = stops or _cut(sizes, b.limits)
+    product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=ends, is_cut=bool(ends))
     if b.tier == 1 or not _lower_tiled(b, product, x, y, out):
         b.fixed([product], [x, y], [out])
 
@@ -200,7 +201,7 @@ def _pays_to_copy(m: int, k: int, n: int, limits: NativeTarget) -> bool:
 
 
 def _add(b: BlockBuilder, product: Product, reads: list[Location], out: Location) -> None:
-    tiled = attrs.evolve(product, loop=None, stops=())
+    tiled = attrs.evolve(product, loop=None, stops=(), is_cut=False)
     is_large = product.sizes[0] == 1 and math.prod(product.sizes) >= b.limits.product_tile_share_min_products
     b.fixed([cut_tiles(tiled, b.target.native) if is_large else tiled], reads, [out])
 
