@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import attrs
 
 from afx.compiler.arena import ALIGNMENT
-from afx.compiler.native_backend.loops import Carrying
+from afx.compiler.native_backend.controls import Carrying
 from afx.compiler.native_backend.lowering.items import Item
 from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Nest, Phase, Ref, Step
 from afx.compiler.target import NativeTarget
