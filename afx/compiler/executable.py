@@ -138,8 +138,9 @@ class Plan:
 
     @property
     def source(self) -> str:
-        """The plan as readable Python that calls NumPy: what it shows is what runs.
+        """The plan as readable Python that calls NumPy: what it shows is what runs, here and where it is pasted.
 
+        Captured arrays of more than 16 elements are left out, which its first line says; `afx.export.to_numpy` writes them.
         Once machine code runs, its kernels as pseudo-code beside the calls that are left, and why those are NumPy's.
         """
         is_linked = self.native is not None and self.native.state == "linked"

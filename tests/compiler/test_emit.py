@@ -14,6 +14,7 @@ from afx.compiler.schedule import Alloc, Call, Result, Schedule
 from afx.compiler.target import Target
 from afx.core.aval import Aval
 from afx.core.graph import Literal
+from tests.export.numpy_cases import FUNCTIONS
 
 F64 = np.dtype("float64")
 A = Buffer(0, (3,), F64, "input", 0)
@@ -91,12 +92,32 @@ def test_programs_of_several_functions_hand_values_on(lines: int) -> None:
 
 
 def test_what_is_shown_is_what_runs() -> None:
-    """The text of a plan, given NumPy as ``np``, computes its results."""
+    """The text of a plan computes its results where it is pasted."""
     fn = afx.jit(lambda x: afx.exp(afx.sin(x) * 2.0) + afx.sum(x))
     x = np.linspace(0.0, 1.0, 5)
-    space: dict[str, Any] = {"np": np}
+    space: dict[str, Any] = {}
     exec(fn.lower(x).plan.source, space)
     np.testing.assert_array_equal(space["run"](x)[0], np.asarray(fn(x)))
+
+
+@pytest.mark.parametrize("name", ["kalman", "lenet", "newton", "regression", "chosen_in_loop", "dropout", "mixed"])
+def test_sources_run_where_they_are_pasted(name: str) -> None:
+    """The text names what it imports, also where an operation is a function of afx, so that it gives the plan's numbers."""
+    fn, args = FUNCTIONS[name]
+    space: dict[str, Any] = {}
+    compiled = afx.jit(fn, backend="numpy")
+    exec(compiled.lower(*args).plan.source, space)
+    found = space["run"](*map(np.asarray, afx.pytree.leaves(args)))
+    for x, want in zip(found, afx.pytree.leaves(compiled(*args)), strict=True):
+        np.testing.assert_allclose(x, np.asarray(want), rtol=1e-13, atol=1e-15)
+
+
+def test_a_source_says_what_is_left_out() -> None:
+    """A captured array of many elements is not shown; the first line names it, and the way to a file that runs."""
+    weights = np.arange(50.0)
+    first, *rest = afx.jit(lambda x: x * weights, backend="numpy").lower(np.ones(50)).plan.source.splitlines()
+    assert first == "# A listing, without b: afx.export.to_numpy(fn, *args) writes a file that runs."
+    assert "b = ...  # a captured array, float64[50]" in rest
 
 
 def test_repeated_numbers_outlive_the_calls_that_read_them() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.compiler.numpy_backend.listing import aval_text, value_text
 from afx.compiler.operands import Buffer
 from afx.compiler.schedule import Call, Fused
 from afx.core.aval import Aval
@@ -23,6 +24,7 @@ __all__ = [
     "made_pool",
     "made_scratch",
     "made_view",
+    "pool_text",
     "scratch_text",
 ]
 
@@ -34,15 +36,20 @@ def arena_text(x: Buffer) -> str:
 
 def kernel_text(call: Call, avals: Sequence[Aval]) -> str:
     """Show an implementation that is prepared."""
-    shown = [*[f"'{a}'" for a in avals], *[f"{k}={v!r}" for k, v in call.params]]
-    return f"{call.op}.make_kernel({', '.join(shown)})"
+    shown = [*map(aval_text, avals), *[f"{k}={value_text(v)}" for k, v in call.params]]
+    return f"afx.core.primitive.lookup({call.op!r}).lowering.make_kernel({', '.join(shown)})"
+
+
+def pool_text(aval: Aval, count: int) -> str:
+    """Show the memory of a result that is used again."""
+    return f"afx.runtime.output_pool.OutputPool({aval_text(aval)}, {count})"
 
 
 def scratch_text(fused: Fused) -> str:
     """Show the memory of the blocks of a fused loop."""
     block = fused.space.block
     arrays = ", ".join([f"np.empty({(block, *tail)}, '{dtype}')" for dtype, tail in fused.scratch])
-    return f"[({arrays}{',' if fused.scratch else ''}) for _ in range(threads)]"
+    return f"[({arrays}{',' if fused.scratch else ''}) for _ in range(afx.runtime.thread_pool.get_threads())]"
 
 
 def in_arena(shape: tuple[int, ...], dtype: DType, offset: int, space: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from afx.compiler.numpy_backend.bindings import (
     made_pool,
     made_scratch,
     made_view,
+    pool_text,
     scratch_text,
 )
 from afx.compiler.numpy_backend.calls import applied, call_lines, view_text
@@ -88,7 +89,6 @@ class _Emitter:
         for buffer, constant in schedule.constants:
             name = names.of(buffer)
             names.shared[name] = constant.value
-            names.shown[name] = f"...  # a constant, {buffer.aval}"
             self._bound.add(buffer.index)
         parts, is_waiting = list[Part](), False
         for number, instruction in enumerate(schedule.instructions):
@@ -280,7 +280,7 @@ class _Emitter:
         elif buffer.storage == "pooled":
             pool = f"pool_{name}"
             make = partial(made_pool, buffer.aval, self.target.pool_max_arrays)
-            names.bind(pool, make, partial("OutputPool('{}')".format, buffer.aval))
+            names.bind(pool, make, partial(pool_text, buffer.aval, self.target.pool_max_arrays))
             text = f"{names.use(pool)}()"
         else:
             text = f"{names.numpy('empty')}({buffer.shape}, {self._dtype(buffer.dtype)})"

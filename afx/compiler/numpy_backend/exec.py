@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx.compiler.numpy_backend.emit import emit
+from afx.compiler.numpy_backend.listing import head, shared_lines
 from afx.compiler.numpy_backend.locations import module_globals, relocate
 from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program
 from afx.compiler.schedule import Schedule
@@ -79,19 +80,23 @@ class Executable:
 
     @property
     def source(self) -> str:
-        """The program as readable Python: what is made once, then what each call runs."""
-        return "\n".join([*self._setup(), "", self._functions(), ""])
+        """The program as readable Python: what is made once, then what each call runs, or what of it is left out."""
+        lines = list(self._lines())
+        return "\n".join([*head(lines), *lines])
+
+    def _lines(self) -> Iterator[str]:
+        yield from self._setup()
+        yield from ("", self._functions(), "")
 
     def _setup(self) -> Iterator[str]:
         program = self.program
-        for name, text in program.names.shown.items():
-            yield f"{name} = {text}"
+        yield from shared_lines(program.names)
         if program.schedule.arena_bytes:
             yield f"arena = np.empty({program.schedule.arena_bytes}, np.uint8)"
         for name, binding in program.names.own.items():
             yield f"{name} = {binding.text()}"
         for name, body in self._bodies.items():
-            yield f"\ndef {name}(*values):\n    " + body.source.replace("\n", "\n    ").rstrip()
+            yield f"\ndef {name}(*values):\n    " + "\n".join(body._lines()).replace("\n", "\n    ").rstrip()
             yield "    return run(*values)"
         for name in program.fallbacks:
             yield f"{name} = ...  # the same step by NumPy, made when a number is not finite"

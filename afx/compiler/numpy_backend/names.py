@@ -147,7 +147,7 @@ class Names:
         if _is_plain(value):
             return repr(value)
         name = f"{value.name}_" if isinstance(value, np.dtype) else f"{key}_1"
-        return self.share(name, value, repr(value))  # pyright: ignore[reportUnknownArgumentType]  # a dtype of any kind
+        return self.share(name, value)  # pyright: ignore[reportUnknownArgumentType]  # a dtype of any kind
 
 
 def _value(literal: Literal, form: str, shape: Shape) -> Any:
@@ -166,14 +166,14 @@ def _number_name(literal: Literal, form: str, shape: Shape) -> str:
 
 
 def _number_text(literal: Literal, form: str, shape: Shape) -> str:
-    dtype = literal.aval.dtype
+    dtype, text = literal.aval.dtype, str(literal.value).replace("inf", "np.inf").replace("nan", "np.nan")
     if form == "scalar":
-        return f"np.{dtype.type.__name__}({literal.value})"
+        return f"np.{dtype.type.__name__}({text})"
     if form == "array":
-        return f"np.array({literal.value}, '{dtype}')"
+        return f"np.array({text}, '{dtype}')"
     if literal.value == 1:
         return f"np.ones({shape}, '{dtype}')"
-    return f"np.full({shape}, {literal.value}, '{dtype}')"
+    return f"np.full({shape}, {text}, '{dtype}')"
 
 
 def _is_plain(value: Any) -> bool:
