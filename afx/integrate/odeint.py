@@ -210,8 +210,9 @@ def _check_gradient(gradient: str, asked: dict[str, bool]) -> None:
 
 
 def _check_pair(init: Any, y: Array, method: str) -> None:
-    count = len(init) if isinstance(init, (tuple, list)) else 0
-    sizes = [sum([aval_of(x, "odeint").size for x in pytree.leaves(init[k])]) for k in range(count)]
+    given: Any = init
+    parts: list[Any] = list(given) if isinstance(given, (tuple, list)) else []
+    sizes = [sum([aval_of(x, "odeint").size for x in pytree.leaves(part)]) for part in parts]
     if len(sizes) != 2 or 2 * sizes[0] != y.shape[0] or sizes[0] != sizes[1]:
         raise ArgumentError(
             f"odeint: {method!r} takes a pair of positions and momenta of one size: got a state of sizes {sizes}; "

@@ -46,7 +46,7 @@ def curve_fit(
     loss: Loss = "linear",
     loss_scale: float = 1.0,
     tolerance: float | None = None,
-    max_iterations: int = 200,
+    max_iterations: int = 2000,
 ) -> CurveFitResult[T]:
     """Return parameters p near a start for which ``fn(p, x)`` is nearest to y, with their covariance.
 

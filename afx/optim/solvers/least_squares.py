@@ -17,21 +17,14 @@ from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isfinite
 from afx.ops.elementwise.where import maximum, where
-from afx.ops.linalg.lstsq import lstsq
 from afx.ops.linalg.products import vecdot
-from afx.ops.linalg.qr import qr
-from afx.ops.linalg.solve import solve_or_nan
-from afx.ops.manipulation.diagonals import diag
-from afx.ops.manipulation.join import concat
 from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.moments import vector_norm
-from afx.ops.reductions.sums import max as max_
-from afx.ops.reductions.sums import sum as sum_
 from afx.optim.solvers.descend import Box, attach_minimum, box_of, free_unknowns
+from afx.optim.solvers.gauss_newton_steps import DAMPED, GAUSS_NEWTON, WITHIN, Iterate, squared_columns, transpose
 from afx.optim.solvers.line_search import choose
 from afx.optim.solvers.results import LeastSquaresResult
 from afx.optim.solvers.robust import Loss, robust_residuals
-from afx.optim.solvers.truncated_cg import truncated_cg
 from afx.transforms.grad import grad
 from afx.transforms.jacobian import jacfwd
 from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
@@ -45,7 +38,6 @@ Ts = TypeVarTuple("Ts")
 
 LeastSquaresMethod = Literal["levenberg_marquardt", "gauss_newton"]
 
-FIRST_DAMPING = 1e-3  # in units of the largest squared column (Madsen, Nielsen & Tingleff 2004, section 3.2)
 LEAST_GAIN = 1e-4  # the least ratio of actual to expected decrease
 FEW = 4  # ulps, below which a step is rounding
 
@@ -60,7 +52,7 @@ def least_squares(
     loss: Loss = "linear",
     loss_scale: float = 1.0,
     tolerance: float | None = None,
-    max_iterations: int = 200,
+    max_iterations: int = 2000,
 ) -> LeastSquaresResult[T]:
     """Return a local minimum of half the sum of squares of ``fn(x, *args)`` near a start.
 
@@ -68,7 +60,8 @@ def least_squares(
     with the full Hessian, residuals that stay large included. Works under `jit` and `vmap`.
 
     =======================  ======================================================================================
-    ``levenberg_marquardt``  damped steps, with Nielsen's rule for the damping (Madsen, Nielsen & Tingleff 2004)
+    ``levenberg_marquardt``  the best steps inside a ball, in units of the unknowns' scales (Moré 1978); with ``sparse``
+                             damped steps, with Nielsen's rule for the damping (Madsen, Nielsen & Tingleff 2004)
     ``gauss_newton``         steps of least norm, halved until the cost falls; for small residuals
     =======================  ======================================================================================
 
@@ -134,56 +127,6 @@ def least_squares(
     return LeastSquaresResult(*work, unravel(x), total, own, unravel(gradient))
 
 
-@attrs.frozen
-class Iterate:
-    """The state of a method.
-
-    Attributes:
-        x: the point.
-        residuals: there.
-        jacobian: there, dense or sparse.
-        gradient: of the cost.
-        scale: the largest squared length that each column had (Moré 1978): the units of the unknowns.
-        damping: in these units, added to the squared columns; of ``gauss_newton`` the fraction of a step.
-        growth: the factor of the damping after the next rejection.
-        iterations: trials so far.
-        evaluations: of the residuals so far.
-        status: a `Status`.
-    """
-
-    x: Array
-    residuals: Array
-    jacobian: Array | SparseMatrix
-    gradient: Array
-    scale: Array
-    damping: Array
-    growth: Array
-    iterations: Array
-    evaluations: Array
-    status: Array
-
-
-def transpose(matrix: Array | SparseMatrix) -> Array | SparseMatrix:
-    """Return the transpose of a dense or a sparse matrix."""
-    if isinstance(matrix, SparseMatrix):
-        rows, columns = matrix.shape
-        return SparseMatrix(matrix.values, matrix.indices[:, ::-1], (columns, rows))
-    return matrix.T
-
-
-def _squares(matrix: Array | SparseMatrix) -> Array:
-    """Return the squared lengths of the columns."""
-    if isinstance(matrix, SparseMatrix):
-        flipped = transpose(matrix)
-        assert isinstance(flipped, SparseMatrix)
-        return SparseMatrix(flipped.values**2, flipped.indices, flipped.shape) @ _ones(matrix)
-    return sum_(matrix * matrix, axis=0)
-
-
-def _ones(matrix: SparseMatrix) -> Array:
-    return asarray(np.ones(matrix.shape[0]), matrix.values.dtype)
-
-
 def _march(
     residuals: Callable[[Array], Array], start: Array, tolerance: float, method: str, sparse: bool, box: Box | None
 ) -> tuple[Iterate, Callable[[Iterate], Iterate]]:
@@ -194,18 +137,17 @@ def _march(
         )
     if sparse and method == "gauss_newton":
         raise ArgumentError("least_squares: sparse Jacobians: got method='gauss_newton'; use 'levenberg_marquardt'")
-    damped = method == "levenberg_marquardt"
-    find = _damped_step if damped else _least_norm_step
+    rule = GAUSS_NEWTON if method == "gauss_newton" else DAMPED if sparse else WITHIN
     jacobian: Callable[[Array], Any] = sparse_jacobian(residuals) if sparse else jacfwd(residuals)
     eps = float(np.finfo(start.dtype).eps)
 
     def status_of(x: Array, r: Array, gradient: Array, matrix: Array | SparseMatrix) -> Array:
-        small = all_(abs(_slope(x, gradient, box)) <= tolerance * sqrt(_squares(matrix)) * vector_norm(r))
+        small = all_(abs(_slope(x, gradient, box)) <= tolerance * sqrt(squared_columns(matrix)) * vector_norm(r))
         finite = all_(isfinite(r)) & all_(isfinite(gradient))
         return where(finite, choose_status(small, Status.CONVERGED, Status.RUNNING), int(Status.NONFINITE))
 
     def advance(s: Iterate) -> Iterate:
-        x = s.x + find(s) if box is None else _bounded_step(s, find, box)
+        x = s.x + rule.find(s) if box is None else _bounded_step(s, rule.find, box)
         step = x - s.x
         r = residuals(x)
         # of the linear model: cost before minus cost after
@@ -222,25 +164,16 @@ def _march(
         status = where(good, status_of(x, r, gradient, matrix), int(Status.RUNNING))
         stops = (norm_of(step) <= FEW * eps * norm_of(s.x)) | (rounding & ~flatter)
         status = where((status == int(Status.RUNNING)) & stops, ended, status)
-        damping, growth = _damping(s, good, gain) if damped else (where(good, 1.0, 0.5 * s.damping), s.growth)
-        here = x, r, matrix, gradient, maximum(s.scale, _squares(matrix))
+        damping, growth = rule.adapt(s, step, good, gain)
+        here = x, r, matrix, gradient, maximum(s.scale, squared_columns(matrix))
         kept = choose(good, here, (s.x, s.residuals, s.jacobian, s.gradient, s.scale))
         return Iterate(*kept, damping, growth, s.iterations + 1, s.evaluations + 1, status)
 
     first, matrix = residuals(start), jacobian(start)
-    gradient = transpose(matrix) @ first
-    damping = FIRST_DAMPING * asarray(1.0, start.dtype) if damped else asarray(1.0, start.dtype)
+    gradient, scale = transpose(matrix) @ first, squared_columns(matrix)
     status = status_of(start, first, gradient, matrix)
-    growth = asarray(2.0, start.dtype)
-    scale = _squares(matrix)
-    begin = Iterate(start, first, matrix, gradient, scale, damping, growth, asarray(0), asarray(1), status)
-    return begin, advance
-
-
-def _damping(s: Iterate, good: Array, gain: Array) -> tuple[Array, Array]:
-    """Return the next damping, and its growth after a rejection, by Nielsen's rule."""
-    shrink = maximum(1 / 3, 1 - (2 * gain - 1) ** 3)
-    return where(good, s.damping * shrink, s.damping * s.growth), where(good, 2.0, 2 * s.growth)
+    fixed = rule.first(start, scale), asarray(2.0, start.dtype), asarray(0), asarray(1), status
+    return Iterate(start, first, matrix, gradient, scale, *fixed), advance
 
 
 def _slope(x: Array, gradient: Array, box: Box | None) -> Array:
@@ -262,28 +195,3 @@ def _bounded_step(s: Iterate, find: Callable[[Iterate], Array], box: Box) -> Arr
         masked = matrix * moving
     step = find(attrs.evolve(s, jacobian=masked, gradient=s.gradient * moving))
     return box.project(where(free, s.x + step, where(s.gradient > 0, box.lower, box.upper)))
-
-
-def _least_norm_step(s: Iterate) -> Array:
-    """Return the step of least norm that solves the linear model, or the part of it that is tried."""
-    assert not isinstance(s.jacobian, SparseMatrix)
-    return s.damping * -lstsq(s.jacobian, s.residuals).x
-
-
-def _damped_step(s: Iterate) -> Array:
-    """Return the minimizer of the damped linear model, in which each unknown counts in units of its scale."""
-    squares = s.scale
-    floor = float(np.finfo(squares.dtype).eps) * max_(squares, initial=0.0) + float(np.finfo(squares.dtype).tiny)
-    weights = s.damping * maximum(squares, floor)
-    if isinstance(s.jacobian, SparseMatrix):
-        matrix, flipped = s.jacobian, transpose(s.jacobian)
-
-        def product(v: Array) -> Array:
-            return flipped @ (matrix @ v) + weights * v
-
-        return truncated_cg(product, s.gradient, 1e-8 * vector_norm(s.gradient))[0]
-    # the triangle of an augmented matrix keeps the digits that normal equations lose
-    q, r = qr(s.jacobian)
-    augmented, triangle = qr(concat([r, diag(sqrt(weights))]))
-    right = augmented[: r.shape[0]].T @ (q.T @ s.residuals)
-    return -solve_or_nan(triangle, right)
