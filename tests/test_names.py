@@ -980,6 +980,7 @@ NAMES: dict[str, list[str]] = {
         "compile",
         "load",
         "to_numpy",
+        "to_onnx",
     ],
     "afx.fft": [
         "fft",

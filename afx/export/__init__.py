@@ -6,6 +6,7 @@
 `Exported`              object, header, library; callable here, as a callback of ctypes, SciPy or numba
 `Machine`, `MACHINES`   processors: LLVM's triple, processor and features, with names for common ones
 `to_numpy`              one file of Python that needs NumPy alone
+`to_onnx`               a model of ONNX, for other runtimes
 ======================  =====================================================================================
 
 ``python -m afx.export module:function "float64[3]" --target wasm32`` does the same from a shell.
@@ -15,9 +16,10 @@ from afx.export.compiled import compile, load
 from afx.export.exported import Exported
 from afx.export.machines import MACHINES, Machine
 from afx.export.numpy_text.export import to_numpy
+from afx.export.onnx.to_onnx import to_onnx
 from afx.export.slots import Slot
 
-__all__ = ["MACHINES", "Exported", "Machine", "Slot", "compile", "load", "to_numpy"]
+__all__ = ["MACHINES", "Exported", "Machine", "Slot", "compile", "load", "to_numpy", "to_onnx"]
 
 
 def __dir__() -> list[str]:

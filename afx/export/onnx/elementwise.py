@@ -1,0 +1,388 @@
+"""Elementwise operations: arithmetic, comparisons, integers, and functions that runtimes have of floats alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from afx.export.onnx.table import rule, rules
+from afx.export.onnx.value import BOOL, Value, where
+from afx.export.onnx.writer import OnnxWriter
+from afx.export.templates.table import NoTemplateError
+
+__all__ = ["arctangent", "as_bool", "expm1", "log1p"]
+
+FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+SAME = {  # operators of one operand that runtimes compute of both floats
+    "ceil": "Ceil", "cos": "Cos", "exp": "Exp", "floor": "Floor", "log": "Log", "reciprocal": "Reciprocal",
+    "sin": "Sin", "sqrt": "Sqrt", "tanh": "Tanh",
+}  # fmt: skip
+ARITHMETIC = {"add": "Add", "multiply": "Mul", "subtract": "Sub", "divide": "Div", "negative": "Neg", "pow": "Pow"}
+COMPARISONS = {
+    "equal": "Equal", "greater": "Greater", "greater_equal": "GreaterOrEqual", "less": "Less",
+    "less_equal": "LessOrEqual",
+}  # fmt: skip
+LOGIC = {"and": "And", "or": "Or", "xor": "Xor"}
+
+
+@rules(SAME)
+def _operator(_w: OnnxWriter, kind: str, x: Value) -> Value:
+    return x.op(kind)
+
+
+@rules(ARITHMETIC)
+def _arithmetic(w: OnnxWriter, kind: str, *xs: Value) -> Value:
+    return w.arithmetic(kind, *xs)
+
+
+@rules(COMPARISONS)
+def _comparison(w: OnnxWriter, kind: str, x: Value, y: Value) -> Value:
+    return w.compare(kind, x, y)
+
+
+@rules({f"logical_{name}": kind for name, kind in LOGIC.items()})
+def _logic(_w: OnnxWriter, kind: str, x: Value, y: Value) -> Value:
+    return as_bool(x).op(kind, as_bool(y))
+
+
+@rules({f"bitwise_{name}": kind for name, kind in LOGIC.items()})
+def _bits(_w: OnnxWriter, kind: str, x: Value, y: Value) -> Value:
+    return x.op(kind if x.dtype == BOOL else f"Bitwise{kind}", y)
+
+
+@rules({"deg2rad": math.pi / 180, "rad2deg": 180 / math.pi})
+def _angle(_w: OnnxWriter, factor: float, x: Value) -> Value:
+    return x * factor
+
+
+@rules({"log2": 2.0, "log10": 10.0})
+def _logarithm(_w: OnnxWriter, base: float, x: Value) -> Value:
+    return x.op("Log") / math.log(base)
+
+
+def as_bool(x: Value) -> Value:
+    """Return where x is not 0."""
+    return x if x.dtype == BOOL else ~x.equals(0)
+
+
+# -- parts of numbers --
+@rule("positive", "stop_gradient", "conj", "real")
+def _same(_w: OnnxWriter, x: Value) -> Value:
+    return x
+
+
+@rule("imag")
+def _imag(w: OnnxWriter, x: Value) -> Value:
+    return w.full(w.outs[0].shape, 0, x.dtype)
+
+
+@rule("abs")
+def _abs(_w: OnnxWriter, x: Value) -> Value:
+    return x if x.dtype == BOOL else abs(x)
+
+
+@rule("square")
+def _square(_w: OnnxWriter, x: Value) -> Value:
+    return x & x if x.dtype == BOOL else x * x
+
+
+@rule("sign")
+def _sign(_w: OnnxWriter, x: Value) -> Value:
+    return where(x.is_nan(), x, x.op("Sign")) if x.dtype.kind == "f" else x.op("Sign")
+
+
+@rule("round")
+def _round(_w: OnnxWriter, x: Value) -> Value:
+    return x.op("Round") if x.dtype.kind == "f" else x
+
+
+@rule("trunc")
+def _trunc(_w: OnnxWriter, x: Value) -> Value:
+    return where(x < 0, x.op("Ceil"), x.op("Floor")) if x.dtype.kind == "f" else x
+
+
+@rule("logical_not")
+def _logical_not(_w: OnnxWriter, x: Value) -> Value:
+    return ~as_bool(x)
+
+
+@rule("bitwise_invert")
+def _invert(_w: OnnxWriter, x: Value) -> Value:
+    return ~x if x.dtype == BOOL else x.op("BitwiseNot")
+
+
+@rule("not_equal")
+def _not_equal(_w: OnnxWriter, x: Value, y: Value) -> Value:
+    return ~x.equals(y)
+
+
+@rule("isnan")
+def _isnan(_w: OnnxWriter, x: Value) -> Value:
+    return x.is_nan()
+
+
+@rule("isinf")
+def _isinf(_w: OnnxWriter, x: Value) -> Value:
+    return x.op("IsInf", dtype=BOOL) if x.dtype.kind == "f" else ~x.equals(x)
+
+
+@rule("isfinite")
+def _isfinite(_w: OnnxWriter, x: Value) -> Value:
+    return ~(x.op("IsInf", dtype=BOOL) | x.is_nan()) if x.dtype.kind == "f" else x.equals(x)
+
+
+@rule("signbit")
+def signbit(_w: OnnxWriter, x: Value) -> Value:
+    """Return where x is negative, of zeros too."""
+    return (x < 0) | (x.equals(0) & (1 / x < 0)) if x.dtype.kind == "f" else x < 0
+
+
+@rule("copysign")
+def _copysign(w: OnnxWriter, x: Value, y: Value) -> Value:
+    return where(signbit(w, y), -abs(x), abs(x))
+
+
+@rule("where")
+def _where(_w: OnnxWriter, test: Value, x: Value, y: Value) -> Value:
+    return where(as_bool(test), x, y)
+
+
+# -- the larger and the smaller --
+def _extreme(kind: str, x: Value, y: Value) -> Value:
+    if x.dtype == BOOL:
+        return x | y if kind == "Max" else x & y
+    if x.dtype == np.dtype(np.uint64):
+        raise NoTemplateError("order of uint64")
+    return x.writer.arithmetic(kind, x, y)
+
+
+@rules({"maximum": "Max", "minimum": "Min"})
+def _larger(_w: OnnxWriter, kind: str, x: Value, y: Value) -> Value:
+    return _extreme(kind, x, y)
+
+
+@rules({"fmax": "Max", "fmin": "Min"})
+def _known(_w: OnnxWriter, kind: str, x: Value, y: Value) -> Value:
+    found = _extreme(kind, x, y)
+    return where(x.is_nan(), y, where(y.is_nan(), x, found)) if x.dtype.kind == "f" else found
+
+
+# -- remainders and shifts --
+@rule("fmod")
+def _fmod(_w: OnnxWriter, x: Value, y: Value) -> Value:
+    if x.dtype.kind == "f":
+        return x.op("Mod", y, fmod=1)
+    rest = x.writer.arithmetic("Mod", x, _divisor(x, y), fmod=1)
+    return where(y.equals(0), 0, rest)
+
+
+@rule("remainder")
+def remainder(_w: OnnxWriter, x: Value, y: Value) -> Value:
+    """Return the remainder that has the divisor's sign; 0 of a division of integers by 0."""
+    if x.dtype.kind == "f":
+        rest = x.op("Mod", y, fmod=1)
+        differs = ~rest.equals(0) & ((rest < 0) ^ (y < 0))
+        return where(differs, rest + y, rest)
+    return where(y.equals(0), 0, x.writer.arithmetic("Mod", x, _divisor(x, y)))
+
+
+def _divisor(x: Value, y: Value) -> Value:
+    if x.dtype == np.dtype(np.uint64):
+        raise NoTemplateError("division of uint64")
+    return where(y.equals(0), 1, y)
+
+
+@rule("floor_divide")
+def _floor_divide(w: OnnxWriter, x: Value, y: Value) -> Value:
+    if x.dtype.kind == "f":
+        quotient = (x - remainder(w, x, y)) / y
+        return where(y.equals(0), x / y, (quotient + 0.5).op("Floor"))
+    rest = remainder(w, x, y)
+    return where(y.equals(0), 0, (x - rest) / _divisor(x, y))
+
+
+@rule("bitwise_left_shift")
+def _left_shift(_w: OnnxWriter, x: Value, y: Value) -> Value:
+    return _shift(x, y, "LEFT")
+
+
+@rule("bitwise_right_shift")
+def _right_shift(_w: OnnxWriter, x: Value, y: Value) -> Value:
+    if x.dtype.kind == "u":
+        return _shift(x, y, "RIGHT")
+    below = x < 0  # of which the bits that come in are ones
+    flipped = where(below, x.op("BitwiseNot"), x)
+    found = _shift(flipped, y, "RIGHT")
+    return where(below, found.op("BitwiseNot"), found)
+
+
+def _shift(x: Value, y: Value, direction: str) -> Value:
+    """Return bits moved; ONNX moves those of unsigned integers, by less than their number."""
+    bits = 8 * x.dtype.itemsize
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    is_whole = y.cast(np.int64) < bits
+    count = where(is_whole, y.cast(np.int64), 0).cast(unsigned)
+    moved = x.cast(unsigned).op("BitShift", count, direction=direction).cast(x.dtype)
+    return where(is_whole, moved, 0)
+
+
+# -- exponentials --
+@rule("exp2")
+def _exp2(w: OnnxWriter, x: Value) -> Value:
+    return w.arithmetic("Pow", w.number(2, x.dtype), x)
+
+
+@rule("expm1")
+def _expm1(_w: OnnxWriter, x: Value) -> Value:
+    return expm1(x)
+
+
+def expm1(x: Value) -> Value:
+    """Return ``exp(x) - 1``: near 0 by half the argument's hyperbolic tangent."""
+    half = (x * 0.5).op("Tanh")
+    return where(abs(x) < 1.0, 2.0 * half / (1.0 - half), x.op("Exp") - 1.0)
+
+
+@rule("log1p")
+def _log1p(_w: OnnxWriter, x: Value) -> Value:
+    return log1p(x)
+
+
+def log1p(x: Value) -> Value:
+    """Return ``log(1 + x)``: near 0 with the sum's rounding taken out (Goldberg 1991, theorem 4)."""
+    total = x + 1.0
+    near = where(total.equals(1.0), x, total.op("Log") * x / (total - 1.0))
+    return where(abs(x) < 1.0, near, total.op("Log"))
+
+
+@rule("logaddexp")
+def _logaddexp(_w: OnnxWriter, x: Value, y: Value) -> Value:
+    return _add_exponentials(x, y)
+
+
+@rule("logaddexp2")
+def _logaddexp2(_w: OnnxWriter, x: Value, y: Value) -> Value:
+    turn = math.log(2.0)
+    return where(x.equals(y), x + 1.0, _add_exponentials(x * turn, y * turn) / turn)
+
+
+def _add_exponentials(x: Value, y: Value) -> Value:
+    gap = where(x.equals(y), 0.0, x - y)
+    return _extreme("Max", x, y) + log1p((-abs(gap)).op("Exp"))
+
+
+@rule("cbrt")
+def _cbrt(w: OnnxWriter, x: Value) -> Value:
+    return x.op("Sign") * w.arithmetic("Pow", abs(x), w.number(1 / 3, x.dtype))
+
+
+@rule("hypot")
+def _hypot(_w: OnnxWriter, x: Value, y: Value) -> Value:
+    top, low = _extreme("Max", abs(x), abs(y)), _extreme("Min", abs(x), abs(y))
+    regular = (top > 0) & ~top.op("IsInf", dtype=BOOL)
+    part = where(regular, low, 0.0) / where(regular, top, 1.0)
+    return where(regular, top * (part * part + 1.0).op("Sqrt"), top)
+
+
+@rule("logit")
+def _logit(_w: OnnxWriter, x: Value) -> Value:
+    return x.op("Log") - log1p(-x)
+
+
+# -- functions of the circle, and of the hyperbola --
+def _of_floats(kind: str, x: Value, formula: Callable[[Value], Value]) -> Value:
+    return x.op(kind) if x.dtype == FLOAT else formula(x)
+
+
+@rule("tan")
+def _tan(_w: OnnxWriter, x: Value) -> Value:
+    return _of_floats("Tan", x, lambda x: x.op("Sin") / x.op("Cos"))
+
+
+@rule("sinh")
+def _sinh(_w: OnnxWriter, x: Value) -> Value:
+    def formula(x: Value) -> Value:
+        up = expm1(x)
+        return where(abs(x) < 1.0, (up + up / (up + 1.0)) * 0.5, (x.op("Exp") - (-x).op("Exp")) * 0.5)
+
+    return _of_floats("Sinh", x, formula)
+
+
+@rule("cosh")
+def _cosh(_w: OnnxWriter, x: Value) -> Value:
+    return _of_floats("Cosh", x, lambda x: (x.op("Exp") + (-x).op("Exp")) * 0.5)
+
+
+def arctangent(x: Value) -> Value:
+    """Return the arc tangent: of doubles that of a float, with one step to the angle whose tangent is the argument."""
+    if x.dtype == FLOAT:
+        return x.op("Atan")
+    is_far = abs(x) > 1.0
+    near = where(is_far, 1.0 / where(is_far, x, 1.0), x)
+    angle = near.cast(FLOAT).op("Atan").cast(DOUBLE)
+    tangent = angle.op("Sin") / angle.op("Cos")
+    angle = angle + (near - tangent) / (near * tangent + 1.0)
+    return where(is_far, x.op("Sign") * (math.pi / 2) - angle, angle)
+
+
+@rule("atan")
+def _atan(_w: OnnxWriter, x: Value) -> Value:
+    return arctangent(x)
+
+
+@rule("asin")
+def _asin(_w: OnnxWriter, x: Value) -> Value:
+    return _of_floats("Asin", x, lambda x: arctangent(x / ((1.0 - x) * (x + 1.0)).op("Sqrt")))
+
+
+@rule("acos")
+def _acos(_w: OnnxWriter, x: Value) -> Value:
+    return _of_floats("Acos", x, lambda x: arctangent(((1.0 - x) / (x + 1.0)).op("Sqrt")) * 2.0)
+
+
+@rule("atan2")
+def _atan2(_w: OnnxWriter, y: Value, x: Value) -> Value:
+    both = x.op("IsInf", dtype=BOOL) & y.op("IsInf", dtype=BOOL)
+    quotient = where(both, y.op("Sign") * x.op("Sign"), y / x)
+    angle = arctangent(where(y.equals(0.0), 0.0, quotient))
+    turned = angle + where(y < 0.0, -math.pi, x.writer.number(math.pi, x.dtype))
+    return where(x < 0.0, turned, where(x.is_nan(), x, angle))
+
+
+@rule("asinh")
+def _asinh(_w: OnnxWriter, x: Value) -> Value:
+    def formula(x: Value) -> Value:
+        size = abs(x)
+        near = where(size < 1e8, size, 1.0)
+        square = near * near
+        found = log1p(near + square / ((square + 1.0).op("Sqrt") + 1.0))
+        return x.op("Sign") * where(size < 1e8, found, size.op("Log") + math.log(2.0))
+
+    return _of_floats("Asinh", x, formula)
+
+
+@rule("acosh")
+def _acosh(_w: OnnxWriter, x: Value) -> Value:
+    def formula(x: Value) -> Value:
+        above = where(x > 1e8, 1.0, x - 1.0)
+        found = log1p(above + (above * (above + 2.0)).op("Sqrt"))
+        return where(x > 1e8, x.op("Log") + math.log(2.0), found)
+
+    return _of_floats("Acosh", x, formula)
+
+
+@rule("atanh")
+def _atanh(_w: OnnxWriter, x: Value) -> Value:
+    def formula(x: Value) -> Value:
+        size = abs(x)
+        return x.op("Sign") * log1p(2.0 * size / (1.0 - size)) * 0.5
+
+    return _of_floats("Atanh", x, formula)
+
+
+@rule("sinc")
+def _sinc(_w: OnnxWriter, x: Value) -> Value:
+    angle = where(x.equals(0.0), 1.0, x) * math.pi
+    return where(x.equals(0.0), 1.0, angle.op("Sin") / angle)

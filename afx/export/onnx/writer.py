@@ -1,0 +1,353 @@
+"""Writer: the nodes, initializers and graphs within graphs of an ONNX model that is being made."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from afx.core.dtypes import DType
+from afx.core.graph import Atom, Equation, Literal
+from afx.errors import ExportError
+from afx.export.onnx.dims import Dim, Grid, Length, Ratio
+from afx.export.onnx.value import BOOL, INT64, Operand, Value
+from afx.export.templates.names import Names
+from afx.export.templates.table import NoTemplateError
+from afx.export.templates.walk import Walk
+
+__all__ = ["DTYPES", "Kind", "Named", "OnnxWriter", "Shaped", "drop_copies"]
+
+DTYPES = (
+    "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+)  # fmt: skip
+# what onnxruntime computes with in all arithmetic; smaller integers are computed in int64, of which theirs are the last bits
+COMPUTED = ("float32", "float64", "int32", "int64")
+
+
+Kind: TypeAlias = tuple[DType, tuple[Length, ...] | None]  # of a tensor, whose shape may be open
+Named: TypeAlias = tuple[str, Kind]
+
+
+@attrs.frozen
+class Shaped:
+    """What a template knows of an operand or a result.
+
+    Attributes:
+        shape: lengths, some of which may depend on dynamic axes.
+        dtype: of its elements.
+    """
+
+    shape: tuple[Length, ...]
+    dtype: DType
+
+
+class OnnxWriter:
+    """What a walk writes to.
+
+    Attributes:
+        walk: that writes.
+        names: in use.
+        grid: at which lengths of dynamic axes the program was traced.
+        equation: that is being written.
+        ins: what is known of the its operands.
+        outs: the same of its results.
+        params: its parameters.
+        sources: of each dynamic axis, an input and which of its axes it is.
+    """
+
+    def __init__(self, walk: Walk[Any], grid: Grid, twins: Mapping[int, Sequence[Equation]], where: str) -> None:
+        self.walk: Walk[Any] = walk
+        self.names: Names = walk.names
+        self.grid: Grid = grid
+        self.where: str = where
+        self.onnx: Any = importlib.import_module("onnx")
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self.sources: dict[str, tuple[str, int]] = {}
+        self.constants: dict[int, Sequence[Any]] = {}  # of captured arrays, by identity, those of the other traces
+        self.prologue: list[Any] = []  # nodes of the outermost graph that compute lengths
+        self._twins = twins
+        self._known: dict[Any, str] = {}
+        self._literals: dict[int, float | Ratio] = {}
+        self.equation: Equation | None = None
+        self.ins: list[Shaped] = []
+        self.outs: list[Shaped] = []
+        self.params: dict[str, Any] = {}
+        self._wish = "t"
+
+    # -- what a walk tells --
+    def begin(self, eq: Equation) -> None:
+        """Merge what the traces say of an equation."""
+        others = self._twins.get(id(eq), ())
+        every = [eq, *others]
+        self.equation = eq
+        self.ins = [self._merge([e.inputs[k] for e in every], eq) for k in range(len(eq.inputs))]
+        self.outs = [self._merge([e.outputs[k] for e in every], eq) for k in range(len(eq.outputs))]
+        refuse = self._refusal(eq)
+        self.params = {k: self.grid.merge([e.keywords[k] for e in every], refuse) for k in eq.keywords}
+        self._literals = {
+            id(x): self.grid.merge([e.inputs[k].value for e in every], refuse)  # type: ignore[union-attr]  # its twins are literals
+            for k, x in enumerate(eq.inputs)
+            if isinstance(x, Literal) and others
+        }
+
+    def _refusal(self, eq: Equation) -> Callable[[str], ExportError]:
+        at = f" at {eq.source}" if eq.source is not None else ""
+        return lambda what: ExportError(
+            f"{self.where}: {eq.primitive.name}{at} depends on dynamic axes otherwise than by sums and products: got {what}; "
+            "export it with fixed lengths"
+        )
+
+    def _merge(self, atoms: Sequence[Atom], eq: Equation) -> Shaped:
+        shapes = [a.aval.shape for a in atoms]
+        return Shaped(self.grid.merge(shapes, self._refusal(eq)), atoms[0].aval.dtype)
+
+    def literal(self, literal: Literal) -> str:
+        """Return the scalar of a number."""
+        value = self._literals.get(id(literal), literal.value)
+        if isinstance(value, Ratio):
+            return self.ratio(value, literal.aval.dtype).name
+        if literal.aval.dtype.kind not in "fiub":
+            return ""  # which the template refuses, by the dtype
+        return self.number(value, literal.aval.dtype).name
+
+    def constant(self, name: str, value: np.ndarray[Any, Any]) -> str:
+        """Enter a captured array, or write what makes it where it depends on dynamic axes."""
+        others = self.constants.get(id(value), ())
+        if any(np.shape(other) != value.shape for other in others):
+            return self._varying([value, *others])
+        if value.dtype.kind not in "fiub":
+            return ""
+        return self.initialize(name, value)
+
+    def _varying(self, values: Sequence[np.ndarray[Any, Any]]) -> str:
+        first, flat = values[0], values[0].reshape(-1)
+        shape = self.grid.merge([v.shape for v in values], lambda what: ExportError(f"{self.where}: shapes {what}"))
+        if flat.size and all(np.array_equal(v, np.broadcast_to(flat[0], v.shape)) for v in values):
+            return self.full(shape, flat[0], first.dtype).name
+        counts = [np.arange(len(v), dtype=v.dtype) for v in values if v.ndim == 1]
+        if len(counts) == len(values) and all(np.array_equal(v, n) for v, n in zip(values, counts, strict=True)):
+            return self.count(shape[0]).cast(first.dtype).name
+        raise ExportError(
+            f"{self.where}: a captured array depends on a dynamic axis: got shapes {[v.shape for v in values]}; "
+            "compute it from an argument's values"
+        )
+
+    # -- nodes --
+    def put(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
+        """Write a node."""
+        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), list(outputs), **attributes))
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Write a node with one output; return its name."""
+        name = self.names.make(self._wish)
+        self.put(kind, inputs, [name], **attributes)
+        return name
+
+    def name_results(self, values: Sequence[Value], names: Sequence[str], start: int) -> None:
+        """Give values the names of results, as outputs of nodes that were written since ``start`` or by copies."""
+        renamed: dict[str, str] = {}
+        for value, name in zip(values, names, strict=True):
+            last = self.nodes[-1] if len(self.nodes) > start else None
+            outputs = [] if last is None or renamed.keys() & {*last.input} else list(last.output)
+            if value.name in outputs and last is not None and len(values) in (1, len(outputs)):
+                last.output[outputs.index(value.name)] = name
+                renamed[value.name] = name
+            else:
+                self.put("Identity", [renamed.get(value.name, value.name)], [name])
+
+    def wish(self, name: str) -> None:
+        """Call what is written next after a result."""
+        self._wish = f"{name}_part"
+
+    def initialize(self, name: str, value: np.ndarray[Any, Any]) -> str:
+        """Enter an array under a name."""
+        self.initializers.append(self.onnx.numpy_helper.from_array(np.array(value, order="C"), name))
+        return name
+
+    def kind(self, dtype: DType) -> int:
+        """Return ONNX's number of a dtype.
+
+        Raises:
+            NoTemplateError: it is none that is written.
+        """
+        if dtype.name not in DTYPES:
+            raise NoTemplateError(f"{dtype.name}: models have {', '.join(DTYPES)}")
+        return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def value(self, name: str, known: Shaped) -> Value:
+        """Return an operand as a value."""
+        self.kind(known.dtype)
+        return Value(self, name, known.dtype, known.shape)
+
+    # -- graphs within graphs, which read values of those around them by name --
+    def body(self, inputs: Sequence[Named], run: Callable[[], Sequence[str]], results: Sequence[Kind]) -> Any:
+        """Return the graph of what is written while ``run`` returns its results.
+
+        Args:
+            inputs: names and kinds.
+            run: writes.
+            results: their kinds.
+        """
+        outer, self.nodes = self.nodes, []
+        names = [self.op("Identity", name) for name in run()]
+        nodes, self.nodes = self.nodes, outer
+        given = [self.describe(name, kind) for name, kind in inputs]
+        found = [self.describe(name, kind) for name, kind in zip(names, results, strict=True)]
+        return self.onnx.helper.make_graph(drop_copies(nodes, {*names}), self.names.make("body"), given, found)
+
+    def describe(self, name: str, kind: Kind, text: str = "") -> Any:
+        """Return what describes an input or a result."""
+        dtype, shape = kind
+        lengths = None if shape is None else [str(n).replace(" ", "") if isinstance(n, Dim) else n for n in shape]
+        return self.onnx.helper.make_tensor_value_info(name, self.kind(dtype), lengths, text)
+
+    # -- numbers and lengths --
+    def number(self, value: Any, dtype: DType) -> Value:
+        """Return a scalar."""
+        with np.errstate(all="ignore"):
+            return self.array(np.asarray(value).astype(dtype), "number")
+
+    def array(self, value: np.ndarray[Any, Any], wish: str = "constant") -> Value:
+        """Return a known array, which stands in the model once."""
+        key = (value.dtype.str, value.shape, value.tobytes())
+        if key not in self._known:
+            self._known[key] = self.initialize(self.names.make(wish), value)
+        return Value(self, self._known[key], value.dtype, value.shape)
+
+    def like(self, x: Operand, dtype: DType) -> Value:
+        """Return a value, or the scalar of a number in this dtype."""
+        return x if isinstance(x, Value) else self.number(x, dtype)
+
+    def length(self, n: Length) -> Value:
+        """Return a length as a scalar of int64, computed where it depends on dynamic axes."""
+        if not isinstance(n, Dim):
+            return self.number(n, INT64)
+        if n not in self._known:
+            nodes, self.nodes = self.nodes, self.prologue
+            total: Value | None = None
+            for term, c in n.terms:
+                part: Value | None = self.number(c, INT64) if c != 1 or not term else None
+                for axis in term:
+                    symbol = self._measure(axis)
+                    part = symbol if part is None else part * symbol
+                assert part is not None
+                total = part if total is None else total + part
+            assert total is not None
+            self._known[n] = total.name
+            self.nodes = nodes
+        return Value(self, self._known[n], INT64)
+
+    def _measure(self, axis: str) -> Value:
+        if axis not in self._known:
+            source, place = self.sources[axis]
+            self._known[axis] = self.names.make(f"length_of_{axis}")
+            shape = self.op("Shape", source, start=place, end=place + 1)
+            self.put("Squeeze", [shape], [self._known[axis]])
+        return Value(self, self._known[axis], INT64)
+
+    def ratio(self, x: Ratio, dtype: DType) -> Value:
+        """Return a float that depends on dynamic axes."""
+        length = self.length(x.length).cast(dtype)
+        return x.factor / length if x.divides else x.factor * length
+
+    def ints(self, lengths: Sequence[Length]) -> Value:
+        """Return lengths as a vector of int64."""
+        if not any(isinstance(n, Dim) for n in lengths):
+            return self.array(np.array(lengths, np.int64), "lengths")
+        key = ("lengths", tuple(lengths))
+        if key not in self._known:
+            scalars = [self.length(n) for n in lengths]
+            nodes, self.nodes = self.nodes, self.prologue
+            one = self.array(np.array([0]), "lengths")
+            parts = [self.op("Unsqueeze", n.name, one.name) for n in scalars]
+            self._known[key] = self.op("Concat", *parts, axis=0)
+            self.nodes = nodes
+        return Value(self, self._known[key], INT64, (len(lengths),))
+
+    def count(self, n: Length) -> Value:
+        """Return 0, 1 … as int64."""
+        if not isinstance(n, Dim):
+            return self.array(np.arange(n), "counts")
+        zero, one = self.number(0, INT64), self.number(1, INT64)
+        return Value(self, self.op("Range", zero.name, self.length(n).name, one.name), INT64, (n,))
+
+    def full(self, shape: Sequence[Length], number: Any, dtype: DType) -> Value:
+        """Return an array of one number."""
+        scalar = self.number(number, dtype)
+        return self.expand(scalar, shape) if shape else scalar
+
+    # -- shapes --
+    def expand(self, x: Value, shape: Sequence[Length]) -> Value:
+        """Return x broadcast to a shape."""
+        return attrs.evolve(x.op("Expand", self.ints(shape)), shape=tuple(shape))
+
+    def reshape(self, x: Value, shape: Sequence[Length]) -> Value:
+        """Return x in a shape; a single length that depends on dynamic axes is left to the runtime."""
+        wanted: list[Length] = list(shape)
+        if tuple(wanted) == x.shape and x.shape:
+            return x
+        dynamic = [k for k, n in enumerate(wanted) if isinstance(n, Dim)]
+        if len(dynamic) == 1 and 0 not in wanted:
+            wanted[dynamic[0]] = -1
+        options = {"allowzero": 1} if 0 in wanted else {}
+        return attrs.evolve(x.op("Reshape", self.ints(wanted), **options), shape=tuple(shape))
+
+    # -- arithmetic --
+    def arithmetic(self, kind: str, *xs: Operand, **attributes: Any) -> Value:
+        """Return what an operator makes of operands of one dtype, computed in one that onnxruntime has for it."""
+        dtype = self._common(xs)
+        if dtype == BOOL:
+            raise NoTemplateError(f"{kind} of bool")
+        wide = dtype if dtype.name in COMPUTED else INT64
+        first, *rest = [self.like(x, dtype).cast(wide) for x in xs]
+        return first.op(kind, *rest, **attributes).cast(dtype)
+
+    def compare(self, kind: str, x: Operand, y: Operand) -> Value:
+        """Return where a comparison holds."""
+        dtype = self._common((x, y))
+        if dtype == np.dtype(np.uint64) and kind != "Equal":
+            raise NoTemplateError("comparisons of uint64")
+        wide = dtype if dtype.name in COMPUTED or (dtype == BOOL and kind == "Equal") else INT64
+        return self.like(x, dtype).cast(wide).op(kind, self.like(y, dtype).cast(wide), dtype=BOOL)
+
+    def choose(self, test: Value, yes: Operand, no: Operand) -> Value:
+        """Return one operand where a test holds, and the other elsewhere."""
+        dtype = self._common((yes, no))
+        wide = dtype if dtype.name in COMPUTED else INT64
+        xs = [self.like(x, dtype).cast(wide) for x in (yes, no)]
+        return test.op("Where", *xs, dtype=wide).cast(dtype)
+
+    def _common(self, xs: Sequence[Operand]) -> DType:
+        dtypes = [x.dtype for x in xs if isinstance(x, Value)]
+        return np.result_type(*dtypes)
+
+
+def drop_copies(nodes: Sequence[Any], results: set[str]) -> list[Any]:
+    """Return nodes without copies into results of what one node makes for them alone."""
+    uses: dict[str, int] = {}
+    for node in _all_nodes(nodes):
+        for name in node.input:
+            uses[name] = uses.get(name, 0) + 1
+    makers = {name: node for node in nodes for name in node.output}
+    kept = list[Any]()
+    for node in nodes:
+        source = node.input[0] if node.input else ""
+        if node.op_type == "Identity" and node.output[0] in results and uses[source] == 1 and source in makers:
+            maker = makers[source]
+            maker.output[list(maker.output).index(source)] = node.output[0]
+        else:
+            kept.append(node)
+    return kept
+
+
+def _all_nodes(nodes: Sequence[Any]) -> list[Any]:
+    found = list(nodes)
+    for node in nodes:
+        for attribute in node.attribute:
+            for graph in [attribute.g, *attribute.graphs]:
+                found += _all_nodes(graph.node)
+    return found
