@@ -11,7 +11,7 @@ import numpy as np
 
 from afx import pytree
 from afx.compiler.simplify import simplify
-from afx.compiler.target import current
+from afx.compiler.target import Target, current
 from afx.core.array.array import to_numpy_value
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import DType, get_default_dtype
@@ -47,8 +47,10 @@ class Traceable:
     out_tree: Any
 
 
-def trace_program(fn: Callable[..., Any], args: tuple[Any, ...], who: str, name: str | None = None) -> Traceable:
-    """Trace a function for arguments like these, and simplify its graph.
+def trace_program(
+    fn: Callable[..., Any], args: tuple[Any, ...], who: str, name: str | None = None, target: Target | None = None
+) -> Traceable:
+    """Trace a function for arguments like these, and simplify its graph, for the current target or another one.
 
     Raises:
         ExportError: it closes over a traced array.
@@ -59,7 +61,7 @@ def trace_program(fn: Callable[..., Any], args: tuple[Any, ...], who: str, name:
     results = [(path, a.aval.shape, a.aval.dtype) for path, a in zip(paths, traced.graph.outputs, strict=True)]
     return Traceable(
         name or name_of(fn),
-        prepare(traced.graph),
+        prepare(traced.graph, target),
         tuple([Slot(path, path, shape, dtype) for path, shape, dtype in given]),
         tuple([Slot(path, path, shape, dtype) for path, shape, dtype in results]),
         pytree.structure(args),
@@ -67,9 +69,9 @@ def trace_program(fn: Callable[..., Any], args: tuple[Any, ...], who: str, name:
     )
 
 
-def prepare(graph: Graph) -> Graph:
+def prepare(graph: Graph, target: Target | None = None) -> Graph:
     """Return a graph as a plan computes it before anything is fused: expanded, of strong types, simplified."""
-    return simplify(graph, current.target, expanding=True)
+    return simplify(graph, target or current.target, expanding=True)
 
 
 def trace_arguments(fn: Callable[..., Any], args: tuple[Any, ...], who: str) -> tuple[Traced, list[Aval], Any]:

@@ -104,6 +104,24 @@ def test_what_depends_otherwise_is_refused() -> None:
         export.to_onnx(lambda x: x[: len(x) // 2] * 2.0, draw(4), dynamic_axes={"x": {0: "n"}})
 
 
+def test_captured_numbers_that_follow_a_length_are_computed() -> None:
+    """Arrays that a function makes of a length alone: counts, ones, a triangle, and 0-d numbers."""
+
+    def fn(x: Any) -> Any:
+        n = x.shape[0]
+        places, half = np.arange(2 * n).reshape(2, n) + 1, np.array(0.5 / n)
+        lower = afx.where(np.tri(n, dtype=bool), x[:, None] * x[None, :], 0.0)
+        return x * half + np.full(n, 2.5) + places[1] * x, lower
+
+    model = export.to_onnx(fn, draw(4), dynamic_axes={"x": {0: "n"}})
+    for n in (1, 3, 8):
+        assert_agrees(model, fn, draw(n))
+    with pytest.raises(ExportError, match="captured array depends"):
+        export.to_onnx(lambda x: x * np.sqrt(np.arange(len(x))), draw(4), dynamic_axes={"x": {0: "n"}})
+    with pytest.raises(ExportError, match="captured array depends"):
+        export.to_onnx(lambda x: x * np.array([0.5 * len(x) ** 2, 1.0]), draw(2, 2), dynamic_axes={"x": {0: "n"}})
+
+
 # -- refusals --
 def test_what_has_no_form_is_refused_by_name() -> None:
     """The operation and the user's line, or the dtype, are in the message."""

@@ -138,9 +138,10 @@ def test_a_trained_lenet_has_a_dynamic_batch() -> None:
         assert_agrees(slopes, both, net, *more, params=(0,), scale=3.0)
 
 
-def test_a_transformer_has_a_dynamic_batch_and_length() -> None:
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_transformer_has_a_dynamic_batch_and_length(causal: bool) -> None:
     """Attention, normalization and GELU, in float32, with their gradient by the input."""
-    block = nn.TransformerBlock.create(random.key(0), 8, 2, 16)
+    block = nn.TransformerBlock.create(random.key(0), 8, 2, hidden=16, causal=causal)
 
     def apply(x: Any) -> Any:
         return block(x)

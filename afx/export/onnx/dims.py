@@ -19,6 +19,16 @@ from afx.errors import ExportError
 __all__ = ["Dim", "Grid", "Length", "Ratio", "product"]
 
 Term: TypeAlias = tuple[str, ...]
+PLAIN = {
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    tuple,
+    type(None),
+    *[type(np.dtype(c)) for c in np.typecodes["All"] if c not in "OVSUMm"],
+}  # parameters that compare by value
 MOST_FACTOR = 64  # of a length, within a float that is a ratio of numbers and lengths
 
 
@@ -185,18 +195,19 @@ class Grid:
             ExportError: of ``refuse``, where it is no polynomial.
         """
         first: Any = values[0]
-        if isinstance(first, tuple):
+        found: Any = None
+        lengths = {len(v) if v.__class__ is tuple else -1 for v in values}
+        if len(lengths) == 1 and -1 not in lengths:
             return tuple([self.merge(items, refuse) for items in zip(*values, strict=True)])
-        if type(first) is int and all(type(v) is int for v in values):
-            found: Any = self.fit(values)
-        elif type(first) is float and all(type(v) is float for v in values):
+        if all(type(v) is int for v in values):
+            found = self.fit(values)
+        elif all(type(v) is float for v in values):
             found = self.fit_float(values)
-        else:
-            return first  # names, dtypes and graphs, whose equations are merged by themselves
+        elif first.__class__ not in PLAIN or all(v == first for v in values):
+            return first  # of graphs, the equations are merged by themselves
         if found is None:
-            raise refuse(
-                f"{list(values)} where {' and '.join(self.axes)} are {[tuple(p.values()) for p in self.points]}"
-            )
+            points = [tuple(p.values()) for p in self.points]
+            raise refuse(f"{list(values)} where {' and '.join(self.axes)} are {points}")
         return found
 
 

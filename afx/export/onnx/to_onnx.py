@@ -7,9 +7,11 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from afx import pytree
+from afx.compiler.target import Target, current
 from afx.core.array.array import to_numpy_value
 from afx.core.aval import Aval
 from afx.core.graph import Equation, Graph
@@ -26,6 +28,7 @@ from afx.export.traced import Traceable, argument_names, trace_program
 __all__ = ["to_onnx"]
 
 FAMILIES = (elementwise, indexing, loops, shapes, special, windows)  # whose import enters their templates
+ALWAYS = 1 << 62  # a threshold that no program meets
 IR_VERSION = 8  # of the file, that of the opset's release
 Axes = Mapping[str, Mapping[int, str]]
 
@@ -70,9 +73,10 @@ def to_onnx(
         raise MissingExtraError("to_onnx: needs onnx: pip install 'afx[onnx]'")
     marks = _mark_axes(fn, args, dynamic_axes or {})
     grid = Grid(sorted({axis for leaf in marks for axis in leaf.values()}))
-    traces = [trace_program(fn, _resize(args, marks, point), "to_onnx", name) for point in grid.points]
+    target = _target(is_dynamic=bool(grid.axes))
+    traces = [trace_program(fn, _resize(args, marks, point), "to_onnx", name, target) for point in grid.points]
     where = f"to_onnx: {traces[0].name}"
-    program, walk = traces[0], Walk(TABLE, Names(), where)
+    program, walk = traces[0], Walk(TABLE, Names(), where, target)
     walk.check(program.graph)
     twins: dict[int, Sequence[Equation]] = {}
     constants: dict[int, Sequence[Any]] = {}
@@ -83,6 +87,16 @@ def to_onnx(
 
 
 # -- dynamic axes --
+def _target(is_dynamic: bool) -> Target:
+    """Return thresholds by which graphs of all sizes are simplified alike, and lengths stay in them where they are dynamic."""
+    found = attrs.evolve(current.target, collapse_min_elements=ALWAYS, select_min_elements=0)
+    if not is_dynamic:
+        return found
+    return attrs.evolve(
+        found, fold_max_elements=1, known_max_elements=1, share_max_bytes=ALWAYS, spread_max_bytes=ALWAYS
+    )
+
+
 def _mark_axes(fn: Callable[..., Any], args: tuple[Any, ...], axes: Axes) -> list[dict[int, str]]:
     """Return the names of each leaf's dynamic axes."""
     names = argument_names(fn, len(args))

@@ -13,6 +13,7 @@ from afx.core.dtypes import DType
 from afx.core.graph import Atom, Equation, Literal
 from afx.errors import ExportError
 from afx.export.onnx.dims import Dim, Grid, Length, Ratio
+from afx.export.onnx.patterns import find_slopes, is_triangle, same_bytes
 from afx.export.onnx.value import BOOL, INT64, Operand, Value
 from afx.export.templates.names import Names
 from afx.export.templates.table import NoTemplateError
@@ -117,23 +118,39 @@ class OnnxWriter:
     def constant(self, name: str, value: np.ndarray[Any, Any]) -> str:
         """Enter a captured array, or write what makes it where it depends on dynamic axes."""
         others = self.constants.get(id(value), ())
-        if any(np.shape(other) != value.shape for other in others):
+        if any(not same_bytes(other, value) for other in others):
             return self._varying([value, *others])
         if value.dtype.kind not in "fiub":
             return ""
         return self.initialize(name, value)
 
     def _varying(self, values: Sequence[np.ndarray[Any, Any]]) -> str:
-        first, flat = values[0], values[0].reshape(-1)
-        shape = self.grid.merge([v.shape for v in values], lambda what: ExportError(f"{self.where}: shapes {what}"))
+        """Write an array that depends on dynamic axes: one number, sums of multiples of indices, or a triangle."""
+        dtype = values[0].dtype
+        if all(v.shape == () for v in values):
+            number: Any = self.grid.merge([v.item() for v in values], self._refuse_array)
+            return (self.ratio(number, dtype) if isinstance(number, Ratio) else self.length(number).cast(dtype)).name
+        shape: tuple[Length, ...] = self.grid.merge([v.shape for v in values], self._refuse_array)
+        flat = values[0].reshape(-1)
         if flat.size and all(np.array_equal(v, np.broadcast_to(flat[0], v.shape)) for v in values):
-            return self.full(shape, flat[0], first.dtype).name
-        counts = [np.arange(len(v), dtype=v.dtype) for v in values if v.ndim == 1]
-        if len(counts) == len(values) and all(np.array_equal(v, n) for v, n in zip(values, counts, strict=True)):
-            return self.count(shape[0]).cast(first.dtype).name
-        raise ExportError(
-            f"{self.where}: a captured array depends on a dynamic axis: got shapes {[v.shape for v in values]}; "
-            "compute it from an argument's values"
+            return self.full(shape, flat[0], dtype).name
+        if dtype == BOOL and len(shape) >= 2 and all(map(is_triangle, values)):
+            rows = self.reshape(self.count(shape[-2]), (shape[-2], 1))
+            return self.expand(rows >= self.count(shape[-1]), shape).name
+        slopes = [find_slopes(v) for v in values]
+        if any(s is None for s in slopes):
+            raise self._refuse_array(str([v.shape for v in values]))
+        start, *steps = self.grid.merge(slopes, self._refuse_array)
+        found = self.full([1] * len(shape), 0, INT64) + self.length(start)
+        for k, step in enumerate(steps):
+            if step != 0:
+                row = self.reshape(self.count(shape[k]), [n if j == k else 1 for j, n in enumerate(shape)])
+                found = found + row * self.length(step)
+        return self.expand(found, shape).cast(dtype).name
+
+    def _refuse_array(self, what: str) -> ExportError:
+        return ExportError(
+            f"{self.where}: a captured array depends on a dynamic axis: got {what}; compute it from an argument's values"
         )
 
     # -- nodes --

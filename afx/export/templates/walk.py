@@ -8,6 +8,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from afx.compiler.control_flow import BranchSpec, ControlSpec
+from afx.compiler.target import Target
 from afx.core.graph import Atom, Equation, Graph, Literal
 from afx.errors import ExportError
 from afx.export.templates.names import Names, wish_names
@@ -42,12 +43,14 @@ class Walk(Generic[W]):
         table: the templates.
         names: those in use, over all graphs.
         where: how messages begin, as ``to_numpy: loss``.
+        target: what graphs are simplified for; None for the current one.
     """
 
-    def __init__(self, table: Table[W], names: Names, where: str) -> None:
+    def __init__(self, table: Table[W], names: Names, where: str, target: Target | None = None) -> None:
         self.table = table
         self.names = names
         self.where = where
+        self.target = target
         self._prepared: dict[int, tuple[Graph, Graph]] = {}  # by identity; the key's graph is kept, or ids would recur
 
     # -- graphs that equations hold --
@@ -66,7 +69,7 @@ class Walk(Generic[W]):
 
     def _prepare(self, graph: Graph) -> Graph:
         if id(graph) not in self._prepared:
-            self._prepared[id(graph)] = (graph, prepare(graph))
+            self._prepared[id(graph)] = (graph, prepare(graph, self.target))
         return self._prepared[id(graph)][1]
 
     def equations(self, graph: Graph) -> Iterator[Equation]:
