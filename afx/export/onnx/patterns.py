@@ -28,7 +28,7 @@ def find_slopes(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
 
 def is_triangle(x: np.ndarray[Any, Any]) -> bool:
     """Tell whether matrices hold where the column is not behind the row, and nowhere else."""
-    return bool(np.array_equal(x, np.broadcast_to(np.tri(*x.shape[-2:], dtype=bool), x.shape)))
+    return bool(np.array_equal(x, np.broadcast_to(np.tri(*x.shape[-2:]) > 0, x.shape)))
 
 
 def same_bytes(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
