@@ -170,7 +170,7 @@ def lose_in_shards(machines: Machines, die: Any) -> list[bytes]:
 
 def hang_and_go_on() -> None:
     """A rank that hangs is ended at the deadline, and the others go on."""
-    machines = distributed.connect(SLOTS, deadline=2.0, on_loss="shrink")
+    machines = distributed.connect(SLOTS, deadline=5.0, on_loss="shrink")
     train_plain(machines, SPLITS[0], 2)
     if machines.rank == machines.ranks - 1:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -178,6 +178,23 @@ def hang_and_go_on() -> None:
     report(machines, ok)
     sys.stdout.flush()
     os._exit(0)
+
+
+def connect_again() -> None:
+    """A program connects, ends the connection and connects again, with calls in between on which ranks wait."""
+    ok = True
+    for number in range(12):
+        with distributed.connect(SLOTS, deadline=60.0) as machines:
+            step = machines.value_and_grad(cost, split=QUARTERS)
+            ok &= all(float(step({"w": afx.asarray(1.0)}, np.arange(4.0))[0]) == 3.5 for _ in range(number % 3))
+    report(machines, ok)
+
+
+def lost_before() -> None:
+    """Rank 1 is lost before it connects."""
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    distributed.connect(SLOTS, deadline=2.0, on_loss="shrink")
 
 
 def sums() -> None:

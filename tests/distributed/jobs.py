@@ -28,7 +28,11 @@ SECONDS = 600
 
 
 def run(
-    ranks: int, *words: str, options: tuple[str, ...] = (), module: str = "tests.distributed.programs"
+    ranks: int,
+    *words: str,
+    options: tuple[str, ...] = (),
+    module: str = "tests.distributed.programs",
+    seconds: float = SECONDS,
 ) -> "subprocess.CompletedProcess[str]":
     """Run a program of a module on some ranks."""
     command = [str(MPIEXEC), "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *options]
@@ -39,7 +43,7 @@ def run(
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
     )
 

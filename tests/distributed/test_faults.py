@@ -83,6 +83,19 @@ def test_a_rank_that_hangs_is_left_behind() -> None:
     assert printed(result.stdout) == same_lines(2), result.stderr
 
 
+def test_a_rank_lost_before_it_connects_is_an_error() -> None:
+    """MPI itself would wait for it for ever."""
+    result = run(2, "lost_before", options=SHRINK, module=FAULTS)
+    assert result.returncode != 0
+    assert "PeerLost: connect: no answer within the deadline: got 2.0 s of waiting for all ranks" in result.stderr
+
+
+def test_a_program_connects_again() -> None:
+    """What ranks said at the end of one connection does not reach the next one."""
+    result = run(2, "connect_again", module=FAULTS)
+    assert printed(result.stdout) == same_lines(2), result.stderr
+
+
 def test_an_aborted_job_that_could_go_on_fails() -> None:
     """An exception on one rank ends a job that outlives lost ranks, too, and not with status 0."""
     result = run(2, "raise_while_shrinking", options=SHRINK, module=FAULTS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import json
 import os
 import platform
@@ -17,19 +16,17 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from afx.distributed.machines import Machines
-from afx.distributed.mpi.launch import check_launch, is_one_machine
+from afx.distributed.mpi.launch import check_launch
 from afx.distributed.mpi.link import MpiLink
+from afx.distributed.mpi.start import import_mpi, limit_wait
 from afx.distributed.mpi.watch import Peer
-from afx.errors import ArgumentError, MissingExtraError, PeerLost
+from afx.errors import ArgumentError, PeerLost
 from afx.runtime import job
 from afx.runtime.processors import allowed_processors, machine_processors
 from afx.runtime.thread_pool import get_threads, set_threads
 
 __all__ = ["connect"]
 
-# Quick start within one machine: 0.1 s instead of 1.1 s for the search for networks; and no open port there.
-SETTINGS: Final = {"OMPI_MCA_pml": "ob1"}
-NETWORK: Final = "OMPI_MCA_btl"
 FEW_PROCESSORS: Final = 8  # of which one process uses a single one: a job's binding rather than a small machine
 
 
@@ -56,7 +53,8 @@ def connect(
     """
     if on_loss not in ("stop", "shrink"):
         raise ArgumentError(f'connect: on_loss is "stop" or "shrink": got {on_loss!r}')
-    mpi = _import_mpi()
+    with limit_wait(deadline):
+        mpi = import_mpi()
     check_launch(mpi.COMM_WORLD.size)
     count = mpi.COMM_WORLD.size if slots is None else slots
     if not 1 <= mpi.COMM_WORLD.size <= count:
@@ -65,7 +63,8 @@ def connect(
         )
     _abort_on_error(mpi.COMM_WORLD)
     try:
-        comm = mpi.COMM_WORLD.Shrink() if on_loss == "shrink" else mpi.COMM_WORLD.Dup()
+        with limit_wait(deadline):
+            comm = mpi.COMM_WORLD.Shrink() if on_loss == "shrink" else mpi.COMM_WORLD.Dup()
         link = MpiLink(mpi, comm, count, deadline, on_loss == "shrink")
     except mpi.Exception as error:
         raise PeerLost(f"connect: a rank was lost ({error}): got no answer; start the job again") from error
@@ -74,16 +73,6 @@ def connect(
     atexit.register(_say_goodbye, machines, link)
     job.begin(machines)
     return machines
-
-
-def _import_mpi() -> Any:
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
-    os.environ.setdefault(NETWORK, "self,sm" if is_one_machine() else "self,sm,tcp")
-    try:
-        return importlib.import_module("mpi4py.MPI")
-    except ImportError as error:
-        raise MissingExtraError('connect: needs mpi4py: got none; pip install "afx[distributed]"') from error
 
 
 def _meet(link: MpiLink, machines: Machines) -> None:

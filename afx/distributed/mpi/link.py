@@ -215,9 +215,10 @@ class MpiLink:
         self.use(comm, [peers[place] for place in places] if peers else None)
 
     def close(self) -> None:
-        """Say goodbye, and free the communicator."""
-        self.watch.say_goodbye()
-        if not self.shrinks:  # freeing is collective, and a lost rank would never come
+        """Say goodbye, and free the communicator where nothing is on its way: the next one may get its number."""
+        if self.shrinks:  # freeing is collective, and a lost rank would never come
+            self.watch.say_goodbye()
+        elif self.watch.part():
             self.comm.Free()
 
     # -- bytes --

@@ -140,22 +140,37 @@ class Watch:
         with contextlib.suppress(self._mpi.Exception):
             self._tell(is_end=True)
             end = time.monotonic() + END_SECONDS
-            while not all(request.Test() for request in self._sent) and time.monotonic() < end:
+            while not self._has_told() and time.monotonic() < end:
                 time.sleep(0.001)
+
+    def part(self) -> bool:
+        """Say goodbye, and hear it from the others; tell whether no word is on its way any more."""
+        with contextlib.suppress(self._mpi.Exception):
+            self._tell(is_end=True)
+            end, others = time.monotonic() + self._deadline, self._listeners()
+            while time.monotonic() < end:
+                self._receive_words()
+                if self._has_told() and all(other in self._words and self._words[other].is_end for other in others):
+                    return True
+                time.sleep(0.0001)
+        return False
+
+    def _has_told(self) -> bool:
+        return all(request.Test() for request in self._sent)
+
+    def _listeners(self) -> list[int]:
+        """Return the ranks that hear this one, and that it hears."""
+        size, rank = self._comm.size, self._comm.rank
+        if size <= MANY_RANKS:
+            return [other for other in range(size) if other != rank]
+        return sorted({(rank + sign * 2**k) % size for k in range(size.bit_length()) for sign in (1, -1)} - {rank})
 
     def _tell(self, *, is_end: bool) -> None:
         word = np.frombuffer(WORD.pack(self._number, is_end, self.name.encode()), np.uint8)
-        size, rank = self._comm.size, self._comm.rank
-        if size <= MANY_RANKS:
-            others = [other for other in range(size) if other != rank]
-        else:
-            others = sorted(
-                {(rank + sign * 2**k) % size for k in range(size.bit_length()) for sign in (1, -1)} - {rank}
-            )
         self._sent = [request for request in self._sent if not request.Test()]
-        self._sent += [self._comm.Isend([word, self._mpi.BYTE], other, WORD_TAG) for other in others]
+        self._sent += [self._comm.Isend([word, self._mpi.BYTE], other, WORD_TAG) for other in self._listeners()]
 
-    def _hear(self) -> None:
+    def _receive_words(self) -> None:
         status = self._mpi.Status()
         while self._comm.Iprobe(self._mpi.ANY_SOURCE, WORD_TAG, status):
             memory: Ndarray = np.zeros(WORD.size, np.uint8)
@@ -163,6 +178,9 @@ class Watch:
             self._comm.Recv([memory, self._mpi.BYTE], other, WORD_TAG)
             number, is_end, name = WORD.unpack(memory.tobytes())
             self._words[other] = _Word(number, bool(is_end), name.rstrip(b"\0").decode(errors="replace"))
+
+    def _hear(self) -> None:
+        self._receive_words()
         for other, word in self._words.items():
             self._compare(other, word)
 
