@@ -213,6 +213,15 @@ def raise_while_shrinking() -> None:
     train_plain(machines, SPLITS[0], 1000)
 
 
+def raise_alone() -> None:
+    """The last rank that is left raises."""
+    machines = distributed.connect(SLOTS, deadline=60.0, on_loss="shrink")
+    if machines.rank > 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    train_plain(machines, SPLITS[0], 1)
+    raise RuntimeError("broken on purpose")
+
+
 def list_ports() -> None:
     """No socket of this process listens on an address of the network."""
     machines = distributed.connect(SLOTS, deadline=60.0)

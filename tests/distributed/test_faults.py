@@ -96,9 +96,10 @@ def test_a_program_connects_again() -> None:
     assert printed(result.stdout) == same_lines(2), result.stderr
 
 
-def test_an_aborted_job_that_could_go_on_fails() -> None:
-    """An exception on one rank ends a job that outlives lost ranks, too, and not with status 0."""
-    result = run(2, "raise_while_shrinking", options=SHRINK, module=FAULTS)
+@pytest.mark.parametrize("program", ["raise_while_shrinking", "raise_alone"])
+def test_an_aborted_job_that_could_go_on_fails(program: str) -> None:
+    """An exception on one rank ends a job that outlives lost ranks, too, and not with status 0; so does that of the last one."""
+    result = run(3, program, options=SHRINK, module=FAULTS)
     assert result.returncode != 0
     assert "RuntimeError: broken on purpose" in result.stderr
 

@@ -19,10 +19,10 @@ from afx.distributed.machines import Machines
 from afx.distributed.mpi.launch import check_launch
 from afx.distributed.mpi.link import MpiLink
 from afx.distributed.mpi.start import import_mpi, limit_wait
-from afx.distributed.mpi.watch import Peer
+from afx.distributed.mpi.watch import Peer, Watch
 from afx.errors import ArgumentError, PeerLost
 from afx.runtime import job
-from afx.runtime.processors import allowed_processors, machine_processors
+from afx.runtime.processors import allowed_processors, count_processors, machine_processors
 from afx.runtime.thread_pool import get_threads, set_threads
 
 __all__ = ["connect"]
@@ -66,6 +66,7 @@ def connect(
         with limit_wait(deadline):
             comm = mpi.COMM_WORLD.Shrink() if on_loss == "shrink" else mpi.COMM_WORLD.Dup()
         link = MpiLink(mpi, comm, count, deadline, on_loss == "shrink")
+        _abort_on_error(mpi.COMM_WORLD, link.watch)
     except mpi.Exception as error:
         raise PeerLost(f"connect: a rank was lost ({error}): got no answer; start the job again") from error
     machines = Machines(link, count)
@@ -93,7 +94,7 @@ def _meet(link: MpiLink, machines: Machines) -> None:
 
 def _share_processors(processors: Sequence[int], share: int) -> None:
     """Give each rank the threads that are left to it where ranks share processors: more would only wait for each other."""
-    set_threads(min(get_threads(), max(1, len(processors) // share)))
+    set_threads(min(get_threads(), max(1, count_processors() // share)))
     total = machine_processors()
     if len(processors) == 1 and total >= FEW_PROCESSORS:
         warnings.warn(
@@ -110,12 +111,15 @@ def _say_goodbye(machines: Machines, link: MpiLink) -> None:
         link.watch.say_goodbye()
 
 
-def _abort_on_error(comm: Any) -> None:
+def _abort_on_error(comm: Any, watch: Watch | None = None) -> None:
     """End all ranks when one ends by an exception, as plain mpi4py does not."""
 
     def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         traceback.print_exception(kind, error, trace)
         sys.stderr.flush()
-        comm.Abort(130 if kind is KeyboardInterrupt else 1)
+        status = 130 if kind is KeyboardInterrupt else 1
+        if watch is not None and watch.is_alone():
+            os._exit(status)  # Open MPI's launcher ends with status 0 where the last one of several ranks aborts
+        comm.Abort(status)
 
     sys.excepthook = end

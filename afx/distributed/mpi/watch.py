@@ -8,6 +8,7 @@ import signal
 import struct
 import time
 from collections import deque
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import attrs
@@ -155,6 +156,14 @@ class Watch:
                 time.sleep(0.0001)
         return False
 
+    def is_alone(self) -> bool:
+        """Tell whether no other rank is left, as far as can be seen from this machine."""
+        if len(self.peers) != self._comm.size:
+            return False
+        mine: int = self._comm.rank
+        others = [peer for rank, peer in enumerate(self.peers) if rank != mine]
+        return all(peer.host == self.peers[mine].host and not _is_running(peer.process) for peer in others)
+
     def _has_told(self) -> bool:
         return all(request.Test() for request in self._sent)
 
@@ -209,3 +218,15 @@ class Watch:
             if rank != mine and peer.host == here and not self._is_here(rank):
                 with contextlib.suppress(OSError):
                     os.kill(peer.process, signal.SIGKILL)
+
+
+def _is_running(process: int) -> bool:
+    """Tell whether a process of this machine exists and has not ended."""
+    try:
+        os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
+    except ProcessLookupError:
+        return False
+    except OSError:  # one of another user, or a system without /proc
+        return True
+    return state.split()[0] not in "ZX"
