@@ -19,6 +19,7 @@ from afx.compiler.graph_builder import GraphBuilder, Params, Rule
 from afx.core.aval import Aval, broadcast_shapes
 from afx.core.graph import Atom, Literal
 from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
+from afx.core.scalar_ops import scalar_op
 
 __all__ = ["Match", "like", "number_of", "rule"]
 
@@ -32,7 +33,6 @@ OPERATORS: Mapping[type, str] = {
     ast.NotEq: "not_equal",
     ast.Eq: "equal",
 }
-EITHER_ORDER = ("add", "multiply", "logical_and", "logical_or", "bitwise_and", "equal")
 
 
 @attrs.frozen
@@ -143,7 +143,7 @@ def _orders(x: Expression) -> Iterator[Expression]:
         return
     for operands in itertools.product(*[list(_orders(y)) for y in x.operands]):
         yield Apply(x.op, operands)
-        if x.op in EITHER_ORDER:
+        if scalar_op(x.op).commutes:
             yield Apply(x.op, operands[::-1])
 
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import attrs
 
 from afx.core.aval import Shape
+from afx.core.scalar_ops import scalar_op
 
 __all__ = ["Access", "Fast", "Load", "Mode", "Names", "Number", "Op", "Ref", "Root", "UfuncLoop", "Value", "axis_names"]
 
@@ -16,12 +17,6 @@ Names: TypeAlias = "Mapping[int, str]"
 
 Mode: TypeAlias = Literal["r", "w", "a"]
 """Whether memory is read, written, or both: added to."""
-
-INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
-    "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-    "left_shift": "<<", "right_shift": ">>",
-}  # fmt: skip
 
 
 @attrs.frozen
@@ -196,8 +191,8 @@ class Op:
             return f"np.{self.name.ufunc}({', '.join(xs)})"
         if isinstance(self.name, Fast):
             return f"{self.name.name}({', '.join(xs)})"
-        if self.name in INFIX and len(xs) == 2:
-            return f"({xs[0]} {INFIX[self.name]} {xs[1]})"
+        if symbol := scalar_op(self.name).symbol:
+            return f"({xs[0]} {symbol} {xs[1]})"
         return f"{self.dtype if self.name == 'cast' else self.name}({', '.join(xs)})"
 
 

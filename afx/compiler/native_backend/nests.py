@@ -10,13 +10,12 @@ import attrs
 from afx.compiler.native_backend.elements import Access, Load, Names, Op, Ref, UfuncLoop, Value, axis_names
 from afx.compiler.native_backend.steps import Spaced, join_lengths
 from afx.core.aval import Shape
+from afx.core.scalar_ops import scalar_op
 
 if TYPE_CHECKING:
     from afx.compiler.target import NativeTarget
 
 __all__ = ["Nest"]
-
-FOLDS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 
 
 @attrs.frozen
@@ -129,5 +128,7 @@ class Nest(Spaced):
         for k, ufunc, ref in self.folds:
             axes = [axis for axis, stride in zip(axis_names(rank), ref.strides, strict=True) if not stride]
             along = ", ".join(axes) or "nothing"
-            lines.append(f"{ref.text(names, rank)} = {FOLDS[ufunc]} of {texts[k]}  # along {along}, in 32 lanes")
+            lines.append(
+                f"{ref.text(names, rank)} = {scalar_op(ufunc).fold} of {texts[k]}  # along {along}, in 32 lanes"
+            )
         return lines

@@ -22,6 +22,7 @@ from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Alloc, Call, Free, Loop, Schedule
 from afx.compiler.target import Target
 from afx.core.primitive import lookup
+from afx.core.scalar_ops import scalar_op
 
 __all__ = ["emit_scalar_steps", "run_scalar_loop"]
 
@@ -38,30 +39,6 @@ class Form(NamedTuple):
     passing: tuple[int, ...] = (0, 1)
 
 
-FORMS = {
-    "add": Form("{} + {}"),
-    "subtract": Form("{} - {}"),
-    "multiply": Form("{} * {}"),
-    "divide": Form("{} / {}", (0,)),
-    "negative": Form("-{}"),
-    "positive": Form("{}"),
-    "square": Form("{0} * {0}"),
-    "reciprocal": Form("1.0 / {}", ()),
-    "absolute": Form("abs_({})"),
-    "sqrt": Form("sqrt_({})"),
-}
-COUNTS = ("add", "subtract", "multiply", "negative")
-COMPARISONS = {"greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=", "equal": "==", "not_equal": "!="}
-LOGIC = {
-    "bitwise_and": "{} & {}",
-    "logical_and": "{} & {}",
-    "bitwise_or": "{} | {}",
-    "logical_or": "{} | {}",
-    "bitwise_xor": "{} ^ {}",
-    "logical_xor": "{} ^ {}",
-    "invert": "not {}",
-    "logical_not": "not {}",
-}
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {"abs": abs, "sqrt": math.sqrt, "float": float}
 KINDS = {np.dtype(np.float64): "float", np.dtype(np.int64): "int", np.dtype(np.bool_): "bool"}
 LARGEST = 2**63 - 1
@@ -121,15 +98,15 @@ def _form(call: Call) -> Form | None:
         return Form("float_({})", ()) if out == "float" and kinds[0] != "float" else None
     if call.method != "ufunc" or not alike:
         return None
+    op = scalar_op(call.ufunc)
+    form = Form(op.python, op.passing)
+    if kinds[0] == "bool":
+        return Form(op.of_bools, ()) if out == "bool" and op.of_bools else None
     if out == "bool":
-        if kinds[0] == "bool":
-            return Form(LOGIC[call.ufunc], ()) if call.ufunc in LOGIC else None
-        return Form(f"{{}} {COMPARISONS[call.ufunc]} {{}}", ()) if call.ufunc in COMPARISONS else None
-    if out == "int":
-        return FORMS[call.ufunc] if kinds[0] == "int" and call.ufunc in COUNTS else None
-    if kinds[0] != "float":
-        return None
-    return FORMS.get(call.ufunc, Form("", ()))
+        return form if op.is_comparison else None
+    if out == "int" or kinds[0] == "int":
+        return form if out == kinds[0] and op.counts else None
+    return form if op.text or op.symbol else Form("", ())
 
 
 def _steps(loop: Loop, name: str, names: Names) -> Iterator[str]:

@@ -13,10 +13,10 @@ pytest.importorskip("llvmlite", reason="machine code is an extra")
 from afx.compiler.native_backend.child import compile_text
 from afx.compiler.native_backend.link import layout, link, ufunc_loop
 from afx.compiler.native_backend.llvm.emit import emit_programs
-from afx.compiler.native_backend.llvm.op import INLINE
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.program import Block, Inner, Nest, Param, Program, Ref, Root
 from afx.core.aval import broadcast_shapes
+from afx.core.scalar_ops import SCALAR_OPS
 from tests.compiler.native_backend.native_run import Native, assert_same_bits, same_bits
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-310, -1e-310, 1e300, -1e300, np.inf, -np.inf, np.nan]
@@ -55,7 +55,7 @@ def test_every_emitted_operation_has_numpys_bits(dtype: str) -> None:
     """Arithmetic, comparison, logic and bit operations agree on special and random values of every dtype."""
     name = np.dtype(dtype).str[1:]
     x, y = operands(dtype)
-    names = [n for n, (dtypes, _) in INLINE.items() if name in dtypes]
+    names = [n for n, op in SCALAR_OPS.items() if name in op.dtypes]
     known = {p.lowering.ufunc.__name__ for p in afx.primitives() if p.lowering.ufunc is not None}
     ones = [n for n in names if getattr(np, n).nin == 1 and n in known and (n != "absolute" or name[0] != "b")]
     twos = [n for n in names if getattr(np, n).nin == 2 and n in known]

@@ -8,14 +8,9 @@ import attrs
 
 from afx.compiler.native_backend.elements import UfuncLoop
 from afx.compiler.native_backend.llvm.writer import Writer
+from afx.core.scalar_ops import scalar_op
 
 __all__ = ["Flags", "Layout"]
-
-# loops of NumPy (2.4) that take back all flags in the end, also those raised before them
-CLEARING = frozenset({
-    "absolute", "equal", "fmax", "fmin", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal",
-    "logical_and", "logical_or", "maximum", "minimum", "negative", "not_equal", "sign", "signbit", "tanh",
-})  # fmt: skip
 
 
 @attrs.frozen
@@ -111,7 +106,7 @@ class Flags:
 
     def keep(self, loop: UfuncLoop, call: Callable[[], None]) -> None:
         """Make a call of one of NumPy's loops; flags that it clears come back."""
-        if not self.all or (loop.ufunc not in CLEARING and not loop.ufunc.startswith(("linalg.", "special."))):
+        if not self.all or not (scalar_op(loop.ufunc).clears or loop.ufunc.startswith(("linalg.", "special."))):
             call()
             return
         before = self.w.let(f"and i32 {self.read()}, {self.all}")

@@ -12,12 +12,12 @@ from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.extent import SINGLE_LANES
 from afx.compiler.native_backend.llvm.op import element_type, emit, memory_type, number, read, written
 from afx.compiler.native_backend.llvm.writer import Writer
+from afx.core.scalar_ops import scalar_op
 
-__all__ = ["FOLD_BLOCK", "FOLD_LANES", "IDENTITIES", "Accumulator", "accumulate", "fill"]
+__all__ = ["FOLD_BLOCK", "FOLD_LANES", "Accumulator", "accumulate", "fill"]
 
 FOLD_LANES = 32
 FOLD_BLOCK = 1024  # elements of a row after which the lanes of a long sum are joined
-IDENTITIES = {"add": -0.0, "multiply": 1.0, "maximum": float("-inf"), "minimum": float("inf")}
 
 
 class Accumulator:
@@ -97,7 +97,7 @@ class Accumulator:
 
     def _identity(self) -> str:
         count, self.w.lanes = self.w.lanes, FOLD_LANES
-        found = number(self.w, Number(IDENTITIES[self.ufunc], self.dtype))
+        found = number(self.w, lane_start(self.ufunc, self.dtype))
         self.w.lanes = count
         return found
 
@@ -108,6 +108,13 @@ class Accumulator:
         self.w.line(f"store <{FOLD_LANES} x {self._kind}> {value.name}, ptr {location}, align 64")
 
 
+def lane_start(ufunc: str, dtype: str) -> Number:
+    """Return what lanes begin with."""
+    value = scalar_op(ufunc).lane
+    assert value is not None
+    return Number(value, dtype)
+
+
 def accumulate(w: Writer, ufunc: str, dtype: str, value: str, pointer: str) -> None:
     """Combine elements with those at a pointer."""
     before = read(w, dtype, pointer)
@@ -116,4 +123,4 @@ def accumulate(w: Writer, ufunc: str, dtype: str, value: str, pointer: str) -> N
 
 def fill(w: Writer, ufunc: str, ref: Ref, pointer: str) -> None:
     """Store the identity."""
-    w.line(f"store {memory_type(ref.dtype)} {number(w, Number(IDENTITIES[ufunc], ref.dtype))}, ptr {pointer}")
+    w.line(f"store {memory_type(ref.dtype)} {number(w, lane_start(ufunc, ref.dtype))}, ptr {pointer}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from afx.compiler.native_backend.llvm.op import INLINE, element_type, lanes, read, same, written
+from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, same, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Indexed, Ref
 from afx.core.aval import Shape
@@ -147,5 +147,5 @@ def _element(w: Writer, step: Indexed, part: str, whole: str) -> None:
         return
     value = read(w, dtype, part)
     if step.kind == "add":
-        value = INLINE["add"][1](w, [read(w, dtype, whole), value], dtype)
+        value = emit(w, "add", [read(w, dtype, whole), value], [dtype, dtype], dtype)
     written(w, dtype, value, whole)

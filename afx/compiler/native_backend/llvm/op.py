@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from afx.compiler.native_backend.llvm.strict import compare_strictly, compute_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Number
+from afx.core.scalar_ops import SCALAR_OPS
 
-__all__ = ["INLINE", "element_type", "emit", "lanes", "memory_type", "number", "read", "read_one", "same", "written"]
+__all__ = ["EMIT", "element_type", "emit", "lanes", "memory_type", "number", "read", "read_one", "same", "written"]
 
 FLOATS = {"f4": "float", "f8": "double"}
 COMPLEX = {"c8": "<ff", "c16": "<dd"}  # how struct packs them
@@ -301,49 +302,25 @@ def _finite(predicate: str) -> Rule:
     return rule
 
 
-ARITHMETIC = {"f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"}
-INTEGERS = ARITHMETIC - {"f4", "f8"}
-REAL = {"f4", "f8"}
-ALL = ARITHMETIC | {"b1"}
-
-# ufunc: the dtypes in which it is emitted, how
-INLINE: dict[str, tuple[set[str], Rule]] = {
-    "add": (ALL, _arithmetic("fadd", "add", "or")),
-    "subtract": (ARITHMETIC, _arithmetic("fsub", "sub")),
-    "multiply": (ALL, _arithmetic("fmul", "mul", "and")),
-    "divide": (REAL, _arithmetic("fdiv", "")),
-    "negative": (ARITHMETIC, _negative),
-    "positive": (ARITHMETIC, _same),
-    "square": (ARITHMETIC, _square),
-    "reciprocal": (REAL, _reciprocal),
-    "sqrt": (REAL, _sqrt),
-    "absolute": (ARITHMETIC, _absolute),
-    "floor": (REAL, _intrinsic("floor")),
-    "ceil": (REAL, _intrinsic("ceil")),
-    "trunc": (REAL, _intrinsic("trunc")),
-    "rint": (REAL, _intrinsic("rint")),
-    "maximum": (ARITHMETIC, _extreme("gt")),
-    "minimum": (ARITHMETIC, _extreme("lt")),
-    "equal": (ALL, _comparison("oeq", "eq")),
-    "not_equal": (ALL, _comparison("une", "ne")),
-    "less": (ARITHMETIC, _comparison("olt", "lt")),
-    "less_equal": (ARITHMETIC, _comparison("ole", "le")),
-    "greater": (ARITHMETIC, _comparison("ogt", "gt")),
-    "greater_equal": (ARITHMETIC, _comparison("oge", "ge")),
-    "logical_and": (ALL, _logic("and")),
-    "logical_or": (ALL, _logic("or")),
-    "logical_xor": (ALL, _logic("xor")),
-    "logical_not": (ALL, _logical_not),
-    "bitwise_and": (INTEGERS | {"b1"}, _arithmetic("", "and", "and")),
-    "bitwise_or": (INTEGERS | {"b1"}, _arithmetic("", "or", "or")),
-    "bitwise_xor": (INTEGERS | {"b1"}, _arithmetic("", "xor", "xor")),
-    "invert": (INTEGERS | {"b1"}, _invert),
-    "left_shift": (INTEGERS, _shift("left")),
-    "right_shift": (INTEGERS, _shift("right")),
-    "isnan": (REAL, _isnan),
-    "isfinite": (REAL, _finite("one")),
-    "isinf": (REAL, _finite("oeq")),
+RULES: dict[str, Callable[..., Rule]] = {
+    "arithmetic": _arithmetic,
+    "compare": _comparison,
+    "extreme": _extreme,
+    "finite": _finite,
+    "intrinsic": _intrinsic,
+    "logic": _logic,
+    "shift": _shift,
+    "absolute": lambda: _absolute,
+    "invert": lambda: _invert,
+    "isnan": lambda: _isnan,
+    "logical_not": lambda: _logical_not,
+    "negative": lambda: _negative,
+    "reciprocal": lambda: _reciprocal,
+    "same": lambda: _same,
+    "sqrt": lambda: _sqrt,
+    "square": lambda: _square,
 }
+EMIT: dict[str, Rule] = {name: RULES[op.rule[0]](*op.rule[1:]) for name, op in SCALAR_OPS.items() if op.rule}
 
 
 def emit(w: Writer, name: str, xs: list[str], dtypes: list[str], dtype: str) -> str:
@@ -353,4 +330,4 @@ def emit(w: Writer, name: str, xs: list[str], dtypes: list[str], dtype: str) -> 
     if name == "select":
         kind = lanes(w, element_type(dtype))
         return w.let(f"select {lanes(w, 'i1')} {xs[0]}, {kind} {xs[1]}, {kind} {xs[2]}")
-    return INLINE[name][1](w, xs, dtypes[0])
+    return EMIT[name](w, xs, dtypes[0])

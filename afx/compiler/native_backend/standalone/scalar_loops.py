@@ -6,10 +6,11 @@ import struct
 from collections.abc import Callable
 
 from afx.compiler.native_backend.elements import UfuncLoop
-from afx.compiler.native_backend.llvm.op import FLOATS, INLINE, element_type, emit, read, written
+from afx.compiler.native_backend.llvm.op import EMIT, FLOATS, element_type, emit, read, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.standalone.matrix_loops import MATRIX_LOOPS
+from afx.core.scalar_ops import scalar_op
 
 __all__ = ["define_loop"]
 
@@ -58,9 +59,8 @@ def _body(w: Writer, loop: UfuncLoop, scalar: Scalar) -> None:
 
 def _scalar(loop: UfuncLoop) -> Scalar | None:
     name, operands = loop.ufunc.removeprefix("special."), set(loop.dtypes[:-1])
-    inline = INLINE.get(name)
-    if inline is not None and operands <= inline[0] and len(operands) == 1:
-        return inline[1]
+    if operands <= scalar_op(name).dtypes and len(operands) == 1:
+        return EMIT[name]
     if operands <= {"f4", "f8"} and len(operands) == 1:
         return OWN.get(name) or (_by_libm(LIBM[name]) if name in LIBM else None)
     integers = operands <= {f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)} and len(operands) == 1

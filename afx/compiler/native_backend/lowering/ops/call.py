@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.functions.table import has_fast
-from afx.compiler.native_backend.llvm.op import ALL, INLINE
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.items import Group, call_of
 from afx.compiler.native_backend.lowering.memory import (
@@ -34,6 +33,7 @@ from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Re
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
 from afx.core.primitive import lookup
+from afx.core.scalar_ops import ALL, scalar_op
 
 __all__ = ["lower_call"]
 
@@ -103,8 +103,7 @@ def _types_of(ufunc: Any, operands: Sequence[Operand]) -> tuple[str, ...]:
 
 
 def _operation(b: BlockBuilder, call: Call, types: tuple[str, ...]) -> Callable[[Group, list[int]], int]:
-    inline = INLINE.get(call.ufunc)
-    if inline is not None and set(types[:-1]) <= inline[0] and len(set(types[:-1])) == 1:
+    if set(types[:-1]) <= scalar_op(call.ufunc).dtypes and len(set(types[:-1])) == 1:
         return call_of(call.ufunc, types[-1])
     if b.tier > 1 and has_fast(call.ufunc, types):
         return call_of(Fast(call.ufunc, loop_of(call.ufunc, types)), types[-1])
@@ -165,7 +164,7 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
     if call.op == "slice_set":
         b.fixed([copy_nest(out, x), copy_nest(part, values)], [x, values], [out])
         return
-    if "add" not in INLINE or out.dtype not in INLINE["add"][0]:
+    if out.dtype not in scalar_op("add").dtypes:
         raise UnsupportedError(f"slice_add of {out.dtype}")
     target = Ref(part.owner, part.dtype, part.offset, part.strides)
     added = Load(Ref(values.owner, values.dtype, values.offset, broadcast(values, part.shape)))

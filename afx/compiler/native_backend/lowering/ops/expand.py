@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.llvm.op import ALL
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, dtype_name
 from afx.compiler.native_backend.lowering.ops.fold import lower_fold
@@ -27,11 +26,11 @@ from afx.compiler.reductions import (
 from afx.compiler.schedule import Call, Params
 from afx.core.aval import Aval, Shape, broadcast_shapes
 from afx.core.graph import Literal
+from afx.core.scalar_ops import ALL, scalar_op
 
 __all__ = ["EXPANDED", "Calls"]
 
 REAL = ("f4", "f8")
-TESTS = frozenset({"equal", "greater", "isfinite", "isinf", "less", "logical_and", "logical_or"})  # which raise nothing
 
 
 class Calls:
@@ -135,7 +134,7 @@ class Calls:
         return out
 
     def _add(self, call: Call, quiet: Sequence[str] = ()) -> None:
-        state = None if call.ufunc in TESTS or call.op == "where" else tuple(sorted({*self.quiet, *quiet}))
+        state = None if scalar_op(call.ufunc).is_quiet or call.op == "where" else tuple(sorted({*self.quiet, *quiet}))
         self.b.lower(attrs.evolve(call, error_state=state))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from afx.compiler.native_backend.llvm.fold import IDENTITIES
 from afx.compiler.native_backend.lowering.convert import BlockBuilder
 from afx.compiler.native_backend.lowering.items import Group
 from afx.compiler.native_backend.program import Ref
 from afx.compiler.operands import Buffer, Number, Operand
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape
+from afx.core.scalar_ops import scalar_op
 
 __all__ = ["lower_fold"]
 
@@ -21,7 +21,7 @@ def lower_fold(b: BlockBuilder, call: Call) -> bool:
     x, ufunc, axes = found
     out = call.outputs[0]
     dtype = x.literal.aval.dtype if isinstance(x, Number) else x.dtype
-    if 0 in x.shape or ufunc not in IDENTITIES or dtype != out.dtype or out.dtype.char not in "fd":
+    if 0 in x.shape or scalar_op(ufunc).lane is None or dtype != out.dtype or out.dtype.char not in "fd":
         return False
     _fold(b, call, x, ufunc, axes)
     return True

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from afx.compiler.native_backend.llvm.op import ALL, INLINE
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, reduce_into
@@ -17,6 +16,7 @@ from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Nest, N
 from afx.compiler.operands import Operand
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape, broadcast_shapes
+from afx.core.scalar_ops import ALL, scalar_op
 
 __all__ = ["INDEXED"]
 
@@ -59,7 +59,7 @@ def _update(kind: Literal["set", "add"]) -> Callable[[BlockBuilder, Call], None]
 
 
 def _check_sum(dtype: str) -> None:
-    if dtype not in INLINE["add"][0]:
+    if dtype not in scalar_op("add").dtypes:
         raise UnsupportedError(f"a scattered sum of {dtype}")
 
 

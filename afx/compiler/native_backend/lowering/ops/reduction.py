@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.link import ufunc_loop
-from afx.compiler.native_backend.llvm.op import INLINE
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
@@ -18,17 +17,15 @@ from afx.compiler.native_backend.steps import merged
 from afx.compiler.schedule import Call
 from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
+from afx.core.scalar_ops import scalar_op
 
 __all__ = ["REDUCTIONS", "axes_of", "loop_of", "quiet_of", "reduce_into", "start_of_sum"]
-
-# loops that ask for Python's lock themselves, or that raise
-REFUSED = {"power": "iu", "ldexp": "f", "frexp": "f"}
 
 
 def loop_of(name: str, types: tuple[str, ...]) -> UfuncLoop:
     """Return the loop of a ufunc for these dtypes."""
     found = ufunc_loop(name, types)
-    if found is None or types[0][0] in REFUSED.get(name, ""):
+    if found is None or types[0][0] in scalar_op(name).refused:
         raise UnsupportedError(f"{name} of {', '.join(types[:-1])}")
     return found
 
@@ -100,9 +97,10 @@ def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[S
 
 def _nothing_reduced(ufunc: str, out: Location) -> Nest:
     """Return what fills a result with the identity, which a sum of some elements need not begin with."""
-    if ufunc not in IDENTITIES:
+    start = scalar_op(ufunc).start
+    if start is None:
         raise UnsupportedError(f"{ufunc} of no elements")
-    number = Number(np.dtype(out.dtype).type(IDENTITIES[ufunc]).item(), out.dtype)
+    number = Number(np.dtype(out.dtype).type(start).item(), out.dtype)
     return Nest(out.shape, (number,), ((0, Ref(out.owner, out.dtype, out.offset, out.strides)),))
 
 
@@ -124,16 +122,15 @@ def start_of_sum(dtype: str) -> Number:
 
 def _start(ufunc: str, dtype: str) -> Number | None:
     """Return what a reduction begins with; None where that is the first element."""
-    if ufunc not in IDENTITIES:
+    value: complex | None = scalar_op(ufunc).start
+    if value is None:
         return None
-    value = IDENTITIES[ufunc]
     if ufunc == "add" and dtype[0] in "fc":
         value = SUM_START if dtype[0] == "f" else complex(SUM_START, SUM_START)
     return Number(np.dtype(dtype).type(value).item(), dtype)
 
 
 SUM_START: float = np.add.reduce(np.full(1, -0.0)).item()  # what NumPy adds to: its versions differ in the sign of zero
-IDENTITIES: dict[str, Any] = {"add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "bitwise_or": 0}
 
 
 def _unrolled_reduce(b: BlockBuilder, call: Call) -> None:
@@ -148,7 +145,7 @@ def _unrolled_reduce(b: BlockBuilder, call: Call) -> None:
 
 
 def _is_inline(call: Call, x: Location) -> bool:
-    return call.ufunc in INLINE and x.dtype in INLINE[call.ufunc][0]
+    return x.dtype in scalar_op(call.ufunc).dtypes
 
 
 def _combine_slices(b: BlockBuilder, call: Call, x: Location, start: Number | None) -> None:
