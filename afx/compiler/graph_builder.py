@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 import numpy as np
@@ -16,11 +16,24 @@ from afx.core.interpreter import silent
 from afx.core.primitive import Primitive, primitive_for_role
 from afx.core.tracing.graph_trace import GraphTrace
 
-__all__ = ["GraphBuilder", "Params", "Rule"]
+__all__ = ["GraphBuilder", "Params", "Rewrite", "Rule"]
 
 
 Params: TypeAlias = "tuple[tuple[str, Any], ...]"
-Rule: TypeAlias = "Callable[[GraphBuilder, Primitive, tuple[Atom, ...], Params, Aval], Atom | None]"
+Rewrite: TypeAlias = "Callable[[GraphBuilder, Primitive, tuple[Atom, ...], Params, Aval], Atom | None]"
+
+
+class Rule(NamedTuple):
+    """A simpler way to the output of an op.
+
+    Attributes:
+        rewrite: gives what stands for it, None where there is no simpler way.
+        needs: what must be among the operands, or the rule need not be tried: results of an op, by its role or its ufunc's
+            name; ``number``, a literal or one that is repeated; ``known``, where none is unknown.
+    """
+
+    rewrite: Rewrite
+    needs: frozenset[str] = frozenset()
 
 
 class GraphBuilder:
@@ -31,6 +44,7 @@ class GraphBuilder:
         constants: captured arrays and their variables.
         target: what is compiled for.
         expanding: whether opaque calls are inlined, as plans want them.
+        makers: the equation that defines a variable, by its number.
         notes: what rules remember of variables.
     """
 
@@ -42,7 +56,8 @@ class GraphBuilder:
         self.notes: dict[Any, Any] = {}
         self._table = table
         self._chosen: dict[Primitive, list[Rule]] = {}
-        self._maker: dict[int, Equation] = {}
+        self.makers: dict[int, Equation] = {}
+        self._words: dict[Primitive, frozenset[str]] = {}
         self._captured: dict[int, Any] = {}
         self._constants: dict[Any, Var] = {}
         self._known: dict[Any, tuple[Atom, ...]] = {}
@@ -55,11 +70,11 @@ class GraphBuilder:
     # -- what rules ask --
     def defining_equation(self, x: Atom) -> Equation | None:
         """Return the equation that defines a variable, if one does."""
-        return None if isinstance(x, Literal) else self._maker.get(x.index)
+        return None if isinstance(x, Literal) else self.makers.get(x.index)
 
     def made_by(self, x: Atom, role: str) -> Equation | None:
         """Return the equation that defines a variable where its op has this role."""
-        eq = self.defining_equation(x)
+        eq = None if isinstance(x, Literal) else self.makers.get(x.index)
         return eq if eq is not None and eq.primitive.algebra.canonical == role else None
 
     def known(self, x: Atom) -> Any:
@@ -110,17 +125,40 @@ class GraphBuilder:
             found = p.abstract_eval(*[a.aval for a in atoms], **dict(params))
             assert isinstance(found, Aval)
             aval = found
-        rules = self._rules(p)
+        rules = self._chosen.get(p)
+        if rules is None:
+            rules = self._rules(p)
         if rules and self._depth < self.target.rewrite_max_depth:
+            words = self._words_of(atoms)
             self._depth += 1
             try:
-                for rule in rules:
-                    simpler = rule(self, p, atoms, params, aval)
-                    if simpler is not None:
-                        return simpler
+                for rewrite, needs in rules:
+                    if needs <= words:
+                        simpler = rewrite(self, p, atoms, params, aval)
+                        if simpler is not None:
+                            return simpler
             finally:
                 self._depth -= 1
         return self._emit(p, atoms, params, (aval,))[0]
+
+    def _words_of(self, atoms: tuple[Atom, ...]) -> set[str]:
+        """Return what rules may need of operands."""
+        words, is_known = set[str](), True
+        for x in atoms:
+            if x.__class__ is Literal:
+                words.add("number")
+                continue
+            eq = self.makers.get(x.index)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a Var
+            if eq is None:
+                is_known = is_known and x.index in self._captured  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
+                continue
+            is_known = False
+            words |= self._words[eq.primitive]
+            if "broadcast" in words and eq.inputs[0].__class__ is Literal:
+                words.add("number")
+        if is_known:
+            words.add("known")
+        return words
 
     def locate(self, eq: Equation) -> None:
         """Let equations from now on have the source and the ignored errors of an equation of the old graph."""
@@ -129,7 +167,7 @@ class GraphBuilder:
     def equation(self, eq: Equation, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
         """Enter an equation of the old graph with its new operands."""
         p = eq.primitive
-        self.locate(eq)
+        self._source, self._quiet = eq.source, eq.ignored_fp_errors
         if self.expanding and p.opaque:
             return self._unfolded(p, atoms, eq)
         if p.multiple_results:
@@ -142,8 +180,10 @@ class GraphBuilder:
         for var, constant in graph.constants:
             names[var.index] = self.constant(constant, var.aval)
         for eq in graph.equations:
-            atoms = tuple([names[a.index] if isinstance(a, Var) else a for a in eq.inputs])
-            for var, new in zip(eq.outputs, self.equation(eq, atoms), strict=True):
+            atoms: list[Atom] = []
+            for a in eq.inputs:  # a loop, as elsewhere here: a comprehension is a call for each equation
+                atoms.append(names[a.index] if isinstance(a, Var) else a)  # noqa: PERF401
+            for var, new in zip(eq.outputs, self.equation(eq, tuple(atoms)), strict=True):
                 names[var.index] = new
         return [names[a.index] if isinstance(a, Var) else a for a in graph.outputs]
 
@@ -157,38 +197,44 @@ class GraphBuilder:
         return tuple(self.inline_graph(strengthen(trace.finish(outs)), [a for a in atoms if isinstance(a, Var)]))
 
     def _rules(self, p: Primitive) -> list[Rule]:
-        rules = self._chosen.get(p)
-        if rules is None:
-            kinds = (
-                "",
-                p.kind,
-                p.algebra.canonical,
-                "" if p.lowering.ufunc is None else p.lowering.ufunc.__name__,
-                "reduces" if p.lowering.reduce_ufunc else "",
-            )
-            rules = self._chosen[p] = [r for kind in dict.fromkeys(kinds) for r in self._table.get(kind or "any", ())]
+        kinds = ("", p.kind, *self._name(p), "reduces" if p.lowering.reduce_ufunc else "")
+        rules = [r for kind in dict.fromkeys(kinds) for r in self._table.get(kind or "any", ())]
+        self._chosen[p] = rules = [r for r in rules if "involution" not in r.needs or p.algebra.involution]
         return rules
 
+    def _name(self, p: Primitive) -> tuple[str, str]:
+        return p.algebra.canonical, "" if p.lowering.ufunc is None else p.lowering.ufunc.__name__
+
     def _emit(self, p: Primitive, atoms: tuple[Atom, ...], params: Params, avals: tuple[Aval, ...]) -> tuple[Atom, ...]:
-        operands = tuple([a.index if isinstance(a, Var) else (a,) for a in atoms])
-        if (
-            p.algebra.commutative and p.algebra.identity is not None
-        ):  # sums and products; of extremes the order may tell a zero's sign
-            operands = tuple(sorted(operands, key=_order))
-        key = (p, operands, params)
+        key = (p, self._operands(p, atoms), params)
         found = None if p.has_effects else self._known.get(key)
         if found is None:
             outs = tuple([self.var(a) for a in avals])
+            if p not in self._words:
+                self._words[p] = frozenset(self._name(p)) | ({"involution"} if p.algebra.involution else set())
             eq = Equation(p, atoms, outs, params, self._source, self._quiet)
             if eq.ignored_fp_errors:
                 self._quiet_at[outs[0].index] = len(self.equations)
             self.equations.append(eq)
             for var in outs:
-                self._maker[var.index] = eq
+                self.makers[var.index] = eq
             found = self._known[key] = outs
         elif self._quiet_at and isinstance(found[0], Var) and found[0].index in self._quiet_at:
             self._narrow_ignored_errors(self._quiet_at[found[0].index])
         return found
+
+    def _operands(self, p: Primitive, atoms: tuple[Atom, ...]) -> tuple[Any, ...]:
+        """Return operands by which equal equations are found, in one order where they can be exchanged."""
+        found: list[Any] = []
+        for a in atoms:
+            found.append(a.index if isinstance(a, Var) else (repr(a.value), a.aval.dtype))  # noqa: PERF401
+        if (
+            p.algebra.commutative and p.algebra.identity is not None
+        ):  # sums and products; of extremes the order may tell a zero's sign
+            x, y = found
+            if x.__class__ is int and (y.__class__ is not int or y < x):  # numbers first, then variables
+                found = [y, x]
+        return tuple(found)
 
     def _narrow_ignored_errors(self, k: int) -> None:
         """Let an equation that another one equals ignore no more warnings than both do."""
@@ -196,11 +242,6 @@ class GraphBuilder:
         self.equations[k] = attrs.evolve(
             eq, ignored_fp_errors=tuple([name for name in eq.ignored_fp_errors if name in self._quiet])
         )
-
-
-def _order(operand: Any) -> tuple[int, str]:
-    """Return where an operand stands among those that can be exchanged: numbers first, then variables."""
-    return (operand, "") if operand.__class__ is int else (-1, repr(operand[0].value))
 
 
 def _uniform(value: Any, number: Any) -> bool:

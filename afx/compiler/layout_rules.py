@@ -45,7 +45,7 @@ def collapse_short_last_axis(
     b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
 ) -> Atom | None:
     """A short vector that meets each row of an array is repeated along the axis before, so that loops are long."""
-    if len(xs) != 2 or not _short_rows(aval, b.target):
+    if len(xs) != 2 or len(aval.shape) < 3 or not _short_rows(aval, b.target):
         return None
     for k, v in enumerate(xs):
         x = xs[1 - k]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -94,7 +94,7 @@ def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None
     def rewrite(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
         for operands in variants:
             names: dict[str, Any] = {}
-            if not all(map(_matches, itertools.repeat(b), operands, xs, itertools.repeat(names))):
+            if not _all_match(b, operands, xs, names):
                 continue
             numbers = {name: names.pop(name) for name in NUMBERS if name in names}
             match = Match(xs, aval, names, **numbers)
@@ -103,7 +103,14 @@ def rule(pattern: str, replacement: str, *, when: Callable[[Match], bool] | None
         return None
 
     rewrite.__doc__ = f"{pattern} is {replacement}."
-    return found.op, rewrite
+    return found.op, Rule(rewrite, frozenset([word for x in found.operands if (word := _word(x))]))
+
+
+def _word(x: Expression) -> str:
+    """Return what an operand must be, in the words of `Rule.needs`; an empty text where it may be anything."""
+    if isinstance(x, Apply):
+        return x.op
+    return "number" if isinstance(x, Exactly) or x.name in NUMBERS else ""
 
 
 # -- texts --
@@ -148,15 +155,25 @@ def _orders(x: Expression) -> Iterator[Expression]:
 
 
 # -- matching --
+def _all_match(b: GraphBuilder, patterns: Sequence[Expression], xs: Sequence[Atom], names: dict[str, Any]) -> bool:
+    for pattern, x in zip(patterns, xs, strict=True):
+        if pattern.__class__ is Name and pattern.name not in NUMBERS and pattern.name not in names:
+            names[pattern.name] = x  # the commonest case
+        elif not _matches(b, pattern, x, names):
+            return False
+    return True
+
+
 def _matches(b: GraphBuilder, pattern: Expression, x: Atom, names: dict[str, Any]) -> bool:
     """Tell whether an operand is what a pattern says, and note what its names stand for."""
     if isinstance(pattern, Apply):
         eq = b.defining_equation(x)
         if eq is None or not _is(eq.primitive, pattern.op):
             return False
-        return all(_matches(b, y, z, names) for y, z in zip(pattern.operands, eq.inputs, strict=True))
+        return _all_match(b, pattern.operands, eq.inputs, names)
     if isinstance(pattern, Name) and pattern.name not in NUMBERS:
-        return bool(names.setdefault(pattern.name, x) == x)
+        held = names.setdefault(pattern.name, x)
+        return held is x or bool(held == x)
     n = number_of(b, x)
     if n is None:
         return False
@@ -174,8 +191,8 @@ def _is(p: Primitive, op: str) -> bool:
 def number_of(b: GraphBuilder, x: Atom) -> Any:
     """Return the number that a literal, or a broadcast literal, holds; None for everything else."""
     if not isinstance(x, Literal):
-        eq = b.made_by(x, "broadcast")
-        if eq is None:
+        eq = b.makers.get(x.index)
+        if eq is None or eq.primitive.algebra.canonical != "broadcast":
             return None
         x = eq.inputs[0]
     return x.value if isinstance(x, Literal) else None

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from afx.compiler.graph_builder import GraphBuilder, Params, Rule
+from afx.compiler.graph_builder import GraphBuilder, Params, Rewrite, Rule
 from afx.compiler.layout_rules import collapse_batched_matmul, collapse_short_last_axis, split_reduction
 from afx.compiler.patterns import Match, like, number_of, rule
 from afx.compiler.scatter_rules import any_selected, matmul_scattered, sum_scattered
@@ -39,7 +39,7 @@ def fold(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, av
     ):
         return None
     values = [b.known(x) for x in xs]
-    if any(v is None for v in values):
+    if any([v is None for v in values]):  # noqa: C419  # a list is quicker
         return None
     try:
         with np.errstate(all="raise"):
@@ -59,8 +59,6 @@ def sink_broadcasts(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params:
         eq = b.made_by(x, "broadcast")
         if eq is not None:
             found[k] = eq.inputs[0]
-    if tuple(found) == xs:
-        return None
     shape = broadcast_shapes([x.aval.shape for x in found])
     assert shape is not None
     return b.broadcast(b.make(p, tuple(found), params, Aval(shape, aval.dtype)), aval.shape)
@@ -88,7 +86,9 @@ def involution(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Para
 
 def doubled(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A product with a number, or with fewer numbers, that is added to itself is one with twice those numbers."""
-    return _doubled(b, xs[0]) if xs[0] == xs[1] and aval.dtype.char in "fd" and xs[0].aval == aval else None
+    if aval.dtype.char not in "fd" or xs[0] is not xs[1]:  # a variable is one object; a number is known
+        return None
+    return _doubled(b, xs[0]) if xs[0].aval == aval else None
 
 
 def _doubled(b: GraphBuilder, x: Atom) -> Atom | None:
@@ -325,23 +325,39 @@ PATTERNS = (
     rule("logical_or(x, n)", "x", when=lambda match: match.n is False and is_boolean(match)),
     rule("select(c, cast(c) * x, y)", "select(c, x, y)", when=is_no_complex),
 )
+
+
+def _needing(rewrite: Rewrite, *words: str) -> Rule:
+    """Return a rule that is tried where these are among the operands."""
+    return Rule(rewrite, frozenset(words))
+
+
 FUNCTIONS: Mapping[str, Sequence[Rule]] = {
-    "any": (fold,),
-    "elementwise": (sink_broadcasts, identity, involution),
-    "linear": (involution,),
-    "add": (add_embedded, doubled, collapse_short_last_axis),
-    "subtract": (collapse_short_last_axis,),
-    "multiply": (collapse_short_last_axis,),
-    "matmul": (matmul_scattered, collapse_batched_matmul),
-    "cast": (cast_repeated,),
-    "reshape": (reshaped,),
-    "permute": (permuted,),
-    "slice": (sliced,),
-    "reduce_or": (any_selected,),
-    "broadcast": (broadcasted,),
-    "reduces": (no_axes, reduced_repeats, sum_scattered, split_reduction),
+    "any": (_needing(fold, "known"),),
+    "elementwise": (
+        _needing(sink_broadcasts, "broadcast"),
+        _needing(identity, "number"),
+        _needing(involution, "involution"),
+    ),
+    "linear": (_needing(involution, "involution"),),
+    "add": (_needing(add_embedded, "embed"), Rule(doubled), Rule(collapse_short_last_axis)),
+    "subtract": (Rule(collapse_short_last_axis),),
+    "multiply": (Rule(collapse_short_last_axis),),
+    "matmul": (Rule(matmul_scattered), Rule(collapse_batched_matmul)),
+    "cast": (_needing(cast_repeated, "broadcast"),),
+    "reshape": (Rule(reshaped),),
+    "permute": (Rule(permuted),),
+    "slice": (Rule(sliced),),
+    "reduce_or": (Rule(any_selected),),
+    "broadcast": (Rule(broadcasted),),
+    "reduces": (
+        Rule(no_axes),
+        _needing(reduced_repeats, "broadcast"),
+        Rule(sum_scattered),
+        Rule(split_reduction),
+    ),
 }
 RULES: Mapping[str, Sequence[Rule]] = {
-    op: (*[rewrite for found, rewrite in PATTERNS if found == op], *FUNCTIONS.get(op, ()))
+    op: (*[one for found, one in PATTERNS if found == op], *FUNCTIONS.get(op, ()))
     for op in dict.fromkeys([*FUNCTIONS, *[found for found, _ in PATTERNS]])
 }

@@ -152,7 +152,8 @@ def find_parts(graph: Graph, target: Target) -> dict[int, Demand]:
     demands: dict[int, Demand | None] = {v.index: None for v in graph.outputs if isinstance(v, Var)}  # None: the whole
     found: dict[int, tuple[Equation, Demand]] = {}
     for eq in reversed(graph.equations):
-        wanted, demand = _selected(eq), demands.get(eq.outputs[0].index)
+        wanted = _selected(eq) if eq.primitive.algebra.canonical in ("slice", "gather") else None
+        demand = demands.get(eq.outputs[0].index)
         reads = None if demand is None else _part_of(eq, demand, target)
         if reads is not None:
             found[eq.outputs[0].index] = eq, reads[0]

@@ -9,8 +9,7 @@ from afx.compiler.rewrite_rules import RULES
 from afx.compiler.selection_pushdown import find_parts, inline_parts
 from afx.compiler.strengthen import strengthen
 from afx.compiler.target import DEFAULT, Target
-from afx.core.graph import Atom, Equation, Graph, Var, has_effects
-from afx.core.tracing.graph_trace import renumber
+from afx.core.graph import Atom, Equation, Graph, Var, has_effects, number_variables
 
 __all__ = ["simplify"]
 
@@ -59,8 +58,15 @@ def _rebuilt(
     needed = {a.index for a in outputs if isinstance(a, Var)}
     kept: list[Equation] = []
     for eq in reversed(builder.equations):
-        if any(v.index in needed for v in eq.outputs) or has_effects(eq):
+        is_needed = False
+        for v in eq.outputs:  # loops: comprehensions are calls for each equation
+            is_needed = is_needed or v.index in needed
+        if is_needed or has_effects(eq):
             kept.append(eq)
-            needed.update([a.index for a in eq.inputs if isinstance(a, Var)])
+            for a in eq.inputs:
+                if isinstance(a, Var):
+                    needed.add(a.index)
     constants = [(v, c) for v, c in builder.constants if v.index in needed]
-    return renumber(inputs, constants, kept[::-1], outputs)
+    kept.reverse()
+    number_variables(inputs, constants, kept)
+    return Graph(tuple(inputs), tuple(constants), tuple(kept), tuple(outputs))
