@@ -30,7 +30,7 @@ class Arena:
 
     def take(self, nbytes: int) -> int:
         """Return the offset of a free piece."""
-        need = self._aligned(nbytes)
+        need = -(-max(nbytes, 1) // self.alignment) * self.alignment
         self.live += need
         self.widest = max(self.widest, self.live)
         best = -1
@@ -49,12 +49,9 @@ class Arena:
         self.size = offset + need
         return offset
 
-    def _aligned(self, nbytes: int) -> int:
-        return -(-max(nbytes, 1) // self.alignment) * self.alignment
-
     def give(self, offset: int, nbytes: int) -> None:
         """Take a piece back."""
-        room = self._aligned(nbytes)
+        room = -(-max(nbytes, 1) // self.alignment) * self.alignment
         self.live -= room
         insort(self._holes, (offset, room))
         k = self._holes.index((offset, room))

@@ -7,7 +7,9 @@ into one block, the arena.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import attrs
@@ -73,6 +75,12 @@ class Interval(NamedTuple):
     end: int
     is_result: bool
     in_arena: bool
+
+
+# quicker than the named tuples' own; one of each is made for every variable
+_value: Callable[[tuple[Any, ...]], Value] = partial(tuple.__new__, Value)
+_interval: Callable[[tuple[Any, ...]], Interval] = partial(tuple.__new__, Interval)
+_end_of = attrgetter("end", "root")
 
 
 @attrs.frozen
@@ -142,18 +150,18 @@ def find_aliases(groups: Groups) -> dict[int, Value]:
         values[var.index] = Value("constant", var.index, x.nbytes, x.strides, 0, True, x.flags.c_contiguous)
     for group in groups:
         eq = group.equations[0]
-        if group.key is None and _try_view(eq, values, samples):
+        if group.key is None and eq.primitive.lowering.may_alias and _try_view(eq, values, samples):
             continue
-        written = group.key is not None or writes_into(eq)
+        is_written = group.key is not None or writes_into(eq)
         for var in group.outputs:
-            values[var.index] = _own(var, written)
+            nbytes = var.aval.size * var.aval.dtype.itemsize
+            strides = _row_major(var) if is_written and var.aval.shape else ()
+            values[var.index] = _value(
+                ("written", var.index, nbytes, strides, 0, True, True)
+                if is_written
+                else ("made", var.index, nbytes, None, None, False, False)
+            )
     return values
-
-
-def _own(var: Var, written: bool) -> Value:
-    if not written:
-        return Value("made", var.index, var.aval.nbytes, None, None, False, False)
-    return Value("written", var.index, var.aval.nbytes, _row_major(var), 0, True, True)
 
 
 def _row_major(var: Var) -> tuple[int, ...]:
@@ -166,9 +174,9 @@ def _row_major(var: Var) -> tuple[int, ...]:
 
 
 def _try_view(eq: Equation, values: dict[int, Value], samples: dict[int, Any]) -> bool:
-    """Enter the output of an equation if it is a view of its operand."""
+    """Enter the output of an equation that may be a view of its operand, if it is."""
     p, source = eq.primitive, eq.inputs[0] if eq.inputs else None
-    if not p.lowering.may_alias or p.multiple_results or not isinstance(source, Var):
+    if p.multiple_results or not isinstance(source, Var):
         return False
     out, of = eq.outputs[0], values[source.index]
     if of.strides is None:
@@ -217,7 +225,8 @@ def find_lifetimes(groups: Groups, values: Mapping[int, Value]) -> list[Interval
         if value.root == var.index:
             is_result = var.index in results
             in_arena = value.kind == "written" and not is_result
-            found.append(Interval(var.index, value.nbytes, start, last.get(var.index, start), is_result, in_arena))
+            end = last.get(var.index, start)
+            found.append(_interval((var.index, value.nbytes, start, end, is_result, in_arena)))
     return found
 
 
@@ -229,12 +238,17 @@ def donate(
     of = {interval.root: interval for interval in intervals}
     found: dict[int, int] = {}
     for k, group in enumerate(groups):
-        ending = {r for v in group.inputs if (r := values[v.index].root) in of and of[r].end == k}
+        ending = set[int]()
+        for v in group.inputs:
+            interval = of.get(values[v.index].root)
+            if interval is not None and interval.end == k:
+                ending.add(interval.root)
         for var in group.outputs:
-            if not ending or values[var.index].kind != "written":
+            if not ending or values[var.index].kind != "written" or var.aval.size == 1:
+                continue  # a single number never is: NumPy takes four times as long where operand and result are one
+            free = {r for r in ending if of[r].in_arena} if of[var.index].in_arena else ending.intersection(donated)
+            if not free:
                 continue
-            in_arena = of[var.index].in_arena
-            free = {r for r in ending if (of[r].in_arena if in_arena else r in donated)}
             root = _operand_to_overwrite(group, var, free, values)
             if root >= 0:
                 found[var.index] = root
@@ -243,12 +257,7 @@ def donate(
 
 
 def _operand_to_overwrite(group: Group, out: Var, free: Collection[int], values: Mapping[int, Value]) -> int:
-    """Return the root of an operand that the group may overwrite with an output, or -1.
-
-    A single number never is: NumPy takes four times as long where operand and result are one (2.0 to 2.5).
-    """
-    if not free or out.aval.size == 1:
-        return -1
+    """Return the root of an operand that the group may overwrite with an output, or -1."""
     if group.key is not None:
         return _of_group(group, out, free, values)
     eq = group.equations[0]
@@ -259,7 +268,10 @@ def _operand_to_overwrite(group: Group, out: Var, free: Collection[int], values:
         operands = group.inputs
     else:
         return -1
-    return next((values[v.index].root for v in operands if values[v.index].root in free and _fits(v, out, values)), -1)
+    for v in operands:
+        if values[v.index].root in free and _fits(v, out, values):
+            return values[v.index].root
+    return -1
 
 
 def _fits(operand: Var, out: Var, values: Mapping[int, Value]) -> bool:
@@ -292,7 +304,7 @@ def assign_offsets(
     arena, offsets = Arena(alignment), dict[int, int]()
     taken = set(donated_to.values())
     starting = [interval for interval in intervals if interval.in_arena]
-    ending = sorted([i for i in starting if i.root not in taken], key=lambda i: (i.end, i.root))
+    ending = sorted([i for i in starting if i.root not in taken], key=_end_of)
     k = 0
     for interval in starting:
         while k < len(ending) and ending[k].end < interval.start:

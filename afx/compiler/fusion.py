@@ -64,13 +64,17 @@ class Group:
         self.whole: Sequence[Var]
         self.reshaped: Mapping[int, Equation]
         self.inputs: list[Var]
-        self.equations: list[Equation] = [graph.equations[k] for k in numbers]
-        equations = self.equations
+        equations = [graph.equations[numbers[0]]] if len(numbers) == 1 else [graph.equations[k] for k in numbers]
+        self.equations: list[Equation] = equations
         self.spaces: Sequence[IterationSpace] = spaces
         self.key: Key | None = spaces[0].key if spaces else None
         self.outputs: Sequence[Var] = outputs
         if len(equations) == 1 and not spaces:
-            self.inputs = list({a.index: a for a in equations[0].inputs if isinstance(a, Var)}.values())
+            read: dict[int, Var] = {}
+            for a in equations[0].inputs:
+                if isinstance(a, Var):
+                    read[a.index] = a
+            self.inputs = list(read.values())
             self.sliced, self.whole, self.reshaped = (), (), {}
             return
         own = {v.index for eq in equations for v in eq.outputs}
@@ -138,7 +142,7 @@ def fuse(graph: Graph, target: Target) -> Groups:
     (1, 2)
     """
     spaces = [iteration_space(eq, target) for eq in graph.equations]
-    if all(s is None or s.fuse_only_with_producer for s in spaces):
+    if all([s is None or s.fuse_only_with_producer for s in spaces]):  # noqa: C419  # a list is quicker
         return Groups(graph, tuple([Group((k,), graph, (), eq.outputs) for k, eq in enumerate(graph.equations)]))
     clusters = _FusionGroups()
     for k, (eq, space) in enumerate(zip(graph.equations, spaces, strict=True)):
@@ -189,8 +193,10 @@ def _in_rows(x: Aval, target: Target) -> bool:
 
 
 def _elementwise(eq: Equation, out: Aval, target: Target) -> IterationSpace | None:
-    shapes = [a.aval.shape for a in eq.inputs]
     large = out.size >= target.fuse_min_elements
+    if not large and (not out.shape or out.shape[0] < target.fuse_min_rows):
+        return None
+    shapes = [a.aval.shape for a in eq.inputs]
     if large and not _in_rows(out, target):
         same = tuple([s == out.shape for s in shapes])
         plain = all(s in (out.shape, ()) for s in shapes)

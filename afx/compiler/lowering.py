@@ -50,6 +50,7 @@ from afx.core.graph import Atom, Equation, Graph, Literal, Var
 __all__ = ["lower", "schedule_graph"]
 
 Part = TypeVar("Part", bound=Instruction)
+DISJOINT: tuple[Alias, ...] = ("disjoint",)
 
 
 def schedule_graph(graph: Graph, target: Target, donated: Collection[int] = ()) -> Schedule:
@@ -138,7 +139,7 @@ class _Lowering:
     def read(self, atom: Atom, shape: Shape | None = None) -> Operand:
         """Return an operand; a number is an array, of a shape where one is given."""
         if isinstance(atom, Var):
-            return self.buffer(atom)
+            return self._buffers.get(atom.index) or self.buffer(atom)
         return Number(atom) if shape is None or atom.aval.shape else Number(atom, "filled", shape)
 
     def scalars(self, atoms: Sequence[Atom]) -> tuple[Operand, ...]:
@@ -159,13 +160,13 @@ class _Lowering:
 
     def _freed(self) -> dict[int, list[Var]]:
         """Return large values that implementations made, by the group after which nothing reads them."""
-        made = {v.index: v for group in self.groups for v in group.outputs}
+        count, least = len(self.groups), self.target.free_min_bytes
+        large = [i for i in self.assigned.intervals if i.nbytes >= least and 0 <= i.start < i.end < count]
+        freed = [i for i in large if self.assigned.values[i.root].kind == "made"]
+        made = {v.index: v for group in self.groups for v in group.outputs} if freed else {}
         found: dict[int, list[Var]] = {}
-        for interval in self.assigned.intervals:
-            if interval.start < 0 or interval.end >= len(self.groups) or interval.end == interval.start:
-                continue
-            if self.assigned.values[interval.root].kind == "made" and interval.nbytes >= self.target.free_min_bytes:
-                found.setdefault(interval.end, []).append(made[interval.root])
+        for interval in freed:
+            found.setdefault(interval.end, []).append(made[interval.root])
         return found
 
     # -- single equations --
@@ -182,13 +183,14 @@ class _Lowering:
             self._reduction(eq, eq.inputs[0], number)
         elif writes_into(eq):
             method: Method = "into" if p.lowering.make_kernel is None else "kernel"
-            self._write(eq, method, [self.read(a) for a in eq.inputs], number, params=eq.params)
+            self._call(eq, method, [self.read(a) for a in eq.inputs], number, params=eq.params, allocates=False)
         else:
             method = "copies" if p.multiple_results and p.lowering.may_alias else "apply"
             xs, outs = self.scalars(eq.inputs), tuple([self.buffer(v) for v in eq.outputs])
             state = errstate_of(eq)
-            aliases: tuple[Alias, ...] = tuple(["disjoint" for _ in xs])
-            self.instructions.append(Call(p.name, method, xs, aliases, outs, "", eq.params, True, state, number))
+            self.instructions.append(
+                Call(p.name, method, xs, DISJOINT * len(xs), outs, "", eq.params, True, state, number)
+            )
 
     def _view(self, eq: Equation, out: Var, number: int) -> None:
         source = eq.inputs[0]
@@ -204,15 +206,19 @@ class _Lowering:
 
     def _ufunc(self, eq: Equation, number: int) -> None:
         p, out = eq.primitive, eq.outputs[0]
-        shape = out.aval.shape
-        full = materialize_scalars(eq, self.target) and out.aval.size <= self.target.fill_max_elements
-        xs = [self.read(a, shape if full else None) for a in eq.inputs]
+        few = out.aval.size <= self.target.fill_max_elements
+        shape = out.aval.shape if few and materialize_scalars(eq, self.target) else None
+        xs: list[Operand] = []
+        for a in eq.inputs:
+            xs.append(self.read(a, shape))  # noqa: PERF401
+        method: Method = "ufunc"
         if p.lowering.ufunc is np.matmul:
+            method = "dot" if lowers_to_dot(eq) else "ufunc"
             pieces = cut(eq.inputs[0].aval, eq.inputs[1].aval, out.aval, self.target)
             if pieces is not None:
-                self._write(eq, "pieces", xs, number, "matmul", (("axis", pieces[0]), ("stops", pieces[1])))
+                params = (("axis", pieces[0]), ("stops", pieces[1]))
+                self._call(eq, "pieces", xs, number, "matmul", params, allocates=False)
                 return
-        method: Method = "dot" if lowers_to_dot(eq) else "ufunc"
         self._call(eq, method, xs, number, p.lowering.ufunc.__name__ if p.lowering.ufunc else "")
 
     def _reduction(self, eq: Equation, x: Var, number: int) -> None:
@@ -235,44 +241,27 @@ class _Lowering:
             self._call(eq, "reduce", [operand], number, ufunc.__name__, eq.params)
 
     def _call(
-        self, eq: Equation, method: Method, xs: list[Operand], number: int, ufunc: str = "", params: Params = ()
+        self,
+        eq: Equation,
+        method: Method,
+        xs: list[Operand],
+        number: int,
+        ufunc: str = "",
+        params: Params = (),
+        *,
+        allocates: bool = True,
     ) -> None:
-        """Append a call of NumPy, which makes small results itself."""
-        out = eq.outputs[0]
-        if self.buffer(out).storage == "fresh" and out.aval.ndim:
-            self._append(eq, method, xs, number, ufunc, params, allocates=True)
-        else:
-            self._write(eq, method, xs, number, ufunc, params)
-
-    def _write(
-        self, eq: Equation, method: Method, xs: list[Operand], number: int, ufunc: str = "", params: Params = ()
-    ) -> None:
-        """Append a call that writes into memory."""
-        out = self.buffer(eq.outputs[0])
-        if out.storage in ("fresh", "pooled", "donated"):
-            self.instructions.append(Alloc(out))
-        self._append(eq, method, xs, number, ufunc, params, allocates=False)
-
-    def _append(
-        self, eq: Equation, method: Method, xs: list[Operand], number: int, ufunc: str, params: Params, allocates: bool
-    ) -> None:
-        out = eq.outputs[0]
-        aliases: tuple[Alias, ...] = tuple([self.alias(x, out) for x in xs])
-        state = errstate_of(eq)
-        self.instructions.append(
-            Call(
-                eq.primitive.name,
-                method,
-                tuple(xs),
-                aliases,
-                (self.buffer(out),),
-                ufunc,
-                params,
-                allocates,
-                state,
-                number,
-            )
-        )
+        """Append a call of NumPy, which makes small results itself if it may, and else writes into memory."""
+        var, state = eq.outputs[0], errstate_of(eq)
+        out = self._buffers.get(var.index) or self.buffer(var)
+        if not allocates or out.storage != "fresh" or not out.shape:
+            allocates = False
+            if out.storage in ("fresh", "pooled", "donated"):
+                self.instructions.append(Alloc(out))
+        taken = var.index in self.assigned.donated_to
+        aliases = tuple([self.alias(x, var) for x in xs]) if taken else DISJOINT * len(xs)
+        name, operands = eq.primitive.name, tuple(xs)
+        self.instructions.append(Call(name, method, operands, aliases, (out,), ufunc, params, allocates, state, number))
 
     # -- fused loops --
     def _fused(self, group: Group) -> None:

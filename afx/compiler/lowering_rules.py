@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 MOVES = frozenset({"select", "reshape", "permute", "broadcast"})
+_dtype_of = attrgetter("aval.dtype")
 
 
 def lowers_to_dot(eq: Equation) -> bool:
@@ -113,8 +115,8 @@ def writes_into(eq: Equation) -> bool:
     p = eq.primitive
     if p.multiple_results:
         return False
-    has_kernel = p.lowering.make_kernel is not None
-    return has_kernel or by_function(eq) or by_ufunc(eq) or by_reduction(eq)
+    rules = p.lowering
+    return rules.make_kernel is not None or rules.impl_into is not None or by_ufunc(eq) or by_reduction(eq)
 
 
 def by_ufunc(eq: Equation) -> bool:
@@ -122,7 +124,7 @@ def by_ufunc(eq: Equation) -> bool:
     ufunc = eq.primitive.lowering.ufunc
     if ufunc is None or eq.params:
         return False
-    return ufunc_result_dtype(ufunc, tuple([a.aval.dtype for a in eq.inputs])) == eq.outputs[0].aval.dtype
+    return ufunc_result_dtype(ufunc, tuple(map(_dtype_of, eq.inputs))) == eq.outputs[0].aval.dtype
 
 
 def by_function(eq: Equation) -> bool:
@@ -139,9 +141,12 @@ def by_reduction(eq: Equation) -> bool:
 def errstate_of(eq: Equation) -> ErrorState:
     """Return the errors that an equation ignores; None for one that moves or compares values, which never warns."""
     p = eq.primitive
-    if p.lowering.may_alias or p.algebra.canonical in MOVES or all(v.aval.dtype.kind == "b" for v in eq.outputs):
+    if p.lowering.may_alias or p.algebra.canonical in MOVES:
         return None
-    return eq.ignored_fp_errors
+    for v in eq.outputs:
+        if v.aval.dtype.kind != "b":
+            return eq.ignored_fp_errors
+    return None
 
 
 @lru_cache(maxsize=4096)
