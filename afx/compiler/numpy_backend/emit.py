@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from afx.compiler.numpy_backend.bindings import (
     arena_text,
@@ -26,7 +27,7 @@ from afx.compiler.numpy_backend.calls import applied, call_lines, view_text
 from afx.compiler.numpy_backend.emit_fused import FusedEmitter
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
 from afx.compiler.numpy_backend.names import Names
-from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program
+from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program, make_line
 from afx.compiler.numpy_backend.reverse_loops import walk_back
 from afx.compiler.numpy_backend.scalar_loops import emit_scalar_steps, run_scalar_loop
 from afx.compiler.operands import Buffer, Number, Operand
@@ -110,8 +111,10 @@ class _Emitter:
     def _end(self) -> Part:
         if any(self._states):
             self.names.numpy("errstate")
-        wrapped = wrap_errstate(self._lines, self._states)
-        lines = [Line(text, number) for several, number in wrapped for text in several.split("\n")]
+        lines = list[Line]()
+        for line in wrap_errstate(self._lines, self._states):
+            text, number = line
+            lines += [make_line((t, number)) for t in text.split("\n")] if "\n" in text else [line]
         part = Part(
             tuple(self.names.used), tuple(self._functions), tuple(self._reads), tuple(lines), tuple(self._makes)
         )
@@ -120,39 +123,47 @@ class _Emitter:
 
     def _file_of(self, instruction: Instruction) -> str:
         """Return the user's file that warnings of an instruction point to, an empty text where it gives none."""
-        first = next(iter(instruction.body), None) if isinstance(instruction, Fused) else instruction
+        first: Any = instruction
+        if isinstance(instruction, Fused):
+            first = instruction.body[0] if instruction.body else None
         if not isinstance(first, Call) or first.error_state is None or first.equation < 0:
             return ""
         sources = self.schedule.sources
         source = sources[first.equation] if sources else None
-        return "" if source is None else source.file
+        if source is None:
+            return ""
+        code = getattr(source, "code", None)
+        return source.file if code is None else code.co_filename
 
     # -- names --
     def read(self, x: Operand) -> str:
         """Return the text of an operand."""
         if not isinstance(x, Buffer):
             return self.names.number(x)
-        name = self.names.of(x)
+        name = self.names.buffers.get(x.index) or self.names.of(x)
         if x.storage == "arena" or x.index in self._bound:
-            return self.names.use(name)
+            self.names.used[name] = None
+            return name
         if name not in self._makes:
             self._reads[name] = None
         return name
 
     def write(self, x: Buffer) -> str:
         """Return the name of an output: of a buffer in the arena, or a new value."""
-        name = self.names.of(x)
+        name = self.names.buffers.get(x.index) or self.names.of(x)
         if x.storage != "arena":
             self._makes[name] = None
             return name
         if name not in self.names.own:
             make = partial(in_arena, x.shape, x.dtype, x.location)
             self.names.bind(name, make, partial(arena_text, x))
-        return self.names.use(name)
+        self.names.used[name] = None
+        return name
 
     def _add(self, lines: Sequence[str], state: ErrorState = None, equation: int = -1) -> None:
-        self._lines += [Line(text, equation) for text in lines]
-        self._states += [state] * len(lines)
+        for text in lines:
+            self._lines.append(make_line((text, equation)))
+            self._states.append(state)
 
     # -- instructions --
     def _instruction(self, instruction: Instruction) -> None:
@@ -174,7 +185,7 @@ class _Emitter:
 
     def _call(self, call: Call) -> None:
         names = self.names
-        xs = [self.read(x) for x in call.operands]
+        xs = list(map(self.read, call.operands))
         if call.method in ("apply", "copies"):
             self._apply(call, xs)
             return

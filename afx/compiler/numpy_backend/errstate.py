@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from afx.compiler.numpy_backend.program import Line
+from afx.compiler.numpy_backend.program import Line, make_line
 from afx.compiler.schedule import ErrorState
 
 __all__ = ["common_errstate", "wrap_errstate"]
@@ -24,6 +24,8 @@ def common_errstate(states: Sequence[ErrorState]) -> tuple[ErrorState, bool]:
 
 def wrap_errstate(lines: Sequence[Line], states: Sequence[ErrorState], margin: str = "") -> list[Line]:
     """Return the lines of a program with runs of those that ignore errors inside ``with np.errstate``."""
+    if not any(states):
+        return list(lines)
     found: list[Line] = []
     k = 0
     while k < len(lines):
@@ -32,8 +34,9 @@ def wrap_errstate(lines: Sequence[Line], states: Sequence[ErrorState], margin: s
         if names:
             ignored = ", ".join([f"{name}='ignore'" for name in names])
             found.append(Line(f"{margin}with np_errstate({ignored}):"))
-        indented = [Line("    " + text.replace("\n", "\n    "), number) for text, number in lines[k:end]]
-        found += indented if names else lines[k:end]
+            found += [make_line(("    " + text.replace("\n", "\n    "), number)) for text, number in lines[k:end]]
+        else:
+            found.append(lines[k])
         k = end
     return found
 

@@ -10,7 +10,7 @@ import numpy as np
 from afx.compiler.numpy_backend.emit import emit
 from afx.compiler.numpy_backend.listing import head, shared_lines
 from afx.compiler.numpy_backend.locations import module_globals, relocate
-from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program
+from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program, make_line
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
 from afx.core.tracing.source_info import SourceLocation, places_of
@@ -149,14 +149,14 @@ def _compiled(lines: Sequence[Line], locations: Sequence[SourceLocation | None])
 def _function(name: str, part: Part, arguments: Sequence[str], returns: str) -> list[Line]:
     head = Line(f"def {name}({', '.join(arguments)}):")
     body = [*part.lines, Line(f"return {returns}")]
-    return [*part.functions, head, *[Line(f"    {text}", number) for text, number in body]]
+    return [*part.functions, head, *[make_line((f"    {text}", number)) for text, number in body]]
 
 
 def _part_lines(program: Program, k: int, part: Part, is_last: bool) -> list[Line]:
     single = len(program.parts) == 1
     arguments = program.inputs if single else part.arguments
     function = _function("part", part, arguments, _returns(program) if single else _hands_on(program, k, is_last))
-    inner = [Line(f" {line}", number) for text, number in function for line in text.split("\n")]
+    inner = [make_line((f" {line}", number)) for text, number in function for line in text.split("\n")]
     return [Line(f"def bind({', '.join(part.bound)}):"), *inner, Line(" return part")]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from afx.compiler.operands import Buffer, Number
 from afx.core.aval import Shape
-from afx.core.graph import Literal
+from afx.core.graph import Literal, name_of
 from afx.core.primitive import Primitive, lookup
 
 __all__ = ["Binding", "Names"]
@@ -33,6 +34,9 @@ class Binding(NamedTuple):
     text: Callable[[], str]
 
 
+_binding: Callable[[tuple[Make, Callable[[], str]]], Binding] = partial(tuple.__new__, Binding)
+
+
 class Names:
     """The names of one schedule.
 
@@ -40,6 +44,7 @@ class Names:
         shared: values that all sets of buffers share: NumPy's functions, constants, numbers.
         shown: of shared ones, the expressions that are shown.
         own: names with a value for each set of buffers, in the order in which they are made.
+        buffers: those of buffers that were asked for, by their numbers.
         used: names that the part of the program that is being written reads from outside.
     """
 
@@ -48,17 +53,17 @@ class Names:
         self.shown: dict[str, str] = {}
         self.own: dict[str, Binding] = {}
         self.used: dict[str, None] = {}
-        self._buffers: dict[int, str] = {}
+        self.buffers: dict[int, str] = {}
         self._numbers: dict[Any, str] = {}
         self._ufuncs: dict[tuple[str, str], tuple[str, Any]] = {}
 
     def of(self, buffer: Buffer) -> str:
         """Return the name of a buffer, which no function or keyword of Python bears."""
-        found = self._buffers.get(buffer.index)
+        found = self.buffers.get(buffer.index)
         if found is None:
-            name = buffer.name
+            name = name_of(buffer.index)
             found = f"{name}_" if keyword.iskeyword(name) or name in RESERVED else name
-            self._buffers[buffer.index] = found
+            self.buffers[buffer.index] = found
         return found
 
     def use(self, name: str) -> str:
@@ -68,7 +73,7 @@ class Names:
 
     def bind(self, name: str, make: Make, text: Callable[[], str]) -> str:
         """Enter a name that is made for each set of buffers."""
-        self.own[name] = Binding(make, text)
+        self.own[name] = _binding((make, text))
         return name
 
     def share(self, name: str, value: Any, text: str = "") -> str:
@@ -128,13 +133,14 @@ class Names:
     def number(self, number: Number, block: Shape | None = None) -> str:
         """Return the name of a number; filled ones may have another shape in blocks."""
         literal, shape = number.literal, number.shape if block is None else block
-        key = (number.form, literal, shape)
+        key = (number.form, repr(literal.value), literal.aval.dtype, shape)
         name = self._numbers.get(key)
         if name is None:
             name = self._numbers[key] = self._free(_number_name(literal, number.form, shape))
             self.shared[name] = _value(literal, number.form, shape)
             self.shown[name] = _number_text(literal, number.form, shape)
-        return self.use(name)
+        self.used[name] = None
+        return name
 
     def _free(self, wish: str) -> str:
         name, k = wish, 2
