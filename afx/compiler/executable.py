@@ -236,11 +236,11 @@ def _thread_policies(schedule: Schedule, graph: Graph, target: Target) -> Sequen
 
 def _pins(schedule: Schedule, graph: Graph, target: Target) -> bool:
     """Tell whether BLAS might use several threads for an equation, or for one of a body."""
-    return any(calls_blas(eq, target) for eq in graph.equations) or any(map(_has_bodies, schedule.instructions))
-
-
-def _has_bodies(instruction: Any) -> bool:
-    return isinstance(instruction, (Loop, Branch))
+    for eq in graph.equations:
+        p = eq.primitive
+        if (p.kind == "bilinear" or p.lowering.calls_lapack) and calls_blas(eq, target):
+            return True
+    return any([isinstance(i, (Loop, Branch)) for i in schedule.instructions])  # noqa: C419  # a list is quicker
 
 
 def _has_pieces(schedule: Schedule) -> bool:

@@ -45,6 +45,7 @@ class GraphBuilder:
         target: what is compiled for.
         expanding: whether opaque calls are inlined, as plans want them.
         makers: the equation that defines a variable, by its number.
+        made: the roles and ufuncs' names of the ops that were entered.
         notes: what rules remember of variables.
     """
 
@@ -57,6 +58,7 @@ class GraphBuilder:
         self._table = table
         self._chosen: dict[Primitive, list[Rule]] = {}
         self.makers: dict[int, Equation] = {}
+        self.made: set[str] = set()
         self._words: dict[Primitive, frozenset[str]] = {}
         self._captured: dict[int, Any] = {}
         self._constants: dict[Any, Var] = {}
@@ -212,6 +214,7 @@ class GraphBuilder:
             outs = tuple([self.var(a) for a in avals])
             if p not in self._words:
                 self._words[p] = frozenset(self._name(p)) | ({"involution"} if p.algebra.involution else set())
+                self.made |= self._words[p]
             eq = Equation(p, atoms, outs, params, self._source, self._quiet)
             if eq.ignored_fp_errors:
                 self._quiet_at[outs[0].index] = len(self.equations)

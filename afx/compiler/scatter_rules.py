@@ -6,7 +6,7 @@ for elements that were not read, whose cotangents are 0 whatever they are multip
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,8 @@ def _scatter(b: GraphBuilder, x: Atom) -> Scattered | None:
 
 def _scattered(b: GraphBuilder, x: Atom, depth: int | None = None) -> Scattered | None:
     """Return a scatter of few values that a value equals; equations for them are entered."""
+    if "scatter" not in b.made:
+        return None
     eq = b.defining_equation(x)
     depth = b.target.scatter_max_equations if depth is None else depth
     if eq is None or not depth:
@@ -76,7 +78,8 @@ def _scattered(b: GraphBuilder, x: Atom, depth: int | None = None) -> Scattered 
         found = _scatter(b, x)
         is_large = found is not None and found.at.aval.size > b.target.gather_max_share * found.length
         b.notes[key] = _behind(b, eq, depth - 1) if found is None else None if is_large else found
-    return cast("Scattered | None", b.notes[key])
+    known: Scattered | None = b.notes[key]
+    return known
 
 
 def _behind(b: GraphBuilder, eq: Equation, depth: int) -> Scattered | None:

@@ -128,6 +128,16 @@ def check_dtype(dtype: DTypeLike, who: str) -> DType:
     )  # the dtype itself: NumPy's fast paths compare by identity
 
 
+@functools.lru_cache(maxsize=64)
+def dtype_name(dtype: DType) -> str:
+    """Return the name of a dtype, which NumPy puts together at each asking.
+
+    >>> dtype_name(float32)
+    'float32'
+    """
+    return dtype.name
+
+
 def is_inexact(dtype: DType) -> bool:
     """Tell whether a dtype has derivatives: floating or complex."""
     return dtype.kind in "fc"

@@ -72,7 +72,7 @@ class JitFunction(Generic[P, R]):
         self._static_names = options.static_names
         self._donate = options.donated
         self._backend: Backend | None = options.backend
-        self._plain = options == Options()
+        self._plain = not (options.static_nums or options.static_names or options.donated or options.backend)
 
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -373,6 +373,8 @@ def jit(
         foresee_code(backend)
 
     def decorate(f: Callable[..., Any]) -> JitFunction[..., Any]:
+        if not (nums or names or given):  # nothing that the signature need be read for
+            return JitFunction(f, Options(backend=backend))
         check_positions(f, static_argnums=nums, donate_argnums=given)
         return JitFunction(f, Options(*static_options(f, nums, names), given, backend))
 

@@ -49,10 +49,11 @@ def is_disabled() -> bool:
 class Retracing:
     """What is known of the traces of one function."""
 
-    __slots__ = ("_last", "_seen", "_warned", "count")
+    __slots__ = ("_first", "_last", "_seen", "_warned", "count")
 
     def __init__(self) -> None:
         self.count: int = 0
+        self._first: tuple[Any, ...] | None = None  # the first trace, until there is another one to compare it with
         self._seen: dict[Any, int] = {}  # traces by all that is no static value
         self._last: tuple[Any, Any, Any] | None = None
         self._warned = False
@@ -60,14 +61,26 @@ class Retracing:
     def note(self, name: str, fixed: Sequence[Any], treedef: Any, kinds: Sequence[Any], seconds: float) -> None:
         """Take down a trace: log it, and warn where static values alone have called for many."""
         self.count += 1
-        values = _static_values(fixed, treedef)
-        shape = (tuple([path for path, _ in values]), tuple(pytree.paths(treedef)), tuple(kinds))
-        before, self._last = self._last, (values, shape[1], tuple(kinds))
+        if self.count == 1:
+            self._first = fixed, treedef, kinds
+            self._log(name, None, seconds)
+            return
+        first, self._first = self._first, None
+        if first is not None:
+            self._take_down(*first)
+        before, values, seen = self._take_down(fixed, treedef, kinds)
         self._log(name, before, seconds)
-        seen = self._seen[shape] = self._seen.get(shape, 0) + 1
         if seen >= WARN_AFTER_TRACES and not self._warned and before is not None:
             self._warned = True
             _warn(name, seen, _differing(before[0], values))
+
+    def _take_down(self, fixed: Sequence[Any], treedef: Any, kinds: Sequence[Any]) -> tuple[Any, Any, int]:
+        """Note a trace; return the one before, its own static values, and how many differ from it in these alone."""
+        values = _static_values(fixed, treedef)
+        shape = (tuple([path for path, _ in values]), tuple(pytree.paths(treedef)), tuple(kinds))
+        before, self._last = self._last, (values, shape[1], tuple(kinds))
+        seen = self._seen[shape] = self._seen.get(shape, 0) + 1
+        return before, values, seen
 
     def _log(self, name: str, before: Any, seconds: float) -> None:
         """Write to the logger ``afx.jit``, if the user has loaded Python's logging."""

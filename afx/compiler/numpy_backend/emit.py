@@ -46,7 +46,7 @@ from afx.compiler.schedule import (
     View,
 )
 from afx.compiler.target import Target
-from afx.core.dtypes import DType
+from afx.core.dtypes import DType, dtype_name
 from afx.core.primitive import lookup, primitive_for_role
 from afx.runtime.blas import product
 from afx.runtime.output_pool import donated_or_empty
@@ -133,7 +133,7 @@ class _Emitter:
         if source is None:
             return ""
         code = getattr(source, "code", None)
-        return source.file if code is None else code.co_filename
+        return str(source.file if code is None else code.co_filename)
 
     # -- names --
     def read(self, x: Operand) -> str:
@@ -298,7 +298,8 @@ class _Emitter:
         self._add([f"{name} = {text}"])
 
     def _dtype(self, dtype: DType) -> str:
-        return self.names.share(f"{dtype.name}_", dtype, f"np.dtype('{dtype.name}')")
+        name = dtype_name(dtype)
+        return self.names.share(f"{name}_", dtype, f"np.dtype('{name}')")
 
     def _free(self, free: Free) -> None:
         gone = [self.read(b) for b in free.buffers if b.index not in self._bound]

@@ -137,7 +137,7 @@ def _compiled(lines: Sequence[Line], locations: Sequence[SourceLocation | None])
     """Return the function ``bind`` of a text, whose warnings point at the source locations of its equations."""
     code = compile("\n".join([line.text for line in lines]), "<plan>", "exec")
     origins = [locations[line.equation] if line.equation >= 0 and locations else None for line in lines]
-    found = next((location for location in origins if location is not None), None)
+    found = next(filter(None, origins), None)
     space: dict[str, Any] = {}
     if found is not None:
         code, space = relocate(code, origins), module_globals(found.file)

@@ -33,26 +33,25 @@ def relocate(code: CodeType, locations: Sequence[SourceLocation | None]) -> Code
     constants = tuple([relocate(c, locations) if isinstance(c, CodeType) else c for c in code.co_consts])
     code = code.replace(co_consts=constants)
     rows = [(end - start, None if line is None else locations[line - 1]) for start, end, line in code.co_lines()]
-    known = [location for _, location in rows if location is not None]
+    known = [(location.file, location.line) for _, location in rows if location is not None]
     if not known:
         return code
-    file = Counter([location.file for location in known]).most_common(1)[0][0]
-    first = next(location.line for location in known if location.file == file)
-    lines, last = list[tuple[int, int]](), first
-    for size, location in rows:
-        last = location.line if location is not None and location.file == file else last
-        lines.append((size, last))
-    return code.replace(co_filename=file, co_firstlineno=first, co_linetable=_table(lines, first))
+    file, first = known[0]
+    if any([f != file for f, _ in known]):  # noqa: C419  # a list is quicker
+        file = Counter([f for f, _ in known]).most_common(1)[0][0]
+        first = next(line for f, line in known if f == file)
+    return code.replace(co_filename=file, co_firstlineno=first, co_linetable=_table(rows, file, first))
 
 
-def _table(lines: Sequence[tuple[int, int]], first: int) -> bytes:
-    """Return the table of lines of code whose ranges of bytes have these lines, in CPython's format.
+def _table(rows: Sequence[tuple[int, SourceLocation | None]], file: str, first: int) -> bytes:
+    """Return the table of lines of code whose ranges of bytes have these locations, in CPython's format.
 
     Steps from line to line are signed numbers in pieces of six bits, the lowest first. All of it stands in one function, as
     every first call waits for it.
     """
     table, last = bytearray(), first
-    for size, line in lines:
+    for size, location in rows:
+        line = location.line if location is not None and location.file == file else last
         units, step, last = size // 2, line - last, line
         while units > 0:
             count = min(units, MAX_UNITS)

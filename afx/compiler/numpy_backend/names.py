@@ -12,6 +12,7 @@ import numpy as np
 
 from afx.compiler.operands import Buffer, Number
 from afx.core.aval import Shape
+from afx.core.dtypes import dtype_name
 from afx.core.graph import Literal, name_of
 from afx.core.primitive import Primitive, lookup
 
@@ -152,7 +153,7 @@ class Names:
         """Return the text of a parameter."""
         if _is_plain(value):
             return repr(value)
-        name = f"{value.name}_" if isinstance(value, np.dtype) else f"{key}_1"
+        name = f"{dtype_name(value)}_" if isinstance(value, np.dtype) else f"{key}_1"
         return self.share(name, value)  # pyright: ignore[reportUnknownArgumentType]  # a dtype of any kind
 
 

@@ -7,7 +7,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 __all__ = ["ORIGIN", "Source", "SourceLocation", "caller", "places_of", "stack_level"]
 
@@ -63,7 +63,8 @@ def places_of(sources: Iterable[Source | SourceLocation | None]) -> list[SourceL
             rows = [(start, line or code.co_firstlineno) for start, _, line in code.co_lines()]
             tables[code] = [start for start, _ in rows], [line for _, line in rows]
         starts, lines = tables[code]
-        found.append(SourceLocation(code.co_filename, lines[bisect_right(starts, source.offset) - 1], code.co_qualname))
+        line = lines[bisect_right(starts, source.offset) - 1]
+        found.append(_location(SourceLocation, (code.co_filename, line, code.co_qualname)))
     return found
 
 
@@ -107,4 +108,4 @@ def _is_own(frame: FrameType) -> bool:
     return True
 
 
-_source: Any = vars(tuple)["__new__"]  # quicker than the named tuple's own
+_source = _location = cast("Any", tuple.__new__)  # quicker than the named tuples' own

@@ -1,0 +1,97 @@
+"""What compiling costs: the number of Python calls, which is the same on every machine, stays within bounds."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array
+from afx.control._subgraphs import body_of, consts_first
+from afx.core import graph as graphs
+
+ROOT = Path(__file__).parents[2]
+
+COUNT = """
+import sys
+import numpy as np
+import afx
+from afx import stats
+
+def count(fn, x):
+    calls = 0
+    def look(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+    sys.setprofile(look)
+    try:
+        fn(x)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+x = afx.asarray(np.linspace(0.1, 1, 4, dtype="float32"))
+data = afx.asarray(np.linspace(-2, 2, 50))
+
+def likelihood(w):
+    p = 1 / (1 + afx.exp(-w[4]))
+    first = afx.log(p) + stats.norm.logpdf(data, w[0], afx.exp(w[1]))
+    second = afx.log(1 - p) + stats.norm.logpdf(data, w[2], afx.exp(w[3]))
+    return -afx.mean(afx.logaddexp(first, second))
+
+fit = afx.value_and_grad(likelihood)
+w = afx.asarray([0.0, 0.1, 1.0, 0.2, 0.3])
+small = lambda x: afx.sum(afx.sin(x) * x)
+for fn, at in (small, x), (fit, w):
+    afx.jit(fn)(at)  # loads modules, and fills what is kept of dtypes
+print(count(afx.jit(small), x), count(afx.jit(fit), w), len(afx.trace(fit)(w)))
+"""
+
+
+def test_first_calls_stay_cheap() -> None:
+    """A first call of three equations takes at most 600 Python calls, the gradient of a likelihood 120 an equation."""
+    command = [sys.executable, "-W", "error", "-c", COUNT]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    small, fit, equations = map(int, found.split())
+    assert small <= 600
+    assert fit <= 120 * equations
+
+
+def test_loops_trace_their_step_once() -> None:
+    """What a step closes over comes first in its program: its graph is numbered anew, not traced again."""
+    outer = afx.asarray(np.ones(3))
+    found: list[graphs.Graph] = []
+
+    def loss(a: Array) -> Array:
+        body = body_of(lambda x: (x * a + outer,), afx.pytree.structure((outer,)), [outer.aval], "step")
+        found.extend([body.program.graph, consts_first(body, 1).graph])
+        return a
+
+    afx.trace(loss)(outer)
+    traced, program = found
+    graphs.check(program)
+    assert [eq.source for eq in program] == [eq.source for eq in traced]
+    assert [v.index for v in program.inputs] == [0, 1]
+    assert program.equations[0].inputs == program.inputs[::-1]
+
+
+@pytest.mark.parametrize("number", [0, 1, -2, 0.5, 1e300])
+def test_numbers_take_the_dtype_beside_them(number: float) -> None:
+    """Python's numbers beside a traced array are literals of its dtype, rounded as NumPy rounds them."""
+    with np.errstate(over="ignore"):
+        for dtype in ("float32", "float64", "complex64"):
+            graph = afx.trace(lambda x: x * number)(afx.ones(2, dtype=dtype))
+            literal = graph.equations[0].inputs[1]
+            assert isinstance(literal, graphs.Literal)
+            assert literal.aval.dtype == dtype
+            assert literal.value == np.dtype(dtype).type(number).item()
+
+
+def test_truth_of_small_numbers_is_kept() -> None:
+    """A number that float32 would round to zero is true beside a float32 array."""
+    x = afx.ones(2)
+    assert (
+        afx.jit(lambda x: afx.logical_and(x, 1e-60))(x).tolist() == afx.logical_and(x, 1e-60).tolist() == [True, True]
+    )
