@@ -7,8 +7,7 @@ into one block, the arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -19,6 +18,7 @@ from afx.compiler.arena import ALIGNMENT, Arena
 from afx.compiler.fusion import Group, Groups
 from afx.compiler.lowering_rules import by_ufunc, writes_into
 from afx.core.graph import Equation, Var
+from afx.core.named_tuples import maker_of
 
 __all__ = [
     "BufferAssignment",
@@ -77,9 +77,7 @@ class Interval(NamedTuple):
     in_arena: bool
 
 
-# quicker than the named tuples' own; one of each is made for every variable
-_value: Callable[[tuple[Any, ...]], Value] = partial(tuple.__new__, Value)
-_interval: Callable[[tuple[Any, ...]], Interval] = partial(tuple.__new__, Interval)
+_value, _interval = maker_of(Value), maker_of(Interval)  # one of each is made for every variable
 _end_of = attrgetter("end", "root")
 
 

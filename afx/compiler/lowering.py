@@ -259,7 +259,7 @@ class _Lowering:
             if out.storage in ("fresh", "pooled", "donated"):
                 self.instructions.append(Alloc(out))
         taken = var.index in self.assigned.donated_to
-        aliases = tuple([self.alias(x, var) for x in xs]) if taken else DISJOINT * len(xs)
+        aliases: tuple[Alias, ...] = tuple([self.alias(x, var) for x in xs]) if taken else DISJOINT * len(xs)
         name, operands = eq.primitive.name, tuple(xs)
         self.instructions.append(Call(name, method, operands, aliases, (out,), ufunc, params, allocates, state, number))
 

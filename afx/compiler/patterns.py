@@ -157,7 +157,7 @@ def _orders(x: Expression) -> Iterator[Expression]:
 # -- matching --
 def _all_match(b: GraphBuilder, patterns: Sequence[Expression], xs: Sequence[Atom], names: dict[str, Any]) -> bool:
     for pattern, x in zip(patterns, xs, strict=True):
-        if pattern.__class__ is Name and pattern.name not in NUMBERS and pattern.name not in names:
+        if isinstance(pattern, Name) and pattern.name not in NUMBERS and pattern.name not in names:
             names[pattern.name] = x  # the commonest case
         elif not _matches(b, pattern, x, names):
             return False

@@ -65,7 +65,10 @@ def test_loops_trace_their_step_once() -> None:
     found: list[graphs.Graph] = []
 
     def loss(a: Array) -> Array:
-        body = body_of(lambda x: (x * a + outer,), afx.pytree.structure((outer,)), [outer.aval], "step")
+        def step(x: Array) -> tuple[Array]:
+            return (x * a + outer,)
+
+        body = body_of(step, afx.pytree.structure((outer,)), [outer.aval], "step")
         found.extend([body.program.graph, consts_first(body, 1).graph])
         return a
 
@@ -82,7 +85,11 @@ def test_numbers_take_the_dtype_beside_them(number: float) -> None:
     """Python's numbers beside a traced array are literals of its dtype, rounded as NumPy rounds them."""
     with np.errstate(over="ignore"):
         for dtype in ("float32", "float64", "complex64"):
-            graph = afx.trace(lambda x: x * number)(afx.ones(2, dtype=dtype))
+
+            def scale(x: Array) -> Array:
+                return x * number
+
+            graph = afx.trace(scale)(afx.ones(2, dtype=dtype))
             literal = graph.equations[0].inputs[1]
             assert isinstance(literal, graphs.Literal)
             assert literal.aval.dtype == dtype
@@ -91,7 +98,9 @@ def test_numbers_take_the_dtype_beside_them(number: float) -> None:
 
 def test_truth_of_small_numbers_is_kept() -> None:
     """A number that float32 would round to zero is true beside a float32 array."""
+
+    def is_true(x: Array) -> Array:
+        return afx.logical_and(x, 1e-60)
+
     x = afx.ones(2)
-    assert (
-        afx.jit(lambda x: afx.logical_and(x, 1e-60))(x).tolist() == afx.logical_and(x, 1e-60).tolist() == [True, True]
-    )
+    assert afx.jit(is_true)(x).tolist() == is_true(x).tolist() == [True, True]

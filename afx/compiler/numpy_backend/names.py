@@ -5,7 +5,6 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ from afx.compiler.operands import Buffer, Number
 from afx.core.aval import Shape
 from afx.core.dtypes import dtype_name
 from afx.core.graph import Literal, name_of
+from afx.core.named_tuples import maker_of
 from afx.core.primitive import Primitive, lookup
 
 __all__ = ["Binding", "Names"]
@@ -35,7 +35,7 @@ class Binding(NamedTuple):
     text: Callable[[], str]
 
 
-_binding: Callable[[tuple[Make, Callable[[], str]]], Binding] = partial(tuple.__new__, Binding)
+_binding = maker_of(Binding)
 
 
 class Names:
@@ -153,7 +153,8 @@ class Names:
         """Return the text of a parameter."""
         if _is_plain(value):
             return repr(value)
-        name = f"{dtype_name(value)}_" if isinstance(value, np.dtype) else f"{key}_1"
+        dtype: Any = value
+        name = f"{dtype_name(dtype)}_" if isinstance(value, np.dtype) else f"{key}_1"
         return self.share(name, value)  # pyright: ignore[reportUnknownArgumentType]  # a dtype of any kind
 
 

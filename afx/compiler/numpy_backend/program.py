@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from afx.compiler.numpy_backend.names import Names
 from afx.compiler.schedule import Schedule
+from afx.core.named_tuples import maker_of
 
 __all__ = ["Bind", "Clock", "Line", "Part", "Program", "make_line"]
 
@@ -31,7 +31,7 @@ class Line(NamedTuple):
     equation: int = -1
 
 
-make_line: Callable[[tuple[str, int]], Line] = partial(tuple.__new__, Line)  # quicker than the named tuple's own
+make_line = maker_of(Line)
 
 
 class Part(NamedTuple):
