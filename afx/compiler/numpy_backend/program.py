@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from afx.compiler.numpy_backend.names import Names
 from afx.compiler.schedule import Schedule
@@ -31,7 +31,7 @@ class Line(NamedTuple):
     equation: int = -1
 
 
-make_line = maker_of(Line)
+make_line: Callable[[tuple[Any, ...]], Line] = maker_of(Line)
 
 
 class Part(NamedTuple):
