@@ -26,6 +26,7 @@ from afx.compiler.numpy_backend.bindings import (
 from afx.compiler.numpy_backend.calls import applied, call_lines, view_text
 from afx.compiler.numpy_backend.emit_fused import FusedEmitter
 from afx.compiler.numpy_backend.errstate import common_errstate, wrap_errstate
+from afx.compiler.numpy_backend.locations import file_of
 from afx.compiler.numpy_backend.names import Names
 from afx.compiler.numpy_backend.program import Bind, Clock, Line, Part, Program, make_line
 from afx.compiler.numpy_backend.reverse_loops import walk_back
@@ -93,7 +94,7 @@ class _Emitter:
             self._bound.add(buffer.index)
         parts, is_waiting = list[Part](), False
         for number, instruction in enumerate(schedule.instructions):
-            file = self._file_of(instruction)
+            file = file_of(instruction, schedule.sources)
             is_long = len(self._lines) >= self.target.function_max_lines
             if (is_long or (file and self._file not in ("", file))) and not is_waiting:
                 parts.append(self._end())
@@ -120,20 +121,6 @@ class _Emitter:
         )
         self._begin()
         return part
-
-    def _file_of(self, instruction: Instruction) -> str:
-        """Return the user's file that warnings of an instruction point to, an empty text where it gives none."""
-        first: Any = instruction
-        if isinstance(instruction, Fused):
-            first = instruction.body[0] if instruction.body else None
-        if not isinstance(first, Call) or first.error_state is None or first.equation < 0:
-            return ""
-        sources = self.schedule.sources
-        source = sources[first.equation] if sources else None
-        if source is None:
-            return ""
-        code = getattr(source, "code", None)
-        return str(source.file if code is None else code.co_filename)
 
     # -- names --
     def read(self, x: Operand) -> str:

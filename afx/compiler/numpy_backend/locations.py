@@ -12,12 +12,26 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
+from afx.compiler.operands import Sources
+from afx.compiler.schedule import Call, Fused, Instruction
 from afx.core.tracing.source_info import SourceLocation
 
-__all__ = ["module_globals", "relocate"]
+__all__ = ["file_of", "module_globals", "relocate"]
 
 NO_COLUMNS = 13  # the code of an entry that holds a line alone (Objects/locations.md of CPython)
 MAX_UNITS = 8  # instructions of two bytes that an entry stands for
+
+
+def file_of(instruction: Instruction, sources: Sources) -> str:
+    """Return the user's file that warnings of an instruction point to, an empty text where it gives none."""
+    first: Any = instruction
+    if isinstance(instruction, Fused):
+        first = instruction.body[0] if instruction.body else None
+    if not isinstance(first, Call) or first.error_state is None or first.equation < 0 or not sources:
+        return ""
+    source = sources[first.equation]
+    code = getattr(source, "code", None)
+    return "" if source is None else str(source.file if code is None else code.co_filename)
 
 
 def relocate(code: CodeType, locations: Sequence[SourceLocation | None]) -> CodeType:
