@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from afx.compiler.numpy_backend.bindings import (
     arena_text,
