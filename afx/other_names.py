@@ -115,6 +115,8 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "HMC": "afx.sample.hmc(log_density)",
         "MCMC": "afx.sample.draw(afx.sample.nuts(log_density), key, start)",
         "NUTS": "afx.sample.nuts(log_density)",
+        "ess": "afx.sample.ess_bulk(x), afx.sample.ess_tail(x)",
+        "rhat": "afx.sample.r_hat(x)",
         "run": "afx.sample.draw(sampler, key, start)",
         "sample": "afx.sample.draw(sampler, key, start)",
         "window_adaptation": "afx.sample.draw(sampler, key, start), which warms up",

@@ -1,4 +1,4 @@
-"""Plots: training curves, weights, filters, confusion matrices and profiles, one call each (extra ``plot``).
+"""Plots: training curves, weights, filters, confusion matrices, profiles and chains, one call each (extra ``plot``).
 
 Each function returns a figure of matplotlib and, given ``save=``, writes it: the suffix says which format. No window
 opens and pyplot's state stays as it is. From a terminal: ``python -m afx.plot history.npz -o loss.png``.
@@ -11,13 +11,14 @@ opens and pyplot's state stays as it is. From a terminal: ``python -m afx.plot h
 True
 """
 
+from afx.plot.chains import pairs, traces
 from afx.plot.classes import confusion_matrix
 from afx.plot.figures import STYLE
 from afx.plot.parameters import filters, weights
 from afx.plot.profile import profile
 from afx.plot.training import losses
 
-__all__ = ["STYLE", "confusion_matrix", "filters", "losses", "profile", "weights"]
+__all__ = ["STYLE", "confusion_matrix", "filters", "losses", "pairs", "profile", "traces", "weights"]
 
 
 def __dir__() -> list[str]:

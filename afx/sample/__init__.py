@@ -19,6 +19,7 @@ A model is a function from parameters to the logarithm of their density. A sampl
 from typing import TYPE_CHECKING, NoReturn
 
 from afx.sample.adaptation import Adaptation, Schedule
+from afx.sample.approximations import AdviState, Approximation, advi, laplace
 from afx.sample.bijectors import (
     Bijector,
     CholeskyCorrelation,
@@ -32,6 +33,7 @@ from afx.sample.bijectors import (
 )
 from afx.sample.chains import Chains
 from afx.sample.constraints import constrain, log_det, unconstrain
+from afx.sample.diagnostics import Summary, e_bfmi, ess_bulk, ess_tail, r_hat, summary, to_arviz
 from afx.sample.draw import Draws, draw, extend
 from afx.sample.hamiltonian import Info, Sampler, State
 from afx.sample.hmc import hmc
@@ -39,6 +41,8 @@ from afx.sample.nuts import nuts
 
 __all__ = [
     "Adaptation",
+    "AdviState",
+    "Approximation",
     "Bijector",
     "Chains",
     "CholeskyCorrelation",
@@ -52,14 +56,23 @@ __all__ = [
     "Schedule",
     "Simplex",
     "State",
+    "Summary",
     "UnitVector",
     "Upper",
+    "advi",
     "constrain",
     "draw",
+    "e_bfmi",
+    "ess_bulk",
+    "ess_tail",
     "extend",
     "hmc",
+    "laplace",
     "log_det",
     "nuts",
+    "r_hat",
+    "summary",
+    "to_arviz",
     "unconstrain",
 ]
 

@@ -29,7 +29,7 @@ from afx.sample.constraints import Constraints, constrain, log_det, unconstrain
 from afx.transforms._arguments import check_callable
 from afx.transforms.grad import value_and_grad
 
-__all__ = ["Info", "LogDensity", "Point", "Sampler", "State", "choose", "energy", "find_step_size", "leap", "pull"]
+__all__ = ["Info", "LogDensity", "Point", "Sampler", "State", "choose", "energy", "find_step_size", "leap", "push"]
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -162,8 +162,8 @@ class Sampler(Generic[T]):
         """Return the constrained parameters of an unconstrained position."""
         return constrain(self.constraints, position)
 
-    def target(self, unravel: Callable[[Array], T]) -> Target:
-        """Return value and gradient of the density of the unconstrained parameters, as functions of one vector."""
+    def value(self, unravel: Callable[[Array], T]) -> Callable[[Array], Array]:
+        """Return the log density of the unconstrained parameters as a function of one vector."""
         check_callable(self.log_density, "sample")
 
         def value(x: Array) -> Array:
@@ -175,11 +175,17 @@ class Sampler(Generic[T]):
                 )
             return (found + log_det(self.constraints, position)).astype(x.dtype)
 
-        def both(x: Array) -> tuple[Array, Array]:
-            with np.errstate(all="ignore"):  # a trajectory may leave the support: that is a divergence
-                return value_and_grad(value)(stop_gradient(x))
+        return value
 
-        return both
+    def target(self, unravel: Callable[[Array], T]) -> Target:
+        """Return the log density and its gradient as functions of one vector of unconstrained parameters."""
+        both = value_and_grad(self.value(unravel))
+
+        def quiet(x: Array) -> tuple[Array, Array]:
+            with np.errstate(all="ignore"):  # a trajectory may leave the support: that is a divergence
+                return both(stop_gradient(x))
+
+        return quiet
 
     def start(self, state: State[T], key: Array) -> tuple[Target, Callable[[Array], T], Point]:
         """Return the density of a vector, the way back from vectors, and the point with a momentum drawn anew."""

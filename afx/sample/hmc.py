@@ -9,30 +9,36 @@ import numpy as np
 
 from afx.control.while_loop import fori_loop
 from afx.core.array.array import Array
-from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.elementwise.exponential import exp, log
 from afx.ops.elementwise.where import minimum, where
 from afx.random.basic import uniform
 from afx.random.keys import split
-from afx.sample.constraints import Constraints
-from afx.sample.hamiltonian import MAX_ENERGY_ERROR, Info, LogDensity, Point, Sampler, State, choose, energy, leap
+from afx.sample.hamiltonian import MAX_ENERGY_ERROR, Info, Point, Sampler, State, choose, energy, leap
 
-__all__ = ["Hmc", "hmc"]
+__all__ = ["hmc"]
 
 T = TypeVar("T")
 
 
 @attrs.frozen
-class Hmc(Sampler[T]):
-    """The sampler of trajectories of a given length; made by `hmc`.
+class hmc(Sampler[T]):  # named as what it reads as
+    """The Hamiltonian Monte Carlo sampler of a density (Neal 2011), with trajectories of a given length.
 
     Attributes:
+        log_density: a tree of parameters to the logarithm of their density, but for a constant.
+        constraints: a tree of bijectors over the parameters, None where there are none.
         leaps: of each trajectory.
-        jitter: how far each step size may lie from the chain's, relative to it.
+        jitter: each step size is uniform within this share of the chain's, so that no trajectory comes back to its start.
+
+    >>> import afx
+    >>> sampler = hmc(lambda x: -0.5 * afx.sum(x**2), leaps=5)
+    >>> state, info = sampler.step(sampler.init(np.zeros(2), step_size=0.3), afx.random.key(0))
+    >>> bool(info.acceptance > 0.9)
+    True
     """
 
-    leaps: int = 20
+    leaps: int = attrs.field(default=20, validator=attrs.validators.ge(1))
     jitter: float = 0.2
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:
@@ -55,27 +61,3 @@ class Hmc(Sampler[T]):
         diverged = ~(gain > -MAX_ENERGY_ERROR)
         found = where(log(luck[1]) < gain, before - gain, before)
         return new, Info(found, minimum(1.0, exp(gain)), depth + asarray(self.leaps), depth, diverged, end.position)
-
-
-def hmc(log_density: LogDensity[T], constraints: Constraints = None, *, leaps: int = 20, jitter: float = 0.2) -> Hmc[T]:
-    """Return the Hamiltonian Monte Carlo sampler of a density (Neal 2011), with trajectories of a given length.
-
-    Args:
-        log_density: a tree of parameters to the logarithm of their density, but for a constant.
-        constraints: a tree of bijectors over the parameters, None where there are none.
-        leaps: of each trajectory.
-        jitter: each trajectory's step size is uniform within this share of the chain's, so that none comes back to where
-            it began.
-
-    Raises:
-        ArgumentError: no leap, or a jitter that does not lie from 0 to 1.
-
-    >>> import afx
-    >>> sampler = hmc(lambda x: -0.5 * afx.sum(x**2), leaps=5)
-    >>> state, info = sampler.step(sampler.init(np.zeros(2), step_size=0.3), afx.random.key(0))
-    >>> bool(info.acceptance > 0.9)
-    True
-    """
-    if leaps < 1 or not 0 <= jitter < 1:
-        raise ArgumentError(f"hmc: takes leaps, and a jitter from 0 to 1: got {leaps=}, {jitter=}")
-    return Hmc(log_density, constraints, leaps, jitter)

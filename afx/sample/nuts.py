@@ -21,11 +21,9 @@ from afx.ops.linalg.products import vecdot
 from afx.ops.reductions.boolean import any as any_
 from afx.random.basic import uniform
 from afx.random.keys import fold_in, split
-from afx.sample.constraints import Constraints
 from afx.sample.hamiltonian import (
     MAX_ENERGY_ERROR,
     Info,
-    LogDensity,
     Point,
     Sampler,
     State,
@@ -35,7 +33,7 @@ from afx.sample.hamiltonian import (
     leap,
 )
 
-__all__ = ["Nuts", "nuts"]
+__all__ = ["nuts"]
 
 T = TypeVar("T")
 
@@ -104,11 +102,19 @@ class Tree:
 
 
 @attrs.frozen
-class Nuts(Sampler[T]):
-    """The no-U-turn sampler; made by `nuts`.
+class nuts(Sampler[T]):  # named as what it reads as
+    """The no-U-turn sampler of a density (Hoffman & Gelman 2014; Betancourt 2017), the choice for most models.
 
     Attributes:
-        max_depth: of doublings.
+        log_density: a tree of parameters to the logarithm of their density, but for a constant.
+        constraints: a tree of bijectors over the parameters, None where there are none.
+        max_depth: a trajectory has at most 2 to this power leaps.
+
+    >>> import afx
+    >>> sampler = nuts(lambda x: -0.5 * afx.sum(x**2))
+    >>> state, info = sampler.step(sampler.init(np.zeros(2)), afx.random.key(0))
+    >>> int(info.leaps)
+    3
     """
 
     max_depth: int = 10
@@ -123,23 +129,6 @@ class Nuts(Sampler[T]):
         new = State(unravel(drawn.position), drawn.log_density, unravel(drawn.gradient), state.step_size, state.scale)
         mean = tree.acceptance / tree.leaps
         return new, Info(found, mean, tree.leaps, tree.depth, tree.diverged, tree.now.position)
-
-
-def nuts(log_density: LogDensity[T], constraints: Constraints = None, *, max_depth: int = 10) -> Nuts[T]:
-    """Return the no-U-turn sampler of a density (Hoffman & Gelman 2014; Betancourt 2017), the choice for most models.
-
-    Args:
-        log_density: a tree of parameters to the logarithm of their density, but for a constant.
-        constraints: a tree of bijectors over the parameters, None where there are none.
-        max_depth: a trajectory has at most 2 to this power leaps.
-
-    >>> import afx
-    >>> sampler = nuts(lambda x: -0.5 * afx.sum(x**2))
-    >>> state, info = sampler.step(sampler.init(np.zeros(2)), afx.random.key(0))
-    >>> int(info.leaps)
-    3
-    """
-    return Nuts(log_density, constraints, max_depth)
 
 
 def _grow(target: Target, state: State[T], point: Point, key: Array, max_depth: int) -> Tree:
