@@ -992,6 +992,7 @@ NAMES: dict[str, list[str]] = {
         "load",
         "to_numpy",
         "to_onnx",
+        "to_stablehlo",
     ],
     "afx.fft": [
         "fft",

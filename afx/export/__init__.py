@@ -7,6 +7,7 @@
 `Machine`, `MACHINES`   processors: LLVM's triple, processor and features, with names for common ones
 `to_numpy`              one file of Python that needs NumPy alone
 `to_onnx`               a model of ONNX, for other runtimes
+`to_stablehlo`          text that XLA and its kin compile
 ======================  =====================================================================================
 
 ``python -m afx.export module:function "float64[3]" --target wasm32`` does the same from a shell.
@@ -18,8 +19,9 @@ from afx.export.machines import MACHINES, Machine
 from afx.export.numpy_text.export import to_numpy
 from afx.export.onnx.to_onnx import to_onnx
 from afx.export.slots import Slot
+from afx.export.stablehlo.export import to_stablehlo
 
-__all__ = ["MACHINES", "Exported", "Machine", "Slot", "compile", "load", "to_numpy", "to_onnx"]
+__all__ = ["MACHINES", "Exported", "Machine", "Slot", "compile", "load", "to_numpy", "to_onnx", "to_stablehlo"]
 
 
 def __dir__() -> list[str]:

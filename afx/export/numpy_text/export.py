@@ -14,7 +14,7 @@ from afx.export.numpy_text.module import Module
 from afx.export.numpy_text.table import NUMPY
 from afx.export.numpy_text.trees import leaf_texts, tree_text
 from afx.export.numpy_text.writer import NumpyWriter, dtype_text
-from afx.export.templates.names import Names
+from afx.export.templates.names import Names, name_function
 from afx.export.templates.walk import Walk
 from afx.export.traced import Traceable, argument_names, trace_program
 
@@ -81,16 +81,6 @@ def to_numpy(fn: Callable[..., Any], /, *args: Any, name: str | None = None) -> 
         *writer.lines(),
     ]
     return "\n".join([*_head(program, title, module), f"def {title}({', '.join(roots)}):", *body, ""])
-
-
-def name_function(name: str) -> str:
-    """Return the last part of a function's name, ``function`` where that is no name.
-
-    >>> name_function("fit.<locals>.loss"), name_function("fit.<locals>.<lambda>")
-    ('loss', 'function')
-    """
-    last = name.rpartition(".")[2]
-    return last if last.isidentifier() else "function"
 
 
 def _name_leaves(program: Traceable, roots: Sequence[str], names: Names) -> list[str]:

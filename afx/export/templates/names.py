@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from afx.core.graph import Equation
 from afx.core.tracing.source_info import SourceLocation, places_of
 
-__all__ = ["Names", "assigned_names", "source_text", "wish_names"]
+__all__ = ["Names", "assigned_names", "name_function", "source_text", "wish_names"]
 
 
 class Names:
@@ -84,3 +84,13 @@ def assigned_names(file: str) -> dict[int, tuple[str, ...]]:
 def source_text(place: SourceLocation | None) -> str:
     """Return the user's line without its indentation, an empty text where it cannot be read."""
     return "" if place is None else linecache.getline(place.file, place.line).strip()
+
+
+def name_function(name: str) -> str:
+    """Return the last part of a function's name, ``function`` where that is no name.
+
+    >>> name_function("fit.<locals>.loss"), name_function("fit.<locals>.<lambda>")
+    ('loss', 'function')
+    """
+    last = name.rpartition(".")[2]
+    return last if last.isidentifier() else "function"

@@ -1,0 +1,309 @@
+"""Table of StableHLO: elementwise operations, reductions, views, products, selections, casts and loops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import Aval
+from afx.core.dtypes import DType, promote
+from afx.core.graph import Equation
+from afx.core.primitive import Primitive
+from afx.export.stablehlo.control import LOOPS
+from afx.export.stablehlo.formulas import FORMULAS, Value
+from afx.export.stablehlo.writer import BOOL, HloWriter, type_text
+from afx.export.templates.table import NoTemplateError, Table, Template
+from afx.ops.indexing.index import Basic
+
+__all__ = ["STABLEHLO"]
+
+T = Template[HloWriter]
+SAME = {  # operations whose operands have the type of the result
+    "abs": "abs", "add": "add", "atan2": "atan2", "bitwise_and": "and", "bitwise_count": "popcnt",
+    "bitwise_invert": "not", "bitwise_left_shift": "shift_left", "bitwise_or": "or", "bitwise_xor": "xor",
+    "cbrt": "cbrt", "ceil": "ceil", "cos": "cosine", "divide": "divide", "exp": "exponential",
+    "expm1": "exponential_minus_one", "floor": "floor", "fmod": "remainder", "log": "log", "log1p": "log_plus_one",
+    "logical_and": "and", "logical_not": "not", "logical_or": "or", "logical_xor": "xor", "maximum": "maximum",
+    "minimum": "minimum", "multiply": "multiply", "negative": "negate", "pow": "power", "round": "round_nearest_even",
+    "sigmoid": "logistic", "sign": "sign", "sin": "sine", "sqrt": "sqrt", "subtract": "subtract", "tan": "tan",
+    "tanh": "tanh",
+}  # fmt: skip
+COMPARES = {
+    "equal": "EQ", "greater": "GT", "greater_equal": "GE", "less": "LT", "less_equal": "LE", "not_equal": "NE",
+}  # fmt: skip
+REDUCES: dict[str, tuple[str, Any]] = {
+    "sum": ("add", 0), "prod": ("multiply", 1), "max": ("maximum", -math.inf), "min": ("minimum", math.inf),
+    "all": ("and", True), "any": ("or", False),
+}  # fmt: skip
+COMPLEX_LACKS = frozenset({"sign", "floor", "ceil", "round"})
+
+
+def _elementwise(p: Primitive) -> T | None:
+    if p.name not in SAME and p.name not in COMPARES and p.name not in FORMULAS and p.name not in SPECIAL:
+        return None
+
+    def write(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+        out, dtype = eq.outputs[0].aval, _dtype_of(p, eq)
+        space = Aval(out.shape, dtype)
+        names = _aligned(writer, eq, xs, space)
+        if p.name in COMPARES:
+            writer.compare(COMPARES[p.name], names, space, zs[0])
+        elif p.name == "isfinite":
+            writer.change("is_finite", names[0], space, out, zs[0])
+        elif p.name == "bitwise_right_shift":
+            kind = "logical" if dtype.kind == "u" else "arithmetic"
+            writer.same(f"shift_right_{kind}", names, out, zs[0])
+        elif p.name in SAME:
+            _write_same(writer, p.name, names, space, out, zs[0])
+        else:
+            found = FORMULAS[p.name](*[Value(writer, x, space) for x in names])
+            _rename(writer, found.name, found.aval, zs[0])
+
+    return write
+
+
+SPECIAL = frozenset({"bitwise_right_shift", "isfinite"})
+
+
+def _write_same(writer: HloWriter, op: str, names: Sequence[str], space: Aval, out: Aval, z: str) -> None:
+    if op == "abs" and space.dtype.kind in "uc":
+        writer.change("abs", names[0], space, out, z) if space.dtype.kind == "c" else _rename(writer, names[0], out, z)
+        return
+    if space.dtype.kind == "c" and op in COMPLEX_LACKS:
+        raise NoTemplateError("of complex numbers")
+    hlo = {"add": "or", "multiply": "and"}.get(op, SAME[op]) if space.dtype.kind == "b" else SAME[op]
+    if op == "bitwise_count" and out.dtype != space.dtype:
+        writer.convert(writer.same(hlo, names, space), space, out.dtype, z)
+    else:
+        writer.same(hlo, names, out, z)
+
+
+def _rename(writer: HloWriter, x: str, aval: Aval, z: str) -> None:
+    """Give a value another name: there is no operation that does nothing but a reshape to its own shape."""
+    writer.reshape(x, aval, aval.shape, z)
+
+
+def _dtype_of(p: Primitive, eq: Equation) -> DType:
+    """Return the dtype in which an elementwise operation computes."""
+    if p.name.startswith("logical_"):
+        return BOOL
+    dtypes = tuple([x.aval.dtype for x in eq.inputs])
+    return promote(dtypes, (False,) * len(dtypes), p.promotes_to_float)
+
+
+def _aligned(writer: HloWriter, eq: Equation, xs: Sequence[str], space: Aval) -> list[str]:
+    """Return operands in the dtype and the shape of the space."""
+    found: list[str] = []
+    for x, atom in zip(xs, eq.inputs, strict=True):
+        name = writer.convert(x, atom.aval, space.dtype)
+        found.append(writer.broadcast(name, Aval(atom.aval.shape, space.dtype), space.shape))
+    return found
+
+
+def _reduction(p: Primitive) -> T | None:
+    if p.name not in REDUCES:
+        return None
+
+    def write(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+        x, out = eq.inputs[0].aval, eq.outputs[0].aval
+        op, start = REDUCES[p.name]
+        if out.dtype.kind in "iu" and isinstance(start, float):
+            info = np.iinfo(out.dtype)
+            start = info.min if start < 0 else info.max
+        elif out.dtype.kind == "b" and isinstance(start, float):
+            op, start = ("or", False) if start < 0 else ("and", True)
+        name = writer.convert(xs[0], x, out.dtype)
+        writer.reduce(op, name, Aval(x.shape, out.dtype), eq.keywords["axis"], start, zs[0])
+
+    return write
+
+
+STABLEHLO: Table[HloWriter] = Table("StableHLO", _elementwise, _reduction)
+STABLEHLO.rules |= LOOPS
+
+
+# -- casts, views and joins --
+@STABLEHLO.rule("cast", "convert")
+def _cast(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    x, want = eq.inputs[0].aval, eq.outputs[0].aval.dtype
+    if x.dtype.kind == "c" and want.kind not in "cb":
+        raise NoTemplateError("of complex numbers")
+    writer.convert(xs[0], x, want, zs[0])
+
+
+@STABLEHLO.rule("stop_gradient")
+def _same(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    _rename(writer, xs[0], eq.outputs[0].aval, zs[0])
+
+
+@STABLEHLO.rule("real", "imag")
+def _part(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    writer.change(eq.primitive.name, xs[0], eq.inputs[0].aval, eq.outputs[0].aval, zs[0])
+
+
+@STABLEHLO.rule("reshape")
+def _reshape(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    writer.reshape(xs[0], eq.inputs[0].aval, eq.outputs[0].aval.shape, zs[0])
+
+
+@STABLEHLO.rule("broadcast_to")
+def _broadcast(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    writer.broadcast(xs[0], eq.inputs[0].aval, eq.outputs[0].aval.shape, (), zs[0])
+
+
+@STABLEHLO.rule("permute_dims")
+def _permute(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    more = f", dims = {[*eq.keywords['axes']]}"
+    writer.change("transpose", xs[0], eq.inputs[0].aval, eq.outputs[0].aval, zs[0], more)
+
+
+@STABLEHLO.rule("where")
+def _where(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    out = eq.outputs[0].aval
+    spaces = [Aval(out.shape, BOOL), out, out]
+    names = [
+        writer.broadcast(writer.convert(x, a.aval, s.dtype), Aval(a.aval.shape, s.dtype), out.shape)
+        for x, a, s in zip(xs, eq.inputs, spaces, strict=True)
+    ]
+    writer.select(names, out, zs[0])
+
+
+@STABLEHLO.rule("clip")
+def _clip(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    out = eq.outputs[0].aval
+    x, lower, upper = _aligned(writer, eq, xs, out)
+    writer.same("clamp", (lower, x, upper), out, zs[0])
+
+
+@STABLEHLO.rule("stack", "concat")
+def _join(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    out, axis = eq.outputs[0].aval, eq.keywords["axis"]
+    names, avals = list[str](), list[Aval]()
+    for x, atom in zip(xs, eq.inputs, strict=True):
+        have = Aval(atom.aval.shape, out.dtype)
+        shape = have.shape if eq.primitive.name == "concat" else (*have.shape[:axis], 1, *have.shape[axis:])
+        names.append(writer.reshape(writer.convert(x, atom.aval, out.dtype), have, shape))
+        avals.append(Aval(shape, out.dtype))
+    types = ", ".join(map(type_text, avals))
+    writer.make(f"concatenate {writer.read(names)}, dim = {axis} : ({types}) -> {type_text(out)}", zs[0])
+
+
+@STABLEHLO.rule("split")
+def _split(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    x, axis = eq.inputs[0].aval, eq.keywords["axis"]
+    edges = [0, *itertools.accumulate(eq.keywords["sizes"])]
+    for z, (a, b) in zip(zs, itertools.pairwise(edges), strict=True):
+        _take(writer, xs[0], x, [*[(0, n, 1) for n in x.shape[:axis]], (a, b, 1)], z)
+
+
+@STABLEHLO.rule("slice")
+def _slice(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    x, out = eq.inputs[0].aval, eq.outputs[0].aval
+    spans, turned = _spans(x, eq.keywords["index"])
+    shape = tuple([len(range(*span)) for span in spans])
+    name = _take(writer, xs[0], x, spans)
+    if turned:
+        name = writer.make(f"reverse %{name}, dims = {turned} : {type_text(Aval(shape, x.dtype))}")
+    writer.reshape(name, Aval(shape, x.dtype), out.shape, zs[0])
+
+
+def _take(writer: HloWriter, x: str, aval: Aval, spans: Sequence[tuple[int, int, int]], z: str = "") -> str:
+    full = [*spans, *[(0, n, 1) for n in aval.shape[len(spans) :]]]
+    out = Aval(tuple([len(range(*span)) for span in full]), aval.dtype)
+    text = ", ".join([f"{a}:{b}:{c}" for a, b, c in full])
+    return writer.change("slice", x, aval, out, z, f" [{text}]")
+
+
+def _spans(x: Aval, index: Basic) -> tuple[list[tuple[int, int, int]], list[int]]:
+    """Return what an index takes of each axis, from left to right, and the axes that are turned around then."""
+    spans, turned = list[tuple[int, int, int]](), list[int]()
+    for entry in index:
+        if entry is None:
+            continue
+        if isinstance(entry, int):
+            spans.append((entry, entry + 1, 1))
+            continue
+        start, stop, step = entry
+        places = range(start, stop if stop >= 0 or step > 0 else -1, step)
+        if step < 0:
+            turned.append(len(spans))
+            places = places[::-1]
+        spans.append((places.start, places.start + max(0, (len(places) - 1) * abs(step) + 1) * bool(places), abs(step)))
+    return [*spans, *[(0, n, 1) for n in x.shape[len(spans) :]]], turned
+
+
+@STABLEHLO.rule("embed", "slice_set", "slice_add")
+def _update(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    out, part = eq.outputs[0].aval, eq.inputs[-1].aval
+    name = eq.primitive.name
+    is_embedded = name == "embed"
+    placed = _embed(writer, eq, xs[-1], part, 0, zs[0] if is_embedded else "")
+    if name == "slice_add":
+        writer.same("add", (xs[0], placed), out, zs[0])
+    elif not is_embedded:
+        mask = _embed(writer, eq, writer.fill(True, Aval(part.shape, BOOL)), Aval(part.shape, BOOL), False)
+        writer.select((mask, placed, xs[0]), out, zs[0])
+
+
+def _embed(writer: HloWriter, eq: Equation, x: str, part: Aval, padding: Any, z: str = "") -> str:
+    """Put a part where an index takes it from, into an array of one number."""
+    whole = Aval(eq.outputs[0].aval.shape, part.dtype)
+    spans, turned = _spans(whole, eq.keywords["index"])
+    inner = Aval(tuple([len(range(*span)) for span in spans]), part.dtype)
+    x = writer.reshape(x, part, inner.shape)
+    if turned:
+        x = writer.make(f"reverse %{x}, dims = {turned} : {type_text(inner)}")
+    low = [span[0] for span in spans]
+    reach = [a + max(0, (n - 1) * c + 1) * bool(n) for (a, _, c), n in zip(spans, inner.shape, strict=True)]
+    high = [n - end for n, end in zip(whole.shape, reach, strict=True)]
+    number = Aval((), part.dtype)
+    sizes = f"low = {low}, high = {high}, interior = {[span[2] - 1 for span in spans]}"
+    types = f"({type_text(inner)}, {type_text(number)}) -> {type_text(whole)}"
+    return writer.make(f"pad %{x}, %{writer.fill(padding, number)}, {sizes} : {types}", z)
+
+
+# -- products and what is made of reductions --
+@STABLEHLO.rule("matmul")
+def _product(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    out = eq.outputs[0].aval
+    a, b = [x.aval for x in eq.inputs]
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    names, avals = list[str](), list[Aval]()
+    for x, aval in zip(xs, (a, b), strict=True):
+        have = Aval(aval.shape, out.dtype)
+        want = Aval((*lead, *have.shape[-2:]) if have.ndim > 1 else have.shape, out.dtype)
+        names.append(writer.broadcast(writer.convert(x, aval, out.dtype), have, want.shape))
+        avals.append(want)
+    batch = [*range(len(lead))] if a.ndim > 1 and b.ndim > 1 else []
+    left, right = avals[0].ndim - 1, max(avals[1].ndim - 2, 0)
+    pairs = f"batching_dims = {batch} x {batch}, " if batch else ""
+    types = f"({', '.join(map(type_text, avals))}) -> {type_text(out)}"
+    writer.make(f"dot_general {writer.read(names)}, {pairs}contracting_dims = [{left}] x [{right}] : {types}", zs[0])
+
+
+@STABLEHLO.rule("softmax", "log_softmax")
+def _softmax(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    out, axis = eq.outputs[0].aval, eq.keywords["axis"]
+    low = _below_top(writer, xs[0], out, axis)
+    shares = writer.same("exponential", (low,), out)
+    total = _over(writer, writer.reduce("add", shares, out, axis, 0), out, axis)
+    if eq.primitive.name == "softmax":
+        writer.same("divide", (shares, total), out, zs[0])
+    else:
+        writer.same("subtract", (low, writer.same("log", (total,), out)), out, zs[0])
+
+
+def _below_top(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> str:
+    top = writer.reduce("maximum", x, aval, axis, -math.inf)
+    return writer.same("subtract", (x, _over(writer, top, aval, axis)), aval)
+
+
+def _over(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> str:
+    """Return a reduction's result as often as there were elements."""
+    kept = [a for a in range(aval.ndim) if a not in axis]
+    have = Aval(tuple([aval.shape[a] for a in kept]), aval.dtype)
+    return writer.change("broadcast_in_dim", x, have, aval, "", f", dims = {kept}")

@@ -1,0 +1,104 @@
+"""StableHLO that jax's parser takes, and that XLA computes as afx does."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import export
+from afx.errors import ExportError
+from afx.export.stablehlo.table import STABLEHLO
+from tests.export.numpy_cases import FUNCTIONS
+from tests.ops import samples as made
+
+CASES = (
+    "polynomial", "selection", "moments", "products", "rosenbrock_hessian", "logistic", "catenary", "kalman", "branches",
+    "regression", "power_iteration", "mapped_while", "chosen_in_loop", "attention",
+)  # fmt: skip
+
+
+@functools.cache
+def xla() -> Callable[[str, tuple[Any, ...]], list[Any]]:
+    """Return a function that verifies a module by jax's parser and runs it by XLA, with float64."""
+    jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
+    interpreters: Any = pytest.importorskip("jax._src.interpreters.mlir", reason="another version of jax")
+    ir: Any = pytest.importorskip("jaxlib.mlir.ir")
+    jaxlib: Any = pytest.importorskip("jaxlib._jax", reason="another version of jax")
+    device = jax.devices("cpu")[0]
+    context = interpreters.make_ir_context()
+
+    def run(text: str, args: tuple[Any, ...]) -> list[Any]:
+        with context, ir.Location.unknown(context):
+            module = ir.Module.parse(text)
+            module.operation.verify()
+        program = device.client.compile_and_load(str(module), jaxlib.DeviceList((device,)), jaxlib.CompileOptions())
+        with jax.enable_x64(True):
+            given = [jax.device_put(np.asarray(x), device) for x in afx.pytree.leaves(args)]
+            return [np.asarray(x) for x in program.execute(given)]
+
+    return run
+
+
+def assert_close(found: list[Any], wanted: list[Any]) -> None:
+    """Assert that results have the dtypes and shapes of others, and their numbers up to rounding."""
+    for x, y in zip(found, map(np.asarray, wanted), strict=True):
+        assert (x.dtype, x.shape) == (y.dtype, y.shape)
+        np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
+def test_each_operation_computes_its_numbers() -> None:
+    """XLA gives what afx gives for samples of every operation that has a form, in one module."""
+    run, written = xla(), made.written()
+    calls, operands = list[tuple[Any, Any, slice]](), list[Any]()
+    for name in set(STABLEHLO.supported()) & {p.name for p in afx.primitives() if not made.holds_function(p)}:
+        p = afx.core.primitive.lookup(name)
+        samples = made.elementwise(p)[-3:-2] if p.is_elementwise else written[name][:2]
+        for sample in samples:
+            calls.append((p, sample, slice(len(operands), len(operands) + len(sample.operands))))
+            operands += sample.operands
+
+    def fn(*xs: Any) -> list[Any]:
+        return [made.call(p, sample, *xs[part]) for p, sample, part in calls]
+
+    found = run(export.to_stablehlo(fn, *operands, name="operations"), tuple(operands))
+    assert_close(found, afx.pytree.leaves(fn(*operands)))
+
+
+def test_enough_operations_have_a_form() -> None:
+    """Elementwise operations, reductions, views, products, selections, casts and loops have one: a hundred at least."""
+    assert len(STABLEHLO.supported()) >= 100
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_function_computes_its_numbers(name: str) -> None:
+    """XLA gives what afx gives for functions with gradients, loops and batches."""
+    fn, args = FUNCTIONS[name]
+    assert_close(xla()(export.to_stablehlo(fn, *args), args), afx.pytree.leaves(fn(*args)))
+
+
+def test_numbers_that_are_not_finite_keep_their_bits() -> None:
+    """Infinities and nan are written by their bits, captured arrays by their bytes."""
+    captured = np.array([np.nan, -0.0, np.inf])
+
+    def fn(x: Any) -> Any:
+        return afx.where(x > 0, captured, -np.inf), afx.asarray(np.array([True, False]))
+
+    first, second = xla()(export.to_stablehlo(fn, np.array([1.0, 1.0, -1.0])), (np.array([1.0, 1.0, -1.0]),))
+    np.testing.assert_array_equal(first, [np.nan, -0.0, -np.inf])
+    assert np.signbit(first[1])
+    np.testing.assert_array_equal(second, [True, False])
+
+
+def test_what_has_no_form_is_refused_at_its_line() -> None:
+    """The message names the operation and the user's line; of a loop it says why."""
+    with pytest.raises(ExportError, match=r"to_stablehlo: .* StableHLO: got sort at .*test_to_stablehlo.py:\d+"):
+        export.to_stablehlo(lambda x: afx.sort(x), np.ones(3))
+    fn, args = FUNCTIONS["newton"]
+    with pytest.raises(ExportError, match=r"while_loop_backward .*use scan"):
+        export.to_stablehlo(fn, *args)
