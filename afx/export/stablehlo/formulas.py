@@ -20,7 +20,9 @@ class Value:
     """A value with Python's operators, while a formula is written."""
 
     def __init__(self, writer: HloWriter, name: str, aval: Aval) -> None:
-        self.writer, self.name, self.aval = writer, name, aval
+        self.writer: HloWriter = writer
+        self.name: str = name
+        self.aval: Aval = aval
 
     def of(self, op: str, *others: Any) -> Value:
         """Return an operation of values of one type; Python's numbers are filled in."""
