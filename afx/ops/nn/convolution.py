@@ -161,7 +161,7 @@ def _batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], params: 
 
 
 def _into(out: Any, x: Any, kernel: Any, **params: Any) -> None:
-    convolving(aval_of(x), aval_of(kernel), aval_of(out), **params)(out, x, kernel)
+    convolving(x, kernel, out, **params)(out, x, kernel)
 
 
 def _counter(result: int, kernel: int) -> Callable[[Sequence[Aval], Params], int]:
@@ -182,6 +182,7 @@ conv_p: Primitive = bilinear(
     flops=_counter(2, 1),
     make_kernel=_prepare,
     impl_into=_into,
+    records=True,
     batch_operands=(0,),
 )
 
@@ -195,7 +196,7 @@ def _input_prepare(ct: Aval, kernel: Aval, *, shape: Shape, **params: Any) -> In
 
 
 def _input_into(out: Any, ct: Any, kernel: Any, *, shape: Shape, **params: Any) -> None:
-    summing_input(aval_of(ct), aval_of(kernel), aval_of(out), **params)(out, ct, kernel)
+    summing_input(ct, kernel, out, **params)(out, ct, kernel)
 
 
 def _input_by_ct(u: Array, kernel: Array, ct: Aval, *, shape: Shape, **params: Any) -> Array:
@@ -223,6 +224,7 @@ conv_input_p: Primitive = bilinear(
     flops=_counter(0, 1),
     make_kernel=_input_prepare,
     impl_into=_input_into,
+    records=True,
     batch_operands=(0,),
 )
 
@@ -236,7 +238,7 @@ def _kernel_prepare(x: Aval, ct: Aval, *, window: Shape, groups: int, **params: 
 
 
 def _kernel_into(out: Any, x: Any, ct: Any, *, window: Shape, **params: Any) -> None:
-    summing_kernel(aval_of(x), aval_of(ct), aval_of(out), **params)(out, x, ct)
+    summing_kernel(x, ct, out, **params)(out, x, ct)
 
 
 def _kernel_by_x(g: Array, ct: Array, x: Aval, *, window: Shape, **params: Any) -> Array:
@@ -260,6 +262,7 @@ conv_kernel_p: Primitive = bilinear(
     flops=_counter(1, 2),
     make_kernel=_kernel_prepare,
     impl_into=_kernel_into,
+    records=True,
     batch_operands=(0, 1),
     sums_over_batch=True,
 )

@@ -76,7 +76,7 @@ def test_groups_and_many_offsets_are_left_to_numpy() -> None:
     """What has no native form is a call of NumPy."""
     for shape, window, options, reason in (
         ((2, 9, 4), (3, 2, 4), {"groups": 2}, "groups of channels"),
-        ((2, 40, 40, 8), (9, 9, 8, 8), {}, "many offsets"),
+        ((2, 40, 40, 8), (9, 9, 8, 8), {}, "many steps"),
     ):
         x, w = np.ones(shape), np.ones(window)
         ct = np.ones(nn.conv(x, w, **options).shape)

@@ -20,7 +20,6 @@ from afx.compiler.native_backend.lowering.memory import (
     of_array,
     part_of,
 )
-from afx.compiler.native_backend.lowering.ops.convolution import CONVOLUTIONS
 from afx.compiler.native_backend.lowering.ops.expand import EXPANDED
 from afx.compiler.native_backend.lowering.ops.fold import lower_fold
 from afx.compiler.native_backend.lowering.ops.index import INDEXED
@@ -29,6 +28,7 @@ from afx.compiler.native_backend.lowering.ops.pooling import POOLING
 from afx.compiler.native_backend.lowering.ops.product import PRODUCTS, lower_matmul
 from afx.compiler.native_backend.lowering.ops.random import DRAWS
 from afx.compiler.native_backend.lowering.ops.reduction import REDUCTIONS, axes_of, loop_of, quiet_of, reduce_into
+from afx.compiler.native_backend.lowering.recorder import record
 from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, Step
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
@@ -47,7 +47,11 @@ def lower_call(b: BlockBuilder, call: Call) -> None:
     lower = METHODS.get(call.method)
     if lower is None:
         raise UnsupportedError(f"{call.op}.{call.method}")
-    if not (_makes_nothing(b, call) or (b.tier > 1 and lower_fold(b, call))):
+    if _makes_nothing(b, call) or (b.tier > 1 and lower_fold(b, call)):
+        return
+    if call.method in NAMED_METHODS and lookup(call.op).lowering.records:
+        record(b, call)
+    else:
         lower(b, call)
 
 
@@ -69,7 +73,7 @@ def _makes_nothing(b: BlockBuilder, call: Call) -> bool:
             return True
         return False
     may_raise = call.op in FAULTING and any(x.shape and 0 not in x.shape for x in call.operands[1:])
-    if may_raise or (is_named and call.op not in NAMED):
+    if may_raise or (is_named and call.op not in NAMED and not lookup(call.op).lowering.records):
         return False
     for out in call.outputs:
         b.own(out.index, out.shape, b.dtype(out))
@@ -150,7 +154,7 @@ def _select(b: BlockBuilder, call: Call) -> None:
 # -- writes into parts --
 def _kernel(b: BlockBuilder, call: Call) -> None:
     if call.op not in PART_OPS:
-        lower = WINDOWED.get(call.op)
+        lower = POOLING.get(call.op)
         if lower is None:
             raise UnsupportedError(call.op)
         lower(b, call)
@@ -242,14 +246,13 @@ INTO: dict[str, Callable[[BlockBuilder, Call], None]] = {
 
 
 def _into(b: BlockBuilder, call: Call) -> None:
-    lower = INTO.get(call.op) or EXPANDED.get(call.op) or WINDOWED.get(call.op)
+    lower = INTO.get(call.op) or EXPANDED.get(call.op) or POOLING.get(call.op)
     if lower is None:
         raise UnsupportedError(call.op)
     lower(b, call)
 
 
-WINDOWED = {**POOLING, **CONVOLUTIONS}
-OPS = {**INDEXED, **EXPANDED, **FACTORIZATIONS, **DRAWS, **WINDOWED}
+OPS = {**INDEXED, **EXPANDED, **FACTORIZATIONS, **DRAWS, **POOLING}
 
 
 def _apply(b: BlockBuilder, call: Call) -> None:

@@ -1,0 +1,72 @@
+"""Arrays that implementations compute with: NumPy's, or those of a recorder, of which machine code is made.
+
+An implementation that is written for `Arrays` stands once: eager calls and plans run it on NumPy's arrays, and the native
+back end records what it does, in the same order and hence with the same bits. Views are taken as of any array of NumPy.
+What depends on values is asked by a method, so that a recorder can answer for all values, or leave the call to NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from afx.core.aval import Shape
+
+__all__ = ["NUMPY", "Arrays"]
+
+
+class Arrays:
+    """NumPy's arrays, and the calls that a recorder takes down."""
+
+    __slots__ = ()
+
+    def new(self, shape: Shape, dtype: Any, _like: Any = None) -> Any:
+        """Return memory for an array; that of another one of this shape whose elements are no longer read."""
+        return np.empty(shape, dtype) if _like is None or _like.shape != shape else _like
+
+    def clear(self, x: Any) -> None:
+        """Fill an array with zeros."""
+        x[...] = 0
+
+    def copy(self, to: Any, x: Any) -> None:
+        """Write elements."""
+        np.copyto(to, x)
+
+    def add(self, to: Any, x: Any) -> None:
+        """Add elements to others."""
+        to += x
+
+    def multiply(self, x: Any, y: Any, out: Any) -> None:
+        """Write the product of two matrices."""
+        np.matmul(x, y, out=out)
+
+    def add_up(self, x: Any, axes: Sequence[int], out: Any) -> None:
+        """Write the sums along axes, one element after the other."""
+        np.add.reduce(x, tuple(axes), out=out)
+
+    def dense(self, x: Any) -> Any:
+        """Return an array whose elements lie next to each other, a copy where they do not."""
+        return np.ascontiguousarray(x)
+
+    def view(self, x: Any, look: Callable[[Any], Any]) -> Any:
+        """Return a view that a function takes of an array."""
+        return look(x)
+
+    def is_finite(self, x: Any) -> bool:
+        """Tell that no element is inf or nan, of neighbouring elements; false where their squares overflow, too."""
+        flat = x.reshape(-1)
+        return x.dtype.char in "fd" and x.flags.c_contiguous and math.isfinite(np.dot(flat, flat))
+
+    def refuse(self, _what: str) -> None:
+        """Leave what follows to NumPy, where it is recorded."""
+
+    def prepare(self, make: Callable[[], tuple[Any, ...]], _is_cleared: bool = True) -> Callable[[], tuple[Any, ...]]:
+        """Return what gives an array of zeros and views of it, which are made once; nobody else writes into them."""
+        made = make()
+        return lambda: made
+
+
+NUMPY: Arrays = Arrays()
