@@ -42,8 +42,8 @@ class Recorded:
     """An array without elements: views are taken of it as of NumPy's arrays."""
 
     def __init__(self, recorder: Recorder, location: Location) -> None:
-        self.recorder = recorder
-        self.location = location
+        self.recorder: Recorder = recorder
+        self.location: Location = location
         self.shadow: Any = of_array(location)
 
     def __getattr__(self, name: str) -> Any:
@@ -84,7 +84,7 @@ class Recorder(Arrays):
     __slots__ = ("_op", "_steps", "b", "quiet")
 
     def __init__(self, b: BlockBuilder, call: Call) -> None:
-        self.b = b
+        self.b: BlockBuilder = b
         self.quiet: tuple[str, ...] = quiet_of(call)
         self._op = call.op
         self._steps = 0
