@@ -6,7 +6,9 @@ afx has at its top level too.
 
 from typing import TYPE_CHECKING, NoReturn
 
-from afx.control.linear_solvers import IterativeResult, cg, gmres
+from afx.control.implicit_solution import IterativeResult
+from afx.control.linear_solvers import bicgstab, cg, gmres
+from afx.control.lsmr import lsmr
 from afx.ops.linalg.banded import solve_banded
 from afx.ops.linalg.cholesky import cholesky
 from afx.ops.linalg.determinants import SlogdetResult, det, slogdet
@@ -42,6 +44,7 @@ __all__ = [
     "QRResult",
     "SVDResult",
     "SlogdetResult",
+    "bicgstab",
     "cg",
     "cho_factor",
     "cho_solve",
@@ -61,6 +64,7 @@ __all__ = [
     "inv",
     "kron",
     "logm",
+    "lsmr",
     "lstsq",
     "lu",
     "lu_factor",

@@ -9,7 +9,7 @@ import scipy.linalg
 
 import afx
 from afx import linalg
-from afx.errors import ShapeError
+from afx.errors import ArgumentError, ShapeError
 
 RNG = np.random.default_rng(15)
 N = 6
@@ -41,6 +41,14 @@ SOLVERS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any], np.nda
     "cg of a function": (lambda a, b: linalg.cg(lambda v: a @ v, b, tol=1e-14).x, lambda a: a, S, T),
     "cg with M": (lambda a, b: linalg.cg(a, b, tol=1e-14, M=lambda v: v / a.diagonal()).x, lambda a: a, S, T),
     "gmres": (lambda a, b: linalg.gmres(a, b, tol=1e-14).x, lambda a: a, G, T),
+    "bicgstab": (lambda a, b: linalg.bicgstab(a, b, tol=1e-15).x, lambda a: a, G, T),
+    "bicgstab with M": (
+        lambda a, b: linalg.bicgstab(a, b, tol=1e-15, M=lambda v: v / a.diagonal()).x,
+        lambda a: a,
+        G,
+        T,
+    ),
+    "lsmr": (lambda a, b: linalg.lsmr(a, b, tol=1e-15).x, lambda a: a, G, T),
     "restarted gmres": (lambda a, b: linalg.gmres(lambda v: a @ v, b, tol=1e-16, restart=4).x, lambda a: a, G, T),
 }
 
@@ -66,7 +74,7 @@ def test_derivatives_are_the_plain_solves(name: str) -> None:
         f, g = afx.grad(f), afx.grad(g)
 
 
-@pytest.mark.parametrize("solve", [linalg.cg, linalg.gmres])
+@pytest.mark.parametrize("solve", [linalg.cg, linalg.gmres, linalg.bicgstab, linalg.lsmr])
 def test_derivatives_of_exact_solutions(solve: Callable[..., Any]) -> None:
     """Where a solution leaves no residual at all, so that refining it begins and ends at zeros."""
     a, b, w = np.diag([2.0, 4.0]), np.array([1.0, 2.0]), np.array([1.0, -0.5])
@@ -142,3 +150,30 @@ def test_operands_that_do_not_fit() -> None:
         linalg.solve_banded((2, 1), BAND[:3], B)
     with pytest.raises(ShapeError, match="lu_solve"):
         linalg.lu_solve(linalg.lu_factor(G), np.ones(N + 1))
+
+
+@pytest.mark.parametrize("damp", [0.0, 0.5])
+def test_lsmr_solves_least_squares(damp: float) -> None:
+    """Rectangular and damped problems, of matrices and functions, have NumPy's solution, and derivatives by the matrix."""
+    rng = np.random.default_rng(1)
+    a, b, t = rng.normal(size=(9, 4)), rng.normal(size=9), rng.normal(size=(9, 4))
+    stacked = np.concatenate([a, damp * np.eye(4)]), np.concatenate([b, np.zeros(4)])
+
+    def normal(s: Any) -> Any:
+        m = a + s * t
+        return linalg.solve(m.T @ m + damp**2 * np.eye(4), m.T @ b)
+
+    def found(s: Any) -> Any:
+        return linalg.lsmr(a + s * t, b, damp=damp, tol=1e-14).x
+
+    zero = afx.asarray(np.float64(0))
+    result = linalg.lsmr(lambda v: a @ v, b, columns=4, damp=damp, tol=1e-14)
+    np.testing.assert_allclose(result.x, np.linalg.lstsq(*stacked)[0], rtol=1e-10)
+    assert bool(result.converged)
+    assert int(result.iterations) <= 8
+    np.testing.assert_allclose(afx.jacfwd(found)(zero), afx.jacfwd(normal)(zero), rtol=1e-9)
+    np.testing.assert_allclose(afx.jacfwd(afx.jacrev(found))(zero), afx.jacfwd(afx.jacfwd(normal))(zero), rtol=1e-8)
+    with pytest.raises(ArgumentError, match="give columns=n"):
+        linalg.lsmr(lambda v: a @ v, b)
+    with pytest.raises(ShapeError, match="b is a vector that the matrix fits"):
+        linalg.lsmr(a, b[:3])

@@ -1,0 +1,165 @@
+"""LSMR: sparse and structured linear least squares by bidiagonalization (Fong & Saunders 2011)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from afx.control.implicit_solution import (
+    ORDERS,
+    IterativeResult,
+    Matvec,
+    Operand,
+    Operator,
+    linear_solution,
+    nonzero,
+)
+from afx.control.while_loop import while_loop
+from afx.core.array.array import Array, ArrayLike
+from afx.core.aval import Aval, aval_of
+from afx.errors import ArgumentError, ShapeError
+from afx.ops.creation.creation import asarray
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import hypot
+from afx.ops.elementwise.where import maximum
+from afx.ops.linalg.products import matmul
+from afx.ops.manipulation.join import concat
+from afx.ops.reductions.moments import vector_norm
+
+__all__ = ["lsmr"]
+
+
+def lsmr(
+    a: Operator,
+    b: ArrayLike,
+    *,
+    columns: int | None = None,
+    damp: float = 0.0,
+    tol: float = 1e-6,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+) -> IterativeResult:
+    """Return the x for which ``|a @ x - b|² + damp² |x|²`` is smallest, by products with a and its transpose alone.
+
+    Differentiable by b and by what a is made of, up to the third order, where columns of a are independent or damped; it
+    compiles and batches.
+
+    Args:
+        a: float[m, n], or a linear function of float[n], whose transpose is found by `vjp`.
+        b: float[m].
+        columns: n, where a is a function.
+        damp: how much the size of x counts.
+        tol: the norm of ``aᵀ (b - a x)`` relative to that of ``aᵀ b`` at which to stop.
+        atol: an absolute one; the larger of the two counts.
+        maxiter: the most iterations; ten times n where absent.
+
+    Raises:
+        ShapeError: b is no vector, or a does not fit it.
+        ArgumentError: a is a function and ``columns`` is absent.
+
+    >>> lsmr(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 2.0, 3.0])).x.round(4)
+    Array([1., 1.], dtype=float64)
+    """
+    forward, n, rhs = _rectangular(a, asarray(b), columns, damp)
+    operand = Operand(forward, Aval((n,), rhs.dtype), "lsmr")
+    fixed = [stop_gradient(c) for c in operand.consts]
+    target = concat([rhs, asarray([0.0] * n, rhs.dtype)]) if damp else rhs
+    most = 10 * n if maxiter is None else maxiter
+
+    def pair(consts: Any) -> tuple[Matvec, Matvec]:
+        return operand.at(consts), operand.at(consts, transposed=True)
+
+    def inverse(_: bool, v: Array, *consts: Any) -> Array:
+        """Return the solution of the normal equations, by two least squares problems."""
+        there, back = pair(consts)
+        return _bidiagonalize(there, back, _bidiagonalize(back, there, v, tol, atol, most)[0], tol, atol, most)[0]
+
+    there, back = pair(fixed)
+    x, iterations, slope = _bidiagonalize(there, back, stop_gradient(target), tol, atol, most)
+    linear = linear_solution(inverse, "lsmr")
+    now = operand.at(operand.consts)
+    transposed = operand.at(operand.consts, transposed=True)
+    for _ in range(ORDERS):
+        x = x + linear(False, transposed(target - now(x)), *fixed)
+    return IterativeResult(x, iterations, slope)
+
+
+def _rectangular(a: Operator, rhs: Array, columns: int | None, damp: float) -> tuple[Matvec, int, Array]:
+    """Return the matrix as a function of vectors, with its damping below, and the number of its columns."""
+    if callable(a):
+        if columns is None:
+            raise ArgumentError("lsmr: a function does not show its columns: got none; give columns=n")
+        forward, n = a, columns
+    else:
+        forward, n = _product_with(asarray(a))
+    if rhs.ndim != 1 or aval_of(forward(asarray([0.0] * n, rhs.dtype))).shape != rhs.shape:
+        raise ShapeError(f"lsmr: b is a vector that the matrix fits: got {rhs.aval}; reshape it, or use vmap")
+
+    def damped(v: Array) -> Array:
+        return concat([forward(v), damp * v])
+
+    return damped if damp else forward, n, rhs
+
+
+def _product_with(matrix: Array) -> tuple[Matvec, int]:
+    """Return a matrix as a function of vectors, and the number of its columns."""
+    if matrix.ndim != 2:
+        raise ShapeError(f"lsmr: needs a matrix or a function: got {matrix.aval}; use vmap for several")
+    return lambda v: matmul(matrix, v), matrix.shape[1]
+
+
+@attrs.frozen
+class Bidiagonal:
+    """The state of the iteration, in the paper's names: x, u, v and h's, and the two rotations."""
+
+    x: Array
+    u: Array
+    v: Array
+    h: Array
+    h_bar: Array
+    alpha: Array
+    alpha_bar: Array
+    rho: Array
+    rho_bar: Array
+    c_bar: Array
+    s_bar: Array
+    zeta_bar: Array
+    count: Array
+
+
+def _bidiagonalize(
+    forward: Matvec, back: Matvec, b: Array, tol: float, atol: float, most: int
+) -> tuple[Array, Array, Array]:
+    """Return the solution of least squares, the iterations it took, and whether its slope is as small as asked."""
+    beta = vector_norm(b)
+    u = b / nonzero(beta)
+    v = back(u)
+    alpha = vector_norm(v)
+    v = v / nonzero(alpha)
+    slope = alpha * beta
+    bound = maximum(tol * slope, atol)
+    one = slope * 0 + 1
+    begin = Bidiagonal(v * 0, u, v, v, v * 0, alpha, alpha, one, one, one, slope * 0, slope, asarray(0))
+
+    def advance(s: Bidiagonal) -> Bidiagonal:
+        u = forward(s.v) - s.alpha * s.u
+        beta = vector_norm(u)
+        u = u / nonzero(beta)
+        v = back(u) - beta * s.v
+        alpha = vector_norm(v)
+        v = v / nonzero(alpha)
+        rho = hypot(s.alpha_bar, beta)
+        c, sine = s.alpha_bar / nonzero(rho), beta / nonzero(rho)
+        theta = sine * alpha
+        rho_bar = hypot(s.c_bar * rho, theta)
+        c_bar, s_bar = s.c_bar * rho / nonzero(rho_bar), theta / nonzero(rho_bar)
+        h_bar = s.h - s.s_bar * rho * rho / nonzero(s.rho * s.rho_bar) * s.h_bar
+        x = s.x + c_bar * s.zeta_bar / nonzero(rho * rho_bar) * h_bar
+        h = v - theta / nonzero(rho) * s.h
+        scalars = alpha, c * alpha, rho, rho_bar, c_bar, s_bar, -s_bar * s.zeta_bar
+        return Bidiagonal(x, u, v, h, h_bar, *scalars, s.count + 1)
+
+    end = while_loop(lambda s: (abs_(s.zeta_bar) > bound) & (s.count < most), advance, begin)
+    return end.x, end.count, abs_(end.zeta_bar) <= bound
