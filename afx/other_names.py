@@ -295,6 +295,14 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "shuffle": "afx.random.permutation(key, x)",
         "standard_normal": "afx.random.normal(key, shape)",
     },
+    "afx.sparse": {
+        "coo_array": "afx.sparse.Csr.from_entries(values, rows, columns, shape)",
+        "csc_array": "afx.sparse.Csr.from_entries(values, rows, columns, shape)",
+        "csr_array": "afx.sparse.Csr.from_entries(values, rows, columns, shape), or Csr.from_sparse(matrix) of SciPy's",
+        "csr_matrix": "afx.sparse.Csr.from_entries(values, rows, columns, shape), or Csr.from_sparse(matrix) of SciPy's",
+        "spsolve": "afx.sparse.Csr.solve: a.solve(b)",
+        "splu": "afx.sparse.Csr.solve: a.solve(b)",
+    },
     "afx.special": {
         "sigmoid": "afx.special.expit(x)",
     },

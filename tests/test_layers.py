@@ -26,7 +26,7 @@ LAYERS = (
     ("ops",),
     ("transforms",),
     ("control", "random", "stats"),
-    ("nn", "optim", "integrate", "sample", "linalg", "fft", "special", "debug"),
+    ("nn", "optim", "integrate", "sample", "linalg", "sparse", "fft", "special", "debug"),
     ("data", "distributed", "export", "io", "migrate", "numpy", "plot", "testing", "train"),
     ("__init__",),
 )

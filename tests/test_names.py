@@ -367,6 +367,7 @@ NAMES: dict[str, list[str]] = {
         "sort",
         "sort_complex",
         "spacing",
+        "sparse",
         "sparse_hessian",
         "sparse_jacobian",
         "special",
@@ -894,6 +895,14 @@ NAMES: dict[str, list[str]] = {
         "summary",
         "to_arviz",
         "unconstrain",
+    ],
+    "afx.sparse": [
+        "Csr",
+        "Pattern",
+        "bicgstab",
+        "cg",
+        "gmres",
+        "lsmr",
     ],
     "afx.special": [
         "beta",

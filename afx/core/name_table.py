@@ -146,6 +146,7 @@ FAMILIES = (
     "pytree",
     "random",
     "sample",
+    "sparse",
     "special",
     "stats",
     "testing",

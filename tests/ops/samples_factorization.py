@@ -33,6 +33,10 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample((np.abs(A[:, :, :3]) + np.array([0, 5.0, 0])[:, None], A), {"lower": 1, "upper": 1}),
         Sample((np.abs(A[0, :2]) + np.array([5.0, 0])[:, None], A[0, :, :2]), {"lower": 1, "upper": 0}),
     ],
+    "sparse_solve": [
+        Sample((np.abs(A[0].ravel()) + np.eye(3).ravel() * 5, *np.indices((3, 3)).reshape(2, 9), A[0])),
+        Sample((RNG.uniform(1.0, 2.0, (2, 4)), *np.array([[[0, 1, 2, 0]] * 2, [[1, 2, 0, 0]] * 2]), A[:, :, :2])),
+    ],
     "solve_sylvester": [
         Sample((APART, POSITIVE[:, :2, :2], A[:, :, :2]), {"hermitian": False}),
         Sample((POSITIVE[0], POSITIVE[0], A[0]), {"hermitian": False}),

@@ -20,7 +20,7 @@ EPS = 1e-6
 PHASES = {"eig", "eigh", "svd"}
 # The functions above these give all their operands one dtype.
 ALIKE = {"conv", "conv_input", "conv_kernel", "correlate", "index_add", "index_multiply", "index_set", "slice_add"}
-ALIKE |= {"hermitian_function", "slice_set", "solve_banded", "solve_sylvester"}
+ALIKE |= {"hermitian_function", "slice_set", "solve_banded", "solve_sylvester", "sparse_solve"}
 
 
 def _imaginary(x: Any, symmetric: bool) -> Any:

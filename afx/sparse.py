@@ -1,0 +1,24 @@
+"""Sparse matrices: compressed rows whose pattern is structure, with products and solutions, and iterative solvers.
+
+`afx.sparse_jacobian` and `afx.sparse_hessian` give matrices that `Csr.from_sparse` takes. The solvers are those of
+`afx.linalg`: matrices may be functions, such as ``lambda x: a @ x``.
+"""
+
+from typing import TYPE_CHECKING, NoReturn
+
+from afx.control.linear_solvers import bicgstab, cg, gmres
+from afx.control.lsmr import lsmr
+from afx.other_names import missing_name
+from afx.transforms.sparse.csr import Csr, Pattern
+
+__all__ = ["Csr", "Pattern", "bicgstab", "cg", "gmres", "lsmr"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # type checkers shall go on to refuse names that are not there
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing_name(__name__, name)
