@@ -21,7 +21,7 @@ from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.where import where
 from afx.ops.linalg.products import matmul
 from afx.ops.reductions.moments import vector_norm
-from afx.transforms.compiled_call import call
+from afx.transforms.compiled_call import CompiledGraph, call
 from afx.transforms.custom_call import custom_call
 from afx.transforms.custom_rules import CustomRules
 from afx.transforms.vjp import vjp
@@ -82,9 +82,9 @@ class Operand:
 
     def __init__(self, fn: Matvec, like: Aval, who: str) -> None:
         body = body_of(fn, pytree.structure((like,)), [like], who)
-        self._program = body.program
+        self._program: CompiledGraph = body.program
         self._like = like
-        self.consts = body.lifted
+        self.consts: list[Any] = body.lifted
 
     def at(self, consts: Sequence[Any], transposed: bool = False) -> Matvec:
         """Return the function, or its transpose, with these values instead of its closed-over ones."""
