@@ -7,8 +7,6 @@ buffers go first, then whole plans; what runs next makes its own anew.
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +18,6 @@ __all__ = ["IdleBuffers", "set_cache_limit", "tick"]
 DEFAULT_LIMIT_BYTES = 256 * 10**6
 
 _clock = itertools.count(1)
-_lock = threading.Lock()
 _limit = [DEFAULT_LIMIT_BYTES]
 
 
@@ -55,8 +52,8 @@ class IdleBuffers:
         self.plan: IdleBuffers | None = plan
         self._older: list[Any] = []
         self._used = tick()
-        with _lock:
-            _known.add(self)
+        key = id(self)
+        _known[key] = weakref.ref(self, lambda _: _known.pop(key, None))
 
     @property
     def nbytes(self) -> int:
@@ -93,17 +90,19 @@ class IdleBuffers:
         return self._used
 
 
-_known: weakref.WeakSet[IdleBuffers] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):  # no thread is between the two where a process is forked off
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+# by identity; no lock, which a signal's handler or a forked process would wait for: single calls of a dict are whole
+_known: dict[int, weakref.ref[IdleBuffers]] = {}
+
+
+def _in_order_of_use() -> list[IdleBuffers]:
+    return sorted([idle for ref in list(_known.values()) if (idle := ref()) is not None], key=_use)
 
 
 def _make_room(newest: IdleBuffers) -> None:
     """Let plans that were not used for longest go, so that one more set stays within the limit."""
-    with _lock:
-        known = sorted(_known, key=_use)
-        for idle in known:
-            idle.settle()
+    known = _in_order_of_use()
+    for idle in known:
+        idle.settle()
     _shrink(known, newest, newest.set_bytes)
 
 
@@ -148,8 +147,7 @@ def set_cache_limit(limit: int) -> int:
             f"set_cache_limit: the limit is a number of bytes: got {limit!r}; give an integer from 0 on"
         )
     before, _limit[0] = _limit[0], limit
-    with _lock:
-        known = sorted(_known, key=_use)
+    known = _in_order_of_use()
     if known:
         _shrink(known, known[-1], 0)
     return before

@@ -22,8 +22,10 @@ TIMES = np.linspace(0.0, 5.0, 21)
 @pytest.fixture(autouse=True)
 def _empty() -> Iterator[None]:
     compiled._programs.clear()
+    compiled._met.clear()
     yield
     compiled._programs.clear()
+    compiled._met.clear()
 
 
 def _decay(shift: Any = 0.0) -> Any:
@@ -87,7 +89,7 @@ def test_what_interrupts_a_solver_may_call_it(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_array_equal(found[2], found[0])
 
 
-def test_large_constants_are_not_kept() -> None:
+def test_large_constants_are_not_kept_for_one_call() -> None:
     """A program that holds a large array is run and let go, also where a loop's graph holds it."""
     table = np.linspace(1.0, 2.0, 200_000)
     found = odeint(lambda t, y: -y + 0.0 * afx.sum(table * y[0]), np.ones(2), TIMES).ys
@@ -95,6 +97,22 @@ def test_large_constants_are_not_kept() -> None:
     assert not compiled._programs
     _decay(np.linspace(1.0, 2.0, 2))
     assert len(compiled._programs) == 1
+
+
+@pytest.mark.parametrize("make", [afx.asarray, np.array])
+def test_large_constants_are_planned_twice_at_most(make: Callable[[Any], Any]) -> None:
+    """A program that holds a large array is kept where it is met again with the same numbers, and found from then on."""
+    table = np.linspace(1.0, 2.0, 200_000)
+
+    def integrated(factor: float) -> tuple[Any, int]:
+        held = make(factor * table)
+        found = odeint(lambda t, y: 0.0 * y - afx.max(held * y[0]), np.ones(1), TIMES).ys
+        return np.asarray(found)[:, 0], len(compiled._programs)
+
+    first, second, third, other = map(integrated, (1.0, 1.0, 1.0, 2.0))
+    assert [first[1], second[1], third[1], other[1]] == [0, 1, 1, 1]
+    np.testing.assert_array_equal(first[0], third[0])
+    np.testing.assert_allclose(other[0], np.exp(-4 * TIMES), rtol=1e-2, atol=1e-6)
 
 
 def test_programs_that_differ_in_constants_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:

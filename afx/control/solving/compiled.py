@@ -1,7 +1,7 @@
 """Compiled runs: what solvers compute from plain values runs as it does under `jit`, without being asked for.
 
 Plans are kept by their graphs: a function that is written anew for each call, as closures are, has the plan, and with it
-the machine code, of the one before, unless its constants are large.
+the machine code, of the one before. One that holds large constants is kept where it is met again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from afx.compiler.target import current
 from afx.core.array.array import wrap
 from afx.core.aval import aval_of
 from afx.core.graph import Graph, walk
+from afx.core.tracing.source_info import places_of
 from afx.core.tracing.tracer import Tracer
 from afx.core.weakness import argument_of
 from afx.errors import AfxError, TracerError
@@ -27,11 +28,13 @@ __all__ = ["are_plain", "compile_run", "run_compiled", "run_or_compile"]
 T = TypeVar("T")
 
 PROGRAMS_MAX: Final = 64
-CONSTANT_BYTES_MAX: Final = 1 << 20  # of the constants of a program that is kept
+KEPT_BYTES_MAX: Final = 1 << 20  # of the constants of a program that is kept from its first call on
+COMPARED_BYTES_MAX: Final = 1 << 26  # of those of one that is kept at all: comparing more costs what planning does
 
 # the last used behind; no lock, which a signal's handler or a forked process would wait for: single calls of a dict are
 # whole, and what another thread has taken out meanwhile is made again
 _programs: dict[Hashable, CompiledGraph] = {}
+_met: dict[Hashable, bool] = {}  # programs with large constants, which are kept where they are met again
 
 
 def are_plain(*trees: Any) -> bool:
@@ -83,15 +86,25 @@ def run_or_compile(fn: Callable[..., T], *trees: Any, name: str) -> T:
 def _program(new: CompiledGraph) -> CompiledGraph:
     """Return the program of a graph that was met before, else this one."""
     graphs = list(walk(new.graph))
-    if sum([c.value.nbytes for graph in graphs for _, c in graph.constants]) > CONSTANT_BYTES_MAX:
-        return new
+    held = [c for graph in graphs for _, c in graph.constants]
+    total = sum([c.value.nbytes for c in held])
     _drop_forgotten()
-    key = (current.key, _marks(graphs), new)
-    found = _programs.pop(key, new)
-    _programs[key] = found
-    for old in list(_programs)[:-PROGRAMS_MAX]:
-        _programs.pop(old, None)
+    if total > COMPARED_BYTES_MAX:
+        return new
+    key = (current.key, tuple(map(hash, held)), _lines(graphs))
+    if total > KEPT_BYTES_MAX and key not in _met:
+        _met[key] = True
+        _drop_first(_met)
+        return new
+    found = _programs.pop((*key, new), new)
+    _programs[*key, new] = found
+    _drop_first(_programs)
     return found
+
+
+def _drop_first(known: dict[Hashable, Any]) -> None:
+    for old in list(known)[:-PROGRAMS_MAX]:
+        known.pop(old, None)
 
 
 def _drop_forgotten() -> None:
@@ -101,10 +114,10 @@ def _drop_forgotten() -> None:
             _programs.pop(key, None)
 
 
-def _marks(graphs: Sequence[Graph]) -> Hashable:
-    """Return what equal graphs may differ in, their lines and silenced warnings, and the hashes of their constants.
+def _lines(graphs: Sequence[Graph]) -> Hashable:
+    """Return what equal graphs may differ in: their lines and silenced warnings.
 
-    The hashes keep graphs that differ in constants alone from being compared with one another.
+    Lines, as the offsets of instructions change when Python specializes them.
     """
-    lines = [(eq.source and eq.source.file, eq.source, eq.ignored_fp_errors) for graph in graphs for eq in graph]
-    return tuple([hash(c) for graph in graphs for _, c in graph.constants]), tuple(lines)
+    equations = [eq for graph in graphs for eq in graph]
+    return tuple(places_of([eq.source for eq in equations])), tuple([eq.ignored_fp_errors for eq in equations])

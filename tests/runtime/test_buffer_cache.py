@@ -1,0 +1,53 @@
+"""The memory that plans keep between calls: what is known of it is kept without a lock."""
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+from afx import Array
+from afx.runtime import buffer_cache
+
+
+def double(x: Array) -> Array:
+    """Return twice x."""
+    return x * 2.0
+
+
+def triple(x: Array) -> Array:
+    """Return three times x."""
+    return x * 3.0
+
+
+def test_what_interrupts_the_making_of_room_may_run_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first call from within another one's making of room, as a signal's handler may make it, ends."""
+    use: Any = buffer_cache._use
+    found: list[Any] = []
+    pending = [lambda: found.append(afx.jit(triple)(afx.ones(3)))]
+
+    def use_late(idle: Any) -> Any:
+        if pending:
+            pending.pop()()
+        return use(idle)
+
+    monkeypatch.setattr(buffer_cache, "_use", use_late)
+    thread = threading.Thread(target=lambda: found.append(afx.jit(double)(afx.ones(3))), daemon=True)
+    thread.start()
+    thread.join(20)
+    np.testing.assert_array_equal(found, [[3.0] * 3, [2.0] * 3])
+
+
+def test_plans_that_are_gone_are_not_counted() -> None:
+    """A plan that nobody holds any longer leaves nothing behind."""
+    gc.collect()
+    before = set(buffer_cache._known)
+    compiled = afx.jit(double)
+    compiled(afx.ones(3))
+    made = set(buffer_cache._known) - before
+    assert made
+    del compiled
+    gc.collect()
+    assert not made & set(buffer_cache._known)
