@@ -1,9 +1,10 @@
 """Distributions: SciPy's names and parameters, with derivatives by every real parameter.
 
 Each has ``pdf`` and ``logpdf`` (``pmf`` and ``logpmf``, of whole numbers), ``cdf``, ``logcdf``, ``sf``, ``logsf`` and
-``ppf``: functions of an argument and the parameters, which broadcast. Logarithms stay finite in the tails as far as
-floating-point numbers reach, and so do their derivatives. Parameters that are not allowed give nan. Most need the extra
-``scipy``.
+``ppf`` and ``isf``: functions of an argument and the parameters, which broadcast; ``mean``, ``var``, ``std``, ``median``,
+``entropy`` and ``interval`` of the parameters; ``rvs`` of a key, and ``fit`` by maximum likelihood. Logarithms stay finite in
+the tails as far as floating-point numbers reach, and so do their derivatives. Parameters that are not allowed give nan. Most
+need the extra ``scipy``.
 
 >>> from afx.stats import norm
 >>> norm.logpdf(np.array([0.0, 40.0]), scale=2.0).round(4)
@@ -16,13 +17,17 @@ from typing import TYPE_CHECKING, NoReturn
 
 from afx.stats.beta_family import beta, f, t
 from afx.stats.elementary import cauchy, expon, laplace, logistic, uniform, weibull_min
-from afx.stats.gamma_family import chi2, gamma
+from afx.stats.gamma_family import chi2, gamma, gennorm, invgamma
 from afx.stats.multivariate import dirichlet, multivariate_normal
 from afx.stats.normal import lognorm, norm
-from afx.stats.whole_numbers import binom, geom, nbinom, poisson
+from afx.stats.one_sided import gumbel_r, halfcauchy, halfnorm, pareto, rayleigh
+from afx.stats.skewed import skewnorm, truncnorm, vonmises
+from afx.stats.whole_numbers import bernoulli, betabinom, binom, geom, nbinom, poisson
 
 __all__ = [
+    "bernoulli",
     "beta",
+    "betabinom",
     "binom",
     "cauchy",
     "chi2",
@@ -30,16 +35,26 @@ __all__ = [
     "expon",
     "f",
     "gamma",
+    "gennorm",
     "geom",
+    "gumbel_r",
+    "halfcauchy",
+    "halfnorm",
+    "invgamma",
     "laplace",
     "logistic",
     "lognorm",
     "multivariate_normal",
     "nbinom",
     "norm",
+    "pareto",
     "poisson",
+    "rayleigh",
+    "skewnorm",
     "t",
+    "truncnorm",
     "uniform",
+    "vonmises",
     "weibull_min",
 ]
 

@@ -1,17 +1,15 @@
-"""Distribution families: functions that differentiate by the argument and by every real parameter.
+"""Distributions at given parameters: the record of a standard form, and what location, scale and support make of it.
 
-A family is one function from parameters to a *distribution*, decorated with `continuous` or `discrete`. The distribution
-describes its standard form (location 0, scale 1) inside of the support. The family adds location, scale and dtypes, the
-values outside of the support, and checks of parameters.
+A distribution describes its standard form (location 0, scale 1) inside of the support; location, scale, values outside of
+the support and parameters that are not allowed are seen to here.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Generic, ParamSpec, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -22,17 +20,28 @@ from afx.core.dtypes import promote
 from afx.errors import DtypeError
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.promotion import promote_operands
+from afx.ops.creation.ranges import arange
 from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isinf, isnan
 from afx.ops.elementwise.exponential import exp, expm1, log, log1p
 from afx.ops.elementwise.rounding import floor
-from afx.ops.elementwise.where import where
-from afx.ops.manipulation.shape import astype
+from afx.ops.elementwise.where import maximum, minimum, where
+from afx.ops.manipulation.shape import astype, expand_dims, reshape
+from afx.ops.reductions.sums import sum as sum_
 
-__all__ = ["ContinuousDistribution", "DiscreteDistribution", "continuous", "discrete", "floating", "log1mexp", "quiet"]
+__all__ = [
+    "ContinuousDistribution",
+    "DiscreteDistribution",
+    "Distribution",
+    "floating",
+    "is_endless",
+    "log1mexp",
+    "quiet",
+]
 
-P = ParamSpec("P")
 Fn: TypeAlias = Callable[[Array], Array]
+Number: TypeAlias = Callable[[], Array | float]
 
 
 def quiet() -> AbstractContextManager[Any]:
@@ -64,6 +73,7 @@ def log1mexp(x: Array) -> Array:
 
 
 # -- distributions --
+TERMS = 4096  # of a sum over whole numbers
 FILLS = {  # what functions are below and above the support
     "pdf": (0.0, 0.0),
     "logpdf": (-math.inf, -math.inf),
@@ -83,6 +93,10 @@ class Distribution:
         logcdf: the logarithm of the distribution function.
         logsf: the logarithm of its complement.
         ppf: the quantile of a probability between 0 and 1, its ends excluded.
+        mean: the mean, when it is asked for.
+        var: likewise the variance.
+        entropy: likewise the differential entropy; of whole numbers a sum without it.
+        isf: the quantile of a complement, where that of 1 less it would lose digits.
         pdf: the density, where the exponential of its logarithm would lose digits or derivatives.
         cdf: likewise the distribution function.
         sf: likewise its complement.
@@ -96,6 +110,10 @@ class Distribution:
     logcdf: Fn
     logsf: Fn
     ppf: Fn
+    mean: Number
+    var: Number
+    entropy: Number | None = None
+    isf: Fn | None = None
     pdf: Fn | None = None
     cdf: Fn | None = None
     sf: Fn | None = None
@@ -116,9 +134,21 @@ class Distribution:
         """Return a function of `FILLS`."""
         raise NotImplementedError  # each distribution has its own
 
-    def quantile(self, q: Array) -> Array:
-        """Return the quantile."""
+    def quantile(self, q: Array, upper: bool = False) -> Array:
+        """Return the quantile, of the complement where ``upper`` says so."""
         raise NotImplementedError  # each distribution has its own
+
+    def number(self, name: str) -> Array:
+        """Return the mean, variance or entropy."""
+        raise NotImplementedError  # each distribution has its own
+
+    def _inverse(self, q: Array, upper: bool, low: Array | float) -> Array:
+        """Return the quantile of the standard form; those of 0 and 1 are the ends of the support."""
+        inside = (q > 0) & (q < 1)
+        safe = where(inside, q, 0.5)
+        y = self.ppf(safe) if not upper else self.isf(safe) if self.isf is not None else self.ppf(1 - safe)
+        first, last = (self.high, low) if upper else (low, self.high)
+        return where(inside, y, where(q == 0, first, where(q == 1, last, math.nan)))
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -144,9 +174,9 @@ class ContinuousDistribution(Distribution):
         if self.has_limits and "pdf" not in name:
             return where(self._holds(scale), self.of(name, where(isinf(y), stop_gradient(y), y)), math.nan)
         outside = isinf(y)
-        if not _is_endless(self.low):
+        if not is_endless(self.low):
             outside = outside | ((y <= self.low) if self.is_open else (y < self.low))
-        if not _is_endless(self.high):
+        if not is_endless(self.high):
             outside = outside | ((y >= self.high) if self.is_open else (y > self.high))
         z = self._scaled(name, where(outside, self.middle, y), scale)
         below, above = FILLS[name]
@@ -161,12 +191,20 @@ class ContinuousDistribution(Distribution):
         """Tell where the parameters are those of a distribution."""
         return scale > 0 if self.allowed is True else self.allowed & (scale > 0)
 
-    def quantile(self, q: Array) -> Array:
+    def quantile(self, q: Array, upper: bool = False) -> Array:
         """Return the quantile; those of 0 and 1 are the ends of the support."""
-        inside = (q > 0) & (q < 1)
-        y = where(inside, self.ppf(where(inside, q, 0.5)), _ends(q, self.low, self.high))
         scale = asarray(self.scale)
-        return where(self._holds(scale), scale * y + self.loc, math.nan)
+        return where(self._holds(scale), scale * self._inverse(q, upper, self.low) + self.loc, math.nan)
+
+    def number(self, name: str) -> Array:
+        """Return the mean, variance or entropy, moved and scaled."""
+        scale = asarray(self.scale)
+        if name == "entropy":
+            assert self.entropy is not None  # every law of real numbers has one
+            z = self.entropy() + log(scale) + 0 * asarray(self.loc)
+        else:
+            z = scale * scale * self.var() + 0 * asarray(self.loc) if name == "var" else self.loc + scale * self.mean()
+        return where(self._holds(scale), z, math.nan)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -181,115 +219,39 @@ class DiscreteDistribution(Distribution):
             outside = (k != x - self.loc) | (k < self.low) | (k > self.high) | isinf(k)
             fill: Array | float = where(isnan(x), math.nan, below)
         else:
-            outside = (k < self.low) | (k >= self.high)
-            fill = where(k < self.low, below, above)
+            outside = isnan(k) | (k < self.low) | (k >= self.high)
+            fill = where(k < self.low, below, where(isnan(k), math.nan, above))
         z = self.of(name, where(outside, self.low, k))
         return where(self.allowed, where(outside, fill, z), math.nan)
 
-    def quantile(self, q: Array) -> Array:
+    def quantile(self, q: Array, upper: bool = False) -> Array:
         """Return the least number whose distribution function is q or more; of 0 it is one below the support."""
-        inside = (q > 0) & (q < 1)
-        k = where(inside, self.ppf(where(inside, q, 0.5)), _ends(q, self.low - 1, self.high))
-        return where(self.allowed, k + self.loc, math.nan)
+        return where(self.allowed, self._inverse(q, upper, self.low - 1) + self.loc, math.nan)
+
+    def number(self, name: str) -> Array:
+        """Return the mean, variance or entropy, moved."""
+        if name == "mean":
+            z = self.loc + asarray(self.mean())
+        elif name == "var":
+            z = asarray(self.var()) + 0 * asarray(self.loc)
+        else:
+            z = (self._summed_entropy() if self.entropy is None else self.entropy()) + 0 * asarray(self.loc)
+        return where(self.allowed, z, math.nan)
+
+    def _summed_entropy(self) -> Array:
+        """Return the entropy as a sum over numbers around the mean; where they are many, over every so many."""
+        mean, width = asarray(self.mean()), sqrt(asarray(self.var()))
+        first = maximum(floor(mean - 12 * width) - 30, self.low)
+        last = minimum(floor(mean + 40 * width) + 60, self.high)
+        apart = maximum(floor((last - first) / (TERMS - 1)) + 1, 1.0)  # so smooth a sum is as good as the whole one
+        k = expand_dims(first, 0) + reshape(arange(TERMS, dtype=mean.dtype), (-1,) + (1,) * mean.ndim) * apart
+        inside = k <= last
+        logarithm = self.logpdf(where(inside, k, first))
+        seen = inside & (logarithm > -math.inf)
+        terms = where(seen, exp(logarithm) * where(seen, logarithm, 0.0), 0.0)
+        return -sum_(terms, axis=0) * apart
 
 
-def _is_endless(end: Array | float) -> bool:
+def is_endless(end: Array | float) -> bool:
+    """Tell whether an end of a support is infinite."""
     return isinstance(end, float) and math.isinf(end)
-
-
-def _ends(q: Array, low: Array | float, high: Array | float) -> Array:
-    return where(q == 0, low, where(q == 1, high, math.nan))
-
-
-# -- families --
-class Family(Generic[P]):
-    """A distribution as a function of its parameters; those follow the argument in every method.
-
-    Parameters that are not allowed give nan, as in SciPy.
-    """
-
-    def __init__(self, distribution: Callable[P, Distribution]) -> None:
-        self.__doc__, self.__module__ = distribution.__doc__, distribution.__module__
-        self.__name__: str = distribution.__name__
-        self._distribution: Callable[..., Distribution] = distribution
-        self._signature = inspect.signature(distribution)
-        parameters = self._signature.parameters.values()
-        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        self._names, self._keys = tuple(self._signature.parameters), self._signature.parameters.keys()
-
-    def __repr__(self) -> str:
-        return f"<distribution {self.__name__}({', '.join(self._names)})>"
-
-    def __reduce__(self) -> str:
-        return self.__name__
-
-    def _bind(self, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, Distribution]:
-        """Return the argument and the distribution, all parameters in one floating dtype with it."""
-        given = {**dict(zip(self._names, args, strict=False)), **kwargs}
-        values = {**self._defaults, **given}
-        if len(given) < len(args) + len(kwargs) or values.keys() != self._keys:
-            self._refuse(args, kwargs)
-        x, *parameters = floating(self.__name__, x, *[values[name] for name in self._names])
-        with quiet():
-            return x, self._distribution(*parameters)
-
-    def _refuse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            names = ", ".join(self._names)
-            raise TypeError(f"{self.__name__}: {error}; its parameters, behind the argument, are {names}") from None
-
-    def _value(self, name: str, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
-        y, distribution = self._bind(x, args, kwargs)
-        with quiet():
-            return distribution.value(name, y)
-
-    def cdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
-        """Return the distribution function: the probability of at most x."""
-        return self._value("cdf", x, args, kwargs)
-
-    def logcdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
-        """Return the logarithm of `cdf`, finite where that underflows."""
-        return self._value("logcdf", x, args, kwargs)
-
-    def sf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
-        """Return the survival function: the probability of more than x, accurate where it is small."""
-        return self._value("sf", x, args, kwargs)
-
-    def logsf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
-        """Return the logarithm of `sf`, finite where that underflows."""
-        return self._value("logsf", x, args, kwargs)
-
-    def ppf(self, q: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
-        """Return the quantile: the least x whose `cdf` is q or more."""
-        y, distribution = self._bind(q, args, kwargs)
-        with quiet():
-            return distribution.quantile(y)
-
-
-class continuous(Family[P]):  # named as the decorator that it is
-    """Make a distribution of real numbers from a function of its parameters to its `ContinuousDistribution`."""
-
-    def pdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
-        """Return the density."""
-        return self._value("pdf", x, args, kwargs)
-
-    def logpdf(self, x: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
-        """Return the logarithm of the density, finite where that underflows."""
-        return self._value("logpdf", x, args, kwargs)
-
-
-class discrete(Family[P]):  # named as the decorator that it is
-    """Make a distribution of whole numbers from a function of its parameters to its `DiscreteDistribution`.
-
-    Values have no derivative by the numbers themselves, nor quantiles any.
-    """
-
-    def pmf(self, k: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
-        """Return the probability of a number."""
-        return self._value("pdf", k, args, kwargs)
-
-    def logpmf(self, k: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
-        """Return the logarithm of the probability of a number, finite where that underflows."""
-        return self._value("logpdf", k, args, kwargs)

@@ -13,10 +13,11 @@ from afx.ops.elementwise.exponential import log, log1p
 from afx.ops.elementwise.where import where
 from afx.ops.special import student
 from afx.ops.special.fisher import fisher, fisherc
-from afx.ops.special.gamma import betaln
+from afx.ops.special.gamma import betaln, digamma
 from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv, density
 from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
-from afx.stats._distribution import ContinuousDistribution, continuous
+from afx.stats._distribution import ContinuousDistribution
+from afx.stats._family import continuous
 
 __all__ = ["beta", "f", "t"]
 
@@ -35,6 +36,10 @@ def beta(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.
         logcdf=lambda y: log_betainc(c, d, y),
         logsf=lambda y: log_betaincc(c, d, y),
         ppf=lambda q: betaincinv(c, d, q),
+        isf=lambda q: betainccinv(c, d, q),
+        mean=lambda: c / (c + d),
+        var=lambda: c * d / ((c + d) ** 2 * (c + d + 1)),
+        entropy=lambda: betaln(c, d) - (c - 1) * digamma(c) - (d - 1) * digamma(d) + (c + d - 2) * digamma(c + d),
         low=0.0,
         high=1.0,
         allowed=(c > 0) & (d > 0),
@@ -84,6 +89,12 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
         logcdf=lambda y: _sided(log_betainc, log_betaincc, a, b, ratio * y),
         logsf=lambda y: _sided(log_betaincc, log_betainc, a, b, ratio * y),
         ppf=lambda q: _odds(a, b, q) / ratio,
+        isf=lambda q: 1 / (ratio * _odds(b, a, q)),
+        mean=lambda: where(n > 2, n / where(n > 2, n - 2, 1), math.inf),
+        var=lambda: where(n > 4, 2 * (m + n - 2) * (n / (n - 2)) ** 2 / (m * where(n > 4, n - 4, 1)), math.inf),
+        entropy=lambda: (
+            betaln(a, b) - log(ratio) + (1 - a) * digamma(a) - (1 + b) * digamma(b) + (a + b) * digamma(a + b)
+        ),
         low=0.0,
         allowed=(m > 0) & (n > 0),
         loc=loc,
@@ -117,6 +128,10 @@ def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Continuous
         logcdf=logcdf,
         logsf=lambda y: logcdf(-y),
         ppf=lambda q: student.stdtrit(n, q),
+        isf=lambda q: -student.stdtrit(n, q),
+        mean=lambda: where(n > 1, 0.0, math.inf),
+        var=lambda: where(n > 2, n / where(n > 2, n - 2, 1), where(n > 1, math.inf, math.nan)),
+        entropy=lambda: (n + 1) / 2 * (digamma((n + 1) / 2) - digamma(n / 2)) + 0.5 * log(n) + betaln(n / 2, half),
         allowed=n > 0,
         loc=loc,
         scale=scale,

@@ -12,10 +12,15 @@ from afx.ops.elementwise.exponential import exp, expm1, log, log1p, log_sigmoid,
 from afx.ops.elementwise.trigonometry import arctan2, tan
 from afx.ops.elementwise.where import where
 from afx.ops.special.entropy import logit, xlogy
+from afx.ops.special.gamma import gamma, gammaln
 from afx.ops.special.student import log_square_plus_one
-from afx.stats._distribution import ContinuousDistribution, continuous, log1mexp
+from afx.stats._distribution import ContinuousDistribution, log1mexp
+from afx.stats._family import continuous
 
 __all__ = ["cauchy", "expon", "laplace", "logistic", "uniform", "weibull_min"]
+
+
+EULER = 0.57721566490153286  # the negative derivative of the gamma function at 1
 
 
 @continuous
@@ -27,6 +32,10 @@ def expon(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistributio
         logcdf=log1mexp,
         logsf=negative,
         ppf=lambda q: -log1p(-q),
+        isf=lambda q: -log(q),
+        mean=lambda: 1.0,
+        var=lambda: 1.0,
+        entropy=lambda: 1.0,
         low=0.0,
         loc=loc,
         scale=scale,
@@ -43,6 +52,10 @@ def weibull_min(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> C
         logcdf=lambda y: log1mexp(y**k),
         logsf=lambda y: -(y**k),
         ppf=lambda q: (-log1p(-q)) ** (1 / k),
+        isf=lambda q: (-log(q)) ** (1 / k),
+        mean=lambda: gamma(1 + 1 / k),
+        var=lambda: gamma(1 + 1 / k) ** 2 * expm1(gammaln(1 + 2 / k) - 2 * gammaln(1 + 1 / k)),
+        entropy=lambda: EULER * (1 - 1 / k) - log(k) + 1,
         low=0.0,
         allowed=k > 0,
         loc=loc,
@@ -60,6 +73,10 @@ def uniform(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribut
         logcdf=log,
         logsf=lambda y: log1p(-y),
         ppf=lambda q: q,
+        isf=lambda q: 1 - q,
+        mean=lambda: 0.5,
+        var=lambda: 1 / 12,
+        entropy=lambda: 0.0,
         low=0.0,
         high=1.0,
         loc=loc,
@@ -78,6 +95,10 @@ def logistic(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribu
         logcdf=log_sigmoid,
         logsf=lambda y: log_sigmoid(-y),
         ppf=logit,
+        isf=lambda q: -logit(q),
+        mean=lambda: 0.0,
+        var=lambda: math.pi**2 / 3,
+        entropy=lambda: 2.0,
         loc=loc,
         scale=scale,
     )
@@ -107,6 +128,10 @@ def laplace(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribut
         logcdf=_laplace_logcdf,
         logsf=lambda y: _laplace_logcdf(-y),
         ppf=_laplace_quantile,
+        isf=lambda q: -_laplace_quantile(q),
+        mean=lambda: 0.0,
+        var=lambda: 2.0,
+        entropy=lambda: math.log(2) + 1,
         loc=loc,
         scale=scale,
     )
@@ -137,6 +162,10 @@ def cauchy(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistributi
         logcdf=_cauchy_logcdf,
         logsf=lambda y: _cauchy_logcdf(-y),
         ppf=_cauchy_quantile,
+        isf=lambda q: -_cauchy_quantile(q),
+        mean=lambda: math.nan,
+        var=lambda: math.nan,
+        entropy=lambda: math.log(4 * math.pi),
         loc=loc,
         scale=scale,
     )

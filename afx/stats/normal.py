@@ -6,9 +6,10 @@ import math
 
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.exponential import exp, log
+from afx.ops.elementwise.exponential import exp, expm1, log
 from afx.ops.special.errors import log_ndtr, ndtr, ndtri
-from afx.stats._distribution import ContinuousDistribution, continuous
+from afx.stats._distribution import ContinuousDistribution
+from afx.stats._family import continuous
 
 __all__ = ["lognorm", "norm"]
 
@@ -29,6 +30,10 @@ def norm(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution
         logcdf=log_ndtr,
         logsf=lambda y: log_ndtr(-y),
         ppf=ndtri,
+        isf=lambda q: -ndtri(q),
+        mean=lambda: 0.0,
+        var=lambda: 1.0,
+        entropy=lambda: HALF_LOG_2PI + 0.5,
         has_limits=True,
         loc=loc,
         scale=scale,
@@ -46,6 +51,10 @@ def lognorm(s: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Conti
         logcdf=lambda y: log_ndtr(log(y) / sigma),
         logsf=lambda y: log_ndtr(-log(y) / sigma),
         ppf=lambda q: exp(sigma * ndtri(q)),
+        isf=lambda q: exp(-sigma * ndtri(q)),
+        mean=lambda: exp(sigma**2 / 2),
+        var=lambda: expm1(sigma**2) * exp(sigma**2),
+        entropy=lambda: HALF_LOG_2PI + 0.5 + log(sigma),
         low=0.0,
         is_open=True,
         allowed=sigma > 0,

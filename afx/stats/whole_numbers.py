@@ -1,20 +1,35 @@
-"""Discrete distributions: Poisson, binomial, negative binomial, geometric."""
+"""Discrete distributions: Bernoulli, binomial and beta-binomial, negative binomial, geometric, Poisson."""
 
 from __future__ import annotations
 
-from afx.core.array.array import ArrayLike
+import math
+
+import numpy as np
+
+from afx.core.array.array import Array, ArrayLike
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ConcreteValueError
 from afx.ops.creation.creation import asarray
-from afx.ops.elementwise.exponential import expm1, log
+from afx.ops.creation.ranges import arange
+from afx.ops.elementwise.exponential import exp, expm1, log, log1p
 from afx.ops.elementwise.rounding import floor
-from afx.ops.special.entropy import xlog1py
+from afx.ops.elementwise.where import minimum, where
+from afx.ops.manipulation.join import broadcast_arrays
+from afx.ops.manipulation.shape import reshape
+from afx.ops.reductions.cumulative import cumsum
+from afx.ops.reductions.moments import logsumexp
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.special.entropy import xlog1py, xlogy
+from afx.ops.special.gamma import betaln
 from afx.ops.special.incomplete_beta import betainc, betaincc
 from afx.ops.special.incomplete_gamma import gammainc, gammaincc
 from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
 from afx.ops.special.log_incomplete_gamma import log_gamma_density, log_gammainc, log_gammaincc
 from afx.ops.special.whole_quantiles import binomial_quantile, geometric_quantile, nbinom_quantile, poisson_quantile
-from afx.stats._distribution import DiscreteDistribution, discrete, log1mexp
+from afx.stats._distribution import DiscreteDistribution, log1mexp
+from afx.stats._family import discrete
 
-__all__ = ["binom", "geom", "nbinom", "poisson"]
+__all__ = ["bernoulli", "betabinom", "binom", "geom", "nbinom", "poisson"]
 
 
 @discrete
@@ -28,6 +43,8 @@ def poisson(mu: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
         logcdf=lambda k: log_gammaincc(k + 1, mean),
         logsf=lambda k: log_gammainc(k + 1, mean),
         ppf=lambda q: poisson_quantile(mean, q),
+        mean=lambda: mean,
+        var=lambda: mean,
         low=0.0,
         allowed=mean >= 0,
         loc=loc,
@@ -45,6 +62,8 @@ def binom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistributio
         logcdf=lambda k: log_betaincc(k + 1, count - k, rate),
         logsf=lambda k: log_betainc(k + 1, count - k, rate),
         ppf=lambda q: binomial_quantile(count, rate, q),
+        mean=lambda: count * rate,
+        var=lambda: count * rate * (1 - rate),
         low=0.0,
         high=count,
         allowed=(count >= 0) & (floor(count) == count) & (rate >= 0) & (rate <= 1),
@@ -63,6 +82,8 @@ def nbinom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistributi
         logcdf=lambda k: log_betainc(count, k + 1, rate),
         logsf=lambda k: log_betaincc(count, k + 1, rate),
         ppf=lambda q: nbinom_quantile(count, rate, q),
+        mean=lambda: count * (1 - rate) / rate,
+        var=lambda: count * (1 - rate) / rate**2,
         low=0.0,
         allowed=(count > 0) & (rate > 0) & (rate <= 1),
         loc=loc,
@@ -79,7 +100,83 @@ def geom(p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
         logcdf=lambda k: log1mexp(-xlog1py(k, -rate)),
         logsf=lambda k: xlog1py(k, -rate),
         ppf=lambda q: geometric_quantile(rate, q),
+        mean=lambda: 1 / rate,
+        var=lambda: (1 - rate) / rate**2,
+        entropy=lambda: -(xlog1py(1 - rate, -rate) + xlogy(rate, rate)) / rate,
         low=1.0,
         allowed=(rate > 0) & (rate <= 1),
+        loc=loc,
+    )
+
+
+@discrete
+def bernoulli(p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
+    """Bernoulli distribution: 1 with probability ``p``, otherwise 0."""
+    rate = asarray(p)
+    return DiscreteDistribution(
+        logpdf=lambda k: xlogy(k, rate) + xlog1py(1 - k, -rate),
+        pdf=lambda k: where(k == 1, rate, 1 - rate),
+        cdf=lambda k: 1 - rate + 0 * k,
+        sf=lambda k: rate + 0 * k,
+        logcdf=lambda k: log1p(-rate) + 0 * k,
+        logsf=lambda k: log(rate) + 0 * k,
+        ppf=lambda q: where(q <= 1 - rate, 0.0, 1.0),
+        mean=lambda: rate,
+        var=lambda: rate * (1 - rate),
+        entropy=lambda: -(xlogy(rate, rate) + xlog1py(1 - rate, -rate)),
+        low=0.0,
+        high=1.0,
+        allowed=(rate >= 0) & (rate <= 1),
+        loc=loc,
+    )
+
+
+@discrete
+def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
+    """Beta-binomial distribution: of the successes in ``n`` trials, whose probability follows ``beta(a, b)``.
+
+    Distribution functions and quantiles are sums over all numbers, and need an ``n`` that is known.
+    """
+    count, first, second = asarray(n), asarray(a), asarray(b)
+
+    def logpdf(k: Array) -> Array:
+        together = betaln(k + first, count - k + second) - betaln(first, second)
+        return together - betaln(count - k + 1, k + 1) - log(count + 1)
+
+    def walk(like: Array) -> tuple[Array, Array]:
+        """Return all numbers along a new first axis, and the logarithms of their probabilities."""
+        if isinstance(count, Tracer):
+            raise ConcreteValueError(
+                f"betabinom: its sums need a known n: got {count.aval}; give it from outside of jit"
+            )
+        rank = broadcast_arrays(like, count, first, second)[0].ndim
+        largest = int(np.max(np.asarray(count), initial=0))
+        k = reshape(arange(largest + 1, dtype=like.dtype), (-1,) + (1,) * rank)
+        inside = k <= count
+        return k, where(inside, logpdf(where(inside, k, 0.0)), -math.inf)
+
+    def logcdf(y: Array) -> Array:
+        k, logarithm = walk(y)
+        return logsumexp(where(k <= y, logarithm, -math.inf), axis=0)
+
+    def logsf(y: Array) -> Array:
+        k, logarithm = walk(y)
+        return logsumexp(where(k > y, logarithm, -math.inf), axis=0)
+
+    def ppf(q: Array) -> Array:
+        _, logarithm = walk(q)
+        below = cumsum(exp(logarithm), axis=0) * (1 + 8 * float(np.finfo(q.dtype).eps)) < q
+        return minimum(sum_(below, axis=0).astype(q.dtype), count)
+
+    return DiscreteDistribution(
+        logpdf=logpdf,
+        logcdf=logcdf,
+        logsf=logsf,
+        ppf=ppf,
+        mean=lambda: count * first / (first + second),
+        var=lambda: count * first * second * (first + second + count) / ((first + second) ** 2 * (first + second + 1)),
+        low=0.0,
+        high=count,
+        allowed=(count >= 0) & (floor(count) == count) & (first > 0) & (second > 0),
         loc=loc,
     )

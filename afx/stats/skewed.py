@@ -1,0 +1,259 @@
+"""Normal numbers cut, skewed and wound around a circle: truncated, skew-normal and von Mises distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from afx.control.while_loop import fori_loop
+from afx.core.array.array import Array, ArrayLike
+from afx.ops.creation.creation import asarray, full, zeros_like
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.comparison import isinf, isnan
+from afx.ops.elementwise.exponential import exp, log, log1p, logaddexp
+from afx.ops.elementwise.rounding import floor
+from afx.ops.elementwise.trigonometry import sin
+from afx.ops.elementwise.where import minimum, where
+from afx.ops.manipulation.join import broadcast_arrays
+from afx.ops.manipulation.shape import expand_dims
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.special.bessel import i0e, i1e
+from afx.ops.special.errors import log_ndtr, ndtri_exp
+from afx.stats._bivariate_normal import bivariate_cdf
+from afx.stats._distribution import ContinuousDistribution, log1mexp
+from afx.stats._family import continuous
+from afx.stats.normal import HALF_LOG_2PI
+
+__all__ = ["skewnorm", "truncnorm", "vonmises"]
+
+_rule: Any = np.polynomial.legendre.leggauss(96)
+NODES, WEIGHTS = (_rule[0] + 1) / 2, _rule[1] / 2  # from 0 to 1
+HALVINGS = 64  # of an interval, down to the last digit of float64
+
+
+def _inverted(
+    fn: Callable[[Array], Array], slope: Callable[[Array], Array], q: Array, low: Array, high: Array
+) -> Array:
+    """Return where a rising function is q, between two ends: by halving, then Newton's steps, which carry derivatives."""
+
+    def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        middle = 0.5 * (ends[0] + ends[1])
+        is_low = fn(middle) < q
+        return where(is_low, middle, ends[0]), where(is_low, ends[1], middle)
+
+    left, right, *_ = broadcast_arrays(stop_gradient(low), stop_gradient(high), stop_gradient(q), fn(low))
+    left, right = fori_loop(0, HALVINGS, lambda k, ends: stop_gradient_pair(halve(k, ends)), (left, right))
+    x = stop_gradient(0.5 * (left + right))
+    for _ in range(2):  # the second for second derivatives
+        height = slope(x)
+        flat = height <= 0
+        x = x - where(flat, 0.0, (fn(x) - q) / where(flat, 1.0, height))
+    return x
+
+
+def stop_gradient_pair(ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Return the ends of an interval without their derivatives."""
+    return stop_gradient(ends[0]), stop_gradient(ends[1])
+
+
+# -- truncated --
+def _log_between(low: Array, high: Array) -> Array:
+    """Return the logarithm of the probability of a normal number between two, by the tail that is smaller."""
+    is_right = low > 0
+    a, b = where(is_right, -high, low), where(is_right, -low, high)
+    top, gap = log_ndtr(b), log_ndtr(b) - log_ndtr(a)
+    is_empty = gap <= 0
+    return where(is_empty, -math.inf, top + log1mexp(where(is_empty, 1.0, gap)))
+
+
+def _normal_height(x: Array, total: Array) -> tuple[Array, Array]:
+    """Return the density at an end of a part of that much probability, and x times it; both 0 at infinity."""
+    far = isinf(x)
+    safe = where(far, 0.0, x)
+    height = where(far, 0.0, exp(-0.5 * safe * safe - HALF_LOG_2PI - total))
+    return height, safe * height
+
+
+@continuous
+def truncnorm(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
+    """Truncated normal distribution: a standard normal number between ``a`` and ``b``, before location and scale."""
+    low, high = broadcast_arrays(asarray(a), asarray(b))
+    allowed = low < high
+    low, high = where(allowed, low, -1.0), where(allowed, high, 1.0)
+    total = _log_between(low, high)
+
+    def ppf(q: Array) -> Array:
+        is_right = low > 0
+        left = ndtri_exp(logaddexp(log_ndtr(low), log(q) + total))
+        right = -ndtri_exp(logaddexp(log_ndtr(-high), log1p(-q) + total))
+        return where(is_right, right, left)
+
+    def isf(q: Array) -> Array:
+        is_left = high < 0
+        left = ndtri_exp(logaddexp(log_ndtr(low), log1p(-q) + total))
+        right = -ndtri_exp(logaddexp(log_ndtr(-high), log(q) + total))
+        return where(is_left, left, right)
+
+    def mean() -> Array:
+        return _normal_height(low, total)[0] - _normal_height(high, total)[0]
+
+    def gap() -> Array:
+        return _normal_height(low, total)[1] - _normal_height(high, total)[1]
+
+    return ContinuousDistribution(
+        logpdf=lambda y: -0.5 * y * y - HALF_LOG_2PI - total,
+        logcdf=lambda y: minimum(_log_between(low, y) - total, 0.0),
+        logsf=lambda y: minimum(_log_between(y, high) - total, 0.0),
+        ppf=ppf,
+        isf=isf,
+        mean=mean,
+        var=lambda: 1 + gap() - mean() ** 2,
+        entropy=lambda: HALF_LOG_2PI + 0.5 + total + 0.5 * gap(),
+        low=low,
+        high=high,
+        middle=_inside(low, high),
+        allowed=allowed,
+        loc=loc,
+        scale=scale,
+    )
+
+
+def _inside(low: Array, high: Array) -> Array:
+    """Return a number between two ends, which may be infinite."""
+    first, last = where(isinf(low), -1.0, low), where(isinf(high), 1.0, high)
+    return where(isinf(low), where(isinf(high), 0.0, last - 1), where(isinf(high), first + 1, 0.5 * (first + last)))
+
+
+# -- skewed --
+def _log_light_tail(y: Array, slant: Array) -> Array:
+    """Return the logarithm of the probability below a number below 0 of a law skewed to the right, by quadrature."""
+    y, slant = broadcast_arrays(y, slant)
+    fall = 1 + slant * slant  # the logarithm of the density falls at least as that of a normal one of this precision
+    length = 80 / (sqrt((y * fall) ** 2 + 80 * fall) - y * fall)
+
+    def height(x: Array, tilt: Array) -> Array:
+        return -0.5 * x * x + log_ndtr(tilt * x)
+
+    places = expand_dims(y, -1) - expand_dims(length, -1) * NODES
+    top = height(y, slant)
+    total = sum_(WEIGHTS * exp(height(places, expand_dims(slant, -1)) - expand_dims(top, -1)), axis=-1)
+    return math.log(2) - HALF_LOG_2PI + top + log(length * total)
+
+
+@continuous
+def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
+    """Skew-normal distribution: density ``2 φ(x) Φ(a x)`` (Azzalini 1985).
+
+    Distribution functions are right to 1e-15, and in the lighter tail, by quadrature, to as many digits.
+    """
+    slant = asarray(a)
+    share = slant / sqrt(1 + slant * slant)
+
+    def logpdf(y: Array) -> Array:
+        return math.log(2) - 0.5 * y * y - HALF_LOG_2PI + log_ndtr(slant * y)
+
+    def logcdf(y: Array, slant: Array = slant) -> Array:
+        light = (y < 0) & (slant > 0)
+        tail = _log_light_tail(where(light, y, -1.0), where(light, slant, 1.0))
+        whole = 2 * bivariate_cdf(
+            *broadcast_arrays(where(light, 0.0, y), zeros_like(y), -slant / sqrt(1 + slant * slant))
+        )
+        return where(light, tail, where(isnan(y), math.nan, log(whole)))
+
+    def cdf(y: Array) -> Array:
+        return exp(logcdf(y))
+
+    def logsf(y: Array) -> Array:
+        return logcdf(-y, -slant)
+
+    def ppf(q: Array) -> Array:
+        ends = full(q.shape, 40.0, q.dtype)
+        return _inverted(cdf, lambda y: exp(logpdf(y)), q, -ends, ends)
+
+    def isf(q: Array) -> Array:
+        ends = full(q.shape, 40.0, q.dtype)
+        return -_inverted(lambda y: exp(logsf(-y)), lambda y: exp(logpdf(-y)), q, -ends, ends)
+
+    def entropy() -> Array:
+        z = asarray(np.concatenate([[-12.0 + 0.5 * k + 0.5 * NODES] for k in range(48)], axis=1)[0]).astype(slant.dtype)
+        weights = asarray(np.tile(0.5 * WEIGHTS, 48)).astype(slant.dtype)
+        tilt = log_ndtr(expand_dims(slant, -1) * z)
+        heights = 2 * exp(-0.5 * z * z - HALF_LOG_2PI + tilt)
+        return HALF_LOG_2PI + 0.5 - math.log(2) - sum_(weights * where(heights > 0, heights * tilt, 0.0), axis=-1)
+
+    return ContinuousDistribution(
+        logpdf=logpdf,
+        logcdf=logcdf,
+        logsf=logsf,
+        ppf=ppf,
+        isf=isf,
+        mean=lambda: math.sqrt(2 / math.pi) * share,
+        var=lambda: 1 - 2 / math.pi * share * share,
+        entropy=entropy,
+        loc=loc,
+        scale=scale,
+    )
+
+
+# -- around the circle --
+def _circle_tail(kappa: Array, y: Array) -> Array:
+    """Return the probability between -π and y, an angle of 0 or less, by quadrature from y down to where nothing is left."""
+    length = minimum(y + math.pi, 14.2 / sqrt(kappa + 1e-30))
+    angle = expand_dims(y, -1) - expand_dims(length, -1) * NODES
+    k = expand_dims(kappa, -1)
+    heights = exp(-2 * k * sin(0.5 * angle) ** 2)
+    return length * sum_(WEIGHTS * heights, axis=-1) / (2 * math.pi * i0e(kappa))
+
+
+@continuous
+def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution:
+    """Von Mises distribution of angles: density ``exp(kappa cos x) / (2π I₀(kappa))``.
+
+    As in SciPy the density is periodic, and the distribution function grows by 1 with each turn; it is 1/2 at 0.
+    """
+    k = asarray(kappa)
+
+    def turned(y: Array) -> tuple[Array, Array]:
+        turns = floor((y + math.pi) / (2 * math.pi))
+        return y - 2 * math.pi * turns, turns
+
+    def cdf(y: Array) -> Array:
+        angle, turns = turned(y)
+        tail = _circle_tail(*broadcast_arrays(k, -abs_(angle)))
+        return turns + where(angle < 0, tail, 1 - tail)
+
+    def logpdf(y: Array) -> Array:
+        return -2 * k * sin(0.5 * y) ** 2 - math.log(2 * math.pi) - log(i0e(k))
+
+    def ppf(q: Array) -> Array:
+        low = q < 0.5
+        ends = full(q.shape, math.pi, q.dtype)
+        found = _inverted(cdf, lambda y: exp(logpdf(y)), where(low, q, 1 - q), -ends, ends)
+        return where(low, found, -found)
+
+    def var() -> Array:
+        length = minimum(math.pi, 14.2 / sqrt(k + 1e-30))
+        angle = expand_dims(length, -1) * NODES
+        heights = angle * angle * exp(-2 * expand_dims(k, -1) * sin(0.5 * angle) ** 2)
+        return length * sum_(WEIGHTS * heights, axis=-1) / (math.pi * i0e(k))
+
+    return ContinuousDistribution(
+        logpdf=logpdf,
+        cdf=cdf,
+        sf=lambda y: cdf(-y),
+        logcdf=lambda y: log(cdf(y)),
+        logsf=lambda y: log(cdf(-y)),
+        ppf=ppf,
+        isf=lambda q: -ppf(q),
+        mean=lambda: 0.0 * k,
+        var=var,
+        entropy=lambda: math.log(2 * math.pi) + log(i0e(k)) + k * (1 - i1e(k) / i0e(k)),
+        allowed=k >= 0,
+        loc=loc,
+        scale=scale,
+    )
