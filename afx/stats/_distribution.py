@@ -203,7 +203,8 @@ class ContinuousDistribution(Distribution):
             assert self.entropy is not None  # every law of real numbers has one
             z = self.entropy() + log(scale) + 0 * asarray(self.loc)
         else:
-            z = scale * scale * self.var() + 0 * asarray(self.loc) if name == "var" else self.loc + scale * self.mean()
+            loc = asarray(self.loc)
+            z = scale * scale * self.var() + 0 * loc if name == "var" else loc + scale * self.mean()
         return where(self._holds(scale), z, math.nan)
 
 
