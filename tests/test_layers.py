@@ -25,8 +25,8 @@ LAYERS = (
     ("compiler", "runtime"),
     ("ops",),
     ("transforms",),
-    ("control", "random", "stats"),
-    ("nn", "optim", "integrate", "sample", "linalg", "sparse", "fft", "special", "debug"),
+    ("control", "random"),
+    ("nn", "optim", "integrate", "stats", "sample", "linalg", "sparse", "fft", "special", "debug"),
     ("data", "distributed", "export", "io", "migrate", "numpy", "plot", "testing", "train"),
     ("__init__",),
 )
