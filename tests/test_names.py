@@ -1014,6 +1014,7 @@ NAMES: dict[str, list[str]] = {
         "to_numpy",
         "to_onnx",
         "to_stablehlo",
+        "to_sympy",
     ],
     "afx.fft": [
         "fft",

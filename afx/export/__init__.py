@@ -8,6 +8,7 @@
 `to_numpy`              one file of Python that needs NumPy alone
 `to_onnx`               a model of ONNX, for other runtimes
 `to_stablehlo`          text that XLA and its kin compile
+`to_sympy`              expressions of SymPy, to be read
 ======================  =====================================================================================
 
 ``python -m afx.export module:function "float64[3]" --target wasm32`` does the same from a shell.
@@ -20,8 +21,20 @@ from afx.export.numpy_text.export import to_numpy
 from afx.export.onnx.to_onnx import to_onnx
 from afx.export.slots import Slot
 from afx.export.stablehlo.export import to_stablehlo
+from afx.export.sympy_form.export import to_sympy
 
-__all__ = ["MACHINES", "Exported", "Machine", "Slot", "compile", "load", "to_numpy", "to_onnx", "to_stablehlo"]
+__all__ = [
+    "MACHINES",
+    "Exported",
+    "Machine",
+    "Slot",
+    "compile",
+    "load",
+    "to_numpy",
+    "to_onnx",
+    "to_stablehlo",
+    "to_sympy",
+]
 
 
 def __dir__() -> list[str]:
