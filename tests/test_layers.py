@@ -32,7 +32,18 @@ LAYERS = (
 )
 REQUIRED = {"attrs", "numpy"}
 FOR_CHECKERS = {"typing_extensions"}
-EXTRAS = {"llvmlite", "matplotlib", "mpi4py", "onnx", "safetensors", "scipy", "sympy", "tensorboardX", "threadpoolctl", "tqdm"}
+EXTRAS = {
+    "llvmlite",
+    "matplotlib",
+    "mpi4py",
+    "onnx",
+    "safetensors",
+    "scipy",
+    "sympy",
+    "tensorboardX",
+    "threadpoolctl",
+    "tqdm",
+}
 TOP_LEVEL = {"CHANGELOG.md", "LICENSE", "README.md", "afx", "examples", "pyproject.toml", "tests"}
 LONGEST_FILE = 400
 LONGEST_EXAMPLE = 150
