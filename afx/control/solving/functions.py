@@ -34,6 +34,7 @@ from afx.transforms.custom_rules import CustomRules
 from afx.transforms.flat_functions import Transposed, push_through
 from afx.transforms.jacobian import jacfwd
 from afx.transforms.jvp import jvp
+from afx.transforms.sparse.sparse_derivatives import sparse_jacobian
 
 __all__ = [
     "Parametrized",
@@ -155,7 +156,7 @@ def _check_closed_over(fn: Callable[..., Any], avals: Sequence[Aval], params: li
 
 
 def attach_implicit_derivative(
-    residual: Callable[..., Array], solution: Array, params: Sequence[Any], converged: Array
+    residual: Callable[..., Array], solution: Array, params: Sequence[Any], converged: Array, *, sparse: bool = False
 ) -> Array:
     """Return a solution as a differentiable function of its parameters.
 
@@ -164,18 +165,21 @@ def attach_implicit_derivative(
         solution: what a solver found, a constant for derivatives.
         params: what the residual depends on; leaves that are not floating have no derivatives.
         converged: bool, whether it is a solution; the derivatives of what is none are nan.
+        sparse: whether the residual's Jacobian is.
     """
 
     def slope(z: Array, given: Sequence[Any], tangents: Sequence[Any]) -> Array:
         ps, ts = given[:-1], tangents[:-1]
         found = push_through(lambda *v: [residual(z, *v)], ps, ts)[1][0]
         found = found * where(given[-1], asarray(1, found.dtype), np.nan)  # a product: its transpose is nan too
-        if z.shape[0] <= DENSE_MAX_UNKNOWNS:
-            jacobian: Callable[..., Array] = jacfwd(residual)
-            return -solve_or_nan(jacobian(z, *ps), found)
 
         def at(x: Array) -> Array:
             return residual(x, *ps)
+
+        if sparse:
+            return -sparse_jacobian(at)(z).solve(found)
+        if z.shape[0] <= DENSE_MAX_UNKNOWNS:
+            return -solve_or_nan(jacfwd(at)(z), found)
 
         def product(v: Array) -> Array:
             return jvp(at, (z,), (v,))[1]

@@ -6,6 +6,7 @@ Sources: Moré 1978; Madsen, Nielsen & Tingleff 2004, "Methods for non-linear le
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import attrs
 import numpy as np
@@ -15,6 +16,7 @@ from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.comparison import isfinite
 from afx.ops.elementwise.where import maximum, minimum, where
 from afx.ops.linalg.lstsq import lstsq
+from afx.ops.manipulation.join import concat, stack
 from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import sum as sum_
@@ -119,11 +121,23 @@ def _damped_step(s: Iterate) -> Array:
     """Return the minimizer of the damped linear model, in which each unknown counts in units of its scale."""
     assert isinstance(s.jacobian, SparseMatrix)
     matrix, flipped, weights = s.jacobian, transpose(s.jacobian), s.damping * _weights(s)
+    if find_spec("scipy"):
+        return _solve_augmented(matrix, weights, s.residuals)
 
     def product(v: Array) -> Array:
         return flipped @ (matrix @ v) + weights * v
 
     return truncated_cg(product, s.gradient, 1e-8 * vector_norm(s.gradient))[0]
+
+
+def _solve_augmented(matrix: SparseMatrix, weights: Array, residuals: Array) -> Array:
+    """Return the same step by a sparse factorization of residuals and unknowns together, which squares no column."""
+    m, n = matrix.shape
+    rows, columns = matrix.indices[:, 0], matrix.indices[:, 1] + m
+    ones, first, last = _ones(matrix), np.arange(m), np.arange(m, m + n)
+    values = concat([ones, matrix.values, matrix.values, -weights])
+    indices = stack([concat([first, rows, columns, last]), concat([first, columns, rows, last])], axis=1)
+    return SparseMatrix(values, indices, (m + n, m + n)).solve(concat([-residuals, 0 * weights]))[m:]
 
 
 def _one(start: Array, _: Array) -> Array:

@@ -73,8 +73,8 @@ def least_squares(
         bounds: ``(lower, upper)``, each None, a number, or a tree of the structure of ``init``: unknowns that the cost
             pushes against a bound stay there, steps of the others end at theirs (Kanzow, Yamashita & Fukushima 2004; the
             active set is Bertsekas's of 1982). The start is moved inside.
-        sparse: takes the Jacobian by `sparse_jacobian`, and solves for the steps by conjugate gradients; for
-            ``levenberg_marquardt``.
+        sparse: takes the Jacobian by `sparse_jacobian`, and solves for the steps by SciPy's SuperLU, or by conjugate
+            gradients where SciPy is not installed; for ``levenberg_marquardt``.
         loss: how much a residual counts: ``linear`` by its square; ``huber``, ``soft_l1``, ``cauchy`` and ``arctan`` let
             outliers count for less, as in SciPy, each as the square of a smaller residual.
         loss_scale: the size from which on a residual is an outlier.

@@ -13,10 +13,8 @@ from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.tracing.tracer import is_traced
 from afx.errors import OperandError, ShapeError
 from afx.ops.creation.creation import asarray
-from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.gather import gather, scatter
-from afx.ops.linalg.sparse_solve import solve_entries
-from afx.ops.manipulation.shape import permute_dims, reshape
+from afx.ops.manipulation.shape import permute_dims
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
 
 __all__ = ["Csr", "Pattern"]
@@ -196,19 +194,5 @@ class Csr:
         return self + -other
 
     def solve(self, b: ArrayLike) -> Array:
-        """Return x with ``self @ x = b`` by SciPy's SuperLU, differentiable by the values and b in every order.
-
-        Args:
-            b: float[n], or float[n, k]; nan comes back where the matrix is singular, as from SciPy.
-
-        Raises:
-            ShapeError: the matrix is not square, or b does not fit it.
-            MissingExtraError: SciPy is not installed.
-        """
-        values, x = promote_operands(self.values, b)
-        n = self.shape[0]
-        if self.shape != (n, n) or x.ndim not in (1, 2) or x.shape[0] != n:
-            raise ShapeError(f"solve: b fits a square matrix: got a sparse {self.shape} and {x.aval}; reshape it")
-        columns = reshape(x, (-1, 1)) if x.ndim == 1 else x
-        z = solve_entries(values, wrap(self.pattern.rows), wrap(self.pattern.columns), columns)
-        return z[:, 0] if x.ndim == 1 else z
+        """Return x with ``self @ x = b``; see `SparseMatrix.solve`."""
+        return self.entries().solve(b)

@@ -14,7 +14,9 @@ from afx.core.aval import aval_of
 from afx.core.tracing.tracer import is_traced
 from afx.errors import MissingExtraError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.gather import gather, scatter
+from afx.ops.linalg.sparse_solve import solve_entries
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import permute_dims, reshape
@@ -81,6 +83,24 @@ class SparseMatrix:
             raise MissingExtraError("toscipy: needs SciPy: pip install 'afx[scipy]'") from None
         rows, columns = np.asarray(self.indices).T
         return sparse.csr_array((np.array(self.values), (rows, columns)), shape=self.shape)
+
+    def solve(self, b: ArrayLike) -> Array:
+        """Return x with ``self @ x = b`` by SciPy's SuperLU, differentiable by the values and b in every order.
+
+        Args:
+            b: float[n], or float[n, k]; nan comes back where the matrix is singular, as from SciPy.
+
+        Raises:
+            ShapeError: the matrix is not square, or b does not fit it.
+            MissingExtraError: SciPy is not installed.
+        """
+        values, x = promote_operands(self.values, b)
+        n = self.shape[0]
+        if self.shape != (n, n) or x.ndim not in (1, 2) or x.shape[0] != n:
+            raise ShapeError(f"solve: b fits a square matrix: got a sparse {self.shape} and {x.aval}; reshape it")
+        columns = reshape(x, (-1, 1)) if x.ndim == 1 else x
+        z = solve_entries(values, self.indices[:, 0], self.indices[:, 1], columns)
+        return z[:, 0] if x.ndim == 1 else z
 
     def __matmul__(self, other: ArrayLike) -> Array:
         """Return the product with a vector or a matrix."""

@@ -80,3 +80,28 @@ def test_wrong_use_is_named() -> None:
         optim.root(cube, np.ones(1), 2.0, method="bisection")
     with pytest.raises(afx.errors.ArgumentError, match="no such method"):
         optim.root(cube, np.ones(1), 2.0, method="secant")  # type: ignore[arg-type]  # the mistake
+
+
+def test_sparse_newton_solves_boundary_value_problems() -> None:
+    """Steps and derivatives of thousands of unknowns stay sparse; the derivative by a boundary value is the closed form's."""
+    n = 1500
+    x = np.linspace(0, 1, n + 2)[1:-1]
+
+    def residual(
+        u: Any, left: Any
+    ) -> Any:  # u'' = 2 u³ between left and left / (1 + left), solved by left / (1 + left x)
+        ends = afx.concat([afx.reshape(left, (1,)), u, afx.reshape(left / (1 + left), (1,))])
+        return (ends[2:] - 2 * u + ends[:-2]) * (n + 1) ** 2 - 2 * u**3
+
+    def solve(left: Any) -> Any:
+        return optim.root(residual, 1 - x / 2, left, sparse=True, tolerance=1e-6)
+
+    one = np.float64(1.0)
+    result = solve(one)
+    assert result.converged
+    assert int(result.iterations) < 10
+    np.testing.assert_allclose(result.x, 1 / (1 + x), atol=1e-7)
+    slope = afx.jit(afx.grad(lambda left: afx.sum(solve(left).x)))(one)
+    assert float(slope) == pytest.approx(np.sum(1 / (1 + x) ** 2), rel=1e-6)
+    with pytest.raises(afx.errors.ArgumentError, match="use 'newton'"):
+        optim.root(lambda x: x, np.ones(2), method="broyden", sparse=True)
