@@ -24,6 +24,7 @@ __all__ = [
     "is_weak",
     "is_weak_result",
     "met_dtype",
+    "numbers_beside",
     "precise",
     "takes",
     "to_argument",
@@ -172,6 +173,11 @@ def weak_or_strong(value: Any) -> Array:
     if not _loses_digits(dtype):
         return wrap(value)
     return _weak_array(value, dtype)
+
+
+def numbers_beside(values: Any, x: Any) -> Array:
+    """Return known numbers as an array of x's dtype, a weak one where x is weak."""
+    return weak_or_strong(np.asarray(values, np.float64)) if is_weak(x) else wrap(np.asarray(values, x.dtype))
 
 
 def _weak_array(value: Any, dtype: DType) -> WeakArray:

@@ -12,6 +12,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_avals, normalize_axis
 from afx.core.dtypes import float64, promote, real_dtype
 from afx.core.registry import register_function
+from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import as_array, asarray
 from afx.ops.creation.promotion import promote_operands
@@ -263,8 +264,10 @@ def unwrap(x: Numbers, discont: ArrayLike | None = None, axis: int = -1, *, peri
     phases = promote_operands(x, period)[0]
     place = normalize_axis(axis, phases.ndim, "unwrap")
     steps, given = diff(phases, axis=place), aval_of(period, "unwrap")
-    period = astype(period, promote((phases.dtype, given.dtype), (False, given.weak)))
-    whole = period.dtype.kind in "iu"
+    if not (is_weak(phases) and given.weak):
+        period = astype(period, promote((phases.dtype, given.dtype), (False, given.weak)))
+    phase = aval_of(period)
+    whole = phase.dtype.kind in "iu"
     half = floor_divide(period, 2) if whole else divide(period, 2)
     turns = floor_divide(steps + half, period)
     edge = (remainder(steps + half, period) == 0) & (steps > 0)  # a step up by just a half stays a step up

@@ -10,6 +10,7 @@ from afx.core.array.array import Array
 from afx.core.aval import integer
 from afx.core.dtypes import promote
 from afx.core.registry import register_function
+from afx.core.weakness import is_weak, numbers_beside
 from afx.errors import ArgumentError, ConcreteValueError, ShapeError
 from afx.ops.creation.creation import Nested, as_array, asarray, ones, zeros
 from afx.ops.creation.promotion import promote_operands
@@ -47,7 +48,8 @@ def poly(roots: Nested) -> Array:
         z = poly(eigvals(given))
         return z if given.dtype.kind == "c" else real(z)
     places = coefficients_of(given, "poly")
-    z = ones(1, promote((places.dtype,), (False,), floating=True))
+    weak = is_weak(places)
+    z = numbers_beside([1.0], places) if weak else ones(1, promote((places.dtype,), (False,), floating=True))
     for k in range(places.shape[0]):
         z = concat([z, z[:1] * 0]) - concat([z[:1] * 0, z * places[k]])
     return z

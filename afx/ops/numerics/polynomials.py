@@ -10,8 +10,9 @@ from afx.core.array.array import Array
 from afx.core.aval import Aval, aval_of, broadcast_avals, integer
 from afx.core.dtypes import promote
 from afx.core.registry import register_function
+from afx.core.weakness import is_weak, numbers_beside
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import Nested, as_array, asarray, ones_like, zeros
+from afx.ops.creation.creation import Nested, as_array, asarray, zeros
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.indexing.index import is_sequence
 from afx.ops.manipulation.join import concat, stack
@@ -136,7 +137,7 @@ def polyder(p: Nested, m: int = 1) -> Array:
         raise ArgumentError(f"polyder: derivatives are of order 0 or more: got m={m}; use polyint")
     z = coefficients_of(p, "polyder")
     for _ in range(m):
-        z = z[:-1] * np.arange(max(z.shape[0] - 1, 0), 0, -1).astype(z.dtype)
+        z = z[:-1] * numbers_beside(np.arange(max(z.shape[0] - 1, 0), 0, -1), z)
     return z
 
 
@@ -159,8 +160,9 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
     if m < 0:
         raise ArgumentError(f"polyint: integrals are of order 0 or more: got m={m}; use polyder")
     z = coefficients_of(p, "polyint")
-    z = astype(z, promote((z.dtype,), (False,), floating=True))
-    constants = zeros(m, z.dtype) if k is None else reshape(asarray(k, z.dtype), (-1,))
+    if not is_weak(z):
+        z = astype(z, promote((z.dtype,), (False,), floating=True))
+    constants = numbers_beside(np.zeros(m), z) if k is None else reshape(asarray(k, z.dtype), (-1,))
     if constants.shape[0] != m:
         if constants.shape[0] != 1:
             raise ArgumentError(
@@ -168,7 +170,7 @@ def polyint(p: Nested, m: int = 1, k: Nested | None = None) -> Array:
             )
         constants = concat([constants] * m)
     for i in range(m):
-        z = concat([z / np.arange(z.shape[0], 0, -1).astype(z.dtype), constants[i : i + 1]])
+        z = concat([z / numbers_beside(np.arange(z.shape[0], 0, -1), z), constants[i : i + 1]])
     return z
 
 
@@ -197,7 +199,7 @@ def vander(x: Nested, n: int | None = None, increasing: bool = False) -> Array:
         raise ArgumentError(f"vander: the number of powers is 0 or more: got n={n}; give another")
     if not count:
         return zeros((y.shape[0], 0), y.dtype)
-    powers = [ones_like(y)]
+    powers = [numbers_beside(np.ones(y.shape), y)]
     for _ in range(count - 1):
         powers.append(powers[-1] * y)
     return stack(powers if increasing else powers[::-1], axis=1)

@@ -11,6 +11,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
 from afx.core.dtypes import DType, check_dtype, float16, float32, promote, real_dtype
 from afx.core.registry import register_function
+from afx.core.weakness import is_weak
 from afx.errors import ShapeError
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
@@ -62,7 +63,8 @@ def cov(
     """
     rows, natural = _variables(x, y, rowvar, dtype, "cov")
     d, weighted, number = _deviations(rows, fweights, aweights, bias, ddof)
-    z = astype(matmul(d, conj(weighted).T) / number, natural)
+    z = matmul(d, conj(weighted).T) / number
+    z = z if is_weak(z) else astype(z, natural)
     return reshape(z, ()) if z.shape == (1, 1) else z
 
 
@@ -76,7 +78,9 @@ def _variables(
         raise ShapeError(f"{who}: takes vectors and matrices: got {', '.join(map(str, avals))}; reshape them")
     found = promote(tuple([a.dtype for a in avals]), tuple([a.weak for a in avals]), floating=True)
     natural = found if dtype is None else check_dtype(dtype, who)
-    rows = [atleast_2d(astype(v, float32 if natural == float16 else natural)) for v in given]
+    weak = dtype is None and all([is_weak(v) for v in given])  # noqa: C419  # a list is quicker
+    held = given if weak else [astype(v, float32 if natural == float16 else natural) for v in given]
+    rows = [atleast_2d(v) for v in held]
     if not rowvar:  # a vector is one variable, and so is one row among the others
         columns = [a.ndim == 2 and (k == 0 or a.shape[0] != 1) for k, a in enumerate(avals)]
         rows = [v.T if turned else v for v, turned in zip(rows, columns, strict=True)]
@@ -120,7 +124,8 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, d
     rows, natural = _variables(x, y, rowvar, dtype, "corrcoef")
     d = rows - sum(rows, 1, keepdims=True) / rows.shape[1]
     unit = d / vector_norm(d, 1, keepdims=True)
-    z = astype(_bounded(matmul(unit, conj(unit).T) if d.shape[1] else matmul(d, conj(d).T) * math.nan), natural)
+    z = _bounded(matmul(unit, conj(unit).T) if d.shape[1] else matmul(d, conj(d).T) * math.nan)
+    z = z if is_weak(z) else astype(z, natural)
     return reshape(z, ()) if z.shape == (1, 1) else z
 
 

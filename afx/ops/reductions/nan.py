@@ -12,6 +12,7 @@ from afx.core.aval import aval_of, normalize_axes
 from afx.core.dtypes import real_dtype
 from afx.core.options import refuse_out
 from afx.core.registry import register_function
+from afx.core.weakness import is_weak
 from afx.ops._basic import in_floats
 from afx.ops.creation.creation import SEQUENCES, asarray
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -165,7 +166,7 @@ def _divided(total: Array, count: Array) -> Array:
 
 def _positive(count: Array, like: Array) -> Array:
     """Return a number in the dtype of another, nan where it is not positive."""
-    return where(count > 0, astype(count, real_dtype(like.dtype)), math.nan)
+    return where(count > 0, count if is_weak(count) else astype(count, real_dtype(like.dtype)), math.nan)
 
 
 def _deviations(
@@ -180,7 +181,7 @@ def _deviations(
     y = _floating(beside(x, middle), dtype, who, among)
     axes = normalize_axes(axis, y.ndim, who)
     holes = isnan(y)
-    count = sum(~holes, axes, keepdims=True)
+    count = sum(where(holes, 0.0, 1.0) if is_weak(y) else ~holes, axes, keepdims=True)
     if middle is None:
         middle = _divided(sum(where(holes, 0, y), axes, keepdims=True), count)
     return where(holes, 0, y - middle), count, axes

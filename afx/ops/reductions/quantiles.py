@@ -14,6 +14,7 @@ from afx.core.dtypes import DType, get_default_dtype, promote
 from afx.core.options import refuse_out
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
+from afx.core.weakness import is_weak, numbers_beside
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import reduced
 from afx.ops.creation.creation import SEQUENCES, asarray
@@ -262,8 +263,11 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, who: str,
     if aval.dtype.kind == "c":
         raise DtypeError(f"{who}: complex numbers have no order: got {aval}; take the abs or a part")
     fractions, dtype = _fractions(q, aval, who)
+    keeps = is_weak(x) and q.__class__ in (float, int)
+    if keeps:
+        fractions = numbers_beside(q, x)
     axes = normalize_axes(axis, aval.ndim, who)
-    rows = _rows(x if method in PICKING else astype(x, dtype), aval.shape, axes)
+    rows = _rows(x if keeps or method in PICKING else astype(x, dtype), aval.shape, axes)
     if skipping and rows.dtype.kind == "f":
         rows = where(isnan(rows), math.nan, rows)  # cuts off what made the nan from the derivative
     if not rows.shape[-1]:
@@ -296,12 +300,16 @@ def _found(rows: Array, q: Array, place: Place, dtype: DType, skipping: bool) ->
     if skipping and floats:
         count = n - isnan(ordered).sum(axis=-1, keepdims=True)
         last = maximum(count, 1) - 1
-        at: Array = place(count.astype(q.dtype), q)
+        if is_weak(rows):
+            count = where(isnan(ordered), 0.0, 1.0).sum(axis=-1, keepdims=True)
+        at: Array = place(count if is_weak(count) else count.astype(q.dtype), q)
         low, high = (take_along_axis(ordered, clip(i, 0, last)) for i in _neighbours(at))
     else:
         at = place(n, q)
         low, high = (gather(ordered, clip(i, 0, n - 1), axis=rows.ndim - 1) for i in _neighbours(at))
-    z = low if rows.dtype.kind != "f" or place in PICKED else _mixed(low, high, (at - floor(at)).astype(dtype))
+    share = at - floor(at)
+    share = share if is_weak(share) else share.astype(dtype)
+    z = low if rows.dtype.kind != "f" or place in PICKED else _mixed(low, high, share)
     return where(isnan(ordered[..., n - 1 :]), math.nan, z) if floats and not skipping else z
 
 

@@ -15,6 +15,7 @@ from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
+from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, reduced, sum_dtype, sum_p
 from afx.ops._kinds.reduction import reduction
@@ -129,8 +130,12 @@ def mean(
     axes = normalize_axes(axis, len(shape), "mean")
     if where is not None:
         total = sum(x, axes, keepdims=keepdims, where=where)
-        count = sum(broadcast_to(astype(where, bool_), shape), axes, keepdims=keepdims)
-        number = astype(count, real_dtype(promote((total.dtype,), (False,), floating=True)))
+        counted = broadcast_to(astype(where, bool_), shape)
+        if is_weak(total):
+            number = count = sum(where_(counted, 1.0, 0.0), axes, keepdims=keepdims)
+        else:
+            count = sum(counted, axes, keepdims=keepdims)
+            number = astype(count, real_dtype(promote((total.dtype,), (False,), floating=True)))
         return total / where_(count > 0, number, math.nan)
     return sum(x, axes, keepdims=keepdims) / math.prod([shape[a] for a in axes])
 
