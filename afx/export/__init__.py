@@ -6,7 +6,7 @@
 `Exported`              object, header, library; callable here, as a callback of ctypes, SciPy or numba
 `Machine`, `MACHINES`   processors: LLVM's triple, processor and features, with names for common ones
 `to_numpy`              one file of Python that needs NumPy alone
-`to_onnx`               a model of ONNX, for other runtimes
+`to_onnx`, `from_onnx`  a model of ONNX, for other runtimes, and back as an `OnnxFunction`
 `to_stablehlo`          text that XLA and its kin compile
 `to_sympy`              expressions of SymPy, to be read
 ======================  =====================================================================================
@@ -18,6 +18,7 @@ from afx.export.compiled import compile, load
 from afx.export.exported import Exported
 from afx.export.machines import MACHINES, Machine
 from afx.export.numpy_text.export import to_numpy
+from afx.export.onnx.from_onnx import OnnxFunction, from_onnx
 from afx.export.onnx.to_onnx import to_onnx
 from afx.export.slots import Slot
 from afx.export.stablehlo.export import to_stablehlo
@@ -27,8 +28,10 @@ __all__ = [
     "MACHINES",
     "Exported",
     "Machine",
+    "OnnxFunction",
     "Slot",
     "compile",
+    "from_onnx",
     "load",
     "to_numpy",
     "to_onnx",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 import pytest
 
 import afx
+from afx import export
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind
 from afx.errors import ExportError
-from tests.export.onnx_models import check
-from tests.ops.samples import Sample, samples
+from tests.export.onnx_models import TOLERANCE, check, run_model
+from tests.ops.samples import Sample, arity, samples, takes
 
 pytest.importorskip("onnx", reason="onnx is an extra")
 pytest.importorskip("onnxruntime", reason="models are run by onnxruntime")
@@ -74,3 +76,41 @@ def test_floats_agree_too() -> None:
     """In float32, the same primitives agree to 1e-6."""
     refused = {name: reason for name in supported() if (reason := compare(name, np.float32)) is not None}
     assert not refused
+
+
+EDGES = {
+    np.float64: (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e300, -1e300, 1e-300, 3.0, 710.0, -745.0),
+    np.float32: (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e38, -1e38, 1e-38, 3.0, 89.0, -103.0),
+}
+ALONG = ("sum", "prod", "max", "min", "argmax", "argmin", "nanmax", "nanmin", "cumulative_sum", "cummax", "vector_norm")
+
+
+@pytest.mark.parametrize("dtype", EDGES)
+def test_special_values_agree(dtype: Any) -> None:
+    """Elementwise functions of nan, infinities, zeros and extremes, in all pairs, give there what they give here."""
+    for p in [p for p in afx.primitives() if p.is_elementwise and p.name in supported() and arity(p) <= 2]:
+        if takes(p, dtype):
+            grid = np.array(list(itertools.product(EDGES[dtype], repeat=arity(p))), dtype).T
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                check_each(functools.partial(apply, p, {}), *grid)
+
+
+def check_each(fn: Any, *columns: Any) -> None:
+    """Compare each number by its own size."""
+    found = run_model(export.to_onnx(fn, *columns), *columns)
+    for got, want in zip(found, afx.pytree.leaves(afx.jit(fn, backend="numpy")(*columns)), strict=True):
+        tolerance = TOLERANCE.get(got.dtype, 0.0)
+        np.testing.assert_allclose(got, np.asarray(want), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_reductions_keep_nan(name: str) -> None:
+    """A nan or an infinity anywhere along an axis."""
+    p = next(p for p in afx.primitives() if p.name == name)
+    params = dict(next(s for s in samples_by_name()[name] if np.ndim(s.operands[0]) > 1).params)
+    params["axis"] = (1,) if isinstance(params["axis"], tuple) else 1
+    rows = np.array(list(itertools.product((np.nan, np.inf, -np.inf, 1.0, 2.0), repeat=3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        check_each(functools.partial(apply, p, params), rows)

@@ -12,7 +12,7 @@ from afx.export.onnx.value import BOOL, Value, where
 from afx.export.onnx.writer import OnnxWriter
 from afx.export.templates.table import NoTemplateError
 
-__all__ = ["arctangent", "as_bool", "expm1", "log1p"]
+__all__ = ["arctangent", "as_bool", "expm1", "log1p", "signbit"]
 
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 SAME = {  # operators of one operand that runtimes compute of both floats
@@ -197,8 +197,10 @@ def _divisor(x: Value, y: Value) -> Value:
 @rule("floor_divide")
 def _floor_divide(w: OnnxWriter, x: Value, y: Value) -> Value:
     if x.dtype.kind == "f":
-        quotient = (x - remainder(w, x, y)) / y
-        return where(y.equals(0), x / y, (quotient + 0.5).op("Floor"))
+        is_far = y.op("IsInf", dtype=BOOL) & ~x.op("IsInf", dtype=BOOL) & ~x.is_nan()
+        quotient = (x - remainder(w, x, y)) / where(is_far, 1.0, y)
+        found = where(y.equals(0), x / y, (quotient + 0.5).op("Floor"))
+        return where(is_far, where((x < 0) ^ (y < 0) & ~x.equals(0), -1.0, w.number(0.0, x.dtype)), found)
     rest = remainder(w, x, y)
     return where(y.equals(0), 0, (x - rest) / _divisor(x, y))
 
@@ -283,7 +285,8 @@ def _hypot(_w: OnnxWriter, x: Value, y: Value) -> Value:
     top, low = _extreme("Max", abs(x), abs(y)), _extreme("Min", abs(x), abs(y))
     regular = (top > 0) & ~top.op("IsInf", dtype=BOOL)
     part = where(regular, low, 0.0) / where(regular, top, 1.0)
-    return where(regular, top * (part * part + 1.0).op("Sqrt"), top)
+    either = x.op("IsInf", dtype=BOOL) | y.op("IsInf", dtype=BOOL)
+    return where(either, math.inf, where(regular, top * (part * part + 1.0).op("Sqrt"), top))
 
 
 @rule("logit")
@@ -304,15 +307,21 @@ def _tan(_w: OnnxWriter, x: Value) -> Value:
 @rule("sinh")
 def _sinh(_w: OnnxWriter, x: Value) -> Value:
     def formula(x: Value) -> Value:
-        up = expm1(x)
-        return where(abs(x) < 1.0, (up + up / (up + 1.0)) * 0.5, (x.op("Exp") - (-x).op("Exp")) * 0.5)
+        up, half = expm1(x), (abs(x) * 0.5).op("Exp")
+        far = x.op("Sign") * (half * 0.5 * half)  # which overflows where the result does
+        near = (up + up / (up + 1.0)) * 0.5
+        return where(abs(x) < 1.0, near, where(abs(x) < 20.0, (x.op("Exp") - (-x).op("Exp")) * 0.5, far))
 
     return _of_floats("Sinh", x, formula)
 
 
 @rule("cosh")
 def _cosh(_w: OnnxWriter, x: Value) -> Value:
-    return _of_floats("Cosh", x, lambda x: (x.op("Exp") + (-x).op("Exp")) * 0.5)
+    def formula(x: Value) -> Value:
+        half = (abs(x) * 0.5).op("Exp")
+        return where(abs(x) < 20.0, (x.op("Exp") + (-x).op("Exp")) * 0.5, half * 0.5 * half)
+
+    return _of_floats("Cosh", x, formula)
 
 
 def arctangent(x: Value) -> Value:
@@ -343,12 +352,14 @@ def _acos(_w: OnnxWriter, x: Value) -> Value:
 
 
 @rule("atan2")
-def _atan2(_w: OnnxWriter, y: Value, x: Value) -> Value:
+def _atan2(w: OnnxWriter, y: Value, x: Value) -> Value:
     both = x.op("IsInf", dtype=BOOL) & y.op("IsInf", dtype=BOOL)
-    quotient = where(both, y.op("Sign") * x.op("Sign"), y / x)
-    angle = arctangent(where(y.equals(0.0), 0.0, quotient))
-    turned = angle + where(y < 0.0, -math.pi, x.writer.number(math.pi, x.dtype))
-    return where(x < 0.0, turned, where(x.is_nan(), x, angle))
+    quotient = where(both, y.op("Sign") * x.op("Sign"), y / where(x.equals(0.0), 1.0, x))
+    below = signbit(w, y)
+    angle = where(x.equals(0.0), where(below, -math.pi / 2, w.number(math.pi / 2, x.dtype)), arctangent(quotient))
+    angle = where(y.equals(0.0), where(x.is_nan(), x, 0.0), where(x.equals(0.0) & y.is_nan(), y, angle))
+    turn = where(below, -math.pi, w.number(math.pi, x.dtype))
+    return where(signbit(w, x) & ~(x.equals(0.0) & ~y.equals(0.0)), angle + turn, angle)
 
 
 @rule("asinh")
@@ -368,7 +379,7 @@ def _acosh(_w: OnnxWriter, x: Value) -> Value:
     def formula(x: Value) -> Value:
         above = where(x > 1e8, 1.0, x - 1.0)
         found = log1p(above + (above * (above + 2.0)).op("Sqrt"))
-        return where(x > 1e8, x.op("Log") + math.log(2.0), found)
+        return where(x > 1e8, x.op("Log") + math.log(2.0), where(x < 1.0, math.nan, found))
 
     return _of_floats("Acosh", x, formula)
 

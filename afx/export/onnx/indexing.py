@@ -156,17 +156,26 @@ def _truth(w: OnnxWriter, kind: str, x: Value) -> Value:
     return reduce(kind, as_bool(x).cast(np.int32), w.params["axis"]) > 0
 
 
-ARGUMENTS = {"argmax": ("ArgMax", 1), "argmin": ("ArgMin", -1), "nanargmax": ("ArgMax", -1), "nanargmin": ("ArgMin", 1)}
+@rules({"argmax": "ArgMax", "argmin": "ArgMin"})
+def _argument(w: OnnxWriter, kind: str, x: Value) -> Value:
+    found = _place(w, kind, x)
+    if x.dtype.kind != "f":
+        return found
+    nan = x.is_nan().cast(np.int32)
+    first = nan.op("ArgMax", dtype=INT64, axis=w.params["axis"], keepdims=0)
+    return where(reduce("ReduceMax", attrs.evolve(nan, shape=x.shape), (w.params["axis"],)) > 0, first, found)
 
 
-@rules(ARGUMENTS)
-def _argument(w: OnnxWriter, kind: tuple[str, int], x: Value) -> Value:
+@rules({"nanargmax": ("ArgMax", -np.inf), "nanargmin": ("ArgMin", np.inf)})
+def _known_argument(w: OnnxWriter, kind: tuple[str, float], x: Value) -> Value:
+    return _place(w, kind[0], where(x.is_nan(), kind[1], x) if x.dtype.kind == "f" else x)
+
+
+def _place(w: OnnxWriter, kind: str, x: Value) -> Value:
     if x.dtype == np.dtype(np.uint64):
         raise NoTemplateError("order of uint64")
-    wide = (
-        x.cast(INT64) if x.dtype.kind != "f" else where(x.is_nan(), kind[1] * np.inf, x)
-    )  # a nan is taken first, or last
-    return wide.op(kind[0], dtype=INT64, axis=w.params["axis"], keepdims=0)
+    wide = x if x.dtype.kind == "f" else x.cast(INT64)
+    return wide.op(kind, dtype=INT64, axis=w.params["axis"], keepdims=0)
 
 
 @rule("logsumexp")
@@ -193,8 +202,7 @@ def _softmax(w: OnnxWriter, x: Value) -> Value:
 
 @rule("log_softmax")
 def _log_softmax(w: OnnxWriter, x: Value) -> Value:
-    axes = w.params["axis"]
-    return x.op("LogSoftmax", axis=axes[0]) if len(axes) == 1 else x - _sum_of_exponentials(x, axes, True)
+    return x - _sum_of_exponentials(x, w.params["axis"], True)  # onnxruntime's own loses nan
 
 
 @rule("vector_norm")

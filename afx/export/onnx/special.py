@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from afx.export.onnx.elementwise import log1p
+from afx.export.onnx.elementwise import log1p, signbit
 from afx.export.onnx.table import rule
 from afx.export.onnx.value import Value, where
 from afx.export.onnx.writer import OnnxWriter
@@ -151,18 +151,17 @@ def _digamma(_w: OnnxWriter, x: Value) -> Value:
     found = y.op("Log") - inverse * 0.5 - square * _polynomial(square, DIGAMMA) - total
     angle = (z - z.op("Round")) * math.pi
     turn = where(angle.equals(0.0), math.nan, math.pi * angle.op("Cos") / angle.op("Sin"))
-    return where(is_low, found - turn, found)
+    return where(z.equals(0.0), -1.0 / z, where(is_low, found - turn, found))
 
 
 @rule("gammasgn")
-def _gammasgn(_w: OnnxWriter, x: Value) -> Value:
-    return where(x < 0.0, _sine(x).op("Sign"), 1.0)
-
-
-@rule("betaln")
-def _betaln(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    a, b = x.cast(DOUBLE), y.cast(DOUBLE)
-    return _gammaln(a) + _gammaln(b) - _gammaln(a + b)
+def _gammasgn(w: OnnxWriter, x: Value) -> Value:
+    sign = _sine(x).op("Sign")
+    return where(
+        signbit(w, x) & ~x.equals(0.0),
+        where(sign.equals(0.0), math.nan, sign),
+        where(x.is_nan(), x, where(signbit(w, x), -1.0, w.number(1.0, x.dtype))),
+    )
 
 
 # -- products with logarithms --
@@ -181,17 +180,20 @@ def _entropy(_w: OnnxWriter, x: Value) -> Value:
     return where(x.equals(0.0), 0.0, where(x < 0.0, -math.inf, -(x * x.op("Log"))))
 
 
-def _divergence(x: Value, y: Value) -> Value:
-    found = x * (x / y).op("Log")
-    edge = where(x.equals(0.0) & (y >= 0.0), x.writer.number(0.0, x.dtype), math.inf)
-    return where(x.is_nan() | y.is_nan(), x + y, where((x > 0.0) & (y > 0.0), found, edge))
+def _divergence(x: Value, y: Value, at_zero: Value, rest: Value) -> Value:
+    """Return x log(x / y) and a rest, another value where x is 0, and inf where one is negative or y alone is 0."""
+    ratio = x / y
+    is_lost = (ratio < float(np.finfo(x.dtype).tiny)) | ratio.equals(math.inf)
+    logarithm = where(is_lost, x.op("Log") - y.op("Log"), ratio.op("Log"))
+    found = where(x.equals(0.0), at_zero, x * logarithm + rest)
+    return where((x < 0.0) | (y < 0.0) | ((x > 0.0) & y.equals(0.0)), math.inf, found)
 
 
 @rule("rel_entr")
 def _relative_entropy(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return _divergence(x, y)
+    return _divergence(x, y, y * 0.0, x.writer.number(0.0, x.dtype))
 
 
 @rule("kl_div")
 def _kl_div(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return _divergence(x, y) - x + y
+    return _divergence(x, y, y, y - x)
