@@ -51,6 +51,10 @@ class Arrays:
         """Return an array whose elements lie next to each other, a copy where they do not."""
         return np.ascontiguousarray(x)
 
+    def ordered(self, x: Any) -> Any:
+        """Return an array, whose order of elements in memory decides about NumPy's bits."""
+        return x
+
     def view(self, x: Any, look: Callable[[Any], Any]) -> Any:
         """Return a view that a function takes of an array."""
         return look(x)

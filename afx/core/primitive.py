@@ -119,8 +119,8 @@ class Lowering(Record):
         scipy_ufunc: the name of SciPy's ufunc that computes it, where that is all.
         reduce_ufunc: the NumPy ufunc whose ``reduce`` over the parameter ``axis`` computes it.
         impl_into: ``(out, *xs, **params)``: computes it into ``out``, a contiguous array that overlaps no operand.
-        records: whether ``impl_into`` takes ``xp=`` too, the `afx.compiler.arrays.Arrays` that it computes with, so that
-            machine code is made of what it does with those of a recorder.
+        native: ``(xp, *outs, *xs, **params)``: what machine code does, on recorded arrays of the results and operands: the
+            op's own implementation, where that is written for any `afx.compiler.arrays.Arrays`, or calls in its order.
         make_kernel: ``(*avals, **params)`` to a function ``(out, *xs)`` that does the same; results of shapes alone, and
             scratch memory, are made once. A plan makes a kernel for each set of buffers, so that no two calls share it.
         emit_view: ``(x, **params)``: the expression of a view of the array that is named x.
@@ -140,7 +140,7 @@ class Lowering(Record):
     scipy_ufunc: str = ""
     reduce_ufunc: np.ufunc | None = None
     impl_into: Callable[..., None] | None = None
-    records: bool = False
+    native: Callable[..., None] | None = None
     make_kernel: Callable[..., Callable[..., None]] | None = None
     emit_view: Callable[..., str] | None = None
     flops: Callable[[Sequence[Aval], Params], int] | None = None

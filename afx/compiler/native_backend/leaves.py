@@ -205,6 +205,7 @@ class Product(Leaf):
         axis: along what a product in pieces is cut: core calls (0), or rows (1) or columns (3) of the result.
         stops: where the pieces end, each a call of the loop; none for one piece.
         is_cut: whether it runs piece by piece.
+        changes: how many of its operands it changes, from the first one on.
     """
 
     loop: UfuncLoop | None
@@ -216,6 +217,7 @@ class Product(Leaf):
     axis: int = 0
     stops: Shape = ()
     is_cut: bool = False
+    changes: int = 0
 
     @property
     def parts(self) -> int:
@@ -229,7 +231,8 @@ class Product(Leaf):
 
     def accesses(self) -> list[Access]:
         """Return the operands, of which the last one is written."""
-        return _last_is_written(self.operands)
+        changed = [Access(ref, "a") for ref in self.operands[: self.changes]]
+        return [*changed, *_last_is_written(self.operands[self.changes :])]
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Product:
         """Return the product of other memory."""

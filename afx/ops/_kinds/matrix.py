@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype, broadcast_to, reshape
 from afx.ops.reductions.boolean import any as any_
 from afx.ops.reductions.sums import max as max_
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["matrix_op", "matrix_pair_op"]
 
@@ -133,7 +136,18 @@ def matrix_op(
     )
 
 
-def matrix_pair_op(name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull: Rule) -> Primitive:
+def by_lapack(name: str, *, refuses: bool = True) -> Callable[..., None]:
+    """Return the native form of what one function of NumPy's LAPACK computes of a stack of matrices."""
+
+    def native(xp: Recorder, out: Any, a: Any) -> None:
+        xp.lapack(name, [xp.matrix(a)], out, refuses=refuses)
+
+    return native
+
+
+def matrix_pair_op(
+    name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull: Rule, native: Callable[..., None] | None = None
+) -> Primitive:
     """Make an op of a stack of matrices and a stack of right-hand sides.
 
     Args:
@@ -143,6 +157,7 @@ def matrix_pair_op(name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull:
         push: ``(ta, tb, z, a, b, **params)`` to the tangent; a tangent that is zero is None.
         pull: ``(ct, z, a, wanted, **params)`` to the two cotangents; ``wanted`` tells whether that of a is wanted, and
             z is None where it is not.
+        native: as in `afx.core.primitive.Lowering`.
     """
 
     def joint(
@@ -166,7 +181,7 @@ def matrix_pair_op(name: str, impl: Rule, abstract_eval: Rule, push: Rule, pull:
             abstract_eval=abstract_eval,
             batch=batch,
             masking=Masking(core_axes=2),
-            lowering=Lowering(calls_lapack=True),
+            lowering=Lowering(calls_lapack=True, native=native),
             derivative=Derivative(vjp_all=joint, reads=(3, 2), jvp=pushforward),
         )
     )

@@ -16,7 +16,7 @@ from afx.core.aval import Aval
 from afx.core.dtypes import DType, real_dtype
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
-from afx.ops._kinds.matrix import adjoint, conjugate, floating, hermitian, matrix_op, square
+from afx.ops._kinds.matrix import adjoint, by_lapack, conjugate, floating, hermitian, matrix_op, square
 from afx.ops.linalg.triangular import right_solve_triangular, substituted
 
 __all__ = ["cholesky"]
@@ -74,4 +74,6 @@ def _pull(ct: Array, z: Array, a: Any) -> Array:
     return found
 
 
-cholesky_p: Primitive = matrix_op("cholesky", np.linalg.cholesky, _abstract, _push, _pull, reads=1)
+cholesky_p: Primitive = matrix_op(
+    "cholesky", np.linalg.cholesky, _abstract, _push, _pull, reads=1, native=by_lapack("cholesky_lo")
+)

@@ -18,7 +18,7 @@ from afx.core.primitive import Derivative, Lowering, Params, Primitive, Value, r
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ShapeError
 from afx.ops._kinds.batching import batch_along_axes
-from afx.ops._kinds.matrix import arrays, column, floating, matrix_op, plain, square, transposed
+from afx.ops._kinds.matrix import arrays, by_lapack, column, floating, matrix_op, plain, square, transposed
 from afx.ops.elementwise.complex import imag, real
 from afx.ops.linalg.solve import inv_p
 from afx.ops.reductions.sums import sum as sum_
@@ -65,7 +65,9 @@ def _det_pull(ct: Array, z: Any, a: Array) -> Array:
     return column(column(ct)) * bind_single(cofactors_p, a)
 
 
-det_p: Primitive = matrix_op("det", _det_run, _det_abstract, _det_push, _det_pull, reads=2)
+det_p: Primitive = matrix_op(
+    "det", _det_run, _det_abstract, _det_push, _det_pull, reads=2, native=by_lapack("det", refuses=False)
+)
 
 
 # -- cofactors --

@@ -6,7 +6,7 @@ in optimum experimental design", for complex matrices with the conjugate transpo
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from afx.ops.elementwise.complex import real
 from afx.ops.linalg.triangular import right_solve_triangular
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.shape import broadcast_to
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["QRResult", "qr"]
 
@@ -117,4 +120,15 @@ def _pull(ct: tuple[Array, Array], z: tuple[Array, Array], a: Any, *, full: bool
     return right_solve_triangular(c, transposed(r), lower=True)
 
 
-qr_p: Primitive = matrix_op("qr", _run, _abstract, _push, _pull, reads=1, multiple_results=True)
+def _native(xp: Recorder, q: Any, r: Any, a: Any, *, full: bool) -> None:
+    """Make Q of the reflections that LAPACK leaves below R, as NumPy does."""
+    xp.matrix(a)
+    raw, tau = xp.new(a.shape, "f8"), xp.new((*a.shape[:-2], min(a.shape[-2:])), "f8")
+    xp.copy(raw, a)
+    ignored = ("divide", "over")  # as by NumPy, which raises where an argument is wrong, and never here
+    xp.lapack("qr_r_raw", [raw], tau, refuses=False, quiet=ignored, changes=1)
+    xp.lapack("qr_complete" if full else "qr_reduced", [raw, tau], q, refuses=False, quiet=ignored)
+    xp.mask(np.triu(np.ones(r.shape[-2:], bool)), raw[..., : r.shape[-2], :], r)
+
+
+qr_p: Primitive = matrix_op("qr", _run, _abstract, _push, _pull, reads=1, multiple_results=True, native=_native)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind_single
 from afx.errors import ArgumentError, ShapeError
 from afx.ops._kinds.matrix import (
+    by_lapack,
     floating,
     matrix_op,
     matrix_pair_op,
@@ -30,6 +31,9 @@ from afx.ops._kinds.matrix import (
 )
 from afx.ops.manipulation.axes import moveaxis
 from afx.ops.manipulation.shape import reshape
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["inv", "solve", "tensorinv", "tensorsolve"]
 
@@ -67,7 +71,13 @@ def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
         back = bind_single(op, transposed(a), ct)
         return -(back @ transposed(z)) if wanted else None, back
 
-    op = matrix_pair_op(name, impl, abstract, push, pull)
+    def native(xp: Recorder, out: Any, a: Any, b: Any) -> None:
+        """Solve by LAPACK; where `solve_or_nan` gives nan, so does NumPy's loop."""
+        keeps_nan = name == "solve_or_nan"
+        quiet = ("divide", "invalid", "over") if keeps_nan else None  # as NumPy ignores them, but for what it raises
+        xp.lapack("solve", [xp.matrix(a), xp.matrix(b)], out, refuses=not keeps_nan, quiet=quiet)
+
+    op = matrix_pair_op(name, impl, abstract, push, pull, native)
     return op
 
 
@@ -125,7 +135,9 @@ def _inv_pull(ct: Array, z: Array, a: Any) -> Array:
     return -(transposed(z) @ ct @ transposed(z))
 
 
-inv_p: Primitive = matrix_op("inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1)
+inv_p: Primitive = matrix_op(
+    "inv", np.linalg.inv, _inv_abstract, _inv_push, _inv_pull, reads=1, native=by_lapack("inv")
+)
 
 
 # -- tensors --

@@ -6,7 +6,7 @@ differentiation", restricted to the triangle.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from afx.ops._kinds.matrix import choice, matrix_pair_op, plain, promote_pair, r
 from afx.ops.creation.matrices import tril, triu
 from afx.ops.elementwise.complex import conj
 from afx.runtime.triangular_solver import Solver, find_solver
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["solve_triangular"]
 
@@ -126,4 +129,16 @@ def _pull(ct: Array, z: Any, a: Array, wanted: bool, *, lower: bool, unit: bool)
     return -_triangle(back @ transposed(z), lower, unit) if wanted else None, back
 
 
-solve_triangular_p: Primitive = matrix_pair_op("solve_triangular", solved, _abstract, _push, _pull)
+def _native(xp: Recorder, out: Any, a: Any, b: Any, *, lower: bool, unit: bool) -> None:
+    """Solve an upper triangular system, in which no rows are exchanged; a lower one is that from behind."""
+    a, b = xp.matrix(a), xp.matrix(b)
+    if unit or a.shape[-1] > BLOCK:
+        xp.refuse("large matrices, or of ones with a diagonal of ones")
+    upper, z = xp.new(a.shape, "f8"), xp.new(out.shape, "f8") if lower else out
+    xp.mask(np.triu(np.ones(a.shape[-2:], bool)), a[..., ::-1, ::-1] if lower else a, upper)
+    xp.lapack("solve", [upper, b[..., ::-1, :] if lower else b], z)
+    if lower:
+        xp.copy(out, z[..., ::-1, :])
+
+
+solve_triangular_p: Primitive = matrix_pair_op("solve_triangular", solved, _abstract, _push, _pull, _native)

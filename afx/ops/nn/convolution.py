@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from afx.ops.manipulation.axes import moveaxis
 from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
 from afx.ops.nn._convolution import Into, convolving, summing_input, summing_kernel
 from afx.ops.nn.windows import Padding, each_axis, padded_by, positions
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["conv", "correlate"]
 
@@ -173,6 +176,16 @@ def _counter(result: int, kernel: int) -> Callable[[Sequence[Aval], Params], int
     return flops
 
 
+def _recorded(into: Callable[..., None]) -> Callable[..., None]:
+    """Return the native form that does what an implementation does."""
+
+    def native(xp: Recorder, out: Any, x: Any, y: Any, **params: Any) -> None:
+        xp.check_floats(out, x, y)
+        into(out, xp.ordered(x), xp.ordered(y), xp=xp, **params)
+
+    return native
+
+
 conv_p: Primitive = bilinear(
     "conv",
     _runner(_abstract, _prepare),
@@ -182,7 +195,7 @@ conv_p: Primitive = bilinear(
     flops=_counter(2, 1),
     make_kernel=_prepare,
     impl_into=_into,
-    records=True,
+    native=_recorded(_into),
     batch_operands=(0,),
 )
 
@@ -224,7 +237,7 @@ conv_input_p: Primitive = bilinear(
     flops=_counter(0, 1),
     make_kernel=_input_prepare,
     impl_into=_input_into,
-    records=True,
+    native=_recorded(_input_into),
     batch_operands=(0,),
 )
 
@@ -262,7 +275,7 @@ conv_kernel_p: Primitive = bilinear(
     flops=_counter(1, 2),
     make_kernel=_kernel_prepare,
     impl_into=_kernel_into,
-    records=True,
+    native=_recorded(_kernel_into),
     batch_operands=(0, 1),
     sums_over_batch=True,
 )

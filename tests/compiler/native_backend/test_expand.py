@@ -114,3 +114,12 @@ def test_moving_elements(dtype: str) -> None:
         )
 
     assert_same_bits(fn, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sinc_is_one_loop(dtype: str) -> None:
+    """An op that NumPy has no ufunc for is computed within the loop around it, its derivative too, to NumPy's bits."""
+    x = np.concatenate([[0.0, -0.0, 1.0, -2.0, 1e-30, np.inf, -np.inf, np.nan], np.linspace(-3, 3, 500)]).astype(dtype)
+    native = assert_same_bits(lambda x: afx.sinc(x * 2) + x, x)
+    assert len(native.program.block.steps) == 1
+    assert_same_bits(afx.grad(lambda x: afx.sinc(x).sum()), x)

@@ -33,6 +33,32 @@ def test_factorizations_are_numpys(dtype: str) -> None:
     assert_same_bits(lambda a, y: afx.grad(lambda a: (afx.linalg.solve(a, y) ** 2).sum())(a), a[0], y[0])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(5, 3), (4, 4), (3, 5), (7, 6, 2), (2, 3, 8, 5)])
+def test_orthogonal_factors_are_numpys(dtype: str, shape: tuple[int, ...]) -> None:
+    """Q and R of matrices, stacks and transposes, reduced and complete, have NumPy's bits, and so do their derivatives."""
+    a = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    assert_same_bits(lambda a: (*afx.linalg.qr(a), *afx.linalg.qr(a, mode="complete")), a)
+    assert_same_bits(lambda a: afx.linalg.qr(a * 2).R, np.where(a > 1, np.nan, a) * np.zeros((), dtype))
+    if shape[-2] >= shape[-1]:
+        assert_same_bits(afx.grad(lambda a: (afx.linalg.qr(a).Q[..., 0] ** 2 * a[..., 0]).sum()), a)
+
+
+def test_loops_of_factorizations_are_one_kernel() -> None:
+    """Steps that factor a matrix run without a call of NumPy; large matrices, and complex ones, are left to it."""
+
+    def fn(a: Any) -> Any:
+        return afx.scan(lambda h, _: (afx.linalg.qr(h @ h + 1).Q, h[0]), a, None, 20)
+
+    a = np.random.default_rng(0).normal(size=(3, 3))
+    native = assert_same_bits(fn, a)
+    assert not any(why for _, why in native.plan.why_not_native)
+    assert native.program.text(0).count("np.linalg.qr_") == 2
+    large = afx.jit(lambda a: afx.linalg.qr(a).R).lower(np.ones((200, 3))).plan.why_not_native
+    assert any(why.startswith("qr of f8[200, 3]") for _, why in large)
+    assert any(why for _, why in afx.jit(lambda a: afx.linalg.qr(a).R).lower(a + 0j).plan.why_not_native)
+
+
 def test_matrices_without_a_result_are_refused() -> None:
     """Singular and indefinite matrices are left to NumPy, which raises, whatever the caller ignores; flags before stay."""
     singular = np.ones((3, 3))

@@ -161,9 +161,13 @@ class BlockBuilder:
     def ordered(self, x: Operand) -> Location:
         """Return where an operand lies whose order of elements in memory decides about NumPy's bits."""
         location = self.location(x)
+        self.check_order(location)
+        return location
+
+    def check_order(self, location: Location) -> None:
+        """Raise where a location is not in row-major order, and NumPy's bits are wanted."""
         if self.tier == 1 and not self.is_row_major(location):
             raise UnsupportedError("an array that is not in row-major order where that decides about bits")
-        return location
 
     # -- steps --
     def fixed(

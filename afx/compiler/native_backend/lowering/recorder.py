@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,9 @@ from afx.compiler.native_backend.lowering.memory import Location, broadcast, cop
 from afx.compiler.native_backend.lowering.ops.expand import REAL, Calls
 from afx.compiler.native_backend.lowering.ops.product import multiply_into
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, start_of_sum
-from afx.compiler.native_backend.program import Inner, Load, Nest, Op, Ref, Value
+from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Product, Ref, Value
+from afx.compiler.native_backend.steps import merged
+from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
@@ -29,21 +32,20 @@ def record(b: BlockBuilder, call: Call) -> None:
     Raises:
         UnsupportedError: it does what has no native form, or too much of it.
     """
-    operands = [b.ordered(v) for v in call.operands]
-    out = b.own(call.outputs[0].index, call.outputs[0].shape, b.dtype(call.outputs[0]))
-    if not {x.dtype for x in operands} == {out.dtype} <= set(REAL):
-        raise UnsupportedError(f"{call.op} of {' and '.join([x.dtype for x in operands])}")
-    recorder = Recorder(b, call)
-    implementation: Any = lookup(call.op).lowering.impl_into
-    implementation(*[Recorded(recorder, x) for x in (out, *operands)], xp=recorder, **dict(call.params))
+    outs = [b.own(out.index, out.shape, b.dtype(out)) for out in call.outputs]
+    recorder, native = Recorder(b, call), lookup(call.op).lowering.native
+    assert native is not None
+    results = [Recorded(recorder, x, buffer) for x, buffer in zip(outs, call.outputs, strict=True)]
+    native(recorder, *results, *[recorder.operand(x) for x in call.operands], **dict(call.params))
 
 
 class Recorded:
     """An array without elements: views are taken of it as of NumPy's arrays."""
 
-    def __init__(self, recorder: Recorder, location: Location) -> None:
+    def __init__(self, recorder: Recorder, location: Location, value: Operand | None = None) -> None:
         self.recorder: Recorder = recorder
         self.location: Location = location
+        self.value = value  # what it is in the schedule, which loops over elements need not read from memory
         self.shadow: Any = of_array(location)
 
     def __getattr__(self, name: str) -> Any:
@@ -81,11 +83,12 @@ class Recorded:
 class Recorder(Arrays):
     """Adds a step for each thing that is done with recorded arrays."""
 
-    __slots__ = ("_op", "_steps", "b", "quiet")
+    __slots__ = ("_calls", "_op", "_steps", "b", "quiet")
 
     def __init__(self, b: BlockBuilder, call: Call) -> None:
         self.b: BlockBuilder = b
         self.quiet: tuple[str, ...] = quiet_of(call)
+        self._calls = Calls(b, self.quiet)
         self._op = call.op
         self._steps = 0
 
@@ -101,6 +104,52 @@ class Recorder(Arrays):
     def new(self, shape: Shape, dtype: Any, _like: Any = None) -> Recorded:
         """Return new memory, which costs nothing: it shares that of others."""
         return Recorded(self, self.b.temporary(tuple(shape), dtype_name(np.dtype(dtype))))
+
+    def operand(self, x: Operand) -> Recorded:
+        """Return an operand of the call."""
+        location = self.b.locations[x.index] if isinstance(x, Buffer) else self.b.location(x)
+        return Recorded(self, location, x)
+
+    # -- elements --
+    def ufunc(self, name: str, *xs: Recorded | float, out: Recorded | None = None) -> Recorded:
+        """Return what a ufunc makes of arrays, and numbers of their dtype; in the result's memory, where it is given."""
+        values = self._values(xs)
+        if out is None:
+            return self.operand(self._calls.ufunc(name, *values))
+        x, y = values
+        assert isinstance(out.value, Buffer)
+        self._calls.into(out.value, name, x, y)
+        return out
+
+    def where(self, test: Recorded, x: Recorded | float, y: Recorded | float) -> Recorded:
+        """Return elements of one of two arrays."""
+        (condition,) = self._values((test,))
+        return self.operand(self._calls.where(condition, *self._values((x, y))))
+
+    def cast(self, x: Recorded, dtype: Any) -> Recorded:
+        """Return an array in another dtype."""
+        (value,) = self._values((x,))
+        assert isinstance(value, Buffer)
+        return self.operand(self._calls.cast(value, dtype_name(np.dtype(dtype))))
+
+    def _values(self, xs: Sequence[Recorded | float]) -> list[Operand]:
+        dtype = next(x.location.dtype for x in xs if isinstance(x, Recorded))
+        return [self._value(x) if isinstance(x, Recorded) else self._calls.number(x, dtype) for x in xs]
+
+    def _value(self, x: Recorded) -> Operand:
+        return self._calls.at(x.location) if x.value is None else x.value
+
+    # -- whole arrays --
+    def check_floats(self, *xs: Recorded) -> None:
+        """Leave the call to NumPy where these are not all float32 or all float64."""
+        dtypes = {x.location.dtype for x in xs}
+        if len(dtypes) > 1 or not dtypes <= set(REAL):
+            self.refuse(" and ".join([x.location.dtype for x in xs[1:]]))
+
+    def ordered(self, x: Recorded) -> Recorded:
+        """Return an array, whose order of elements in memory decides about NumPy's bits."""
+        self.b.check_order(x.location)
+        return x
 
     def clear(self, x: Recorded) -> None:
         """Fill an array with zeros."""
@@ -135,6 +184,73 @@ class Recorder(Arrays):
         sums = Inner(loop_of("add", (z.dtype,) * 3), places.shape, (total, _ref(places), total), self.quiet)
         self.b.fixed([first, sums], [places], [z])
 
+    def mask(self, mask: Any, x: Recorded, out: Recorded) -> None:
+        """Write elements where a mask of NumPy is true, and zeros elsewhere."""
+        to, of, test = out.location, x.location, self.b.constant(mask)
+        loads = [Load(Ref(p.owner, p.dtype, p.offset, broadcast(p, to.shape))) for p in (test, of)]
+        values: list[Value] = [*loads, Number(0.0, of.dtype), Op("select", of.dtype, (0, 1, 2))]
+        if to.dtype != of.dtype:
+            values.append(Op("cast", to.dtype, (3,)))
+        self._add([Nest(to.shape, tuple(values), ((len(values) - 1, _ref(to)),), self.quiet)], [x], out)
+
+    # -- LAPACK --
+    def matrix(self, x: Recorded) -> Recorded:
+        """Return matrices in float64, in which NumPy computes, of a size that LAPACK does not cut into blocks."""
+        self.check_floats(x)
+        if x.ndim < 2 or max(x.shape[-2:]) > self.b.limits.matrix_max_length:
+            self.refuse(f"{x.location.dtype}{[*x.shape]}")
+        if x.location.dtype == "f8":
+            return x
+        wide = self.new(x.shape, "f8")
+        self.b.fixed([copy_nest(wide.location, x.location)], [x.location], [wide.location])
+        return wide
+
+    def lapack(
+        self,
+        name: str,
+        xs: Sequence[Recorded],
+        out: Recorded,
+        *,
+        refuses: bool = True,
+        quiet: tuple[str, ...] | None = None,
+        changes: int = 0,
+    ) -> None:
+        """Have one of NumPy's loops on stacks of matrices write its result.
+
+        Args:
+            name: of the function in ``np.linalg._umath_linalg``.
+            xs: operands in float64.
+            out: the result, of any dtype.
+            refuses: whether the loop marks matrices without a result as invalid operations; NumPy raises then.
+            quiet: floating-point errors that it ignores.
+            changes: how many of its operands it changes.
+        """
+        loop = loop_of(f"linalg.{name}", ("f8",) * (len(xs) + 1))
+        found = out if out.location.dtype == "f8" else self.new(out.shape, "f8")
+        locations = [x.location for x in (*xs, found)]
+        cores = [axes.split(",") if axes.strip() else [] for axes in re.findall(r"\((.*?)\)", _signature(name))]
+        sizes = {
+            axis.strip(): n
+            for x, core in zip(locations, cores, strict=True)
+            for axis, n in zip(core, x.shape[len(x.shape) - len(core) :], strict=True)
+        }
+        lead = [
+            attrs.evolve(p, shape=p.shape[: len(p.shape) - len(core)], strides=p.strides[: len(p.shape) - len(core)])
+            for p, core in zip(locations, cores, strict=True)
+        ]
+        batch = lead[-1].shape
+        space, strides = merged(batch, [broadcast(p, batch) for p in lead])
+        if len(space) > 1:
+            self.refuse("stacks whose matrices do not follow each other evenly")
+        refs = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip(locations, strides, strict=True)]
+        inner = [s for p, core in zip(locations, cores, strict=True) for s in p.strides[len(p.strides) - len(core) :]]
+        lengths = (space[0] if space else 1, *sizes.values())
+        ignored = self.quiet if quiet is None else quiet
+        product = Product(loop, lengths, tuple(refs), tuple(inner), ignored, refuses, changes=changes)
+        self.b.fixed([product], [x.location for x in xs], [p.location for p in (found, *xs[:changes])])
+        if found is not out:
+            self.copy(out, found)
+
     def dense(self, x: Recorded) -> Recorded:
         """Return an array whose elements lie next to each other, a copy where they do not."""
         return x if x.flags.c_contiguous else Recorded(self, self.b.copied(x.location))
@@ -147,7 +263,7 @@ class Recorder(Arrays):
         """Leave the call to NumPy where the squares of elements add up to no finite number, so that here they do."""
         if not x.flags.c_contiguous:
             return False
-        c, dtype = Calls(self.b, self.quiet), x.location.dtype
+        c, dtype = self._calls, x.location.dtype
         fits = c.ufunc("isfinite", c.square(x.location))
         self.b.location(c.cast(c.where(fits, c.number(0.0, dtype), c.number(math.inf, dtype)), "i4"))
         return True
@@ -169,6 +285,12 @@ class Recorder(Arrays):
             return (found, *[Recorded(self, part_of(location, whole, view)) for view in views])
 
         return give
+
+
+def _signature(name: str) -> str:
+    """Return which axes the operands and the result of a function of LAPACK share."""
+    module: Any = getattr(np.linalg, "_umath_linalg")  # noqa: B009  # NumPy's stubs do not know it
+    return str(getattr(module, name).signature)
 
 
 def _ref(x: Location) -> Ref:

@@ -23,7 +23,6 @@ from afx.compiler.native_backend.lowering.memory import (
 from afx.compiler.native_backend.lowering.ops.expand import EXPANDED
 from afx.compiler.native_backend.lowering.ops.fold import lower_fold
 from afx.compiler.native_backend.lowering.ops.index import INDEXED
-from afx.compiler.native_backend.lowering.ops.linalg import FACTORIZATIONS
 from afx.compiler.native_backend.lowering.ops.pooling import POOLING
 from afx.compiler.native_backend.lowering.ops.product import PRODUCTS, lower_matmul
 from afx.compiler.native_backend.lowering.ops.random import DRAWS
@@ -49,7 +48,7 @@ def lower_call(b: BlockBuilder, call: Call) -> None:
         raise UnsupportedError(f"{call.op}.{call.method}")
     if _makes_nothing(b, call) or (b.tier > 1 and lower_fold(b, call)):
         return
-    if call.method in NAMED_METHODS and lookup(call.op).lowering.records:
+    if call.method in NAMED_METHODS and lookup(call.op).lowering.native is not None:
         record(b, call)
     else:
         lower(b, call)
@@ -73,7 +72,7 @@ def _makes_nothing(b: BlockBuilder, call: Call) -> bool:
             return True
         return False
     may_raise = call.op in FAULTING and any(x.shape and 0 not in x.shape for x in call.operands[1:])
-    if may_raise or (is_named and call.op not in NAMED and not lookup(call.op).lowering.records):
+    if may_raise or (is_named and call.op not in NAMED and lookup(call.op).lowering.native is None):
         return False
     for out in call.outputs:
         b.own(out.index, out.shape, b.dtype(out))
@@ -252,7 +251,7 @@ def _into(b: BlockBuilder, call: Call) -> None:
     lower(b, call)
 
 
-OPS = {**INDEXED, **EXPANDED, **FACTORIZATIONS, **DRAWS, **POOLING}
+OPS = {**INDEXED, **EXPANDED, **DRAWS, **POOLING}
 
 
 def _apply(b: BlockBuilder, call: Call) -> None:

@@ -116,7 +116,7 @@ class Calls:
             attrs.evolve(location, shape=shape, strides=tuple([next(strides) if n != 1 else 0 for n in shape]))
         )
 
-    def into(self, out: Buffer, name: str, x: Buffer, y: Buffer) -> None:
+    def into(self, out: Buffer, name: str, x: Operand, y: Operand) -> None:
         """Write what a ufunc makes of two operands."""
         self._add(Call(name, "ufunc", (x, y), ("disjoint",) * 2, (out,), ufunc=name))
 
