@@ -227,23 +227,19 @@ class Recorder(Arrays):
         """
         loop = loop_of(f"linalg.{name}", ("f8",) * (len(xs) + 1))
         found = out if out.location.dtype == "f8" else self.new(out.shape, "f8")
-        locations = [x.location for x in (*xs, found)]
-        cores = [axes.split(",") if axes.strip() else [] for axes in re.findall(r"\((.*?)\)", _signature(name))]
-        sizes = {
-            axis.strip(): n
-            for x, core in zip(locations, cores, strict=True)
-            for axis, n in zip(core, x.shape[len(x.shape) - len(core) :], strict=True)
-        }
-        lead = [
-            attrs.evolve(p, shape=p.shape[: len(p.shape) - len(core)], strides=p.strides[: len(p.shape) - len(core)])
-            for p, core in zip(locations, cores, strict=True)
-        ]
-        batch = lead[-1].shape
-        space, strides = merged(batch, [broadcast(p, batch) for p in lead])
+        locations, cores = [x.location for x in (*xs, found)], _core_axes(name)
+        batch = found.shape[: found.ndim - len(cores[-1])]
+        outer, inner = list[Location](), list[int]()
+        sizes: dict[str, int] = {}
+        for x, core in zip(locations, cores, strict=True):
+            rank = len(x.shape) - len(core)
+            outer.append(attrs.evolve(x, shape=x.shape[:rank], strides=x.strides[:rank]))
+            inner += x.strides[rank:]
+            sizes |= dict(zip(core, x.shape[rank:], strict=True))
+        space, strides = merged(batch, [broadcast(x, batch) for x in outer])
         if len(space) > 1:
             self.refuse("stacks whose matrices do not follow each other evenly")
-        refs = [Ref(p.owner, p.dtype, p.offset, s) for p, s in zip(locations, strides, strict=True)]
-        inner = [s for p, core in zip(locations, cores, strict=True) for s in p.strides[len(p.strides) - len(core) :]]
+        refs = [Ref(x.owner, x.dtype, x.offset, s) for x, s in zip(locations, strides, strict=True)]
         lengths = (space[0] if space else 1, *sizes.values())
         ignored = self.quiet if quiet is None else quiet
         product = Product(loop, lengths, tuple(refs), tuple(inner), ignored, refuses, changes=changes)
@@ -287,10 +283,11 @@ class Recorder(Arrays):
         return give
 
 
-def _signature(name: str) -> str:
-    """Return which axes the operands and the result of a function of LAPACK share."""
+def _core_axes(name: str) -> list[list[str]]:
+    """Return the axes of the operands and the result of a function of LAPACK, those of one length with one name."""
     module: Any = getattr(np.linalg, "_umath_linalg")  # noqa: B009  # NumPy's stubs do not know it
-    return str(getattr(module, name).signature)
+    parts: list[str] = re.findall(r"\((.*?)\)", getattr(module, name).signature)
+    return [[axis.strip() for axis in part.split(",") if axis.strip()] for part in parts]
 
 
 def _ref(x: Location) -> Ref:
