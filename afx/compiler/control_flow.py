@@ -11,7 +11,7 @@ from afx.core.aval import Aval
 from afx.core.graph import Atom, Graph
 from afx.errors import GraphError
 
-__all__ = ["BranchSpec", "ControlSpec", "ScanSpec", "WhileBackSpec", "WhileSpec", "check_operands"]
+__all__ = ["BranchSpec", "ControlSpec", "ScanSpec", "WhileBackSpec", "WhileSpec", "check_operands", "graphs_of"]
 
 
 class ScanSpec(NamedTuple):
@@ -80,6 +80,11 @@ class BranchSpec(NamedTuple):
 
 
 ControlSpec: TypeAlias = ScanSpec | WhileSpec | WhileBackSpec | BranchSpec
+
+
+def graphs_of(spec: ControlSpec) -> list[Graph]:
+    """Return the graphs that a loop or a branch holds, in order."""
+    return [value for value in (spec.bodies if isinstance(spec, BranchSpec) else spec) if isinstance(value, Graph)]
 
 
 def check_operands(spec: ControlSpec, operands: Sequence[Aval], where: str) -> None:

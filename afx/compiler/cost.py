@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from afx.compiler.control_flow import ScanSpec
+from afx.compiler.control_flow import ScanSpec, graphs_of
 from afx.core.graph import Equation, Graph, Var
 
 __all__ = ["EquationCost", "bytes_moved", "equation_costs", "flops"]
@@ -98,10 +98,7 @@ def equation_costs(eq: Equation, times: int = 1) -> Iterator[EquationCost]:
     if rule is None:
         yield EquationCost(eq, times, times * _operations(eq), times * _bytes(eq))
         return
-    spec: tuple[Any, ...] = rule(eq.keywords)
+    spec = rule(eq.keywords)
     steps = times * spec.length if isinstance(spec, ScanSpec) else times
-    for value in spec:
-        for inner in value if isinstance(value, tuple) else (value,):
-            if isinstance(inner, Graph):
-                for one in inner.equations:
-                    yield from equation_costs(one, steps)
+    for one in [eq for graph in graphs_of(spec) for eq in graph.equations]:
+        yield from equation_costs(one, steps)

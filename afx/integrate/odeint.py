@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, TypeVarTuple
+from typing import Any, Literal, TypeVar, TypeVarTuple, cast
 
 import attrs
 import numpy as np
@@ -210,8 +210,7 @@ def _check_gradient(gradient: str, asked: dict[str, bool]) -> None:
 
 
 def _check_pair(init: Any, y: Array, method: str) -> None:
-    given: Any = init
-    parts: list[Any] = list(given) if isinstance(given, (tuple, list)) else []
+    parts = [*cast("tuple[Any, ...]", init)] if isinstance(init, (tuple, list)) else []
     sizes = [sum([aval_of(x, "odeint").size for x in pytree.leaves(part)]) for part in parts]
     if len(sizes) != 2 or 2 * sizes[0] != y.shape[0] or sizes[0] != sizes[1]:
         raise ArgumentError(

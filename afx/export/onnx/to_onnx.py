@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
+from afx.compiler.control_flow import graphs_of
 from afx.compiler.target import Target, current
 from afx.core.array.array import to_numpy_value
 from afx.core.aval import Aval
@@ -164,14 +165,9 @@ def _pair(
         every = [eq, *[g.equations[k] for g in others]]
         twins[id(eq)] = every[1:]
         if eq.primitive.lowering.control is not None:
-            held = [_graphs_of(walk.control(e)) for e in every]
+            held = [graphs_of(spec) for e in every if (spec := walk.control(e)) is not None]
             for inner in zip(*held, strict=True):
                 _pair(walk, inner, twins, constants)
-
-
-def _graphs_of(spec: Any) -> list[Graph]:
-    flat: list[Any] = [item for value in spec for item in (value if isinstance(value, tuple) else (value,))]  # pyright: ignore[reportUnknownVariableType]  # of any spec
-    return [item for item in flat if isinstance(item, Graph)]
 
 
 # -- the model --

@@ -7,7 +7,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from afx.compiler.control_flow import BranchSpec, ControlSpec
+from afx.compiler.control_flow import BranchSpec, ControlSpec, graphs_of
 from afx.compiler.target import Target
 from afx.core.graph import Atom, Equation, Graph, Literal
 from afx.errors import ExportError
@@ -76,10 +76,9 @@ class Walk(Generic[W]):
         """Yield the equations of a graph and of those that it holds."""
         for eq in graph.equations:
             yield eq
-            for value in self.control(eq) or ():
-                for inner in value if isinstance(value, tuple) else (value,):
-                    if isinstance(inner, Graph):
-                        yield from self.equations(inner)
+            spec = self.control(eq)
+            for inner in [] if spec is None else graphs_of(spec):
+                yield from self.equations(inner)
 
     def check(self, graph: Graph) -> None:
         """Verify that there is a template for each equation.
