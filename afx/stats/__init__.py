@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NoReturn
 from afx.stats.beta_family import beta, f, t
 from afx.stats.elementary import cauchy, expon, laplace, logistic, uniform, weibull_min
 from afx.stats.gamma_family import chi2, gamma, gennorm, invgamma
+from afx.stats.kernel_density import GaussianKde, gaussian_kde
+from afx.stats.matrices import lkj, multinomial, wishart
 from afx.stats.multivariate import dirichlet, multivariate_normal
 from afx.stats.normal import lognorm, norm
 from afx.stats.one_sided import gumbel_r, halfcauchy, halfnorm, pareto, rayleigh
@@ -25,6 +27,7 @@ from afx.stats.skewed import skewnorm, truncnorm, vonmises
 from afx.stats.whole_numbers import bernoulli, betabinom, binom, geom, nbinom, poisson
 
 __all__ = [
+    "GaussianKde",
     "bernoulli",
     "beta",
     "betabinom",
@@ -35,6 +38,7 @@ __all__ = [
     "expon",
     "f",
     "gamma",
+    "gaussian_kde",
     "gennorm",
     "geom",
     "gumbel_r",
@@ -42,8 +46,10 @@ __all__ = [
     "halfnorm",
     "invgamma",
     "laplace",
+    "lkj",
     "logistic",
     "lognorm",
+    "multinomial",
     "multivariate_normal",
     "nbinom",
     "norm",
@@ -56,6 +62,7 @@ __all__ = [
     "uniform",
     "vonmises",
     "weibull_min",
+    "wishart",
 ]
 
 

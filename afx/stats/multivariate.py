@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import broadcast_shapes
+from afx.core.aval import aval_of, broadcast_shapes
 from afx.errors import ShapeError
+from afx.ops.creation.creation import zeros
 from afx.ops.creation.matrices import eye
+from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isnan
 from afx.ops.elementwise.exponential import exp, log
 from afx.ops.elementwise.where import where
 from afx.ops.linalg.cholesky import cholesky
+from afx.ops.linalg.eigen import eigh
+from afx.ops.linalg.products import matmul
 from afx.ops.linalg.triangular import solve_triangular
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.manipulation.join import broadcast_arrays, concat
 from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
 from afx.ops.reductions.boolean import all as all_
+from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.entropy import xlogy
 from afx.ops.special.errors import ndtr
-from afx.ops.special.gamma import gammaln
+from afx.ops.special.gamma import digamma, gammaln
+from afx.random import dirichlet as draw_dirichlet
+from afx.random import multivariate_normal as draw_normal
+from afx.random._arguments import ShapeLike
 from afx.stats._bivariate_normal import bivariate_cdf
 from afx.stats._distribution import floating, quiet
 from afx.stats._multivariate_normal_cdf import lattice_cdf, trivariate_cdf
@@ -69,6 +79,28 @@ class _Dirichlet:
         """Return the density."""
         return exp(self.logpdf(x, alpha))
 
+    def mean(self, alpha: ArrayLike) -> Array:
+        """Return the means of all shares."""
+        (a,) = floating("dirichlet", alpha)
+        return a / sum_(a)
+
+    def var(self, alpha: ArrayLike) -> Array:
+        """Return the variances of all shares."""
+        (a,) = floating("dirichlet", alpha)
+        share = a / sum_(a)
+        return share * (1 - share) / (sum_(a) + 1)
+
+    def entropy(self, alpha: ArrayLike) -> Array:
+        """Return the differential entropy."""
+        (a,) = floating("dirichlet", alpha)
+        total = sum_(a)
+        slopes = (total - a.size) * digamma(total) - sum_((a - 1) * digamma(a))
+        return sum_(gammaln(a)) - gammaln(total) + slopes
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike, alpha: ArrayLike) -> Array:
+        """Return draws, float[*shape, k], as `afx.random.dirichlet` does."""
+        return draw_dirichlet(key, alpha, shape)
+
 
 class _MultivariateNormal:
     """Multivariate normal distribution of mean float[..., n] and covariance float[..., n, n], positive definite.
@@ -86,22 +118,50 @@ class _MultivariateNormal:
     def __reduce__(self) -> str:
         return "multivariate_normal"
 
-    def logpdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
+    def logpdf(
+        self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0, *, allow_singular: bool = False
+    ) -> Array:
         """Return the logarithm of the density.
+
+        Args:
+            x: float[..., n].
+            mean: float[..., n].
+            cov: float[..., n, n].
+            allow_singular: takes a covariance that is singular to rounding; the density is that on its plane, by length,
+                area and so on, and beside it 0. Equal eigenvalues have no derivative by the covariance.
 
         Raises:
             ShapeError: the covariance does not fit the mean, or x does not.
             numpy.linalg.LinAlgError: the covariance is not positive definite.
         """
         y, m, c = _aligned(x, mean, cov)
+        if allow_singular:
+            return _log_density_on_plane(y - m, c)
         factor = cholesky(c)
         z = _whitened(factor, y - m)
         heights = sum_(log(diagonal(factor)), axis=-1)
         return -0.5 * sum_(z * z, axis=-1) - heights - 0.5 * c.shape[-1] * math.log(2 * math.pi)
 
-    def pdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
+    def pdf(
+        self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0, *, allow_singular: bool = False
+    ) -> Array:
         """Return the density."""
-        return exp(self.logpdf(x, mean, cov))
+        return exp(self.logpdf(x, mean, cov, allow_singular=allow_singular))
+
+    def entropy(self, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
+        """Return the differential entropy.
+
+        Raises:
+            numpy.linalg.LinAlgError: the covariance is not positive definite.
+        """
+        _, _, c = _aligned(0.0 if mean is None and not aval_of(cov).ndim else _like(mean, cov), mean, cov)
+        heights = sum_(log(diagonal(cholesky(c))), axis=-1)
+        return heights + 0.5 * c.shape[-1] * (math.log(2 * math.pi) + 1)
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike, mean: ArrayLike, cov: ArrayLike) -> Array:
+        """Return draws, float[*shape, n], as `afx.random.multivariate_normal` does."""
+        m, c = floating("multivariate_normal", mean, cov)
+        return draw_normal(key, m, c, shape)
 
     def cdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
         """Return the probability that no component is above that of x.
@@ -153,6 +213,27 @@ def _aligned(x: ArrayLike, mean: ArrayLike | None, cov: ArrayLike) -> tuple[Arra
             f"and cov {c.aval}; reshape them"
         )
     return y, m, c
+
+
+def _like(mean: ArrayLike | None, cov: ArrayLike) -> Array:
+    """Return a point of the length that mean and covariance have."""
+    return zeros(aval_of(cov if mean is None else mean).shape[-1:] or (1,), aval_of(cov).dtype)
+
+
+def _log_density_on_plane(gap: Array, cov: Array) -> Array:
+    """Return the logarithm of the density on the plane of directions in which there is variance (as in SciPy)."""
+    values, vectors = eigh(cov)
+    eps = float(np.finfo(cov.dtype).eps) * (1e6 if cov.dtype == np.float64 else 1e3)
+    limit = stop_gradient(eps * max_(abs_(values), axis=-1, keepdims=True))
+    kept = values > limit
+    safe = where(kept, values, 1.0)
+    along = matmul(expand_dims(gap, -2), vectors)[..., 0, :]
+    squares = sum_(where(kept, along * along / safe, 0.0), axis=-1)
+    heights = sum_(where(kept, log(safe), 0.0), axis=-1)
+    beside = sqrt(sum_(where(kept, 0.0, stop_gradient(along) ** 2), axis=-1)) >= 1e3 * limit[..., 0]
+    rank = sum_(kept.astype(cov.dtype), axis=-1)
+    z = -0.5 * (squares + heights + rank * math.log(2 * math.pi))
+    return where(beside & (rank < cov.shape[-1]), -math.inf, z)
 
 
 def _whitened(factor: Array, y: Array) -> Array:

@@ -1,0 +1,226 @@
+"""Distributions of counts, of covariance and of correlation matrices: multinomial, Wishart, and that of Lewandowski et al."""
+
+from __future__ import annotations
+
+import math
+
+from afx.core.array.array import Array, ArrayLike
+from afx.errors import ShapeError
+from afx.ops.creation.creation import asarray, zeros
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.elementwise.exponential import exp, log
+from afx.ops.elementwise.rounding import floor
+from afx.ops.elementwise.where import where
+from afx.ops.linalg.cholesky import cholesky
+from afx.ops.linalg.products import matmul
+from afx.ops.linalg.triangular import solve_triangular
+from afx.ops.manipulation.axes import moveaxis
+from afx.ops.manipulation.diagonals import diagonal
+from afx.ops.manipulation.join import concat, stack
+from afx.ops.manipulation.shape import broadcast_to, expand_dims
+from afx.ops.reductions.boolean import all as all_
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.special.entropy import xlogy
+from afx.ops.special.gamma import betaln, digamma, gammaln, multigammaln
+from afx.random import beta as draw_beta
+from afx.random import chisquare, normal, split
+from afx.random import multinomial as draw_multinomial
+from afx.random._arguments import ShapeLike
+from afx.stats._distribution import floating, quiet
+
+__all__ = ["lkj", "multinomial", "wishart"]
+
+
+class _Multinomial:
+    """Multinomial distribution: how often each of k things comes in ``n`` draws, of probabilities ``p``, float[..., k].
+
+    As in SciPy, the components are the last axis of x; other axes broadcast. Counts that are none have probability 0.
+
+    >>> afx.stats.multinomial.pmf(np.array([1, 2]), 3, np.array([0.5, 0.5]))
+    Array(0.375, dtype=float64)
+    """
+
+    def __repr__(self) -> str:
+        return "<distribution multinomial(n, p)>"
+
+    def __reduce__(self) -> str:
+        return "multinomial"
+
+    def logpmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+        """Return the logarithm of the probability.
+
+        Raises:
+            ShapeError: x and p are not of one length.
+        """
+        k, count, shares = floating("multinomial", x, n, p)
+        if not k.ndim or not shares.ndim or k.shape[-1] != shares.shape[-1]:
+            raise ShapeError(f"multinomial: x and p have one length: got {k.aval} and {shares.aval}; reshape them")
+        inside = all_((k >= 0) & (floor(k) == k), axis=-1) & (sum_(k, axis=-1) == count)
+        allowed = (count >= 0) & (floor(count) == count) & all_(shares >= 0, axis=-1)
+        allowed = allowed & (abs_(sum_(shares, axis=-1) - 1) < 1e-6)
+        with quiet():
+            safe = where(expand_dims(inside, -1), k, 0.0)
+            z = gammaln(count + 1) + sum_(xlogy(safe, shares) - gammaln(safe + 1), axis=-1)
+            return where(allowed, where(inside, z, -math.inf), math.nan)
+
+    def pmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+        """Return the probability."""
+        return exp(self.logpmf(x, n, p))
+
+    def mean(self, n: ArrayLike, p: ArrayLike) -> Array:
+        """Return the means, float[..., k]."""
+        count, shares = floating("multinomial", n, p)
+        return expand_dims(count, -1) * shares
+
+    def cov(self, n: ArrayLike, p: ArrayLike) -> Array:
+        """Return the covariance, float[..., k, k]."""
+        count, shares = floating("multinomial", n, p)
+        apart = broadcast_to(expand_dims(shares, -2), (*shares.shape, shares.shape[-1]))
+        return expand_dims(expand_dims(count, -1), -1) * (_on_diagonal(shares) - apart * expand_dims(shares, -1))
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike, n: ArrayLike, p: ArrayLike) -> Array:
+        """Return draws, int[*shape, k], as `afx.random.multinomial` does."""
+        return draw_multinomial(key, n, p, shape)
+
+
+def _on_diagonal(x: Array) -> Array:
+    """Return matrices with vectors on their diagonals."""
+    n = x.shape[-1]
+    return stack([where(asarray([i == j for j in range(n)]), x, 0.0) for i in range(n)], axis=-2)
+
+
+class _Wishart:
+    """Wishart distribution of ``df`` degrees of freedom and scale float[..., p, p]: of sums of squares of normal vectors.
+
+    Matrices are the last two axes, unlike SciPy's; other axes broadcast. df is above p - 1.
+
+    >>> afx.stats.wishart.logpdf(np.eye(2), 3.0, np.eye(2)).round(4)
+    Array(-3.5310, dtype=float64)
+    """
+
+    def __repr__(self) -> str:
+        return "<distribution wishart(df, scale)>"
+
+    def __reduce__(self) -> str:
+        return "wishart"
+
+    def logpdf(self, x: ArrayLike, df: ArrayLike, scale: ArrayLike) -> Array:
+        """Return the logarithm of the density.
+
+        Raises:
+            ShapeError: x or the scale are no matrices of one size.
+            numpy.linalg.LinAlgError: one of them is not positive definite.
+        """
+        y, n, s = _square("wishart", x, df, scale)
+        p = s.shape[-1]
+        root, own = cholesky(s), cholesky(y)
+        ratio = solve_triangular(root, own, lower=True)
+        with quiet():
+            z = 0.5 * (n - p - 1) * _log_det(own) - 0.5 * sum_(ratio * ratio, axis=(-2, -1))
+            z = z - 0.5 * n * (p * math.log(2) + _log_det(root)) - multigammaln(where(n > p - 1, n, p) / 2, p)
+            return where(n > p - 1, z, math.nan)
+
+    def pdf(self, x: ArrayLike, df: ArrayLike, scale: ArrayLike) -> Array:
+        """Return the density."""
+        return exp(self.logpdf(x, df, scale))
+
+    def mean(self, df: ArrayLike, scale: ArrayLike) -> Array:
+        """Return the mean, ``df · scale``."""
+        _, n, s = _square("wishart", scale, df, scale)
+        return expand_dims(expand_dims(n, -1), -1) * s
+
+    def var(self, df: ArrayLike, scale: ArrayLike) -> Array:
+        """Return the variance of each element."""
+        _, n, s = _square("wishart", scale, df, scale)
+        sides = diagonal(s)
+        return expand_dims(expand_dims(n, -1), -1) * (s * s + expand_dims(sides, -1) * expand_dims(sides, -2))
+
+    def entropy(self, df: ArrayLike, scale: ArrayLike) -> Array:
+        """Return the differential entropy."""
+        _, n, s = _square("wishart", scale, df, scale)
+        p = s.shape[-1]
+        slopes = [digamma(0.5 * (n - i)) for i in range(p)]
+        z = 0.5 * (p + 1) * _log_det(cholesky(s)) + 0.5 * p * (p + 1) * math.log(2) + multigammaln(n / 2, p)
+        return z - 0.5 * (n - p - 1) * sum(slopes, zeros((), s.dtype)) + 0.5 * n * p
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike, df: ArrayLike, scale: ArrayLike) -> Array:
+        """Return draws, float[*shape, p, p], by Bartlett's decomposition; with derivatives by both parameters."""
+        _, n, s = _square("wishart", scale, df, scale)
+        p = s.shape[-1]
+        lead = n.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+        first, second = split(key)
+        below = normal(first, (*lead, p, p), dtype=s.dtype)
+        on = sqrt(chisquare(second, expand_dims(n, -1) - asarray(list(range(p)), s.dtype), (*lead, p)))
+        rows = [concat([below[..., i, :i], on[..., i : i + 1], 0 * below[..., i, i + 1 :]], axis=-1) for i in range(p)]
+        factor = matmul(cholesky(s), stack(rows, axis=-2))
+        return matmul(factor, factor.mT)
+
+
+def _square(who: str, x: ArrayLike, number: ArrayLike, scale: ArrayLike) -> tuple[Array, Array, Array]:
+    y, n, s = floating(who, x, number, scale)
+    if min(y.ndim, s.ndim) < 2 or y.shape[-2:] != s.shape[-1:] * 2 or s.shape[-2:] != s.shape[-1:] * 2:
+        raise ShapeError(f"{who}: takes square matrices of one size: got {y.aval} and {s.aval}; reshape them")
+    return y, n, s
+
+
+def _log_det(factor: Array) -> Array:
+    """Return the logarithm of a determinant, by its Cholesky factor."""
+    return 2 * sum_(log(diagonal(factor)), axis=-1)
+
+
+class _Lkj:
+    """Distribution of correlation matrices, float[..., d, d]: density proportional to the determinant to ``eta - 1``.
+
+    At ``eta`` 1 all are equally likely, above it those near the identity likelier. Source: Lewandowski, Kurowicka & Joe
+    2009, equation 16.
+
+    >>> afx.stats.lkj.pdf(np.array([[1.0, 0.3], [0.3, 1.0]]), 1.0).round(4)
+    Array(0.5, dtype=float64)
+    """
+
+    def __repr__(self) -> str:
+        return "<distribution lkj(eta)>"
+
+    def __reduce__(self) -> str:
+        return "lkj"
+
+    def logpdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
+        """Return the logarithm of the density, by the elements below the diagonal.
+
+        Raises:
+            ShapeError: x is no square matrix.
+            numpy.linalg.LinAlgError: it is not positive definite.
+        """
+        y, shape, _ = _square("lkj", x, eta, x)
+        d = y.shape[-1]
+        levels = [shape + 0.5 * (d - 1 - k) for k in range(1, d)]
+        constant = [(d - k) * ((2 * b - 1) * math.log(2) + betaln(b, b)) for k, b in enumerate(levels, 1)]
+        with quiet():
+            z = (shape - 1) * _log_det(cholesky(y)) - sum(constant, zeros((), y.dtype))
+            return where(shape > 0, z, math.nan)
+
+    def pdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
+        """Return the density."""
+        return exp(self.logpdf(x, eta))
+
+    def rvs(self, key: ArrayLike, shape: ShapeLike, d: int, eta: ArrayLike) -> Array:
+        """Return draws, float[*shape, d, d], of partial correlations (ibid., section 2.4)."""
+        (e,) = floating("lkj", eta)
+        lead = e.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+        columns: list[Array] = []
+        rest = asarray(1.0, e.dtype) + zeros((*lead, d), e.dtype)  # of each row's squared length
+        for j, own in enumerate(split(key, max(d, 1))):
+            level = e + 0.5 * (d - 2 - j) if j < d - 1 else e
+            share = 2 * draw_beta(own, expand_dims(level, -1), expand_dims(level, -1), (*lead, d)) - 1
+            place = asarray([-1 if i < j else int(i > j) for i in range(d)])
+            column = where(place == 0, sqrt(rest), where(place > 0, share * sqrt(rest), 0.0))
+            rest = where(place > 0, rest * (1 - share * share), rest)
+            columns.append(column)
+        factor = moveaxis(stack(columns, axis=0), 0, -1)
+        return matmul(factor, factor.mT)
+
+
+lkj: _Lkj = _Lkj()
+multinomial: _Multinomial = _Multinomial()
+wishart: _Wishart = _Wishart()
