@@ -103,7 +103,7 @@ def gaussian_kde(
 
     >>> density = gaussian_kde(np.array([1.0, 2.0, 4.0]))
     >>> density.pdf(np.array([2.0])).round(4)
-    Array([0.2174], dtype=float64)
+    Array([0.2149], dtype=float64)
     """
     given = floating("gaussian_kde", points, *([] if weights is None else [weights]))
     x = reshape(given[0], (1, -1)) if given[0].ndim == 1 else given[0]
