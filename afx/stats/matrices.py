@@ -1,4 +1,4 @@
-"""Distributions of counts, of covariance and of correlation matrices: multinomial, Wishart, and that of Lewandowski et al."""
+"""Matrix distributions: Wishart and that of correlations (Lewandowski et al.); and the multinomial one of counts."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class _Wishart:
     Matrices are the last two axes, unlike SciPy's; other axes broadcast. df is above p - 1.
 
     >>> afx.stats.wishart.logpdf(np.eye(2), 3.0, np.eye(2)).round(4)
-    Array(-3.5310, dtype=float64)
+    Array(-3.531, dtype=float64)
     """
 
     def __repr__(self) -> str:
