@@ -23,6 +23,21 @@ class RankLostError(Exception):
 class Reduction(Protocol):
     """One weighted sum over slots under way."""
 
+    @property
+    def slots(self) -> Sequence[int]:
+        """Those of this rank that take part, in their order."""
+        ...
+
+    @property
+    def root(self) -> int:
+        """The rank of the first slot that takes part."""
+        ...
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether some rank has no slot that takes part."""
+        ...
+
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
         """Take in the leaves of one of this rank's slots, in their order."""
         ...
@@ -232,8 +247,12 @@ class LocalLink:
 class _LocalReduction:
     """A sum in the order of the tree."""
 
+    root = 0
+    has_idle = False
+
     def __init__(self, slots: int, weights: Mapping[int, float], memory: Memory) -> None:
-        tree = tree_over(slots, tuple(weights))
+        self.slots = tuple(weights)
+        tree = tree_over(slots, self.slots)
         self._root = tree.root
         self._partial = Partial(tree, weights, memory)
 

@@ -184,18 +184,16 @@ class Machines(Ranks):
 
     def average_once(self, compute: Callable[[int], T], split: Split, number: int = 0) -> T:
         """Return the weighted mean, within an attempt of `repeat_until_committed`."""
-        weights = split.weights
-        owners = [self.link.owner(slot) for slot in weights]
-        reduction = self.link.reduction(weights, number)
+        reduction = self.link.reduction(split.weights, number)
         layout: Layout | None = None
-        for slot, owner in zip(weights, owners, strict=True):
-            if owner == self.rank:
-                found, leaves = flatten_tree(compute(slot))
-                layout = found.check_like(layout)
-                reduction.add(slot, layout, leaves)
+        for slot in reduction.slots:
+            found, leaves = flatten_tree(compute(slot))
+            layout = found.check_like(layout)
+            reduction.add(slot, layout, leaves)
+            del leaves  # before what others send takes memory
         tree: Any = None if layout is None else layout.unpack(reduction.finish())
-        if len(set(owners)) < self.ranks:  # ranks without examples know neither structure nor values
-            root = owners[0]
+        if reduction.has_idle:  # ranks without examples know neither structure nor values
+            root = reduction.root
             data = self.link.broadcast(encode_tree(tree) if self.rank == root else None, root)
             tree = decode_tree(data) if layout is None else tree
         mean: T = tree

@@ -41,7 +41,7 @@ class ShardedOptimizer(Generic[T]):
         self._machines = machines
         self._optimizer: Any = optimizer
         self._is_elementwise: bool = _is_elementwise(optimizer)
-        self._update: Any = jit(optimizer.step)
+        self._update: Any = jit(optimizer.step, donate_argnums=1)  # a chunk of the gradient is this object's own
         self._updates: dict[int, Any] = {}  # by slot, whose parts of leaves have sizes of their own
 
     def init(self, params: T) -> ShardedState:
@@ -156,14 +156,17 @@ class ShardedOptimizer(Generic[T]):
             if slot in weights:
                 values[slot], grads = compute(slot)
                 reduction.add(slot, flat.layout, flat.like(grads).leaves)
+                del grads  # before what others send takes memory
         sums = reduction.finish()
+        chunks = {slot: self._own_chunk(flat, sums, slot) for slot in machines.own_slots}
+        del reduction, sums  # their memory is that of the new parameters
+        return machines.average_once(values.__getitem__, split, number), chunks.pop
 
-        def slopes(slot: int) -> Any:
-            if self._is_elementwise:
-                return tuple([wrap(part) for part in flat.cut(sums, slot)])
-            return flat.part(slot, flat.layout.views(sums))
-
-        return machines.average_once(values.__getitem__, split, number), slopes
+    def _own_chunk(self, flat: _Flat, sums: Sequence[Ndarray], slot: int) -> Any:
+        """Return a slot's part of the sums, as new memory."""
+        if self._is_elementwise:
+            return tuple([wrap(part.copy()) for part in flat.cut(sums, slot)])
+        return flat.part(slot, flat.layout.views(sums))
 
     def _move(
         self, flat: _Flat, slopes: Callable[[int], Any], states: dict[int, Any], value: Any

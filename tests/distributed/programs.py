@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,41 @@ def large_model() -> None:
     x = np.ones((4, 4000), np.float32)
     values = [step(params, x, x)[0] for _ in range(2)]
     report(machines, all(bool(np.isfinite(np.asarray(v))) for v in values))
+
+
+def memory() -> None:
+    """Print the most memory of a step in bytes of the parameters: with a whole and with a sharded state."""
+    machines, split = distributed.connect(2, deadline=60.0), Split((2, 2))
+    afx.set_cache_limit(0)  # what plans keep for their next call is bounded by it
+
+    def cost(p: Any, x: Any) -> Any:
+        for w in p:
+            x = afx.tanh(x @ w)
+        return afx.mean(x**2)
+
+    def measure(make: Any) -> float:
+        tracemalloc.start()
+        p = [afx.ones((500, 500), dtype="float32") * 0.01 for _ in range(12)]
+        optimizer, step = make()
+        state, x = optimizer.init(p), np.ones((4, 500), np.float32)
+        for _ in range(3):
+            tracemalloc.reset_peak()
+            p, state = step(p, state, x)
+        peak = tracemalloc.get_traced_memory()[1] / sum(w.nbytes for w in p)
+        tracemalloc.stop()
+        return float(peak)
+
+    def whole() -> Any:
+        optimizer = optim.adam(1e-3)
+        slopes, update = machines.value_and_grad(cost, split=split), afx.jit(optimizer.step)
+        return optimizer, lambda p, state, x: update(p, slopes(p, x)[1], state)
+
+    def sharded() -> Any:
+        optimizer = distributed.shard_optimizer(machines, optim.adam(1e-3))
+        step = optimizer.value_and_step(cost, split=split)
+        return optimizer, lambda p, state, x: step(p, state, x)[1:]
+
+    print("peaks", *[f"{measure(make):.2f}" for make in (whole, sharded)], flush=True)
 
 
 def examples() -> None:

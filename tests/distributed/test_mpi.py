@@ -62,6 +62,14 @@ def test_the_demonstrations_run_in_a_job() -> None:
     assert claims == ["claims [True, True, True]", "claims []"], result.stderr
 
 
+def test_a_step_takes_the_memory_that_it_needs() -> None:
+    """In bytes of the parameters on each of two ranks, with Adam: at most 7 with all of its state, and 5 sharded."""
+    result = run(2, "memory")
+    peaks = [list(map(float, line.split()[1:])) for line in result.stdout.splitlines() if line.startswith("peaks")]
+    assert len(peaks) == 2, result.stderr
+    assert all(whole < 7.2 and sharded < 5.2 for whole, sharded in peaks), peaks
+
+
 def test_a_killed_rank_ends_the_job() -> None:
     """Within three seconds, where the job does not go on without it."""
     result = run(2, "die")

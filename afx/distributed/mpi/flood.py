@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from afx.distributed.sums.buffers import Layout, Ndarray
-from afx.distributed.sums.partial import add_up
+from afx.distributed.sums.partial import add_up, weigh
 from afx.distributed.sums.plan import Exchange
 from afx.distributed.sums.tree import Branch, Node
 
@@ -52,6 +52,7 @@ class Flood:
             self._requests.append(port.keep_receive(self._make_memory(nodes), rank, tag))
         self._requests += [port.keep_send(own, rank, tag) for rank in ranks]
         self._own = exchange.own
+        self._leaves = layout.views(self._values[exchange.own[0]])
 
     def _make_memory(self, nodes: Sequence[Node]) -> Ndarray:
         """Return memory of one message, and note where each node's buffers stand in it."""
@@ -66,22 +67,27 @@ class Flood:
             self._values[node] = views
         return memory
 
-    def run(self, held: Mapping[Node, list[Ndarray]]) -> list[Ndarray]:
-        """Return the sums, in the memory of one of the nodes."""
-        values = self._values
+    def load(self, leaves: Sequence[Ndarray], weight: float) -> None:
+        """Take in the weighted leaves of the only slot of this rank."""
+        for into, leaf in zip(self._leaves, leaves, strict=True):
+            weigh(into, leaf.reshape(-1), weight)
+
+    def load_nodes(self, held: Mapping[Node, list[Ndarray]]) -> None:
+        """Take in the nodes of this rank."""
         for node in self._own:
-            for view, x in zip(values[node], held[node], strict=True):
+            for view, x in zip(self._values[node], held[node], strict=True):
                 view[...] = x
+
+    def run(self, out: list[Ndarray]) -> list[Ndarray]:
+        """Exchange what was taken in; return the sums, in the memory given."""
         self._port.run_kept(self._requests)
-        found = held[self._own[0]]
-        if self._adds:
-            known = dict(values)
-            for branch in self._adds:
-                left, right = known[branch.left], known[branch.right]
-                known[branch.parent] = found if branch.parent == self._root else left
-                for out, a, b in zip(known[branch.parent], left, right, strict=True):
-                    add_up(out, a, b)
-        return found
+        known = dict(self._values)
+        for branch in self._adds:
+            left, right = known[branch.left], known[branch.right]
+            known[branch.parent] = total = out if branch.parent == self._root else left
+            for into, a, b in zip(total, left, right, strict=True):
+                add_up(into, a, b)
+        return out
 
 
 def _in_order(exchange: Exchange) -> list[Branch]:

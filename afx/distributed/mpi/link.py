@@ -10,10 +10,10 @@ import numpy as np
 from afx.distributed.link import RankLostError
 from afx.distributed.mpi.collectives import Collectives
 from afx.distributed.mpi.exchange import Traffic
-from afx.distributed.mpi.flood import SMALL_BYTES, Flood
+from afx.distributed.mpi.flood import Flood
+from afx.distributed.mpi.reduction import MpiReduction, Participation
 from afx.distributed.mpi.watch import Peer, Watch
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
-from afx.distributed.sums.partial import Partial
 from afx.distributed.sums.plan import Exchange, plan_gather, plan_sum
 from afx.distributed.waiting import wait_until
 from afx.errors import ArgumentError, PeerLost
@@ -62,6 +62,7 @@ class MpiLink:
         self._owners = tuple([slot * self.ranks // self._slots for slot in range(self._slots)])
         self._posts = []
         self._floods: dict[tuple[Layout, Exchange, int], Flood] = {}
+        self._participations: dict[tuple[tuple[int, ...], bool], Participation] = {}
         self.hosts: int = len({peer.host for peer in peers}) if peers else 1
         self.watch.use(comm, peers or [])
 
@@ -74,13 +75,25 @@ class MpiLink:
         self.watch.begin(name)
 
     # -- sums --
-    def reduction(self, weights: Mapping[int, float], number: int = 0) -> _MpiReduction:
+    def reduction(self, weights: Mapping[int, float], number: int = 0) -> MpiReduction:
         """Begin a sum over slots."""
-        return _MpiReduction(self, weights, None, SUM_TAG + 2 * (number % MOST_PROGRAMS))
+        return MpiReduction(self, self._participate(weights, by_slot=False), weights, None, _sum_tag(number))
 
-    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> _MpiReduction:
+    def scattered_reduction(self, weights: Mapping[int, float], layout: Layout, number: int = 0) -> MpiReduction:
         """Begin a sum whose chunks stay with the ranks of their slots."""
-        return _MpiReduction(self, weights, layout, SUM_TAG + 2 * (number % MOST_PROGRAMS))
+        return MpiReduction(self, self._participate(weights, by_slot=True), weights, layout, _sum_tag(number))
+
+    def _participate(self, weights: Mapping[int, float], *, by_slot: bool) -> Participation:
+        key = (tuple(weights), by_slot)
+        found = self._participations.get(key)
+        if found is None:
+            if len(self._participations) >= MOST_PROGRAMS:
+                self._participations.clear()
+            slots = key[0]
+            found = self._participations[key] = Participation.make(
+                slots, self._owners, self.rank, lambda small: self.plan(slots, by_slot=by_slot, is_small=small)
+            )
+        return found
 
     def plan(self, slots: tuple[int, ...], *, by_slot: bool, is_small: bool) -> Exchange:
         """Return the messages of a sum over slots."""
@@ -88,14 +101,20 @@ class MpiLink:
 
     def exchange(self, layout: Layout, plan: Exchange, held: Mapping[Any, list[Ndarray]], tag: int) -> list[Ndarray]:
         """Return the buffers of a sum of which this rank holds some nodes."""
-        if plan.is_flood:
-            flood = self._floods.get((layout, plan, tag))
-            if flood is None:
-                if len(self._floods) >= MOST_PROGRAMS:
-                    self._floods.clear()
-                flood = self._floods[layout, plan, tag] = Flood(self, layout, plan, tag)
-            return flood.run(held)
-        return Traffic(self, layout, plan, held, tag).run()
+        if not plan.is_flood:
+            return Traffic(self, layout, plan, held, tag).run()
+        flood = self.flood(layout, plan, tag)
+        flood.load_nodes(held)
+        return flood.run(held[plan.own[0]])
+
+    def flood(self, layout: Layout, plan: Exchange, tag: int) -> Flood:
+        """Return the messages of small buffers, which are kept."""
+        flood = self._floods.get((layout, plan, tag))
+        if flood is None:
+            if len(self._floods) >= MOST_PROGRAMS:
+                self._floods.clear()
+            flood = self._floods[layout, plan, tag] = Flood(self, layout, plan, tag)
+        return flood
 
     def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
         """Fill buffers of which each rank has written the chunks of its slots."""
@@ -135,7 +154,10 @@ class MpiLink:
 
     def run_kept(self, requests: Sequence[Any]) -> None:
         """Start prepared messages and wait until all are done."""
-        self.begin(lambda: self._mpi.Prequest.Startall(requests))
+        try:
+            self._mpi.Prequest.Startall(requests)
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
         self.wait(requests)
 
     def send_to(self, array: Ndarray, rank: int, tag: int) -> list[Any]:
@@ -307,30 +329,8 @@ class MpiMessage:
         return all(request.Test() for request in self._requests)
 
 
-class _MpiReduction:
-    """One sum over slots: this rank's own first, then those of all."""
-
-    def __init__(self, link: MpiLink, weights: Mapping[int, float], layout: Layout | None, tag: int) -> None:
-        self._link = link
-        self._slots = tuple(weights)
-        self._by_slot = layout is not None
-        self._layout = layout
-        self._tag = tag
-        plan = link.plan(self._slots, by_slot=self._by_slot, is_small=False)
-        self._partial = Partial(plan.tree, weights, link.memory, plan.tops)
-
-    def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
-        """Add the leaves of one of this rank's slots."""
-        self._layout = layout
-        self._partial.add(slot, layout, leaves)
-
-    def finish(self) -> list[Ndarray]:
-        """Return the buffers of the sum."""
-        layout, link = self._layout, self._link
-        assert layout is not None, "a rank that computes nothing takes no part"
-        is_small = layout.nbytes <= SMALL_BYTES
-        plan = link.plan(self._slots, by_slot=self._by_slot, is_small=is_small)
-        return link.exchange(layout, plan, self._partial.held, self._tag)
+def _sum_tag(number: int) -> int:
+    return SUM_TAG + 2 * (number % MOST_PROGRAMS)
 
 
 def _pieces(array: Ndarray) -> list[Ndarray]:

@@ -109,7 +109,8 @@ class Watch:
     def begin(self, name: str) -> None:
         """Note the next call."""
         self._number += 1
-        self._names.append(name.encode("ascii", "replace")[:NAME_BYTES].decode())
+        is_plain = name.isascii() and len(name) <= NAME_BYTES
+        self._names.append(name if is_plain else name.encode("ascii", "replace")[:NAME_BYTES].decode())
 
     def look(self, waited: float) -> None:
         """Tell the others that this rank waits, hear what they say, and give up after the deadline.

@@ -89,7 +89,7 @@ class Layout:
         return [buffers[kind][part] for _, kind, part in self._leaves]
 
     def cut(self, leaves: Sequence[Ndarray], spans: Sequence[slice]) -> list[Ndarray]:
-        """Return one part of each buffer, without the rest of it, as new memory.
+        """Return one part of each buffer, without the rest of it: the leaves' own memory where it is in one piece.
 
         Args:
             leaves: the leaves of the tree.
@@ -100,15 +100,33 @@ class Layout:
             start, stop = max(at.start, spans[kind].start), min(at.stop, spans[kind].stop)
             if start < stop:
                 found[kind].append(leaf.reshape(-1)[start - at.start : stop - at.start])
-        return [
-            np.concatenate(parts) if parts else np.empty(0, dtype)
-            for parts, dtype in zip(found, self.dtypes, strict=True)
-        ]
+        return [_join(parts, dtype) for parts, dtype in zip(found, self.dtypes, strict=True)]
 
     def unpack(self, buffers: Sequence[Ndarray]) -> Any:
         """Return the tree whose leaves are parts of the buffers."""
         leaves = [wrap(buffers[kind][part].reshape(shape)) for shape, kind, part in self._leaves]
         return unflatten(self._treedef, leaves)
+
+
+def _join(parts: Sequence[Ndarray], dtype: DType) -> Ndarray:
+    """Return flat arrays as one: as a view where they are neighbours in one memory, as after `Layout.unpack`."""
+    if len(parts) == 1:
+        return parts[0]
+    owners = [_owner(part) for part in parts]
+    if parts and all(owner is owners[0] and owner.dtype == dtype and owner.ndim == 1 for owner in owners):
+        begin: int = owners[0].ctypes.data
+        starts = [(part.ctypes.data - begin) // dtype.itemsize for part in parts]
+        sizes = [part.size for part in parts]
+        if starts[1:] == [start + size for start, size in zip(starts, sizes, strict=True)][:-1]:
+            return owners[0][starts[0] : starts[0] + sum(sizes)]
+    return np.concatenate(parts) if parts else np.empty(0, dtype)
+
+
+def _owner(array: Ndarray) -> Ndarray:
+    """Return the array to whose memory a view belongs."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 _layout = functools.lru_cache(maxsize=64)(Layout)  # by structure, shapes and dtypes

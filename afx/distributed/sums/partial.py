@@ -11,7 +11,7 @@ from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.distributed.sums.tree import Node, Tree
 from afx.errors import ArgumentError
 
-__all__ = ["Partial", "add_up", "refuse_unequal"]
+__all__ = ["Partial", "add_up", "refuse_unequal", "weigh"]
 
 BLOCK_BYTES: Final = 1 << 18  # a block, its weighted summand and the sum lie in a processor's second cache
 
@@ -41,7 +41,7 @@ class Partial:
         before = self._before(node)
         buffers = layout.empty(self._memory) if before is None else before
         for into, leaf in zip(layout.views(buffers), leaves, strict=True):
-            _weigh(into, leaf.reshape(-1), weight, is_first=before is None)
+            (weigh if before is None else _add_weighed)(into, leaf.reshape(-1), weight)
         if before is not None:
             node = self._climb(node)
         self.held[node] = buffers
@@ -65,18 +65,21 @@ class Partial:
         return branch.parent
 
 
-def _weigh(total: Ndarray, part: Ndarray, weight: float, *, is_first: bool) -> None:
-    """Write or add a slot's weighted numbers; integers stay as they are."""
+def weigh(out: Ndarray, part: Ndarray, weight: float) -> None:
+    """Write a slot's weighted numbers; integers stay as they are."""
+    if out.dtype.kind in "fc":
+        np.multiply(part, out.dtype.type(weight), out)
+    else:
+        out[...] = part
+
+
+def _add_weighed(total: Ndarray, part: Ndarray, weight: float) -> None:
+    """Add a slot's weighted numbers; integers are the same, or are refused."""
     if total.dtype.kind not in "fc":
-        if is_first:
-            total[...] = part
-        elif not np.array_equal(total, part):
+        if not np.array_equal(total, part):
             refuse_unequal()
         return
     scale = total.dtype.type(weight)
-    if is_first:
-        np.multiply(part, scale, total)
-        return
     block = BLOCK_BYTES // total.itemsize
     scratch = np.empty(min(block, total.size), total.dtype)
     for start in range(0, total.size, block):
