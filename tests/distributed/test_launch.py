@@ -1,6 +1,11 @@
 """How a process was started: jobs whose processes do not know each other are refused with the right line."""
 
 import math
+import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +13,7 @@ import pytest
 from afx.distributed.mpi.launch import asked_ranks, check_launch, is_one_machine
 from afx.errors import ArgumentError
 from afx.runtime.processors import count_processors, quota_of
+from tests.distributed.jobs import ROOT
 
 
 @pytest.mark.parametrize(
@@ -34,6 +40,50 @@ def test_one_process_is_fine(environment: dict[str, str]) -> None:
     """So is a script that sbatch runs without srun, in an allocation of many tasks."""
     assert asked_ranks(environment) == 1
     check_launch(1, environment)
+
+
+def script_of_the_guide() -> str:
+    """The guide's job script."""
+    text = (ROOT / "examples" / "guides" / "jobs.md").read_text(encoding="utf-8")
+    return next(block for block in text.split("```text\n") if block.startswith("#!/bin/sh")).split("```")[0]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> dict[str, str]:
+    """Variables of an allocation of four tasks, with an mpiexec that tells its words and an srun of separate processes."""
+    commands = {
+        "mpiexec": 'printf "%s\\n" "$@"',
+        "srun": 'for k in 0 1; do SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$k PMIX_RANK=$k "$@" || status=$?; done; exit $status',
+    }
+    for name, body in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMI", "SLURM"))}
+    return kept | {"PATH": path, "SLURM_NTASKS": "4", "SLURM_CPUS_PER_TASK": "8", "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell")
+def test_the_job_script_starts_a_rank_a_task_with_all_its_cores(tmp_path: Path, cluster: dict[str, str]) -> None:
+    """Its shell reads it, its options say what its variables need, and mpiexec gets them."""
+    script = tmp_path / "job.sh"
+    script.write_text(script_of_the_guide(), encoding="utf-8")
+    shell = shutil.which("bash") or "sh"
+    subprocess.run([shell, "-n", str(script)], check=True)
+    options = re.findall(r"--([a-z-]+)", "".join(re.findall(r"#SBATCH (.*)", script.read_text(encoding="utf-8"))))
+    assert {"ntasks", "cpus-per-task", "requeue"} <= set(options)
+    done = subprocess.run(["sh", str(script)], env=cluster, capture_output=True, text=True, check=True)
+    expected = ["-n", "4", "--map-by", "ppr:1:node:PE=8", "python", "-m", "mpi4py", "train.py"]
+    assert done.stdout.splitlines() == expected
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell")
+def test_a_script_under_srun_is_refused(cluster: dict[str, str]) -> None:
+    """Each process would be a job of its own; the line that works is in the error."""
+    words = ["srun", sys.executable, "-c", "from afx.distributed.mpi import launch; launch.check_launch(1)"]
+    done = subprocess.run(words, env=cluster, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert 'start by mpiexec -n "$SLURM_NTASKS" python -m mpi4py train.py' in done.stderr, done.stderr
 
 
 def test_one_machine_is_recognized() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ __all__ = ["GraphRunner"]
 
 Values: TypeAlias = dict[int, Any]  # of the variables that this rank has
 Step: TypeAlias = Callable[[Values], bool]  # tells whether it is done; one that is not is tried again
+Reads: TypeAlias = Sequence[int]  # the variables that a step reads
 
 
 class GraphRunner:
@@ -106,26 +108,34 @@ class _Lane:
         self._steps = {slot: self._prepare(slot) for slot in runner.own_slots}
         self._next = dict.fromkeys(runner.own_slots, 0)
         self._arriving = self._prepare_outputs()
+        self._reads = self._count_reads()
+        self._left: dict[int, int] = {}
 
     # -- preparation --
-    def _prepare(self, slot: int) -> list[Step]:
-        """Return what a slot does, as calls."""
+    def _prepare(self, slot: int) -> list[tuple[Step, Reads]]:
+        """Return what a slot does, as calls, and what each of them reads."""
         runner, link = self._runner, self._runner.link
-        steps: list[Step] = []
+        steps: list[tuple[Step, Reads]] = []
         for instruction in runner.split.programs[slot].instructions:
             match instruction:
                 case Run() as run:
-                    steps.append(_run_step(run, runner.plans[id(run)]))
+                    steps.append((_run_step(run, runner.plans[id(run)]), run.inputs))
                 case Send(variable, other, message):
                     if link.owner(other) != link.rank:
                         aval = runner.split.aval_of(variable)
-                        steps.append(self._send_step(variable, aval, link.owner(other), message))
+                        steps.append((self._send_step(variable, aval, link.owner(other), message), (variable,)))
                 case Receive(variable, other, message, aval):
                     if link.owner(other) == link.rank:  # from a slot of this rank: there once it is computed
-                        steps.append(_own_step(variable))
+                        steps.append((_own_step(variable), (variable,)))
                     else:
-                        steps.append(self._receive_step(variable, aval, link.owner(other), message))
+                        steps.append((self._receive_step(variable, aval, link.owner(other), message), ()))
         return steps
+
+    def _count_reads(self) -> dict[int, int]:
+        """Return how many steps of this rank read each variable; outputs are read at the end once more."""
+        read = [variable for steps in self._steps.values() for _, reads in steps for variable in reads]
+        outputs = [atom.index for atom in self._runner.split.graph.outputs if isinstance(atom, Var)]
+        return dict(Counter([*read, *outputs]))
 
     def _send_step(self, variable: int, aval: Aval, rank: int, message: int) -> Step:
         memory = np.empty(aval.shape, aval.dtype)
@@ -161,7 +171,8 @@ class _Lane:
             aval, owner = runner.split.aval_of(variable), link.owner(slot)
             if owner == link.rank:
                 others = [rank for rank in range(link.ranks) if rank != owner]
-                self._steps[slot] += [self._send_step(variable, aval, rank, first + number) for rank in others]
+                sends = [self._send_step(variable, aval, rank, first + number) for rank in others]
+                self._steps[slot] += [(send, (variable,)) for send in sends]
             else:
                 arriving[variable] = np.empty(aval.shape, aval.dtype)
                 message = link.make_message(arriving[variable], owner, first + number, is_sent=False)
@@ -173,15 +184,23 @@ class _Lane:
     def start(self, values: Values) -> None:
         """Begin with inputs and constants: post all receives."""
         self._values = values
+        self._left = dict(self._reads)
         self._next = dict.fromkeys(self._next, 0)
         for message in self._receives:
             message.start()
 
     def advance(self, slot: int) -> int:
-        """Follow a slot's program as far as it goes; return how many steps that were."""
-        steps, values, begin = self._steps[slot], self._values, self._next[slot]
+        """Follow a slot's program as far as it goes, without values that nobody reads again; return how many steps that were."""
+        steps, values, left, begin = self._steps[slot], self._values, self._left, self._next[slot]
         position = begin
-        while position < len(steps) and steps[position](values):
+        while position < len(steps):
+            step, reads = steps[position]
+            if not step(values):
+                break
+            for variable in reads:
+                left[variable] -= 1
+                if not left[variable]:
+                    del values[variable]
             position += 1
         self._next[slot] = position
         return position - begin
@@ -195,8 +214,10 @@ class _Lane:
         return all(message.is_done() for message in self._exchanged)
 
     def outputs(self) -> list[Array]:
-        """Return the outputs."""
-        return [self._output(atom) for atom in self._runner.split.graph.outputs]
+        """Return the outputs, and hold nothing more."""
+        found = [self._output(atom) for atom in self._runner.split.graph.outputs]
+        self._values = {}
+        return found
 
     def _output(self, atom: Var | Literal) -> Array:
         if isinstance(atom, Literal):

@@ -46,7 +46,7 @@ def import_mpi() -> Any:
     """Return mpi4py's module, with MPI begun.
 
     Raises:
-        MissingExtraError: mpi4py is not installed.
+        MissingExtraError: mpi4py is not installed, or finds no library of MPI.
     """
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -61,6 +61,11 @@ def import_mpi() -> Any:
         return importlib.import_module("mpi4py.MPI")
     except ImportError as error:
         raise MissingExtraError('connect: needs mpi4py: got none; pip install "afx[distributed]"') from error
+    except RuntimeError as error:
+        raise MissingExtraError(
+            f"connect: needs a library of MPI beside mpi4py: got none that it can load ({str(error).splitlines()[0]}); "
+            'pip install "afx[distributed]", or load the cluster\'s module of MPI'
+        ) from error
 
 
 def _begin(mpi: Any) -> None:
