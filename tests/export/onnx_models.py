@@ -32,13 +32,18 @@ def assert_agrees(
     """Assert that a model gives what the function gives, up to rounding of its dtypes; the scale is of long programs."""
     inputs = [np.asarray(x) for k, arg in enumerate(args) if k not in params for x in afx.pytree.leaves(arg)]
     with np.errstate(all="ignore"):
-        wanted = [np.asarray(z) for z in afx.pytree.leaves(afx.jit(fn, backend="numpy")(*args))]
+        wanted = [np.asarray(z) for z in afx.pytree.leaves(fn(*map(as_arrays, args)))]
     found = run_model(model, *inputs)
     for got, want in zip(found, wanted, strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
         tolerance = scale * TOLERANCE.get(want.dtype, 0.0)
         sizes = np.abs(want[np.isfinite(want)])
         np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * float(np.max(sizes, initial=1.0)))
+
+
+def as_arrays(tree: Any) -> Any:
+    """Return a tree whose leaves are Arrays, so that functions of NumPy's names are afx's."""
+    return afx.pytree.map(afx.asarray, tree)
 
 
 def check(fn: Callable[..., Any], *args: Any, scale: float = 1.0, **options: Any) -> Any:

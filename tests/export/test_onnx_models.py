@@ -18,7 +18,7 @@ pytest.importorskip("onnxruntime", reason="models are run by onnxruntime")
 
 LOOPS = {  # cases with loops and branches: the operator that they become, and how much their steps enlarge rounding
     "branches": ("If", 1.0), "catenary": ("Loop", 1.0), "kalman": ("Scan", 1.0), "lotka_volterra": ("Scan", 10.0),
-    "minimum": ("Loop", 10.0), "newton": ("Loop", 1.0), "pendulum": ("Scan", 10.0),
+    "minimum": ("Loop", 10.0), "newton": ("Loop", 1.0),
 }  # fmt: skip
 OTHERS = ("lenet", "negative_binomial", "network", "network_jacobian", "per_example", "rosenbrock_hessian", "scattered")
 
