@@ -10,6 +10,7 @@ import pytest
 
 import afx
 from afx import export, nn, optim, random
+from afx.errors import ExportError
 from tests.export.cases import CASES
 from tests.export.onnx_models import assert_agrees, check
 
@@ -20,7 +21,19 @@ LOOPS = {  # cases with loops and branches: the operator that they become, and h
     "branches": ("If", 1.0), "catenary": ("Loop", 1.0), "kalman": ("Scan", 1.0), "lotka_volterra": ("Scan", 10.0),
     "minimum": ("Loop", 10.0), "newton": ("Loop", 1.0),
 }  # fmt: skip
-OTHERS = ("lenet", "negative_binomial", "network", "network_jacobian", "per_example", "rosenbrock_hessian", "scattered")
+OTHERS = (
+    "determinant",
+    "gaussian_process",
+    "matrix_kalman",
+    "solution",
+    "lenet",
+    "negative_binomial",
+    "network",
+    "network_jacobian",
+    "per_example",
+    "rosenbrock_hessian",
+    "scattered",
+)
 
 
 def draw(*shape: int, seed: int = 0, dtype: str = "float64") -> Any:
@@ -77,6 +90,17 @@ def test_a_loop_over_a_dynamic_axis() -> None:
     model = export.to_onnx(fn, draw(4, 2, 3), dynamic_axes={"x": {0: "time", 1: "batch"}})
     for shape in ((4, 2, 3), (7, 1, 3), (1, 5, 3)):
         assert_agrees(model, fn, draw(*shape))
+
+
+def test_matrices_are_pivoted() -> None:
+    """Zeros on a diagonal are no obstacle, a singular matrix has the determinant 0, a batch of any length is solved."""
+    a = np.array([[0.0, 2.0, 1.0], [1.0, 0.0, 3.0], [4.0, 5.0, 0.0]])
+    check(lambda a: (afx.linalg.inv(a), afx.linalg.det(a), afx.linalg.slogdet(a)), a)
+    check(afx.linalg.det, np.ones((2, 3, 3)))
+    model = export.to_onnx(afx.linalg.solve, a[None], draw(1, 3, 2), dynamic_axes={"a": {0: "n"}, "b": {0: "n"}})
+    assert_agrees(model, afx.linalg.solve, a + draw(4, 3, 3), draw(4, 3, 2), scale=10.0)
+    with pytest.raises(ExportError, match=r"cholesky \(of matrices of more than 32 rows"):
+        export.to_onnx(afx.linalg.cholesky, np.eye(33))
 
 
 # -- networks --

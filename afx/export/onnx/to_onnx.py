@@ -17,7 +17,7 @@ from afx.core.array.array import to_numpy_value
 from afx.core.aval import Aval
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, MissingExtraError
-from afx.export.onnx import elementwise, indexing, loops, shapes, special, windows
+from afx.export.onnx import elementwise, indexing, loops, matrices, shapes, special, windows
 from afx.export.onnx.dims import Grid, Length
 from afx.export.onnx.table import OPSET, TABLE
 from afx.export.onnx.writer import OnnxWriter, drop_copies
@@ -28,7 +28,7 @@ from afx.export.traced import Traceable, argument_names, trace_program
 
 __all__ = ["to_onnx"]
 
-FAMILIES = (elementwise, indexing, loops, shapes, special, windows)  # whose import enters their templates
+FAMILIES = (elementwise, indexing, loops, matrices, shapes, special, windows)  # whose import enters their templates
 ALWAYS = 1 << 62  # a threshold that no program meets
 IR_VERSION = 8  # of the file, that of the opset's release
 Axes = Mapping[str, Mapping[int, str]]
@@ -50,7 +50,8 @@ def to_onnx(
     onnxruntime computes it up to rounding: float32 to 1e-6, float64 to 1e-12 of the largest element. Convolutions, error
     functions and inverse functions of float64, which it lacks, are written by products and elementary functions. Complex
     numbers and float16 are refused. Where elements of an index repeat, ``x.at[i].set`` leaves any of the values. nan and
-    infinities give what they give here, but that `softmax` of an infinity is nan and that sorting places nan anywhere.
+    infinities give what they give here, but that `softmax` of an infinity is nan and that sorting places nan anywhere. Solutions,
+    determinants and Cholesky factors are written for up to 32 rows; where a matrix has none, they are nan.
 
     Args:
         fn: a function of arrays; it is traced, not run.
