@@ -100,12 +100,12 @@ from afx.ops.sorting.sort import sort as sort
 from afx.ops.sorting.unique import *
 from afx.pytree import non_trainable as non_trainable
 from afx.pytree import static as static
-from afx.runtime.backend import get_backend as get_backend
-from afx.runtime.backend import set_backend as set_backend
-from afx.runtime.backend import set_code_cache as set_code_cache
 from afx.runtime.buffer_cache import set_cache_limit as set_cache_limit
 from afx.runtime.thread_pool import get_threads as get_threads
 from afx.runtime.threads import set_threads as set_threads
+from afx.transforms.backend import get_backend as get_backend
+from afx.transforms.backend import set_backend as set_backend
+from afx.transforms.backend import set_code_cache as set_code_cache
 from afx.transforms.checkpoint import *
 from afx.transforms.custom_derivatives import *
 from afx.transforms.elementwise_grad import *

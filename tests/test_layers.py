@@ -140,6 +140,12 @@ def test_a_file_imports_lower_layers_only(module: str) -> None:
     assert not wrong, f"{module} imports from a higher layer: {wrong}"
 
 
+def test_the_runtime_knows_of_the_compiler_its_target_alone() -> None:
+    """Threads, BLAS, memory and tuning lie below the compiler, but for the `Target` that sets their bounds."""
+    found = {owner(e.module) for name, entries in IMPORTS.items() if name.startswith("afx.runtime.") for e in entries}
+    assert {name for name in found if name.startswith("afx.compiler")} == {"afx.compiler.target"}
+
+
 def test_no_import_circle() -> None:
     """Files import each other without any circle, imports inside functions included."""
     graph = {
@@ -165,7 +171,7 @@ BY_NAME = {
     "afx.core.graph": {"afx.core.graph_drawing"},
     "afx.errors": {"afx.tracebacks"},
     "afx.export.compiled": {"afx"},
-    "afx.runtime.backend": {f"afx.compiler.native_backend.{n}" for n in ("code_cache", "process")},
+    "afx.transforms.backend": {f"afx.compiler.native_backend.{n}" for n in ("code_cache", "process")},
     "afx.transforms.nan_check": {"afx.transforms.nan_search"},
 }
 

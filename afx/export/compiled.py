@@ -28,8 +28,8 @@ from afx.export.machines import Machine, find_machine
 from afx.export.note import read_note, write_note
 from afx.export.slots import C_TYPES, Slot, name_slots
 from afx.export.traced import arguments_of, trace_arguments
-from afx.runtime.backend import with_backend
 from afx.transforms._arguments import check_callable
+from afx.transforms.backend import with_backend
 from afx.transforms.compiled_call import CompiledGraph
 from afx.transforms.make_graph import Traced
 

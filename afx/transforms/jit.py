@@ -23,10 +23,10 @@ from afx.core.weakness import WeakArray, argument_of
 from afx.errors import ArgumentError, TreeError
 from afx.pytree.nodes import static_token
 from afx.pytree.treedef import orders
-from afx.runtime.backend import Backend, check_backend, foresee_code, with_backend
 from afx.runtime.output_pool import without_debugger_refs
 from afx.transforms._arguments import name_of, own_name
 from afx.transforms._positions import as_positions, check_positions, leaves_of, static_options
+from afx.transforms.backend import Backend, check_backend, foresee_code, with_backend
 from afx.transforms.compiled_call import call
 from afx.transforms.jit_cache import CACHE_SIZE, CacheEntry, CacheInfo, cache_info, forget_unused
 from afx.transforms.lowered import Lowered

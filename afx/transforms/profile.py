@@ -22,8 +22,8 @@ from afx.compiler.report import short_place, table
 from afx.compiler.schedule import Schedule
 from afx.core.weakness import argument_of
 from afx.errors import ArgumentError
-from afx.runtime.backend import Backend
 from afx.transforms._arguments import name_of
+from afx.transforms.backend import Backend
 from afx.transforms.jit import jit
 
 __all__ = ["LineTime", "Profile", "profile"]

@@ -18,7 +18,7 @@ from afx.core.tracing.source_info import places_of
 from afx.core.tracing.tracer import Tracer
 from afx.core.weakness import argument_of
 from afx.errors import AfxError, TracerError
-from afx.runtime.backend import foresee_code
+from afx.transforms.backend import foresee_code
 from afx.transforms.compiled_call import CompiledGraph
 from afx.transforms.make_graph import to_graph
 from afx.transforms.retracing import is_disabled
