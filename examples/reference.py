@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import afx
-from examples.reference_pages import PAGE, teach, texts_of_values
+from examples.reference_pages import PAGE, groups_of_names, teach, texts_of_values
 
 __all__ = ["main", "public_modules", "write"]
 
@@ -54,7 +54,8 @@ def write(modules: Sequence[str], folder: Path) -> None:
 def _write(pdoc: Any, modules: Sequence[str], folder: Path) -> None:
     texts = {module: module.__doc__ for module in map(importlib.import_module, modules)}
     for module, text in texts.items():
-        module.__doc__ = f"{inspect.cleandoc(text or '')}\n\n{texts_of_values(module)}"
+        parts = inspect.cleandoc(text or ""), groups_of_names(module), texts_of_values(module)
+        module.__doc__ = "\n\n".join(parts)
     selected = [*modules, *(f"!{name}" for name in hidden(modules))]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module="pdoc")  # annotations for type checkers alone

@@ -6,7 +6,7 @@ import inspect
 from types import ModuleType
 from typing import Any
 
-__all__ = ["PAGE", "Written", "teach", "texts_of_values"]
+__all__ = ["PAGE", "Written", "groups_of_names", "teach", "texts_of_values"]
 
 PAGE = """{% extends "default/module.html.jinja2" %}
 {% macro is_public(doc) %}
@@ -35,6 +35,22 @@ def _members_of(shown: Any) -> list[Any]:
     """Return the members of a class that it or another class of afx defines."""
     found: dict[tuple[str, str], list[Any]] = shown._members_by_origin
     return [member for (module, _), members in found.items() if module.startswith("afx") for member in members]
+
+
+def groups_of_names(module: ModuleType) -> str:
+    """Return a module's functions and classes by what the first line of their files says, each a link to its place."""
+    groups = dict[str, list[str]]()
+    for name in module.__all__:
+        value = getattr(module, name)
+        home = inspect.getmodule(value)
+        if home is not None and not isinstance(value, ModuleType):
+            title = (home.__doc__ or module.__name__).strip().partition("\n")[0].partition(":")[0].rstrip(".")
+            groups.setdefault(title, []).append(f"[`{name}`](#{name})")
+    if len(groups) < 2:
+        return ""
+    return "\n".join(
+        ["## By subject", "", *(f"- {title}: {', '.join(names)}" for title, names in sorted(groups.items()))]
+    )
 
 
 def texts_of_values(module: ModuleType) -> str:

@@ -49,6 +49,13 @@ def test_each_public_name_has_a_place(folder: Path, name: str) -> None:
     assert [public for public in members if f'id="{public}"' not in page] == []
 
 
+def test_names_stand_by_subject(folder: Path) -> None:
+    """The page of a family begins with its names in groups, which lead to their places."""
+    page = folder.joinpath("afx", "nn.html").read_text(encoding="utf-8")
+    assert re.search(r"Normalisation layers: .*#BatchNorm.*#LayerNorm", page)
+    assert re.search(r"Attention: .*#MultiHeadAttention", page)
+
+
 def test_layers_and_distributions_are_told(folder: Path) -> None:
     """Each layer's call has its place, each distribution its text and methods, and signatures stand as written."""
     layers = folder.joinpath("afx", "nn.html").read_text(encoding="utf-8")

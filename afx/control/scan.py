@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from afx import pytree
 from afx.control._subgraphs import as_strong_arrays, body_of, check_same, is_abstract, resolve_weak_carry
@@ -25,6 +25,26 @@ C = TypeVar("C")
 Y = TypeVar("Y")
 
 
+@overload
+def scan(  # of an array, so that a lambda's element has a type
+    fn: Callable[[C, Array], tuple[C, Y]],
+    init: C,
+    xs: Array,
+    length: int | None = None,
+    *,
+    reverse: bool = False,
+    checkpoint: int | None = None,
+) -> tuple[C, Y]: ...
+@overload
+def scan(
+    fn: Callable[[C, Any], tuple[C, Y]],
+    init: C,
+    xs: Tree = None,
+    length: int | None = None,
+    *,
+    reverse: bool = False,
+    checkpoint: int | None = None,
+) -> tuple[C, Y]: ...
 def scan(
     fn: Callable[[C, Any], tuple[C, Y]],
     init: C,

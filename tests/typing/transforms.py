@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 import afx
-from afx import Array, Graph
+from afx import Array, Graph, nn
 
 
 @attrs.frozen
@@ -163,6 +163,10 @@ def step(carry: Line, x: Array) -> tuple[Line, dict[str, Array]]:
 
 def loops(line: Line, x: Array) -> None:
     assert_type(afx.scan(step, line, x), tuple[Line, dict[str, Array]])
+    assert_type(afx.scan(lambda carry, y: (carry + y, carry), x, x), tuple[Array, Array])
+    assert_type(afx.map(lambda y: (afx.sin(y), line), x), tuple[Array, Line])
+    assert_type(afx.fori_loop(0, 3, lambda k, y: y + k, x), Array)
+    assert_type(nn.train(lambda model: model(x), nn.PReLU.create()), tuple[Array, nn.PReLU])
 
 
 def lambdas(x: Array, y: Array) -> None:
