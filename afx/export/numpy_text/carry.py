@@ -172,6 +172,14 @@ class Carrier:
 
     # -- definitions --
     def _defined(self, value: Any, wish: str) -> str:
+        kind: Any = value.__class__
+        if (
+            kind.__module__.startswith("afx.") and getattr(kind, "__slots__", None) == ()
+        ):  # an object that holds nothing
+            made = self.text_of(kind, kind.__name__)
+            name = self.module.reserve(value, wish)
+            self.module.write(f"{name} = {made}()")
+            return name
         if value.__class__ is np.ndarray:
             return self.module.enter_array(value, self.module.names.make(wish))
         if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, np.ufunc):

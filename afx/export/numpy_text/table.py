@@ -111,9 +111,14 @@ def _view(p: Primitive) -> T | None:
         return None
 
     def write(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
-        writer.assign(zs[0], emit(_call(xs[0]), **eq.keywords))
+        writer.assign(zs[0], _short(emit(_call(xs[0]), **eq.keywords)))
 
     return write
+
+
+def _short(text: str) -> str:
+    """Return an index without the ellipsis at its end, which says that the rest is taken."""
+    return text.replace(", ...]", "]")
 
 
 def _carried(p: Primitive) -> T | None:
@@ -214,7 +219,7 @@ def _update(writer: NumpyWriter, eq: Equation, xs: list[str], zs: list[str]) -> 
     start = f"np.zeros({out.shape}, {dtype_text(out.dtype)})" if len(xs) == 1 else f"np.array({xs[0]})"
     writer.assign(zs[0], start)
     sign = "+=" if eq.primitive.name == "slice_add" else "="
-    writer.write(f"{_slice_text(zs[0], index=index)} {sign} {xs[-1]}")
+    writer.write(f"{_short(_slice_text(zs[0], index=index))} {sign} {xs[-1]}")
 
 
 @NUMPY.rule("split")
