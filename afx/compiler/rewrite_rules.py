@@ -113,6 +113,12 @@ def _doubled(b: GraphBuilder, x: Atom) -> Atom | None:
     return None
 
 
+# -- values --
+def unstopped(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """In a plan, which nothing differentiates any more, a stopped gradient's value is x."""
+    return xs[0] if b.expanding and xs[0].aval == aval else None
+
+
 # -- casts --
 def cast_repeated(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
     """A cast of a repeated number is the cast number, repeated."""
@@ -345,6 +351,7 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     "multiply": (Rule(collapse_short_last_axis),),
     "matmul": (Rule(matmul_scattered), Rule(collapse_batched_matmul)),
     "cast": (_needing(cast_repeated, "broadcast"),),
+    "stop_gradient": (Rule(unstopped),),
     "reshape": (Rule(reshaped),),
     "permute": (Rule(permuted),),
     "slice": (Rule(sliced),),

@@ -160,7 +160,7 @@ class Algebra(Record):
         canonical: the structural role: ``reshape``, ``permute``, ``broadcast``, ``cast``, ``fit``, ``select``,
             ``concat``, ``stack``; ``slice``, its transpose ``embed``, and ``set_part`` and ``add_part``, which update the
             part that a slice with its ``index`` takes; ``gather`` and its transpose ``scatter``, whose zeros
-            stay zeros whatever they are multiplied with; ``reduce_or``.
+            stay zeros whatever they are multiplied with; ``reduce_or``; ``stop_gradient``, which plans do without.
         commutative: whether its two operands can be exchanged.
         identity: the number that leaves the other operand unchanged, if there is one.
         involution: whether applying it twice gives the operand.

@@ -82,6 +82,7 @@ FILLS = {  # what functions are below and above the support
     "logcdf": (-math.inf, 0.0),
     "logsf": (0.0, -math.inf),
 }
+MIRRORED = {"sf": "cdf", "logsf": "logcdf"}  # of symmetric distributions, at the number on the other side
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -160,17 +161,22 @@ class ContinuousDistribution(Distribution):
         middle: a number inside the support, where values are computed that are then discarded.
         is_open: whether the ends of the support lie outside.
         has_limits: whether distribution functions of an endless support are right at infinity, where derivatives are 0.
+        is_symmetric: whether the standard form is symmetric about 0, so that ``sf(y)`` is ``cdf(-y)``.
     """
 
     scale: ArrayLike
     middle: Array | float = 0.5
     is_open: bool = False
     has_limits: bool = False
+    is_symmetric: bool = False
 
     def value(self, name: str, x: Array) -> Array:
         """Return a function of `FILLS`."""
         scale = asarray(self.scale)
-        y = (x - self.loc) / scale
+        if self.is_symmetric and name in MIRRORED:
+            name, y = MIRRORED[name], (self.loc - x) / scale
+        else:
+            y = (x - self.loc) / scale
         if self.has_limits and "pdf" not in name:
             return where(self._holds(scale), self.of(name, where(isinf(y), stop_gradient(y), y)), math.nan)
         outside = isinf(y)

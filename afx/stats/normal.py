@@ -35,6 +35,7 @@ def norm(loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> ContinuousDistribution
         var=lambda: 1.0,
         entropy=lambda: HALF_LOG_2PI + 0.5,
         has_limits=True,
+        is_symmetric=True,
         loc=loc,
         scale=scale,
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx import Array
+from afx import Array, stats
 from afx.control._subgraphs import body_of, consts_first
 from afx.core import graph as graphs
 
@@ -104,3 +104,37 @@ def test_truth_of_small_numbers_is_kept() -> None:
 
     x = afx.ones(2)
     assert afx.jit(is_true)(x).tolist() == is_true(x).tolist() == [True, True]
+
+
+def test_tails_of_the_normal_distribution_take_few_equations() -> None:
+    """A plan of `logsf` computes no more than the argument, its function and where the scale is allowed."""
+
+    def tail(x: Array, mean: Array, scale: Array) -> Array:
+        return stats.norm.logsf(x, mean, scale)
+
+    low = afx.jit(tail).lower(afx.ones(5), afx.zeros(()), afx.ones(()))
+    assert [eq.primitive.name for eq in low.graph] == ["subtract", "divide", "greater", "log_ndtr", "where"]
+    for fn, other in ((stats.norm.logsf, stats.norm.logcdf), (stats.norm.sf, stats.norm.cdf)):
+        x = np.array([-np.inf, -40.0, -1.0, 0.0, 0.3, 40.0, np.inf, np.nan])
+        np.testing.assert_array_equal(fn(x, 0.3, 2.0), other(0.3 - x, 0.0, 2.0))
+        slopes = np.asarray(afx.vmap(afx.grad(fn), in_axes=(0, None, None))(x, 0.3, 2.0))
+        assert not slopes[[0, 6]].any()
+
+
+def test_plans_do_without_stopped_gradients() -> None:
+    """What stops gradients is no equation of a plan, and still stops them in graphs."""
+
+    def half(x: Array) -> Array:
+        return x * afx.stop_gradient(afx.sin(x))
+
+    x = afx.asarray([0.5, 1.5])
+    assert [eq.primitive.name for eq in afx.jit(half).lower(x).graph] == ["sin", "multiply"]
+    assert afx.trace(half)(x).counts()["stop_gradient"] == 1
+
+    def total(x: Array) -> Array:
+        return afx.sum(half(x))
+
+    np.testing.assert_allclose(afx.grad(afx.jit(total))(x), np.sin(np.asarray(x)), rtol=1e-6)
+    kept = afx.jit(afx.stop_gradient)(x)
+    np.testing.assert_array_equal(kept, x)
+    assert not np.shares_memory(np.asarray(kept), np.asarray(x))

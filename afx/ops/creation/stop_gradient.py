@@ -41,5 +41,10 @@ def _abstract(x: Aval) -> Aval:
 
 
 stop_gradient_p: Primitive = nondifferentiable(
-    "stop_gradient", _run, _abstract, batch=batch_unchanged("stop_gradient"), may_alias=True
+    "stop_gradient",
+    _run,
+    _abstract,
+    batch=batch_unchanged("stop_gradient"),
+    may_alias=True,
+    canonical="stop_gradient",
 )
