@@ -92,6 +92,7 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     "ceil": _rounded("ceil"),
     "trunc": _rounded("trunc"),
     "rint": _rounded("rint"),
+    "copysign": ScalarOp(REAL, ("intrinsic", "copysign"), is_quiet=True),
     "maximum": ScalarOp(ARITHMETIC, ("extreme", "gt"), fold="max", lane=-INFINITY, clears=True),
     "minimum": ScalarOp(ARITHMETIC, ("extreme", "lt"), fold="min", lane=INFINITY, clears=True),
     # -- comparison --

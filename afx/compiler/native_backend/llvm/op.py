@@ -238,8 +238,8 @@ def _intrinsic(name: str) -> Rule:
         kind = lanes(w, element_type(dtype))
         count = "" if w.lanes == 1 else f"v{w.lanes}"
         function = f"@llvm.{name}.{count}f{8 * int(dtype[1:])}"
-        w.declare(function, f"declare {kind} {function}({kind})")
-        return w.let(f"call {kind} {function}({kind} {xs[0]})")
+        w.declare(function, f"declare {kind} {function}({', '.join([kind for _ in xs])})")
+        return w.let(f"call {kind} {function}({', '.join([f'{kind} {x}' for x in xs])})")
 
     return rule
 
