@@ -191,7 +191,7 @@ def _divergence(x: Value, y: Value, at_zero: Value, rest: Value) -> Value:
 
 @rule("rel_entr")
 def _relative_entropy(_w: OnnxWriter, x: Value, y: Value) -> Value:
-    return _divergence(x, y, y * 0.0, x.writer.number(0.0, x.dtype))
+    return _divergence(x, y, where(y.is_nan(), y, 0.0), x.writer.number(0.0, x.dtype))
 
 
 @rule("kl_div")

@@ -197,7 +197,7 @@ class _Model:
             for k, (name, slot) in enumerate(zip(wishes, program.outputs, strict=True))
         ]
         nodes = drop_copies([*w.prologue, *w.nodes], {*wishes})
-        graph = self.onnx.helper.make_graph(nodes, program.name, inputs, outputs, w.initializers)
+        graph = self.onnx.helper.make_graph(nodes, Names().make(program.name), inputs, outputs, w.initializers)
         return self._finish(graph)
 
     def _enter_inputs(self, args: tuple[Any, ...], params: tuple[int, ...], names: Sequence[str]) -> list[Any]:

@@ -154,7 +154,7 @@ def _log_ratio(x: Any, y: Any) -> Any:
 
 
 def _rel_entr(x: Any, y: Any) -> Any:
-    z = _where((x > 0) & (y > 0), x * _log_ratio(x, y), 0.0 * (x + y))
+    z = _where((x > 0) & (y > 0), x * _log_ratio(x, y), 0.0 * (x + np.minimum(y, 1.0)))
     return _where((x < 0) | (y < 0) | ((x > 0) & (y == 0)), math.inf, z)
 
 

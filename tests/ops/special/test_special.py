@@ -43,7 +43,7 @@ TWO_OPERANDS = {
     "betaln": (POSITIVE[:40], POSITIVE[:40]),  # beyond them SciPy loses digits
     "xlogy": (np.array([-1.0, 0.0, 2.5]), np.concatenate([[0.0], POSITIVE])),
     "xlog1py": (np.array([-1.0, 0.0, 2.5]), np.concatenate([[-1.0, -0.5], POSITIVE])),
-    "rel_entr": (np.array([-1.0, 0.0, 1e-300, 2.5]), np.concatenate([[-1.0, 0.0], POSITIVE])),
+    "rel_entr": (np.array([-1.0, 0.0, 1e-300, 2.5]), np.concatenate([[-1.0, 0.0, np.inf], POSITIVE])),
     "kl_div": (np.array([-1.0, 0.0, 1e-300, 2.5]), np.concatenate([[-1.0, 0.0], POSITIVE])),
 }
 
