@@ -133,7 +133,8 @@ def advance_block(sampler: Sampler[T], chains: Chains[T], steps: Array) -> tuple
         new, row = _step(sampler, now)
         return k + 1, new, pytree.map(lambda xs, x: xs.at[k].set(x), rows, row)
 
-    _, chains, block = while_loop(going, advance, (asarray(0), chains, block))
+    with np.errstate(all="ignore"):  # trajectories may leave the support: warnings would make machine code run again
+        _, chains, block = while_loop(going, advance, (asarray(0), chains, block))
     return chains, block
 
 

@@ -23,6 +23,7 @@ from afx.ops.creation.creation import asarray, ones
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.comparison import isnan
 from afx.ops.elementwise.where import where
+from afx.ops.linalg.cholesky import giving_nan
 from afx.ops.linalg.products import vecdot
 from afx.random.basic import normal
 from afx.sample.constraints import Constraints, constrain, log_det, unconstrain
@@ -168,7 +169,8 @@ class Sampler(Generic[T]):
 
         def value(x: Array) -> Array:
             position = unravel(x)
-            found = asarray(self.log_density(constrain(self.constraints, position)))
+            with giving_nan():
+                found = asarray(self.log_density(constrain(self.constraints, position)))
             if found.shape:
                 raise ShapeError(
                     f"sample: a log density is one number: got {aval_of(found)}; sum those of the observations"

@@ -18,6 +18,7 @@ APART = POSITIVE + np.diag([0.0, 3.0, 9.0])  # no two eigenvalues near each othe
 
 SAMPLES: dict[str, list[Sample]] = {
     "cholesky": [Sample((POSITIVE,), symmetric=True), Sample((POSITIVE[0],), symmetric=True)],
+    "cholesky_or_nan": [Sample((POSITIVE,), symmetric=True), Sample((POSITIVE[0],), symmetric=True)],
     "eigh": [Sample((APART,), symmetric=True), Sample((APART[0],), symmetric=True)],
     "fractional_matrix_power": [Sample((APART + 3 * A / 10,), {"power": 0.3})],
     "hermitian_function": [

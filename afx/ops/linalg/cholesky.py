@@ -6,8 +6,11 @@ transpose.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
-from typing import Any
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +22,22 @@ from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.matrix import adjoint, by_lapack, conjugate, floating, hermitian, matrix_op, square
 from afx.ops.linalg.triangular import right_solve_triangular, substituted
 
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
+
 __all__ = ["cholesky"]
+
+_gives_nan: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_cholesky_gives_nan", default=False)
+
+
+@contextlib.contextmanager
+def giving_nan() -> Generator[None]:
+    """Let `cholesky` give nan for what is not positive definite: what leaves a density's support shall not raise."""
+    token = _gives_nan.set(True)
+    try:
+        yield
+    finally:
+        _gives_nan.reset(token)
 
 
 def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Array:
@@ -41,7 +59,8 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Array:
     """
     x = floating(a, "cholesky")
     square(x.aval, "cholesky")
-    z = bind_single(cholesky_p, adjoint(x) if upper else x)
+    op = cholesky_or_nan_p if _gives_nan.get() else cholesky_p
+    z = bind_single(op, adjoint(x) if upper else x)
     return adjoint(z) if upper else z
 
 
@@ -74,6 +93,26 @@ def _pull(ct: Array, z: Array, a: Any) -> Array:
     return found
 
 
+def _factor_or_nan(a: Any) -> Any:
+    try:
+        found: Any = np.linalg.cholesky(a)
+        return found
+    except np.linalg.LinAlgError:
+        if a.ndim == 2:
+            return np.full(a.shape, np.nan, a.dtype)
+    out = np.empty(a.shape, a.dtype)
+    for k in np.ndindex(*a.shape[:-2]):
+        out[k] = _factor_or_nan(a[k])
+    return out
+
+
+def _factor_natively(xp: Recorder, out: Any, a: Any) -> None:
+    xp.lapack("cholesky_lo", [xp.matrix(a)], out, refuses=False, quiet=("divide", "invalid", "over"))
+
+
 cholesky_p: Primitive = matrix_op(
     "cholesky", np.linalg.cholesky, _abstract, _push, _pull, reads=1, native=by_lapack("cholesky_lo")
+)
+cholesky_or_nan_p: Primitive = matrix_op(
+    "cholesky_or_nan", _factor_or_nan, _abstract, _push, _pull, reads=1, native=_factor_natively
 )

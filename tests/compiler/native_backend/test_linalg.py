@@ -9,6 +9,7 @@ import afx
 
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
+from afx.ops.linalg.cholesky import giving_nan
 from afx.ops.linalg.solve import solve_or_nan
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
 
@@ -103,3 +104,18 @@ def test_a_filter_is_one_kernel() -> None:
 
     program = assert_same_bits(fn, rng.normal(size=(30, 2))).program
     assert "np.linalg.solve(" in program.text(0)
+
+
+def test_factors_that_may_be_nan() -> None:
+    """A density that factorizes goes on with nan where a matrix is not positive definite; outside of it that raises."""
+    a = np.stack([np.eye(3), -np.eye(3), 2 * np.eye(3)])
+
+    def fn(x: afx.Array) -> afx.Array:
+        with giving_nan():
+            return afx.linalg.cholesky(x)
+
+    for matrix in (a[0], a[1], a):
+        assert assert_same_bits(fn, matrix)(matrix)[1] == 0
+    assert np.isnan(fn(afx.asarray(a))).any(axis=(1, 2)).tolist() == [False, True, False]
+    with pytest.raises(np.linalg.LinAlgError):
+        afx.linalg.cholesky(a)
