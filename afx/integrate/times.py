@@ -32,4 +32,4 @@ def requested_times(ts: ArrayLike, y: Array, who: str, *, backwards: bool = True
             raise ArgumentError(f"{who}: times turn back: got neither ascending nor descending ts; sort them")
         if not backwards and not (steps >= 0).all():
             raise ArgumentError(f"{who}: times ascend: got descending ts; turn them round")
-    return times.astype(y.dtype)
+    return asarray(ts, y.dtype)  # Python's numbers keep all of their digits

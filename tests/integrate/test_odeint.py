@@ -8,6 +8,7 @@ import scipy.integrate
 
 import afx
 from afx.integrate import odeint
+from tests.integrate.problems import PROBLEMS
 
 METHODS: list[Any] = ["dopri5", "dop853", "rodas", "radau"]
 TIMES = np.linspace(0.0, 5.0, 6)
@@ -282,3 +283,23 @@ def test_directed_events() -> None:
         assert float(slope(a)) == pytest.approx(float(want), rel=1e-6)
     with pytest.raises(afx.errors.ArgumentError, match="direction is -1, 0 or 1"):
         run(2, [0.0, 1.0])
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_test_sets_end_at_their_references(name: str) -> None:
+    """Stiff and other sets of the literature end where their references do, as exactly as the tolerance."""
+    p = PROBLEMS[name]
+    for method in ("radau", "rodas") if p.stiff else ("dop853",):
+        options: Any = {
+            "method": method,
+            "rtol": 1e-5 if p.stiff else 1e-9,
+            "atol": 1e-5 * p.floor if p.stiff else 1e-9,
+        }
+        result = odeint(lambda t, y: p.field(afx, t, y), p.start, [0.0, p.end], **options)
+        assert result.converged
+        assert p.error(result.ys[-1]) < (1e-4 if p.stiff else 1e-5)
+
+
+def test_times_in_lists_keep_their_digits() -> None:
+    """Python's numbers become times in the state's precision."""
+    assert odeint(lambda t, y: y, np.float64(1.0), [0.0, 0.1]).ts[1] == 0.1
