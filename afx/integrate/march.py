@@ -194,7 +194,8 @@ def _advance(control: Control, system: System, watched: Field | None, m: March, 
     eps = float(np.finfo(m.y.dtype).eps)
     now = stop_gradient(m.t)
     last = now + 1.0001 * m.h >= end
-    h = where(last, end - now, m.h)
+    left = end - now
+    h = where(last & (left > 0), left, m.h)  # under vmap what has ended goes on, unread, and shall not divide by 0
     step = control.method.step(system, m, h)
     good, norm, proposed = _judge(control, m, step, h)
     tiny = ~good & (control.is_fixed | (proposed <= 4 * eps * abs_(now) + np.finfo(m.y.dtype).tiny))
@@ -202,7 +203,7 @@ def _advance(control: Control, system: System, watched: Field | None, m: March, 
     status = where(tiny, ended, m.status)
     over = m.accepted + m.rejected + 1 >= control.max_steps
 
-    t = where(last, m.t + (end - now), m.t + h)
+    t = where(last, m.t + left, m.t + h)
     happening = None
     if watched is not None and m.happening is not None:
         values, known = watched(t, step.y), m.happening.after

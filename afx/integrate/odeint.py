@@ -153,6 +153,8 @@ def odeint(
     before = sign * times <= where(found.index >= 0, found.t, np.inf)
     states = where((reached & before)[:, None], states, np.nan)
     ended = where(last.status == int(Status.RUNNING), int(Status.CONVERGED), last.status)
+    happened = found.index >= 0
+    finish = where(happened, found.t, last.t), where(happened, found.y, last.y)
     return OdeResult(
         last.accepted,
         last.evaluations,
@@ -163,7 +165,7 @@ def odeint(
         sign * found.t,
         unravel(found.y),
         found.index,
-        None if last.trail is None else solution_of(last.trail, last.accepted, sign, (last.t, last.y), unravel),
+        None if last.trail is None else solution_of(last.trail, last.accepted, sign, finish, unravel),
     )
 
 

@@ -67,7 +67,7 @@ class OdeSolution(Generic[T]):
     """A solution as a function of time, differentiable by it and by what the integration depends on.
 
     Attributes:
-        ts: float[steps + 1], when each step began, and when the last ended; nan where no step was taken.
+        ts: float[steps + 1], when each step began, and when the integration ended; nan where no step was taken.
         ys: the states then, a tree as the first state with the times as first axis.
     """
 
@@ -81,18 +81,19 @@ class OdeSolution(Generic[T]):
     def __call__(self, t: ArrayLike) -> T:
         """Return the states at times, a tree as the first state with the axes of the times in front.
 
-        Times outside of the integration give nan.
+        Times outside of the integration, or after the event that ended it, give nan.
         """
         times = asarray(t)
         flat = times.astype(self.ts.dtype).reshape((-1,)) * self._sign
         trail, count = self._trail, self._count
         steps = arange(trail.begins.shape[0])
         begins = where(steps < count, stop_gradient(trail.begins), np.inf)
+        end = stop_gradient(self.ts[count]) * self._sign
         index = clip(searchsorted(begins, stop_gradient(flat), side="right") - 1, 0, None)
 
         def state(k: Array, time: Array) -> T:
             s = (time - trail.begins[k]) / where(count > 0, trail.lengths[k], 1.0)
-            outside = (s < -1e-9) | (s > 1 + 1e-9)
+            outside = (s < -1e-9) | (time - end > 1e-9 * trail.lengths[k])
             y = interpolate(trail.starts[k], tuple([rows[k] for rows in trail.dense]), s)
             return self._unravel(where(outside, np.nan, y))
 
@@ -109,7 +110,7 @@ def solution_of(
         trail: the steps, in the direction of growing time.
         count: how many there are.
         sign: of the direction of time.
-        end: when the last step ended, and the state there.
+        end: when the integration ended, and the state then.
         unravel: a vector to the user's tree.
     """
     if not is_traced(count):

@@ -156,3 +156,24 @@ def test_wrong_use_of_methods_is_named() -> None:
             run(**options)
     with pytest.raises(afx.errors.ShapeError, match="the mass is square"):
         run(method="radau", mass=np.ones(3))
+
+
+def test_solutions_end_at_events() -> None:
+    """After the event that ended the integration there is no solution."""
+    field = lambda t, y: afx.stack([y[1], -9.8 + 0.0 * y[0]])  # noqa: E731  # a fall
+    start = np.array([10.0, 0.0])
+    result = odeint(field, start, [0.0, 5.0], method="dop853", event=lambda t, y: y[0], dense=True)
+    solution = result.solution
+    assert solution is not None
+    assert float(solution.ts[-1]) == float(result.event_time)
+    np.testing.assert_allclose(solution(np.array([1.0, 2.0]))[:, 0], [10 - 4.9, np.nan], rtol=1e-12)
+    np.testing.assert_allclose(solution(result.event_time), result.event_y, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["dop853", "rodas", "radau"])
+def test_methods_in_batches(method: Any) -> None:
+    """Under vmap each element is solved with its own steps, and none divides by 0 after its end."""
+    rates, times = np.array([0.1, 10.0]), np.array([0.0, 1.0, 2.0])
+    found = afx.vmap(lambda k: odeint(lambda t, y: -k * y, np.float64(1.0), times, method=method))(rates)
+    np.testing.assert_allclose(found.ys, np.exp(-rates[:, None] * times), atol=2e-6)
+    assert int(found.iterations[0]) < int(found.iterations[1])
