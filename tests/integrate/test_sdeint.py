@@ -34,7 +34,7 @@ def test_strong_orders_for_diagonal_noise(method: Any, order: float) -> None:
         y, w = afx.jit(afx.vmap(lambda key, n=substeps: growth(key, n, method)))(KEYS)
         exact = np.exp((RATE - SPREAD**2 / 2) + SPREAD * np.asarray(w))
         errors.append(float(np.sqrt(np.mean((np.asarray(y) - exact) ** 2))))
-    assert order_of(errors) == pytest.approx(order, abs=0.2)
+    assert order - 0.2 < order_of(errors) < order + 0.4
 
 
 @pytest.mark.parametrize(("method", "order"), [("euler_maruyama", 1.0), ("sra1", 1.5)])
