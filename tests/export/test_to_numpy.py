@@ -233,7 +233,7 @@ def test_text_reads_as_its_function() -> None:
         energies[step] = place * place
         end = place
     # return end, afx.sum(energies)
-    return (end, np.sum(energies))
+    return (np.array(end), np.sum(energies))
 """
     )
 
@@ -285,3 +285,8 @@ def test_results_do_not_share_memory_with_arguments() -> None:
     same, turned = load(export.to_numpy(lambda x: (x, x.T), x))(x)
     assert not np.shares_memory(same, x)
     assert not np.shares_memory(turned, x)
+
+    def last(x: Any) -> Any:
+        return afx.scan(lambda _, row: (row, None), afx.zeros(3, dtype="float64"), x)[0]
+
+    assert not np.shares_memory(load(export.to_numpy(last, x))(x), x)

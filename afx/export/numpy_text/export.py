@@ -89,10 +89,19 @@ def _name_leaves(program: Traceable, roots: Sequence[str], names: Names) -> list
 
 
 def _shared(graph: Graph) -> list[bool]:
-    """Return which results may be the memory of an argument, or of a constant."""
-    made = {var.index: eq.primitive for eq in graph.equations for var in eq.outputs}
+    """Return which results may be the memory of an argument, or of a constant: views, and what loops carry."""
+    made = {var.index: eq.primitive.lowering for eq in graph.equations for var in eq.outputs}
+    rows = {
+        var.index
+        for eq in graph.equations
+        if eq.primitive.name == "scan"
+        for var in eq.outputs[eq.keywords["counts"][1] :]
+    }
     return [
-        not isinstance(a, Literal) and (a.index not in made or made[a.index].lowering.may_alias) for a in graph.outputs
+        not isinstance(a, Literal)
+        and a.index not in rows
+        and (a.index not in made or made[a.index].may_alias or made[a.index].control is not None)
+        for a in graph.outputs
     ]
 
 
