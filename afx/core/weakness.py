@@ -90,7 +90,14 @@ def infer(p: Primitive, avals: Sequence[Aval], params: Params) -> tuple[Aval, ..
     if holds_graphs(p):
         return tuple([Aval(a.shape, a.dtype) for a in outs])
     weak = is_weak_result(p, avals, params)
+    if weak:  # in the dtype that weak arrays have now, wherever the operands were made
+        outs = tuple([Aval(a.shape, _default_of(a.dtype), a.weak) if a.dtype.kind in "fc" else a for a in outs])
     return tuple([Aval(a.shape, a.dtype, weak or a.weak) if _loses_digits(a.dtype) else a for a in outs])
+
+
+def _default_of(dtype: DType) -> DType:
+    """Return the default dtype of floating numbers, or of complex ones."""
+    return get_default_dtype() if dtype.kind == "f" else default_complex()
 
 
 def _loses_digits(dtype: DType) -> bool:

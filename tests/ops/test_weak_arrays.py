@@ -233,6 +233,26 @@ def test_numbers_keep_the_dtype_of_the_block_in_which_arrays_of_them_were_made()
         assert found.dtype == np.float64
 
 
+@pytest.mark.parametrize("later", ["float16", "float32", "float64"])
+def test_weak_arrays_follow_the_default_dtype_of_where_they_are_used(later: str) -> None:
+    """Made under one default dtype and used under another, they give the same eagerly and compiled."""
+    w = afx.stack([0.1, 0.7])
+    fns: tuple[Any, ...] = (
+        lambda x: -x,
+        lambda x: x * 2.0,
+        lambda x: afx.stack([x, x]),
+        lambda x: afx.where(x > 0.5, x, 0.3),
+        lambda x: afx.reshape(x, (2, 1)),
+        lambda x: afx.sin(x)[1:] + 1,
+        lambda x: afx.sum(x * 1j),
+    )
+    with afx.default_dtype(later):
+        for fn in fns:
+            eager, compiled = fn(w), afx.jit(fn)(w)
+            assert eager.dtype == compiled.dtype
+            np.testing.assert_allclose(compiled, eager, rtol=1e-3 if later == "float16" else 1e-6)
+
+
 def test_digits_survive_pickling_and_conversion() -> None:
     """A copy through bytes, and NumPy's array of another dtype, have Python's number."""
     x = afx.stack([0.1, 0.2])
