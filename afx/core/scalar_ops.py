@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ALL", "SCALAR_OPS", "ScalarOp", "scalar_op"]
+__all__ = ["ALL", "COMPLEX", "SCALAR_OPS", "ScalarOp", "scalar_op"]
 
 REAL = frozenset({"f4", "f8"})
 INTEGERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
 ARITHMETIC = REAL | INTEGERS
 BITS = INTEGERS | {"b1"}
 ALL = ARITHMETIC | {"b1"}
+COMPLEX = frozenset({"c8", "c16"})  # moved as bits: NumPy's loops compute with them
 INFINITY = float("inf")
 
 

@@ -107,6 +107,16 @@ def test_half_precision_and_complex_numbers() -> None:
     assert_same_bits(lambda z: (z * 2j - 0.5, z / (z + 3), (z * 1j).real + z.imag, abs(z), afx.conj(z)), z)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
+def test_real_numbers_become_complex_ones(dtype: str) -> None:
+    """The real part has the bits of the number, the imaginary part is 0."""
+    x = operands(dtype, 50)[0]
+    with np.errstate(over="ignore"):
+        assert_same_bits(lambda x: (x.astype("complex128") * 2j, x.astype("complex128"), x.astype("complex64")), x)
+    m = np.random.default_rng(3).normal(size=(4, 4))
+    assert_same_bits(lambda m: (m.astype(complex) * 1j + m.T, (m * 1j) @ m.astype(complex)), m)
+
+
 @pytest.mark.parametrize("shapes", [((5, 7), (7,)), ((5, 1), (1, 7)), ((3, 1, 4), (5, 1)), ((), (6,)), ((2, 3), ())])
 def test_broadcasting(shapes: Any) -> None:
     """Operands of different shapes meet as in NumPy."""

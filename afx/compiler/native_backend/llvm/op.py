@@ -125,6 +125,8 @@ def cast(w: Writer, x: str, old: str, new: str) -> str:
         return x
     if new == "b1":
         return truth(w, x, old)
+    if new in COMPLEX:
+        return _to_complex(w, x, old, new)
     a, b = lanes(w, element_type(old)), lanes(w, element_type(new))
     if new in FLOATS:
         if old in FLOATS:
@@ -139,6 +141,14 @@ def cast(w: Writer, x: str, old: str, new: str) -> str:
     if int(old[1:]) > int(new[1:]):
         return w.let(f"trunc {a} {x} to {b}")
     return w.let(f"{'sext' if old[0] == 'i' else 'zext'} {a} {x} to {b}")
+
+
+def _to_complex(w: Writer, x: str, old: str, new: str) -> str:
+    """Return the bits of a real number below those of 0, the imaginary part."""
+    part = f"f{int(new[1:]) // 2}"
+    half, whole = lanes(w, f"i{8 * int(part[1:])}"), lanes(w, element_type(new))
+    bits = w.let(f"bitcast {lanes(w, element_type(part))} {cast(w, x, old, part)} to {half}")
+    return w.let(f"zext {half} {bits} to {whole}")
 
 
 def _to_integer(w: Writer, x: str, old: str, new: str) -> str:

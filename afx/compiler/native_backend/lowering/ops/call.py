@@ -32,7 +32,7 @@ from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Re
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
 from afx.core.primitive import lookup
-from afx.core.scalar_ops import ALL, scalar_op
+from afx.core.scalar_ops import ALL, COMPLEX, scalar_op
 
 __all__ = ["lower_call"]
 
@@ -126,7 +126,7 @@ def _cast_in(group: Group, k: int, want: str) -> int:
 
 
 def _check_cast(have: str, want: str) -> None:
-    if not {have, want} <= ALL:
+    if have not in ALL or want not in ALL | COMPLEX:
         raise UnsupportedError(f"cast of {have} to {want}")
 
 
