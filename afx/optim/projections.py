@@ -10,17 +10,20 @@ import attrs
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
-from afx.errors import DtypeError
+from afx.errors import DtypeError, ShapeError
 from afx.ops.creation.ranges import arange
+from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import sign
 from afx.ops.elementwise.where import clip, maximum, where
 from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.moments import vector_norm
+from afx.ops.reductions.sums import max as largest
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.sorting.sort import sort
 from afx.optim.chain import check_optimizer
-from afx.optim.leaves import map_trained, trained_leaves
+from afx.optim.hyperparameters import positive
+from afx.optim.leaves import check_params, map_trained, trained_leaves
 from afx.optim.protocols import Optimizer
 from afx.optim.step import apply_rule
 from afx.pytree import TreeDef
@@ -123,12 +126,20 @@ def project_simplex(params: T, total: ArrayLike = 1.0) -> T:
 
     Source: Held, Wolfe & Crowder 1974; Duchi et al. 2008, Figure 1.
 
+    Raises:
+        ArgumentError: the total is below 0.
+        ShapeError: there are no parameters.
+        DtypeError: parameters are integers, or complex.
+
     >>> import afx
     >>> project_simplex(afx.asarray([1.0, 0.5, -1.0]))
     Array([0.75, 0.25, 0.  ], dtype=float32)
     """
+    positive("total", total, "project_simplex", zero=True)
     vector, unravel = _vector(params, "project_simplex")
-    return unravel(maximum(vector - _threshold(vector, total), 0.0))
+    if not vector.size:
+        raise ShapeError(f"project_simplex: numbers sum to a total: got {vector.aval}; give one parameter or more")
+    return unravel(_nearest_of_total(vector, total))
 
 
 def project_l1_ball(params: T, radius: ArrayLike = 1.0) -> T:
@@ -136,23 +147,35 @@ def project_l1_ball(params: T, radius: ArrayLike = 1.0) -> T:
 
     Source: Duchi et al. 2008, section 4.
 
+    Raises:
+        ArgumentError: the radius is below 0.
+        DtypeError: parameters are integers, or complex.
+
     >>> import afx
     >>> project_l1_ball(afx.asarray([1.0, -0.5, 0.0]))
     Array([ 0.75, -0.25,  0.  ], dtype=float32)
     """
+    positive("radius", radius, "project_l1_ball", zero=True)
     vector, unravel = _vector(params, "project_l1_ball")
+    if not vector.size:
+        return params
     size = abs_(vector)
-    shrunk = sign(vector) * maximum(size - _threshold(size, radius), 0.0)
+    shrunk = sign(vector) * _nearest_of_total(size, radius)
     return unravel(where(sum_(size) <= radius, vector, shrunk))
 
 
 def project_l2_ball(params: T, radius: ArrayLike = 1.0) -> T:
     """Return the nearest parameters whose norm is a radius at most, all leaves together.
 
+    Raises:
+        ArgumentError: the radius is below 0.
+        DtypeError: parameters are integers, or complex.
+
     >>> import afx
     >>> project_l2_ball(afx.asarray([3.0, 4.0]))
     Array([0.6, 0.8], dtype=float32)
     """
+    positive("radius", radius, "project_l2_ball", zero=True)
     vector, unravel = _vector(params, "project_l2_ball")
     size = vector_norm(vector)
     outside = size > radius
@@ -161,16 +184,23 @@ def project_l2_ball(params: T, radius: ArrayLike = 1.0) -> T:
 
 def _vector(params: T, who: str) -> tuple[Array, pytree.Unravel[T]]:
     """Return the trained leaves as one real vector, and the function back."""
+    leaves, treedef = pytree.flatten(params)
+    check_params(leaves, treedef, who)
     vector, unravel = pytree.ravel(params)
     if vector.dtype.kind == "c":
         raise DtypeError(f"{who}: needs real parameters: got {vector.aval}; keep their parts apart")
     return vector, unravel
 
 
-def _threshold(vector: Array, total: ArrayLike) -> Array:
-    """Return what is to be taken from numbers so that those above 0 sum to a total."""
-    falling = -sort(-vector)
+def _nearest_of_total(vector: Array, total: ArrayLike) -> Array:
+    """Return the nearest numbers of 0 or more that sum to a total.
+
+    All are taken as distances from the largest, which change nothing but keep the total's digits beside large numbers.
+    """
+    shifted = vector - stop_gradient(largest(vector))
+    falling = -sort(-shifted)
     excess = cumsum(falling) - total
     place = arange(1, vector.shape[0] + 1, dtype=vector.dtype)
     count = sum_((falling * place > excess).astype(int))
-    return excess[maximum(count - 1, 0)] / maximum(count, 1).astype(vector.dtype)
+    threshold = excess[maximum(count - 1, 0)] / maximum(count, 1).astype(vector.dtype)
+    return maximum(shifted - threshold, 0.0)

@@ -256,7 +256,7 @@ def _pull_all(  # noqa: C901, PLR0912  # hot: calls cost
         if any(m is not None for m in own) or (use_masks and p.masking.selects and any(c is None for c in found)):
             outputs = entries[k : k + count]
             marks = Mask(lambda: rule(_marks(p, outputs, found, own), z, xs, params, avals), *own)
-            alive = [Mask(functools.partial(_marked, marks, i), marks) for i in range(len(ins))]
+            alive = [None if g is None else Mask(functools.partial(_marked, marks, i), marks) for i, g in enumerate(gs)]
     elif isinstance(rule, GraphPullback) and (rule.makes_masks or _crosses(own)):
         gs, alive = pull_graphs(rule, entry, ct, found, own, avals)
     elif _crosses(own):
