@@ -9,7 +9,11 @@ import attrs
 
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
+from afx.errors import ShapeError
+from afx.ops.elementwise.comparison import isfinite
 from afx.ops.elementwise.where import where
+from afx.ops.manipulation.join import stack
+from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.sums import mean
 from afx.optim.clipping import clip_by_global_norm, global_norm
 from afx.optim.hyperparameters import check_numbers, count_zero, positive
@@ -151,7 +155,8 @@ def private_grad(
 
     The gradient of each example is clipped to a norm, all are averaged, and normal numbers of standard deviation
     ``noise · limit / examples`` are added: differentially private descent (Abadi et al. 2016, Algorithm 1). The privacy
-    that it gives, by noise, batch size and number of steps, is for an accountant to tell.
+    that it gives, by noise, batch size and number of steps, is for an accountant to tell. An example whose gradient
+    holds inf or nan counts as 0 in the average; the mean loss shows it.
 
     Args:
         fn: the loss of parameters and one example.
@@ -160,6 +165,7 @@ def private_grad(
 
     Raises:
         ArgumentError: an argument out of its range.
+        ShapeError: the batch holds no example (at the call).
 
     >>> import afx
     >>> slope = private_grad(lambda w, x: afx.sum(w * x), 1.0)
@@ -173,11 +179,22 @@ def private_grad(
 
     def clipped(params: T, example: Any) -> tuple[Array, T]:
         value, grads = slope(params, example)
-        return value, clip.update(grads, clip.init(params), params, None)[0]
+        return value, clip.update(_zero_unless_finite(grads), clip.init(params), params, None)[0]
 
     def value_and_private_grad(params: T, batch: Any, key: Array) -> tuple[Array, T]:
         values, grads = vmap(clipped, in_axes=(None, 0))(params, batch)
-        average = map_trained(lambda g: mean(g, axis=0), grads)
+        if not values.shape[0]:
+            raise ShapeError(f"private_grad: averages over examples: got losses {values.aval}; give one or more")
+        average: T = pytree.map(lambda g: mean(g, axis=0) if is_trained(g) else g[0], grads)
         return mean(values), _with_noise(average, key, noise * limit / values.shape[0])
 
     return value_and_private_grad
+
+
+def _zero_unless_finite(grads: T) -> T:
+    """Return gradients, zeros for all of them where one holds inf or nan."""
+    known = [all_(isfinite(g)) for g in pytree.leaves(grads) if is_trained(g)]
+    if not known:
+        return grads
+    finite = all_(stack(known))
+    return map_trained(lambda g: where(finite, g, 0), grads)

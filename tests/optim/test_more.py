@@ -133,6 +133,31 @@ def test_private_gradients(rng: np.random.Generator) -> None:
     assert np.std(drawn) == pytest.approx(3.0 * 2.0 / 5, rel=0.03)
 
 
+def test_no_example_sways_private_gradients() -> None:
+    """An example with inf or nan counts as 0; integers beside the parameters stay theirs; a step follows."""
+    params = {"w": np.ones(2), "n": np.arange(3)}
+    slope = optim.private_grad(lambda p, x: afx.sum(p["w"] * x))
+    for bad in (np.nan, np.inf):
+        value, found = slope(params, np.array([[3.0, 4.0], [bad, 1.0]]), afx.random.key(0))
+        np.testing.assert_allclose(found["w"], [0.3, 0.4], rtol=1e-15)
+        assert not np.isfinite(float(value))
+    optimizer = optim.sgd(1.0)
+    after, _ = optimizer.step(params, found, optimizer.init(params))
+    np.testing.assert_allclose(after["w"], [0.7, 0.6], rtol=1e-15)
+    assert after["n"].tolist() == [0, 1, 2]
+    with pytest.raises(errors.ShapeError, match="averages over examples"):
+        slope(params, np.zeros((0, 2)), afx.random.key(0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_projections_of_large_numbers_keep_the_total(dtype: Any) -> None:
+    """Numbers beside which the total is less than their last digit are projected as all others."""
+    x = np.array([1e18, 1e18, 0], dtype)
+    assert np.asarray(optim.project_simplex(x)).tolist() == [0.5, 0.5, 0.0]
+    assert np.asarray(optim.project_l1_ball(x * dtype(-1))).tolist() == [-0.5, -0.5, 0.0]
+    assert np.asarray(optim.project_l1_ball(np.zeros(0, dtype))).tolist() == []
+
+
 SETS: dict[str, tuple[Any, Any]] = {
     "simplex": (optim.project_simplex, [{"type": "eq", "fun": lambda x: x.sum() - 1}]),
     "l1": (optim.project_l1_ball, None),
@@ -184,6 +209,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "radius": (lambda: optim.sharpness_aware(afx.sum, 0.0), "radius is above 0"),
     "limit": (lambda: optim.private_grad(lambda p, e: p, -1.0), "limit is above 0"),
     "complex": (lambda: optim.project_simplex(np.ones(2) * 1j), "needs real parameters"),
+    "total": (lambda: optim.project_simplex(np.ones(2), -1.0), "total is 0 or more"),
+    "l1 radius": (lambda: optim.project_l1_ball(np.ones(2), -1.0), "radius is 0 or more"),
+    "l2 radius": (lambda: optim.project_l2_ball(np.ones(2), -1.0), "radius is 0 or more"),
+    "nothing": (lambda: optim.project_simplex(np.ones(0)), "give one parameter or more"),
+    "integers": (lambda: optim.project_simplex(np.arange(2)), "parameters are floating or complex"),
 }
 
 

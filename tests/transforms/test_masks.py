@@ -262,9 +262,11 @@ def test_operands_without_partials_have_no_masks() -> None:
         def slope(_: Array, s: Array, g: Array) -> Array:
             return afx.stack([s[1], -g * s[0]])
 
-        return afx.integrate.odeint(
-            slope, np.array([1.0, 0.0]), [0.0, 4.0], g, method="rodas", event=lambda t, s, g: s[0] + 0.3
-        ).event_time
+        def height(_: Array, s: Array, __: Array) -> Array:
+            return s[0] + 0.3
+
+        start = np.array([1.0, 0.0])
+        return afx.integrate.odeint(slope, start, [0.0, 4.0], g, method="rodas", event=height).event_time
 
     formula = -0.5 * np.arccos(-0.3) / 2.0**1.5  # of arccos(-0.3) / sqrt(g)
     assert float(afx.grad(fall)(np.float64(2.0))) == pytest.approx(formula, rel=1e-3)
