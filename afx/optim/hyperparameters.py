@@ -85,7 +85,7 @@ def is_within(value: Any, test: Callable[[Any], Any]) -> bool:
     return is_traced(value) or bool(test(value))
 
 
-def positive(name: str, value: LearningRate, who: str, *, zero: bool = False) -> None:
+def positive(name: str, value: LearningRate | ArrayLike, who: str, *, zero: bool = False) -> None:
     """Raise where a hyperparameter is no number above 0 (or 0), nor a schedule where it is a learning rate."""
     if callable(value) and name.endswith("learning_rate"):
         return
