@@ -171,7 +171,7 @@ def _beginning(control: Control, system: System, watched: Field | None, y: Array
         one,
         (zeros_like(y),) * control.method.kept,
         None if watched is None else Happening(watched(times[0], y), watched(times[0], y)),
-        Trail.create(control.max_steps, y, control.method.coefficients) if control.dense else None,
+        Trail.create(control.max_steps, times[0], y, control.method.coefficients) if control.dense else None,
         no,
         no,
         asarray(2),

@@ -25,7 +25,7 @@ from afx.integrate.rosenbrock import RODAS
 from afx.integrate.runge_kutta import DOPRI5, EULER, RK4
 from afx.integrate.step import Field, Method, System
 from afx.integrate.symplectic import LEAPFROG, YOSHIDA4
-from afx.integrate.times import requested_times
+from afx.integrate.times import requested_times, whole_number
 from afx.integrate.trail import solution_of
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.stop_gradient import stop_gradient
@@ -111,7 +111,7 @@ def odeint(
     Raises:
         ArgumentError: no such method or gradient; times that turn back; an event, a mass or ``dense`` with ``adjoint``;
             a method without an error estimate and no steps; a mass for an explicit method; a symplectic method for a
-            state that is no pair.
+            state that is no pair; numbers of steps that are not whole.
         ShapeError: ``ts`` is no vector of at least one time.
 
     >>> import afx
@@ -180,18 +180,25 @@ def _control_of(
     """Return how the integration goes, without tolerances."""
     if method not in METHODS:
         raise ArgumentError(f"odeint: no such method: got {method!r}; use {', '.join(map(repr, METHODS))}")
-    way = direction if isinstance(direction, int) else tuple(direction)
-    if not set(np.ravel(way).tolist()) <= {-1, 0, 1}:
-        raise ArgumentError(f"odeint: an event's direction is -1, 0 or 1: got {direction!r}; take one of them")
+    way = _direction_of(direction)
     if step is not None and steps is not None:
         raise ArgumentError(f"odeint: steps have one size: got step={step} and steps={steps}; give one of the two")
-    for name, size in (("step", step), ("steps", steps)):
-        if size is not None and not size > 0:
-            raise ArgumentError(f"odeint: {name} is above 0, backwards in time too: got {size}; give a larger one")
+    if step is not None and not step > 0:
+        raise ArgumentError(f"odeint: step is above 0, backwards in time too: got {step}; give a larger one")
+    steps = None if steps is None else whole_number("steps", steps, "odeint")
+    max_steps = whole_number("max_steps", max_steps, "odeint")
     if step is None and steps is None and not METHODS[method].adaptive:
         raise ArgumentError(f"odeint: {method!r} has no error estimate: got no step; give step or steps")
     limit = max_steps if steps is None else max(max_steps, steps + 1)
     return Control(METHODS[method], 0.0, 0.0, limit, way, step, steps, dense)
+
+
+def _direction_of(direction: int | Sequence[int]) -> int | tuple[int, ...]:
+    """Return the direction of events as Python's numbers."""
+    given = np.asarray(direction)
+    if given.dtype.kind not in "iu" or given.ndim > 1 or not np.isin(given, (-1, 0, 1)).all():
+        raise ArgumentError(f"odeint: an event's direction is -1, 0 or 1: got {direction!r}; take one of them")
+    return int(given) if given.ndim == 0 else tuple(given.tolist())
 
 
 def _with_tolerances(control: Control, rtol: float | None, atol: float | None, y: Array) -> Control:

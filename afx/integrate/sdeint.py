@@ -18,7 +18,7 @@ from afx.control.solving.vectors import as_vector
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.brownian import Increment, increments
-from afx.integrate.times import requested_times
+from afx.integrate.times import requested_times, whole_number
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.creation.ranges import arange
 from afx.ops.creation.stop_gradient import stop_gradient
@@ -146,7 +146,7 @@ def sdeint(
         noise: ``diagonal``, or ``general`` for noises that several elements share (``euler_maruyama`` and ``sra1``).
 
     Raises:
-        ArgumentError: no such method or noise; a method for other noise; no substeps; times that turn back.
+        ArgumentError: no such method or noise; a method for other noise; substeps below 1 or not whole; times that turn back.
         ShapeError: a function returns another shape.
 
     >>> import afx
@@ -157,7 +157,8 @@ def sdeint(
     fns: list[Any] = [drift, diffusion]
     for fn in fns:
         check_callable(fn, "sdeint")
-    tableau = _tableau_of(method, noise, substeps)
+    tableau = _tableau_of(method, noise)
+    substeps = whole_number("substeps", substeps, "sdeint")
     y, unravel = flatten_to_vector(init, "sdeint")
     times = requested_times(ts, y, "sdeint", backwards=False)
 
@@ -168,7 +169,7 @@ def sdeint(
         def diffusion_of(t: Array, v: Array) -> Array:
             found = fns[1](t, unravel(v), *args)
             if noise == "general":
-                return _checked(asarray(found).astype(v.dtype), v)
+                return _checked(_matrix_of(found, v), v)
             return _checked(as_vector(found, v.dtype, "sdeint: diffusion"), v)
 
         return _walk(tableau, drift_of, diffusion_of, y, times, key, substeps)
@@ -177,16 +178,25 @@ def sdeint(
     return SdeResult(times, vmap(unravel)(states), path)
 
 
-def _tableau_of(method: str, noise: str, substeps: int) -> Tableau:
+def _tableau_of(method: str, noise: str) -> Tableau:
     if method not in TABLEAUS:
         raise ArgumentError(f"sdeint: no such method: got {method!r}; use {', '.join(map(repr, TABLEAUS))}")
     if noise not in ("diagonal", "general"):
         raise ArgumentError(f"sdeint: no such noise: got {noise!r}; use 'diagonal' or 'general'")
     if noise == "general" and method not in ("euler_maruyama", "sra1"):
         raise ArgumentError(f"sdeint: {method!r} is for diagonal noise: got 'general'; use 'euler_maruyama' or 'sra1'")
-    if substeps < 1:
-        raise ArgumentError(f"sdeint: steps lead from time to time: got substeps={substeps}; give 1 or more")
     return TABLEAUS[method]
+
+
+def _matrix_of(found: Any, y: Array) -> Array:
+    """Return a diffusion of general noise, if it is a matrix."""
+    matrix = asarray(found)
+    if matrix.ndim != 2:
+        raise ShapeError(
+            f"sdeint: the diffusion of general noise is float[elements of y, noises]: got {matrix.aval} for {y.aval}; "
+            "return a matrix, or use noise='diagonal'"
+        )
+    return matrix.astype(y.dtype)
 
 
 def _checked(found: Array, y: Array) -> Array:

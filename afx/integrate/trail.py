@@ -42,10 +42,10 @@ class Trail:
     dense: tuple[Array, ...]
 
     @classmethod
-    def create(cls, steps: int, y: Array, kept: int) -> Trail:
-        """Return a trail without steps."""
+    def create(cls, steps: int, t: Array, y: Array, kept: int) -> Trail:
+        """Return a trail without steps, that stands at its beginning."""
         times, states = zeros(steps, y.dtype), zeros((steps, *y.shape), y.dtype)
-        return cls(times, states, times, (states,) * kept)
+        return cls(times.at[0].set(t), states.at[0].set(y), times, (states,) * kept)
 
     def put(self, k: Array, begin: Array, start: Array, length: Array, dense: tuple[Array, ...]) -> Trail:
         """Return the trail with a step at k."""
@@ -92,8 +92,9 @@ class OdeSolution(Generic[T]):
         index = clip(searchsorted(begins, stop_gradient(flat), side="right") - 1, 0, None)
 
         def state(k: Array, time: Array) -> T:
-            s = (time - trail.begins[k]) / where(count > 0, trail.lengths[k], 1.0)
-            outside = (s < -1e-9) | (time - end > 1e-9 * trail.lengths[k])
+            since, margin = time - trail.begins[k], 1e-9 * trail.lengths[k]
+            outside = (since < -margin) | (time - end > margin)
+            s = since / where(count > 0, trail.lengths[k], 1.0)
             y = interpolate(trail.starts[k], tuple([rows[k] for rows in trail.dense]), s)
             return self._unravel(where(outside, np.nan, y))
 

@@ -127,7 +127,7 @@ class nuts(Sampler[T]):  # named as what it reads as
             tree = _grow(target, state, point, second, self.max_depth)
         drawn, found = tree.drawn
         new = State(unravel(drawn.position), drawn.log_density, unravel(drawn.gradient), state.step_size, state.scale)
-        mean = tree.acceptance / tree.leaps
+        mean = tree.acceptance / tree.leaps.astype(tree.acceptance.dtype)
         return new, Info(found, mean, tree.leaps, tree.depth, tree.diverged, tree.now.position)
 
 

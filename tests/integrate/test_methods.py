@@ -145,7 +145,11 @@ def test_wrong_use_of_methods_is_named() -> None:
 
     for message, options in {
         "no error estimate": {"method": "rk4"},
-        "above 0": {"steps": 0},
+        "above 0": {"step": 0.0},
+        "steps is a whole number": {"steps": 0},
+        "got 2.5": {"steps": 2.5},
+        "max_steps is a whole number": {"max_steps": 10.0},
+        "direction is -1, 0 or 1": {"direction": 1.0},
         "one size": {"steps": 3, "step": 0.1},
         "takes no mass": {"mass": np.ones(2)},
         "have no adjoint": {"dense": True, "gradient": "adjoint"},
@@ -155,6 +159,25 @@ def test_wrong_use_of_methods_is_named() -> None:
             run(**options)
     with pytest.raises(afx.errors.ShapeError, match="the mass is square"):
         run(method="radau", mass=np.ones(3))
+
+
+def test_numbers_of_numpy_are_taken() -> None:
+    """Integers of NumPy stand for Python's in steps, limits and directions."""
+
+    def run(whole: Any) -> Any:
+        numbers = {"steps": whole(4), "max_steps": whole(9), "direction": whole(-1)}
+        return odeint(lambda t, y: -y, np.ones(2), [0.0, 1.0], event=lambda t, y: y[0] - 0.5, **numbers)
+
+    assert afx.pytree.equal(run(np.int64), run(int))
+
+
+@pytest.mark.parametrize("times", [[5.0, 5.0], [5.0]])
+def test_solutions_without_steps(times: Any) -> None:
+    """Where no step was taken the solution is the first state at its time, and not known elsewhere."""
+    result = odeint(lambda t, y: -y, np.array([1.0, 2.0]), times, dense=True)
+    assert result.solution is not None
+    found = result.solution(np.array([4.9, 5.0, 5.0 + 1e-10]))
+    np.testing.assert_array_equal(found, [[np.nan] * 2, [1.0, 2.0], [np.nan] * 2])
 
 
 def test_solutions_end_at_events() -> None:

@@ -118,10 +118,16 @@ def test_wrong_use_is_named() -> None:
         "no such method": {"method": "heun"},
         "no such noise": {"noise": "scalar"},
         "for diagonal noise": {"method": "milstein", "noise": "general"},
-        "lead from time to time": {"substeps": 0},
+        "substeps is a whole number from 1 on: got 0": {"substeps": 0},
+        "got 4.0": {"substeps": 4.0},
         "times ascend": {"ts": [1.0, 0.0]},
     }.items():
         with pytest.raises(afx.errors.ArgumentError, match=message):
             run(**options)
     with pytest.raises(afx.errors.ShapeError, match="as many elements"):
         run(diffusion=lambda t, y: y[:1])
+    noises: list[Any] = [lambda t, y: y, lambda t, y: y[:, None, None], lambda t, y: 1.0]  # a vector is no matrix
+    for noisy in noises:
+        with pytest.raises(afx.errors.ShapeError, match=r"float\[elements of y, noises\]"):
+            run(diffusion=noisy, noise="general")
+    assert run(substeps=np.int64(2)).ys.shape == (2, 2)

@@ -69,6 +69,19 @@ def test_the_same_key_gives_the_same_bits() -> None:
     assert not afx.array_equal(run(1).params, default.params)
 
 
+@pytest.mark.parametrize("mass", ["diagonal", "dense"])
+def test_chains_in_single_precision(mass: Any) -> None:
+    """A start in float32 gives chains in float32, with either mass matrix, with several chains, one, and no warm-up."""
+    sampler = sample.nuts(correlated)
+    for warmup, chains in ((20, 1), (0, 2)) if mass == "dense" else ((20, 2),):
+        start = np.zeros(2, np.float32)
+        draws = sample.draw(sampler, afx.random.key(0), start, draws=3, warmup=warmup, chains=chains, mass=mass)
+        assert draws.params.shape == (chains, 3, 2)
+        assert np.isfinite(draws.params).all()
+        floating = (draws.params, draws.log_density, draws.energy, draws.acceptance, draws.chains.state.step_size)
+        assert {x.dtype for x in floating} == {np.dtype(np.float32)}
+
+
 def test_draws_go_on_from_a_file(tmp_path: Path) -> None:
     """Draws that were saved and extended are those that would have been drawn at once."""
     sampler = sample.nuts(correlated)
