@@ -165,7 +165,8 @@ class Family(Generic[P]):
             **fixed: parameters that are known.
 
         Raises:
-            ArgumentError: a fixed or started parameter is none of this law's, one is needed that cannot be fitted, data
+            ArgumentError: a fixed parameter is none of this law's, one with a start is not fitted or starts outside of its
+                range, one is needed that cannot be fitted, there are no data, data
                 lie outside of the support, or no maximum was found.
 
         >>> found = afx.stats.expon.fit(np.array([1.0, 2.0, 6.0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +13,14 @@ from afx.core.dtypes import float64
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray
+from afx.ops.creation.stop_gradient import stop_gradient
+from afx.ops.elementwise.arithmetic import abs as abs_
+from afx.ops.elementwise.comparison import isfinite
 from afx.ops.elementwise.exponential import exp, sigmoid
+from afx.ops.elementwise.where import where
+from afx.ops.manipulation.join import stack
+from afx.ops.reductions.quantiles import median
+from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import mean
 from afx.optim.solvers.minimize import minimize
 from afx.stats._distribution import ContinuousDistribution, Distribution, is_endless, quiet
@@ -25,6 +33,9 @@ WAYS: dict[str, tuple[Callable[[Array], Array], Callable[[float], float]]] = {  
     "positive": (exp, lambda v: float(np.log(v))),
     "share": (sigmoid, lambda v: float(np.log(v) - np.log1p(-v))),
 }
+ENDS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "share": (0.0, 1.0)}  # between which numbers lie
+FIRST = {"real": 0.5, "positive": 2.0, "share": 0.5}  # where shapes start
+STEEPEST = 1e-4  # the slope, by numbers of the data's own scale, up to which a minimum counts as found
 
 
 def fit(
@@ -41,42 +52,61 @@ def fit(
         if name not in names:
             raise ArgumentError(f"{who}.fit: there is no parameter {name!r}: its parameters are {', '.join(names)}")
     data = asarray(x).astype(float64)
+    if not data.size:
+        raise ArgumentError(f"{who}.fit: no data: got {data.aval}; give one number or more")
     held = {name: asarray(value).astype(float64) for name, value in fixed.items()}
-    kinds, values = _free(who, distribution, names, defaults, held, start)
-    _place(data, kinds, values, held, start)
+    kinds = _free(who, distribution, names, defaults, held)
     if not kinds:
         raise ArgumentError(f"{who}.fit: nothing is left to fit: got {', '.join(held)}; leave a parameter out")
-    ways = {name: WAYS[kind] for name, kind in kinds.items()}
-    first = {name: asarray(way[1](values[name]), float64) for name, way in ways.items()}
+    _check_given(who, kinds, start)
+    ways = {name: WAYS[kind] for name, kind in kinds.items() if name not in ("loc", "scale")}
+    first = {name: asarray(way[1](start.get(name, FIRST[kinds[name]])), float64) for name, way in ways.items()}
+    first |= {name: asarray(0.0, float64) for name in ("loc", "scale") if name in kinds}
 
-    def parameters(z: dict[str, Array], known: dict[str, Array]) -> dict[str, Array]:
-        return {name: ways[name][0](z[name]) if name in z else known[name] for name in names}
+    def parameters(z: dict[str, Array], known: dict[str, Array], place: tuple[Array, Array]) -> dict[str, Array]:
+        free = {name: way[0](z[name]) for name, way in ways.items()}
+        if "loc" in z:
+            free["loc"] = place[0] + place[1] * z["loc"]
+        if "scale" in z:
+            free["scale"] = place[1] * exp(z["scale"])
+        return {name: free[name] if name in z else known[name] for name in names}
 
-    def loss(z: dict[str, Array], data: Array, known: dict[str, Array]) -> Array:
+    def loss(z: dict[str, Array], data: Array, known: dict[str, Array], place: tuple[Array, Array]) -> Array:
         with quiet():
-            return -mean(distribution(**parameters(z, known)).value("logpdf", data))
+            return -mean(distribution(**parameters(z, known, place)).value("logpdf", data))
 
-    _check_start(who, loss(first, data, held))
+    place = _place(data, kinds, held, start)
+    before = stop_gradient(loss(first, data, held, place))
+    _check_start(who, before)
     with quiet():
-        result = minimize(loss, first, data, held, method="bfgs", tolerance=1e-8, max_iterations=500)
-    slope = max([abs(_number(g)) for g in result.gradient.values()], default=0.0)
-    if slope > 1e-4:
+        result = minimize(loss, first, data, held, place, method="bfgs", tolerance=1e-8, max_iterations=500)
+    slope = max_(abs_(stack([stop_gradient(g) for g in result.gradient.values()])))
+    if not isinstance(slope, Tracer) and not slope <= STEEPEST:
         raise ArgumentError(
-            f"{who}.fit: no maximum of the likelihood was found: got a slope of {slope:.1e} ({result.reason}); give start=, "
-            "or fix a parameter"
+            f"{who}.fit: no maximum of the likelihood was found: got a slope of {float(slope):.1e} ({result.reason}); give "
+            "start=, or fix a parameter"
         )
-    return parameters(result.x, held)
+    found = isfinite(before) & (slope <= STEEPEST)
+    fitted = parameters(result.x, held, place)
+    return {name: where(found, value, math.nan) if name in kinds else value for name, value in fitted.items()}
 
 
-def _number(x: Any) -> float:
-    """Return a value as a number, 0 where it is not known yet."""
-    return 0.0 if isinstance(x, Tracer) else float(x)
+def _check_given(who: str, kinds: Mapping[str, str], start: Mapping[str, float]) -> None:
+    """Raise an error for starts of parameters that are not fitted, and for those that are outside of their range."""
+    for name, value in start.items():
+        if name not in kinds:
+            raise ArgumentError(
+                f"{who}.fit: {name} is not fitted, and has no start: got {value}; leave it out of start"
+            )
+        low, high = ENDS[kinds[name]]
+        if not low < value < high:
+            raise ArgumentError(f"{who}.fit: {name} lies between {low:g} and {high:g}: got {value}; start inside")
 
 
 def _check_start(who: str, value: Array) -> None:
-    if not np.isfinite(_number(value)):
+    if not isinstance(value, Tracer) and not np.isfinite(float(value)):
         raise ArgumentError(
-            f"{who}.fit: data outside of the support have no likelihood: got {_number(value)}; leave them out, or give start="
+            f"{who}.fit: data outside of the support have no likelihood: got {float(value)}; leave them out, or give start="
         )
 
 
@@ -86,9 +116,8 @@ def _free(
     names: tuple[str, ...],
     defaults: Mapping[str, Any],
     held: dict[str, Array],
-    start: Mapping[str, float],
-) -> tuple[dict[str, str], dict[str, float]]:
-    """Return of each shape that is to be fitted what numbers it may be, and where it starts; found by trying some."""
+) -> dict[str, str]:
+    """Return of each parameter that is to be fitted what numbers it may be, found by trying some; hold the others."""
     shapes = [name for name in names if name not in ("loc", "scale") and name not in held]
     known: dict[str, Any] = {name: 1.0 for name in ("loc", "scale") if name in names} | dict(held)
 
@@ -97,13 +126,13 @@ def _free(
         allowed = distribution(**{**others, **known, name: asarray(value, float64)}).allowed
         return bool(np.all(np.asarray(allowed)))
 
-    kinds, values = dict[str, str](), dict[str, float]()
+    kinds = dict[str, str]()
     for name in shapes:
         kind = PROBES.get((allows(name, -0.5), allows(name, 0.5), allows(name, 1.5)))
         if kind is None:
             raise ArgumentError(f"{who}.fit: {name} is not fitted: it is no real number; give {name}=")
-        kinds[name], values[name] = kind, start.get(name, 2.0 if kind == "positive" else 0.5)
-    law = distribution(**{**{name: asarray(values[name], float64) for name in shapes}, **known})
+        kinds[name] = kind
+    law = distribution(**{**{name: asarray(FIRST[kinds[name]], float64) for name in shapes}, **known})
     if isinstance(law, ContinuousDistribution):
         if isinstance(law.low, Array) or isinstance(law.high, Array):
             raise ArgumentError(
@@ -117,21 +146,22 @@ def _free(
     for name in names:
         if name not in kinds and name not in held:
             held[name] = asarray(defaults[name], float64)
-    return kinds, values
+    return kinds
 
 
 def _place(
-    data: Array,
-    kinds: Mapping[str, str],
-    values: dict[str, float],
-    held: Mapping[str, Array],
-    start: Mapping[str, float],
-) -> None:
-    """Set the location to the median of the data and the scale to their mean distance from it, to start from."""
-    x = np.zeros(1) if isinstance(data, Tracer) else np.asarray(data)
-    loc = start.get("loc", float(np.median(x)))
+    data: Array, kinds: Mapping[str, str], held: Mapping[str, Array], start: Mapping[str, float]
+) -> tuple[Array, Array]:
+    """Return the location and scale to start from: the median of the data, and their mean distance from the location.
+
+    What is fitted is a step from there in units of this scale, so that slopes do not depend on the unit of the data.
+    """
+    x = stop_gradient(data)
     if "loc" in kinds:
-        values["loc"] = loc
-    if "scale" in kinds:
-        middle = loc if "loc" in kinds else _number(held.get("loc", 0.0))
-        values["scale"] = start.get("scale", float(np.abs(x - middle).mean()) or 1.0)
+        loc = asarray(start["loc"], float64) if "loc" in start else median(x)
+    else:
+        loc = stop_gradient(held["loc"]) if "loc" in held else asarray(0.0, float64)
+    if "scale" in start:
+        return loc, asarray(start["scale"], float64)
+    scale = mean(abs_(x - loc)) if "scale" in kinds or "scale" not in held else mean(stop_gradient(held["scale"]))
+    return loc, where(scale > 0, scale, 1.0)
