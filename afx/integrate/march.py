@@ -138,11 +138,11 @@ def integrate(
 
 def march(control: Control, system: System, watched: Field | None, y: Array, times: Array) -> tuple[March, Array]:
     """Return the last state of the march and the states at all times."""
-    end = stop_gradient(times[-1])
+    ends = stop_gradient(times[0]), stop_gradient(times[-1])
     begin = _beginning(control, system, watched, y, times)
 
     def advance(m: March) -> March:
-        return _advance(control, system, watched, m, end)
+        return _advance(control, system, watched, m, ends)
 
     def to(m: March, target: Array) -> tuple[March, Array]:
         goal = stop_gradient(target)
@@ -189,21 +189,23 @@ def _first_step(control: Control, system: System, y: Array, slope: Array, times:
     return initial_step(system, times[0], y, slope, span, control.method.order)
 
 
-def _advance(control: Control, system: System, watched: Field | None, m: March, end: Array) -> March:
+def _advance(control: Control, system: System, watched: Field | None, m: March, ends: tuple[Array, Array]) -> March:
     """Return the march after one trial of a step."""
     eps = float(np.finfo(m.y.dtype).eps)
     now = stop_gradient(m.t)
-    last = now + 1.0001 * m.h >= end
-    left = end - now
+    last, whole = _plan_step(control, m, ends)
+    left = ends[1] - now
     h = where(last & (left > 0), left, m.h)  # under vmap what has ended goes on, unread, and shall not divide by 0
     step = control.method.step(system, m, h)
     good, norm, proposed = _judge(control, m, step, h)
+    if control.is_fixed:
+        good = good & (last | (now + m.h > now))
     tiny = ~good & (control.is_fixed | (proposed <= 4 * eps * abs_(now) + np.finfo(m.y.dtype).tiny))
     ended = choose_status(isfinite(norm), Status.STALLED, Status.NONFINITE)
     status = where(tiny, ended, m.status)
     over = m.accepted + m.rejected + 1 >= control.max_steps
 
-    t = where(last, m.t + left, m.t + h)
+    t = m.t + where(last, left, whole)
     happening = None
     if watched is not None and m.happening is not None:
         values, known = watched(t, step.y), m.happening.after
@@ -238,6 +240,21 @@ def _advance(control: Control, system: System, watched: Field | None, m: March, 
     # what a rejected trial writes is written over, or lies behind the last step
     dense = control.method.finish(system, new)
     return attrs.evolve(new, trail=m.trail.put(m.accepted, new.begin, new.start, new.length, dense))
+
+
+def _plan_step(control: Control, m: March, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Tell whether the next step is the last one; return by how much time grows if it is not.
+
+    Fixed steps end at multiples of their size: times that are summed would drift.
+    """
+    now, (begin, end) = stop_gradient(m.t), ends
+    if not control.is_fixed:
+        return now + 1.0001 * m.h >= end, m.h
+    count = m.accepted.astype(m.h.dtype)
+    rounding = 1 + 8 * float(np.finfo(m.h.dtype).eps)
+    is_near = (count + 1.0001) * m.h * rounding >= end - begin
+    last = is_near if control.steps is None else count + 1 >= control.steps
+    return last, begin + (count + 1) * m.h - now
 
 
 def _judge(control: Control, m: March, step: Step, h: Array) -> tuple[Array, Array, Array]:

@@ -9,7 +9,10 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from afx import pytree
 from afx.core.array.array import Array
+from afx.core.tracing.tracer import Tracer
+from afx.errors import ArgumentError
 from afx.nn.layer import children
 from afx.random import fold_in
 
@@ -22,10 +25,11 @@ R = TypeVar("R")
 class _InTraining:
     """What stands for a layer in training: called, it calls the layer's ``train`` and keeps the new layer."""
 
-    def __init__(self, layer: Any, key: Array | None) -> None:
-        self._layer, self._key, self._calls = layer, key, 0
+    def __init__(self, layer: Any, key: Array | None, path: str) -> None:
+        self._layer, self._key, self._path, self._calls = layer, key, path, 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        _check_state(self._layer, self._path)
         bound = inspect.signature(self._layer.__call__).bind(*args, **kwargs)
         given, own = dict(bound.arguments), self._key
         if own is not None and self._calls:
@@ -54,7 +58,7 @@ def train(fn: Callable[[M], R], model: M, key: Array | None = None) -> tuple[R, 
         key: a random key; None where no layer draws.
 
     Raises:
-        ArgumentError: a layer draws, and there is no key.
+        ArgumentError: a layer draws, and there is no key; a layer with state is called inside of a transformation.
 
     >>> import attrs
     >>> @attrs.frozen
@@ -75,11 +79,26 @@ def _in_training(value: Any, path: str, key: Array | None) -> Any:
     """Return what stands for a layer, None for what is none."""
     if isinstance(value, type) or not (callable(value) and callable(getattr(value, "train", None))):
         return None
-    return _InTraining(value, None if key is None else fold_in(key, zlib.crc32(path.encode())))
+    return _InTraining(value, None if key is None else fold_in(key, zlib.crc32(path.encode())), path)
 
 
-def _trained(value: Any, _path: str) -> Any:
-    return value._layer if type(value) is _InTraining else None  # pyright: ignore[reportPrivateUsage]  # its own record
+def _trained(value: Any, path: str) -> Any:
+    if type(value) is not _InTraining:
+        return None
+    layer = value._layer  # pyright: ignore[reportPrivateUsage]  # its own record
+    _check_state(layer, path)
+    return layer
+
+
+def _check_state(layer: Any, path: str) -> None:
+    """Raise where the state of a layer was made inside of a transformation that has ended."""
+    for x in pytree.leaves(layer):
+        if isinstance(x, Tracer) and not x._trace.alive:  # pyright: ignore[reportPrivateUsage]  # of the package
+            raise ArgumentError(
+                f"nn.train: a layer with state is called inside of {x._trace.name}: "  # pyright: ignore[reportPrivateUsage]
+                f"got {type(layer).__name__} at model{path}; call it on the whole batch, outside of the transformation, or "
+                "call its train there by hand and return the new layer"
+            )
 
 
 def _map_children(value: Any, path: str, change: Callable[[Any, str], Any]) -> Any:

@@ -211,6 +211,9 @@ def columns_of(tree: Any) -> dict[str, Numbers]:
 def to_arviz(draws: Draws[Any]) -> dict[str, dict[str, npt.NDArray[Any]]]:
     """Return draws as the groups that ``arviz.from_dict(**groups)`` takes: ``posterior`` and ``sample_stats``.
 
+    Raises:
+        ArgumentError: two parameters would have one name.
+
     >>> import afx
     >>> from afx import sample
     >>> normal = sample.nuts(lambda p: -0.5 * p["x"] ** 2)
@@ -219,7 +222,11 @@ def to_arviz(draws: Draws[Any]) -> dict[str, dict[str, npt.NDArray[Any]]]:
     (4, 3)
     """
     leaves = pytree.flatten_with_path(draws.params)[0]
-    posterior = {path.strip(".[]'").replace("']['", ".") or "x": np.asarray(leaf) for path, leaf in leaves}
+    names = [path.strip(".[]'").replace("']['", ".") or "x" for path, _ in leaves]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ArgumentError(f"to_arviz: parameters have names of their own: got {twice} twice; rename one of each")
+    posterior = {name: np.asarray(leaf) for name, (_, leaf) in zip(names, leaves, strict=True)}
     stats = {
         "lp": draws.log_density,
         "energy": draws.energy,

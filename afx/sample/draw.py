@@ -89,7 +89,7 @@ def draw(
         show_progress: whether a bar shows the steps (extra ``progress``).
 
     Raises:
-        ArgumentError: a number below its least, or a start where the density is not finite.
+        ArgumentError: a number below its least, or a start without numbers or where the density is not finite.
 
     >>> import afx
     >>> from afx import sample
@@ -104,6 +104,8 @@ def draw(
         raise ArgumentError(f"draw: no such mass matrix: got {mass!r}; use 'diagonal' or 'dense'")
     if not 0 < target < 1:
         raise ArgumentError(f"draw: target is a probability: got {target}; give one between 0 and 1")
+    if not any(asarray(x).size for x in pytree.leaves(start)):
+        raise ArgumentError(f"draw: there is no parameter: got start={start!r}; give a tree of floating arrays")
     begun = begin_chains(sampler, asarray(key), start, chains, spread, warmup, mass == "dense", target)
     return _run(sampler, begun, warmup, draws, show_progress)
 

@@ -29,7 +29,8 @@ class hmc(Sampler[T]):  # named as what it reads as
         log_density: a tree of parameters to the logarithm of their density, but for a constant.
         constraints: a tree of bijectors over the parameters, None where there are none.
         leaps: of each trajectory.
-        jitter: each step size is uniform within this share of the chain's, so that no trajectory comes back to its start.
+        jitter: each step size is uniform within this share of the chain's, below 1, so that no trajectory comes back to
+            its start.
 
     >>> import afx
     >>> sampler = hmc(lambda x: -0.5 * afx.sum(x**2), leaps=5)
@@ -39,7 +40,7 @@ class hmc(Sampler[T]):  # named as what it reads as
     """
 
     leaps: int = attrs.field(default=20, validator=attrs.validators.ge(1))
-    jitter: float = 0.2
+    jitter: float = attrs.field(default=0.2, validator=[attrs.validators.ge(0), attrs.validators.lt(1)])
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:
         """Return the next state of a chain, and what is known of the step."""

@@ -161,6 +161,24 @@ def test_wrong_use_of_methods_is_named() -> None:
         run(method="radau", mass=np.ones(3))
 
 
+@pytest.mark.parametrize("ends", [(0, 1), (1, 0)])
+def test_fixed_steps_are_as_many_as_asked_for(ends: Any) -> None:
+    """In float32 times do not drift: so many steps end at the last time, by their number as by their size."""
+    for size in ({"steps": 3000}, {"step": 1 / 3000}):
+        options: Any = size
+        result = odeint(lambda t, y: -y, np.ones(1, np.float32), np.float32(ends), method="rk4", **options)
+        assert int(result.iterations) == 3000
+        np.testing.assert_allclose(result.ys[-1], np.exp(ends[0] - ends[1]), rtol=1e-5)
+
+
+def test_fixed_steps_that_are_lost_in_rounding() -> None:
+    """A step that does not move time ends the integration and says so."""
+    times = np.array([1000.0, 1001.0], np.float32)
+    result = odeint(lambda t, y: -y, np.ones(1, np.float32), times, method="rk4", step=1e-5)
+    assert result.reason == "no step leads further in this precision"
+    assert np.isnan(result.ys[-1]).all()
+
+
 def test_numbers_of_numpy_are_taken() -> None:
     """Integers of NumPy stand for Python's in steps, limits and directions."""
 

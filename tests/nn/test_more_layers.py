@@ -212,6 +212,20 @@ class TestTrain:
         with pytest.raises(afx.errors.ArgumentError, match="got no key"):
             nn.train(lambda m: m[0](np.ones(3)), [nn.Dropout(0.5)])
 
+    @pytest.mark.parametrize("name", ["vmap", "scan", "jit"])
+    def test_state_inside_of_a_transformation_is_an_error(self, name: str) -> None:
+        """The message names the layer and the way out; layers without state are free to go there."""
+        x = np.ones((4, 3, 2))
+
+        def run(model: Any) -> Any:
+            if name == "scan":
+                return afx.scan(lambda carry, row: (carry, model["a"](row)), 0.0, x)[1]
+            return afx.vmap(model["a"])(x) if name == "vmap" else afx.jit(model["a"])(x[0])
+
+        with pytest.raises(afx.errors.ArgumentError, match=rf"inside of {name}.*BatchNorm at model\['a'\].*by hand"):
+            nn.train(run, {"a": nn.BatchNorm.create(2)})
+        assert nn.train(run, {"a": nn.Dropout(0.5)}, afx.random.key(0))[0].shape[-1] == 2
+
     def test_gradients_of_a_model_in_training(self, rng: np.random.Generator) -> None:
         """A loss of the model returns the new one beside its value."""
         model, x = {"linear": nn.Linear.create(0, 3, 3), "norm": nn.BatchNorm.create(3)}, rng.normal(size=(5, 3))

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -87,6 +88,9 @@ def test_draws_for_arviz_and_figures(tmp_path: Path) -> None:
     groups = sample.to_arviz(draws)
     assert {name: x.shape for name, x in groups["posterior"].items()} == {"a.x": (2, 8, 2), "a.y": (2, 8)}
     assert groups["sample_stats"]["diverging"].shape == (2, 8)
+    twice = attrs.evolve(draws, params={"a": {"b": draws.energy}, "a.b": draws.energy})
+    with pytest.raises(ArgumentError, match=r"got \['a.b'\] twice"):
+        sample.to_arviz(twice)
     assert "0 divergences" in repr(sample.summary(draws))
     assert len(plot.traces(draws, save=tmp_path / "traces.png").axes) == 6
     names = ["['a']['x'][1]", "['a']['y']"]

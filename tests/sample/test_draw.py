@@ -148,3 +148,8 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         sample.nuts(correlated).init(start, scale=np.ones(3))
     with pytest.raises(ValueError, match="leaps"):
         sample.hmc(correlated, leaps=0)
+    with pytest.raises(ValueError, match="jitter"):
+        sample.hmc(correlated, jitter=2.0)
+    for empty in ({}, np.zeros(0)):
+        with pytest.raises(ArgumentError, match="no parameter"):
+            sample.draw(sample.nuts(lambda _: 0.0), afx.random.key(0), empty)
