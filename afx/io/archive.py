@@ -64,7 +64,7 @@ class Entry(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-# ---------------------------------------------------------------------------------------------------------- writing
+# --- writing
 
 
 def write_archive(path: str | os.PathLike[str], content: Mapping[str, Any], arrays: Mapping[str, Ndarray]) -> None:
@@ -152,7 +152,7 @@ def _write_comment(file: IO[bytes]) -> None:
     file.write(struct.pack("<H", COMMENT_BYTES) + MARK + digest.encode())
 
 
-# ---------------------------------------------------------------------------------------------------------- reading
+# --- reading
 
 
 class Member(NamedTuple):

@@ -56,7 +56,7 @@ def _require(holds: bool, what: str, eq: Equation) -> None:
         raise GraphError(f"check: {what} of `{eq}` are none that a trace gives; trace the function again")
 
 
-# ----------------------------------------------------------------------------------------- parameters, by their names
+# --- parameters, by their names
 
 
 def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
@@ -118,7 +118,7 @@ _PARAMETERS: Final[Mapping[str, _Rule]] = {
 }
 
 
-# -------------------------------------------------------------------------------------------------- operands, by op
+# --- operands, by op
 
 
 def _is_index(index: Any, shape: tuple[int, ...]) -> bool:

@@ -82,7 +82,7 @@ class NamesInGraphs(Names):
         return self.find_allowed(text, what)
 
 
-# ---------------------------------------------------------------------------------------------------------- writing
+# --- writing
 
 
 def write_graph(graph: Graph, path: str, writer: Writer) -> Json:
@@ -115,7 +115,7 @@ def _write_aval(aval: Aval) -> Json:
     return [aval.dtype.str, list(aval.shape), aval.weak]
 
 
-# ---------------------------------------------------------------------------------------------------------- reading
+# --- reading
 
 
 def read_graph(value: Json, reader: Reader) -> Graph:

@@ -127,7 +127,7 @@ def _find(module: str, name: str) -> Any:
     return found
 
 
-# ---------------------------------------------------------------------------------------------------- the closed list
+# --- the closed list
 
 
 def is_tree_class(thing: object) -> bool:

@@ -66,7 +66,7 @@ def _node(node: Node, path: str, encoder: Encoder) -> Json:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------- reading
+# --- reading
 
 
 def read_tree(items: Json, decoder: Decoder) -> Any:

@@ -107,7 +107,7 @@ def adagrad(
     return descent(rule, learning_rate, "adagrad", weight_decay, mask)
 
 
-# ------------------------------------------------------------------------------------------------------------ Adadelta
+# --- Adadelta
 
 
 @attrs.frozen

@@ -30,7 +30,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-# ------------------------------------------------------------------------------------------------------------- AMSGrad
+# --- AMSGrad
 
 
 @attrs.frozen
@@ -135,7 +135,7 @@ def amsgrad(
     return descent(rule, learning_rate, "amsgrad", weight_decay, mask)
 
 
-# ---------------------------------------------------------------------------------------------------------------- Yogi
+# --- Yogi
 
 
 @attrs.frozen
@@ -219,7 +219,7 @@ def yogi(
     return descent(rule, learning_rate, "yogi", weight_decay, mask)
 
 
-# -------------------------------------------------------------------------------------------------------------- Adamax
+# --- Adamax
 
 
 @attrs.frozen

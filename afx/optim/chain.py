@@ -79,7 +79,7 @@ def _states(state: Any, count: int) -> tuple[Any, ...]:
     return state  # pyright: ignore[reportUnknownVariableType]  # as above
 
 
-# ----------------------------------------------------------------------------------------------------------- the kinds
+# --- the kinds
 
 
 def is_optimizer(x: Any) -> bool:

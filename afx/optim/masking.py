@@ -37,7 +37,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
-# -------------------------------------------------------------------------------------------- masked transformations
+# --- masked transformations
 
 
 @attrs.frozen
@@ -102,7 +102,7 @@ def masked(transformation: Transformation[S], mask: Mask) -> Masked[S]:
     return Masked(transformation, mask)
 
 
-# ------------------------------------------------------------------------------------------------- frozen parameters
+# --- frozen parameters
 
 
 @attrs.frozen
@@ -193,7 +193,7 @@ def freeze(optimizer: Optimizer[S], frozen: Mask | Callable[[Any], object]) -> F
     return Frozen(optimizer, frozen)
 
 
-# ------------------------------------------------------------------------------------------------- groups of parameters
+# --- groups of parameters
 
 
 @attrs.frozen

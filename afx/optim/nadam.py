@@ -130,7 +130,7 @@ def nadam(
     return descent(rule, learning_rate, "nadam", weight_decay, mask)
 
 
-# --------------------------------------------------------------------------------------------------------------- RAdam
+# --- RAdam
 
 
 @attrs.frozen

@@ -81,7 +81,7 @@ def scale_by_learning_rate(learning_rate: LearningRate) -> ScaleByLearningRate:
     return ScaleByLearningRate(learning_rate)
 
 
-# ------------------------------------------------------------------------------------------------------------ momentum
+# --- momentum
 
 
 def gather(grads: T, velocity: T, count: Array, decay: float, nesterov: bool, dampening: float) -> tuple[T, T]:

@@ -63,7 +63,7 @@ class StatelessRescaling(Stateless):
     rescales: ClassVar[Literal[True]] = True
 
 
-# ------------------------------------------------------------------------------------------------------------- scaling
+# --- scaling
 
 
 @attrs.frozen
@@ -209,7 +209,7 @@ def scale_by_param_block_rms(least: float = 1e-3) -> Rescaling[EmptyState]:
     return _ScaleByParamBlockRms(least)
 
 
-# --------------------------------------------------------------------------------------------------------------- decay
+# --- decay
 
 
 def decay_weights(updates: T, params: T, strength: float | Array, mask: Mask = True) -> T:
@@ -262,7 +262,7 @@ def add_decayed_weights(strength: float, *, mask: Mask = True) -> Transformation
     return _AddDecayedWeights(strength, mask)
 
 
-# ----------------------------------------------------------------------------------------------------------- averaging
+# --- averaging
 
 
 @attrs.frozen

@@ -242,7 +242,7 @@ def _restored(make: Callable[..., Node], arguments: tuple[object, ...], is_flat:
     return node.flat if is_flat else node
 
 
-# ------------------------------------------------------------------------------------------------ tuples and lists
+# --- tuples and lists
 
 _TUPLES: dict[int, SequenceNode] = {}
 _LISTS: dict[int, SequenceNode] = {}
@@ -254,7 +254,7 @@ def sequence_node(kind: "type[tuple[object, ...]] | type[list[object]]", length:
     return known.get(length) or known.setdefault(length, SequenceNode(kind, length, is_flat=False))
 
 
-# ---------------------------------------------------------------------------------------------------------- classes
+# --- classes
 
 _RECORDS: dict[type, RecordNode] = {}
 
@@ -354,7 +354,7 @@ class Marked:
         self.value: object = value
 
 
-# ------------------------------------------------------------------------------------------------------------ dicts
+# --- dicts
 
 _DICTS: dict[tuple[object, ...], DictNode] = {}
 _MOST_DICTS = 4096  # keys are data at times, such as step numbers: the table must not grow without end
@@ -388,7 +388,7 @@ def _dict_builder(keys: tuple[object, ...], order: tuple[object, ...]) -> Callab
     return lambda values: dict(zip(order, cast("tuple[object, ...]", pick(values))))  # noqa: B905 - hot, as above
 
 
-# --------------------------------------------------------------------------------------------------- static values
+# --- static values
 
 
 def static_token(value: object) -> tuple[object, object]:

@@ -121,7 +121,7 @@ def _is_a(cls: type, *bases: object) -> bool:
     return issubclass(cls, cast("tuple[type, ...]", bases))
 
 
-# --------------------------------------------------------------------------------------------------------- openers
+# --- openers
 
 
 def _open_tuple(value: tuple[object, ...]) -> tuple[Node, Sequence[object]]:
@@ -142,7 +142,7 @@ def _named_tuple_opener(cls: type) -> Opener:
     return lambda value: (node, value)
 
 
-# -------------------------------------------------------------------------------------------------------- refusals
+# --- refusals
 
 
 @cache
@@ -196,7 +196,7 @@ OUTSIDE: Final = Mode(IS_LEAF)
 INSIDE: Final = Mode(IS_STATIC)
 
 
-# ---------------------------------------------------------------------------------------------------------- tables
+# --- tables
 
 TABLES: Final = ("DataFrame", "Index", "Series")  # of pandas, which is never imported
 _known: dict[type, bool] = {}

@@ -99,7 +99,7 @@ def _taken(written: list[str], node: Node) -> Sequence[str]:
     return children
 
 
-# ------------------------------------------------------------------------------------------------------- key paths
+# --- key paths
 
 
 def paths(treedef: TreeDef[object]) -> list[str]:

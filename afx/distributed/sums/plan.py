@@ -175,7 +175,7 @@ def plan_gather(owners: tuple[int, ...], rank: int) -> Round:
     return _share((0, len(owners)), parts, rank)
 
 
-# ---------------------------------------------------------------------------------------------------------- halving
+# --- halving
 
 
 @attrs.frozen(eq=False)
