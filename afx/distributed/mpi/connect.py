@@ -120,6 +120,8 @@ def _abort_on_error(comm: Any, watch: Watch | None = None) -> None:
         status = 130 if kind is KeyboardInterrupt else 1
         if watch is not None and watch.is_alone():
             os._exit(status)  # Open MPI's launcher ends with status 0 where the last one of several ranks aborts
+        if watch is not None:
+            watch.say_goodbye()  # an abort of three ranks or more does not reach the others where ranks may be lost
         comm.Abort(status)
 
     sys.excepthook = end
