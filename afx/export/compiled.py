@@ -58,7 +58,7 @@ def compile(
     Args:
         fn: a function of arrays, such as ``afx.value_and_grad(loss)``; it is traced, not run.
         *args: example arguments, of which structure, shapes and dtypes count: trees of arrays, numbers or `afx.Aval`. A Python
-            number is one of the default dtype, or int64.
+            number is one of the default dtype, or int64, and takes part as weakly as in a call.
         target: ``host``, another name of `MACHINES`, an LLVM triple, or a `Machine`.
         name: of the function in C; by default the Python function's.
         form: what is linked at once, so that a missing linker is found here; `Exported` links the others when asked.
@@ -138,6 +138,8 @@ def _version() -> str:
 
 def _read_slot(item: Any) -> Slot:
     path, name, shape, dtype = item
+    if not IDENTIFIER.fullmatch(str(name)):
+        raise ValueError(f"no name of C: {name!r}")
     return Slot(str(path), str(name), tuple([int(n) for n in shape]), np.dtype(str(dtype)))
 
 

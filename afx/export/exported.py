@@ -99,7 +99,7 @@ class Exported:
             raise ArgumentError(f"save: unknown form: got {form!r}; use object, static, shared or wasm")
         code: bytes = getattr(self, form)
         target.mkdir(parents=True, exist_ok=True)
-        (target / f"{self.name}.h").write_text(self.header)
+        (target / f"{self.name}.h").write_text(self.header, encoding="utf-8")
         (target / names[form]).write_bytes(code)
         return [target / f"{self.name}.h", target / names[form]]
 

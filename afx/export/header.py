@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from afx.export.exported import Exported
-from afx.export.slots import Slot
+from afx.export.slots import Slot, escape_line
 
 __all__ = ["write_header"]
 
@@ -57,8 +57,8 @@ def write_header(exported: Exported, allocates: bool) -> str:
     parameters += [f"{slot.c_type} *{slot.name}" for slot in e.outputs]
     return TEMPLATE.format(
         name=e.name,
-        version=e.version,
-        triple=e.machine.triple or "this machine",
+        version=_escape_comment(e.version),
+        triple=_escape_comment(e.machine.triple or "this machine"),
         guard=e.name.upper(),
         memory=", but takes memory by realloc() and gives it back" if allocates else " and allocates nothing",
         inputs=_list(e.inputs),
@@ -70,6 +70,16 @@ def write_header(exported: Exported, allocates: bool) -> str:
 
 def _list(slots: Sequence[Slot]) -> str:
     lines = [
-        f" *   {slot.name}  {slot.dtype}[{','.join(map(str, slot.shape))}]  {slot.path}".rstrip() for slot in slots
+        f" *   {slot.name}  {slot.dtype}[{','.join(map(str, slot.shape))}]  {_escape_comment(slot.path)}".rstrip()
+        for slot in slots
     ]
     return "\n".join(lines) or " *   none"
+
+
+def _escape_comment(text: str) -> str:
+    """Return a text that neither ends nor begins a comment of C, nor joins lines."""
+    line = escape_line(text)
+    for mark in ("*/", "/*", "??/"):
+        while mark in line:
+            line = line.replace(mark, f"{mark[:-1]} {mark[-1]}")
+    return f"{line} ." if line.endswith("\\") else line

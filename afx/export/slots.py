@@ -10,7 +10,7 @@ import attrs
 
 from afx.core.dtypes import DType
 
-__all__ = ["Slot", "name_slots"]
+__all__ = ["Slot", "escape_line", "name_slots"]
 
 C_TYPES = {
     "float32": "float", "float64": "double", "bool": "uint8_t", "int8": "int8_t", "int16": "int16_t",
@@ -52,6 +52,15 @@ class Slot:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def escape_line(text: str) -> str:
+    r"""Return a text as one line that can be printed: line ends, control characters and the like are escaped.
+
+    >>> print(escape_line("a\nb"))
+    a\nb
+    """
+    return "".join([letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text])
 
 
 def name_slots(items: Sequence[tuple[str, tuple[int, ...], DType]], taken: Iterable[str] = ()) -> tuple[Slot, ...]:

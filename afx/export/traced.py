@@ -99,7 +99,7 @@ def _aval(x: Any, who: str) -> Aval:
     if not found.weak:
         return found
     kind = np.asarray(to_numpy_value(x, who)).dtype.kind
-    return Aval((), np.dtype(get_default_dtype()) if kind == "f" else np.asarray(x).dtype)
+    return Aval((), np.dtype(get_default_dtype()) if kind == "f" else np.asarray(x).dtype, True)
 
 
 def arguments_of(fn: Callable[..., Any], args: tuple[Any, ...], avals: Sequence[Aval]) -> list[Item]:
@@ -112,12 +112,15 @@ def arguments_of(fn: Callable[..., Any], args: tuple[Any, ...], avals: Sequence[
 
 
 def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
-    """Return the names of a function's positional arguments, or ``x0``, ``x1`` … where it does not tell."""
-    names = [f"x{k}" for k in range(count)]
+    """Return the names of a function's positional arguments, or ``x0``, ``x1`` … where it does not tell; no two are alike."""
     try:
-        parameters = [p for p in inspect.signature(fn).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        parameters = [*inspect.signature(fn).parameters.values()]
     except (TypeError, ValueError):
-        return names
-    positional = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-    names[: len(positional)] = positional[:count]
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
+    for k in range(len(names), count):
+        name = f"x{k}"
+        while name in names:
+            name += "_rest"
+        names.append(name)
     return names

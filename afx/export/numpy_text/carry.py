@@ -19,7 +19,7 @@ from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import get_default_dtype, promote
 from afx.core.primitive import Primitive
 from afx.errors import AfxError
-from afx.export.numpy_text.module import Module
+from afx.export.numpy_text.module import Module, number_text
 from afx.export.numpy_text.sources import Source, read_source
 from afx.export.templates.table import NoTemplateError
 from afx.ops._basic import numpy_of
@@ -27,7 +27,7 @@ from afx.ops._kinds.special import SciPyUfunc
 from afx.ops.random.bits import check_key
 from afx.runtime.thread_pool import get_threads, run_blocks
 
-__all__ = ["carry_implementation"]
+__all__ = ["STAND_IN_NAMES", "carry_implementation"]
 
 AVAL = """
 class Aval:
@@ -62,6 +62,7 @@ STAND_INS: dict[int, tuple[str, str]] = {
     id(get_threads): ("get_threads", "def get_threads():\n    return 1"),
     id(run_blocks): ("run_blocks", RUN_BLOCKS),
 }
+STAND_IN_NAMES = frozenset([name for name, source in STAND_INS.values() if source])
 WRAPPERS = {  # functions that make implementations, and the name there of what computes on values of the right dtypes
     "elementwise_impl": "ufunc",
     "_of_one_dtype": "compute",
@@ -218,15 +219,3 @@ class Carrier:
 def is_error(value: Any) -> bool:
     """Tell whether a value is the class of an error of afx."""
     return isinstance(value, type) and issubclass(value, AfxError)
-
-
-def number_text(value: Any) -> str:
-    """Return a Python number as an expression that gives it.
-
-    >>> number_text(1.5), number_text(float("-inf")), number_text(True)
-    ('1.5', '-np.inf', 'True')
-    """
-    if isinstance(value, complex):
-        return f"complex({number_text(value.real)}, {number_text(value.imag)})"
-    text = repr(value)
-    return text.replace("inf", "np.inf").replace("nan", "np.nan")

@@ -10,17 +10,21 @@ from typing import Any
 
 from afx.core.graph import Graph, Literal
 from afx.core.tracing.source_info import caller, places_of
+from afx.export.numpy_text.carry import STAND_IN_NAMES
 from afx.export.numpy_text.module import Module
 from afx.export.numpy_text.table import NUMPY
 from afx.export.numpy_text.trees import leaf_texts, tree_text
 from afx.export.numpy_text.writer import NumpyWriter, dtype_text
+from afx.export.slots import Slot, escape_line
 from afx.export.templates.names import Names, name_function
 from afx.export.templates.walk import Walk
 from afx.export.traced import Traceable, argument_names, trace_program
 
 __all__ = ["to_numpy"]
 
-TAKEN = frozenset({*keyword.kwlist, *dir(builtins), *sys.stdlib_module_names, "np", "scipy", "take"})
+TAKEN = frozenset(
+    {*keyword.kwlist, *dir(builtins), *sys.stdlib_module_names, "np", "scipy", "take", "unpack", *STAND_IN_NAMES}
+)
 TAKE = '''
 def take(x, dtype, shape, name):
     """Return an argument as an array of its dtype and shape."""
@@ -67,15 +71,15 @@ def to_numpy(fn: Callable[..., Any], /, *args: Any, name: str | None = None) -> 
     walk.check(program.graph)
     writer = NumpyWriter(walk, module, places_of([caller()])[0])
     roots = [names.make(root) for root in argument_names(fn, len(args))]
-    operands = _name_leaves(program, roots, names)
+    read = leaf_texts(program.in_tree, roots)
+    operands = _name_leaves(program, read, roots, names)
     results = walk.write(writer, program.graph, operands)
     shared = _shared(program.graph)
     results = [f"np.array({text})" if alias else text for text, alias in zip(results, shared, strict=True)]
     writer.end(f"return {tree_text(program.out_tree, results)}")
-    read = leaf_texts(program.in_tree, roots)
     body = [
         *[
-            f'    {target} = take({text}, {dtype_text(slot.dtype)}, {slot.shape}, "{slot.path}")'
+            f"    {target} = take({text}, {dtype_text(slot.dtype)}, {slot.shape}, {_quote(slot.path)})"
             for target, text, slot in zip(operands, read, program.inputs, strict=True)
         ],
         *writer.lines(),
@@ -83,9 +87,20 @@ def to_numpy(fn: Callable[..., Any], /, *args: Any, name: str | None = None) -> 
     return "\n".join([*_head(program, title, module), f"def {title}({', '.join(roots)}):", *body, ""])
 
 
-def _name_leaves(program: Traceable, roots: Sequence[str], names: Names) -> list[str]:
-    """Return a name for each leaf: the argument's own where that is one array."""
-    return [slot.path if slot.path in roots else names.make(slot.path) for slot in program.inputs]
+def _name_leaves(program: Traceable, read: Sequence[str], roots: Sequence[str], names: Names) -> list[str]:
+    """Return a name for each leaf, which is read so: the argument's own where that is one array."""
+    return [text if text in roots else names.make(slot.path) for text, slot in zip(read, program.inputs, strict=True)]
+
+
+def _quote(text: str) -> str:
+    """Return the literal of a text."""
+    plain = text.isprintable() and not set(text) & {'"', "\\"}
+    return f'"{text}"' if plain else repr(text)
+
+
+def _describe(slot: Slot) -> str:
+    """Return a line of a docstring."""
+    return escape_line(str(slot)).replace("\\", r"\\").replace('"', r"\"")
 
 
 def _shared(graph: Graph) -> list[bool]:
@@ -108,8 +123,8 @@ def _shared(graph: Graph) -> list[bool]:
 def _head(program: Traceable, title: str, module: Module) -> list[str]:
     needs = sorted({"NumPy", *["SciPy" for line in module.imports if "scipy" in line]})
     says = f"{title}: written by afx.export.to_numpy; needs {' and '.join(needs)} alone."
-    lines = [f"    {slot}" for slot in program.inputs]
-    results = [f"    {slot}" for slot in program.outputs]
+    lines = [f"    {_describe(slot)}" for slot in program.inputs]
+    results = [f"    {_describe(slot)}" for slot in program.outputs]
     imports = sorted(
         {"import numpy as np", *module.imports}, key=lambda line: ("numpy" in line or "scipy" in line, line)
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from afx.export.templates.names import Names
 
-__all__ = ["Module"]
+__all__ = ["Module", "number_text"]
 
 SHOWN = 16  # elements of an array that are written as numbers
 LINE = 96  # characters of a line of encoded bytes
@@ -44,10 +44,10 @@ class Module:
         self.known[id(value)] = name, value
         return name
 
-    def define(self, value: Any, wish: str, source: str) -> str:
-        """Enter a value with its text, which has the wish as its name."""
-        name = self.reserve(value, wish)
-        self.write(source.strip().replace(wish, name) if name != wish else source.strip())
+    def define(self, value: Any, name: str, source: str) -> str:
+        """Enter a value with its text under a name that nothing else takes."""
+        self.known[id(value)] = name, value
+        self.write(source.strip())
         return name
 
     def write(self, text: str) -> None:
@@ -64,13 +64,25 @@ class Module:
         if value.ndim > 1 and value.flags.f_contiguous and not value.flags.c_contiguous:
             return f"{self._array_text(value.T)}.T"  # the order of elements decides about the last bits of products
         if value.size <= SHOWN:
-            text = f"np.array({value.tolist()!r}, np.{value.dtype.name})"
-            text = text.replace("inf", "np.inf").replace("nan", "np.nan")
+            text = f"np.array({number_text(value.tolist())}, np.{value.dtype.name})"
             return text if value.size else f"np.zeros({value.shape}, np.{value.dtype.name})"
         if "import zlib" not in self.imports:
             self.imports |= {"import base64", "import zlib"}
-            self.names.make("unpack")
             self.parts.insert(0, UNPACK.strip())
         data = base64.b64encode(zlib.compress(np.ascontiguousarray(value).tobytes(), 9)).decode()
         lines = "\n".join(textwrap.wrap(data, LINE))
         return f'unpack("""\n{lines}\n""", np.{value.dtype.name}, {value.shape})'
+
+
+def number_text(value: Any) -> str:
+    """Return a Python number, or a list of such, as an expression that gives it.
+
+    >>> number_text(1.5), number_text(float("-inf")), number_text(True)
+    ('1.5', '-np.inf', 'True')
+    """
+    if isinstance(value, list):
+        return f"[{', '.join(map(number_text, value))}]"
+    if isinstance(value, complex):
+        return f"complex({number_text(value.real)}, {number_text(value.imag)})"
+    text = repr(value)
+    return text.replace("inf", "np.inf").replace("nan", "np.nan")

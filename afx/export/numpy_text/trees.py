@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from afx.errors import ExportError
 from afx.pytree import TreeDef
-from afx.pytree.nodes import LEAF, Node, RecordNode
+from afx.pytree.nodes import LEAF, DictNode, Node, RecordNode
 
 __all__ = ["leaf_texts", "tree_text"]
 
@@ -39,7 +41,9 @@ def leaf_texts(treedef: TreeDef[Any], roots: Sequence[str]) -> list[str]:
 
 
 def _steps(node: Node) -> Iterator[str]:
-    if not isinstance(node, RecordNode):
+    if isinstance(node, DictNode):
+        yield from (f"[{_key_text(key)}]" for key in node.keys)
+    elif not isinstance(node, RecordNode):
         yield from node.steps()
     elif issubclass(node.kind, tuple):
         yield from (f"[{k}]" for k in range(node.arity))
@@ -59,7 +63,7 @@ def tree_text(treedef: TreeDef[Any], leaves: Sequence[str]) -> str:
         if token is LEAF:
             built.append(rest.pop())
         elif isinstance(token, tuple):
-            built.append(repr(token[1]) if isinstance(token[1], (bool, int, str, type(None))) else "None")
+            built.append(_key_text(token[1]) if isinstance(token[1], (int, str)) else "None")
         elif isinstance(token, Node):
             if token.is_flat:
                 children = [rest.pop() for _ in range(token.arity)][::-1]
@@ -71,8 +75,34 @@ def tree_text(treedef: TreeDef[Any], leaves: Sequence[str]) -> str:
 
 
 def _show(node: Node, children: Sequence[str]) -> str:
+    if isinstance(node, DictNode):
+        return (
+            f"{{{', '.join([f'{_key_text(key)}: {child}' for key, child in zip(node.keys, children, strict=True)])}}}"
+        )
     if not isinstance(node, RecordNode):
         return node.show(children)
     if issubclass(node.kind, tuple):
         return f"({', '.join(children)}{',' * (len(children) == 1)})"
     return f"{{{', '.join([f'{name!r}: {child}' for name, child in zip(node.names, children, strict=True)])}}}"
+
+
+def _key_text(key: object) -> str:
+    """Return the literal that equals a key, members of enumerations as what they are made of.
+
+    Raises:
+        ExportError: there is none.
+    """
+    if key is None or isinstance(key, bool):
+        return repr(key)
+    if isinstance(key, str):
+        return str.__repr__(key)
+    if isinstance(key, int):
+        return int.__repr__(key)
+    if isinstance(key, bytes):
+        return bytes.__repr__(key)
+    if isinstance(key, float) and math.isfinite(key):
+        return float.__repr__(key)
+    if key.__class__ is tuple:
+        items: Any = key
+        return f"({', '.join(map(_key_text, items))}{',' * (len(items) == 1)})"
+    raise ExportError(f"to_numpy: a key that has no form as text: got {key!r}; use texts and numbers")

@@ -14,14 +14,16 @@ import numpy as np
 from afx.core.dtypes import DType
 from afx.core.graph import Equation, Graph, Literal
 from afx.core.tracing.source_info import SourceLocation, places_of
-from afx.export.numpy_text.carry import number_text
-from afx.export.numpy_text.module import Module
+from afx.export.numpy_text.module import Module, number_text
 from afx.export.templates.names import source_text
 from afx.export.templates.walk import Walk
 
 __all__ = ["NumpyWriter", "dtype_text"]
 
-NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?!\w|=[^=])")  # no attribute, no text, no keyword
+TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+NAME = re.compile(
+    rf"{TEXT}|(?<![\w.])[A-Za-z_]\w*(?!\w|=[^=])"
+)  # no attribute, no keyword; texts whole, which are no names
 WIDTH = 100  # characters of a line, up to which an expression takes in what one of its operands is
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from afx.core.aval import Aval
 from afx.errors import ExportError
+from afx.export.slots import escape_line
 from afx.export.stablehlo.table import STABLEHLO
 from afx.export.stablehlo.writer import ELEMENTS, HloWriter, type_text
 from afx.export.templates.names import Names, name_function
@@ -59,6 +60,7 @@ def to_stablehlo(fn: Callable[..., Any], /, *args: Any, name: str | None = None)
     takes = [f"%{x}: {type_text(Aval(s.shape, s.dtype))}" for x, s in zip(operands, program.inputs, strict=True)]
     gives = types[0] if len(types) == 1 else f"({', '.join(types)})"
     paths = f"{', '.join([s.path for s in program.inputs])} -> {', '.join([s.path for s in program.outputs])}"
+    paths = escape_line(paths)
     return "\n".join([
         f"module @{name_function(program.name)} {{",
         f"  func.func public @main({', '.join(takes)}) -> {gives} {{  // {paths}",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from afx.core.graph import Equation
 from afx.core.tracing.source_info import SourceLocation, places_of
+from afx.export.slots import escape_line
 
 __all__ = ["Names", "assigned_names", "name_function", "source_text", "wish_names"]
 
@@ -83,7 +84,7 @@ def assigned_names(file: str) -> dict[int, tuple[str, ...]]:
 
 def source_text(place: SourceLocation | None) -> str:
     """Return the user's line without its indentation, an empty text where it cannot be read."""
-    return "" if place is None else linecache.getline(place.file, place.line).strip()
+    return "" if place is None else escape_line(linecache.getline(place.file, place.line).strip())
 
 
 def name_function(name: str) -> str:
@@ -93,4 +94,4 @@ def name_function(name: str) -> str:
     ('loss', 'function')
     """
     last = name.rpartition(".")[2]
-    return last if last.isidentifier() else "function"
+    return last if last.isidentifier() and last.isascii() else "function"
