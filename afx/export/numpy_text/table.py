@@ -12,7 +12,7 @@ from afx.core.aval import Aval
 from afx.core.dtypes import DType, promote
 from afx.core.graph import Atom, Equation, Literal
 from afx.core.primitive import Primitive
-from afx.export.numpy_text.carry import carry_implementation
+from afx.export.numpy_text.carry import Carrier, carry_implementation
 from afx.export.numpy_text.control import LOOPS
 from afx.export.numpy_text.module import number_text
 from afx.export.numpy_text.writer import NumpyWriter, dtype_text, is_atom
