@@ -14,16 +14,21 @@ from afx import pytree
 from afx.control._subgraphs import body_of
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
+from afx.core.dtypes import DType, promote
 from afx.core.tracing.tracer import to_array
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.where import where
 from afx.ops.linalg.products import matmul
+from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.moments import vector_norm
 from afx.transforms.compiled_call import CompiledGraph, call
 from afx.transforms.custom_call import custom_call
 from afx.transforms.custom_rules import CustomRules
+from afx.transforms.sparse.csr import Csr
+from afx.transforms.sparse.sparse_matrix import SparseMatrix
 from afx.transforms.vjp import vjp
 
 __all__ = [
@@ -35,14 +40,16 @@ __all__ = [
     "linear_solution",
     "matvec_of",
     "nonzero",
+    "promote_system",
     "residual_bound",
     "solve_implicitly",
 ]
 
-Operator: TypeAlias = ArrayLike | Callable[[Array], Array]
+Operator: TypeAlias = ArrayLike | Csr | SparseMatrix | Callable[[Array], Array]
 Matvec: TypeAlias = Callable[[Array], Array]
 Solver: TypeAlias = Callable[[Matvec, Matvec, Array, Array], tuple[Array, Array]]
 
+SPARSE = Csr, SparseMatrix
 ORDERS = 3  # of derivatives that are right
 
 
@@ -71,10 +78,36 @@ def matvec_of(a: Operator | None, who: str) -> Matvec:
         return lambda v: v
     if callable(a):
         return a
-    matrix = asarray(a)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ShapeError(f"{who}: needs a square matrix or a function: got {matrix.aval}; use vmap for several")
-    return lambda v: matmul(matrix, v)
+    matrix = a if isinstance(a, SPARSE) else asarray(a)
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ShapeError(f"{who}: needs a square matrix or a function: got {describe(matrix)}; use vmap for several")
+    return product_with(matrix)
+
+
+def product_with(matrix: Array | Csr | SparseMatrix) -> Matvec:
+    """Return the product with a matrix, dense or sparse, as a function of vectors."""
+    return lambda v: matmul(matrix, v) if isinstance(matrix, Array) else matrix @ v
+
+
+def describe(matrix: Array | Csr | SparseMatrix) -> str:
+    """Return what a message says of a matrix."""
+    return repr(matrix.aval if isinstance(matrix, Array) else matrix)
+
+
+def promote_system(*operands: Any) -> tuple[list[Any], DType]:
+    """Return a system's operands with one floating dtype for the arrays among them; functions and None as they are."""
+    found = list(operands)
+    plain = [k for k, x in enumerate(found) if x is not None and not callable(x) and not isinstance(x, SPARSE)]
+    arrays = promote_operands(*[found[k] for k in plain])
+    dtype = promote(tuple([x.dtype for x in arrays]), (False,) * len(arrays), floating=True)
+    for k, x in zip(plain, arrays, strict=True):
+        found[k] = astype(x, dtype)
+    return found, dtype
+
+
+def in_dtype(fn: Matvec, dtype: DType) -> Matvec:
+    """Return a function whose results have this dtype."""
+    return lambda v: astype(fn(v), dtype)
 
 
 class Operand:
@@ -137,10 +170,15 @@ def solve_implicitly(
     who: str,
 ) -> IterativeResult:
     """Return a solution and its derivatives."""
-    matvec, rhs = matvec_of(a, who), asarray(b)
-    if rhs.ndim != 1 or aval_of(matvec(stop_gradient(rhs))).shape != rhs.shape:
+    (a, M, rhs, begin), dtype = promote_system(a, M, b, x0)
+    matvec = matvec_of(a, who)
+    image = aval_of(matvec(stop_gradient(rhs))) if rhs.ndim == 1 else None
+    if image is None or image.shape != rhs.shape:
         raise ShapeError(f"{who}: b is a vector that the matrix fits: got {rhs.aval}; reshape it, or use vmap")
-    forth, guess = Operand(matvec, rhs.aval, who), Operand(matvec_of(M, who), rhs.aval, who)
+    dtype = promote((dtype, image.dtype), (False, False))  # that of what functions close over counts too
+    rhs, matvec = astype(rhs, dtype), in_dtype(matvec, dtype)
+    forth, guess = Operand(matvec, rhs.aval, who), Operand(in_dtype(matvec_of(M, who), dtype), rhs.aval, who)
+    symmetric = symmetric and dtype.kind != "c"  # the transpose of a Hermitian matrix is its conjugate
     count = len(forth.consts)
     fixed = [stop_gradient(c) for c in (*forth.consts, *guess.consts)]
 
@@ -152,7 +190,7 @@ def solve_implicitly(
         return run(transposed, v, v * 0, *consts)[0]
 
     linear = linear_solution(from_nought, who)
-    start = zeros(rhs.shape, rhs.dtype) if x0 is None else stop_gradient(asarray(x0))
+    start = zeros(rhs.shape, rhs.dtype) if begin is None else stop_gradient(astype(begin, dtype))
     x, iterations = run(False, stop_gradient(rhs), start, *fixed)
     left = stop_gradient(rhs) - forth.at(fixed[:count])(x)
     converged = vector_norm(left) <= residual_bound(stop_gradient(rhs), *limits) * (1 + 1e-6)

@@ -13,6 +13,7 @@ from afx.control.implicit_solution import (
 from afx.control.while_loop import fori_loop, while_loop
 from afx.core.array.array import Array, ArrayLike
 from afx.ops.creation.creation import asarray, zeros
+from afx.ops.elementwise.complex import conj
 from afx.ops.elementwise.where import where
 from afx.ops.linalg.lstsq import lstsq
 from afx.ops.linalg.products import matmul
@@ -32,12 +33,12 @@ def cg(
     maxiter: int | None = None,
     M: Operator | None = None,
 ) -> IterativeResult:
-    """Return x with ``a @ x = b`` for a symmetric positive definite matrix, by conjugate gradients.
+    """Return x with ``a @ x = b`` for a symmetric (Hermitian) positive definite matrix, by conjugate gradients.
 
     Differentiable by b and by what a is made of, up to the third order; it compiles and batches.
 
     Args:
-        a: float[n, n], or a linear function of float[n].
+        a: float[n, n], dense or sparse, or a linear function of float[n]; complex ones too.
         b: float[n].
         x0: where to start; zeros where absent.
         tol: the residual's norm, relative to that of b, at which to stop.
@@ -59,16 +60,16 @@ def cg(
         def step(carry: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
             x, r, p, rz, k = carry
             q = matvec(p)
-            length = rz / nonzero(sum_(p * q))
+            length = rz / nonzero(_inner(p, q))
             r = r - length * q
             z = inverse(r)
-            fresh = sum_(r * z)
+            fresh = _inner(r, z)
             return x + length * p, r, z + fresh / nonzero(rz) * p, fresh, k + 1
 
         r = rhs - matvec(x)
         z = inverse(r)
         found = while_loop(
-            lambda carry: (vector_norm(carry[1]) > bound) & (carry[4] < most), step, (x, r, z, sum_(r * z), asarray(0))
+            lambda carry: (vector_norm(carry[1]) > bound) & (carry[4] < most), step, (x, r, z, _inner(r, z), asarray(0))
         )
         return found[0], found[4]
 
@@ -91,7 +92,7 @@ def gmres(
     Differentiable by b and by what a is made of, up to the third order; it compiles and batches.
 
     Args:
-        a: float[n, n], or a linear function of float[n].
+        a: float[n, n], dense or sparse, or a linear function of float[n]; complex ones too.
         b: float[n].
         x0: where to start; zeros where absent.
         tol: the residual's norm, relative to that of b, at which to stop.
@@ -140,7 +141,7 @@ def bicgstab(
     Differentiable by b and by what a is made of, up to the third order; it compiles and batches.
 
     Args:
-        a: float[n, n], or a linear function of float[n].
+        a: float[n, n], dense or sparse, or a linear function of float[n]; complex ones too.
         b: float[n].
         x0: where to start; zeros where absent.
         tol: the residual's norm, relative to that of b, at which to stop.
@@ -162,15 +163,15 @@ def bicgstab(
 
         def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
             x, r, p, v, rho, ratio, omega, k = carry
-            fresh = sum_(shadow * r)
+            fresh = _inner(shadow, r)
             p = r + fresh / nonzero(rho) * ratio / nonzero(omega) * (p - omega * v)
             direction = inverse(p)
             v = matvec(direction)
-            length = fresh / nonzero(sum_(shadow * v))
+            length = fresh / nonzero(_inner(shadow, v))
             half = r - length * v
             second = inverse(half)
             t = matvec(second)
-            omega = sum_(t * half) / nonzero(sum_(t * t))
+            omega = _inner(t, half) / nonzero(_inner(t, t))
             return x + length * direction + omega * second, half - omega * t, p, v, fresh, length, omega, k + 1
 
         one = sum_(shadow) * 0 + 1
@@ -186,6 +187,10 @@ def bicgstab(
     return solve_implicitly(solve, a, b, x0, M, (tol, atol), False, "bicgstab")
 
 
+def _inner(x: Array, y: Array) -> Array:
+    return sum_(conj(x) * y)
+
+
 def _least_residual(matvec: Matvec, r: Array, width: int) -> Array:
     """Return the change that makes the residual least, among combinations of ``width`` products with it (Arnoldi)."""
     size = vector_norm(r)
@@ -195,9 +200,9 @@ def _least_residual(matvec: Matvec, r: Array, width: int) -> Array:
     def grow(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         basis, heights = carry
         v = matvec(basis[k])
-        along = basis @ v
+        along = conj(basis) @ v
         v = v - along @ basis
-        again = basis @ v  # twice is enough
+        again = conj(basis) @ v  # twice is enough
         v = v - again @ basis
         length = vector_norm(v)
         lost = length <= 1e-14 * vector_norm(along + again)

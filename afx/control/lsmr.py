@@ -12,20 +12,26 @@ from afx.control.implicit_solution import (
     Matvec,
     Operand,
     Operator,
+    describe,
+    in_dtype,
     linear_solution,
     nonzero,
+    product_with,
+    promote_system,
 )
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
+from afx.core.dtypes import DType, promote, real_dtype
 from afx.errors import ArgumentError, ShapeError
-from afx.ops.creation.creation import asarray
+from afx.ops.creation.creation import asarray, zeros
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.arithmetic import hypot
+from afx.ops.elementwise.complex import conj
 from afx.ops.elementwise.where import maximum
-from afx.ops.linalg.products import matmul
 from afx.ops.manipulation.join import concat
+from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.moments import vector_norm
 
 __all__ = ["lsmr"]
@@ -36,7 +42,7 @@ def lsmr(
     b: ArrayLike,
     *,
     columns: int | None = None,
-    damp: float = 0.0,
+    damp: float | Array = 0.0,
     tol: float = 1e-6,
     atol: float = 0.0,
     maxiter: int | None = None,
@@ -47,10 +53,11 @@ def lsmr(
     compiles and batches.
 
     Args:
-        a: float[m, n], or a linear function of float[n], whose transpose is found by `vjp`.
+        a: float[m, n], dense or sparse, or a linear function of float[n], whose transpose is found by `vjp`; complex
+            ones too.
         b: float[m].
         columns: n, where a is a function.
-        damp: how much the size of x counts.
+        damp: how much the size of x counts, a real number; differentiable where it is an array.
         tol: the norm of ``aᵀ (b - a x)`` relative to that of ``aᵀ b`` at which to stop.
         atol: an absolute one; the larger of the two counts.
         maxiter: the most iterations; ten times n where absent.
@@ -62,52 +69,62 @@ def lsmr(
     >>> lsmr(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 2.0, 3.0])).x.round(4)
     Array([1., 1.], dtype=float64)
     """
-    forward, n, rhs = _rectangular(a, asarray(b), columns, damp)
+    forward, n, rhs = _rectangular(a, b, columns)
+    target = rhs
+    if not (isinstance(damp, (int, float)) and damp == 0):
+        forward, target = _damped(forward, damp, rhs.dtype), concat([rhs, zeros((n,), rhs.dtype)])
     operand = Operand(forward, Aval((n,), rhs.dtype), "lsmr")
     fixed = [stop_gradient(c) for c in operand.consts]
-    target = concat([rhs, asarray([0.0] * n, rhs.dtype)]) if damp else rhs
     most = 10 * n if maxiter is None else maxiter
 
     def pair(consts: Any) -> tuple[Matvec, Matvec]:
-        return operand.at(consts), operand.at(consts, transposed=True)
+        return operand.at(consts), _conjugated(operand.at(consts, transposed=True))
 
-    def inverse(_: bool, v: Array, *consts: Any) -> Array:
+    def inverse(transposed: bool, v: Array, *consts: Any) -> Array:
         """Return the solution of the normal equations, by two least squares problems."""
         there, back = pair(consts)
-        return _bidiagonalize(there, back, _bidiagonalize(back, there, v, tol, atol, most)[0], tol, atol, most)[0]
+
+        def solve(v: Array) -> Array:
+            return _bidiagonalize(there, back, _bidiagonalize(back, there, v, tol, atol, most)[0], tol, atol, most)[0]
+
+        return _conjugated(solve)(v) if transposed else solve(v)  # their matrix is Hermitian
 
     there, back = pair(fixed)
     x, iterations, slope = _bidiagonalize(there, back, stop_gradient(target), tol, atol, most)
     linear = linear_solution(inverse, "lsmr")
-    now = operand.at(operand.consts)
-    transposed = operand.at(operand.consts, transposed=True)
+    now, adjoint = pair(operand.consts)
     for _ in range(ORDERS):
-        x = x + linear(False, transposed(target - now(x)), *fixed)
+        x = x + linear(False, adjoint(target - now(x)), *fixed)
     return IterativeResult(x, iterations, slope)
 
 
-def _rectangular(a: Operator, rhs: Array, columns: int | None, damp: float) -> tuple[Matvec, int, Array]:
-    """Return the matrix as a function of vectors, with its damping below, and the number of its columns."""
-    if callable(a):
-        if columns is None:
-            raise ArgumentError("lsmr: a function does not show its columns: got none; give columns=n")
-        forward, n = a, columns
+def _rectangular(a: Operator, b: ArrayLike, columns: int | None) -> tuple[Matvec, int, Array]:
+    """Return the matrix as a function of vectors, the number of its columns, and b in the dtype of both."""
+    (a, rhs), dtype = promote_system(a, b)
+    if not callable(a):
+        if len(a.shape) != 2:
+            raise ShapeError(f"lsmr: needs a matrix or a function: got {describe(a)}; use vmap for several")
+        forward, n = product_with(a), a.shape[1]
+    elif columns is None:
+        raise ArgumentError("lsmr: a function does not show its columns: got none; give columns=n")
     else:
-        forward, n = _product_with(asarray(a))
-    if rhs.ndim != 1 or aval_of(forward(asarray([0.0] * n, rhs.dtype))).shape != rhs.shape:
+        forward, n = a, columns
+    image = aval_of(forward(zeros((n,), dtype)))
+    if rhs.ndim != 1 or image.shape != rhs.shape:
         raise ShapeError(f"lsmr: b is a vector that the matrix fits: got {rhs.aval}; reshape it, or use vmap")
-
-    def damped(v: Array) -> Array:
-        return concat([forward(v), damp * v])
-
-    return damped if damp else forward, n, rhs
+    dtype = promote((dtype, image.dtype), (False, False))
+    return in_dtype(forward, dtype), n, astype(rhs, dtype)
 
 
-def _product_with(matrix: Array) -> tuple[Matvec, int]:
-    """Return a matrix as a function of vectors, and the number of its columns."""
-    if matrix.ndim != 2:
-        raise ShapeError(f"lsmr: needs a matrix or a function: got {matrix.aval}; use vmap for several")
-    return lambda v: matmul(matrix, v), matrix.shape[1]
+def _damped(forward: Matvec, damp: float | Array, dtype: DType) -> Matvec:
+    """Return the matrix with a multiple of the identity below."""
+    factor = astype(asarray(damp), real_dtype(dtype))
+    return lambda v: concat([forward(v), factor * v])
+
+
+def _conjugated(fn: Matvec) -> Matvec:
+    """Return the function with the conjugate matrix; a real one as it is."""
+    return lambda v: conj(fn(conj(v)))
 
 
 @attrs.frozen
