@@ -100,11 +100,11 @@ def lsmr(
 
 def _rectangular(a: Operator, b: ArrayLike, columns: int | None) -> tuple[Matvec, int, Array]:
     """Return the matrix as a function of vectors, the number of its columns, and b in the dtype of both."""
-    (a, rhs), dtype = promote_system(a, b)
+    (held, rhs), dtype = promote_system(a, b)
     if not callable(a):
-        if len(a.shape) != 2:
-            raise ShapeError(f"lsmr: needs a matrix or a function: got {describe(a)}; use vmap for several")
-        forward, n = product_with(a), a.shape[1]
+        if len(held.shape) != 2:
+            raise ShapeError(f"lsmr: needs a matrix or a function: got {describe(held)}; use vmap for several")
+        forward, n = product_with(held), held.shape[1]
     elif columns is None:
         raise ArgumentError("lsmr: a function does not show its columns: got none; give columns=n")
     else:
