@@ -102,3 +102,16 @@ def test_what_has_no_form_is_refused_at_its_line() -> None:
     fn, args = FUNCTIONS["newton"]
     with pytest.raises(ExportError, match=r"while_loop_backward .*use scan"):
         export.to_stablehlo(fn, *args)
+
+
+def test_whole_numbers_zero_divisors_and_titles_are_taken() -> None:
+    """Rounding leaves integers alone, and abs booleans; division by an integer 0 gives 0; titles are ASCII."""
+    x, y, z = np.array([7, 0, -7], np.int32), np.array([0, 0, 2], np.int32), np.array([np.nan, 3.0])
+
+    def fn(x: Any, y: Any, z: Any) -> Any:
+        whole = [f(x) for f in (afx.round, afx.floor, afx.ceil, afx.trunc)]
+        return *whole, afx.abs(x < 0), x // y, x % y, afx.fmod(x, y), afx.hypot(z, np.inf)
+
+    with np.errstate(all="ignore"):
+        wanted = afx.pytree.leaves(fn(*map(afx.asarray, (x, y, z))))
+    assert_close(xla()(export.to_stablehlo(fn, x, y, z, name="\u03b1"), (x, y, z)), wanted)

@@ -62,7 +62,7 @@ def to_stablehlo(fn: Callable[..., Any], /, *args: Any, name: str | None = None)
     paths = f"{', '.join([s.path for s in program.inputs])} -> {', '.join([s.path for s in program.outputs])}"
     paths = escape_line(paths)
     return "\n".join([
-        f"module @{name_function(program.name)} {{",
+        f"module @{Names().make(name_function(program.name))} {{",
         f"  func.func public @main({', '.join(takes)}) -> {gives} {{  // {paths}",
         *writer.lines,
         f"    return {writer.read(results)} : {', '.join(types)}" if types else "    return",

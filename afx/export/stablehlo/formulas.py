@@ -88,7 +88,8 @@ def _hypot(x: Value, y: Value) -> Value:
     high, low = a.of("maximum", b), a.of("minimum", b)
     ratio = high.compare("EQ", 0.0).where(0.0, low / high, x)
     found = high * (ratio * ratio + 1.0).of("sqrt")
-    return high.compare("EQ", math.inf).where(math.inf, found, x)
+    is_far = a.compare("EQ", math.inf).of("or", b.compare("EQ", math.inf))
+    return is_far.where(math.inf, found, x)
 
 
 def _logaddexp(x: Value, y: Value) -> Value:
@@ -98,6 +99,8 @@ def _logaddexp(x: Value, y: Value) -> Value:
 
 
 def _floor_divide(x: Value, y: Value) -> Value:
+    if x.aval.dtype.kind != "f":
+        x, y = y.compare("EQ", 0).where(0, x, x), _divisor(y)
     if x.aval.dtype.kind == "u":
         return x / y
     rest = x.of("remainder", y)
@@ -108,7 +111,13 @@ def _floor_divide(x: Value, y: Value) -> Value:
     return x / y - crosses.where(1, 0, x)
 
 
+def _divisor(y: Value) -> Value:
+    """Return 1 for an integer 0, by which nothing is left."""
+    return y if y.aval.dtype.kind == "f" else y.compare("EQ", 0).where(1, y, y)
+
+
 def _remainder(x: Value, y: Value) -> Value:
+    y = _divisor(y)
     rest = x.of("remainder", y)
     if x.aval.dtype.kind == "u":
         return rest
@@ -155,6 +164,7 @@ BINARY: dict[str, Binary] = {
     "floor_divide": _floor_divide,
     "fmax": _pick("maximum"),
     "fmin": _pick("minimum"),
+    "fmod": lambda x, y: x.of("remainder", _divisor(y)),
     "hypot": _hypot,
     "logaddexp": _logaddexp,
     "remainder": _remainder,

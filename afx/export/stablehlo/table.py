@@ -26,7 +26,7 @@ SAME = {  # operations whose operands have the type of the result
     "abs": "abs", "add": "add", "atan2": "atan2", "bitwise_and": "and", "bitwise_count": "popcnt",
     "bitwise_invert": "not", "bitwise_left_shift": "shift_left", "bitwise_or": "or", "bitwise_xor": "xor",
     "cbrt": "cbrt", "ceil": "ceil", "cos": "cosine", "divide": "divide", "exp": "exponential",
-    "expm1": "exponential_minus_one", "floor": "floor", "fmod": "remainder", "log": "log", "log1p": "log_plus_one",
+    "expm1": "exponential_minus_one", "floor": "floor", "log": "log", "log1p": "log_plus_one",
     "logical_and": "and", "logical_not": "not", "logical_or": "or", "logical_xor": "xor", "maximum": "maximum",
     "minimum": "minimum", "multiply": "multiply", "negative": "negate", "pow": "power", "round": "round_nearest_even",
     "sigmoid": "logistic", "sign": "sign", "sin": "sine", "sqrt": "sqrt", "subtract": "subtract", "tan": "tan",
@@ -39,6 +39,7 @@ REDUCES: dict[str, tuple[str, Any]] = {
     "sum": ("add", 0), "prod": ("multiply", 1), "max": ("maximum", -math.inf), "min": ("minimum", math.inf),
     "all": ("and", True), "any": ("or", False),
 }  # fmt: skip
+WHOLE = {"abs": "ub", **dict.fromkeys(("ceil", "floor", "round", "trunc"), "iub")}  # what leaves these numbers alone
 COMPLEX_LACKS = frozenset({"sign", "floor", "ceil", "round"})
 
 
@@ -50,7 +51,9 @@ def _elementwise(p: Primitive) -> T | None:
         out, dtype = eq.outputs[0].aval, _dtype_of(p, eq)
         space = Aval(out.shape, dtype)
         names = _aligned(writer, eq, xs, space)
-        if p.name in COMPARES:
+        if dtype.kind in WHOLE.get(p.name, ""):
+            writer.convert(names[0], space, out.dtype, zs[0])
+        elif p.name in COMPARES:
             writer.compare(COMPARES[p.name], names, space, zs[0])
         elif p.name == "isfinite":
             writer.change("is_finite", names[0], space, out, zs[0])
