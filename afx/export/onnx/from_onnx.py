@@ -6,9 +6,8 @@ import functools
 import importlib
 import importlib.util
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 import numpy as np
@@ -16,13 +15,15 @@ import numpy as np
 from afx import nn
 from afx.core.array.array import Array
 from afx.core.registry import FUNCTIONS
-from afx.errors import ArgumentError, ExportError, MissingExtraError
+from afx.errors import AfxError, ArgumentError, ExportError, MissingExtraError
+from afx.export.onnx.attributes import Options, read_options
+from afx.export.onnx.inner_graphs import HOLDERS
+from afx.export.onnx.loading import FAULTS, load_model, read_opset, read_tensor
 from afx.pytree.static import static
 
 __all__ = ["OnnxFunction", "from_onnx"]
 
 F: Any = FUNCTIONS
-Options: TypeAlias = dict[str, Any]  # of a node: its attributes, its kind and the number of its outputs
 
 
 @attrs.frozen
@@ -46,17 +47,18 @@ class Program:
 
     def run(self, scope: Mapping[str, Any], *args: Any) -> list[Any]:
         """Return the results, of arguments and of names around the graph."""
-        names = {**scope, **self.known, **dict(zip(self.inputs, args, strict=False)), "": None}
+        if len(args) != len(self.inputs):
+            raise ExportError(f"from_onnx: an inner graph takes {self.inputs}: got {len(args)} values; mend the model")
+        names = {**scope, **self.known, **dict(zip(self.inputs, args, strict=True)), "": None}
         for node in self.nodes:
-            xs = [names[name] for name in node.inputs]
-            found: Any
-            if node.kind in HOLDERS:
-                found = HOLDERS[node.kind](node.options, names, *xs)
-            else:
-                found = OPERATORS[node.kind](node.options, *xs)
-                found = found if found.__class__ is tuple else (found,)
-                if not any(isinstance(x, Array) for x in xs):  # shapes and constants stay NumPy's, known at once
-                    found = [np.asarray(x) for x in found]
+            try:
+                found = _apply(node, names)
+            except AfxError:
+                raise
+            except FAULTS as error:
+                raise ExportError(
+                    f"from_onnx: operands of {node.kind} do not fit: got {', '.join(node.inputs)} ({error}); mend the model"
+                ) from error
             names |= dict(zip(node.outputs, found, strict=False))
         return [names[name] for name in self.outputs]
 
@@ -102,10 +104,10 @@ def from_onnx(model: Any) -> OnnxFunction:
     Shapes that it computes of its inputs' shapes are known when it is traced; those of its inputs' numbers are refused.
 
     Args:
-        model: a path, the bytes of a file, or an ``onnx.ModelProto``.
+        model: a path, the bytes of a file, or an ``onnx.ModelProto``. Tensors in other files are read for a path alone.
 
     Raises:
-        ExportError: an operator that is not read.
+        ExportError: an operator or an attribute that is not read, an opset below 13, or a model that is not well formed.
         MissingExtraError: onnx is not installed.
 
     >>> import afx
@@ -117,36 +119,54 @@ def from_onnx(model: Any) -> OnnxFunction:
     if importlib.util.find_spec("onnx") is None:
         raise MissingExtraError("from_onnx: needs onnx: pip install 'afx[onnx]'")
     onnx: Any = importlib.import_module("onnx")
-    if isinstance(model, (str, os.PathLike)):
-        model = onnx.load(os.fspath(model))
-    program = _read(onnx, (onnx.load_model_from_string(model) if isinstance(model, bytes) else model).graph)
+    model = load_model(onnx, model)
+    program = _read(onnx, model.graph, read_opset(model), {""})
     params = {k: F.asarray(v) for k, v in program.known.items() if v.dtype.kind == "f"}
     return OnnxFunction(
         params, attrs.evolve(program, known={k: v for k, v in program.known.items() if k not in params})
     )
 
 
-def _read(onnx: Any, graph: Any) -> Program:
-    known = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+def _apply(node: Node, names: Mapping[str, Any]) -> Sequence[Any]:
+    xs = [names[name] for name in node.inputs]
+    if node.kind in HOLDERS:
+        kept: Sequence[Any] = HOLDERS[node.kind](node.options, names, *xs)
+        if len(kept) < len(node.outputs):
+            raise ExportError(f"from_onnx: {node.kind} gives {len(kept)} results: got {node.outputs}; mend the model")
+        return kept
+    found = OPERATORS[node.kind](node.options, *xs)
+    results: tuple[Any, ...] = found if found.__class__ is tuple else (found,)
+    if any(isinstance(x, Array) for x in xs):
+        return results
+    return [np.asarray(x) for x in results]  # shapes and constants stay NumPy's, known at once
+
+
+def _read(onnx: Any, graph: Any, opset: int, outer: set[str]) -> Program:
+    known = {t.name: read_tensor(onnx, t) for t in graph.initializer}
     inputs = tuple([i.name for i in graph.input if i.name not in known])
-    return Program(inputs, tuple([o.name for o in graph.output]), tuple([_node(onnx, n) for n in graph.node]), known)
+    names, nodes = {*outer, *known, *inputs}, list[Node]()
+    for node in graph.node:
+        nodes.append(_node(onnx, node, opset, names))
+        several = node.op_type in {*HOLDERS, "Split", "TopK"}
+        names |= {*(node.output if several else node.output[:1])}
+    outputs = tuple([o.name for o in graph.output])
+    _check_names("the graph's results", outputs, names)
+    return Program(inputs, outputs, tuple(nodes), known)
 
 
-def _node(onnx: Any, node: Any) -> Node:
+def _check_names(what: str, wanted: Sequence[str], names: set[str]) -> None:
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise ExportError(f"from_onnx: {what} need what no node gives: got {', '.join(missing)}; mend the model")
+
+
+def _node(onnx: Any, node: Any, opset: int, names: set[str]) -> Node:
     if node.domain not in ("", "ai.onnx") or node.op_type not in {*OPERATORS, *HOLDERS}:
         raise ExportError(
             f"from_onnx: an operator is not read: got {node.domain}.{node.op_type}; write the model without it"
         )
-    options: Options = {"kind": node.op_type, "outputs": len(node.output)}
-    for a in node.attribute:
-        value = onnx.helper.get_attribute_value(a)
-        if isinstance(value, onnx.GraphProto):
-            value = _read(onnx, value)
-        elif isinstance(value, onnx.TensorProto):
-            value = onnx.numpy_helper.to_array(value)
-        elif a.name == "to":
-            value = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value))
-        options[a.name] = value.decode() if isinstance(value, bytes) else value
+    _check_names(f"operands of {node.op_type}", node.input, names)
+    options = read_options(onnx, node, opset, lambda graph: _read(onnx, graph, opset, {*names}))
     return Node(node.op_type, tuple(node.input), tuple(node.output), options)
 
 
@@ -160,14 +180,20 @@ def _ints(x: Any) -> list[int]:
     return [int(n) for n in np.ravel(x)]
 
 
-def _given(o: Options, name: str, x: Any) -> list[int] | None:
-    """Return integers that are an operand in later opsets, and an attribute in earlier ones."""
-    found: list[int] | None = o.get(name) if x is None else _ints(x)
-    return found
-
-
 def _divide(_o: Options, x: Any, y: Any) -> Any:
-    return x / y if x.dtype.kind == "f" else F.abs(x) // F.abs(y) * (F.sign(x) * F.sign(y)).astype(x.dtype)
+    if x.dtype.kind == "f":
+        return x / y
+    low = x // y
+    return low + ((low * y != x) & ((x < 0) != (y < 0))).astype(x.dtype)
+
+
+def _power(_o: Options, x: Any, y: Any) -> Any:
+    return F.pow(x, y).astype(x.dtype)
+
+
+def _infinite(o: Options, x: Any) -> Any:
+    up, down = bool(o.get("detect_positive", 1)), bool(o.get("detect_negative", 1))
+    return F.isinf(x) & (up & (x > 0) | down & (x < 0))
 
 
 def _cumulative(o: Options, x: Any, axis: Any) -> Any:
@@ -182,23 +208,24 @@ def _reshape(o: Options, x: Any, shape: Any) -> Any:
     return x.reshape(tuple([x.shape[k] if n == 0 and keeps else n for k, n in enumerate(_ints(shape))]))
 
 
-def _slice(o: Options, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
-    low, high = _given(o, "starts", starts) or [], _given(o, "ends", ends) or []
-    index, places = [slice(None)] * x.ndim, _given(o, "axes", axes)
+def _slice(_o: Options, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+    low, high, index = _ints(starts), _ints(ends), [slice(None)] * x.ndim
+    places = range(len(low)) if axes is None else _ints(axes)
     strides = [1] * len(low) if steps is None else _ints(steps)
-    for axis, start, end, step in zip(places or range(len(low)), low, high, strides, strict=True):
-        index[axis] = slice(start, None if step < 0 and end < -x.shape[axis] else end, step)
+    for axis, start, end, step in zip(places, low, high, strides, strict=True):
+        n = x.shape[axis]
+        index[axis] = slice(max(start, -n), None if step < 0 and end < -n else end, step)
     return x[tuple(index)]
 
 
 def _split(o: Options, x: Any, sizes: Any = None) -> Any:
-    axis, count = o.get("axis", 0), o["outputs"]
-    lengths = _given(o, "split", sizes) or [-(-x.shape[axis] // count)] * count
+    axis, count = o.get("axis", 0), o.outputs
+    lengths = [-(-x.shape[axis] // count)] * count if sizes is None else _ints(sizes)
     return tuple(F.split(x, np.cumsum(lengths)[: count - 1].tolist(), axis=axis))
 
 
-def _pad(o: Options, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
-    widths, each = _given(o, "pads", pads) or [], [(0, 0)] * x.ndim
+def _pad(o: Options, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+    widths, each = _ints(pads), [(0, 0)] * x.ndim
     for k, axis in enumerate(range(x.ndim) if axes is None else _ints(axes)):
         each[axis] = (widths[k], widths[k + len(widths) // 2])
     mode = o.get("mode", "constant")
@@ -212,7 +239,7 @@ def _scatter(o: Options, x: Any, i: Any, values: Any) -> Any:
 
 
 def _reduce(function: str, o: Options, x: Any, axes: Any = None) -> Any:
-    given = _given(o, "axes", axes)
+    given = o.get("axes") if axes is None else _ints(axes)
     if not given and o.get("noop_with_empty_axes"):
         return x
     return getattr(F, function)(x, axis=tuple(given) if given else None, keepdims=bool(o.get("keepdims", 1)))
@@ -229,11 +256,12 @@ def _top(o: Options, x: Any, k: Any) -> Any:
 
 
 def _padding(o: Options, rank: int) -> Any:
-    if o.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or o.get("ceil_mode") or o.get("count_include_pad"):
-        raise ExportError(
-            f"from_onnx: {o['kind']} has padding that is not read: got {o}; write it with pads, uncounted"
-        )
     pads = o.get("pads", [0] * (2 * rank))
+    counted = o.get("count_include_pad") and any(pads)
+    if o.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or o.get("ceil_mode") or counted:
+        raise ExportError(
+            f"from_onnx: {o.kind} has padding that is not read: got {o.attributes}; write it with pads, uncounted"
+        )
     return list(zip(pads[:rank], pads[rank:], strict=True))
 
 
@@ -266,8 +294,8 @@ def _layer_norm(o: Options, x: Any, scale: Any, shift: Any = None) -> Any:
     return z if shift is None else z + shift
 
 
-PLAIN = """Abs Acos Acosh Add Asin Asinh Atan Atanh Ceil Cos Cosh Equal Erf Exp Floor Greater IsInf IsNaN Less Log MatMul Round
-    Sign Sin Sinh Sqrt Tan Tanh Pow Reciprocal Where"""  # which have the names of afx's functions, in small letters
+PLAIN = """Abs Acos Acosh Add Asin Asinh Atan Atanh Ceil Cos Cosh Equal Erf Exp Floor Greater IsNaN Less Log MatMul Round
+    Sign Sin Sinh Sqrt Tan Tanh Reciprocal Where"""  # which have the names of afx's functions, in small letters
 NAMES = {  # and those of another name
     "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseNot": "bitwise_invert", "BitwiseOr": "bitwise_or",
     "BitwiseXor": "bitwise_xor", "GreaterOrEqual": "greater_equal", "LessOrEqual": "less_equal", "Mul": "multiply",
@@ -283,7 +311,7 @@ OF_ONE: dict[str, Callable[[Options, Any], Any]] = {
     "LeakyRelu": lambda o, x: F.where(x < 0, x * o.get("alpha", 0.01), x),
     "LogSoftmax": lambda o, x: nn.log_softmax(x, o.get("axis", -1)),
     "Relu": lambda _o, x: nn.relu(x),
-    "Selu": lambda _o, x: nn.selu(x),
+    "Selu": lambda o, x: o.get("gamma", 1.05070098) * nn.elu(x, o.get("alpha", 1.67326324)),
     "Shape": lambda o, x: np.array(x.shape[o.get("start") : o.get("end")], np.int64),
     "Sigmoid": lambda _o, x: nn.sigmoid(x),
     "Size": lambda _o, x: np.array(math.prod(x.shape)),
@@ -309,7 +337,7 @@ def _same(_o: Options, x: Any, *_: Any) -> Any:
 
 
 def _join(o: Options, *xs: Any) -> Any:
-    return F.concat(xs, axis=o["axis"]) if o["kind"] == "Concat" else functools.reduce(FOLDED[o["kind"]], xs)
+    return F.concat(xs, axis=o["axis"]) if o.kind == "Concat" else functools.reduce(FOLDED[o.kind], xs)
 
 
 def _count(_o: Options, *ends: Any) -> Any:
@@ -317,12 +345,12 @@ def _count(_o: Options, *ends: Any) -> Any:
 
 
 def _constant(o: Options) -> Any:
-    return next(np.asarray(value) for name, value in o.items() if name.startswith("value"))
+    return next(iter(o.attributes.values()))
 
 
 def _reaxis(o: Options, x: Any, axes: Any = None) -> Any:
-    given = _given(o, "axes", axes)
-    return (F.expand_dims if o["kind"] == "Unsqueeze" else F.squeeze)(x, None if given is None else tuple(given))
+    given = None if axes is None else _ints(axes)
+    return (F.expand_dims if o.kind == "Unsqueeze" else F.squeeze)(x, None if given is None else tuple(given))
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
@@ -334,65 +362,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "AveragePool": functools.partial(_pool, nn.avg_pool), "BatchNormalization": _batch_norm,
     "Clip": functools.partial(_call, "clip"), "Constant": _constant, "Conv": _conv, "CumSum": _cumulative, "Div": _divide,
     "Gemm": _gemm, "LayerNormalization": _layer_norm, "MaxPool": functools.partial(_pool, nn.max_pool), "Pad": _pad,
+    "IsInf": _infinite, "Pow": _power,
     "Range": _count, "Reshape": _reshape, "ScatterND": _scatter, "Slice": _slice, "Split": _split, "Squeeze": _reaxis,
     "TopK": _top, "Unsqueeze": _reaxis,
 }  # fmt: skip
-
-
-# -- operators that hold graphs --
-def _choose(o: Options, names: Mapping[str, Any], test: Any) -> Any:
-    yes, no = [functools.partial(o[key].arrays, names) for key in ("then_branch", "else_branch")]
-    if isinstance(test, Array):
-        return F.cond(test.reshape(()), yes, no)
-    return yes() if np.asarray(test).item() else no()
-
-
-def _walk(
-    body: Program, names: Mapping[str, Any], carry: Sequence[Any], rows: Sequence[Any], reverse: bool
-) -> list[Any]:
-    def step(carry: Any, row: Any) -> Any:
-        found = body.arrays(names, *carry, *row)
-        return found[: len(carry)], found[len(carry) :]
-
-    first, walked = [tuple([F.asarray(x) for x in xs]) for xs in (carry, rows)]
-    last, kept = F.scan(step, first, walked, reverse=reverse)
-    return [*last, *kept]
-
-
-def _scan(o: Options, names: Mapping[str, Any], *xs: Any) -> list[Any]:
-    directions: list[int] = o.get("scan_input_directions", [0])
-    back = set(directions + o.get("scan_output_directions", directions))
-    if len(back) > 1 or any(o.get("scan_input_axes", [])) or any(o.get("scan_output_axes", [])):
-        raise ExportError(
-            "from_onnx: Scan walks along other axes, or both ways: got several; write the model without it"
-        )
-    head = len(xs) - o["num_scan_inputs"]
-    return _walk(o["body"], names, xs[:head], xs[head:], 1 in back)
-
-
-def _loop(o: Options, names: Mapping[str, Any], count: Any = None, first: Any = None, *carry: Any) -> Any:
-    body: Program = o["body"]
-    copied = {n.outputs[0]: n.inputs[0] for n in body.nodes if n.kind == "Identity"}
-    if (
-        count is not None
-        and not isinstance(count, Array)
-        and body.inputs[1] in (goes := body.outputs[0], copied.get(goes))
-    ):
-        steps = attrs.evolve(body, inputs=(*body.inputs[2:], body.inputs[0]), outputs=body.outputs[1:])
-        return _walk(steps, {**names, body.inputs[1]: np.array(True)}, carry, [np.arange(int(count))], False)
-    if len(body.outputs) - 1 > len(carry):
-        raise ExportError(
-            "from_onnx: a loop of unknown length keeps results of its steps: got Loop; write the model without it"
-        )
-
-    def go_on(state: Any) -> Any:
-        return state[1] if count is None else state[1] & (state[0] < count)
-
-    def step(state: Any) -> Any:
-        return (state[0] + 1, *body.arrays(names, *state))
-
-    start = [F.asarray(x) for x in (np.int64(0), True if first is None else first, *carry)]
-    return F.while_loop(go_on, step, tuple(start))[2:]
-
-
-HOLDERS: dict[str, Callable[..., Any]] = {"If": _choose, "Loop": _loop, "Scan": _scan}

@@ -50,7 +50,8 @@ def to_onnx(
     onnxruntime computes it up to rounding: float32 to 1e-6, float64 to 1e-12 of the largest element. Convolutions, error
     functions and inverse functions of float64, which it lacks, are written by products and elementary functions. Complex
     numbers and float16 are refused. Where elements of an index repeat, ``x.at[i].set`` leaves any of the values. nan and
-    infinities give what they give here, but that `softmax` of an infinity is nan and that sorting places nan anywhere. Solutions,
+    infinities give what they give here, but that `softmax` of an infinity is nan and that sorting, and `searchsorted` after
+    it, place nan anywhere. The sign of a zero may be lost, as by `expm1`, `log1p`, `cbrt`, `trunc` and `copysign`. Solutions,
     determinants and Cholesky factors are written for up to 32 rows; where a matrix has none, they are nan.
 
     Args:
