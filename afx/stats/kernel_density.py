@@ -6,8 +6,10 @@ import math
 from typing import Literal
 
 import attrs
+import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import full
 from afx.ops.elementwise.exponential import exp, log
@@ -98,7 +100,7 @@ def gaussian_kde(
 
     Raises:
         ShapeError: there is no sample of two points or more, or no weight for each.
-        ArgumentError: another bandwidth.
+        ArgumentError: another bandwidth; weights that are negative, or all 0.
         numpy.linalg.LinAlgError: the points lie on a line or plane.
 
     >>> density = gaussian_kde(np.array([1.0, 2.0, 4.0]))
@@ -110,9 +112,11 @@ def gaussian_kde(
     if x.ndim != 2 or x.shape[1] < 2:
         raise ShapeError(f"gaussian_kde: points are [d, n], two or more: got {given[0].aval}; transpose them")
     d, n = x.shape
-    w = full((n,), 1 / n, x.dtype) if weights is None else given[1] / sum_(given[1])
+    w = full((n,), 1 / n, x.dtype) if weights is None else given[1]
     if w.shape != (n,):
         raise ShapeError(f"gaussian_kde: a weight for each point: got {w.aval} for {n} points; reshape them")
+    _check_weights(w)
+    w = w / sum_(w)
     squares = sum_(w * w)
     if bandwidth == "scott":
         factor = squares ** (1 / (d + 4))
@@ -127,3 +131,14 @@ def gaussian_kde(
     gap = x - sum_(w * x, axis=1, keepdims=True)
     covariance = matmul(w * gap, gap.T) / (1 - squares)
     return GaussianKde(x, w, factor * cholesky(covariance))
+
+
+def _check_weights(weights: Array) -> None:
+    if isinstance(weights, Tracer):
+        return
+    values = np.asarray(weights)
+    if not ((values >= 0).all() and 0 < values.sum() < math.inf):
+        raise ArgumentError(
+            f"gaussian_kde: weights are 0 or more, and not all 0: got {weights.aval} from {values.min():g} to {values.max():g}; "
+            "leave the others out"
+        )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros
@@ -186,7 +188,7 @@ class _Lkj:
         return "lkj"
 
     def logpdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
-        """Return the logarithm of the density, by the elements below the diagonal.
+        """Return the logarithm of the density, by the elements below the diagonal; -inf where that is not of ones.
 
         Raises:
             ShapeError: x is no square matrix.
@@ -198,7 +200,8 @@ class _Lkj:
         constant = [(d - k) * ((2 * b - 1) * math.log(2) + betaln(b, b)) for k, b in enumerate(levels, 1)]
         with quiet():
             z = (shape - 1) * _log_det(cholesky(y)) - sum(constant, zeros((), y.dtype))
-            return where(shape > 0, z, math.nan)
+            is_one = all_(abs_(diagonal(y) - 1) <= 16 * d * float(np.finfo(y.dtype).eps), axis=-1)
+            return where(shape > 0, where(is_one, z, -math.inf), math.nan)
 
     def pdf(self, x: ArrayLike, eta: ArrayLike) -> Array:
         """Return the density."""

@@ -20,7 +20,7 @@ from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.trigonometry import sin
 from afx.ops.elementwise.where import minimum, where
 from afx.ops.manipulation.join import broadcast_arrays
-from afx.ops.manipulation.shape import expand_dims
+from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.bessel import i0e, i1e
 from afx.ops.special.errors import log_ndtr, ndtri_exp
@@ -142,7 +142,7 @@ def _log_light_tail(y: Array, slant: Array) -> Array:
     places = expand_dims(y, -1) - expand_dims(length, -1) * NODES
     top = height(y, slant)
     total = sum_(WEIGHTS * exp(height(places, expand_dims(slant, -1)) - expand_dims(top, -1)), axis=-1)
-    return math.log(2) - HALF_LOG_2PI + top + log(length * total)
+    return astype(math.log(2) - HALF_LOG_2PI + top + log(length * total), y.dtype)
 
 
 @continuous
@@ -207,7 +207,7 @@ def _circle_tail(kappa: Array, y: Array) -> Array:
     angle = expand_dims(y, -1) - expand_dims(length, -1) * NODES
     k = expand_dims(kappa, -1)
     heights = exp(-2 * k * sin(0.5 * angle) ** 2)
-    return length * sum_(WEIGHTS * heights, axis=-1) / (2 * math.pi * i0e(kappa))
+    return astype(length * sum_(WEIGHTS * heights, axis=-1) / (2 * math.pi * i0e(kappa)), y.dtype)
 
 
 @continuous
@@ -240,7 +240,7 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
         length = minimum(math.pi, 14.2 / sqrt(k + 1e-30))
         angle = expand_dims(length, -1) * NODES
         heights = angle * angle * exp(-2 * expand_dims(k, -1) * sin(0.5 * angle) ** 2)
-        return length * sum_(WEIGHTS * heights, axis=-1) / (math.pi * i0e(k))
+        return astype(length * sum_(WEIGHTS * heights, axis=-1) / (math.pi * i0e(k)), k.dtype)
 
     return ContinuousDistribution(
         logpdf=logpdf,

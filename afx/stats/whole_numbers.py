@@ -43,6 +43,7 @@ def poisson(mu: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
         logcdf=lambda k: log_gammaincc(k + 1, mean),
         logsf=lambda k: log_gammainc(k + 1, mean),
         ppf=lambda q: poisson_quantile(mean, q),
+        isf=lambda q: poisson_quantile(mean, q, upper=True),
         mean=lambda: mean,
         var=lambda: mean,
         low=0.0,
@@ -62,6 +63,7 @@ def binom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistributio
         logcdf=lambda k: log_betaincc(k + 1, count - k, rate),
         logsf=lambda k: log_betainc(k + 1, count - k, rate),
         ppf=lambda q: binomial_quantile(count, rate, q),
+        isf=lambda q: binomial_quantile(count, rate, q, upper=True),
         mean=lambda: count * rate,
         var=lambda: count * rate * (1 - rate),
         low=0.0,
@@ -82,6 +84,7 @@ def nbinom(n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistributi
         logcdf=lambda k: log_betainc(count, k + 1, rate),
         logsf=lambda k: log_betaincc(count, k + 1, rate),
         ppf=lambda q: nbinom_quantile(count, rate, q),
+        isf=lambda q: nbinom_quantile(count, rate, q, upper=True),
         mean=lambda: count * (1 - rate) / rate,
         var=lambda: count * (1 - rate) / rate**2,
         low=0.0,
@@ -100,6 +103,7 @@ def geom(p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
         logcdf=lambda k: log1mexp(-xlog1py(k, -rate)),
         logsf=lambda k: xlog1py(k, -rate),
         ppf=lambda q: geometric_quantile(rate, q),
+        isf=lambda q: geometric_quantile(rate, q, upper=True),
         mean=lambda: 1 / rate,
         var=lambda: (1 - rate) / rate**2,
         entropy=lambda: -(xlog1py(1 - rate, -rate) + xlogy(rate, rate)) / rate,
@@ -121,6 +125,7 @@ def bernoulli(p: ArrayLike, loc: ArrayLike = 0) -> DiscreteDistribution:
         logcdf=lambda k: log1p(-rate) + 0 * k,
         logsf=lambda k: log(rate) + 0 * k,
         ppf=lambda q: where(q <= 1 - rate, 0.0, 1.0),
+        isf=lambda q: where(q >= rate, 0.0, 1.0),
         mean=lambda: rate,
         var=lambda: rate * (1 - rate),
         entropy=lambda: -(xlogy(rate, rate) + xlog1py(1 - rate, -rate)),
@@ -168,11 +173,17 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
         below = cumsum(exp(logarithm), axis=0) * (1 + 8 * float(np.finfo(q.dtype).eps)) < q
         return minimum(sum_(below, axis=0).astype(q.dtype), count)
 
+    def isf(q: Array) -> Array:
+        _, logarithm = walk(q)
+        above = cumsum(exp(logarithm)[:0:-1], axis=0) > q * (1 + 8 * float(np.finfo(q.dtype).eps))
+        return minimum(sum_(above, axis=0).astype(q.dtype), count)
+
     return DiscreteDistribution(
         logpdf=logpdf,
         logcdf=logcdf,
         logsf=logsf,
         ppf=ppf,
+        isf=isf,
         mean=lambda: count * first / (first + second),
         var=lambda: count * first * second * (first + second + count) / ((first + second) ** 2 * (first + second + 1)),
         low=0.0,

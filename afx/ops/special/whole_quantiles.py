@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,78 +19,157 @@ from afx.ops.special._quadrature import double
 __all__ = ["binomial_quantile", "geometric_quantile", "nbinom_quantile", "poisson_quantile"]
 
 ROUNDING = 2e-15  # a distribution function that falls short of the probability by no more has reached it
+DOUBLINGS = 80  # of a step from the guess
+HALVINGS = 160
+
+Moments = Callable[..., tuple[Any, Any, Any]]
 
 
-def _step(name: str, guess: Callable[..., Any], cdf: Callable[..., Any], arity: int, least: float = 0.0) -> Primitive:
-    """Make an op from a real quantile, which may be off by rounding, and the distribution function that settles it."""
+def _least(reached: Callable[[Any], Any], guess: Any, least: float, most: Any) -> Any:
+    """Return the least whole number from which on a condition holds: by ever longer steps from a guess, then by halving."""
+    high = np.clip(guess, least, most)
+    low, first = high - 1, np.maximum(1.0, np.floor(high * 1e-12))
+    step = first
+    for _ in range(DOUBLINGS):
+        short = (high < most) & ~reached(high)
+        if not np.any(short):
+            break
+        low, high = np.where(short, high, low), np.where(short, np.minimum(high + step, most), high)
+        step = 2 * step
+    step = first
+    for _ in range(DOUBLINGS):
+        far = (low >= least) & reached(np.maximum(low, least))
+        if not np.any(far):
+            break
+        low, high = np.where(far, np.maximum(low - step, least - 1), low), np.where(far, low, high)
+        step = 2 * step
+    for _ in range(HALVINGS):
+        middle = np.floor(0.5 * (low + high))
+        inside = (middle > low) & (middle < high)
+        if not np.any(inside):
+            break
+        enough = reached(np.where(inside, middle, high))
+        low, high = np.where(inside & ~enough, middle, low), np.where(inside & enough, middle, high)
+    return high
 
-    def compute(*xs: Any) -> Any:
+
+def _step(
+    name: str,
+    moments: Moments,
+    tails: tuple[Callable[..., Any], Callable[..., Any]],
+    arity: int,
+    least: float = 0.0,
+    most: Callable[..., Any] = lambda *_: math.inf,
+) -> tuple[Primitive, Primitive]:
+    """Make ops of the quantiles of a probability and of a complement, each settled by its own tail.
+
+    Args:
+        name: the law's.
+        moments: of the parameters: mean, standard deviation and skewness, for a guess (Cornish & Fisher 1938).
+        tails: the distribution function of a number and the parameters, and its complement.
+        arity: how many operands there are: the parameters and the probability.
+        least: the least number.
+        most: the greatest, of the parameters.
+    """
+
+    def settle(upper: bool, *xs: Any) -> Any:
         *parameters, q = xs
-        k = np.maximum(np.ceil(guess(*parameters, q)), least)
-        bound = q * (1 - ROUNDING)
-        k = k + (cdf(k, *parameters) < bound)
-        lower = np.maximum(k - 1, least)
-        where_: Any = np.where
-        return where_(cdf(lower, *parameters) >= bound, lower, k)
+        mean, width, skewness = moments(*parameters)
+        z = scipy("ndtri")(q) * (-1 if upper else 1)
+        guess = np.ceil(mean + width * (z + skewness * (z * z - 1) / 6))
+        bound = q * (1 + ROUNDING) if upper else q * (1 - ROUNDING)
 
-    return elementwise(
-        name, double(compute), (0.0,) * arity, kinds="f", promotes_to_float=True, domain=(0.2, 0.9), smooth=False
-    )
+        def reached(k: Any) -> Any:  # of nan too, so that no search goes on for it
+            return ~(tails[1](k, *parameters) > bound) if upper else ~(tails[0](k, *parameters) < bound)
+
+        found = _least(reached, np.where(np.isfinite(guess), guess, least), least, most(*parameters))
+        unknown = np.isnan(sum(xs))
+        return np.where(unknown, math.nan, found)
+
+    def make(op: str, upper: bool) -> Primitive:
+        compute = double(functools.partial(settle, upper))
+        return elementwise(
+            op, compute, (0.0,) * arity, kinds="f", promotes_to_float=True, domain=(0.2, 0.9), smooth=False
+        )
+
+    return make(f"{name}_quantile", False), make(f"{name}_upper_quantile", True)
 
 
-def _poisson(mu: Any, q: Any) -> Any:
-    return scipy("pdtrik")(q, mu)
+def _poisson_moments(mu: Any) -> tuple[Any, Any, Any]:
+    return mu, np.sqrt(mu), 1 / np.sqrt(mu)
 
 
 def _poisson_cdf(k: Any, mu: Any) -> Any:
     return scipy("gammaincc")(k + 1, mu)
 
 
-def _binomial(n: Any, p: Any, q: Any) -> Any:
-    return np.minimum(scipy("bdtrik")(q, n, p), n)
+def _poisson_sf(k: Any, mu: Any) -> Any:
+    return scipy("gammainc")(k + 1, mu)
+
+
+def _binomial_moments(n: Any, p: Any) -> tuple[Any, Any, Any]:
+    width = np.sqrt(n * p * (1 - p))
+    return n * p, width, (1 - 2 * p) / width
 
 
 def _binomial_cdf(k: Any, n: Any, p: Any) -> Any:
     return np.where(k >= n, 1.0, scipy("betaincc")(k + 1, np.maximum(n - k, 0), p))
 
 
-def _nbinom(n: Any, p: Any, q: Any) -> Any:
-    return scipy("nbdtrik")(q, n, p)
+def _binomial_sf(k: Any, n: Any, p: Any) -> Any:
+    return np.where(k >= n, 0.0, scipy("betainc")(k + 1, np.maximum(n - k, 0), p))
+
+
+def _nbinom_moments(n: Any, p: Any) -> tuple[Any, Any, Any]:
+    failures = n * (1 - p)
+    return failures / p, np.sqrt(failures) / p, (2 - p) / np.sqrt(failures)
 
 
 def _nbinom_cdf(k: Any, n: Any, p: Any) -> Any:
     return scipy("betainc")(n, k + 1, p)
 
 
-def _geometric(p: Any, q: Any) -> Any:
-    return np.log1p(-q) / np.log1p(-p)
+def _nbinom_sf(k: Any, n: Any, p: Any) -> Any:
+    return scipy("betaincc")(n, k + 1, p)
+
+
+def _geometric_moments(p: Any) -> tuple[Any, Any, Any]:
+    return 1 / p, np.sqrt(1 - p) / p, (2 - p) / np.sqrt(1 - p)
 
 
 def _geometric_cdf(k: Any, p: Any) -> Any:
     return -np.expm1(k * np.log1p(-p))
 
 
-poisson_quantile_p: Primitive = _step("poisson_quantile", _poisson, _poisson_cdf, 2)
-binomial_quantile_p: Primitive = _step("binomial_quantile", _binomial, _binomial_cdf, 3)
-nbinom_quantile_p: Primitive = _step("nbinom_quantile", _nbinom, _nbinom_cdf, 3)
-geometric_quantile_p: Primitive = _step("geometric_quantile", _geometric, _geometric_cdf, 2, least=1.0)
+def _geometric_sf(k: Any, p: Any) -> Any:
+    return np.exp(k * np.log1p(-p))
 
 
-def poisson_quantile(mu: Array, q: Array) -> Array:
-    """Return the quantile of the Poisson distribution."""
-    return bind_single(poisson_quantile_p, mu, q)
+poisson_quantile_p, poisson_upper_p = _step("poisson", _poisson_moments, (_poisson_cdf, _poisson_sf), 2)
+binomial_quantile_p, binomial_upper_p = _step(
+    "binomial", _binomial_moments, (_binomial_cdf, _binomial_sf), 3, most=lambda n, _p: n
+)
+nbinom_quantile_p, nbinom_upper_p = _step("nbinom", _nbinom_moments, (_nbinom_cdf, _nbinom_sf), 3)
+geometric_quantile_p, geometric_upper_p = _step(
+    "geometric", _geometric_moments, (_geometric_cdf, _geometric_sf), 2, least=1.0
+)
 
 
-def binomial_quantile(n: Array, p: Array, q: Array) -> Array:
-    """Return the quantile of the binomial distribution."""
-    return bind_single(binomial_quantile_p, n, p, q)
+def poisson_quantile(mu: Array, q: Array, upper: bool = False) -> Array:
+    """Return the quantile of the Poisson distribution, of a complement where ``upper`` says so."""
+    return bind_single(poisson_upper_p if upper else poisson_quantile_p, mu, q)
 
 
-def nbinom_quantile(n: Array, p: Array, q: Array) -> Array:
-    """Return the quantile of the negative binomial distribution."""
-    return bind_single(nbinom_quantile_p, n, p, q)
+def binomial_quantile(n: Array, p: Array, q: Array, upper: bool = False) -> Array:
+    """Return the quantile of the binomial distribution, of a complement where ``upper`` says so."""
+    return bind_single(binomial_upper_p if upper else binomial_quantile_p, n, p, q)
 
 
-def geometric_quantile(p: Array, q: Array) -> Array:
-    """Return the quantile of the geometric distribution."""
-    return bind_single(geometric_quantile_p, p, q)
+def nbinom_quantile(n: Array, p: Array, q: Array, upper: bool = False) -> Array:
+    """Return the quantile of the negative binomial distribution, of a complement where ``upper`` says so."""
+    return bind_single(nbinom_upper_p if upper else nbinom_quantile_p, n, p, q)
+
+
+def geometric_quantile(p: Array, q: Array, upper: bool = False) -> Array:
+    """Return the quantile of the geometric distribution, of a complement where ``upper`` says so."""
+    return bind_single(geometric_upper_p if upper else geometric_quantile_p, p, q)
