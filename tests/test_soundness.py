@@ -105,6 +105,18 @@ def test_nothing_recurses() -> None:
         sys.setrecursionlimit(limit)
 
 
+def _count_left(fn: Callable[[Array], Any], x: Array) -> int:
+    """Return how many objects the garbage collector finds after 100 calls without it."""
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(100):
+            fn(x)
+        return gc.collect()
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize(
     "fn",
     [
@@ -137,14 +149,8 @@ def test_no_reference_cycles(fn: Callable[[Array], Any]) -> None:
         end = time.monotonic() + 60
         while process.service.is_busy and time.monotonic() < end:  # with plans of tests before this one
             time.sleep(0.01)
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(100):
-                fn(x)
-            assert gc.collect() == 0
-        finally:
-            gc.enable()
+        # another thread's, such as those of a plan of a test before, are gone in the second round
+        assert _count_left(fn, x) == 0 or _count_left(fn, x) == 0
 
 
 class TestMutation:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cholesky"]
 
+_lapack: Any = np.linalg.cholesky  # its result type is not known to checkers
 _gives_nan: contextvars.ContextVar[bool] = contextvars.ContextVar("afx_cholesky_gives_nan", default=False)
 
 
@@ -95,8 +96,7 @@ def _pull(ct: Array, z: Array, a: Any) -> Array:
 
 def _factor_or_nan(a: Any) -> Any:
     try:
-        found: Any = np.linalg.cholesky(a)
-        return found
+        return _lapack(a)
     except np.linalg.LinAlgError:
         if a.ndim == 2:
             return np.full(a.shape, np.nan, a.dtype)
