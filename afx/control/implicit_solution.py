@@ -170,14 +170,14 @@ def solve_implicitly(
     who: str,
 ) -> IterativeResult:
     """Return a solution and its derivatives."""
-    (a, M, rhs, begin), dtype = promote_system(a, M, b, x0)
+    (a, before, rhs, begin), dtype = promote_system(a, M, b, x0)
     matvec = matvec_of(a, who)
     image = aval_of(matvec(stop_gradient(rhs))) if rhs.ndim == 1 else None
     if image is None or image.shape != rhs.shape:
         raise ShapeError(f"{who}: b is a vector that the matrix fits: got {rhs.aval}; reshape it, or use vmap")
     dtype = promote((dtype, image.dtype), (False, False))  # that of what functions close over counts too
     rhs, matvec = astype(rhs, dtype), in_dtype(matvec, dtype)
-    forth, guess = Operand(matvec, rhs.aval, who), Operand(in_dtype(matvec_of(M, who), dtype), rhs.aval, who)
+    forth, guess = Operand(matvec, rhs.aval, who), Operand(in_dtype(matvec_of(before, who), dtype), rhs.aval, who)
     symmetric = symmetric and dtype.kind != "c"  # the transpose of a Hermitian matrix is its conjugate
     count = len(forth.consts)
     fixed = [stop_gradient(c) for c in (*forth.consts, *guess.consts)]

@@ -22,34 +22,35 @@ ROUNDING = 2e-15  # a distribution function that falls short of the probability 
 DOUBLINGS = 80  # of a step from the guess
 HALVINGS = 160
 
+_where: Any = np.where  # its result type is not known to checkers
 Moments = Callable[..., tuple[Any, Any, Any]]
 
 
 def _least(reached: Callable[[Any], Any], guess: Any, least: float, most: Any) -> Any:
     """Return the least whole number from which on a condition holds: by ever longer steps from a guess, then by halving."""
-    high = np.clip(guess, least, most)
+    high: Any = np.clip(guess, least, most)
     low, first = high - 1, np.maximum(1.0, np.floor(high * 1e-12))
     step = first
     for _ in range(DOUBLINGS):
-        short = (high < most) & ~reached(high)
+        short: Any = (high < most) & ~reached(high)
         if not np.any(short):
             break
-        low, high = np.where(short, high, low), np.where(short, np.minimum(high + step, most), high)
+        low, high = _where(short, high, low), _where(short, np.minimum(high + step, most), high)
         step = 2 * step
     step = first
     for _ in range(DOUBLINGS):
-        far = (low >= least) & reached(np.maximum(low, least))
+        far: Any = (low >= least) & reached(np.maximum(low, least))
         if not np.any(far):
             break
-        low, high = np.where(far, np.maximum(low - step, least - 1), low), np.where(far, low, high)
+        low, high = _where(far, np.maximum(low - step, least - 1), low), _where(far, low, high)
         step = 2 * step
     for _ in range(HALVINGS):
-        middle = np.floor(0.5 * (low + high))
-        inside = (middle > low) & (middle < high)
+        middle: Any = np.floor(0.5 * (low + high))
+        inside: Any = (middle > low) & (middle < high)
         if not np.any(inside):
             break
-        enough = reached(np.where(inside, middle, high))
-        low, high = np.where(inside & ~enough, middle, low), np.where(inside & enough, middle, high)
+        enough = reached(_where(inside, middle, high))
+        low, high = _where(inside & ~enough, middle, low), _where(inside & enough, middle, high)
     return high
 
 
@@ -145,9 +146,13 @@ def _geometric_sf(k: Any, p: Any) -> Any:
     return np.exp(k * np.log1p(-p))
 
 
+def _largest_count(n: Any, _p: Any) -> Any:
+    return n
+
+
 poisson_quantile_p, poisson_upper_p = _step("poisson", _poisson_moments, (_poisson_cdf, _poisson_sf), 2)
 binomial_quantile_p, binomial_upper_p = _step(
-    "binomial", _binomial_moments, (_binomial_cdf, _binomial_sf), 3, most=lambda n, _p: n
+    "binomial", _binomial_moments, (_binomial_cdf, _binomial_sf), 3, most=_largest_count
 )
 nbinom_quantile_p, nbinom_upper_p = _step("nbinom", _nbinom_moments, (_nbinom_cdf, _nbinom_sf), 3)
 geometric_quantile_p, geometric_upper_p = _step(
