@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import textwrap
 import zlib
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def number_text(value: Any) -> str:
     ('1.5', '-np.inf', 'True')
     """
     if isinstance(value, list):
-        return f"[{', '.join(map(number_text, cast('list[Any]', value)))}]"
+        return f"[{', '.join([number_text(item) for item in value])}]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # of any nesting
     if isinstance(value, complex):
         return f"complex({number_text(value.real)}, {number_text(value.imag)})"
     text = repr(value)
