@@ -147,8 +147,17 @@ def _geometric_sf(k: Any, p: Any) -> Any:
 
 
 def _largest_count(n: Any, _p: Any) -> Any:
-    return n
+    return np.ceil(n)
 
+
+poisson_quantile_p: Primitive
+poisson_upper_p: Primitive
+binomial_quantile_p: Primitive
+binomial_upper_p: Primitive
+nbinom_quantile_p: Primitive
+nbinom_upper_p: Primitive
+geometric_quantile_p: Primitive
+geometric_upper_p: Primitive
 
 poisson_quantile_p, poisson_upper_p = _step("poisson", _poisson_moments, (_poisson_cdf, _poisson_sf), 2)
 binomial_quantile_p, binomial_upper_p = _step(
