@@ -42,7 +42,7 @@ def render_traceback(error: BaseException) -> list[str]:
         NotImplementedError: the whole is to be shown, which is theirs to do.
     """
     if _settings["whole"]:
-        raise NotImplementedError
+        raise NotImplementedError  # IPython then shows the whole itself
     frames = [frame for frame in _frames(error.__traceback__) if not _runs_cells(frame.tb_frame.f_code)]
     shown = _chained([frame for frame in frames if not _is_own(frame)] or frames)
     traceback: Any = importlib.import_module("traceback")

@@ -58,7 +58,7 @@ def main() -> int:
         venv.create(folder, with_pip=True)
         python = str(Path(folder) / ("Scripts" if sys.platform == "win32" else "bin") / "python")
         bounds = find_bounds((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-        print("lower bounds:", *bounds, flush=True)  # noqa: T201
+        print("lower bounds:", *bounds, flush=True)  # noqa: T201  # what it is for
         subprocess.run([python, "-m", "pip", "install", "-q", *bounds, *TOOLS], check=True)
         ignored = [f"--ignore={path}" for path in BEYOND]
         run = [python, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", *ignored, *CORE]

@@ -152,7 +152,7 @@ class GraphBuilder:
                 continue
             eq = self.makers.get(x.index)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a Var
             if eq is None:
-                is_known = is_known and x.index in self._captured  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
+                is_known = is_known and x.index in self._captured  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a variable, by its class
                 continue
             is_known = False
             words |= self._words[eq.primitive]
@@ -184,7 +184,7 @@ class GraphBuilder:
         for eq in graph.equations:
             atoms: list[Atom] = []
             for a in eq.inputs:  # a loop, as elsewhere here: a comprehension is a call for each equation
-                atoms.append(names[a.index] if isinstance(a, Var) else a)  # noqa: PERF401
+                atoms.append(names[a.index] if isinstance(a, Var) else a)  # noqa: PERF401  # no call of a comprehension
             for var, new in zip(eq.outputs, self.equation(eq, tuple(atoms)), strict=True):
                 names[var.index] = new
         return [names[a.index] if isinstance(a, Var) else a for a in graph.outputs]
@@ -230,7 +230,7 @@ class GraphBuilder:
         """Return operands by which equal equations are found, in one order where they can be exchanged."""
         found: list[Any] = []
         for a in atoms:
-            found.append(a.index if isinstance(a, Var) else (repr(a.value), a.aval.dtype))  # noqa: PERF401
+            found.append(a.index if isinstance(a, Var) else (repr(a.value), a.aval.dtype))  # noqa: PERF401  # no call of a comprehension
         if (
             p.algebra.commutative and p.algebra.identity is not None
         ):  # sums and products; of extremes the order may tell a zero's sign

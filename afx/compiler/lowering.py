@@ -210,7 +210,7 @@ class _Lowering:
         shape = out.aval.shape if few and materialize_scalars(eq, self.target) else None
         xs: list[Operand] = []
         for a in eq.inputs:
-            xs.append(self.read(a, shape))  # noqa: PERF401
+            xs.append(self.read(a, shape))  # noqa: PERF401  # no call of a comprehension
         method: Method = "ufunc"
         if p.lowering.ufunc is np.matmul:
             method = "dot" if lowers_to_dot(eq) else "ufunc"

@@ -125,7 +125,7 @@ class Exported:
         count = len(self.inputs) + len(self.outputs) + 1
         found: Any = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * count)(addresses[self.name])
         found.exported = self
-        return found  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]  # SciPy has no types
 
     def low_level_callable(self) -> Any:
         """Return a ``scipy.LowLevelCallable`` of signature ``double (int, double *, void *)``, as SciPy's integrators take it.

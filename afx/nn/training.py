@@ -85,7 +85,7 @@ def _in_training(value: Any, path: str, key: Array | None) -> Any:
 def _trained(value: Any, path: str) -> Any:
     if type(value) is not _InTraining:
         return None
-    layer = value._layer  # pyright: ignore[reportPrivateUsage]  # its own record
+    layer = value._layer  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else  # its own record
     _check_state(layer, path)
     return layer
 
@@ -93,9 +93,9 @@ def _trained(value: Any, path: str) -> Any:
 def _check_state(layer: Any, path: str) -> None:
     """Raise where the state of a layer was made inside of a transformation that has ended."""
     for x in pytree.leaves(layer):
-        if isinstance(x, Tracer) and not x._trace.alive:  # pyright: ignore[reportPrivateUsage]  # of the package
+        if isinstance(x, Tracer) and not x._trace.alive:  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else  # of the package
             raise ArgumentError(
-                f"nn.train: a layer with state is called inside of {x._trace.name}: "  # pyright: ignore[reportPrivateUsage]
+                f"nn.train: a layer with state is called inside of {x._trace.name}: "  # pyright: ignore[reportPrivateUsage]  # the trace's name stands nowhere else
                 f"got {type(layer).__name__} at model{path}; call it on the whole batch, outside of the transformation, or "
                 "call its train there by hand and return the new layer"
             )

@@ -157,7 +157,7 @@ class Sampler(Generic[T]):
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:
         """Return the next state of a chain, and what is known of the step."""
-        raise NotImplementedError
+        raise NotImplementedError  # each sampler has its own
 
     def params(self, position: T) -> T:
         """Return the constrained parameters of an unconstrained position."""

@@ -12,7 +12,7 @@ BLOCKED = ("afx", "attr", "attrs", "llvmlite", "typing_extensions")
 class Blocker:
     """A finder of modules that refuses some."""
 
-    def find_spec(self, name, path=None, target=None):  # noqa: ARG002
+    def find_spec(self, name, path=None, target=None):  # noqa: ARG002  # importlib's signature
         """Raise for those; leave others to the next finder."""
         if name.partition(".")[0] in BLOCKED:
             raise ImportError(f"{name} is blocked")

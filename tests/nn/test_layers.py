@@ -366,7 +366,7 @@ def test_an_assignment_in_a_constructor_names_create() -> None:
         weight: afx.Array
 
         def __init__(self, size: int) -> None:
-            self.weight = afx.ones(size)  # type: ignore[misc]
+            self.weight = afx.ones(size)  # type: ignore[misc]  # the mistake that is tested
 
     with pytest.raises(attrs.exceptions.FrozenInstanceError) as found:
         Scale(3)

@@ -89,7 +89,7 @@ class Step:
     @property
     def nanoseconds(self) -> float:
         """About how long it takes."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of step has its own
 
     @property
     def calls_blas(self) -> bool:
@@ -128,11 +128,11 @@ class Step:
 
     def accesses(self) -> list[Access]:
         """Return the memory that it touches, operand by operand."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of step has its own
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Self:
         """Return the step with other memory, operand by operand."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of step has its own
 
     def place(self, numbers: Mapping[int, int], arena: int) -> Self:  # of loops over blocks
         """Return the step in its block, where roots have these numbers and its scratch memory begins there."""
@@ -168,7 +168,7 @@ class Step:
 
     def lines(self, names: Names, arena: int) -> list[str]:
         """Return it as text; ``arena`` is where scratch memory of its block begins."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of step has its own
 
 
 class Leaf(Step):

@@ -65,7 +65,7 @@ class Walk(Generic[W]):
         }
         if isinstance(spec, BranchSpec):
             fields = {"bodies": tuple(map(self._prepare, spec.bodies))}
-        return spec._replace(**fields)  # type: ignore[no-any-return]
+        return spec._replace(**fields)  # type: ignore[no-any-return]  # of a union of named tuples
 
     def _prepare(self, graph: Graph) -> Graph:
         if id(graph) not in self._prepared:
