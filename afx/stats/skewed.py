@@ -18,8 +18,8 @@ from afx.ops.elementwise.comparison import isinf, isnan
 from afx.ops.elementwise.exponential import exp, log, log1p, logaddexp
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.trigonometry import sin
-from afx.ops.elementwise.where import minimum, where
-from afx.ops.manipulation.join import broadcast_arrays
+from afx.ops.elementwise.where import maximum, minimum, where
+from afx.ops.manipulation.join import broadcast_arrays, concat
 from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.bessel import i0e, i1e
@@ -71,12 +71,26 @@ def _log_between(low: Array, high: Array) -> Array:
     return where(is_empty, -math.inf, top + log1mexp(where(is_empty, 1.0, gap)))
 
 
-def _normal_height(x: Array, total: Array) -> tuple[Array, Array]:
-    """Return the density at an end of a part of that much probability, and x times it; both 0 at infinity."""
-    far = isinf(x)
-    safe = where(far, 0.0, x)
-    height = where(far, 0.0, exp(-0.5 * safe * safe - HALF_LOG_2PI - total))
-    return height, safe * height
+REACH = 40.0  # beyond which the logarithm of a density, below its peak, is left out
+
+
+def _truncated_moments(low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """Return mean, variance and entropy of a truncated normal number, by quadrature on both sides of its peak.
+
+    The formulas by densities at the ends cancel where these are close to each other, or far out on one side.
+    """
+    peak = minimum(maximum(low, 0.0), high)
+    width = 2 * REACH / (sqrt(peak * peak + 2 * REACH) + abs_(peak))
+    left, right = (expand_dims(minimum(part, width), -1) for part in (peak - low, high - peak))
+    places = concat([-left * NODES, right * NODES], axis=-1)  # beside the peak
+    depths = 0.5 * places * (places + 2 * expand_dims(peak, -1))
+    heights = concat([left * WEIGHTS, right * WEIGHTS], axis=-1) * exp(-depths)
+    whole = sum_(heights, axis=-1)
+    shares = heights / expand_dims(whole, -1)
+    beside = sum_(shares * places, axis=-1)
+    var = sum_(shares * (places - expand_dims(beside, -1)) ** 2, axis=-1)
+    entropy = log(whole) + sum_(shares * depths, axis=-1)
+    return astype(peak + beside, low.dtype), astype(var, low.dtype), astype(entropy, low.dtype)
 
 
 @continuous
@@ -99,21 +113,15 @@ def truncnorm(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike
         right = -ndtri_exp(logaddexp(log_ndtr(-high), log(q) + total))
         return where(is_left, left, right)
 
-    def mean() -> Array:
-        return _normal_height(low, total)[0] - _normal_height(high, total)[0]
-
-    def gap() -> Array:
-        return _normal_height(low, total)[1] - _normal_height(high, total)[1]
-
     return ContinuousDistribution(
         logpdf=lambda y: -0.5 * y * y - HALF_LOG_2PI - total,
         logcdf=lambda y: minimum(_log_between(low, y) - total, 0.0),
         logsf=lambda y: minimum(_log_between(y, high) - total, 0.0),
         ppf=ppf,
         isf=isf,
-        mean=mean,
-        var=lambda: 1 + gap() - mean() ** 2,
-        entropy=lambda: HALF_LOG_2PI + 0.5 + total + 0.5 * gap(),
+        mean=lambda: _truncated_moments(low, high)[0],
+        var=lambda: _truncated_moments(low, high)[1],
+        entropy=lambda: _truncated_moments(low, high)[2],
         low=low,
         high=high,
         middle=_inside(low, high),
