@@ -17,6 +17,7 @@ from afx.ops.elementwise.comparison import isinf
 from afx.ops.elementwise.where import where
 
 LOG2 = math.log(2.0)
+LOG2E = 1 / LOG2
 _where: Any = np.where  # its result type is not known to checkers
 LOG10 = math.log(10.0)
 
@@ -185,14 +186,28 @@ def _share(x: Array, y: Array) -> Array:
     return sigmoid(where(same, 0, x) - where(same, 0, y))
 
 
+def _larger_and_gap(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the larger number and the smaller one less that: 0 of equal infinities, whose difference would be nan."""
+    larger, smaller = np.maximum(x, y), np.minimum(x, y)
+    same = smaller == larger
+    return larger, _where(same, 0, smaller) - _where(same, 0, larger)
+
+
+def _logaddexp_run(x: Any, y: Any) -> Any:
+    # NumPy's own formula, but its loop takes one number after the other: those of exp and log1p take several at once
+    larger, gap = _larger_and_gap(x, y)
+    return larger + np.log1p(np.exp(gap))
+
+
 logaddexp_p: Primitive = binary(
     "logaddexp",
-    np.logaddexp,
+    _logaddexp_run,
     (lambda _z, x, y: _share(x, y), lambda _z, x, y: _share(y, x)),
     kinds="f",
     promotes_to_float=True,
     commutative=True,
     finite_partials=True,
+    traceable=True,
 )
 
 
@@ -206,14 +221,20 @@ def logaddexp2(x: ArrayLike, y: ArrayLike) -> Array:
     return bind2(logaddexp2_p, x, y)
 
 
+def _logaddexp2_run(x: Any, y: Any) -> Any:
+    larger, gap = _larger_and_gap(x, y)
+    return larger + np.log1p(np.exp2(gap)) * LOG2E
+
+
 logaddexp2_p: Primitive = binary(
     "logaddexp2",
-    np.logaddexp2,
+    _logaddexp2_run,
     (lambda _z, x, y: _share(x * LOG2, y * LOG2), lambda _z, x, y: _share(y * LOG2, x * LOG2)),
     kinds="f",
     promotes_to_float=True,
     commutative=True,
     finite_partials=True,
+    traceable=True,
 )
 
 
