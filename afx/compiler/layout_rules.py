@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from afx.compiler.graph_builder import GraphBuilder, Params
@@ -12,20 +10,26 @@ from afx.core.aval import Aval
 from afx.core.graph import Atom
 from afx.core.primitive import Primitive, primitive_for_role
 
-__all__ = ["collapse_batched_matmul", "collapse_short_last_axis", "split_reduction"]
+__all__ = ["collapse_short_last_axis", "split_reduction", "whole_embed", "whole_slice"]
 
 
-# -- products --
-def collapse_batched_matmul(
-    b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval
-) -> Atom | None:
-    """Many matrices times one matrix are one tall matrix times it."""
-    x, y = xs
-    if x.aval.ndim < 3 or y.aval.ndim != 2 or not x.aval.size or x.aval.dtype != y.aval.dtype:
+# -- axes of one element --
+def whole_slice(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A slice that takes every element in order is a reshape."""
+    return _whole(b, xs[0], params, aval)
+
+
+def whole_embed(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
+    """A part that leaves no zeros around it is a reshape."""
+    return _whole(b, xs[0], params, aval)
+
+
+def _whole(b: GraphBuilder, x: Atom, params: Params, aval: Aval) -> Atom | None:
+    index = dict(params)["index"]
+    steps = [entry[2] for entry in index if isinstance(entry, tuple)]
+    if x.aval.size != aval.size or not aval.size or x.aval.dtype != aval.dtype or any(step != 1 for step in steps):
         return None
-    tall = (math.prod(x.aval.shape[:-1]), x.aval.shape[-1])
-    rows = b.make(primitive_for_role("reshape"), (x,), (("shape", tall),), Aval(tall, x.aval.dtype))
-    return b.make(primitive_for_role("reshape"), (b.make(p, (rows, y)),), (("shape", aval.shape),), aval)
+    return b.make(primitive_for_role("reshape"), (x,), (("shape", aval.shape),), aval)
 
 
 # -- few elements along the last axis --

@@ -15,14 +15,21 @@ from typing import Any
 import numpy as np
 
 from afx.compiler.graph_builder import GraphBuilder, Params, Rewrite, Rule
-from afx.compiler.layout_rules import collapse_batched_matmul, collapse_short_last_axis, split_reduction
+from afx.compiler.layout_rules import collapse_short_last_axis, split_reduction, whole_embed, whole_slice
 from afx.compiler.patterns import Match, like, number_of, rule
+from afx.compiler.product_rules import (
+    collapse_batched_columns,
+    collapse_batched_matmul,
+    contract_sum,
+    outer_product,
+    sum_batched_matmul,
+)
 from afx.compiler.scatter_rules import any_selected, matmul_scattered, sum_scattered
 from afx.compiler.update_rules import add_embedded
 from afx.core.aval import Aval, broadcast_shapes
 from afx.core.dtypes import DType
 from afx.core.graph import Atom, Constant, Literal
-from afx.core.primitive import Primitive, with_ufunc
+from afx.core.primitive import Primitive, primitive_for_role, with_ufunc
 
 __all__ = ["RULES"]
 
@@ -150,10 +157,13 @@ def reshaped(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params
 
 
 def permuted(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Params, aval: Aval) -> Atom | None:
-    """Axes that keep their order stay, two permutations are one, a repeated number is repeated."""
+    """Axes that keep their order stay, axes of length one are reshaped, two permutations are one, a repeated number is so."""
     x, axes = xs[0], dict(params)["axes"]
     if axes == tuple(range(len(axes))):
         return x
+    long = [a for a in axes if x.aval.shape[a] != 1]
+    if long == sorted(long):
+        return b.make(primitive_for_role("reshape"), (x,), (("shape", aval.shape),), aval)
     first = b.made_by(x, "permute")
     if first is not None:
         inner = dict(first.params)["axes"]
@@ -349,18 +359,26 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
     "add": (_needing(add_embedded, "embed"), Rule(doubled), Rule(collapse_short_last_axis)),
     "subtract": (Rule(collapse_short_last_axis),),
     "multiply": (Rule(collapse_short_last_axis),),
-    "matmul": (Rule(matmul_scattered), Rule(collapse_batched_matmul)),
+    "matmul": (
+        Rule(matmul_scattered),
+        Rule(outer_product),
+        Rule(collapse_batched_matmul),
+        Rule(collapse_batched_columns),
+    ),
     "cast": (_needing(cast_repeated, "broadcast"),),
     "stop_gradient": (Rule(unstopped),),
     "reshape": (Rule(reshaped),),
     "permute": (Rule(permuted),),
-    "slice": (Rule(sliced),),
+    "slice": (Rule(sliced), Rule(whole_slice)),
+    "embed": (Rule(whole_embed),),
     "reduce_or": (Rule(any_selected),),
     "broadcast": (Rule(broadcasted),),
     "reduces": (
         Rule(no_axes),
         _needing(reduced_repeats, "broadcast"),
         Rule(sum_scattered),
+        _needing(sum_batched_matmul, "matmul"),
+        _needing(contract_sum, "multiply"),
         Rule(split_reduction),
     ),
 }
