@@ -39,7 +39,7 @@ class Inner(Spaced):
 
     def accesses(self) -> list[Access]:
         """Return the operands, of which the last one is written."""
-        return _last_is_written(self.operands)
+        return _last_are_written(self.operands)
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Inner:
         """Return the loop on other memory."""
@@ -164,7 +164,7 @@ class Extreme(Spaced):
 
     def accesses(self) -> list[Access]:
         """Return what it searches, and the indices."""
-        return _last_is_written((self.x, self.out))
+        return _last_are_written((self.x, self.out))
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Extreme:
         """Return the search of other memory."""
@@ -198,7 +198,7 @@ class Product(Leaf):
     Attributes:
         loop: its loop; None for tiles.
         sizes: the number of core calls, then the core dimensions.
-        operands: with the outer stride alone.
+        operands: with the outer strides alone, of which the last one is the loop's own.
         core_strides: strides of the core dimensions, operand by operand.
         quiet: floating-point warnings that it ignores.
         refuses: whether it marks operands without a result as invalid operations: a fault, as NumPy raises then.
@@ -206,6 +206,8 @@ class Product(Leaf):
         stops: where the pieces end, each a call of the loop; none for one piece.
         is_cut: whether it runs piece by piece.
         changes: how many of its operands it changes, from the first one on.
+        outputs: how many of its operands are results, to the last one.
+        outer: lengths of the axes around the loop's own.
     """
 
     loop: UfuncLoop | None
@@ -218,6 +220,8 @@ class Product(Leaf):
     stops: Shape = ()
     is_cut: bool = False
     changes: int = 0
+    outputs: int = 1
+    outer: Shape = ()
 
     @property
     def parts(self) -> int:
@@ -230,9 +234,9 @@ class Product(Leaf):
         return math.prod(self.sizes[:2])
 
     def accesses(self) -> list[Access]:
-        """Return the operands, of which the last one is written."""
+        """Return the operands, of which the last ones are written."""
         changed = [Access(ref, "a") for ref in self.operands[: self.changes]]
-        return [*changed, *_last_is_written(self.operands[self.changes :])]
+        return [*changed, *_last_are_written(self.operands[self.changes :], self.outputs)]
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Product:
         """Return the product of other memory."""
@@ -262,13 +266,16 @@ class Product(Leaf):
 
     @property
     def calls_blas(self) -> bool:
-        """Whether it calls a loop."""
-        return self.loop is not None
+        """Whether it calls a loop of linear algebra."""
+        return self.loop is not None and not self.loop.ufunc.startswith("fft.")
 
     @property
     def nanoseconds(self) -> float:
         """About how long it takes."""
-        return 100 + 0.03 * math.prod(self.sizes)
+        if self.loop is not None and self.loop.ufunc.startswith("fft."):
+            count, n = math.prod(self.outer) * self.sizes[0], max(self.sizes[1:])
+            return count * (100 + n * math.log2(n + 1))
+        return 100 + 0.03 * math.prod(self.outer) * math.prod(self.sizes)
 
     @property
     def loops(self) -> Iterator[UfuncLoop]:
@@ -283,8 +290,10 @@ class Product(Leaf):
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the product."""
         *xs, out = [names[ref.root] for ref in self.operands]
-        if self.loop is not None and self.loop.ufunc.startswith("linalg."):
-            return [f"{out} = np.{self.loop.ufunc}({', '.join(xs)})  # {join_lengths(self.sizes)}: NumPy's loop"]
+        if self.loop is not None and "." in self.loop.ufunc:
+            given, made = [[*xs, out][part] for part in (slice(-self.outputs), slice(-self.outputs, None))]
+            sizes = join_lengths((*self.outer, *self.sizes))
+            return [f"{', '.join(made)} = np.{self.loop.ufunc}({', '.join(given)})  # {sizes}: NumPy's loop"]
         how = "tiles in registers" if self.loop is None else f"NumPy's {self.loop.ufunc}"
         pieces = f", {self.parts} pieces" if self.is_cut else ""
         return [f"{out} = {' @ '.join(xs)}  # {join_lengths(self.sizes)}: {how}{pieces}"]
@@ -337,5 +346,6 @@ class Words(Leaf):
         return [f"{names[self.out.root]} = philox({', '.join(given)})  # {words}"]
 
 
-def _last_is_written(operands: Sequence[Ref]) -> list[Access]:
-    return [*[Access(ref, "r") for ref in operands[:-1]], Access(operands[-1], "w")]
+def _last_are_written(operands: Sequence[Ref], count: int = 1) -> list[Access]:
+    first = len(operands) - count
+    return [Access(ref, "r" if k < first else "w") for k, ref in enumerate(operands)]

@@ -21,7 +21,7 @@ from afx.compiler.native_backend.program import (
     UfuncLoop,
 )
 
-__all__ = ["Kernel", "layout", "link", "load_linker", "ufunc_loop"]
+__all__ = ["Kernel", "find_ufunc", "layout", "link", "load_linker", "ufunc_loop"]
 
 _names = itertools.count(1)
 FASTCALL = 0x80  # METH_FASTCALL
@@ -105,21 +105,35 @@ def ufunc_loop(name: str, dtypes: tuple[str, ...]) -> UfuncLoop | None:
 
 @functools.cache
 def _address(name: str, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
-    """Return the addresses of a loop and of its data; those of other modules than NumPy's own have their name in front."""
-    ufunc: Any = getattr(np, name, None)
-    if name.startswith("linalg."):
-        ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), name.removeprefix("linalg."), None)
-    if name.startswith("special.") and importlib.util.find_spec("scipy") is not None:
-        ufunc = getattr(importlib.import_module("scipy.special"), name.removeprefix("special."), None)
-    if not isinstance(ufunc, np.ufunc):
+    """Return the addresses of a loop and of its data."""
+    ufunc = find_ufunc(name)
+    if ufunc is None:
         return None
     found = _Ufunc.from_address(id(ufunc) + object.__basicsize__)
     if (found.nin, found.nargs, found.ntypes) != (ufunc.nin, ufunc.nargs, len(ufunc.types)):
         return None
     for k, types in enumerate(ufunc.types):
         if tuple([np.dtype(c).str[1:] for c in types.replace("->", "") if c != "O"]) == dtypes:
-            return (found.functions[k], found.data[k] or 0) if found.functions[k] else None
+            data = found.data[k] if found.data else None
+            return (found.functions[k], data or 0) if found.functions[k] else None
     return None
+
+
+def find_ufunc(name: str) -> Any:
+    """Return a ufunc, those of other modules than NumPy's own with the module's name in front; None where there is none.
+
+    >>> find_ufunc("linalg.solve1").signature
+    '(m,m),(m)->(m)'
+    """
+    module, _, own = name.rpartition(".")
+    places: dict[str, Callable[[], Any]] = {
+        "": lambda: np,
+        "fft": lambda: getattr(np.fft, "_pocketfft_umath", None),
+        "linalg": lambda: getattr(np.linalg, "_umath_linalg", None),
+        "special": lambda: importlib.import_module("scipy.special") if importlib.util.find_spec("scipy") else None,
+    }
+    found: Any = getattr(places[module](), own, None)
+    return found if isinstance(found, np.ufunc) else None
 
 
 class Kernel:

@@ -29,6 +29,8 @@ from afx.ops.manipulation.pad import roll
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+    from afx.compiler.native_backend.lowering.recorder import Recorder
+
 __all__ = ["fft", "fftfreq", "fftshift", "hfft", "ifft", "ifftshift", "ihfft", "irfft", "rfft", "rfftfreq"]
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"] | None
@@ -99,7 +101,34 @@ def _transform(name: str, numpys: Any, abstract: Any, transpose: Any, dtype: Cal
     def out(z: Any, x: Any, **params: Any) -> None:
         numpys(np.asarray(x, dtype(aval_of(x).dtype)), out=z, **params)
 
-    return linear(name, run, abstract, transpose, batch=batch_unchanged(name), impl_into=out)
+    return linear(name, run, abstract, transpose, batch=batch_unchanged(name), impl_into=out, native=_by_loop(name))
+
+
+def _by_loop(name: str) -> Callable[..., None]:
+    """Return the native form of a transform: the loop that NumPy's function of this name calls."""
+    is_inverse = name[0] == "i"
+
+    def native(xp: Recorder, out: Any, x: Any, *, axis: int, norm: str, n: int | None = None) -> None:
+        points = x.shape[axis] if n is None else n
+        precision = real_dtype(out.dtype)
+        direction = INVERSE[norm] if is_inverse else norm
+        loop = f"fft.rfft_n_{'odd' if points % 2 else 'even'}" if name == "rfft" else f"fft.{name}"
+        complex_ = np.result_type(precision, np.complex64)
+        given = precision if name == "rfft" or (x.dtype.kind != "c" and name != "irfft") else complex_
+        # NumPy passes the number 1 as Python's, for which it takes another loop
+        dtypes = xp.loop_dtypes(loop, given, int if direction == "backward" else precision)
+        along = [xp.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in (x, out)]
+        scale = xp.constant(_scale(points, direction, precision).astype(dtypes[1]))
+        xp.call(loop, dtypes, [along[0], scale], along[1:])
+
+    return native
+
+
+def _scale(n: int, norm: str, dtype: DType) -> Any:
+    """Return by what NumPy multiplies the results of a transform."""
+    if norm == "backward":
+        return np.ones((), dtype)
+    return np.reciprocal(np.sqrt(n, dtype=dtype) if norm == "ortho" else n, dtype=dtype)
 
 
 # -- complex transforms --

@@ -126,8 +126,8 @@ def _native(xp: Recorder, q: Any, r: Any, a: Any, *, full: bool) -> None:
     raw, tau = xp.new(a.shape, "f8"), xp.new((*a.shape[:-2], min(a.shape[-2:])), "f8")
     xp.copy(raw, a)
     ignored = ("divide", "over")  # as by NumPy, which raises where an argument is wrong, and never here
-    xp.lapack("qr_r_raw", [raw], tau, refuses=False, quiet=ignored, changes=1)
-    xp.lapack("qr_complete" if full else "qr_reduced", [raw, tau], q, refuses=False, quiet=ignored)
+    xp.lapack("qr_r_raw", [raw], [tau], refuses=False, quiet=ignored, changes=1)
+    xp.lapack("qr_complete" if full else "qr_reduced", [raw, tau], [q], refuses=False, quiet=ignored)
     xp.mask(np.triu(np.ones(r.shape[-2:], bool)), raw[..., : r.shape[-2], :], r)
 
 

@@ -136,7 +136,7 @@ def _native(xp: Recorder, out: Any, a: Any, b: Any, *, lower: bool, unit: bool) 
         xp.refuse("large matrices, or of ones with a diagonal of ones")
     upper, z = xp.new(a.shape, "f8"), xp.new(out.shape, "f8") if lower else out
     xp.mask(np.triu(np.ones(a.shape[-2:], bool)), a[..., ::-1, ::-1] if lower else a, upper)
-    xp.lapack("solve", [upper, b[..., ::-1, :] if lower else b], z)
+    xp.lapack("solve", [upper, b[..., ::-1, :] if lower else b], [z])
     if lower:
         xp.copy(out, z[..., ::-1, :])
 

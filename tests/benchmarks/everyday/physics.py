@@ -162,7 +162,7 @@ PROGRAMS = [
     Program("springs with a floor", springs),
     Program("heat on a plate", heat),
     Program("wave on a ring by roll", wave),
-    Program("spectral Burgers", spectral, "rfft"),
+    Program("spectral Burgers", spectral),
     Program("physics-informed network", physics_informed),
     Program("pose of points", pose),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection
 from functools import partial
 
@@ -50,11 +51,12 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
 def _product(w: Writer, step: Product) -> None:
     """Call a generalized ufunc's loop, or its pieces from one to another."""
     assert step.loop is not None
-    steps = [ref.strides[0] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
-    pointers = [start_of(w, ref) for ref in step.operands]
+    steps = [ref.strides[-1] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
     if not step.is_cut:
-        call_loop(w, step.loop, pointers, list(map(str, step.sizes)), steps)
+        call = partial(call_loop, w, step.loop, sizes=list(map(str, step.sizes)), steps=steps)
+        over(w, step.outer, step.operands, call, nanoseconds=step.nanoseconds / math.prod(step.outer))
         return
+    pointers = [start_of(w, ref) for ref in step.operands]
     by = {0: steps[:3], 1: (steps[3], 0, steps[7]), 3: (0, steps[6], steps[8])}[step.axis]  # bytes, of each operand
     for number, (start, stop) in enumerate(itertools.pairwise((0, *step.stops))):
         sizes = [str(stop - start if k == step.axis else n) for k, n in enumerate(step.sizes)]

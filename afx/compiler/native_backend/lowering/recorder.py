@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.arrays import Arrays
+from afx.compiler.native_backend.link import find_ufunc
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dtype_name, of_array, part_of
 from afx.compiler.native_backend.lowering.ops.expand import REAL, Calls
@@ -110,6 +111,17 @@ class Recorder(Arrays):
         location = self.b.locations[x.index] if isinstance(x, Buffer) else self.b.location(x)
         return Recorded(self, location, x)
 
+    def loop_dtypes(self, name: str, *dtypes: Any) -> tuple[str, ...]:
+        """Return the dtypes of the loop that NumPy takes of a ufunc for operands of dtypes, or Python's numbers."""
+        ufunc = find_ufunc(name)
+        if ufunc is None:
+            raise UnsupportedError(f"{self._op}: a NumPy without {name}")
+        return tuple([dtype_name(t) for t in ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))])
+
+    def constant(self, x: Any) -> Recorded:
+        """Return an array of NumPy."""
+        return Recorded(self, self.b.constant(x))
+
     # -- elements --
     def ufunc(self, name: str, *xs: Recorded | float, out: Recorded | None = None) -> Recorded:
         """Return what a ufunc makes of arrays, and numbers of their dtype; in the result's memory, where it is given."""
@@ -127,7 +139,13 @@ class Recorder(Arrays):
         return self.operand(self._calls.where(condition, *self._values((x, y))))
 
     def cast(self, x: Recorded, dtype: Any) -> Recorded:
-        """Return an array in another dtype."""
+        """Return an array in a dtype."""
+        if x.dtype == dtype:
+            return x
+        if x.dtype.kind == "c":
+            found = self.new(x.shape, dtype)
+            self.copy(found, x)
+            return found
         (value,) = self._values((x,))
         assert isinstance(value, Buffer)
         return self.operand(self._calls.cast(value, dtype_name(np.dtype(dtype))))
@@ -157,6 +175,8 @@ class Recorder(Arrays):
 
     def copy(self, to: Recorded, x: Recorded) -> None:
         """Write elements."""
+        if x.dtype.kind == "c" and to.dtype != x.dtype:
+            to, x = _in_parts(to), _in_parts(x)
         self._add([copy_nest(to.location, x.location, self.quiet)], [x], to)
 
     def add(self, to: Recorded, x: Recorded) -> None:
@@ -209,43 +229,81 @@ class Recorder(Arrays):
         self,
         name: str,
         xs: Sequence[Recorded],
-        out: Recorded,
+        outs: Sequence[Recorded],
         *,
         refuses: bool = True,
         quiet: tuple[str, ...] | None = None,
         changes: int = 0,
     ) -> None:
-        """Have one of NumPy's loops on stacks of matrices write its result.
+        """Have one of NumPy's loops on stacks of matrices write its results.
 
         Args:
             name: of the function in ``np.linalg._umath_linalg``.
             xs: operands in float64.
-            out: the result, of any dtype.
+            outs: the results, of any dtype.
             refuses: whether the loop marks matrices without a result as invalid operations; NumPy raises then.
             quiet: floating-point errors that it ignores.
             changes: how many of its operands it changes.
         """
-        loop = loop_of(f"linalg.{name}", ("f8",) * (len(xs) + 1))
-        found = out if out.location.dtype == "f8" else self.new(out.shape, "f8")
-        locations, cores = [x.location for x in (*xs, found)], _core_axes(name)
-        batch = found.shape[: found.ndim - len(cores[-1])]
-        outer, inner = list[Location](), list[int]()
+        self.call(
+            f"linalg.{name}", ("f8",) * (len(xs) + len(outs)), xs, outs, refuses=refuses, quiet=quiet, changes=changes
+        )
+
+    def call(
+        self,
+        name: str,
+        dtypes: Sequence[str],
+        xs: Sequence[Recorded],
+        outs: Sequence[Recorded],
+        *,
+        refuses: bool = False,
+        quiet: tuple[str, ...] | None = None,
+        changes: int = 0,
+    ) -> None:
+        """Have the loop of a generalized ufunc write its results.
+
+        Args:
+            name: of the ufunc, with its module's in front.
+            dtypes: of the loop.
+            xs: operands, which are converted.
+            outs: results, of any dtype.
+            refuses: whether the loop marks operands without a result as invalid operations; NumPy raises then.
+            quiet: floating-point errors that it ignores.
+            changes: how many of its operands it changes.
+        """
+        loop, cores = loop_of(name, tuple(dtypes)), _core_axes(name)
+        given = [self.cast(x, dtype) for x, dtype in zip(xs, dtypes, strict=False)]
+        made = [
+            out if out.dtype == dtype else self.new(out.shape, dtype)
+            for out, dtype in zip(outs, dtypes[len(xs) :], strict=True)
+        ]
+        locations = [x.location for x in (*given, *made)]
+        batch = outs[-1].shape[: outs[-1].ndim - len(cores[-1])]
+        lead, inner = list[Location](), list[int]()
         sizes: dict[str, int] = {}
         for x, core in zip(locations, cores, strict=True):
             rank = len(x.shape) - len(core)
-            outer.append(attrs.evolve(x, shape=x.shape[:rank], strides=x.strides[:rank]))
+            lead.append(attrs.evolve(x, shape=x.shape[:rank], strides=x.strides[:rank]))
             inner += x.strides[rank:]
             sizes |= dict(zip(core, x.shape[rank:], strict=True))
-        space, strides = merged(batch, [broadcast(x, batch) for x in outer])
-        if len(space) > 1:
-            self.refuse("stacks whose matrices do not follow each other evenly")
+        space, strides = merged(batch, [broadcast(x, batch) for x in lead])
         refs = [Ref(x.owner, x.dtype, x.offset, s) for x, s in zip(locations, strides, strict=True)]
-        lengths = (space[0] if space else 1, *sizes.values())
-        ignored = self.quiet if quiet is None else quiet
-        product = Product(loop, lengths, tuple(refs), tuple(inner), ignored, refuses, changes=changes)
-        self.b.fixed([product], [x.location for x in xs], [p.location for p in (found, *xs[:changes])])
-        if found is not out:
-            self.copy(out, found)
+        step = Product(
+            loop,
+            (space[-1] if space else 1, *sizes.values()),
+            tuple(refs),
+            tuple(inner),
+            self.quiet if quiet is None else quiet,
+            refuses,
+            changes=changes,
+            outputs=len(outs),
+            outer=space[:-1],
+        )
+        self._count()
+        self.b.fixed([step], locations[: len(xs)], [*locations[len(xs) :], *locations[:changes]])
+        for out, found in zip(outs, made, strict=True):
+            if found is not out:
+                self.copy(out, found)
 
     def dense(self, x: Recorded) -> Recorded:
         """Return an array whose elements lie next to each other, a copy where they do not."""
@@ -283,10 +341,16 @@ class Recorder(Arrays):
         return give
 
 
+def _in_parts(x: Recorded) -> Recorded:
+    """Return complex numbers as pairs of real ones, along a last axis."""
+    at, size = x.location, int(x.location.dtype[1:]) // 2
+    pairs = attrs.evolve(at, shape=(*at.shape, 2), strides=(*at.strides, size), dtype=f"f{size}")
+    return Recorded(x.recorder, pairs)
+
+
 def _core_axes(name: str) -> list[list[str]]:
-    """Return the axes of the operands and the result of a function of LAPACK, those of one length with one name."""
-    module: Any = getattr(np.linalg, "_umath_linalg")  # noqa: B009  # NumPy's stubs do not know it
-    parts: list[str] = re.findall(r"\((.*?)\)", getattr(module, name).signature)
+    """Return the axes of the operands and results of a generalized ufunc, those of one length with one name."""
+    parts: list[str] = re.findall(r"\((.*?)\)", find_ufunc(name).signature)
     return [[axis.strip() for axis in part.split(",") if axis.strip()] for part in parts]
 
 

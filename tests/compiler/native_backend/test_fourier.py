@@ -1,0 +1,100 @@
+"""Fourier transforms as machine code: NumPy's own loops."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import afx
+
+pytest.importorskip("llvmlite", reason="machine code is an extra")
+
+from afx.compiler.native_backend.lowering import recorder
+from tests.compiler.native_backend.native_run import Native, assert_same_bits
+
+fft, ifft, rfft, irfft = afx.fft.fft, afx.fft.ifft, afx.fft.rfft, afx.fft.irfft
+
+
+def arrays(dtype: str, *shape: int) -> tuple[Any, Any]:
+    """Return real and complex numbers."""
+    x, y = np.random.default_rng(0).normal(size=(2, *shape)).astype(dtype)
+    return x, (x + 1j * y).astype(np.result_type(dtype, np.complex64))
+
+
+def assert_is_native(fn: Any, *args: Any) -> Native:
+    """Assert that a function has NumPy's bits and no call of NumPy left."""
+    native = assert_same_bits(fn, *args)
+    assert not any(why for _, why in native.plan.why_not_native)
+    return native
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_transforms_are_numpys(dtype: str, norm: Any) -> None:
+    """Transforms along each axis, cut and padded, of real and complex numbers, have the bits of NumPy's."""
+    x, z = arrays(dtype, 3, 4, 6)
+    for axis, n in ((0, None), (1, 5), (-1, 8), (-1, 1)):
+
+        def fn(x: Any, z: Any, axis: int = axis, n: Any = n) -> Any:
+            args = n, axis, norm
+            real = fft(x, *args), ifft(x, *args), rfft(x, *args), irfft(x, *args), afx.fft.ihfft(x, *args)
+            return *real, fft(z, *args), ifft(z, *args), irfft(z, *args), afx.fft.hfft(z, *args)
+
+        native = assert_is_native(fn, x, z)
+        calls = [getattr(np.fft, name)(x, n, axis, norm) for name in ("fft", "ifft", "rfft")]
+        for found, expected in zip(native(x, z)[0], calls, strict=False):
+            assert np.array_equal(found, expected)
+
+
+def test_transforms_of_several_axes_and_of_views() -> None:
+    """Several axes, transposed and reversed arrays, and whole numbers have NumPy's bits."""
+    x, z = arrays("float64", 4, 6, 5)
+
+    def fn(x: Any, z: Any) -> Any:
+        many = afx.fft.fft2(x), afx.fft.ifftn(z), afx.fft.rfftn(x), afx.fft.irfft2(z, (5, 6)), fft(np.arange(7))
+        return *many, rfft(x.T, axis=1), fft(z[::-1, ::2].T, axis=1), irfft(z.T[::-1], axis=0)
+
+    assert_is_native(fn, x, z)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_steps_with_transforms_are_one_kernel(dtype: str) -> None:
+    """Spectral steps by scan, their gradient and a batch of them run without a call of NumPy."""
+    waves = np.arange(9, dtype=dtype)
+
+    def loss(u: Any) -> Any:
+        def step(u: Any, _: Any) -> Any:
+            slope = irfft(1j * waves * rfft(u), 16)
+            return irfft(np.exp(-0.01 * waves**2) * rfft(u - 0.1 * u * slope), 16), None
+
+        return afx.sum(afx.scan(step, u, None, length=5)[0] ** 2)
+
+    u = arrays(dtype, 3, 16)[0]
+    assert_is_native(loss, u[0])
+    assert_is_native(afx.grad(loss), u[0])
+    assert_is_native(afx.vmap(afx.grad(loss)), u)
+
+
+def test_flags_of_transforms() -> None:
+    """Overflows, of sums and of their rounding to single precision, are seen; infinities are as NumPy has them."""
+    for dtype in ("float32", "float64"):
+        native = Native(lambda x: (fft(x), rfft(x, norm="ortho")), np.ones(6, dtype))
+        for value in (np.finfo(dtype).max, np.inf, np.nan, 1.0):
+            x = np.array([value, value, 1, 2, 3, 4], dtype)
+            with np.errstate(all="raise", under="ignore"):
+                try:
+                    native.plan(x)
+                    flags = False
+                except FloatingPointError:
+                    flags = True
+            assert (native(x)[1] != 0) == flags
+            assert_same_bits(lambda x: (fft(x), rfft(x, norm="ortho")), x)
+
+
+def test_a_numpy_without_these_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where NumPy has no such loops, transforms are calls of NumPy, as before."""
+    monkeypatch.setattr(recorder, "find_ufunc", lambda _: None)
+    x = np.arange(12.0)
+    plan = afx.jit(lambda x: rfft(x * 2)).lower(x).plan
+    assert any("rfft" in why for _, why in plan.why_not_native)
+    assert np.array_equal(plan(x)[0], np.fft.rfft(x * 2))
