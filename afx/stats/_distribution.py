@@ -20,15 +20,14 @@ from afx.core.dtypes import promote
 from afx.errors import DtypeError
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.promotion import promote_operands
-from afx.ops.creation.ranges import arange
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.comparison import isinf, isnan
 from afx.ops.elementwise.exponential import exp, expm1, log, log1p
 from afx.ops.elementwise.rounding import floor
 from afx.ops.elementwise.where import maximum, minimum, where
-from afx.ops.manipulation.shape import astype, expand_dims, reshape
-from afx.ops.reductions.sums import sum as sum_
+from afx.ops.manipulation.shape import astype
+from afx.stats._whole_sums import sum_whole
 
 __all__ = [
     "ContinuousDistribution",
@@ -73,7 +72,6 @@ def log1mexp(x: Array) -> Array:
 
 
 # -- distributions --
-TERMS = 4096  # of a sum over whole numbers
 FILLS = {  # what functions are below and above the support
     "pdf": (0.0, 0.0),
     "logpdf": (-math.inf, -math.inf),
@@ -246,17 +244,18 @@ class DiscreteDistribution(Distribution):
         return where(self.allowed, z, math.nan)
 
     def _summed_entropy(self) -> Array:
-        """Return the entropy as a sum over numbers around the mean; where they are many, over every so many."""
-        mean, width = asarray(self.mean()), sqrt(asarray(self.var()))
-        first = maximum(floor(mean - 12 * width) - 30, self.low)
-        last = minimum(floor(mean + 40 * width) + 60, self.high)
-        apart = maximum(floor((last - first) / (TERMS - 1)) + 1, 1.0)  # so smooth a sum is as good as the whole one
-        k = expand_dims(first, 0) + reshape(arange(TERMS, dtype=mean.dtype), (-1,) + (1,) * mean.ndim) * apart
-        inside = k <= last
-        logarithm = self.logpdf(where(inside, k, first))
-        seen = inside & (logarithm > -math.inf)
-        terms = where(seen, exp(logarithm) * where(seen, logarithm, 0.0), 0.0)
-        return -sum_(terms, axis=0) * apart
+        """Return the entropy as a sum over numbers around the mean, out to where tails, at most exponentials, are nothing."""
+        mean, var = asarray(self.mean()), asarray(self.var())
+        width, fall = sqrt(var), var / where(mean > 0, mean, 1.0)
+        rise = var / where(self.high > mean, self.high - mean, 1.0)
+
+        def surprise(k: Array) -> Array:
+            logarithm = self.logpdf(k)
+            seen = logarithm > -math.inf
+            return where(seen, -exp(logarithm) * where(seen, logarithm, 0.0), 0.0)
+
+        first = maximum(floor(mean - 12 * width - 60 * rise) - 60, self.low)
+        return sum_whole(surprise, first, minimum(floor(mean + 12 * width + 60 * fall) + 60, self.high))
 
 
 def is_endless(end: Array | float) -> bool:

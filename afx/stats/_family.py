@@ -13,10 +13,12 @@ from typing import Any, Generic, ParamSpec
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import float64
 from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.where import maximum
 from afx.ops.manipulation.join import broadcast_arrays
+from afx.ops.manipulation.shape import astype
 from afx.random import uniform
 from afx.random._arguments import ShapeLike
 from afx.stats._distribution import Distribution, floating, quiet
@@ -48,18 +50,19 @@ class Family(Generic[P]):
     def __reduce__(self) -> str:
         return self.__name__
 
-    def _bind(
-        self, xs: tuple[ArrayLike, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Array], list[Array], Distribution]:
-        """Return arguments, parameters and the distribution, all in one floating dtype."""
+    def _arrays(self, xs: tuple[ArrayLike, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array]:
+        """Return arguments, and behind them the parameters, all in one floating dtype."""
         given = {**dict(zip(self._names, args, strict=False)), **kwargs}
         values = {**self._defaults, **given}
         if len(given) < len(args) + len(kwargs) or values.keys() != self._keys:
             self._refuse(args, kwargs)
-        arrays = floating(self.__name__, *xs, *[values[name] for name in self._names])
-        parameters = arrays[len(xs) :]
+        return floating(self.__name__, *xs, *[values[name] for name in self._names])
+
+    def _bind(self, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, Distribution]:
+        """Return the argument and the distribution."""
+        y, *parameters = self._arrays((x,), args, kwargs)
         with quiet():
-            return arrays[: len(xs)], parameters, self._distribution(*parameters)
+            return y, self._distribution(*parameters)
 
     def _refuse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
@@ -69,17 +72,20 @@ class Family(Generic[P]):
             raise TypeError(f"{self.__name__}: {error}; its parameters, behind the argument, are {names}") from None
 
     def _value(self, name: str, x: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
-        (y,), _, distribution = self._bind((x,), args, kwargs)
+        y, distribution = self._bind(x, args, kwargs)
         with quiet():
             return distribution.value(name, y)
 
     def _number(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
-        _, _, distribution = self._bind((), args, kwargs)
+        """Return a number of the parameters: computed in float64, as it may be a small rest of large terms."""
+        parameters = self._arrays((), args, kwargs)
         with quiet():
-            return distribution.number(name)
+            distribution = self._distribution(*[astype(p, float64) for p in parameters])
+            z = sqrt(distribution.number("var")) if name == "std" else distribution.number(name)
+            return astype(z, parameters[0].dtype)
 
     def _quantile(self, q: ArrayLike, args: tuple[Any, ...], kwargs: dict[str, Any], upper: bool = False) -> Array:
-        (y,), _, distribution = self._bind((q,), args, kwargs)
+        y, distribution = self._bind(q, args, kwargs)
         with quiet():
             return distribution.quantile(y, upper)
 
@@ -126,7 +132,7 @@ class Family(Generic[P]):
 
     def std(self, *args: P.args, **kwargs: P.kwargs) -> Array:
         """Return the standard deviation."""
-        return sqrt(self.var(*args, **kwargs))
+        return self._number("std", args, kwargs)
 
     def entropy(self, *args: P.args, **kwargs: P.kwargs) -> Array:
         """Return the differential entropy, in nats; of whole numbers the sum of ``-p log p``."""
@@ -146,12 +152,12 @@ class Family(Generic[P]):
         >>> afx.stats.gamma.rvs(afx.random.key(0), (2, 3), 2.5, scale=2.0).shape
         (2, 3)
         """
-        _, parameters, distribution = self._bind((), args, kwargs)
+        parameters = self._arrays((), args, kwargs)
         lead = broadcast_arrays(*parameters)[0].shape
         dtype = parameters[0].dtype
         q = uniform(key, lead if shape is None else shape, dtype=dtype)
         with quiet():
-            return distribution.quantile(maximum(q, float(np.finfo(dtype).eps) / 8))
+            return self._distribution(*parameters).quantile(maximum(q, float(np.finfo(dtype).eps) / 8))
 
     def fit(self, x: ArrayLike, *, start: Mapping[str, float] | None = None, **fixed: ArrayLike) -> dict[str, Array]:
         """Return the parameters of the greatest likelihood, by name, in float64, with derivatives by the data.

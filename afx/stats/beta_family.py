@@ -11,13 +11,16 @@ from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.exponential import log, log1p
 from afx.ops.elementwise.where import where
+from afx.ops.manipulation.join import broadcast_arrays, stack
 from afx.ops.special import student
 from afx.ops.special.fisher import fisher, fisherc
-from afx.ops.special.gamma import betaln, digamma
+from afx.ops.special.gamma import betaln, digamma_gap
 from afx.ops.special.incomplete_beta import betainc, betaincc, betainccinv, betaincinv, density
 from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
 from afx.stats._distribution import ContinuousDistribution
 from afx.stats._family import continuous
+from afx.stats._stirling import digamma_rest, gammaln_rest, shares_entropy
+from afx.stats.normal import HALF_LOG_2PI
 
 __all__ = ["beta", "f", "t"]
 
@@ -38,8 +41,8 @@ def beta(a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.
         ppf=lambda q: betaincinv(c, d, q),
         isf=lambda q: betainccinv(c, d, q),
         mean=lambda: c / (c + d),
-        var=lambda: c * d / ((c + d) ** 2 * (c + d + 1)),
-        entropy=lambda: betaln(c, d) - (c - 1) * digamma(c) - (d - 1) * digamma(d) + (c + d - 2) * digamma(c + d),
+        var=lambda: c / (c + d) * (d / (c + d)) / (c + d + 1),
+        entropy=lambda: shares_entropy(stack(broadcast_arrays(c, d))),
         low=0.0,
         high=1.0,
         allowed=(c > 0) & (d > 0),
@@ -82,6 +85,11 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
         odds = ratio * y
         return _sided(log_beta_density, log_beta_density, a, b, odds) + log(ratio) - 2 * log1p(odds)
 
+    def entropy() -> Array:
+        rest, first, second = digamma_rest(a + b), digamma_rest(a), digamma_rest(b)
+        large = HALF_LOG_2PI + gammaln_rest(a) + gammaln_rest(b) - gammaln_rest(a + b) + 0.5 * log(1 / a + 1 / b)
+        return large + a * (first - rest) + b * (second - rest) - first + second
+
     return ContinuousDistribution(
         logpdf=logpdf,
         cdf=lambda y: fisher(a, b, y),
@@ -92,9 +100,7 @@ def f(dfn: ArrayLike, dfd: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1
         isf=lambda q: 1 / (ratio * _odds(b, a, q)),
         mean=lambda: where(n > 2, n / where(n > 2, n - 2, 1), math.inf),
         var=lambda: where(n > 4, 2 * (m + n - 2) * (n / (n - 2)) ** 2 / (m * where(n > 4, n - 4, 1)), math.inf),
-        entropy=lambda: (
-            betaln(a, b) - log(ratio) + (1 - a) * digamma(a) - (1 + b) * digamma(b) + (a + b) * digamma(a + b)
-        ),
+        entropy=entropy,
         low=0.0,
         allowed=(m > 0) & (n > 0),
         loc=loc,
@@ -131,7 +137,7 @@ def t(df: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Continuous
         isf=lambda q: -student.stdtrit(n, q),
         mean=lambda: where(n > 1, 0.0, math.inf),
         var=lambda: where(n > 2, n / where(n > 2, n - 2, 1), where(n > 1, math.inf, math.nan)),
-        entropy=lambda: (n + 1) / 2 * (digamma((n + 1) / 2) - digamma(n / 2)) + 0.5 * log(n) + betaln(n / 2, half),
+        entropy=lambda: (n + 1) / 2 * digamma_gap(n / 2, half) + 0.5 * log(n) + betaln(n / 2, half),
         allowed=n > 0,
         loc=loc,
         scale=scale,

@@ -54,13 +54,41 @@ def weibull_min(c: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> C
         ppf=lambda q: (-log1p(-q)) ** (1 / k),
         isf=lambda q: (-log(q)) ** (1 / k),
         mean=lambda: gamma(1 + 1 / k),
-        var=lambda: gamma(1 + 1 / k) ** 2 * expm1(gammaln(1 + 2 / k) - 2 * gammaln(1 + 1 / k)),
+        var=lambda: _weibull_variance(1 / k),
         entropy=lambda: EULER * (1 - 1 / k) - log(k) + 1,
         low=0.0,
         allowed=k > 0,
         loc=loc,
         scale=scale,
     )
+
+
+_ZETA = (
+    1.6449340668482264,
+    1.2020569031595942,
+    1.0823232337111381,
+    1.03692775514337,
+    1.0173430619844492,
+    1.008349277381923,
+    1.0040773561979444,
+    1.0020083928260821,
+    1.000994575127818,
+    1.0004941886041194,
+    1.000246086553308,
+    1.0001227133475785,
+)  # of the numbers from 2 on
+FLAT = 1 / 32  # up to this reciprocal twelve terms of the series are exact
+
+
+def _weibull_variance(e: Array) -> Array:
+    """Return the variance of the Weibull distribution of shape 1 / e; for small e by Taylor's series of log-gamma at 1."""
+    flat = e < FLAT
+    small, large = where(flat, e, 0.0), where(flat, 1.0, e)
+    series = 0.0 * e
+    for n in range(13, 1, -1):
+        series = (-small) * series + (2**n - 2) * _ZETA[n - 2] / n
+    excess = where(flat, small * small * series, gammaln(1 + 2 * large) - 2 * gammaln(1 + large))
+    return gamma(1 + e) ** 2 * expm1(excess)
 
 
 @continuous

@@ -9,11 +9,13 @@ from afx.ops.creation.creation import asarray
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.exponential import exp, log, log1p
 from afx.ops.elementwise.where import where
-from afx.ops.special.gamma import digamma, gammaln
+from afx.ops.special.gamma import gammaln
 from afx.ops.special.incomplete_gamma import density, gammainc, gammaincc, gammainccinv, gammaincinv
 from afx.ops.special.log_incomplete_gamma import log_gamma_density, log_gammainc, log_gammaincc
 from afx.stats._distribution import ContinuousDistribution
 from afx.stats._family import continuous
+from afx.stats._stirling import digamma_rest, gammaln_rest
+from afx.stats.normal import HALF_LOG_2PI
 
 __all__ = ["chi2", "gamma", "gennorm", "invgamma"]
 
@@ -30,7 +32,7 @@ def _gamma(a: Array, loc: ArrayLike, scale: ArrayLike) -> ContinuousDistribution
         isf=lambda q: gammainccinv(a, q),
         mean=lambda: a,
         var=lambda: a,
-        entropy=lambda: a + gammaln(a) + (1 - a) * digamma(a),
+        entropy=lambda: HALF_LOG_2PI + 0.5 * log(a) + gammaln_rest(a) + (a - 1) * digamma_rest(a),
         low=0.0,
         allowed=a > 0,
         loc=loc,
@@ -64,7 +66,7 @@ def invgamma(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
         isf=lambda q: 1 / gammaincinv(c, q),
         mean=lambda: where(c > 1, 1 / where(c > 1, c - 1, 1), math.inf),
         var=lambda: where(c > 2, 1 / (where(c > 2, c - 1, 1) ** 2 * where(c > 2, c - 2, 1)), math.inf),
-        entropy=lambda: c + gammaln(c) - (1 + c) * digamma(c),
+        entropy=lambda: HALF_LOG_2PI - 1.5 * log(c) + gammaln_rest(c) + (1 + c) * digamma_rest(c),
         low=0.0,
         is_open=True,
         allowed=c > 0,

@@ -24,12 +24,14 @@ from afx.ops.manipulation.shape import broadcast_to, expand_dims
 from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.entropy import xlogy
-from afx.ops.special.gamma import betaln, digamma, gammaln, multigammaln
+from afx.ops.special.gamma import betaln, gammaln, multigammaln
 from afx.random import beta as draw_beta
 from afx.random import chisquare, normal, split
 from afx.random import multinomial as draw_multinomial
 from afx.random._arguments import ShapeLike
 from afx.stats._distribution import floating, quiet
+from afx.stats._stirling import digamma_rest, gammaln_rest
+from afx.stats.normal import HALF_LOG_2PI
 
 __all__ = ["lkj", "multinomial", "wishart"]
 
@@ -142,9 +144,11 @@ class _Wishart:
         """Return the differential entropy."""
         _, n, s = _square("wishart", scale, df, scale)
         p = s.shape[-1]
-        slopes = [digamma(0.5 * (n - i)) for i in range(p)]
-        z = 0.5 * (p + 1) * _log_det(cholesky(s)) + 0.5 * p * (p + 1) * math.log(2) + multigammaln(n / 2, p)
-        return z - 0.5 * (n - p - 1) * sum(slopes, zeros((), s.dtype)) + 0.5 * n * p
+        z = 0.5 * (p + 1) * (_log_det(cholesky(s)) + p * math.log(2)) + 0.25 * p * (p - 1) * (1 + math.log(math.pi))
+        for i in range(p):
+            a = 0.5 * (n - i)
+            z = z + HALF_LOG_2PI + 0.5 * (p - i) * log(a) + gammaln_rest(a) + 0.5 * (n - p - 1) * digamma_rest(a)
+        return z
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, df: ArrayLike, scale: ArrayLike) -> Array:
         """Return draws, float[*shape, p, p], by Bartlett's decomposition; with derivatives by both parameters."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_shapes
+from afx.core.dtypes import float64
 from afx.errors import ShapeError
 from afx.ops.creation.creation import zeros
 from afx.ops.creation.matrices import eye
@@ -23,19 +24,21 @@ from afx.ops.linalg.products import matmul
 from afx.ops.linalg.triangular import solve_triangular
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.manipulation.join import broadcast_arrays, concat
-from afx.ops.manipulation.shape import broadcast_to, expand_dims, reshape
+from afx.ops.manipulation.shape import astype, broadcast_to, expand_dims, reshape
 from afx.ops.reductions.boolean import all as all_
+from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.entropy import xlogy
 from afx.ops.special.errors import ndtr
-from afx.ops.special.gamma import digamma, gammaln
+from afx.ops.special.gamma import gammaln
 from afx.random import dirichlet as draw_dirichlet
 from afx.random import multivariate_normal as draw_normal
 from afx.random._arguments import ShapeLike
 from afx.stats._bivariate_normal import bivariate_cdf
 from afx.stats._distribution import floating, quiet
 from afx.stats._multivariate_normal_cdf import lattice_cdf, trivariate_cdf
+from afx.stats._stirling import shares_entropy
 
 __all__ = ["dirichlet", "multivariate_normal"]
 
@@ -87,15 +90,15 @@ class _Dirichlet:
     def var(self, alpha: ArrayLike) -> Array:
         """Return the variances of all shares."""
         (a,) = floating("dirichlet", alpha)
-        share = a / sum_(a)
-        return share * (1 - share) / (sum_(a) + 1)
+        up, down = cumsum(a, axis=0)[:-1], cumsum(a[::-1], axis=0)[-2::-1]
+        none = zeros((1,), a.dtype)
+        others, total = concat([none, up], axis=0) + concat([down, none], axis=0), sum_(a)
+        return a / total * (others / total) / (total + 1)
 
     def entropy(self, alpha: ArrayLike) -> Array:
         """Return the differential entropy."""
         (a,) = floating("dirichlet", alpha)
-        total = sum_(a)
-        slopes = (total - a.size) * digamma(total) - sum_((a - 1) * digamma(a))
-        return sum_(gammaln(a)) - gammaln(total) + slopes
+        return shares_entropy(astype(a, float64)).astype(a.dtype)
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, alpha: ArrayLike) -> Array:
         """Return draws, float[*shape, k], as `afx.random.dirichlet` does."""

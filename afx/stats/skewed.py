@@ -22,7 +22,7 @@ from afx.ops.elementwise.where import maximum, minimum, where
 from afx.ops.manipulation.join import broadcast_arrays, concat
 from afx.ops.manipulation.shape import astype, expand_dims
 from afx.ops.reductions.sums import sum as sum_
-from afx.ops.special.bessel import i0e, i1e
+from afx.ops.special.bessel import i0e, i0e_fall
 from afx.ops.special.errors import log_ndtr, ndtri_exp
 from afx.stats._bivariate_normal import bivariate_cdf
 from afx.stats._distribution import ContinuousDistribution, log1mexp
@@ -188,8 +188,10 @@ def skewnorm(a: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> Cont
         return -_inverted(lambda y: exp(logsf(-y)), lambda y: exp(logpdf(-y)), q, -ends, ends)
 
     def entropy() -> Array:
-        z = asarray(np.concatenate([[-12.0 + 0.5 * k + 0.5 * NODES] for k in range(48)], axis=1)[0]).astype(slant.dtype)
-        weights = asarray(np.tile(0.5 * WEIGHTS, 48)).astype(slant.dtype)
+        # Φ(a x) log Φ(a x) is nothing farther out than this, for a normal density and for a steep Φ
+        unit = 1 / expand_dims(stop_gradient(maximum(abs_(slant), 1.0)), -1)
+        z = unit * asarray(np.concatenate([-12.0 + 0.5 * k + 0.5 * NODES for k in range(48)])).astype(slant.dtype)
+        weights = unit * asarray(np.tile(0.5 * WEIGHTS, 48)).astype(slant.dtype)
         tilt = log_ndtr(expand_dims(slant, -1) * z)
         heights = 2 * exp(-0.5 * z * z - HALF_LOG_2PI + tilt)
         return HALF_LOG_2PI + 0.5 - math.log(2) - sum_(weights * where(heights > 0, heights * tilt, 0.0), axis=-1)
@@ -260,7 +262,7 @@ def vonmises(kappa: ArrayLike, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0) -> 
         isf=lambda q: -ppf(q),
         mean=lambda: 0.0 * k,
         var=var,
-        entropy=lambda: math.log(2 * math.pi) + log(i0e(k)) + k * (1 - i1e(k) / i0e(k)),
+        entropy=lambda: math.log(2 * math.pi) + log(i0e(k)) + k * i0e_fall(k) / i0e(k),
         allowed=k >= 0,
         loc=loc,
         scale=scale,

@@ -11,16 +11,16 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ConcreteValueError
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.ranges import arange
+from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.exponential import exp, expm1, log, log1p
 from afx.ops.elementwise.rounding import floor
-from afx.ops.elementwise.where import minimum, where
+from afx.ops.elementwise.where import maximum, minimum, where
 from afx.ops.manipulation.join import broadcast_arrays
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.moments import logsumexp
 from afx.ops.reductions.sums import sum as sum_
 from afx.ops.special.entropy import xlog1py, xlogy
-from afx.ops.special.gamma import betaln
 from afx.ops.special.incomplete_beta import betainc, betaincc
 from afx.ops.special.incomplete_gamma import gammainc, gammaincc
 from afx.ops.special.log_incomplete_beta import log_beta_density, log_betainc, log_betaincc
@@ -143,10 +143,15 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
     Distribution functions and quantiles are sums over all numbers, and need an ``n`` that is known.
     """
     count, first, second = asarray(n), asarray(a), asarray(b)
+    allowed = (count >= 0) & (floor(count) == count) & (first > 0) & (second > 0)
 
     def logpdf(k: Array) -> Array:
-        together = betaln(k + first, count - k + second) - betaln(first, second)
-        return together - betaln(count - k + 1, k + 1) - log(count + 1)
+        # Bayes' rule at any share, here the mean of what k leaves likely: in each density by itself no large terms cancel
+        eps = float(np.finfo(k.dtype).eps)
+        share = (first + k) / (first + second + count)
+        share = stop_gradient(where(allowed, minimum(maximum(share, eps * eps), 1 - eps), 0.5))
+        seen = log_beta_density(k + 1, count - k + 1, share) - log(count + 1)
+        return seen + log_beta_density(first, second, share) - log_beta_density(first + k, second + count - k, share)
 
     def walk(like: Array) -> tuple[Array, Array]:
         """Return all numbers along a new first axis, and the logarithms of their probabilities."""
@@ -184,10 +189,12 @@ def betabinom(n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> D
         logsf=logsf,
         ppf=ppf,
         isf=isf,
-        mean=lambda: count * first / (first + second),
-        var=lambda: count * first * second * (first + second + count) / ((first + second) ** 2 * (first + second + 1)),
+        mean=lambda: count * (first / (first + second)),
+        var=lambda: (
+            count * (first / (first + second)) * (second / (first + second)) * (1 + (count - 1) / (first + second + 1))
+        ),
         low=0.0,
         high=count,
-        allowed=(count >= 0) & (floor(count) == count) & (first > 0) & (second > 0),
+        allowed=allowed,
         loc=loc,
     )

@@ -164,6 +164,11 @@ def _ive_next(_z: Array, x: Array, *, v: int, order: int) -> Array:
 ive_slope_p: Primitive = parametric("ive_slope", double(_ive_slopes), (_ive_next,), {"v": 1, "order": 1})
 
 
+def i0e_fall(x: Array) -> Array:
+    """Return ``i0e(x) - i1e(x)``, with all digits far out."""
+    return -bind_single(ive_slope_p, x, v=0, order=1)
+
+
 @register_function
 def i0e(x: ArrayLike) -> Array:
     """Return ``exp(-|x|) i0(x)``, which does not overflow; its derivative at 0 is 0; needs the extra ``scipy``.
