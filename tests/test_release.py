@@ -58,7 +58,7 @@ def run(path: str, folder: Path) -> str:
 
 def test_the_wheel_is_installed_and_runs(wheel: Path, tmp_path: Path) -> None:
     """Installed by pip without an index, it compiles to machine code where the extra is, and type checkers find it."""
-    pytest.importorskip("pip")
+    pytest.importorskip("pip", reason="what installs, of the extra test")
     pytest.importorskip("llvmlite", reason="the extra native")
     target = tmp_path / "installed"
     install = [

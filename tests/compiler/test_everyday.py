@@ -9,7 +9,7 @@ import afx
 from afx.compiler.schedule import Loop
 from tests.benchmarks.everyday import DTYPES, PROGRAMS, Program
 
-pytest.importorskip("llvmlite")
+pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 
 def plans(program: Program, dtype: str) -> list[Any]:

@@ -143,7 +143,7 @@ def test_groups_stay_together(key: Any) -> None:
 
 def test_folds_by_groups_are_as_even_as_those_of_scikit_learn() -> None:
     """The largest group first, each to the smallest fold: the sizes of scikit-learn's GroupKFold."""
-    selection = pytest.importorskip("sklearn.model_selection")
+    selection = pytest.importorskip("sklearn.model_selection", reason="scikit-learn is the oracle")
     groups = np.random.default_rng(2).integers(0, 11, 100) ** 2
     theirs = [len(test) for _, test in selection.GroupKFold(4).split(groups, groups=groups)]
     ours = [len(test) for _, test in data.folds(np.arange(100), 4, groups=groups)]
@@ -153,7 +153,7 @@ def test_folds_by_groups_are_as_even_as_those_of_scikit_learn() -> None:
 @pytest.mark.parametrize("options", [{}, {"gap": 2}, {"test_size": 3}, {"test_size": 2, "gap": 1, "max_train_size": 5}])
 def test_time_folds_are_those_of_scikit_learn(options: dict[str, int]) -> None:
     """Training parts lie before their test parts, as scikit-learn's TimeSeriesSplit cuts them."""
-    selection = pytest.importorskip("sklearn.model_selection")
+    selection = pytest.importorskip("sklearn.model_selection", reason="scikit-learn is the oracle")
     series = np.arange(23)
     ours = [(train.tolist(), test.tolist()) for train, test in data.time_folds(series, 4, **options)]
     theirs = selection.TimeSeriesSplit(4, **options).split(series)

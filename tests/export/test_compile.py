@@ -157,7 +157,7 @@ def test_zig_calls_a_function(tmp_path: Path) -> None:
 # -- callbacks --
 def test_scipy_integrates_an_exported_function() -> None:
     """``quad`` takes the low-level callable, ``solve_ivp`` the function itself."""
-    integrate = pytest.importorskip("scipy.integrate")
+    integrate = pytest.importorskip("scipy.integrate", reason="SciPy is the oracle")
     bell = export.compile(lambda x, a: afx.exp(-a * x * x), np.float64(0), np.float64(1), name="bell")
     value, _ = integrate.quad(bell.low_level_callable(), -10, 10, args=(2.0,))
     assert value == pytest.approx(np.sqrt(np.pi / 2), rel=1e-12)

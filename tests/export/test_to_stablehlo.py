@@ -27,7 +27,7 @@ def xla() -> Callable[[str, tuple[Any, ...]], list[Any]]:
     """Return a function that verifies a module by jax's parser and runs it by XLA, with float64."""
     jax: Any = pytest.importorskip("jax", reason="jax is no dependency")
     interpreters: Any = pytest.importorskip("jax._src.interpreters.mlir", reason="another version of jax")
-    ir: Any = pytest.importorskip("jaxlib.mlir.ir")
+    ir: Any = pytest.importorskip("jaxlib.mlir.ir", reason="another version of jax")
     jaxlib: Any = pytest.importorskip("jaxlib._jax", reason="another version of jax")
     device = jax.devices("cpu")[0]
     context = interpreters.make_ir_context()

@@ -107,7 +107,7 @@ def test_another_table_is_left_alone(tmp_path: Path) -> None:
 
 def test_values_and_metrics_for_tensorboard(tmp_path: Path) -> None:
     """An event file has each value and metric under its name and step, and what the state's own writer adds."""
-    pytest.importorskip("tensorboardX")
+    pytest.importorskip("tensorboardX", reason="the extra tensorboard")
     from tensorboardX.event_file_writer import EventFileWriter  # noqa: F401  # the extra is there
     from tensorboardX.proto import event_pb2
 

@@ -160,7 +160,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     for k, key in enumerate(keys):
         CodeCache(folder).put(key, bytes(100))
         os.utime(folder / key, (k, k))
-    resource = pytest.importorskip("resource")
+    resource = pytest.importorskip("resource", reason="this system has no such limits")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:

@@ -185,7 +185,7 @@ def test_convolution_of_arrays(mode: Any, shapes: tuple[tuple[int, ...], tuple[i
 )
 def test_convolution_along_axes(mode: Any, shapes: Any, axes: Any, dot_axes: Any) -> None:
     """`convolve` along axes is autograd's: axes apart in front, contracted ones summed over, with derivatives."""
-    theirs = pytest.importorskip("autograd.scipy.signal").convolve
+    theirs = pytest.importorskip("autograd.scipy.signal", reason="autograd is the oracle").convolve
     x, k = (RNG.normal(size=s) for s in shapes)
     got = afx.convolve(x, k, mode, axes=axes, dot_axes=dot_axes)
     np.testing.assert_allclose(np.asarray(got), theirs(x, k, axes, dot_axes, mode), rtol=1e-12, atol=1e-12)
