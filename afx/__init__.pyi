@@ -37,10 +37,10 @@ from afx.core.array_api import result_type as result_type
 from afx.core.aval import Aval as Aval
 from afx.core.constants import *
 from afx.core.dtypes import *
-from afx.core.graph import Equation as Equation
+from afx.core.equation import Equation as Equation
+from afx.core.equation import Literal as Literal
+from afx.core.equation import Var as Var
 from afx.core.graph import Graph as Graph
-from afx.core.graph import Literal as Literal
-from afx.core.graph import Var as Var
 from afx.core.graph import check as check
 from afx.core.interpreter import evaluate as evaluate
 from afx.core.primitive import *

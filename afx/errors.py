@@ -27,7 +27,6 @@ RetraceWarning          (UserWarning)  a jitted function that is traced again an
 Messages read ``<op>: <what is wrong>: got <operands>; <what to do>``.
 """
 
-import importlib
 from typing import Any
 
 __all__ = [
@@ -63,11 +62,14 @@ class AfxError(Exception):
 
     def __init__(self, *args: object, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        importlib.import_module("afx.tracebacks").watch(AfxError)
+        from afx.tracebacks import watch
+
+        watch(AfxError)
 
     def _render_traceback_(self) -> list[str]:
-        lines: list[str] = importlib.import_module("afx.tracebacks").render_traceback(self)
-        return lines
+        from afx.tracebacks import render_traceback
+
+        return render_traceback(self)
 
 
 class ShapeError(AfxError, ValueError):

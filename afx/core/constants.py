@@ -1,4 +1,4 @@
-"""Constants: numbers and names of the array API standard, as NumPy has them."""
+"""Constants: the version of afx, and numbers and names of the array API standard, as NumPy has them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import math
 from afx.core.dtypes import DType, bool_
 
 __all__ = ["bool", "e", "inf", "nan", "newaxis", "pi"]
+
+__version__ = "0.1.0"
 
 bool: DType = bool_
 

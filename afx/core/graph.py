@@ -14,117 +14,15 @@ import attrs
 import numpy as np
 
 from afx.core.aval import Aval, aval_of
+from afx.core.equation import Atom, Constant, Equation, Literal, Var, name_of
 from afx.core.primitive import Primitive
 from afx.core.weakness import infer, precise
 from afx.errors import GraphError
 
-__all__ = ["Equation", "Graph", "Literal", "Var", "check", "name_of", "walk"]
+__all__ = ["Atom", "Constant", "Equation", "Graph", "Literal", "Var", "check", "name_of", "walk"]
 
 
-def name_of(index: int) -> str:
-    """Return the name of a variable of this number.
-
-    >>> name_of(0), name_of(25), name_of(26)
-    ('a', 'z', 'ba')
-    """
-    letters, n = "", index
-    while True:
-        n, letter = divmod(n, 26)
-        letters = chr(97 + letter) + letters
-        if n == 0:
-            return letters
-
-
-@attrs.frozen
-class Var:
-    """A variable of a graph: its number and its Aval.
-
-    >>> str(Var(3, Aval((2,), np.dtype("float32"))))
-    'd:float32[2]'
-    """
-
-    index: int
-    aval: Aval
-
-    @property
-    def name(self) -> str:
-        """A short name, from a to z, then ba, bb and so on."""
-        return name_of(self.index)
-
-    def __str__(self) -> str:
-        return f"{self.name}:{self.aval}"
-
-
-@attrs.frozen
-class Literal:
-    """A number written into an equation; its Aval gives the dtype in which it is used."""
-
-    value: bool | int | float | complex
-    aval: Aval
-
-    def __str__(self) -> str:
-        return repr(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        # repr tells 0.0 from -0.0 and finds nan equal to itself
-        return isinstance(other, Literal) and repr(self.value) == repr(other.value) and self.aval == other.aval
-
-    def __hash__(self) -> int:
-        return hash((repr(self.value), self.aval))
-
-
-@attrs.frozen
-class Constant:
-    """An array captured by a graph, equal to another of the same dtype, shape and bytes."""
-
-    value: np.ndarray[Any, np.dtype[Any]]
-
-    def _key(self) -> tuple[str, tuple[int, ...], bytes]:
-        return (self.value.dtype.str, self.value.shape, self.value.tobytes())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Constant) and (self.value is other.value or self._key() == other._key())
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-
-Atom = Var | Literal
 _set_index: Callable[[Var, int], None] = vars(Var)["index"].__set__
-
-
-@attrs.frozen
-class Equation:
-    """One operation: ``outputs = primitive[params](inputs)``.
-
-    Attributes:
-        primitive: the op.
-        inputs: variables and literals.
-        outputs: the variables it defines.
-        params: the op's static parameters, hashable, sorted by name.
-        source: the source location of the user's code that made it (its ``str`` is ``file:line``), or None; not part of
-            equality.
-        ignored_fp_errors: the floating-point warnings that ``np.errstate`` ignored around it within its function, such as
-            ``("divide", "invalid")``; not part of equality.
-    """
-
-    primitive: Primitive
-    inputs: tuple[Atom, ...]
-    outputs: tuple[Var, ...]
-    params: tuple[tuple[str, Any], ...] = ()
-    source: Any = attrs.field(default=None, eq=False, repr=False)
-    ignored_fp_errors: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False)
-
-    @property
-    def keywords(self) -> dict[str, Any]:
-        """The parameters as a dict."""
-        return dict(self.params)
-
-    def __str__(self) -> str:
-        outs = ", ".join(map(str, self.outputs))
-        ins = ", ".join(a.name if isinstance(a, Var) else str(a) for a in self.inputs)
-        params = ", ".join(f"{k}={v}" for k, v in self.params)
-        return f"{outs} = {self.primitive.name}{f'[{params}]' if params else ''}({ins})"
 
 
 @attrs.frozen
@@ -204,7 +102,9 @@ class Graph:
         >>> afx.trace(afx.sin)(afx.ones(2)).to_dot().splitlines()[-2:]
         ['  n1 -> n2;', '}']
         """
-        return str(_drawing().to_dot(self))
+        from afx.core.graph_drawing import to_dot
+
+        return to_dot(self)
 
     def to_mermaid(self) -> str:
         """Return the graph in the language of Mermaid, which Markdown viewers draw.
@@ -218,7 +118,9 @@ class Graph:
           n0 --> n1
           n1 --> n2
         """
-        return str(_drawing().to_mermaid(self))
+        from afx.core.graph_drawing import to_mermaid
+
+        return to_mermaid(self)
 
     def to_svg(self) -> str:
         """Return a picture of the graph, to be written to a file or shown in a notebook.
@@ -236,16 +138,14 @@ class Graph:
         return picture
 
     def _repr_svg_(self) -> str | None:
-        picture: str | None = _drawing().to_svg(self)
-        return picture
+        from afx.core.graph_drawing import to_svg
+
+        return to_svg(self)
 
     def _repr_html_(self) -> str:
-        return str(_drawing().to_html(self))
+        from afx.core.graph_drawing import to_html
 
-
-def _drawing() -> Any:
-    # drawing stands above graphs and is loaded when one is drawn
-    return importlib.import_module("afx.core.graph_drawing")
+        return to_html(self)
 
 
 def number_variables(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from html import escape
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from afx.core.graph import Atom, Equation, Graph, Literal, Var
+from afx.core.equation import Atom, Equation, Literal, Var
 from afx.core.graph_layout import Layout, place_boxes
+
+if TYPE_CHECKING:
+    from afx.core.graph import Graph
 
 __all__ = ["to_dot", "to_html", "to_mermaid", "to_svg"]
 
@@ -71,8 +74,8 @@ def _shorten(value: Any) -> str:
 
 def _inner_graph(value: Any) -> Graph | None:
     """Return the graph that a parameter is or holds, such as the body of a loop."""
-    inner = value if isinstance(value, Graph) else getattr(value, "graph", None)
-    return inner if isinstance(inner, Graph) else None
+    inner = getattr(value, "graph", value)
+    return inner if hasattr(inner, "equations") else None
 
 
 def to_dot(graph: Graph) -> str:

@@ -15,7 +15,8 @@ PUBLIC: dict[str, str] = {  # names by module, one space between them
         "DType bool_ complex128 complex64 default_dtype float16 float32 float64 get_default_dtype int16 int32 int64"
         " int8 set_default_dtype uint16 uint32 uint64 uint8"
     ),
-    "afx.core.graph": "Equation Graph Literal Var check",
+    "afx.core.equation": "Equation Literal Var",
+    "afx.core.graph": "Graph check",
     "afx.core.interpreter": "evaluate",
     "afx.core.primitive": "Primitive primitives",
     "afx.core.tracing.debug_nans": "debug_nans",

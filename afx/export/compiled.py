@@ -20,6 +20,7 @@ from afx.compiler.native_backend.standalone.codegen import compile_module
 from afx.compiler.native_backend.standalone.emit import emit_function
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target, current
+from afx.core.constants import __version__
 from afx.core.graph import Equation, Graph
 from afx.errors import ArgumentError, ExportError, FileFormatError, MissingExtraError
 from afx.export.exported import Exported
@@ -89,7 +90,7 @@ def compile(
     _check_dtypes((*inputs, *outputs), symbol)
     has_scalar = _is_scalar(inputs, outputs) and program.block.arena <= SCALAR_MAX_BYTES
     found = Exported(
-        symbol, machine, inputs, outputs, program.block.arena, b"", "", str(traced.graph), _version(), has_scalar,
+        symbol, machine, inputs, outputs, program.block.arena, b"", "", str(traced.graph), __version__, has_scalar,
         (tree, traced.out_tree),
     )  # fmt: skip
     text = _emit(program, constants, found, schedule, traced.graph)
@@ -129,11 +130,6 @@ def load(path: str | os.PathLike[str]) -> Exported:
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"load: the note of {path} lacks something: got {error!r}; export it again") from error
     return attrs.evolve(found, header=write_header(found, bool(note.get("allocates"))))
-
-
-def _version() -> str:
-    afx: Any = importlib.import_module("afx")  # which stands above this file, and is loaded
-    return str(afx.__version__)
 
 
 def _read_slot(item: Any) -> Slot:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import attrs
 
@@ -66,9 +65,9 @@ def set_code_cache(folder: str | os.PathLike[str] | None) -> None:
     """
     path = None if folder is None else Path(folder).expanduser().absolute()
     if path is not None:
-        # loaded when first needed, as are the parts of the native back end
-        cache: Any = importlib.import_module("afx.compiler.native_backend.code_cache")
-        if reason := cache.open_folder(path):
+        from afx.compiler.native_backend.code_cache import open_folder
+
+        if reason := open_folder(path):
             raise ArgumentError(
                 f"set_code_cache: {path} cannot hold code: {reason}; name a folder of your own, or a new one"
             )
@@ -79,13 +78,11 @@ def foresee_code(backend: Backend | None) -> None:
     """Get ready to compile, without waiting: where the back end's first call will wait for it, by LLVM at once."""
     if is_installed():
         if backend == "native":
-            _service().start()
+            from afx.compiler.native_backend.process import service
+
+            service.start()
         elif backend == "auto":
             foresee()
-
-
-def _service() -> Any:
-    return importlib.import_module("afx.compiler.native_backend.process").service
 
 
 def get_backend() -> Backend:

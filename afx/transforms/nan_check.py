@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -61,11 +60,12 @@ def check_nan(
         return
     if any(map(has_nan, leaves)):
         return
-    search: Any = importlib.import_module("afx.transforms.nan_search")  # a plain import does without it
+    from afx.transforms.nan_search import origin_of_nan  # a plain import does without it
+
     token = _searching.set(True)
     try:
         with np.errstate(all="ignore"):
-            origin = search.origin_of_nan(name, fn, leaves, treedef)
+            origin = origin_of_nan(name, fn, leaves, treedef)
     finally:
         _searching.reset(token)
     seen = seen_origin(results) if origin is None else None
