@@ -165,18 +165,20 @@ def test_no_import_circle() -> None:
 
 # modules that a function imports when it first needs them: a plain import, or a first call, does without them
 LOADED_LATE = {
+    "afx.compiler.native_backend.start": {"afx.compiler.native_backend.build"},
+    "afx.compiler.native_backend.swap": {
+        f"afx.compiler.native_backend.{n}" for n in ("build", "link", "process", "start")
+    },
     "afx.core.graph": {"afx.core.graph_drawing"},
     "afx.errors": {"afx.tracebacks"},
     "afx.transforms.backend": {f"afx.compiler.native_backend.{n}" for n in ("code_cache", "process")},
     "afx.transforms.nan_check": {"afx.transforms.nan_search"},
 }
 
-# modules that are loaded by a string: by a package whose names load on first use
+# modules that are loaded by a string: by a package whose names load on first use, and a script that has no search path yet
 BY_NAME = {
     "afx": {"afx.*", "afx.other_names"},
     "afx.compiler.native_backend.child": {"afx.compiler.native_backend.*"},
-    "afx.compiler.native_backend.start": {"afx.compiler.native_backend.build"},
-    "afx.compiler.native_backend.swap": {f"afx.compiler.native_backend.{n}" for n in ("build", "process", "start")},
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.compiler.native_backend import swap
+from afx.compiler.native_backend import swap, trial
 from afx.compiler.target import use_target
 from afx.errors import MissingExtraError
 from tests.compiler.native_backend.native_run import FIRST_TIER, wait_for
@@ -76,7 +76,7 @@ class TestMachineCode:
         swap.start(native)
         wait_for(lambda: native.state != "compiling")
         assert (lowered.status.backend, "by turns" in lowered.status.reason) == ("native", True)
-        while isinstance(native.run, swap.Trial):
+        while isinstance(native.run, trial.Trial):
             fn(X)
         assert lowered.status.backend == "native" or "faster" in lowered.status.reason
         assert lowered.status.since is not None

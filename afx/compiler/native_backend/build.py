@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from afx.compiler.native_backend.child import compile_text
 from afx.compiler.native_backend.code_cache import get_code, put_code, remember_code
 from afx.compiler.native_backend.code_folder import code_folder
-from afx.compiler.native_backend.failures import warn
-from afx.compiler.native_backend.kept import keep_kernels
+from afx.compiler.native_backend.failures import TOO_LONG, UNKNOWN_HERE, warn
+from afx.compiler.native_backend.kept import Done, keep_kernels
 from afx.compiler.native_backend.link import layout, load_linker
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.flags import Layout
@@ -17,7 +17,6 @@ from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import explain_schedule, lower_plan, lower_schedule
 from afx.compiler.native_backend.process import Job, service
 from afx.compiler.native_backend.program import Program
-from afx.compiler.native_backend.start import TOO_LONG, UNKNOWN_HERE, Done
 from afx.compiler.native_backend.unit import make_unit
 from afx.compiler.numpy_backend.exec import NumpyBackend
 from afx.compiler.schedule import Schedule

@@ -22,8 +22,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from afx.compiler.native_backend.child import ADDRESSES, load_llvm
 from afx.compiler.target import DEFAULT, current
+from afx.core.constants import __version__
 
 __all__ = ["CodeCache", "circumstances", "get_code", "key_of", "open_folder", "put_code", "remember_code"]
 
@@ -200,5 +203,5 @@ def circumstances(cpu: str) -> tuple[str, ...]:
     """Return all else that code of other processes depends on: processor and versions."""
     llvm = load_llvm()
     host = (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    versions = [importlib.import_module(name).__version__ for name in ("afx", "numpy", "llvmlite")]
+    versions = [__version__, np.__version__, importlib.import_module("llvmlite").__version__]
     return (*host, *versions, repr(llvm.llvm_version_info), repr(ADDRESSES), sys.version)

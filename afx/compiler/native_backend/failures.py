@@ -1,4 +1,4 @@
-"""Failures of the compiler: the user hears of each kind once, and NumPy's plans run."""
+"""Failures of the compiler and their reasons: the user hears of each kind once, and NumPy's plans run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import contextlib
 import warnings
 from typing import Literal
 
-__all__ = ["warn"]
+__all__ = ["FASTER_BY_NUMPY", "NOT_INSTALLED", "TOO_LONG", "UNKNOWN_HERE", "warn"]
+
+# why a plan has no machine code
+FASTER_BY_NUMPY = "NumPy's calls were faster"
+NOT_INSTALLED = "the extra native (llvmlite) is not installed"
+TOO_LONG = "it is too long"
+UNKNOWN_HERE = "this Python or processor is not known to the native back end"
 
 _WARNED: list[str] = []  # the kinds of which was told
 

@@ -12,21 +12,28 @@ import hashlib
 import os
 import pickle
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
 from afx.compiler.native_backend.code_cache import CodeCache, circumstances, key_of
 from afx.compiler.native_backend.helper import ask_helper
 from afx.compiler.native_backend.llvm.flags import Layout
+from afx.compiler.native_backend.program import Program
 from afx.compiler.schedule import Branch, Loop, Schedule
 from afx.compiler.target import Target, current
 from afx.runtime.thread_pool import get_threads
 
-__all__ = ["Kept", "find_kept", "keep_kernels", "keep_verdict", "key_of_schedule"]
+__all__ = ["Done", "Kept", "Made", "find_kept", "keep_kernels", "keep_verdict", "key_of_schedule"]
 
 BY_NUMPY, BY_KERNEL = b"NumPy ", b"kernel"  # the first with the time at which it was found, in seconds
+
+Made: TypeAlias = "tuple[Schedule | None, tuple[tuple[Program, tuple[Any, ...]], ...], bytes]"
+"""A schedule that calls kernels, None where one is the whole; their programs and captured arrays; the object code."""
+
+Done: TypeAlias = "Callable[[Made | None, str], None]"
 
 
 @attrs.frozen

@@ -16,7 +16,7 @@ from afx.compiler.native_backend.link import Kernel
 from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.refusals import log
 from afx.compiler.native_backend.share import shared_call, team_memory
-from afx.compiler.native_backend.swap import NumpyPlan, Run
+from afx.compiler.native_backend.trial import NumpyPlan, Run
 from afx.compiler.numpy_backend.exec import Executable, NumpyBackend
 from afx.compiler.operands import Buffer
 from afx.compiler.schedule import Schedule

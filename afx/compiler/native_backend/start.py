@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from afx.compiler.native_backend.code_folder import code_folder
-from afx.compiler.native_backend.failures import warn
+from afx.compiler.native_backend.failures import FASTER_BY_NUMPY, TOO_LONG, UNKNOWN_HERE, warn
 from afx.compiler.native_backend.helper import between_forks
-from afx.compiler.native_backend.kept import Kept, find_kept, keep_verdict, key_of_schedule
-from afx.compiler.native_backend.link import layout, link, load_linker
+from afx.compiler.native_backend.kept import Kept, Made, find_kept, keep_verdict, key_of_schedule
+from afx.compiler.native_backend.link import layout, link
 from afx.compiler.native_backend.process import Job, service
-from afx.compiler.native_backend.program import Program
 from afx.compiler.native_backend.run import MixedRunner, Runner
-from afx.compiler.native_backend.swap import FASTER_BY_NUMPY, NativeCode, NumpyPlan, Run, Trial
-from afx.compiler.schedule import Schedule
+from afx.compiler.native_backend.trial import NumpyPlan, Run, Trial
 from afx.core.registry import loaded_modules
 
-__all__ = ["TOO_LONG", "UNKNOWN_HERE", "Done", "Made", "load_linker", "look", "start"]
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.swap import NativeCode
+
+__all__ = ["look", "start"]
 
 IMAGE_COPIES = 2  # of object code: sections in memory, and what the linker knows of them
 INSTRUCTION_BYTES = 3000  # of the programs of kernels, by instruction: measured
-UNKNOWN_HERE = "this Python or processor is not known to the native back end"
-TOO_LONG = "it is too long"
-
-Made: TypeAlias = "tuple[Schedule | None, tuple[tuple[Program, tuple[Any, ...]], ...], bytes]"
-"""A schedule that calls kernels, None where one is the whole; their programs and captured arrays; the object code."""
-
-Done: TypeAlias = "Callable[[Made | None, str], None]"
 
 
 def start(code: NativeCode) -> None:
@@ -50,9 +43,9 @@ def start(code: NativeCode) -> None:
         _finish(code, made, reason)
 
     if code.is_awaited and len(schedule) <= target.native.await_max_instructions:
-        # loaded when first needed: lowering is not for the process of a caller who does not wait
-        build: Any = importlib.import_module("afx.compiler.native_backend.build")
-        build.compile_here(code.schedule, target, where, code.key, done)
+        from afx.compiler.native_backend.build import compile_here  # lowering is for callers who wait alone
+
+        compile_here(code.schedule, target, where, code.key, done)
     else:
         parts = (schedule, where, target, code_folder(), loaded_modules(), code.key)
         service.submit(Job(parts, done, (not code.is_awaited, len(schedule))))

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import importlib.util
 import os
 import threading
 import time
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 from afx.compiler.native_backend.code_folder import code_folder
-from afx.compiler.native_backend.failures import warn
+from afx.compiler.native_backend.failures import NOT_INSTALLED, warn
 from afx.compiler.native_backend.helper import ask_helper
 from afx.compiler.native_backend.refusals import count_refusal
+from afx.compiler.native_backend.trial import NumpyPlan, Run, Trial, run_numpy
 from afx.compiler.schedule import Schedule
 from afx.compiler.status import PlanStatus
 from afx.compiler.target import DEFAULT, Target, current
@@ -42,27 +41,10 @@ __all__ = [
     "status_without_code",
 ]
 
-Run: TypeAlias = "Callable[[Sequence[Any], NumpyPlan], list[Any] | None]"
-
-
-class NumpyPlan(Protocol):
-    """What a plan offers to its machine code; it is handed over at each call, so that neither keeps the other alive."""
-
-    def run_numpy(self, *inputs: Any) -> list[Any]:
-        """Run NumPy's calls."""
-        ...
-
-    def drop_buffers(self) -> None:
-        """Free the buffers of NumPy's calls."""
-        ...
-
-
 REASONS = {
     "waiting": f"its calls have not taken {DEFAULT.native.compile_min_seconds * 1e3:g} ms yet",
     "compiling": "it is being compiled",
 }
-FASTER_BY_NUMPY = "NumPy's calls were faster"
-NOT_INSTALLED = "the extra native (llvmlite) is not installed"
 
 
 class NativeCode:
@@ -135,8 +117,9 @@ class NativeCode:
 
     def text(self, form: str) -> str:
         """Return ``source``, ``llvm`` or ``assembly``, made in this process; empty where it has no native form."""
-        text: str = _build().text_of(self.schedule, self.target, form)
-        return text
+        from afx.compiler.native_backend.build import text_of
+
+        return text_of(self.schedule, self.target, form)
 
     def settle(self, state: str, run: Run) -> None:
         """Run this from now on."""
@@ -206,7 +189,9 @@ def start(code: NativeCode) -> None:
 
 def _start_now(code: NativeCode) -> None:
     try:
-        _starter().start(code)
+        from afx.compiler.native_backend.start import start
+
+        start(code)
     except Exception as error:  # no memory, say, or an llvmlite that cannot be loaded
         warn("plan", f"a program could not be given to the compiler ({type(error).__name__}: {error})")
         code.give_up(f"it could not be given to the compiler: {error}")
@@ -216,7 +201,7 @@ def look_for_kept(code: NativeCode) -> None:
     """Have another thread look for what earlier processes kept, where they kept anything."""
     if has_kept():
         with contextlib.suppress(RuntimeError):  # no thread: it is compiled, or not, later
-            ask_helper(lambda: _starter().look(code))
+            ask_helper(lambda: _look(code))
 
 
 @functools.cache
@@ -238,12 +223,22 @@ def foresee() -> None:
             ask_helper(_load_linker if has_kept() else _start_compiler)
 
 
+def _look(code: NativeCode) -> None:
+    from afx.compiler.native_backend.start import look
+
+    look(code)
+
+
 def _load_linker() -> None:
-    _starter().load_linker()
+    from afx.compiler.native_backend.link import load_linker
+
+    load_linker()
 
 
 def _start_compiler() -> None:
-    importlib.import_module("afx.compiler.native_backend.process").service.start(loaded_modules())
+    from afx.compiler.native_backend.process import service
+
+    service.start(loaded_modules())
 
 
 _foreseen: list[bool] = []
@@ -254,7 +249,9 @@ def explain(schedule: Schedule, target: Target) -> tuple[tuple[str, str], ...]:
 
     What refuses the whole stands beside the results; without the extra ``native`` nothing has one.
     """
-    pairs: tuple[tuple[str, str], ...] = _build().explain(schedule, target)
+    from afx.compiler.native_backend import build
+
+    pairs = build.explain(schedule, target)
     return pairs if is_installed() else tuple([(text, reason or NOT_INSTALLED) for text, reason in pairs])
 
 
@@ -263,20 +260,6 @@ def status_without_code(schedule: Schedule, target: Target) -> PlanStatus:
     if target.backend == "numpy":
         return PlanStatus("numpy", 'the back end "numpy" was asked for')
     return PlanStatus("numpy", "it has no instructions" if is_installed() else NOT_INSTALLED)
-
-
-def _starter() -> Any:
-    return importlib.import_module("afx.compiler.native_backend.start")
-
-
-def _build() -> Any:
-    # loaded when first needed: ctypes and subprocess would cost the first plan some milliseconds
-    return importlib.import_module("afx.compiler.native_backend.build")
-
-
-def run_numpy(values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
-    """Leave a call to NumPy's plan."""
-    return plan.run_numpy(*values)
 
 
 class _LeaveRoom:
@@ -298,60 +281,6 @@ class _LeaveRoom:
 
 
 leave_room: Run = _LeaveRoom()
-
-
-def read_clocks() -> tuple[float, float, float]:
-    """Return the time, and the processor time of this thread and of the process."""
-    return time.perf_counter(), time.thread_time(), time.process_time()
-
-
-class Trial:
-    """First calls of a kernel: timed by turns with NumPy's plan, as both give the same.
-
-    A call on one thread counts by its processor time where that is less than by the clock: other programs hardly change it.
-    The least of each decides; where these lie close together, the trial goes on.
-    """
-
-    def __init__(self, code: NativeCode, run: Run, told: Callable[[bool], None] = lambda _: None) -> None:
-        self._code = weakref.ref(code)
-        self._told = told
-        self.kernel_run = run
-        self._limits = code.target.native
-        self._seconds: tuple[list[float], list[float]] = ([], [])
-
-    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
-        """Run one of both."""
-        numpy_times, kernel_times = self._seconds
-        turn = len(kernel_times) > len(numpy_times)
-        before = read_clocks()
-        found = plan.run_numpy(*values) if turn else self.kernel_run(values, plan)
-        if found is None:  # then NumPy's plan runs too, and nothing is compared
-            return None
-        self._seconds[not turn].append(self._seconds_between(before, read_clocks()))
-        if len(numpy_times) >= self._limits.trial_min_calls:
-            self._decide(numpy_times, kernel_times, plan)
-        return found
-
-    def _decide(self, numpy_times: list[float], kernel_times: list[float], plan: NumpyPlan) -> None:
-        numpy_time, kernel_time = min(numpy_times), min(kernel_times)
-        is_clear = max(numpy_time, kernel_time) >= self._limits.trial_clear_ratio * min(numpy_time, kernel_time)
-        if not (is_clear or len(numpy_times) >= self._limits.trial_max_calls):
-            return
-        code = self._code()
-        assert code is not None
-        slower = kernel_time > numpy_time
-        if slower:
-            code.give_up(FASTER_BY_NUMPY)
-        else:
-            code.settle("linked", self.kernel_run)
-            plan.drop_buffers()
-        self._told(not slower)
-
-    def _seconds_between(self, before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-        """Return how long a call took, or would have taken alone, as far as its processor time tells."""
-        wall, own, everyone = [b - a for a, b in zip(before, after, strict=True)]
-        has_others = everyone - own > self._limits.trial_max_other_share * own
-        return wall if has_others else min(wall, own)
 
 
 def native_code(

@@ -274,7 +274,7 @@ def test_a_second_run_begins_with_machine_code(tmp_path: Path) -> None:
 
 SLOWER = """
     import sys, threading, time, numpy as np, afx
-    from afx.compiler.native_backend import start, swap
+    from afx.compiler.native_backend import failures, start, swap
     from afx.compiler.target import NativeTarget, Target, current
     afx.set_code_cache(sys.argv[1])
     current.set(Target(native=NativeTarget(compile_min_seconds=0.0)))
@@ -282,7 +282,7 @@ SLOWER = """
     class Slower(start.Trial):
         def __call__(self, values, plan):
             trials.append(1)
-            self._code().give_up(swap.FASTER_BY_NUMPY)
+            self._code().give_up(failures.FASTER_BY_NUMPY)
             self._told(False)
             return plan.run_numpy(*values)
     start.Trial = Slower
@@ -290,7 +290,7 @@ SLOWER = """
     args = np.linspace(0, 1, 100), np.int64(0)
     fn(*args)
     native, end = fn.lower(*args).plan.native, time.monotonic() + 60
-    while time.monotonic() < end and native.state != swap.FASTER_BY_NUMPY:
+    while time.monotonic() < end and native.state != failures.FASTER_BY_NUMPY:
         fn(*args)
         time.sleep(1e-3)
     written = threading.Event()

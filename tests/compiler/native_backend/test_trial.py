@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from afx.compiler.native_backend import swap
-from afx.compiler.native_backend.swap import NativeCode, Trial, run_numpy
+from afx.compiler.native_backend import trial
+from afx.compiler.native_backend.swap import NativeCode
+from afx.compiler.native_backend.trial import Trial, run_numpy
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import DEFAULT, Target
 from afx.runtime.buffer_cache import IdleBuffers
@@ -21,7 +22,7 @@ class Clocks:
         self.now = (0.0, 0.0, 0.0)
         self.counts = [0, 0]
         self.drops = 0
-        monkeypatch.setattr(swap, "read_clocks", lambda: self.now)
+        monkeypatch.setattr(trial, "read_clocks", lambda: self.now)
 
     def take(self, wall: float, own: float, everyone: float) -> None:
         """Let time pass."""

@@ -1,0 +1,88 @@
+"""Trials of machine code: the first calls of a kernel are timed by turns with NumPy's plan, which gives the same."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from afx.compiler.native_backend.failures import FASTER_BY_NUMPY
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.swap import NativeCode
+
+__all__ = ["NumpyPlan", "Run", "Trial", "run_numpy"]
+
+Run: TypeAlias = "Callable[[Sequence[Any], NumpyPlan], list[Any] | None]"
+
+
+class NumpyPlan(Protocol):
+    """What a plan offers to its machine code; it is handed over at each call, so that neither keeps the other alive."""
+
+    def run_numpy(self, *inputs: Any) -> list[Any]:
+        """Run NumPy's calls."""
+        ...
+
+    def drop_buffers(self) -> None:
+        """Free the buffers of NumPy's calls."""
+        ...
+
+
+def run_numpy(values: Sequence[Any], plan: NumpyPlan) -> list[Any]:
+    """Leave a call to NumPy's plan."""
+    return plan.run_numpy(*values)
+
+
+def read_clocks() -> tuple[float, float, float]:
+    """Return the time, and the processor time of this thread and of the process."""
+    return time.perf_counter(), time.thread_time(), time.process_time()
+
+
+class Trial:
+    """First calls of a kernel: timed by turns with NumPy's plan, as both give the same.
+
+    A call on one thread counts by its processor time where that is less than by the clock: other programs hardly change it.
+    The least of each decides; where these lie close together, the trial goes on.
+    """
+
+    def __init__(self, code: NativeCode, run: Run, told: Callable[[bool], None] = lambda _: None) -> None:
+        self._code = weakref.ref(code)
+        self._told = told
+        self.kernel_run = run
+        self._limits = code.target.native
+        self._seconds: tuple[list[float], list[float]] = ([], [])
+
+    def __call__(self, values: Sequence[Any], plan: NumpyPlan) -> list[Any] | None:
+        """Run one of both."""
+        numpy_times, kernel_times = self._seconds
+        turn = len(kernel_times) > len(numpy_times)
+        before = read_clocks()
+        found = plan.run_numpy(*values) if turn else self.kernel_run(values, plan)
+        if found is None:  # then NumPy's plan runs too, and nothing is compared
+            return None
+        self._seconds[not turn].append(self._seconds_between(before, read_clocks()))
+        if len(numpy_times) >= self._limits.trial_min_calls:
+            self._decide(numpy_times, kernel_times, plan)
+        return found
+
+    def _decide(self, numpy_times: list[float], kernel_times: list[float], plan: NumpyPlan) -> None:
+        numpy_time, kernel_time = min(numpy_times), min(kernel_times)
+        is_clear = max(numpy_time, kernel_time) >= self._limits.trial_clear_ratio * min(numpy_time, kernel_time)
+        if not (is_clear or len(numpy_times) >= self._limits.trial_max_calls):
+            return
+        code = self._code()
+        assert code is not None
+        slower = kernel_time > numpy_time
+        if slower:
+            code.give_up(FASTER_BY_NUMPY)
+        else:
+            code.settle("linked", self.kernel_run)
+            plan.drop_buffers()
+        self._told(not slower)
+
+    def _seconds_between(self, before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+        """Return how long a call took, or would have taken alone, as far as its processor time tells."""
+        wall, own, everyone = [b - a for a, b in zip(before, after, strict=True)]
+        has_others = everyone - own > self._limits.trial_max_other_share * own
+        return wall if has_others else min(wall, own)
