@@ -16,7 +16,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.core.dtypes import DType, promote
 from afx.core.tracing.tracer import to_array
-from afx.errors import ShapeError
+from afx.errors import OperandError, ShapeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
@@ -94,9 +94,21 @@ def describe(matrix: Array | Csr | SparseMatrix) -> str:
     return repr(matrix.aval if isinstance(matrix, Array) else matrix)
 
 
-def promote_system(*operands: Any) -> tuple[list[Any], DType]:
-    """Return a system's operands with one floating dtype for the arrays among them; functions and None as they are."""
+def promote_system(who: str, *operands: Any) -> tuple[list[Any], DType]:
+    """Return a system's operands, matrix and right side first, with one floating dtype for the arrays among them.
+
+    Functions are as they are, and what is None behind matrix and right side.
+
+    Raises:
+        OperandError: the matrix is None or another library's sparse matrix, or the right side no array.
+    """
     found = list(operands)
+    if found[0] is None or (hasattr(found[0], "tocoo") and not callable(found[0])):
+        raise OperandError(
+            f"{who}: needs a matrix, a Csr or a function: got {type(found[0]).__name__}; Csr.from_sparse takes SciPy's"
+        )
+    if found[1] is None or callable(found[1]) or isinstance(found[1], SPARSE):
+        raise OperandError(f"{who}: the right side is an array: got {found[1]!r}; take .todense() of a sparse matrix")
     plain = [k for k, x in enumerate(found) if x is not None and not callable(x) and not isinstance(x, SPARSE)]
     arrays = promote_operands(*[found[k] for k in plain])
     dtype = promote(tuple([x.dtype for x in arrays]), (False,) * len(arrays), floating=True)
@@ -170,7 +182,7 @@ def solve_implicitly(
     who: str,
 ) -> IterativeResult:
     """Return a solution and its derivatives."""
-    (a, before, rhs, begin), dtype = promote_system(a, M, b, x0)
+    (a, rhs, before, begin), dtype = promote_system(who, a, b, M, x0)
     matvec = matvec_of(a, who)
     image = aval_of(matvec(stop_gradient(rhs))) if rhs.ndim == 1 else None
     if image is None or image.shape != rhs.shape:

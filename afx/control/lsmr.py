@@ -100,7 +100,7 @@ def lsmr(
 
 def _rectangular(a: Operator, b: ArrayLike, columns: int | None) -> tuple[Matvec, int, Array]:
     """Return the matrix as a function of vectors, the number of its columns, and b in the dtype of both."""
-    (held, rhs), dtype = promote_system(a, b)
+    (held, rhs), dtype = promote_system("lsmr", a, b)
     if not callable(a):
         if len(held.shape) != 2:
             raise ShapeError(f"lsmr: needs a matrix or a function: got {describe(held)}; use vmap for several")

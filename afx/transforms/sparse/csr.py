@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any, ClassVar, NoReturn
 
 import attrs
@@ -11,11 +12,10 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.tracing.tracer import is_traced
-from afx.errors import OperandError, ShapeError
+from afx.errors import DtypeError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.indexing.gather import gather, scatter
-from afx.ops.manipulation.shape import permute_dims
-from afx.transforms.sparse.sparse_matrix import SparseMatrix
+from afx.transforms.sparse.sparse_matrix import SparseMatrix, describe_operand, merge_positions, multiply_left
 
 __all__ = ["Csr", "Pattern"]
 
@@ -97,27 +97,36 @@ class Csr:
             shape: the numbers of rows and columns.
 
         Raises:
-            ShapeError: the lengths differ, or a position lies outside.
+            ShapeError: the lengths differ, a position lies outside, or the shape is not two numbers of 0 or more.
+            DtypeError: a row or a column is no integer.
         """
-        held, i, j = asarray(values), np.asarray(rows, np.int64), np.asarray(columns, np.int64)
+        held, shape = asarray(values), _read_shape(shape)
+        i, j = _read_positions(rows, "rows"), _read_positions(columns, "columns")
         if not held.shape == i.shape == j.shape or held.ndim != 1:
             raise ShapeError(
                 f"from_entries: each value has a row and a column: got {held.aval} for {i.shape} rows and {j.shape} columns"
             )
         if i.size and (min(i.min(), j.min()) < 0 or i.max() >= shape[0] or j.max() >= shape[1]):
             raise ShapeError(f"from_entries: entries lie inside of the matrix: got positions outside of {shape}")
-        found, places = np.unique(i * shape[1] + j, return_inverse=True)
-        pattern = _pattern_of(found // max(shape[1], 1), found % max(shape[1], 1), shape)
-        return cls(scatter(held, asarray(places), shape=(len(found),)), pattern)
+        i, j, places = merge_positions(i, j)
+        return cls(scatter(held, asarray(places), shape=(len(i),)), _pattern_of(i, j, shape))
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> Csr:
         """Return the matrix of a result of `sparse_jacobian` or `sparse_hessian`, or of SciPy's sparse arrays.
 
         Raises:
-            OperandError: the positions of its entries are traced.
+            OperandError: it is no sparse matrix, or the positions of its entries are traced.
+            ShapeError: it is a sparse array of SciPy's that is no matrix.
         """
+        if isinstance(matrix, Csr):
+            return matrix
         if not isinstance(matrix, SparseMatrix):
+            if not hasattr(matrix, "tocoo"):
+                raise OperandError(
+                    f"from_sparse: takes a sparse matrix, afx's or SciPy's: got {describe_operand(matrix)}; of a dense one x "
+                    "take from_entries(x[i, j], i, j, x.shape) with i, j = np.nonzero(x)"
+                )
             entries = matrix.tocoo()
             return cls.from_entries(entries.data, entries.row, entries.col, entries.shape)
         if is_traced(matrix.indices):
@@ -166,9 +175,7 @@ class Csr:
 
     def __rmatmul__(self, other: ArrayLike) -> Array:
         """Return the product of a vector or a matrix with this one."""
-        x = asarray(other)
-        z = self.T @ (x if x.ndim < 2 else permute_dims(x, (1, 0)))
-        return z if x.ndim < 2 else permute_dims(z, (1, 0))
+        return multiply_left(other, self)
 
     def __mul__(self, factor: ArrayLike) -> Csr:
         """Return the product with a number."""
@@ -176,23 +183,48 @@ class Csr:
 
     __rmul__ = __mul__
 
+    def __truediv__(self, divisor: ArrayLike) -> Csr:
+        """Return the quotient by a number."""
+        return attrs.evolve(self, values=(self.entries() / divisor).values)
+
     def __neg__(self) -> Csr:
         return attrs.evolve(self, values=-self.values)
 
-    def __add__(self, other: Csr) -> Csr:
+    def __add__(self, other: Csr | SparseMatrix) -> Csr:
         """Return the sum; entries at the same position are one."""
-        if not isinstance(other, Csr):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
-            return NotImplemented
-        if self.pattern == other.pattern:
+        if isinstance(other, Csr) and self.pattern == other.pattern:
             return Csr(self.values + other.values, self.pattern)
-        return Csr.from_sparse(self.entries() + other.entries())
+        return Csr.from_sparse(self.entries() + (other.entries() if isinstance(other, Csr) else other))
 
-    def __sub__(self, other: Csr) -> Csr:
+    __radd__ = __add__
+
+    def __sub__(self, other: Csr | SparseMatrix) -> Csr:
         """Return the difference."""
-        if not isinstance(other, Csr):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
-            return NotImplemented
         return self + -other
+
+    def __rsub__(self, other: SparseMatrix) -> Csr:
+        return -self + other
 
     def solve(self, b: ArrayLike) -> Array:
         """Return x with ``self @ x = b``; see `SparseMatrix.solve`."""
         return self.entries().solve(b)
+
+
+# -- arguments --
+def _read_shape(shape: Any) -> tuple[int, int]:
+    """Return the numbers of rows and columns."""
+    try:
+        rows, columns = map(operator.index, shape)
+    except (TypeError, ValueError):
+        rows, columns = -1, -1
+    if min(rows, columns) < 0:
+        raise ShapeError(f"from_entries: a shape is two whole numbers of 0 or more: got {shape}; give (rows, columns)")
+    return rows, columns
+
+
+def _read_positions(positions: Any, which: str) -> Ints:
+    """Return positions as integers; an empty list has no dtype of its own."""
+    found = np.asarray(positions)
+    if found.dtype.kind not in "iu" and found.size:
+        raise DtypeError(f"from_entries: {which} are integers: got {found.dtype}{list(found.shape)}; use astype")
+    return found.astype(np.int64)

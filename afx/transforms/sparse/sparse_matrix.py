@@ -11,15 +11,17 @@ import numpy as np
 from afx import pytree
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of
+from afx.core.dtypes import promote
 from afx.core.tracing.tracer import is_traced
 from afx.errors import MissingExtraError, OperandError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.promotion import promote_operands
+from afx.ops.elementwise.arithmetic import divide
 from afx.ops.indexing.gather import gather, scatter
 from afx.ops.linalg.sparse_solve import solve_entries
 from afx.ops.manipulation.join import concat
 from afx.ops.manipulation.pad import flip
-from afx.ops.manipulation.shape import permute_dims, reshape
+from afx.ops.manipulation.shape import astype, permute_dims, reshape
 from afx.ops.sorting.partition import lexsort
 
 __all__ = ["SparseMatrix"]
@@ -88,13 +90,15 @@ class SparseMatrix:
         """Return x with ``self @ x = b`` by SciPy's SuperLU, differentiable by the values and b in every order.
 
         Args:
-            b: float[n], or float[n, k]; nan comes back where the matrix is singular, as from SciPy.
+            b: float[n], or float[n, k], integers too; nan comes back where the matrix is singular, as from SciPy.
 
         Raises:
             ShapeError: the matrix is not square, or b does not fit it.
             MissingExtraError: SciPy is not installed.
         """
         values, x = promote_operands(self.values, b)
+        dtype = promote((values.dtype, x.dtype), (False, False), floating=True)
+        values, x = astype(values, dtype), astype(x, dtype)
         n = self.shape[0]
         if self.shape != (n, n) or x.ndim not in (1, 2) or x.shape[0] != n:
             raise ShapeError(f"solve: b fits a square matrix: got a sparse {self.shape} and {x.aval}; reshape it")
@@ -104,7 +108,7 @@ class SparseMatrix:
 
     def __matmul__(self, other: ArrayLike) -> Array:
         """Return the product with a vector or a matrix."""
-        x = asarray(other)
+        x = _read_dense(other)
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ShapeError(
                 f"matmul: inner axes differ: got a sparse {self.shape} @ {x.aval}; transpose or reshape it"
@@ -115,46 +119,95 @@ class SparseMatrix:
 
     def __rmatmul__(self, other: ArrayLike) -> Array:
         """Return the product of a vector or a matrix with this one."""
-        x = asarray(other)
-        if x.ndim not in (1, 2) or x.shape[-1] != self.shape[0]:
-            raise ShapeError(
-                f"matmul: inner axes differ: got {x.aval} @ a sparse {self.shape}; transpose or reshape it"
-            )
-        z = self.T @ (x if x.ndim == 1 else permute_dims(x, (1, 0)))
-        return z if x.ndim == 1 else permute_dims(z, (1, 0))
+        return multiply_left(other, self)
 
     def __mul__(self, factor: ArrayLike) -> SparseMatrix:
         """Return the product with a number."""
-        aval = aval_of(factor, "multiply")
-        if aval.shape != ():
-            raise ShapeError(
-                f"multiply: a sparse matrix takes a number: got a sparse {self.shape} * {aval}; use @ for products, "
-                "or todense()"
-            )
+        _check_number("multiply", self, factor)
         return attrs.evolve(self, values=self.values * factor)
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: ArrayLike) -> SparseMatrix:
         """Return the quotient by a number."""
-        return self * (1.0 / asarray(divisor) if not isinstance(divisor, (int, float)) else 1.0 / divisor)
+        _check_number("divide", self, divisor)
+        return attrs.evolve(self, values=divide(self.values, divisor))
 
     def __neg__(self) -> SparseMatrix:
         return attrs.evolve(self, values=-self.values)
 
     def __add__(self, other: SparseMatrix) -> SparseMatrix:
         """Return the sum; entries at the same position are one."""
-        if not isinstance(other, SparseMatrix):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+        if isinstance(other, int) and other == 0:  # where `sum` begins
+            return self
+        if hasattr(other, "pattern"):  # a `Csr`, which adds itself
             return NotImplemented
+        if not isinstance(other, SparseMatrix):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
+            raise OperandError(
+                f"add: sparse matrices add to sparse ones: got {self!r} and {describe_operand(other)}; take .todense()"
+            )
         if self.shape != other.shape:
             raise ShapeError(f"add: sparse matrices differ in shape: got {self.shape} + {other.shape}; take equal ones")
         return _sum_of(self, other)
 
+    __radd__ = __add__
+
     def __sub__(self, other: SparseMatrix) -> SparseMatrix:
         """Return the difference."""
-        if not isinstance(other, SparseMatrix):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' mistakes
-            return NotImplemented
         return self + -other
+
+    def __rsub__(self, other: SparseMatrix) -> SparseMatrix:
+        return -self + other
+
+
+# -- operands --
+def describe_operand(x: Any) -> str:
+    """Return what a message says of an operand."""
+    return str(aval_of(x)) if hasattr(x, "dtype") and hasattr(x, "shape") and not _is_sparse(x) else repr(x)
+
+
+def _is_sparse(x: Any) -> bool:
+    return hasattr(x, "todense")
+
+
+def _check_number(who: str, matrix: SparseMatrix, x: ArrayLike) -> None:
+    """Raise an error for a factor or divisor that is no number."""
+    if _is_sparse(x):
+        raise OperandError(f"{who}: a sparse matrix takes a number: got {matrix!r} and {x!r}; take their values")
+    aval = aval_of(x, who)
+    if aval.shape != ():
+        sign = {"multiply": "*", "divide": "/"}[who]
+        raise ShapeError(
+            f"{who}: a sparse matrix takes a number: got a sparse {matrix.shape} {sign} {aval}; use @ for products, "
+            "or todense()"
+        )
+
+
+def _read_dense(x: Any) -> Array:
+    """Return the dense factor of a product."""
+    if _is_sparse(x):
+        raise OperandError(f"matmul: a sparse matrix takes a dense one: got {x!r}; take .todense() of one")
+    return asarray(x)
+
+
+def multiply_left(other: ArrayLike, matrix: Any) -> Array:
+    """Return the product of a vector or a matrix with a sparse matrix."""
+    x = _read_dense(other)
+    if x.ndim not in (1, 2) or x.shape[-1] != matrix.shape[0]:
+        raise ShapeError(f"matmul: inner axes differ: got {x.aval} @ a sparse {matrix.shape}; transpose or reshape it")
+    z: Array = matrix.T @ (x if x.ndim == 1 else permute_dims(x, (1, 0)))
+    return z if x.ndim == 1 else permute_dims(z, (1, 0))
+
+
+def merge_positions(rows: Any, columns: Any) -> tuple[Any, Any, Any]:
+    """Return the distinct positions in row-major order, and which of them each entry is at."""
+    order = np.lexsort((columns, rows))
+    i, j = rows[order], columns[order]
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = (i[1:] != i[:-1]) | (j[1:] != j[:-1])
+    places = np.empty(len(order), np.int64)
+    places[order] = np.cumsum(fresh) - 1
+    return i[fresh], j[fresh], places
 
 
 def _sum_of(x: SparseMatrix, y: SparseMatrix) -> SparseMatrix:
@@ -163,7 +216,6 @@ def _sum_of(x: SparseMatrix, y: SparseMatrix) -> SparseMatrix:
     indices = concat([x.indices, y.indices])
     if is_traced(indices):
         return SparseMatrix(values, indices, x.shape)
-    numbers = np.ravel_multi_index(tuple(np.asarray(indices).T), x.shape)
-    found, places = np.unique(numbers, return_inverse=True)
-    rows = np.stack(np.unravel_index(found, x.shape), axis=-1)
-    return SparseMatrix(scatter(values, asarray(places), shape=(len(found),)), asarray(rows), x.shape)
+    rows, columns, places = merge_positions(*np.asarray(indices).T)
+    where = asarray(np.stack([rows, columns], axis=-1))
+    return SparseMatrix(scatter(values, asarray(places), shape=(len(rows),)), where, x.shape)

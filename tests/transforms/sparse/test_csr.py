@@ -1,5 +1,6 @@
 """`Csr` is a tree of values: its products, transposes and solutions are those of dense matrices, with derivatives."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import scipy.sparse
 
 import afx
-from afx.errors import OperandError, ShapeError
+from afx.errors import DtypeError, OperandError, ShapeError
 from afx.sparse import Csr
 
 RNG = np.random.default_rng(4)
@@ -120,3 +121,84 @@ def test_mistakes_are_named() -> None:
         SPARSE.solve(B[:3])
     with pytest.raises(OperandError, match="is no array"):
         np.asarray(SPARSE)
+
+
+TWO = Csr.from_entries(np.array([2.0, 1.0, 4.0]), [0, 0, 1], [0, 1, 1], (2, 2))
+SOLVERS = [afx.sparse.cg, afx.sparse.gmres, afx.sparse.bicgstab, afx.sparse.lsmr]
+
+
+@pytest.mark.parametrize(
+    ("rows", "shape", "error"),
+    [
+        ([0.5, 1.0], (2, 2), DtypeError),
+        ([True, False], (2, 2), DtypeError),
+        ([math.nan, 1.0], (2, 2), DtypeError),
+        ([0, -1], (2, 2), ShapeError),
+        ([0, 1], 2, ShapeError),
+        ([0, 1], (2.5, 2), ShapeError),
+        ([0, 1], (2, 2, 2), ShapeError),
+        ([], (-1, 2), ShapeError),
+    ],
+)
+def test_positions_and_shapes_are_whole_numbers(rows: Any, shape: Any, error: type[Exception]) -> None:
+    """Others are refused, and never cut off."""
+    with pytest.raises(error, match="from_entries: "):
+        Csr.from_entries(np.ones(len(rows)), rows, list(range(len(rows))), shape)
+
+
+def test_positions_of_large_matrices_are_merged() -> None:
+    """Products of rows and columns beyond 64 bits, unsigned positions and a shape of NumPy's numbers."""
+    shape: Any = np.array([10, 2**62])
+    wide = Csr.from_entries(np.ones(3), np.array([9, 9, 3], np.uint32), np.array([2**61, 2**61, 7]), shape)
+    assert wide.pattern.columns.tolist() == [7, 2**61]
+    np.testing.assert_array_equal(wide.values, [1.0, 2.0])
+    assert hash(wide.pattern) == hash(Csr.from_entries(np.ones(2), [9, 3], [2**61, 7], (10, 2**62)).pattern)
+
+
+@pytest.mark.parametrize("b", [[3, 4], np.array([3, 4]), np.array([3.0, 4.0]), np.array([3 + 0j, 4])])
+@pytest.mark.parametrize("dtype", [np.int32, np.float64, np.complex128])
+def test_solutions_of_integers(b: Any, dtype: Any) -> None:
+    """Integers, real and complex numbers meet as in dense systems."""
+    a = Csr.from_entries(np.array([2, 1, 4]).astype(dtype), [0, 0, 1], [0, 1, 1], (2, 2))
+    np.testing.assert_allclose(a.solve(b), [1.0, 1.0], rtol=1e-6)
+
+
+def test_quotients_and_sums_of_sparse_matrices() -> None:
+    """Multiples are quotients' inverse; both kinds of sparse matrices add, also by Python's sum."""
+    entries = TWO.entries()
+    np.testing.assert_array_equal((TWO / 3).todense(), TWO.todense() / 3)
+    np.testing.assert_array_equal((entries / np.float32(3)).todense(), TWO.todense() / 3)
+    both: Any = [TWO, entries]
+    sums: Any = (TWO + entries, entries + TWO, sum(both))
+    for found in sums:
+        np.testing.assert_array_equal(found.todense(), 2 * TWO.todense())
+    np.testing.assert_array_equal((entries - TWO).todense(), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("a", [TWO, TWO.entries()])
+def test_sparse_beside_dense_is_refused(a: Any) -> None:
+    """Sums with dense arrays, products of sparse ones and quotients by arrays name the way out."""
+    for fault in (lambda: a + np.eye(2), lambda: np.eye(2) + a, lambda: 1 - a, lambda: a @ a, lambda: a * a):
+        with pytest.raises(OperandError, match="sparse matri"):
+            fault()
+    for fault in (lambda: a / np.ones(2), lambda: np.ones((2, 2, 2)) @ a):
+        with pytest.raises(ShapeError, match="sparse"):
+            fault()
+
+
+@pytest.mark.parametrize("x", [np.eye(2), [[1.0]], None])
+def test_dense_matrices_are_no_sparse_ones(x: Any) -> None:
+    """`from_sparse` says how entries of a dense matrix are taken."""
+    with pytest.raises(OperandError, match=r"from_sparse: .* np\.nonzero"):
+        Csr.from_sparse(x)
+    assert Csr.from_sparse(TWO) is TWO
+    with pytest.raises(ShapeError, match="two whole numbers"):
+        Csr.from_sparse(scipy.sparse.coo_array(np.ones(3)))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_solvers_refuse_what_is_no_system(solver: Any) -> None:
+    """No matrix, another library's, or a sparse right side."""
+    for a, b in ((None, np.ones(2)), (scipy.sparse.csr_array(np.eye(2)), np.ones(2)), (TWO, TWO)):
+        with pytest.raises(OperandError, match=f"{solver.__name__}: "):
+            solver(a, b)
