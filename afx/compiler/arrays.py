@@ -35,6 +35,22 @@ class Arrays:
         """Write elements."""
         np.copyto(to, x)
 
+    def give(self, to: Any, x: Any) -> None:
+        """Write a result into memory that nothing else reads or writes."""
+        np.copyto(to, x)
+
+    def ufunc(self, name: str, *xs: Any) -> Any:
+        """Return what a ufunc makes of arrays, and numbers of their dtype."""
+        return getattr(np, name)(*xs)
+
+    def where(self, test: Any, x: Any, y: Any) -> Any:
+        """Return elements of one of two arrays."""
+        return np.where(test, x, y)
+
+    def cast(self, x: Any, dtype: Any) -> Any:
+        """Return an array in another dtype."""
+        return x.astype(dtype, copy=False)
+
     def add(self, to: Any, x: Any) -> None:
         """Add elements to others."""
         to += x

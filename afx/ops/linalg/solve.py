@@ -29,6 +29,7 @@ from afx.ops._kinds.matrix import (
     square,
     transposed,
 )
+from afx.ops.linalg.small_systems import eliminate, is_small, pays, solve_small
 from afx.ops.manipulation.axes import moveaxis
 from afx.ops.manipulation.shape import reshape
 
@@ -74,6 +75,11 @@ def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
     def native(xp: Recorder, out: Any, a: Any, b: Any) -> None:
         """Solve by LAPACK; where `solve_or_nan` gives nan, so does NumPy's loop."""
         keeps_nan = name == "solve_or_nan"
+        if pays(a, b) or (xp.has_own_bits and a.dtype == b.dtype and is_small(a.shape, b.shape, a.dtype)):
+            singular = eliminate(xp.ignoring(("divide", "invalid", "over")), a, b, out, keeps_nan)
+            if not keeps_nan:
+                xp.refuse_where(singular)
+            return
         quiet = ("divide", "invalid", "over") if keeps_nan else None  # as NumPy ignores them, but for what it raises
         xp.lapack("solve", [xp.matrix(a), xp.matrix(b)], [out], refuses=not keeps_nan, quiet=quiet)
 
@@ -81,7 +87,11 @@ def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
     return op
 
 
-solve_p: Primitive = _solve_op("solve", np.linalg.solve)
+def _run(a: Any, b: Any) -> Any:
+    return solve_small(a, b, keeps_nan=False) if pays(a, b) else np.linalg.solve(a, b)
+
+
+solve_p: Primitive = _solve_op("solve", _run)
 
 
 def solve_or_nan(a: Array, b: Array) -> Array:
@@ -92,6 +102,8 @@ def solve_or_nan(a: Array, b: Array) -> Array:
 
 
 def _run_or_nan(a: Any, b: Any) -> Any:
+    if pays(a, b):
+        return solve_small(a, b, keeps_nan=True)
     try:
         return plain(np.linalg.solve(a, b))
     except np.linalg.LinAlgError:

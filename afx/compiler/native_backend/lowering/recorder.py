@@ -17,7 +17,7 @@ from afx.compiler.native_backend.lowering.memory import Location, broadcast, cop
 from afx.compiler.native_backend.lowering.ops.expand import REAL, Calls
 from afx.compiler.native_backend.lowering.ops.product import multiply_into
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, start_of_sum
-from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Product, Ref, Value
+from afx.compiler.native_backend.program import Indexed, Inner, Load, Nest, Number, Op, Product, Ref, Value
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
@@ -84,13 +84,13 @@ class Recorded:
 class Recorder(Arrays):
     """Adds a step for each thing that is done with recorded arrays."""
 
-    __slots__ = ("_calls", "_op", "_steps", "b", "quiet")
+    __slots__ = ("_call", "_calls", "_op", "_steps", "b", "quiet")
 
     def __init__(self, b: BlockBuilder, call: Call) -> None:
         self.b: BlockBuilder = b
         self.quiet: tuple[str, ...] = quiet_of(call)
         self._calls = Calls(b, self.quiet)
-        self._op = call.op
+        self._call, self._op = call, call.op
         self._steps = 0
 
     def _add(self, steps: Sequence[Any], reads: Sequence[Recorded], out: Recorded) -> None:
@@ -178,6 +178,11 @@ class Recorder(Arrays):
         if x.dtype.kind == "c" and to.dtype != x.dtype:
             to, x = _in_parts(to), _in_parts(x)
         self._add([copy_nest(to.location, x.location, self.quiet)], [x], to)
+
+    def give(self, to: Recorded, x: Recorded) -> None:
+        """Write a result, in the loop that makes it where there is one."""
+        if x.value is None or not self.b.store_into(to.location, x.value):
+            self.copy(to, x)
 
     def add(self, to: Recorded, x: Recorded) -> None:
         """Add elements to others."""
@@ -321,6 +326,28 @@ class Recorder(Arrays):
         fits = c.ufunc("isfinite", c.square(x.location))
         self.b.location(c.cast(c.where(fits, c.number(0.0, dtype), c.number(math.inf, dtype)), "i4"))
         return True
+
+    @property
+    def has_own_bits(self) -> bool:
+        """Whether bits may be others than those of NumPy's plan."""
+        return self.b.tier > 1
+
+    def ignoring(self, errors: tuple[str, ...]) -> Recorder:
+        """Return a recorder of calls that ignore floating-point errors."""
+        found = Recorder(self.b, self._call)
+        found.quiet = tuple(sorted({*self.quiet, *errors}))
+        found._calls = Calls(self.b, found.quiet)
+        return found
+
+    def refuse_where(self, test: Recorded) -> None:
+        """Leave the call to NumPy at run time where any element is true: one is an index outside of its axis then."""
+        c, (value,) = self._calls, self._values((test,))
+        marks = c.cast(c.where(value, c.number(1.0, "f8"), c.number(0.0, "f8")), "f8")
+        index = c.cast(c.largest(marks, tuple(range(len(marks.shape)))) if marks.shape else marks, "i8")
+        place, at = self.b.constant(np.zeros(1)), self.b.location(c.reshaped(index, (1,)))
+        out = self.b.temporary((1,), "f8")
+        refs = [Ref(x.owner, x.dtype, x.offset, x.strides) for x in (out, attrs.evolve(place, strides=(0,)), at)]
+        self.b.fixed([Indexed("gather", (1,), refs[0], refs[1], (refs[2],), (8,), (1,))], [place, at], [out])
 
     def refuse(self, _what: str) -> None:
         """Leave the call to NumPy."""
