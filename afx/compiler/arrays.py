@@ -45,7 +45,8 @@ class Arrays:
 
     def where(self, test: Any, x: Any, y: Any) -> Any:
         """Return elements of one of two arrays."""
-        return np.where(test, x, y)
+        found: Any = np.where(test, x, y)
+        return found
 
     def cast(self, x: Any, dtype: Any) -> Any:
         """Return an array in another dtype."""

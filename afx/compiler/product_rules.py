@@ -78,7 +78,8 @@ def contract_sum(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Pa
     product = b.defining_equation(xs[0]) if p.lowering.reduce_ufunc is np.add else None
     if product is None or product.primitive.lowering.ufunc is not np.multiply or aval.dtype.char not in BLAS:
         return None
-    whole, summed = xs[0].aval.shape, dict(params)["axis"]
+    whole = xs[0].aval.shape
+    summed: tuple[int, ...] = dict(params)["axis"]
     if xs[0].aval.size < b.target.collapse_min_elements or any(x.aval.dtype != aval.dtype for x in product.inputs):
         return None
     padded = [(1,) * (len(whole) - x.aval.ndim) + x.aval.shape for x in product.inputs]

@@ -88,7 +88,7 @@ def _solve_op(name: str, impl: Callable[[Any, Any], Any]) -> Primitive:
 
 
 def _run(a: Any, b: Any) -> Any:
-    return solve_small(a, b, keeps_nan=False) if pays(a, b) else np.linalg.solve(a, b)
+    return solve_small(a, b, keeps_nan=False) if pays(a, b) else plain(np.linalg.solve(a, b))
 
 
 solve_p: Primitive = _solve_op("solve", _run)

@@ -86,6 +86,32 @@ def test_solutions_that_may_be_nan(dtype: str) -> None:
     assert Native(lambda a, x: (1 / x, solve_or_nan(a, y)), a[0], x)(a[2], x)[1] == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_stacks_of_small_systems_are_loops_over_elements(dtype: str) -> None:
+    """No call is left, the bits are those of NumPy's plan; singular systems are refused, or nan."""
+    rng = np.random.default_rng(0)
+    for n, columns in ((1, 1), (2, 3), (3, 1)):
+        a, b = rng.normal(size=(500, n, n)).astype(dtype), rng.normal(size=(500, n, columns)).astype(dtype)
+        native, marked = assert_same_bits(afx.linalg.solve, a, b), assert_same_bits(solve_or_nan, a, b)
+        assert "np." not in native.program.text(0)
+        a[3] = 0
+        assert native(a, b)[1] == REFUSED
+        (found,), errors = marked(a, b)
+        assert errors == 0
+        assert np.flatnonzero(np.isnan(found).any(axis=(1, 2))).tolist() == [3]
+
+
+def test_one_small_system_is_written_out_in_the_second_tier() -> None:
+    """There the bits may be other ones: no call is left for a single system either."""
+    a, b = np.array([[1e-9, 2.0, 1.0], [3.0, 1.0, 0.0], [2.0, 2.0, 5.0]]), np.ones((3, 2))
+    native = Native(afx.linalg.solve, a, b, tier=2)
+    (found,), errors = native(a, b)
+    assert errors == 0
+    assert "np." not in native.program.text(0)
+    np.testing.assert_allclose(found, np.linalg.solve(a, b), rtol=1e-14)
+    assert native(np.ones((3, 3)), b)[1] == REFUSED
+
+
 def test_a_filter_is_one_kernel() -> None:
     """A Kalman filter by scan, a solution in each step, has no call of Python left."""
     rng = np.random.default_rng(1)
