@@ -45,8 +45,7 @@ class Arrays:
 
     def where(self, test: Any, x: Any, y: Any) -> Any:
         """Return elements of one of two arrays."""
-        found: Any = np.where(test, x, y)
-        return found
+        return np.where(test, x, y)  # pyright: ignore[reportUnknownVariableType]  # of arrays of any dtype
 
     def cast(self, x: Any, dtype: Any) -> Any:
         """Return an array in another dtype."""
