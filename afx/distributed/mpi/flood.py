@@ -12,7 +12,7 @@ from afx.distributed.sums.partial import add_up, weigh
 from afx.distributed.sums.plan import Exchange
 from afx.distributed.sums.tree import Branch, Node
 
-__all__ = ["SMALL_BYTES", "Flood", "FloodPort"]
+__all__ = ["SMALL_BYTES", "Flood", "FloodPort", "list_additions"]
 
 SMALL_BYTES: Final = 1 << 14  # of a buffer: below, the time of a message does not depend on its length
 ALIGNMENT: Final = 8
@@ -41,7 +41,7 @@ class Flood:
         self._port = port
         self._layout = layout
         (round_,) = exchange.rounds
-        self._adds = [b for b in _in_order(exchange) if b.parent not in exchange.own]
+        self._adds = list_additions(exchange)
         self._root = exchange.tree.root
         self._values: dict[Node, list[Ndarray]] = {}
         self._requests: list[Any] = []
@@ -90,7 +90,7 @@ class Flood:
         return out
 
 
-def _in_order(exchange: Exchange) -> list[Branch]:
+def list_additions(exchange: Exchange) -> list[Branch]:
     """Return the additions from the nodes that ranks have to the root."""
     known = {*exchange.own, *[transfer.node for round_ in exchange.rounds for transfer in round_.receives]}
 

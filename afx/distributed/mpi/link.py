@@ -12,6 +12,8 @@ from afx.distributed.mpi.collectives import Collectives
 from afx.distributed.mpi.exchange import Traffic
 from afx.distributed.mpi.flood import Flood
 from afx.distributed.mpi.reduction import MpiReduction, Participation
+from afx.distributed.mpi.shared_memory import SharedMemory, share_memory
+from afx.distributed.mpi.shared_sum import SharedSum
 from afx.distributed.mpi.watch import Peer, Watch
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.distributed.sums.plan import Exchange, plan_gather, plan_sum
@@ -62,6 +64,9 @@ class MpiLink:
         self._owners = tuple([slot * self.ranks // self._slots for slot in range(self._slots)])
         self._posts = []
         self._floods: dict[tuple[Layout, Exchange, int], Flood] = {}
+        self._shared: SharedMemory | None = None
+        self._has_asked = False  # whether the ranks share memory
+        self._shared_sums: dict[tuple[Layout, Exchange, int], SharedSum] = {}
         self._participations: dict[tuple[tuple[int, ...], bool], Participation] = {}
         self.hosts: int = len({peer.host for peer in peers}) if peers else 1
         self.watch.use(comm, peers or [])
@@ -91,7 +96,11 @@ class MpiLink:
                 self._participations.clear()
             slots = key[0]
             found = self._participations[key] = Participation.make(
-                slots, self._owners, self.rank, lambda small: self.plan(slots, by_slot=by_slot, is_small=small)
+                slots,
+                self._owners,
+                self.rank,
+                lambda small: self.plan(slots, by_slot=by_slot, is_small=small),
+                is_one_machine=self.hosts == 1,
             )
         return found
 
@@ -115,6 +124,19 @@ class MpiLink:
                 self._floods.clear()
             flood = self._floods[layout, plan, tag] = Flood(self, layout, plan, tag)
         return flood
+
+    def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | None:
+        """Return the additions of buffers in memory that all ranks see; None where they share none."""
+        if not self._has_asked:
+            self._shared, self._has_asked = share_memory(self), True
+        if self._shared is None:
+            return None
+        found = self._shared_sums.get((layout, plan, tag))
+        if found is None:
+            if len(self._shared_sums) >= MOST_PROGRAMS:
+                self._shared_sums.clear()
+            found = self._shared_sums[layout, plan, tag] = SharedSum(self._shared, layout, plan, tag)
+        return found if found.fits else None
 
     def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
         """Fill buffers of which each rank has written the chunks of its slots."""
@@ -188,6 +210,20 @@ class MpiLink:
         """Call a test until it says yes, or the deadline goes by."""
         try:
             wait_until(is_done, self.watch.look)
+        except self._mpi.Exception as error:
+            self.raise_lost(error)
+
+    def wait_beside(self, is_done: Callable[[], bool]) -> None:
+        """Call a test that looks at no message until it says yes; MPI tells of lost ranks meanwhile."""
+        others = [rank for rank in range(self.ranks) if rank != self.rank]
+
+        def look(waited: float) -> None:
+            for rank in others:
+                self.comm.Iprobe(rank, DATA_TAG)
+            self.watch.look(waited)
+
+        try:
+            wait_until(is_done, look)
         except self._mpi.Exception as error:
             self.raise_lost(error)
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import attrs
 
 from afx.distributed.mpi.flood import SMALL_BYTES, Flood
+from afx.distributed.mpi.shared_sum import SHARED_MOST_NODES, SHARED_MOST_RANKS, SharedSum, most_nodes
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.distributed.sums.partial import Partial
 from afx.distributed.sums.plan import Exchange
@@ -26,6 +27,8 @@ class Participation:
         has_idle: whether some rank has no slot that takes part.
         large: the messages of large buffers.
         small: those of small ones.
+        is_small_shared: whether small ones are added up in memory that all ranks see.
+        is_large_shared: whether large ones are.
     """
 
     slots: tuple[int, ...]
@@ -33,10 +36,18 @@ class Participation:
     has_idle: bool
     large: Exchange
     small: Exchange
+    is_small_shared: bool
+    is_large_shared: bool
 
     @classmethod
     def make(
-        cls, slots: Sequence[int], owners: Sequence[int], rank: int, plan: Callable[[bool], Exchange]
+        cls,
+        slots: Sequence[int],
+        owners: Sequence[int],
+        rank: int,
+        plan: Callable[[bool], Exchange],
+        *,
+        is_one_machine: bool,
     ) -> Participation:
         """Return it for slots that take part.
 
@@ -45,15 +56,19 @@ class Participation:
             owners: the rank of each slot.
             rank: this one.
             plan: from whether buffers are small to the messages.
+            is_one_machine: whether the ranks are.
         """
         mine = tuple([slot for slot in slots if owners[slot] == rank])
         has_idle = len({owners[slot] for slot in slots}) < len(set(owners))
-        return cls(mine, owners[slots[0]], has_idle, plan(False), plan(True))
+        large, small, ranks = plan(False), plan(True), len(set(owners))
+        is_shared = (
+            is_one_machine and not has_idle and ranks > 1 and small.is_flood and most_nodes(small) <= SHARED_MOST_NODES
+        )
+        return cls(mine, owners[slots[0]], has_idle, large, small, is_shared, is_shared and ranks <= SHARED_MOST_RANKS)
 
-    @property
-    def floods_one(self) -> bool:
-        """Whether a small buffer of a single slot of this rank goes to all others as it is."""
-        return self.small.is_flood and len(self.slots) == 1
+    def is_shared(self, nbytes: int) -> bool:
+        """Whether buffers are added up in memory that all ranks see."""
+        return self.is_small_shared if nbytes <= SMALL_BYTES else self.is_large_shared
 
 
 class ReductionPort(Protocol):
@@ -66,6 +81,10 @@ class ReductionPort(Protocol):
 
     def flood(self, layout: Layout, plan: Exchange, tag: int) -> Flood:
         """Return the messages of small buffers, which are kept."""
+        ...
+
+    def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | None:
+        """Return the additions of buffers in memory that all ranks see; None where they share none."""
         ...
 
     def exchange(self, layout: Layout, plan: Exchange, held: Mapping[Node, list[Ndarray]], tag: int) -> list[Ndarray]:
@@ -82,8 +101,6 @@ class MpiReduction:
         has_idle: whether some rank has no slot that takes part.
     """
 
-    __slots__ = ("_flood", "_layout", "_partial", "_port", "_tag", "_who", "has_idle", "root", "slots", "weights")
-
     def __init__(
         self, port: ReductionPort, who: Participation, weights: Mapping[int, float], layout: Layout | None, tag: int
     ) -> None:
@@ -91,6 +108,8 @@ class MpiReduction:
         self._who = who
         self._layout = layout
         self._tag = tag
+        self._shared: SharedSum | None = None  # of the leaves of the only slot of this rank
+        self._leaves: Sequence[Ndarray] = ()
         self._flood: Flood | None = None
         self._partial: Partial | None = None
         self.weights: Mapping[int, float] = weights
@@ -99,21 +118,38 @@ class MpiReduction:
         self.has_idle: bool = who.has_idle
 
     def add(self, slot: int, layout: Layout, leaves: Sequence[Ndarray]) -> None:
-        """Add the leaves of one of this rank's slots."""
-        self._layout, who = layout, self._who
-        if who.floods_one and layout.nbytes <= SMALL_BYTES:
-            self._flood = self._port.flood(layout, who.small, self._tag)
-            self._flood.load(leaves, self.weights[slot])
-            return
+        """Add the leaves of one of this rank's slots; those of an only one are read by `finish`, on their way to others."""
+        self._layout, who, port = layout, self._who, self._port
+        if len(self.slots) == 1:
+            shared = self._shared_sum(layout)
+            if shared is not None:
+                self._shared, self._leaves = shared, leaves
+                return
+            if who.small.is_flood and layout.nbytes <= SMALL_BYTES:
+                flood = port.flood(layout, who.small, self._tag)
+                flood.load(leaves, self.weights[slot])
+                self._flood = flood
+                return
         if self._partial is None:
-            self._partial = Partial(who.large.tree, self.weights, self._port.memory, who.large.tops)
+            self._partial = Partial(who.large.tree, self.weights, port.memory, who.large.tops)
         self._partial.add(slot, layout, leaves)
 
     def finish(self) -> list[Ndarray]:
         """Return the buffers of the sum."""
         layout, port, who = self._layout, self._port, self._who
         assert layout is not None, "a rank that computes nothing takes no part"
+        if self._shared is not None:
+            leaves, self._leaves = self._leaves, ()
+            return self._shared.add_leaves(leaves, self.weights[self.slots[0]], layout.empty(port.memory))
         if self._flood is not None:
             return self._flood.run(layout.empty(port.memory))
+        held = {} if self._partial is None else self._partial.held
+        shared = self._shared_sum(layout)
+        if shared is not None:
+            return shared.add_nodes(held, held[who.small.own[0]])
         plan = who.small if layout.nbytes <= SMALL_BYTES else who.large
-        return port.exchange(layout, plan, {} if self._partial is None else self._partial.held, self._tag)
+        return port.exchange(layout, plan, held, self._tag)
+
+    def _shared_sum(self, layout: Layout) -> SharedSum | None:
+        who = self._who
+        return self._port.shared_sum(layout, who.small, self._tag) if who.is_shared(layout.nbytes) else None

@@ -72,6 +72,9 @@ def refuse_calls(rank: int, name: str, other: int, other_name: str, number: int)
 class Watch:
     """What this rank knows of the others, over one communicator.
 
+    Attributes:
+        number: of the call that is under way.
+
     Args:
         mpi: the module of mpi4py.
         comm: the communicator.
@@ -83,7 +86,7 @@ class Watch:
         self._mpi = mpi
         self._deadline = deadline
         self._sheds = sheds
-        self._number = 0
+        self.number: int = 0
         self._names: deque[str] = deque(maxlen=KEPT_CALLS)
         self.use(comm, [])
 
@@ -97,18 +100,13 @@ class Watch:
         self.peers: list[Peer] = peers
 
     @property
-    def number(self) -> int:
-        """The number of the call that is under way."""
-        return self._number
-
-    @property
     def name(self) -> str:
         """The name of the call that is under way."""
         return self._names[-1] if self._names else "connect"
 
     def begin(self, name: str) -> None:
         """Note the next call."""
-        self._number += 1
+        self.number += 1
         is_plain = name.isascii() and len(name) <= NAME_BYTES
         self._names.append(name if is_plain else name.encode("ascii", "replace")[:NAME_BYTES].decode())
 
@@ -121,8 +119,8 @@ class Watch:
         """
         if waited < TELL_SECONDS:
             return
-        if self._told != self._number:
-            self._told = self._number
+        if self._told != self.number:
+            self._told = self.number
             self._tell(is_end=False)
         self._hear()
         if waited < self._deadline:
@@ -176,7 +174,7 @@ class Watch:
         return sorted({(rank + sign * 2**k) % size for k in range(size.bit_length()) for sign in (1, -1)} - {rank})
 
     def _tell(self, *, is_end: bool) -> None:
-        word = np.frombuffer(WORD.pack(self._number, is_end, self.name.encode()), np.uint8)
+        word = np.frombuffer(WORD.pack(self.number, is_end, self.name.encode()), np.uint8)
         self._sent = [request for request in self._sent if not request.Test()]
         self._sent += [self._comm.Isend([word, self._mpi.BYTE], other, WORD_TAG) for other in self._listeners()]
 
@@ -195,18 +193,18 @@ class Watch:
             self._compare(other, word)
 
     def _compare(self, other: int, word: _Word) -> None:
-        rank, back = self._comm.rank, self._number - word.number
+        rank, back = self._comm.rank, self.number - word.number
         if word.is_end and back > 0:
             raise PeerLost(
                 f"distributed: rank {other} ended its program after {word.name} (call {word.number}): got no answer to rank "
-                f"{rank} in {self.name} (call {self._number}); every rank makes the same calls"
+                f"{rank} in {self.name} (call {self.number}); every rank makes the same calls"
             )
         if not word.is_end and 0 <= back < len(self._names) and (mine := self._names[-1 - back]) != word.name:
             refuse_calls(rank, mine, other, word.name, word.number)
 
     def _is_here(self, rank: int) -> bool:
         word = self._words.get(rank)
-        return word is not None and word.number >= self._number
+        return word is not None and word.number >= self.number
 
     def _shed(self) -> None:
         """End ranks of this machine that gave no sign: the connection then learns that they are lost."""

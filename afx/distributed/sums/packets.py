@@ -12,7 +12,7 @@ import numpy as np
 from afx.distributed.sums.buffers import Layout, Ndarray
 from afx.distributed.sums.plan import Span
 
-__all__ = ["PIECE_BYTES", "Packet", "cut_packets", "gather_packet", "packet_views", "scatter_packet"]
+__all__ = ["ALIGNMENT", "PIECE_BYTES", "Packet", "cut_packets", "gather_packet", "packet_views", "scatter_packet"]
 
 PIECE_BYTES: Final = 1 << 22  # measured on one machine: smaller ones are slower at 100 MB, larger ones not faster
 JOIN_BYTES: Final = 1 << 12  # a copy of it costs less than a message

@@ -1,0 +1,76 @@
+"""Programs of sums that the tests start under ``mpiexec``: each is a function, named on the command line."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+import afx
+from afx import distributed
+from afx.distributed import Machines, Split
+from afx.distributed.mpi import link as mpi_link
+from afx.distributed.mpi import shared_memory, shared_sum
+from tests.distributed.programs import SLOTS, bits_of, report
+
+SPLITS = [Split((3, 1, 2, 1)), Split((1, 0, 5, 2)), Split((0, 7, 0, 1))]
+CHUNK_BYTES = 1 << 12
+
+
+def make_tree(slot: int, number: int) -> Any:
+    """Return leaves of several dtypes and sizes, empty ones among them, which differ from slot to slot."""
+    generator = np.random.default_rng([slot, number])
+    return {
+        "none": np.empty((0, 3)),
+        "scalar": generator.normal(),
+        "long": generator.normal(size=(number % 3, 1700)),
+        "complex": generator.normal(size=(2, 400)) + 1j * generator.normal(size=(2, 400)),
+        "columns": generator.normal(size=(40, 50)).astype(np.float32).T,
+        "count": np.arange(number + 5),
+        "half": generator.normal(size=2500 * number).astype(np.float16),
+    }
+
+
+def average_all(machines: Machines) -> list[bytes]:
+    """Return the bits of averages of many sizes."""
+    found: list[bytes] = []
+    for number in range(6):
+        for split in SPLITS:
+            found += bits_of(machines.average(lambda slot, number=number: make_tree(slot, number), split))
+    return found
+
+
+def shared() -> None:
+    """Sums by memory that the ranks share, in many small chunks, and by messages have the bits of one process."""
+    shared_memory.SLOT_BYTES = shared_sum.SLOT_BYTES = CHUNK_BYTES * 4  # type: ignore[misc]  # 2**18 else
+    is_shared = sys.argv[2] == "memory"
+    if not is_shared:
+        mpi_link.share_memory = lambda _: None
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    same = average_all(machines) == average_all(distributed.local(SLOTS))
+    link: Any = machines.link
+    same &= machines.ranks == 1 or bool(link._shared_sums) == is_shared
+    report(machines, same)
+
+
+def other_lengths() -> None:
+    """Ranks average arrays of other lengths."""
+    machines = distributed.connect(SLOTS, deadline=600.0)
+    split = Split((1, 1, 1, 1))
+    machines.average(lambda slot: afx.zeros(5), split)
+    machines.average(lambda slot: afx.zeros(5 + machines.rank), split)
+
+
+def other_integers() -> None:
+    """Slots return other integers; the error is caught, and sums go on."""
+    machines = distributed.connect(SLOTS, deadline=60.0)
+    split, caught = Split((1, 1, 1, 1)), 0
+    for size in (3, 300_000):
+        try:
+            machines.average(lambda slot, size=size: np.full(size, slot), split)
+        except afx.errors.ArgumentError:
+            caught += 1
+    report(machines, caught == 2 and float(machines.average(float, split)) == 1.5)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

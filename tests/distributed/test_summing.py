@@ -1,0 +1,29 @@
+"""Sums over slots on several ranks: by memory that they share, and by messages, the bits of one process."""
+
+import pytest
+
+from tests.distributed.jobs import needs_mpi, run, same_lines
+
+pytestmark = needs_mpi
+SUMS = "tests.distributed.summing"
+
+
+@pytest.mark.parametrize("way", ["memory", "messages"])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_sums_have_the_bits_of_one_process(ranks: int, way: str) -> None:
+    """For leaves of all dtypes and sizes, empty and in columns, that end anywhere in a chunk."""
+    result = run(ranks, "shared", way, module=SUMS)
+    assert sorted(result.stdout.splitlines()) == same_lines(ranks), result.stderr
+
+
+def test_arrays_of_other_lengths_are_refused() -> None:
+    """At once, and not added up as far as they go."""
+    result = run(2, "other_lengths", module=SUMS)
+    assert result.returncode != 0
+    assert "of another length" in result.stderr, result.stderr
+
+
+def test_sums_go_on_after_integers_that_differ() -> None:
+    """All ranks raise, for small arrays and for large ones."""
+    result = run(2, "other_integers", module=SUMS)
+    assert sorted(result.stdout.splitlines()) == same_lines(2), result.stderr
