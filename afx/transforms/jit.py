@@ -6,6 +6,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 import attrs
@@ -28,7 +29,7 @@ from afx.transforms._arguments import name_of, own_name
 from afx.transforms._positions import as_positions, check_positions, leaves_of, static_options
 from afx.transforms.backend import Backend, check_backend, foresee_code, with_backend
 from afx.transforms.compiled_call import call
-from afx.transforms.jit_cache import CACHE_SIZE, CacheEntry, CacheInfo, cache_info, forget_unused
+from afx.transforms.jit_cache import CacheEntry, CacheInfo, cache_info, forget_unused
 from afx.transforms.lowered import Lowered
 from afx.transforms.make_graph import to_graph
 from afx.transforms.nan_check import check_inside
@@ -64,10 +65,8 @@ class JitFunction(Generic[P, R]):
         functools.update_wrapper(self, fn)
         self._fn = fn
         self._name = f"jit of {name_of(fn)}"
-        self._cache: dict[Any, CacheEntry] = {}
+        self._entries: dict[Any, CacheEntry] = {}
         self._retracing = Retracing()
-        self._quick: dict[Any, CacheEntry] = {}  # for calls with Arrays alone, which need no flattening
-        self._last: tuple[list[Any], CacheEntry | None] = ([], None)  # the last of these calls
         self._static_nums = options.static_nums
         self._static_names = options.static_names
         self._donate = options.donated
@@ -87,35 +86,25 @@ class JitFunction(Generic[P, R]):
     def __call__(self, tree: _Tree, batch: _Batch, /) -> R: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]  # mypy takes x for an argument by name
         """Run the function, tracing it first for arguments of a new kind."""
-        result: R
         if OPEN_BLOCKS and is_disabled():
             return check_inside(self._name, self._fn, args, kwargs)
-        if self._plain:
-            if not kwargs:
-                kinds: list[Any] = [get_default_dtype(), current.key]
-                values: list[Any] = []
-                arrays: Any = args
-                for x in arrays:
-                    if x.__class__ is not Array:
-                        if x.__class__ is GraphTracer:  # at once, so that many may be nested
-                            return self._fn(*args, **kwargs)
-                        break
-                    value: Any = x._value
-                    values.append(value)
-                    kinds += (value.shape, value.dtype)
-                else:
-                    last, entry = self._last
-                    if kinds != last:  # equal ones need no hashes
-                        entry = self._quick.get(tuple(kinds))
-                        self._last = (kinds, entry) if entry is not None else ([], None)
-                    if entry is not None:
-                        result = entry.results(entry.program.plan(*values))
-                        return result
-            result = self._run(self._fn, (), args, kwargs, ())
-        else:
-            fn, static_values, rest, named = self._split(args, kwargs)
-            result = self._run(fn, static_values, rest, named, self._given(len(args)))
-        return result
+        if self._plain and not kwargs:  # of Arrays alone: their key needs no flattening
+            kinds: list[Any] = [get_default_dtype(), current.key]
+            values: list[Any] = []
+            arrays: Any = args
+            for x in arrays:
+                if x.__class__ is not Array:
+                    if x.__class__ is GraphTracer:  # at once, so that many may be nested
+                        return self._fn(*args, **kwargs)
+                    break
+                value: Any = x._value
+                values.append(value)
+                kinds += (value.shape, value.dtype)
+            else:
+                entry = self._entries.get(tuple(kinds))
+                if entry is not None:
+                    return entry.results(entry.program.plan(*values))
+        return self._run(args, kwargs)
 
     def _given(self, count: int) -> tuple[int, ...]:
         """Return the positions of the donated arguments, not counting the static ones."""
@@ -139,14 +128,15 @@ class JitFunction(Generic[P, R]):
         fn, static_values, rest, named = self._split(args, kwargs)
         leaves, treedef = pytree.flatten((rest, named))
         given = self._given(len(args))
-        entry = self._entry(fn, self._key(static_values, leaves, treedef, given), leaves, treedef, rest, given)
+        key = (get_default_dtype(), current.key, *[kind for x in leaves for kind in _kind(x)])
+        if not (self._plain and not named and len(leaves) == len(rest) and all(map(is_, leaves, rest))):
+            key += (treedef, orders(treedef), static_values, given)
+        entry = self._entries.get(key) or self._trace(fn, key, static_values, leaves, treedef, rest, given)
         return Lowered(entry.program.plan.graph, entry.program.plan)
 
     def clear_cache(self) -> None:
         """Forget every trace; the next call traces again."""
-        self._cache.clear()
-        self._quick.clear()
-        self._last = ([], None)
+        self._entries.clear()
         self._retracing = Retracing()
 
     def cache_info(self) -> CacheInfo:
@@ -159,51 +149,43 @@ class JitFunction(Generic[P, R]):
         >>> double.cache_info()
         CacheInfo(traces=2, entries=2, max_entries=256, plan_bytes=6000, idle_bytes=0, native_entries=0)
         """
-        forget_unused(self._cache)
-        return cache_info(self._retracing.count, self._cache.copy().values())
+        forget_unused(self._entries)
+        return cache_info(self._retracing.count, self._entries.copy().values())
 
     # -- calls --
-    def _run(
-        self,
-        fn: Callable[..., Any],
-        static_values: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        given: tuple[int, ...],
-    ) -> Any:
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run on arguments of any kind: on traced ones as part of an abstract trace, and as one op of any other."""
+        fn: Callable[..., Any] = self._fn
+        static_values: Any = ()
+        given = self._given(len(args)) if self._donate else ()
+        if not self._plain:
+            fn, static_values, args, kwargs = self._split(args, kwargs)
         leaves, treedef = pytree.flatten((args, kwargs))
+        kinds: list[Any] = [get_default_dtype(), current.key]
         values: list[Any] = []
-        kinds: list[Any] = [treedef, orders(treedef), static_values, given, get_default_dtype(), current.key]
+        is_op = False
         for x in leaves:
             if x.__class__ is Array:
                 value = x._value
                 values.append(value)
                 kinds += (value.shape, value.dtype)
-            elif isinstance(x, Tracer):
-                return self._traced(fn, static_values, args, kwargs)
+            elif isinstance(x, GraphTracer):
+                return fn(*args, **kwargs)
             else:
-                values.append(argument_of(x, self._name))
+                is_op = is_op or isinstance(x, Tracer)
+                values.append(x if is_op else argument_of(x, self._name))
                 kinds += _kind(x)
+        given = () if is_op else given
+        if not (self._plain and not kwargs and len(leaves) == len(args) and all(map(is_, leaves, args))):
+            kinds += (treedef, orders(treedef), static_values, given)
         key = tuple(kinds)
-        entry = self._cache.get(key) or self._entry(fn, key, leaves, treedef, args, given)
-        if entry.lifted:
+        entry = self._entries.get(key) or self._trace(fn, key, static_values, leaves, treedef, args, given)
+        if is_op or entry.lifted:
             return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
         if entry.donated:
             value = None  # one reference less to the last of them
             _donate(leaves, values, entry.donated)
-        elif self._plain and not kwargs and len(leaves) == len(args) and all(x.__class__ is Array for x in args):
-            if len(self._quick) >= CACHE_SIZE:
-                self._quick.clear()
-            self._quick[get_default_dtype(), current.key, *[k for v in values for k in (v.shape, v.dtype)]] = entry
         return entry.results(entry.program.plan(*values))
-
-    def _traced(self, fn: Callable[..., Any], static_values: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run on traced arrays: as part of an abstract trace, as one op of any other."""
-        leaves, treedef = pytree.flatten((args, kwargs))
-        if any(isinstance(x, GraphTracer) for x in leaves):
-            return fn(*args, **kwargs)
-        entry = self._entry(fn, self._key(static_values, leaves, treedef), leaves, treedef)
-        return pytree.unflatten(entry.out_tree, list(call(entry.program, *leaves, *entry.lifted)))
 
     def _split(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -230,36 +212,26 @@ class JitFunction(Generic[P, R]):
         rest = tuple([a for n, a in enumerate(args) if n not in nums])
         return fn, static_values, rest, {k: v for k, v in kwargs.items() if k not in self._static_names}
 
-    def _key(
-        self, static_values: Any, leaves: Sequence[Any], treedef: Any, given: tuple[int, ...] = ()
-    ) -> tuple[Any, ...]:
-        kinds: list[Any] = [treedef, orders(treedef), static_values, given, get_default_dtype(), current.key]
-        for x in leaves:
-            kinds += _kind(x)
-        return tuple(kinds)
-
-    def _entry(
+    def _trace(
         self,
         fn: Callable[..., Any],
         key: tuple[Any, ...],
+        static_values: Any,
         leaves: Sequence[Any],
         treedef: Any,
-        args: tuple[Any, ...] = (),
-        given: tuple[int, ...] = (),
+        args: tuple[Any, ...],
+        given: tuple[int, ...],
     ) -> CacheEntry:
-        entry = self._cache.get(key)
-        if entry is None:
-            avals = [aval_of(x, self._name) for x in leaves]
-            target = with_backend(current.target, self._backend)
-            foresee_code(target.backend)
-            start = time.perf_counter()
-            entry = CacheEntry(to_graph(fn, treedef, avals, self._name), leaves_of(args, given), target)
-            self._retracing.note(self._name, key[2], treedef, avals, time.perf_counter() - start)
-            if not entry.lifted:
-                if forget_unused(self._cache, 1):
-                    self._quick.clear()
-                    self._last = ([], None)
-                self._cache[key] = entry
+        """Return what runs arguments of a new kind, and keep it, where it depends on these alone."""
+        avals = [aval_of(x, self._name) for x in leaves]
+        target = with_backend(current.target, self._backend)
+        foresee_code(target.backend)
+        start = time.perf_counter()
+        entry = CacheEntry(to_graph(fn, treedef, avals, self._name), leaves_of(args, given), target)
+        self._retracing.note(self._name, static_values, treedef, avals, time.perf_counter() - start)
+        if not entry.lifted:
+            forget_unused(self._entries, 1)
+            self._entries[key] = entry
         return entry
 
 

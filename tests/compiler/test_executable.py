@@ -331,7 +331,7 @@ def test_derived_programs_are_bounded() -> None:
     fn = afx.jit(lambda v: v * 2)
     for size in range(1, 100):
         afx.vmap(fn)(np.ones((size, 2), np.float32))
-    (entry,) = fn._cache.values()
+    (entry,) = fn._entries.values()
     assert len(entry.program._spreads) <= 64
 
 

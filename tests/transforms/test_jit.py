@@ -134,7 +134,7 @@ def test_the_cache_is_bounded() -> None:
     fn = afx.jit(lambda x: x + 1)
     for n in range(300):
         fn(np.ones(n))
-    assert len(fn._cache) == 256  # pyright: ignore[reportPrivateUsage]  # its size has no public name
+    assert len(fn._entries) == 256  # pyright: ignore[reportPrivateUsage]  # its size has no public name
 
 
 def test_numpys_error_state_holds_in_plans() -> None:
