@@ -116,6 +116,8 @@ class NativeTarget:
     product_share_min_products: int = 1 << 22  # of all of many, which threads share: 0.03 ms
     product_tile_share_min_products: int = 1 << 21  # in tiles that threads share: 0.02 ms
     product_tile_max_products: int = 1 << 26  # beyond, two threads of BLAS are faster: measured
+    product_inline_max_products: int = 512  # of one without a call: some 30 ns, as long as BLAS takes to begin
+    product_inline_max_terms: int = 16  # of each of its elements
     product_copy_min_products: int = 24  # for each element that is copied first: below, BLAS reads it as fast
 
     # -- other operations --

@@ -10,6 +10,7 @@ import attrs
 
 from afx.compiler.native_backend.elements import Access, Mode, Names, Ref, UfuncLoop
 from afx.compiler.native_backend.steps import Leaf, RowAccess, Spaced, join_lengths
+from afx.compiler.native_backend.sums import Orders
 from afx.core.aval import Shape
 
 if TYPE_CHECKING:
@@ -208,6 +209,7 @@ class Product(Leaf):
         changes: how many of its operands it changes, from the first one on.
         outputs: how many of its operands are results, to the last one.
         outer: lengths of the axes around the loop's own.
+        orders: how its elements are added up, where they are computed without a call.
     """
 
     loop: UfuncLoop | None
@@ -222,6 +224,7 @@ class Product(Leaf):
     changes: int = 0
     outputs: int = 1
     outer: Shape = ()
+    orders: Orders | None = None
 
     @property
     def parts(self) -> int:
@@ -275,7 +278,7 @@ class Product(Leaf):
         if self.loop is not None and self.loop.ufunc.startswith("fft."):
             count, n = math.prod(self.outer) * self.sizes[0], max(self.sizes[1:])
             return count * (100 + n * math.log2(n + 1))
-        return 100 + 0.03 * math.prod(self.outer) * math.prod(self.sizes)
+        return (100 if self.orders is None else 5) + 0.03 * math.prod(self.outer) * math.prod(self.sizes)
 
     @property
     def loops(self) -> Iterator[UfuncLoop]:
@@ -295,6 +298,7 @@ class Product(Leaf):
             sizes = join_lengths((*self.outer, *self.sizes))
             return [f"{', '.join(made)} = np.{self.loop.ufunc}({', '.join(given)})  # {sizes}: NumPy's loop"]
         how = "tiles in registers" if self.loop is None else f"NumPy's {self.loop.ufunc}"
+        how = how if self.orders is None else "sums in registers"
         pieces = f", {self.parts} pieces" if self.is_cut else ""
         return [f"{out} = {' @ '.join(xs)}  # {join_lengths(self.sizes)}: {how}{pieces}"]
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from afx.compiler.native_backend.code_folder import code_folder
 from afx.compiler.native_backend.failures import FASTER_BY_NUMPY, TOO_LONG, UNKNOWN_HERE, warn
 from afx.compiler.native_backend.helper import between_forks
 from afx.compiler.native_backend.kept import Kept, Made, find_kept, keep_verdict, key_of_schedule
 from afx.compiler.native_backend.link import layout, link
+from afx.compiler.native_backend.llvm.flags import Layout
+from afx.compiler.native_backend.lowering.product_order import products_digest
 from afx.compiler.native_backend.process import Job, service
 from afx.compiler.native_backend.run import MixedRunner, Runner
 from afx.compiler.native_backend.trial import NumpyPlan, Run, Trial
+from afx.compiler.schedule import Branch, Call, Fused, Instruction, Loop, Schedule
 from afx.core.registry import loaded_modules
 
 if TYPE_CHECKING:
@@ -22,6 +27,7 @@ __all__ = ["look", "start"]
 
 IMAGE_COPIES = 2  # of object code: sections in memory, and what the linker knows of them
 INSTRUCTION_BYTES = 3000  # of the programs of kernels, by instruction: measured
+PRODUCTS = frozenset({"dot", "flat_dot", "vecdot", "matmul"})  # methods and ufuncs
 
 
 def start(code: NativeCode) -> None:
@@ -31,7 +37,7 @@ def start(code: NativeCode) -> None:
     """
     if code.state != "compiling" or look(code):
         return
-    where, schedule, target = layout(), code.schedule, code.target
+    where, schedule, target = _place(code.schedule), code.schedule, code.target
     if where is None:
         code.give_up(UNKNOWN_HERE)
         return
@@ -53,7 +59,7 @@ def start(code: NativeCode) -> None:
 
 def look(code: NativeCode) -> bool:
     """Run what an earlier process kept of a plan, where there is something; tell whether there is."""
-    where, folder = layout(), code_folder()
+    where, folder = _place(code.schedule), code_folder()
     if where is None or not folder or code.has_looked or code.state not in ("waiting", "compiling"):
         return False
     code.has_looked = True
@@ -64,6 +70,27 @@ def look(code: NativeCode) -> bool:
     elif not code.is_awaited:
         service.start(loaded_modules())  # the calls that are to be counted will ask for it
     return found is not None
+
+
+def _place(schedule: Schedule) -> Layout | None:
+    """Return where things are kept here, with BLAS's orders of sums where code depends on them."""
+    where = layout()
+    return where if where is None or not _multiplies(schedule) else attrs.evolve(where, products=products_digest())
+
+
+def _multiplies(schedule: Schedule) -> bool:
+    """Tell whether there is a product of matrices or vectors, at any depth."""
+    for i in schedule:
+        if isinstance(i, Loop | Branch):
+            if any(map(_multiplies, i.bodies)):
+                return True
+        elif any(map(_is_product, i.body if isinstance(i, Fused) else (i,))):
+            return True
+    return False
+
+
+def _is_product(instruction: Instruction) -> bool:
+    return isinstance(instruction, Call) and bool({instruction.method, instruction.ufunc} & PRODUCTS)
 
 
 def _finish(code: NativeCode, made: Made | None, reason: str, kept: Kept | None = None) -> None:

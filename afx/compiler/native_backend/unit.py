@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import attrs
 import numpy as np
 
 from afx.compiler.native_backend.llvm.emit import emit_programs
 from afx.compiler.native_backend.llvm.flags import Layout
 from afx.compiler.native_backend.lowering.convert import UnsupportedError
 from afx.compiler.native_backend.lowering.lower import lower_plan
+from afx.compiler.native_backend.lowering.product_order import products_digest
 from afx.compiler.native_backend.pieces import Lowered
 from afx.compiler.schedule import Schedule
 from afx.compiler.target import Target
@@ -32,6 +34,8 @@ def make_unit(schedule: Schedule, target: Target, layout: Layout) -> Unit:
     Raises:
         UnsupportedError: it has no part that is worth it, or too many different ones.
     """
+    if target.tier == 1 and (not layout.products or layout.products != products_digest()):  # another process's BLAS
+        target = attrs.evolve(target, native=attrs.evolve(target.native, product_inline_max_products=0))
     with np.errstate(all="ignore"):
         mixed, pieces = lower_plan(schedule, target)
     text = emit_programs([program for program, _ in pieces], layout, target.native)

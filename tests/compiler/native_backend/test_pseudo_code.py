@@ -46,7 +46,7 @@ def test_control_flow_and_products() -> None:
     w, x = np.ones((8, 8)), np.ones(8)
     text = source_of(lambda w, x: afx.scan(lambda h, r: (np.tanh(h @ w) + r, h), x, np.ones((5, 8))), w, x)
     assert "for t in range(5):" in text
-    assert "@ p0  # 1 × 1 × 8 × 8: tiles in registers" in text
+    assert "@ p0  # 1 × 1 × 8 × 8: sums in registers" in text
     assert "p2_next[i] = (tanh(m" in text
     assert "p2 = p2_next" in text
     text = source_of(lambda x: afx.while_loop(lambda c: c.sum() < 50, lambda c: c * 1.1, x), x)

@@ -77,7 +77,7 @@ def test_vectors_and_batches() -> None:
         x, y = rng.normal(size=a), rng.normal(size=c)
         (z,), _ = Native(lambda x, y: afx.matmul(x, y), x, y, tier=2)(x, y)
         assert np.allclose(z, np.matmul(x, y), rtol=1e-13, atol=1e-13), (a, c)
-    x, y = rng.normal(size=(9, 6)), rng.normal(size=6)
+    x, y = rng.normal(size=(40, 20)), rng.normal(size=20)
     native = Native(lambda x, y: x @ y, x, y, tier=2)
     assert [type(step) for step in native.program.block.steps] == [Nest]
 

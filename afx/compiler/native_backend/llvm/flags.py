@@ -25,6 +25,7 @@ class Layout:
         divide: flag of a division by zero.
         over: flag of an overflow.
         invalid: flag of an invalid operation.
+        products: tells apart the orders in which BLAS adds up small products; empty where no code depends on them.
     """
 
     head: int
@@ -32,6 +33,7 @@ class Layout:
     divide: int
     over: int
     invalid: int
+    products: str = ""
 
 
 class Flags:

@@ -14,10 +14,11 @@ from afx.compiler.native_backend.llvm.index import emit_indexed
 from afx.compiler.native_backend.llvm.nest import NestEmitter, over, start_of
 from afx.compiler.native_backend.llvm.op import emit, read, written
 from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum
+from afx.compiler.native_backend.llvm.small_product import emit_small_product
 from afx.compiler.native_backend.llvm.tile import emit_tiles
 from afx.compiler.native_backend.llvm.words import emit_words
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Words
+from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, UfuncLoop, Words
 
 __all__ = ["emit_step"]
 
@@ -39,7 +40,7 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
         elif isinstance(step, Words):
             emit_words(w, step)
         elif isinstance(step, Product):
-            emit_tiles(w, step) if step.loop is None else _product(w, step)
+            _product(w, step)
         w.hand_over_faults("%fault")
         w.line("ret void")
 
@@ -49,11 +50,19 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
 
 
 def _product(w: Writer, step: Product) -> None:
+    if step.orders is not None:
+        emit_small_product(w, step)
+    elif step.loop is None:
+        emit_tiles(w, step)
+    else:
+        _call_pieces(w, step, step.loop)
+
+
+def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:
     """Call a generalized ufunc's loop, or its pieces from one to another."""
-    assert step.loop is not None
     steps = [ref.strides[-1] if ref.strides else 0 for ref in step.operands] + [*step.core_strides]
     if not step.is_cut:
-        call = partial(call_loop, w, step.loop, sizes=list(map(str, step.sizes)), steps=steps)
+        call = partial(call_loop, w, loop, sizes=list(map(str, step.sizes)), steps=steps)
         over(w, step.outer, step.operands, call, nanoseconds=step.nanoseconds / math.prod(step.outer))
         return
     pointers = [start_of(w, ref) for ref in step.operands]
@@ -62,7 +71,7 @@ def _product(w: Writer, step: Product) -> None:
         sizes = [str(stop - start if k == step.axis else n) for k, n in enumerate(step.sizes)]
         at = [w.shifted(p, start * stride) for p, stride in zip(pointers, by, strict=True)]
         is_asked = w.let(f"and i1 {w.let(f'icmp sle i64 %low, {number}')}, {w.let(f'icmp sgt i64 %high, {number}')}")
-        w.when(is_asked, partial(call_loop, w, step.loop, at, sizes, steps))
+        w.when(is_asked, partial(call_loop, w, loop, at, sizes, steps))
 
 
 def _inner(w: Writer, step: Inner) -> None:

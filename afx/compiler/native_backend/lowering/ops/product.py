@@ -11,12 +11,16 @@ from afx.compiler.native_backend.llvm.tile import cut_tiles
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dense
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of
+from afx.compiler.native_backend.lowering.product_order import find_orders
 from afx.compiler.native_backend.program import PARTS, Block, BlockLoop, Load, Nest, Op, Product, Ref, Root
 from afx.compiler.native_backend.steps import merged
+from afx.compiler.native_backend.sums import Orders, chain
 from afx.compiler.schedule import Call
 from afx.compiler.target import NativeTarget
 
 __all__ = ["PRODUCTS", "lower_matmul", "multiply_into"]
+
+LENGTHS_OF_STRIDES = (0, 1, 1, 2, 0, 2)  # of rows, terms and columns, which ones the core strides walk along
 
 
 def _dot(b: BlockBuilder, call: Call) -> None:
@@ -53,7 +57,7 @@ def _vecdot_of(b: BlockBuilder, call: Call, x: Location, y: Location) -> None:
     loop = loop_of("vecdot", (x.dtype, y.dtype, out.dtype))
     sizes = (space[0] if space else 1, x.shape[-1])
     core = _strides_of(((sizes[1], x.strides[-1]), (sizes[1], y.strides[-1])))
-    step = Product(loop, sizes, tuple(operands), core, quiet_of(call))
+    step = _with_orders(b, Product(loop, sizes, tuple(operands), core, quiet_of(call)))
     b.fixed([step], [x, y], [out])
 
 
@@ -122,15 +126,40 @@ def multiply_into(
         raise UnsupportedError("a large product, in which no signal is seen")
     if len(space) > 1:
         on_params = tuple([attrs.evolve(ref, root=k) for k, ref in enumerate(operands)])
-        body = Block(3, (Root(0), Root(1), Root(2)), (Product(loop, sizes, on_params, core, quiet),), 0)
+        product = _with_orders(b, Product(loop, sizes, tuple(operands), core, quiet))
+        body = Block(3, (Root(0), Root(1), Root(2)), (attrs.evolve(product, operands=on_params),), 0)
         owners, outer_strides = (x.owner, y.owner, out.owner), tuple([s[0] for s in strides])
         step = BlockLoop((body,), space[0], (owners,), (outer_strides,), 0, math.prod(out.shape))
         b.fixed([step], [x, y], [out])
         return
     ends = stops or _cut(sizes, b.limits)
     product = Product(loop, sizes, tuple(operands), core, quiet, axis=axis, stops=ends, is_cut=bool(ends))
-    if b.tier == 1 or not _lower_tiled(b, product, x, y, out):
+    product = _with_orders(b, product)
+    if b.tier == 1 or product.orders is not None or not _lower_tiled(b, product, x, y, out):
         b.fixed([product], [x, y], [out])
+
+
+def _with_orders(b: BlockBuilder, product: Product) -> Product:
+    """Return a small product with the orders in which its elements are added up, without a call where they are known.
+
+    Two operands of one array are left to NumPy, which multiplies a matrix by its own transpose in another way.
+    """
+    core = product.sizes[1:]
+    dtypes, dims = {ref.dtype for ref in product.operands}, (core if len(core) == 3 else (1, core[0], 1))
+    is_small = math.prod(dims) <= b.limits.product_inline_max_products and dims[1] <= b.limits.product_inline_max_terms
+    if product.is_cut or product.stops or not is_small or dtypes not in ({"f4"}, {"f8"}):
+        return product
+    orders: Orders | None
+    if b.tier > 1:
+        orders = Orders((chain(dims[1]),), (0,) * (dims[0] * dims[2]))
+        return attrs.evolve(product, loop=None, orders=orders)
+    x, y, _ = product.operands
+    lengths = LENGTHS_OF_STRIDES if len(core) == 3 else (1, 1)
+    is_walked = all(s > 0 or dims[k] == 1 for s, k in zip(product.core_strides, lengths, strict=True))
+    if b.target.cpu or not is_walked or (x.root == y.root and len(core) == 3):
+        return product
+    orders = find_orders(x.dtype, core, product.core_strides)
+    return attrs.evolve(product, orders=orders)
 
 
 def _strides_of(pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
