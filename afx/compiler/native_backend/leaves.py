@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Extreme", "Indexed", "Inner", "Product", "Words"]
 
 ADDED_UP = ((0,), (0,), ())  # core axes of the operands of a product of vectors
+TRANSFORMS_TOGETHER = 16  # at most, in a vector of NumPy's loops
 MULTIPLIED = ((0, 1), (1, 2), (0, 2))  # the same of matrices
 
 
@@ -232,6 +233,19 @@ class Product(Leaf):
         return len(self.stops)
 
     @property
+    def is_transform(self) -> bool:
+        """Whether it is a Fourier transform."""
+        return self.loop is not None and self.loop.ufunc.startswith("fft.")
+
+    def in_pieces(self, count: int) -> Product:
+        """Return transforms of many rows in so many pieces for threads, in each of which vectors hold the same rows."""
+        groups = -(-self.sizes[0] // TRANSFORMS_TOGETHER)
+        if not self.is_transform or self.outer or groups < 2:
+            return self
+        ends = {min(-(-groups * part // count) * TRANSFORMS_TOGETHER, self.sizes[0]) for part in range(1, count + 1)}
+        return attrs.evolve(self, stops=tuple(sorted(ends)), is_cut=True)
+
+    @property
     def elements(self) -> int:
         """How many elements of the first operand it reads."""
         return math.prod(self.sizes[:2])
@@ -270,12 +284,12 @@ class Product(Leaf):
     @property
     def calls_blas(self) -> bool:
         """Whether it calls a loop of linear algebra."""
-        return self.loop is not None and not self.loop.ufunc.startswith("fft.")
+        return self.loop is not None and not self.is_transform
 
     @property
     def nanoseconds(self) -> float:
         """About how long it takes."""
-        if self.loop is not None and self.loop.ufunc.startswith("fft."):
+        if self.is_transform:
             count, n = math.prod(self.outer) * self.sizes[0], max(self.sizes[1:])
             return count * (100 + n * math.log2(n + 1))
         return (100 if self.orders is None else 5) + 0.03 * math.prod(self.outer) * math.prod(self.sizes)

@@ -10,7 +10,8 @@ import afx
 pytest.importorskip("llvmlite", reason="machine code is an extra")
 
 from afx.compiler.native_backend.lowering import recorder
-from tests.compiler.native_backend.native_run import Native, assert_same_bits
+from afx.compiler.native_backend.program import Product
+from tests.compiler.native_backend.native_run import Native, assert_same_bits, use_limits, use_threads
 
 fft, ifft, rfft, irfft = afx.fft.fft, afx.fft.ifft, afx.fft.rfft, afx.fft.irfft
 
@@ -55,6 +56,8 @@ def test_transforms_of_several_axes_and_of_views() -> None:
         return *many, rfft(x.T, axis=1), fft(z[::-1, ::2].T, axis=1), irfft(z.T[::-1], axis=0)
 
     assert_is_native(fn, x, z)
+    for found, expected in zip(Native(fn, x, z, tier=2)(x, z)[0], afx.jit(fn)(x, z), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -73,6 +76,16 @@ def test_steps_with_transforms_are_one_kernel(dtype: str) -> None:
     assert_is_native(loss, u[0])
     assert_is_native(afx.grad(loss), u[0])
     assert_is_native(afx.vmap(afx.grad(loss)), u)
+
+
+@use_limits(share_min_elements=100)
+def test_threads_share_many_transforms() -> None:
+    """Transforms of many rows are cut for threads, at whole vectors, and keep their bits."""
+    x, z = arrays("float32", 37, 20)
+    with use_threads(2):
+        native = assert_is_native(lambda x, z: (fft(x), ifft(z, axis=0), rfft(x)), x, z)
+    steps = [step for step in native.program.block.all_steps() if isinstance(step, Product)]
+    assert sorted([step.stops for step in steps]) == [(16, 20), (16, 32, 37), (16, 32, 37)]
 
 
 def test_flags_of_transforms() -> None:

@@ -66,7 +66,9 @@ def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:
         over(w, step.outer, step.operands, call, nanoseconds=step.nanoseconds / math.prod(step.outer))
         return
     pointers = [start_of(w, ref) for ref in step.operands]
-    by = {0: steps[:3], 1: (steps[3], 0, steps[7]), 3: (0, steps[6], steps[8])}[step.axis]  # bytes, of each operand
+    by = steps[: len(pointers)]  # bytes, of each operand
+    if step.axis:
+        by = [steps[3], 0, steps[7]] if step.axis == 1 else [0, steps[6], steps[8]]
     for number, (start, stop) in enumerate(itertools.pairwise((0, *step.stops))):
         sizes = [str(stop - start if k == step.axis else n) for k, n in enumerate(step.sizes)]
         at = [w.shifted(p, start * stride) for p, stride in zip(pointers, by, strict=True)]

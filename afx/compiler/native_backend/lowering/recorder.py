@@ -111,6 +111,11 @@ class Recorder(Arrays):
         location = self.b.locations[x.index] if isinstance(x, Buffer) else self.b.location(x)
         return Recorded(self, location, x)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether NumPy's own bits are wanted."""
+        return self.b.tier == 1
+
     def loop_dtypes(self, name: str, *dtypes: Any) -> tuple[str, ...]:
         """Return the dtypes of the loop that NumPy takes of a ufunc for operands of dtypes, or Python's numbers."""
         ufunc = find_ufunc(name)
