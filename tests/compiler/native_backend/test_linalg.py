@@ -101,6 +101,23 @@ def test_stacks_of_small_systems_are_loops_over_elements(dtype: str) -> None:
         assert np.flatnonzero(np.isnan(found).any(axis=(1, 2))).tolist() == [3]
 
 
+def test_loops_that_read_solutions_come_behind_them() -> None:
+    """A loop of the same lengths that stands before the systems takes in nothing that reads their solutions."""
+    rng = np.random.default_rng(0)
+    a, b, c = rng.normal(size=(50, 3, 3)) + 3 * np.eye(3), rng.normal(size=(50, 3, 1)), rng.normal(size=(50, 3, 1))
+
+    def solve_between(a: Any, b: Any, c: Any) -> Any:
+        early = afx.exp(c)
+        x = afx.linalg.solve(a, b)
+        return x * 2.0 + early, afx.cos(x) + early
+
+    x = np.linalg.solve(a, b)
+    doubled, moved = afx.jit(solve_between, backend="native")(a, b, c)
+    np.testing.assert_allclose(doubled, x * 2 + np.exp(c), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(moved, np.cos(x) + np.exp(c), rtol=1e-12, atol=1e-12)
+    assert_same_bits(solve_between, *[np.tile(v, (16, 1, 1)) for v in (a, b, c)])
+
+
 def test_one_small_system_is_written_out_in_the_second_tier() -> None:
     """There the bits may be other ones: no call is left for a single system either."""
     a, b = np.array([[1e-9, 2.0, 1.0], [3.0, 1.0, 0.0], [2.0, 2.0, 5.0]]), np.ones((3, 2))

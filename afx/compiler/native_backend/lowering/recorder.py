@@ -185,8 +185,10 @@ class Recorder(Arrays):
         self._add([copy_nest(to.location, x.location, self.quiet)], [x], to)
 
     def give(self, to: Recorded, x: Recorded) -> None:
-        """Write a result, in the loop that makes it where there is one."""
-        if x.value is None or not self.b.store_into(to.location, x.value):
+        """Write a result, in the loop that makes it where there is one; what reads it comes behind that loop."""
+        if x.value is not None and self.b.store_into(to.location, x.value):
+            self.b.fixed([], [], [to.location])
+        else:
             self.copy(to, x)
 
     def add(self, to: Recorded, x: Recorded) -> None:
