@@ -64,6 +64,23 @@ class Nest(Spaced):
         """What it computes; nothing, where it copies."""
         return [v for v in self.values if isinstance(v, Op)]
 
+    def levels(self, is_apart: Callable[[Op], bool]) -> list[int]:
+        """Return of each value in which loop it is computed: operations at even levels, those that stand apart at odd ones."""
+        found: list[int] = []
+        for value in self.values:
+            if not isinstance(value, Op):
+                found.append(0)
+                continue
+            calls = is_apart(value)
+            level = 1 if calls else 0
+            for k in value.args:
+                arg = self.values[k]
+                if isinstance(arg, Op):
+                    odd = is_apart(arg)
+                    level = max(level, found[k] + (odd != calls) + 2 * (odd and calls))
+            found.append(level)
+        return found
+
     @property
     def may_fault(self) -> bool:
         """Whether floats become integers, which may be out of range."""

@@ -75,7 +75,7 @@ class NestEmitter:
         self.nest = nest
         functions = sum([isinstance(v, Op) and isinstance(v.name, Fast) for v in nest.values])
         self.splits: bool = functions > 1 and bool(nest.space) and nest.space[-1] >= w.limits.split_min_length
-        self.levels: list[int] = self._levels()
+        self.levels: list[int] = nest.levels(self._is_apart)
         self.length: int = nest.space[-1] if nest.space else 1
         self.loads: dict[int, str] = {}
         self.targets: list[str] = []
@@ -134,22 +134,6 @@ class NestEmitter:
                 accumulate(w, ufunc, ref.dtype, accumulator.total(), target)
             else:
                 written(w, ref.dtype, accumulator.total(), target)
-
-    def _levels(self) -> list[int]:
-        found: list[int] = []
-        for value in self.nest.values:
-            if not isinstance(value, Op):
-                found.append(0)
-                continue
-            calls = self._is_apart(value)
-            level = 1 if calls else 0
-            for k in value.args:
-                arg = self.nest.values[k]
-                if isinstance(arg, Op):
-                    odd = self._is_apart(arg)
-                    level = max(level, found[k] + (odd != calls) + 2 * (odd and calls))
-            found.append(level)
-        return found
 
     def _is_apart(self, op: Op) -> bool:
         """Tell whether an operation has a loop of its own over each strip: a call of NumPy, or one of several functions."""

@@ -24,6 +24,7 @@ from afx.compiler.native_backend.lowering.memory import (
 )
 from afx.compiler.native_backend.lowering.phases import shared_rows
 from afx.compiler.native_backend.lowering.rows import fuse_rows
+from afx.compiler.native_backend.lowering.short_rows import cut_at_calls, has_short_calls
 from afx.compiler.native_backend.lowering.stencils import tile_stencils
 from afx.compiler.native_backend.program import Block, Load, Nest, Number, Ref, Step
 from afx.compiler.operands import Buffer, Operand
@@ -370,4 +371,16 @@ class BlockBuilder:
         if self.tier > 1:
             nest = rewrite(nest)
         if (stores or group.folds) and not nest.is_void:
-            group.steps = [nest]
+            group.steps = self._cut(group, nest)
+
+    def _cut(self, group: Group, nest: Nest) -> list[Step]:
+        """Return a nest, or several that call NumPy's loops for all elements at once instead of short rows."""
+        if not has_short_calls(nest, self.limits):
+            return [nest]
+
+        def temporary(dtype: str) -> Ref:
+            location = self.temporary(nest.space, dtype)
+            group.writes.append(location.owner)
+            return Ref(location.owner, dtype, 0, location.strides)
+
+        return [*cut_at_calls(nest, temporary)]
