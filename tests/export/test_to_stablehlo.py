@@ -115,3 +115,69 @@ def test_whole_numbers_zero_divisors_and_titles_are_taken() -> None:
     with np.errstate(all="ignore"):
         wanted = afx.pytree.leaves(fn(*map(afx.asarray, (x, y, z))))
     assert_close(xla()(export.to_stablehlo(fn, x, y, z, name="\u03b1"), (x, y, z)), wanted)
+
+
+INF = np.inf
+HOSTILE = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.7, -3.7, 1e15, INF, -INF, np.nan])
+ROWS = np.array([[INF, 1.0, 2.0], [-INF, -INF, -INF], [INF, INF, 1.0], [1.0, np.nan, 2.0], [-INF, 1.0, 2.0]])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_quotients_keep_numpys_numbers_at_infinities_and_their_signs_of_zero() -> None:
+    """Quotients and remainders are NumPy's for all pairs of hostile numbers, with signs of zero."""
+    x, y = [a.ravel() for a in np.meshgrid(HOSTILE, HOSTILE)]
+
+    def fn(x: Any, y: Any) -> Any:
+        return x // y, x % y, afx.fmod(x, y), afx.special.xlogy(x, y), afx.sign(x)
+
+    found = xla()(export.to_stablehlo(fn, x, y), (x, y))
+    for got, want in zip(found, [np.floor_divide(x, y), np.remainder(x, y), np.fmod(x, y)], strict=False):
+        np.testing.assert_array_equal(got, want)
+    for got, want in zip(found, fn(*map(afx.asarray, (x, y))), strict=True):
+        known = ~np.isnan(got)
+        np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(np.asarray(want)[known]))
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int32, np.uint64])
+def test_whole_numbers_are_finite(dtype: Any) -> None:
+    """isfinite, isinf and isnan of integers and booleans, and sign of integers, are NumPy's."""
+    x = np.array([0, 1, 3], dtype)
+    names = ["isfinite", "isinf", "isnan", *["sign"] * (dtype is not np.bool_)]
+
+    def fn(x: Any) -> list[Any]:
+        return [getattr(afx, n)(x) for n in names]
+
+    found = xla()(export.to_stablehlo(fn, x), (x,))
+    for name, got in zip(names, found, strict=True):
+        want = getattr(np, name)(x)
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 1)])
+def test_shares_of_infinities_are_afxs(axis: Any) -> None:
+    """softmax, log_softmax and logsumexp of infinite elements are what they are in afx."""
+
+    def fn(x: Any) -> Any:
+        return afx.nn.softmax(x, axis), afx.nn.log_softmax(x, axis), afx.special.logsumexp(x, axis)
+
+    assert_close(xla()(export.to_stablehlo(fn, ROWS), (ROWS,)), list(fn(afx.asarray(ROWS))))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_loop_without_steps_is_its_carry(reverse: bool) -> None:
+    """A scan over no rows gives its carry and no rows, with its gradient."""
+    start, rows = np.arange(3.0), np.ones((0, 3))
+
+    def loss(start: Any, rows: Any) -> Any:
+        def step(c: Any, x: Any) -> tuple[Any, dict[str, Any]]:
+            return c * x, {"y": c[0]}
+
+        carry, ys = afx.scan(step, start, rows, reverse=reverse)
+        return afx.sum(carry**2), (carry, ys)
+
+    fn = afx.value_and_grad(loss, has_aux=True)
+    found = xla()(export.to_stablehlo(fn, start, rows), (start, rows))
+    assert_close(found, afx.pytree.leaves(fn(afx.asarray(start), afx.asarray(rows))))
+    assert found[2].shape == (0,)
+    np.testing.assert_array_equal(found[-1], 2 * start)

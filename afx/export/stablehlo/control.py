@@ -23,6 +23,9 @@ def _scan(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None
     assert isinstance(spec, ScanSpec)
     head = spec.consts + spec.carry
     avals = [var.aval for var in eq.outputs]
+    if not spec.length:  # no row could be read: rows have one element at least
+        _write_no_steps(writer, spec, avals, xs[spec.consts : head], zs)
+        return
     start = [writer.fill(0, NUMBER), *xs[spec.consts : head], *[writer.fill(0, a) for a in avals[spec.carry :]]]
     names = [writer.walk.names.make(f"{z}_in") for z in ("step", *zs)]
     types = [NUMBER, *avals]
@@ -42,6 +45,16 @@ def _scan(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None
         ]
         writer.leave([after, *found[: spec.carry], *ys], types)
     writer.write("}")
+
+
+def _write_no_steps(
+    writer: HloWriter, spec: ScanSpec, avals: Sequence[Aval], carry: Sequence[str], zs: Sequence[str]
+) -> None:
+    """Write what a loop without steps gives: its carry, and arrays without rows."""
+    for x, aval, z in zip(carry, avals, zs, strict=False):
+        writer.reshape(x, aval, aval.shape, z)
+    for aval, z in zip(avals[spec.carry :], zs[spec.carry :], strict=True):
+        writer.fill(0, aval, z)
 
 
 def _loop(

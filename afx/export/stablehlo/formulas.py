@@ -76,7 +76,8 @@ def _asinh(x: Value) -> Value:
 def _acosh(x: Value) -> Value:
     t = x - 1.0
     near = (t + (t * (t + 2.0)).of("sqrt")).of("log_plus_one")
-    return x.compare("LT", 1e7).where(near, x.of("log") + math.log(2.0), x)
+    found = x.compare("LT", 1e7).where(near, x.of("log") + math.log(2.0), x)
+    return x.compare("LT", 1.0).where(math.nan, found, x)
 
 
 def _leg(x: Value) -> Value:
@@ -99,16 +100,31 @@ def _logaddexp(x: Value, y: Value) -> Value:
 
 
 def _floor_divide(x: Value, y: Value) -> Value:
-    if x.aval.dtype.kind != "f":
-        x, y = y.compare("EQ", 0).where(0, x, x), _divisor(y)
+    if x.aval.dtype.kind == "f":
+        return _floor_divide_real(x, y)
+    x, y = y.compare("EQ", 0).where(0, x, x), _divisor(y)
     if x.aval.dtype.kind == "u":
         return x / y
     rest = x.of("remainder", y)
-    if x.aval.dtype.kind == "f":
-        quotient = ((x - _remainder(x, y)) / y).of("round_nearest_even")
-        return y.compare("EQ", 0.0).where(x / y, quotient, x)
     crosses = rest.compare("NE", 0).of("and", rest.of("xor", y).compare("LT", 0))
     return x / y - crosses.where(1, 0, x)
+
+
+def _floor_divide_real(x: Value, y: Value) -> Value:
+    """Return what is left when C's remainder is taken away, as NumPy does, so that inf divides."""
+    rest = x.of("remainder", y)
+    quotient = (x - rest) / y
+    quotient = _crosses(rest, y).where(quotient - 1.0, quotient, x)
+    floor = quotient.of("floor")
+    floor = (quotient - floor).compare("GT", 0.5).where(floor + 1.0, floor, x)
+    signed = floor.compare("EQ", 0.0).where((x / y).of("sign") * 0.0, floor, x)
+    return y.compare("EQ", 0.0).where(x / y, signed, x)
+
+
+def _crosses(rest: Value, y: Value) -> Value:
+    """Return where a remainder has not its divisor's sign."""
+    differs = rest.compare("LT", 0).of("xor", y.compare("LT", 0))
+    return rest.compare("NE", 0).of("and", differs)
 
 
 def _divisor(y: Value) -> Value:
@@ -121,8 +137,20 @@ def _remainder(x: Value, y: Value) -> Value:
     rest = x.of("remainder", y)
     if x.aval.dtype.kind == "u":
         return rest
-    differs = rest.compare("LT", 0).of("xor", y.compare("LT", 0))
-    return rest.compare("NE", 0).of("and", differs).where(rest + y, rest, x)
+    found = _crosses(rest, y).where(rest + y, rest, x)
+    if x.aval.dtype.kind != "f":
+        return found
+    return rest.compare("EQ", 0.0).where(y.compare("LT", 0.0).where(-0.0, 0.0, x), found, x)
+
+
+def _sign(x: Value) -> Value:
+    if x.aval.dtype.kind == "u":
+        return x.compare("EQ", 0).where(0, 1, x)
+    return x.compare("EQ", 0).where(0, x.of("sign"), x)
+
+
+def _isinf(x: Value) -> Value:
+    return x.compare("NE", x) if x.aval.dtype.kind in "iub" else x.of("abs").compare("EQ", math.inf)
 
 
 def _pick(op: str) -> Binary:
@@ -136,7 +164,7 @@ def _pick(op: str) -> Binary:
 
 
 def _xlogy(function: str) -> Binary:
-    return lambda x, y: x.compare("EQ", 0.0).of("and", y.compare("EQ", y)).where(0.0, x * y.of(function), x)
+    return lambda x, y: x.compare("EQ", 0.0).of("and", y.compare("EQ", y)).where(x, x * y.of(function), x)
 
 
 UNARY: dict[str, Callable[[Value], Value]] = {
@@ -149,13 +177,14 @@ UNARY: dict[str, Callable[[Value], Value]] = {
     "cosh": lambda x: (x.of("exponential") + (-x).of("exponential")) * 0.5,
     "deg2rad": lambda x: x * (math.pi / 180.0),
     "exp2": lambda x: x.lift(2.0).of("power", x),
-    "isinf": lambda x: x.of("abs").compare("EQ", math.inf),
+    "isinf": _isinf,
     "isnan": lambda x: x.compare("NE", x),
     "log10": lambda x: x.of("log") / math.log(10.0),
     "log2": lambda x: x.of("log") / math.log(2.0),
     "positive": lambda x: x,
     "rad2deg": lambda x: x * (180.0 / math.pi),
     "reciprocal": lambda x: x.lift(1) / x,
+    "sign": _sign,
     "sinh": _sinh,
     "square": lambda x: x * x,
     "trunc": lambda x: x.compare("LT", 0.0).where(x.of("ceil"), x.of("floor"), x),

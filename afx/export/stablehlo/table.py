@@ -29,7 +29,7 @@ SAME = {  # operations whose operands have the type of the result
     "expm1": "exponential_minus_one", "floor": "floor", "log": "log", "log1p": "log_plus_one",
     "logical_and": "and", "logical_not": "not", "logical_or": "or", "logical_xor": "xor", "maximum": "maximum",
     "minimum": "minimum", "multiply": "multiply", "negative": "negate", "pow": "power", "round": "round_nearest_even",
-    "sigmoid": "logistic", "sign": "sign", "sin": "sine", "sqrt": "sqrt", "subtract": "subtract", "tan": "tan",
+    "sigmoid": "logistic", "sin": "sine", "sqrt": "sqrt", "subtract": "subtract", "tan": "tan",
     "tanh": "tanh",
 }  # fmt: skip
 COMPARES = {
@@ -40,7 +40,7 @@ REDUCES: dict[str, tuple[str, Any]] = {
     "all": ("and", True), "any": ("or", False),
 }  # fmt: skip
 WHOLE = {"abs": "ub", **dict.fromkeys(("ceil", "floor", "round", "trunc"), "iub")}  # what leaves these numbers alone
-COMPLEX_LACKS = frozenset({"sign", "floor", "ceil", "round"})
+COMPLEX_LACKS = frozenset({"floor", "ceil", "round"})
 
 
 def _elementwise(p: Primitive) -> T | None:
@@ -56,7 +56,7 @@ def _elementwise(p: Primitive) -> T | None:
         elif p.name in COMPARES:
             writer.compare(COMPARES[p.name], names, space, zs[0])
         elif p.name == "isfinite":
-            writer.change("is_finite", names[0], space, out, zs[0])
+            _write_isfinite(writer, names[0], space, out, zs[0])
         elif p.name == "bitwise_right_shift":
             kind = "logical" if dtype.kind == "u" else "arithmetic"
             writer.same(f"shift_right_{kind}", names, out, zs[0])
@@ -70,6 +70,13 @@ def _elementwise(p: Primitive) -> T | None:
 
 
 SPECIAL = frozenset({"bitwise_right_shift", "isfinite"})
+
+
+def _write_isfinite(writer: HloWriter, x: str, space: Aval, out: Aval, z: str) -> None:
+    if space.dtype.kind in "iub":
+        writer.fill(True, out, z)
+    else:
+        writer.change("is_finite", x, space, out, z)
 
 
 def _write_same(writer: HloWriter, op: str, names: Sequence[str], space: Aval, out: Aval, z: str) -> None:
@@ -292,17 +299,30 @@ def _product(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> N
 def _softmax(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
     out, axis = eq.outputs[0].aval, eq.keywords["axis"]
     low = _below_top(writer, xs[0], out, axis)
-    shares = writer.same("exponential", (low,), out)
-    total = _over(writer, writer.reduce("add", shares, out, axis, 0), out, axis)
-    if eq.primitive.name == "softmax":
-        writer.same("divide", (shares, total), out, zs[0])
-    else:
-        writer.same("subtract", (low, writer.same("log", (total,), out)), out, zs[0])
+    shares = low.of("exponential")
+    total = Value(writer, _over(writer, writer.reduce("add", shares.name, out, axis, 0), out, axis), out)
+    total = total.compare("EQ", 0.0).where(1.0, total, low)
+    found = shares / total if eq.primitive.name == "softmax" else low - total.of("log")
+    _rename(writer, found.name, out, zs[0])
 
 
-def _below_top(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> str:
-    top = writer.reduce("maximum", x, aval, axis, -math.inf)
-    return writer.same("subtract", (x, _over(writer, top, aval, axis)), aval)
+@STABLEHLO.rule("logsumexp")
+def _logsumexp(writer: HloWriter, eq: Equation, xs: list[str], zs: list[str]) -> None:
+    x, out, axis = eq.inputs[0].aval, eq.outputs[0].aval, eq.keywords["axis"]
+    shares = _below_top(writer, xs[0], x, axis).of("exponential").name
+    total = Value(writer, writer.reduce("add", shares, x, axis, 0), out)
+    top = Value(writer, writer.reduce("maximum", xs[0], x, axis, -math.inf), out)
+    found = top + total.compare("EQ", 0.0).where(1.0, total, top).of("log")
+    _rename(writer, found.name, out, zs[0])
+
+
+def _below_top(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> Value:
+    """Return x less its largest elements, where infinite ones are as far from all others as any, and share equally."""
+    largest = writer.reduce("maximum", x, aval, axis, -math.inf)
+    value, top = Value(writer, x, aval), Value(writer, _over(writer, largest, aval, axis), aval)
+    finite = top.of("abs").compare("EQ", math.inf).where(0.0, top, value)
+    infinite = value.compare("EQ", math.inf).where(0.0, -math.inf, value)
+    return top.compare("EQ", math.inf).where(infinite, value - finite, value)
 
 
 def _over(writer: HloWriter, x: str, aval: Aval, axis: Sequence[int]) -> str:
