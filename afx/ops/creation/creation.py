@@ -14,7 +14,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, is_owned, snapshot, wrap
 from afx.core.aval import aval_of, checked_shape, integer
 from afx.core.dtypes import check_dtype, default_complex, get_default_dtype
-from afx.core.options import Order, check_device, check_memory_order
+from afx.core.options import Order, check_device, check_memory_order, refuse_out
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.core.weakness import NUMPY_OF, weak_or_strong
@@ -91,6 +91,12 @@ def asarray(
     if _holds_tracer(obj):
         return _stacked(obj, target)
     return wrap(_from_python(obj, target))
+
+
+def operand_of(x: ArrayLike, out: object, who: str) -> ArrayLike:
+    """Return an operand of a function that takes no target to write into, a sequence as an array."""
+    refuse_out(out, who)
+    return asarray(x) if x.__class__ in SEQUENCES else x
 
 
 def as_array(x: Any) -> Array:

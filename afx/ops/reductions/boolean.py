@@ -9,13 +9,12 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape
 from afx.core.dtypes import bool_
-from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.ops._basic import reduced
 from afx.ops._kinds.batching import batch_along_axes
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.creation.creation import SEQUENCES, asarray
+from afx.ops.creation.creation import SEQUENCES, operand_of
 from afx.ops.manipulation.shape import astype
 from afx.ops.reductions.sums import Axis, fill_where, reduce_over, reducing
 
@@ -39,10 +38,8 @@ def all(
     >>> all(np.array([[True, True], [False, True]]), axis=1)
     Array([ True, False], dtype=bool)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "all")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "all")
     x = x if where is None else fill_where(astype(x, bool_), where, True)
     return reduce_over(all_p, x, axis, keepdims, "all")
 
@@ -59,10 +56,8 @@ def any(
     >>> any(np.array([[False, True], [False, False]]), axis=1)
     Array([ True, False], dtype=bool)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "any")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "any")
     x = x if where is None else fill_where(astype(x, bool_), where, False)
     return reduce_over(any_p, x, axis, keepdims, "any")
 

@@ -13,14 +13,13 @@ from afx.compiler.reductions import NORM_DOT_MAX_ELEMENTS, NORM_DOT_MIN
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import float16, float32, float64, promote, real_dtype
-from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import in_floats, numpy_of, reduced
 from afx.ops._kinds.reduction import reduction
-from afx.ops.creation.creation import SEQUENCES, Nested, as_array, asarray
+from afx.ops.creation.creation import SEQUENCES, Nested, as_array, asarray, operand_of
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -39,23 +38,68 @@ __all__ = ["average", "logsumexp", "std", "var", "vector_norm"]
 
 
 def _spread(
-    x: ArrayLike,
-    axis: Axis,
-    correction: float,
-    middle: ArrayLike | None,
-    where: ArrayLike | None,
-    who: str,
+    x: ArrayLike, axis: Axis, correction: float, middle: ArrayLike | None, among: ArrayLike | None, few: float, who: str
 ) -> tuple[Array, Shape, Any]:
     """Return the deviations from the mean, the axes, and the number that the sum of their squares is divided by."""
     shape = shape_of(x, who)
     axes = normalize_axes(axis, len(shape), who)
-    center = mean(x, axes, keepdims=True, where=where) if middle is None else middle
+    center = mean(x, axes, keepdims=True, where=among) if middle is None else middle
     d = subtract(x, center)
-    if where is None:
+    if among is None:
         rest: Any = math.prod([shape[a] for a in axes]) - correction
         return d, axes, maximum(rest, 0) if isinstance(rest, Array) else builtins.max(rest, 0)
-    count = maximum(sum(broadcast_to(astype(where, bool), shape), axes, keepdims=True) - correction, 0)
-    return as_array(fill_where(d, where, 0)), axes, astype(count, real_dtype(d.dtype))
+    counted = broadcast_to(astype(among, bool), shape)
+    count = sum(where(counted, 1.0, 0.0) if is_weak(d) else counted, axes, keepdims=True) - correction
+    number = count if is_weak(count) else astype(count, real_dtype(d.dtype))
+    return as_array(fill_where(d, among, 0)), axes, where(count > 0, number, few)
+
+
+def moment(
+    finish: Callable[[Array, Shape, bool, Any], Array],
+    x: ArrayLike,
+    axis: Axis,
+    dtype: DTypeLike | None,
+    corrections: tuple[float, float],
+    keepdims: bool,
+    middle: ArrayLike | None,
+    among: ArrayLike | None,
+    who: str,
+    few: float = 0,
+) -> Array:
+    """Return what a function makes of deviations from the mean and of their number, which is ``few`` where none are left.
+
+    Args:
+        finish: takes deviations, axes, whether these stay, and the number.
+        x: any shape, a sequence too.
+        axis: one axis, several, or all (None).
+        dtype: converts x first; without one sums are taken in a wide dtype.
+        corrections: what is subtracted from the number, by either of its names.
+        keepdims: keeps the axes, with length 1.
+        middle: the mean, its axes kept, where it has been computed before.
+        among: which elements count, all without it.
+        who: the function's name, for messages.
+        few: the number of too few elements: 0 or nan.
+    """
+    wide, natural, converts = accumulation_dtype(x, who)
+    converts = converts and dtype is None
+    dtype = wide if converts else dtype
+    y = x if dtype is None else astype(x, dtype)
+    d, axes, count = _spread(y, axis, resolve_ddof(*corrections, who), middle, among, few, who)
+    z = finish(d, axes, keepdims, _counted(count, axes, keepdims))
+    return astype(z, natural) if converts else z
+
+
+def mean_square(d: Array, axes: Shape, keepdims: bool, number: Any) -> Array:
+    """Return the sum of squares along axes over a number."""
+    square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
+    return divide(sum(square, axes, keepdims=keepdims), number)
+
+
+def root_mean_square(d: Array, axes: Shape, keepdims: bool, number: Any) -> Array:
+    """Return the root of the sum of squares over a number; its derivative at 0 is 0."""
+    if not is_weak(d) or (isinstance(number, Array) and not is_weak(number)):
+        number = astype(number, real_dtype(d.dtype))
+    return vector_norm(d, axes, keepdims=keepdims) / sqrt(number)
 
 
 def resolve_ddof(correction: float, ddof: float, who: str) -> float:
@@ -106,19 +150,9 @@ def var(
     >>> var(np.array([1.0, 2.0, 3.0, 6.0]))
     Array(3.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "var")
-    wide, natural, converts = accumulation_dtype(x, "var")
-    if dtype is None and converts:
-        options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
-        return astype(var(x, axis, dtype=wide, **options), natural)
-    y = x if dtype is None else astype(x, dtype)
-    d, axes, count = _spread(y, axis, resolve_ddof(correction, ddof, "var"), mean, where, "var")
-    square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
-    total = sum(square, axes, keepdims=keepdims)
-    return divide(total, _counted(count, axes, keepdims))
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "var")
+    return moment(mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, where, "var")
 
 
 @register_function
@@ -141,19 +175,9 @@ def std(
     >>> std(np.array([1.0, 2.0, 3.0, 6.0])).round(4)
     Array(1.8708, dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "std")
-    wide, natural, converts = accumulation_dtype(x, "std")
-    if dtype is None and converts:
-        options: Any = {"correction": correction, "ddof": ddof, "keepdims": keepdims, "mean": mean, "where": where}
-        return astype(std(x, axis, dtype=wide, **options), natural)
-    y = x if dtype is None else astype(x, dtype)
-    d, axes, count = _spread(y, axis, resolve_ddof(correction, ddof, "std"), mean, where, "std")
-    number = _counted(count, axes, keepdims)
-    number = number if is_weak(d) and not isinstance(number, Array) else astype(number, real_dtype(d.dtype))
-    return vector_norm(d, axes, keepdims=keepdims) / sqrt(number)
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "std")
+    return moment(root_mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, where, "std")
 
 
 @register_function

@@ -8,22 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
-from afx.core.aval import aval_of, normalize_axes
-from afx.core.dtypes import real_dtype
+from afx.core.aval import aval_of
 from afx.core.options import refuse_out
 from afx.core.registry import register_function
-from afx.core.weakness import is_weak
-from afx.ops._basic import in_floats
-from afx.ops.creation.creation import SEQUENCES, asarray
-from afx.ops.elementwise.arithmetic import abs as abs_
-from afx.ops.elementwise.arithmetic import sqrt
+from afx.ops.creation.creation import SEQUENCES, operand_of
 from afx.ops.elementwise.comparison import isnan
 from afx.ops.elementwise.complex import imag, real
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.shape import astype
-from afx.ops.reductions._numpy import accumulation_dtype, beside
 from afx.ops.reductions.cumulative import cumprod, cumsum
-from afx.ops.reductions.moments import resolve_ddof, vector_norm
+from afx.ops.reductions.moments import mean_square, moment, root_mean_square
 from afx.ops.reductions.sums import Axis, mean, prod, sum
 
 if TYPE_CHECKING:
@@ -69,10 +63,8 @@ def nansum(
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nansum")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nansum")
     return sum(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
 
 
@@ -91,10 +83,8 @@ def nanprod(
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nanprod")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nanprod")
     return prod(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=_present(x, dtype, where))
 
 
@@ -146,45 +136,9 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nanmean")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nanmean")
     return mean(x, axis, dtype=dtype, keepdims=keepdims, where=_present(x, dtype, where))
-
-
-def _floating(x: ArrayLike, dtype: DTypeLike | None, who: str, among: ArrayLike | None) -> Array:
-    """Return x in a floating dtype, nan where it is left out."""
-    y = in_floats(x, who) if dtype is None else astype(x, dtype)
-    return y if among is None else where(among, y, math.nan)
-
-
-def _divided(total: Array, count: Array) -> Array:
-    """Return a sum over a number that is made of counts, nan where that is not positive."""
-    return total / _positive(count, total)
-
-
-def _positive(count: Array, like: Array) -> Array:
-    """Return a number in the dtype of another, nan where it is not positive."""
-    return where(count > 0, count if is_weak(count) else astype(count, real_dtype(like.dtype)), math.nan)
-
-
-def _deviations(
-    x: ArrayLike,
-    axis: Axis,
-    dtype: DTypeLike | None,
-    middle: ArrayLike | None,
-    among: ArrayLike | None,
-    who: str,
-) -> tuple[Array, Array, tuple[int, ...]]:
-    """Return deviations from the mean, 0 where nan, and how many are not nan, with the axes kept."""
-    y = _floating(beside(x, middle), dtype, who, among)
-    axes = normalize_axes(axis, y.ndim, who)
-    holes = isnan(y)
-    count = sum(where(holes, 0.0, 1.0) if is_weak(y) else ~holes, axes, keepdims=True)
-    if middle is None:
-        middle = _divided(sum(where(holes, 0, y), axes, keepdims=True), count)
-    return where(holes, 0, y - middle), count, axes
 
 
 @register_function
@@ -207,26 +161,10 @@ def nanvar(
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nanvar")
-    wide, natural, converts = accumulation_dtype(x, "nanvar")
-    if dtype is None and converts:
-        return astype(
-            nanvar(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
-            natural,
-        )
-    d, count, axes = _deviations(x, axis, dtype, mean, where, "nanvar")
-    square = abs_(d) ** 2 if d.dtype.kind == "c" else d * d
-    return _divided(
-        sum(square, axes, keepdims=keepdims), _rest(count, axes, resolve_ddof(correction, ddof, "nanvar"), keepdims)
-    )
-
-
-def _rest(count: Array, axes: tuple[int, ...], correction: float, keepdims: bool) -> Array:
-    number = count - correction
-    return number if keepdims else number.reshape(tuple([n for a, n in enumerate(count.shape) if a not in axes]))
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nanvar")
+    present = _present(x, dtype, where)
+    return moment(mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, present, "nanvar", math.nan)
 
 
 @register_function
@@ -249,19 +187,10 @@ def nanstd(
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nanstd")
-    wide, natural, converts = accumulation_dtype(x, "nanstd")
-    if dtype is None and converts:
-        return astype(
-            nanstd(x, axis, dtype=wide, correction=correction, ddof=ddof, keepdims=keepdims, mean=mean, where=where),
-            natural,
-        )
-    d, count, axes = _deviations(x, axis, dtype, mean, where, "nanstd")
-    number = _rest(count, axes, resolve_ddof(correction, ddof, "nanstd"), keepdims)
-    return vector_norm(d, axes, keepdims=keepdims) / sqrt(_positive(number, d))
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nanstd")
+    present = _present(x, dtype, where)
+    return moment(root_mean_square, x, axis, dtype, (correction, ddof), keepdims, mean, present, "nanstd", math.nan)
 
 
 # -- replacement --

@@ -17,7 +17,7 @@ from afx.errors import ArgumentError, DtypeError
 from afx.ops._basic import numpy_of
 from afx.ops._kinds.elementwise import binary
 from afx.ops._kinds.reduction import reduction
-from afx.ops.creation.creation import SEQUENCES, asarray
+from afx.ops.creation.creation import SEQUENCES, operand_of
 from afx.ops.elementwise.comparison import isnan
 from afx.ops.elementwise.where import where
 from afx.ops.reductions.sums import Axis, extreme_abstract, reduce_over, reduce_with_initial, tie_weights
@@ -95,10 +95,8 @@ def nanmax(
     >>> nanmax(np.array([1.0, np.nan]))
     Array(1., dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nanmax")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nanmax")
     if where is not None or initial is not None:
         return reduce_with_initial(nanmax, fmax, x, axis, keepdims, initial, where)
     return reduce_over(nanmax_p, _cut(x), axis, keepdims, "nanmax")
@@ -142,10 +140,8 @@ def nanmin(
     >>> nanmin(np.array([1.0, np.nan]))
     Array(1., dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nanmin")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nanmin")
     if where is not None or initial is not None:
         return reduce_with_initial(nanmin, fmin, x, axis, keepdims, initial, where)
     return reduce_over(nanmin_p, _cut(x), axis, keepdims, "nanmin")

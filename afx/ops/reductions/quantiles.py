@@ -11,13 +11,12 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes
 from afx.core.dtypes import DType, get_default_dtype, promote
-from afx.core.options import refuse_out
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import Tracer
 from afx.core.weakness import is_weak, numbers_beside
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import reduced
-from afx.ops.creation.creation import SEQUENCES, asarray
+from afx.ops.creation.creation import SEQUENCES, asarray, operand_of
 from afx.ops.elementwise.comparison import isinf, isnan
 from afx.ops.elementwise.rounding import ceil, floor, rint
 from afx.ops.elementwise.where import clip, maximum, where
@@ -53,10 +52,8 @@ def median(
     >>> median(np.array([3.0, 1.0, 2.0, 10.0]))
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "median")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "median")
     return _quantile(x, 0.5, axis, "linear", keepdims, "median", skipping=False)
 
 
@@ -93,10 +90,8 @@ def quantile(
     >>> quantile(np.array([0.0, 1.0, 4.0]), 0.75)
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "quantile")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "quantile")
     return _quantile(x, q, axis, method, keepdims, "quantile", skipping=False)
 
 
@@ -115,10 +110,8 @@ def percentile(
     >>> percentile(np.array([0.0, 1.0, 4.0]), 75)
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "percentile")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "percentile")
     return _quantile(x, _hundredth(q, "percentile"), axis, method, keepdims, "percentile", skipping=False)
 
 
@@ -131,10 +124,8 @@ def nanmedian(
     >>> nanmedian(np.array([3.0, np.nan, 2.0]))
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nanmedian")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nanmedian")
     return _quantile(x, 0.5, axis, "linear", keepdims, "nanmedian", skipping=True)
 
 
@@ -153,10 +144,8 @@ def nanquantile(
     >>> nanquantile(np.array([3.0, np.nan, 2.0]), 0.5)
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nanquantile")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nanquantile")
     return _quantile(x, q, axis, method, keepdims, "nanquantile", skipping=True)
 
 
@@ -175,10 +164,8 @@ def nanpercentile(
     >>> nanpercentile(np.array([3.0, np.nan, 2.0]), 50)
     Array(2.5, dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "nanpercentile")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "nanpercentile")
     return _quantile(x, _hundredth(q, "nanpercentile"), axis, method, keepdims, "nanpercentile", skipping=True)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, Shape, aval_of, normalize_axes, shape_of
 from afx.core.dtypes import bool_, promote, real_dtype
-from afx.core.options import refuse_out
 from afx.core.primitive import Primitive
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single
@@ -19,7 +18,7 @@ from afx.core.weakness import is_weak
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of, reduced, sum_dtype, sum_p
 from afx.ops._kinds.reduction import reduction
-from afx.ops.creation.creation import SEQUENCES, asarray
+from afx.ops.creation.creation import SEQUENCES, operand_of
 from afx.ops.elementwise.where import maximum, minimum
 from afx.ops.elementwise.where import where as where_
 from afx.ops.manipulation.shape import astype, broadcast_to, permute_dims, reshape
@@ -77,10 +76,8 @@ def sum(
     >>> sum(broadcast_to(1.0, (2, 3)), axis=0)
     Array([2., 2., 2.], dtype=float32)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "sum")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "sum")
     if dtype is not None:
         return astype(sum(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:
@@ -116,10 +113,8 @@ def mean(
     >>> mean(np.array([1.0, 2.0, 6.0]))
     Array(3., dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "mean")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "mean")
     if dtype is not None:
         x = astype(x, dtype)
     else:
@@ -228,10 +223,8 @@ def max(
     >>> max(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "max")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "max")
     if where is not None or initial is not None:
         return reduce_with_initial(max, maximum, x, axis, keepdims, initial, where)
     return reduce_over(max_p, x, axis, keepdims, "max")
@@ -274,10 +267,8 @@ def min(
     >>> min(broadcast_to(2.0, (3,)))
     Array(2., dtype=float32)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "min")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "min")
     if where is not None or initial is not None:
         return reduce_with_initial(min, minimum, x, axis, keepdims, initial, where)
     return reduce_over(min_p, x, axis, keepdims, "min")
@@ -304,10 +295,8 @@ def ptp(x: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
     >>> ptp(np.array([1.0, 4.0, 2.0]))
     Array(3., dtype=float64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "ptp")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "ptp")
     return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
 
 
@@ -329,10 +318,8 @@ def prod(
     >>> prod(broadcast_to(2.0, (3,)))
     Array(8., dtype=float32)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "prod")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "prod")
     if dtype is not None:
         return astype(prod(astype(x, dtype), axis, keepdims=keepdims, initial=initial, where=where), dtype)
     if where is not None or initial is not None:

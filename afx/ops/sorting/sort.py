@@ -10,7 +10,6 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.dtypes import DType, int64
-from afx.core.options import refuse_out
 from afx.core.primitive import Derivative, Masking, Params, Primitive, Sampling, Value, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
@@ -18,7 +17,7 @@ from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops._basic import numpy_of
 from afx.ops._kinds.batching import batch_unchanged
 from afx.ops._kinds.elementwise import nondifferentiable
-from afx.ops.creation.creation import SEQUENCES, asarray, ones_like
+from afx.ops.creation.creation import SEQUENCES, asarray, ones_like, operand_of
 from afx.ops.creation.promotion import promote_operands
 from afx.ops.elementwise.arithmetic import negative
 from afx.ops.elementwise.comparison import not_equal
@@ -78,10 +77,8 @@ def argmax(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims:
     >>> argmax(np.array([1.0, 3.0, 3.0]))
     Array(1, dtype=int64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "argmax")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "argmax")
     return arg_extremum(argmax_p, x, axis, keepdims)
 
 
@@ -95,10 +92,8 @@ def argmin(x: ArrayLike, axis: int | None = None, out: None = None, *, keepdims:
     >>> argmin(np.array([1.0, 0.0, 0.0]))
     Array(1, dtype=int64)
     """
-    if x.__class__ in SEQUENCES:
-        x = asarray(x)
-    if out is not None:
-        refuse_out(out, "argmin")
+    if x.__class__ in SEQUENCES or out is not None:
+        x = operand_of(x, out, "argmin")
     return arg_extremum(argmin_p, x, axis, keepdims)
 
 
