@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from afx.control.implicit_solution import (
     IterativeResult,
     Matvec,
@@ -21,6 +24,9 @@ from afx.ops.reductions.moments import vector_norm
 from afx.ops.reductions.sums import sum as sum_
 
 __all__ = ["bicgstab", "cg", "gmres"]
+
+Carry: TypeAlias = tuple[Array, ...]  # the solution, its residual, what a method keeps, and the number of steps
+Step: TypeAlias = Callable[[Carry], Carry]
 
 
 def cg(
@@ -53,11 +59,8 @@ def cg(
     Array([1. , 0.5], dtype=float64)
     """
 
-    def solve(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Array, Array]:
-        bound = residual_bound(rhs, tol, atol)
-        most = 10 * rhs.shape[0] if maxiter is None else maxiter
-
-        def step(carry: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
+    def begin(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Carry, Step]:
+        def step(carry: Carry) -> Carry:
             x, r, p, rz, k = carry
             q = matvec(p)
             length = rz / nonzero(_inner(p, q))
@@ -68,12 +71,9 @@ def cg(
 
         r = rhs - matvec(x)
         z = inverse(r)
-        found = while_loop(
-            lambda carry: (vector_norm(carry[1]) > bound) & (carry[4] < most), step, (x, r, z, _inner(r, z), asarray(0))
-        )
-        return found[0], found[4]
+        return (x, r, z, _inner(r, z), asarray(0)), step
 
-    return solve_implicitly(solve, a, b, x0, M, (tol, atol), True, "cg")
+    return _solve(begin, a, b, x0, M, (tol, atol), maxiter, "cg", symmetric=True)
 
 
 def gmres(
@@ -89,41 +89,22 @@ def gmres(
 ) -> IterativeResult:
     """Return x with ``a @ x = b`` by generalised minimal residuals, restarted (Saad & Schultz 1986).
 
-    Differentiable by b and by what a is made of, up to the third order; it compiles and batches.
-
-    Args:
-        a: float[n, n], dense or sparse, or a linear function of float[n]; complex ones too.
-        b: float[n].
-        x0: where to start; zeros where absent.
-        tol: the residual's norm, relative to that of b, at which to stop.
-        atol: an absolute one; the larger of the two counts.
-        restart: how many directions are kept.
-        maxiter: the most restarts; ten times n where absent.
-        M: an approximation of the inverse of a, as a is given.
-
-    Raises:
-        ShapeError: b is no vector, or a does not fit it.
+    Arguments, derivatives and errors are those of `cg`, for any matrix; ``restart`` is how many directions are kept, and
+    ``maxiter`` the most restarts.
 
     >>> gmres(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([3.0, 4.0])).x.round(4)
     Array([1., 1.], dtype=float64)
     """
 
-    def solve(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Array, Array]:
-        bound = residual_bound(rhs, tol, atol)
-        most = 10 * rhs.shape[0] if maxiter is None else maxiter
-        width = min(restart, rhs.shape[0])
-
-        def cycle(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def begin(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Carry, Step]:
+        def cycle(carry: Carry) -> Carry:
             x, r, k = carry
-            x = x + _least_residual(lambda v: inverse(matvec(v)), inverse(r), width)
+            x = x + _least_residual(lambda v: inverse(matvec(v)), inverse(r), min(restart, r.shape[0]))
             return x, rhs - matvec(x), k + 1
 
-        found = while_loop(
-            lambda carry: (vector_norm(carry[1]) > bound) & (carry[2] < most), cycle, (x, rhs - matvec(x), asarray(0))
-        )
-        return found[0], found[2] * width
+        return (x, rhs - matvec(x), asarray(0)), cycle
 
-    return solve_implicitly(solve, a, b, x0, M, (tol, atol), False, "gmres")
+    return _solve(begin, a, b, x0, M, (tol, atol), maxiter, "gmres", width=restart)
 
 
 def bicgstab(
@@ -138,30 +119,16 @@ def bicgstab(
 ) -> IterativeResult:
     """Return x with ``a @ x = b`` by stabilised biconjugate gradients (van der Vorst 1992), in the memory of eight vectors.
 
-    Differentiable by b and by what a is made of, up to the third order; it compiles and batches.
-
-    Args:
-        a: float[n, n], dense or sparse, or a linear function of float[n]; complex ones too.
-        b: float[n].
-        x0: where to start; zeros where absent.
-        tol: the residual's norm, relative to that of b, at which to stop.
-        atol: an absolute one; the larger of the two counts.
-        maxiter: the most iterations, of two products each; ten times n where absent.
-        M: an approximation of the inverse of a, as a is given.
-
-    Raises:
-        ShapeError: b is no vector, or a does not fit it.
+    Arguments, derivatives and errors are those of `cg`, for any matrix; an iteration takes two products.
 
     >>> bicgstab(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([3.0, 4.0])).x.round(4)
     Array([1., 1.], dtype=float64)
     """
 
-    def solve(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Array, Array]:
-        bound = residual_bound(rhs, tol, atol)
-        most = 10 * rhs.shape[0] if maxiter is None else maxiter
+    def begin(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Carry, Step]:
         shadow = rhs - matvec(x)
 
-        def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        def step(carry: Carry) -> Carry:
             x, r, p, v, rho, ratio, omega, k = carry
             fresh = _inner(shadow, r)
             p = r + fresh / nonzero(rho) * ratio / nonzero(omega) * (p - omega * v)
@@ -174,17 +141,35 @@ def bicgstab(
             omega = _inner(t, half) / nonzero(_inner(t, t))
             return x + length * direction + omega * second, half - omega * t, p, v, fresh, length, omega, k + 1
 
-        one = sum_(shadow) * 0 + 1
-        nought = shadow * 0
-        begin: tuple[Array, ...] = (x, shadow, nought, nought, one, one, one, asarray(0))
-        found = while_loop(
-            lambda carry: (vector_norm(carry[1]) > bound) & (carry[7] < most),
-            step,
-            begin,
-        )
-        return found[0], found[7]
+        one, nought = sum_(shadow) * 0 + 1, shadow * 0
+        return (x, shadow, nought, nought, one, one, one, asarray(0)), step
 
-    return solve_implicitly(solve, a, b, x0, M, (tol, atol), False, "bicgstab")
+    return _solve(begin, a, b, x0, M, (tol, atol), maxiter, "bicgstab")
+
+
+def _solve(
+    begin: Callable[[Matvec, Matvec, Array, Array], tuple[Carry, Step]],
+    a: Operator,
+    b: ArrayLike,
+    x0: ArrayLike | None,
+    M: Operator | None,
+    tolerance: tuple[float, float],
+    most: int | None,
+    who: str,
+    *,
+    symmetric: bool = False,
+    width: int = 1,
+) -> IterativeResult:
+    """Return what a method finds whose steps, of ``width`` iterations each, go on until the residual is small."""
+
+    def solve(matvec: Matvec, inverse: Matvec, rhs: Array, x: Array) -> tuple[Array, Array]:
+        bound = residual_bound(rhs, *tolerance)
+        last = 10 * rhs.shape[0] if most is None else most
+        first, step = begin(matvec, inverse, rhs, x)
+        found = while_loop(lambda carry: (vector_norm(carry[1]) > bound) & (carry[-1] < last), step, first)
+        return found[0], found[-1] * min(width, rhs.shape[0])
+
+    return solve_implicitly(solve, a, b, x0, M, tolerance, symmetric, who)
 
 
 def _inner(x: Array, y: Array) -> Array:

@@ -66,19 +66,10 @@ def moment(
     who: str,
     few: float = 0,
 ) -> Array:
-    """Return what a function makes of deviations from the mean and of their number, which is ``few`` where none are left.
+    """Return what a function makes of deviations from the mean, their axes, whether these stay, and their number.
 
-    Args:
-        finish: takes deviations, axes, whether these stay, and the number.
-        x: any shape, a sequence too.
-        axis: one axis, several, or all (None).
-        dtype: converts x first; without one sums are taken in a wide dtype.
-        corrections: what is subtracted from the number, by either of its names.
-        keepdims: keeps the axes, with length 1.
-        middle: the mean, its axes kept, where it has been computed before.
-        among: which elements count, all without it.
-        who: the function's name, for messages.
-        few: the number of too few elements: 0 or nan.
+    Arguments are those of `var`: ``middle`` its mean, ``among`` its where. Of too few elements the number is ``few``: 0 or
+    nan. Sums are taken in a wide dtype unless one is given.
     """
     wide, natural, converts = accumulation_dtype(x, who)
     converts = converts and dtype is None
