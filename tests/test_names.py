@@ -437,6 +437,7 @@ NAMES: dict[str, list[str]] = {
         "zeros_like",
     ],
     "afx.integrate": [
+        "OdeEvents",
         "OdeResult",
         "OdeSolution",
         "QuadResult",

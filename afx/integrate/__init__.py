@@ -1,8 +1,8 @@
 """Integration: differential equations and definite integrals, adaptive, compiled, batched and differentiable.
 
 ===========  ==================================================================================================
-`odeint`     initial value problems: explicit, stiff and symplectic methods, events, dense output, mass matrices
-`sdeint`     stochastic differential equations: Euler-Maruyama, Milstein, Rößler's methods of strong order 1.5
+`odeint`     initial value problems: explicit, stiff and symplectic methods, events, dense output, masses
+`sdeint`     stochastic differential equations, Itô's and Stratonovich's: Euler-Maruyama, Heun, Milstein, Rößler
 `quad`       definite integrals by adaptive Gauss-Kronrod rules, infinite ranges too
 ===========  ==================================================================================================
 """
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NoReturn
 from afx.control.solving.report import Status
 from afx.integrate.odeint import odeint
 from afx.integrate.quad import quad
-from afx.integrate.results import OdeResult, QuadResult
+from afx.integrate.results import OdeEvents, OdeResult, QuadResult
 from afx.integrate.sdeint import SdeResult, sdeint
 from afx.integrate.trail import OdeSolution
 
 __all__ = [
+    "OdeEvents",
     "OdeResult",
     "OdeSolution",
     "QuadResult",

@@ -10,15 +10,15 @@ import numpy as np
 
 from afx.control.solving.functions import attach_implicit_derivative, parametrize
 from afx.control.while_loop import fori_loop
-from afx.core.array.array import Array
+from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval
-from afx.integrate.step import Field, Past, interpolate
+from afx.integrate.step import Field, interpolate
 from afx.ops.creation.creation import asarray, ones_like, zeros_like
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.where import where
 from afx.ops.sorting.sort import argmax
 
-__all__ = ["Direction", "EventFn", "Happening", "Located", "crossed", "locate"]
+__all__ = ["Direction", "EventFn", "Happening", "Located", "OneStep", "crossed", "locate"]
 
 EventFn = Callable[..., Any]
 Direction = int | tuple[int, ...]  # that of the time of integration
@@ -32,11 +32,33 @@ class Happening:
     after: Array
 
 
-class LastStep(Past, Protocol):
-    """The last step of an integration."""
+class OneStep(Protocol):
+    """A step with its interpolant."""
 
     @property
-    def happening(self) -> Happening | None: ...
+    def begin(self) -> Array:
+        """When it began."""
+        ...
+
+    @property
+    def start(self) -> Array:
+        """The state then."""
+        ...
+
+    @property
+    def length(self) -> Array:
+        """Its length."""
+        ...
+
+    @property
+    def dense(self) -> tuple[Array, ...]:
+        """What its interpolant is made of."""
+        ...
+
+    @property
+    def happening(self) -> Happening | None:
+        """The values of the event function at both ends."""
+        ...
 
 
 @attrs.frozen
@@ -60,8 +82,15 @@ def crossed(happening: Happening, direction: Direction = 0) -> Array:
     return (rises & (way >= 0)) | (falls & (way <= 0)) if way.any() else rises | falls
 
 
-def locate(watched: Field | None, step: LastStep, direction: Direction) -> Located:
-    """Return the first event within a step, by bisection of the interpolant; differentiable by its parameters."""
+def locate(watched: Field | None, step: OneStep, direction: Direction, counted: ArrayLike = True) -> Located:
+    """Return the first event within a step, by bisection of the interpolant; differentiable by its parameters.
+
+    Args:
+        watched: the event function, if there is one.
+        step: along which it may have happened.
+        direction: of events.
+        counted: of which values changes of sign count.
+    """
     happening = step.happening
     if watched is None or happening is None or not happening.before.shape[0]:
         return Located(step.begin * np.nan, step.start * np.nan, asarray(-1))
@@ -77,13 +106,13 @@ def locate(watched: Field | None, step: LastStep, direction: Direction) -> Locat
     def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = 0.5 * (low + high)
-        hit = crossed(Happening(before, values_at(middle)), direction).any()
+        hit = (crossed(Happening(before, values_at(middle)), direction) & counted).any()
         return where(hit, low, middle), where(hit, middle, high)
 
     bits = int(np.finfo(step.start.dtype).nmant) + 2
     s = stop_gradient(fori_loop(0, bits, halve, (zeros_like(step.length), ones_like(step.length)))[1])
-    index = argmax(crossed(Happening(before, stop_gradient(values_at(s))), direction))
-    happened = crossed(happening, direction).any()
+    index = argmax(crossed(Happening(before, stop_gradient(values_at(s))), direction) & counted)
+    happened = (crossed(happening, direction) & counted).any()
 
     def gap(at: Array) -> Array:
         return where(happened, values_at(at[0])[index], at[0])[None]

@@ -14,6 +14,7 @@ from afx.control.solving.report import Status, choose_status
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
 from afx.core.tracing.tracer import Tracer
+from afx.integrate.crossings import Crossings
 from afx.integrate.event import Direction, Happening, crossed
 from afx.integrate.step import Field, Method, Step, System, error_norm, initial_step, interpolate, step_factor
 from afx.integrate.trail import Trail
@@ -42,6 +43,8 @@ class Control:
         step: the size of fixed steps.
         steps: the number of fixed steps.
         dense: whether steps are kept.
+        terminal: which events end the integration, all or each.
+        max_events: for how many steps with events there is room.
     """
 
     method: Method
@@ -52,6 +55,13 @@ class Control:
     step: float | None = None
     steps: int | None = None
     dense: bool = False
+    terminal: bool | tuple[bool, ...] = True
+    max_events: int = 0
+
+    @property
+    def records(self) -> bool:
+        """Whether some events do not end the integration, and are recorded."""
+        return not np.all(self.terminal)
 
     @property
     def is_fixed(self) -> bool:
@@ -75,6 +85,7 @@ class March:
         dense: what its interpolant is made of.
         happening: what the event function was at both ends of the step, if there is one.
         trail: all accepted steps, if they are kept.
+        crossings: those along which events happened, if some do not end the integration.
         accepted: how many steps were.
         rejected: how many were not.
         evaluations: of the field.
@@ -93,6 +104,7 @@ class March:
     dense: tuple[Array, ...]
     happening: Happening | None
     trail: Trail | None
+    crossings: Crossings | None
     accepted: Array
     rejected: Array
     evaluations: Array
@@ -160,6 +172,8 @@ def _beginning(control: Control, system: System, watched: Field | None, y: Array
     h = stop_gradient(_first_step(control, system, y, slope, times))
     one = zeros_like(h) + 1
     no = asarray(0)
+    values = None if watched is None else watched(times[0], y)
+    coefficients = control.method.coefficients
     return March(
         times[0],
         y,
@@ -170,8 +184,11 @@ def _beginning(control: Control, system: System, watched: Field | None, y: Array
         y,
         one,
         (zeros_like(y),) * control.method.kept,
-        None if watched is None else Happening(watched(times[0], y), watched(times[0], y)),
-        Trail.create(control.max_steps, times[0], y, control.method.coefficients) if control.dense else None,
+        None if values is None else Happening(values, values),
+        Trail.create(control.max_steps, times[0], y, coefficients) if control.dense else None,
+        None
+        if values is None or not control.records
+        else Crossings.create(control.max_events, times[0], y, values, coefficients),
         no,
         no,
         asarray(2),
@@ -206,11 +223,13 @@ def _advance(control: Control, system: System, watched: Field | None, m: March, 
     over = m.accepted + m.rejected + 1 >= control.max_steps
 
     t = m.t + where(last, left, whole)
-    happening = None
+    happening, hit = None, asarray(False)
     if watched is not None and m.happening is not None:
         values, known = watched(t, step.y), m.happening.after
         happening = Happening(where(good, known, m.happening.before), where(good, values, known))
-        status = where(good & crossed(happening, control.direction).any(), int(Status.EVENT), status)
+        hit = good & crossed(happening, control.direction)
+        ending = hit if control.terminal is True else hit & np.asarray(control.terminal)
+        status = where(ending.any(), int(Status.EVENT), status)
     status = where((status == int(Status.RUNNING)) & over & ~(good & last), int(Status.ITERATION_LIMIT), status)
 
     def pick(new: Array, old: Array) -> Array:
@@ -229,17 +248,22 @@ def _advance(control: Control, system: System, watched: Field | None, m: March, 
         tuple([pick(a, b) for a, b in zip(step.dense, m.dense, strict=True)]),
         happening,
         m.trail,
+        m.crossings,
         m.accepted + good,
         m.rejected + ~good,
         m.evaluations + step.evaluations,
         ~good,
         status,
     )
-    if m.trail is None:
+    if m.trail is None and m.crossings is None:
         return new
     # what a rejected trial writes is written over, or lies behind the last step
     dense = control.method.finish(system, new)
-    return attrs.evolve(new, trail=m.trail.put(m.accepted, new.begin, new.start, new.length, dense))
+    return attrs.evolve(
+        new,
+        trail=None if m.trail is None else m.trail.put(m.accepted, new.begin, new.start, new.length, dense),
+        crossings=None if m.crossings is None else m.crossings.put(hit, new, dense),
+    )
 
 
 def _plan_step(control: Control, m: March, ends: tuple[Array, Array]) -> tuple[Array, Array]:

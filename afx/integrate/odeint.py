@@ -16,6 +16,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.adjoint import attach_adjoint
+from afx.integrate.crossings import events_of
 from afx.integrate.dop853 import DOP853
 from afx.integrate.event import EventFn, locate
 from afx.integrate.march import Control, March, integrate, march
@@ -63,6 +64,8 @@ def odeint(
     max_steps: int = 10_000,
     event: EventFn | None = None,
     direction: int | Sequence[int] = 0,
+    terminal: bool | Sequence[bool] = True,
+    max_events: int = 100,
     gradient: Literal["steps", "adjoint"] = "steps",
     step: float | None = None,
     steps: int | None = None,
@@ -95,9 +98,13 @@ def odeint(
         rtol: of each step's error, relative to the state; 1e-6 in float64 and 1e-3 in float32 without it.
         atol: added to it; 1e-9 and 1e-6 without it.
         max_steps: the limit of steps, rejected ones included.
-        event: (t, y, *args) to one or several numbers; the integration ends where the first of them changes its sign.
+        event: (t, y, *args) to one or several numbers; the integration ends where the first of them changes its sign, if
+            ``terminal`` says so.
         direction: of all of these numbers, or of each: 1 for those that rise alone, -1 for those that fall, 0 for both; in
             the direction of the integration, as in SciPy.
+        terminal: whether all of these events, or each, end the integration. Where some do not, ``result.events`` has the
+            times and states of all, differentiable as those of the last one are.
+        max_events: for how many steps with such events there is room.
         gradient: ``steps`` differentiates the steps, whose sizes count as constants, in both modes; ``adjoint`` solves an
             equation backwards (Chen et al. 2018): for reverse mode alone, in memory that does not grow with the steps,
             and as exact as the tolerance.
@@ -111,7 +118,7 @@ def odeint(
     Raises:
         ArgumentError: no such method or gradient; times that turn back; an event, a mass or ``dense`` with ``adjoint``;
             a method without an error estimate and no steps; a mass for an explicit method; a symplectic method for a
-            state that is no pair; numbers of steps that are not whole.
+            state that is no pair; numbers of steps that are not whole; more events than are recorded.
         ShapeError: ``ts`` is no vector of at least one time.
 
     >>> import afx
@@ -122,6 +129,7 @@ def odeint(
     """
     check_callable(fn, "odeint")
     control = _control_of(method, direction, step, steps, max_steps, dense)
+    control = _with_events(control, terminal, max_events)
     _check_gradient(gradient, {"events": event is not None, "masses": mass is not None, "solutions": dense})
     y, unravel = flatten_to_vector(init, "odeint")
     control = _with_tolerances(control, rtol, atol, y)
@@ -140,7 +148,8 @@ def odeint(
 
     def watch(t: Array, v: Array, sign: Array, *params: Any) -> Array:
         assert event is not None, "it is watched only then"
-        return as_vector(event(sign * t, unravel(v), *arguments(params)), v.dtype, "odeint: event")
+        values = as_vector(event(sign * t, unravel(v), *arguments(params)), v.dtype, "odeint: event")
+        return _check_events(control, values)
 
     watched = None if event is None else watch  # without one no equation has arrays without elements
 
@@ -149,7 +158,11 @@ def odeint(
     else:
         last, states = _by_adjoint(control, run, sign, y, sign * times, args)
     reached = sign * times <= last.t
-    found = locate(None if event is None else lambda t, v: watch(t, v, sign, *floating), last, control.direction)
+
+    def now(t: Array, v: Array) -> Array:
+        return watch(t, v, sign, *floating)
+
+    found = locate(None if event is None else now, last, control.direction, np.asarray(control.terminal))
     before = sign * times <= where(found.index >= 0, found.t, np.inf)
     states = where((reached & before)[:, None], states, np.nan)
     ended = where(last.status == int(Status.RUNNING), int(Status.CONVERGED), last.status)
@@ -166,6 +179,11 @@ def odeint(
         unravel(found.y),
         found.index,
         None if last.trail is None else solution_of(last.trail, last.accepted, sign, finish, unravel),
+        None
+        if last.crossings is None
+        else events_of(
+            last.crossings, now, control.direction, stop_gradient(where(happened, found.t, np.inf)), sign, unravel
+        ),
     )
 
 
@@ -191,6 +209,25 @@ def _control_of(
         raise ArgumentError(f"odeint: {method!r} has no error estimate: got no step; give step or steps")
     limit = max_steps if steps is None else max(max_steps, steps + 1)
     return Control(METHODS[method], 0.0, 0.0, limit, way, step, steps, dense)
+
+
+def _with_events(control: Control, terminal: bool | Sequence[bool], max_events: int) -> Control:
+    """Return how the integration goes, with what events do."""
+    given = np.asarray(terminal)
+    if given.dtype != bool or given.ndim > 1:
+        raise ArgumentError(f"odeint: whether an event is terminal is a bool, or one of each: got {terminal!r}")
+    ending = bool(given) if given.ndim == 0 else tuple(given.tolist())
+    return attrs.evolve(control, terminal=ending, max_events=whole_number("max_events", max_events, "odeint"))
+
+
+def _check_events(control: Control, values: Array) -> Array:
+    """Return the values of an event function, if they are as many as their directions and ends."""
+    for name, given in (("direction", control.direction), ("terminal", control.terminal)):
+        if isinstance(given, tuple) and len(given) != values.shape[0]:
+            raise ArgumentError(
+                f"odeint: {name} is one of all events, or one of each: got {len(given)} of {values.shape[0]} events"
+            )
+    return values
 
 
 def _direction_of(direction: int | Sequence[int]) -> int | tuple[int, ...]:

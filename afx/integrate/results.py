@@ -10,9 +10,24 @@ from afx.control.solving.report import Report
 from afx.core.array.array import Array
 from afx.integrate.trail import OdeSolution
 
-__all__ = ["OdeResult", "QuadResult"]
+__all__ = ["OdeEvents", "OdeResult", "QuadResult"]
 
 T = TypeVar("T")
+
+
+@attrs.frozen
+class OdeEvents(Generic[T]):
+    """When the values of an event function changed their signs; under `jit` rows are as long as there can be events.
+
+    Attributes:
+        times: float[values, events], when each did, in the order of the integration; nan behind the last.
+        ys: the states then, a tree as the first state with the values and events as first axes.
+        counts: int[values], how often each did; more than there are times where those of a compiled run were too many.
+    """
+
+    times: Array
+    ys: T
+    counts: Array
 
 
 @attrs.frozen
@@ -27,6 +42,7 @@ class OdeResult(Report, Generic[T]):
         event_y: the state then.
         event_index: int, which of the values of ``event`` changed its sign, -1 if none did.
         solution: the solution at any time of the integration, if ``dense`` asked for it.
+        events: all events, if some of them do not end the integration.
     """
 
     ts: Array
@@ -36,6 +52,7 @@ class OdeResult(Report, Generic[T]):
     event_y: T
     event_index: Array
     solution: OdeSolution[T] | None = None
+    events: OdeEvents[T] | None = None
 
 
 @attrs.frozen

@@ -1,11 +1,12 @@
 """`sdeint`: paths of stochastic differential equations at requested times.
 
-Sources: Maruyama 1955; Milstein 1974; Rößler 2010, "Runge-Kutta methods for the strong approximation of solutions of
-stochastic differential equations", whose SRA1 and SRI W1 have strong order 1.5.
+Sources: Maruyama 1955; Milstein 1974; Rümelin 1982; Rößler 2010, "Runge-Kutta methods for the strong approximation of
+solutions of stochastic differential equations", whose SRA1 and SRI W1 have strong order 1.5.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar, TypeVarTuple
 
@@ -20,6 +21,7 @@ from afx.errors import ArgumentError, ShapeError
 from afx.integrate.brownian import Increment, increments
 from afx.integrate.times import requested_times, whole_number
 from afx.ops.creation.creation import asarray, zeros
+from afx.ops.creation.matrices import eye
 from afx.ops.creation.ranges import arange
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import sqrt
@@ -33,12 +35,13 @@ from afx.transforms._arguments import check_callable
 from afx.transforms.jvp import jvp
 from afx.transforms.vmap import vmap
 
-__all__ = ["SdeMethod", "SdeResult", "sdeint"]
+__all__ = ["SdeForm", "SdeMethod", "SdeResult", "sdeint"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-SdeMethod = Literal["euler_maruyama", "milstein", "sra1", "sriw1"]
+SdeMethod = Literal["euler_maruyama", "milstein", "sra1", "sriw1", "heun"]
+SdeForm = Literal["ito", "stratonovich"]
 Weights = tuple[float, ...]
 
 
@@ -119,8 +122,12 @@ def sdeint(
     substeps: int,
     method: SdeMethod = "euler_maruyama",
     noise: Literal["diagonal", "general"] = "diagonal",
+    form: SdeForm = "ito",
 ) -> SdeResult[T]:
-    """Return a path of ``dy = drift(t, y, *args) dt + diffusion(t, y, *args) dW`` (Itô) from ``init`` at ``ts[0]``.
+    """Return a path of ``dy = drift(t, y, *args) dt + diffusion(t, y, *args) dW`` from ``init`` at ``ts[0]``.
+
+    The equation is Itô's, or Stratonovich's with ``form="stratonovich"``; every method solves both, by a drift that differs
+    by half of the diffusion's derivative along itself.
 
     The path is a function of the key: twice as many substeps follow the same Brownian motion more closely. It is
     differentiable by ``init``, ``args``, ``ts`` and traced arrays that the functions close over, in both modes, and works
@@ -131,6 +138,7 @@ def sdeint(
     ``milstein``        1.0    diagonal noise; takes the derivative of the diffusion
     ``sra1``            1.5    additive noise: the diffusion does not depend on the state (Rößler)
     ``sriw1``           1.5    diagonal noise (Rößler)
+    ``heun``            1.0    diagonal noise, 0.5 general; Stratonovich's form needs no derivative (Rümelin 1982)
     ==================  =====  ===================================================================================
 
     Args:
@@ -143,10 +151,13 @@ def sdeint(
         key: of the Brownian motion, from `afx.random.key`.
         substeps: how many steps lead from each time to the next.
         method: how a step is made; the table has its strong order.
-        noise: ``diagonal``, or ``general`` for noises that several elements share (``euler_maruyama`` and ``sra1``).
+        noise: ``diagonal``, or ``general`` for noises that several elements share (``euler_maruyama``, ``sra1`` and
+            ``heun``).
+        form: whose integral ``dW`` means, ``ito`` or ``stratonovich``.
 
     Raises:
-        ArgumentError: no such method or noise; a method for other noise; substeps below 1 or not whole; times that turn back.
+        ArgumentError: no such method, noise or form; a method for other noise; substeps below 1 or not whole; times that
+            turn back.
         ShapeError: a function returns another shape.
 
     >>> import afx
@@ -157,7 +168,7 @@ def sdeint(
     fns: list[Any] = [drift, diffusion]
     for fn in fns:
         check_callable(fn, "sdeint")
-    tableau = _tableau_of(method, noise)
+    _check_method(method, noise, form)
     substeps = whole_number("substeps", substeps, "sdeint")
     y, unravel = flatten_to_vector(init, "sdeint")
     times = requested_times(ts, y, "sdeint", backwards=False)
@@ -172,20 +183,28 @@ def sdeint(
                 return _checked(_matrix_of(found, v), v)
             return _checked(as_vector(found, v.dtype, "sdeint: diffusion"), v)
 
-        return _walk(tableau, drift_of, diffusion_of, y, times, key, substeps)
+        own = "stratonovich" if method == "heun" else "ito"
+        change = 0.0 if form == own else 0.5 if own == "ito" else -0.5
+        moved = _correct(drift_of, diffusion_of, change) if change else drift_of
+        step = _heun if method == "heun" else functools.partial(_step, TABLEAUS[method])
+        return _walk(functools.partial(step, moved, diffusion_of), diffusion_of, y, times, key, substeps)
 
     states, path = run_or_compile(run, y, times, asarray(key), args, name="sdeint")
     return SdeResult(times, vmap(unravel)(states), path)
 
 
-def _tableau_of(method: str, noise: str) -> Tableau:
-    if method not in TABLEAUS:
-        raise ArgumentError(f"sdeint: no such method: got {method!r}; use {', '.join(map(repr, TABLEAUS))}")
+def _check_method(method: str, noise: str, form: str) -> None:
+    methods = [*TABLEAUS, "heun"]
+    if method not in methods:
+        raise ArgumentError(f"sdeint: no such method: got {method!r}; use {', '.join(map(repr, methods))}")
     if noise not in ("diagonal", "general"):
         raise ArgumentError(f"sdeint: no such noise: got {noise!r}; use 'diagonal' or 'general'")
-    if noise == "general" and method not in ("euler_maruyama", "sra1"):
-        raise ArgumentError(f"sdeint: {method!r} is for diagonal noise: got 'general'; use 'euler_maruyama' or 'sra1'")
-    return TABLEAUS[method]
+    if form not in ("ito", "stratonovich"):
+        raise ArgumentError(f"sdeint: no such form: got {form!r}; use 'ito' or 'stratonovich'")
+    if noise == "general" and method not in ("euler_maruyama", "sra1", "heun"):
+        raise ArgumentError(
+            f"sdeint: {method!r} is for diagonal noise: got 'general'; use 'euler_maruyama', 'sra1' or 'heun'"
+        )
 
 
 def _matrix_of(found: Any, y: Array) -> Array:
@@ -209,8 +228,36 @@ def _checked(found: Array, y: Array) -> Array:
 Field = Callable[[Array, Array], Array]
 
 
+def _correct(drift: Field, diffusion: Field, factor: float) -> Field:
+    """Return the drift with so much of each noise's derivative along itself: from one form to the other."""
+
+    def corrected(t: Array, y: Array) -> Array:
+        spread = diffusion(t, y)
+        if spread.ndim == 1:  # each element has its own noise, and no other's diffusion depends on it
+
+            def at(v: Array) -> Array:
+                return diffusion(t, v)
+
+            return drift(t, y) + factor * jvp(at, (y,), (spread,))[1]
+
+        def along(column: Array) -> Array:
+            def one(v: Array) -> Array:
+                return matmul(diffusion(t, v), column)
+
+            return jvp(one, (y,), (matmul(spread, column),))[1]
+
+        return drift(t, y) + factor * sum_(vmap(along)(eye(spread.shape[1], dtype=y.dtype)), axis=0)
+
+    return corrected
+
+
 def _walk(
-    tableau: Tableau, drift: Field, diffusion: Field, y: Array, times: Array, key: Array, substeps: int
+    step: Callable[[Array, Array, Array, Increment], Array],
+    diffusion: Field,
+    y: Array,
+    times: Array,
+    key: Array,
+    substeps: int,
 ) -> tuple[Array, Array]:
     """Return the states at the times, and the Brownian motion there."""
     noises = diffusion(times[0], stop_gradient(y)).shape[-1]
@@ -222,13 +269,23 @@ def _walk(
 
         def advance(y: Array, x: tuple[Array, Increment]) -> tuple[Array, None]:
             k, increment = x
-            return _step(tableau, drift, diffusion, begin + k * h, y, h, increment), None
+            return step(begin + k * h, y, h, increment), None
 
         y, _ = scan(advance, y, (arange(substeps), steps))
         return y, (y, sum_(steps.change, axis=0))
 
     _, (states, changes) = scan(interval, y, (times[:-1], times[1:], arange(times.shape[0] - 1)))
     return concat([y[None], states]), concat([zeros((1, noises), y.dtype), cumsum(changes, axis=0)])
+
+
+def _heun(drift: Field, diffusion: Field, t: Array, y: Array, h: Array, noise: Increment) -> Array:
+    """Return the state after a step by the mean of both ends, in Stratonovich's form."""
+    w = noise.change
+    drifts, spreads = [drift(t, y)], [diffusion(t, y)]
+    guess = _add(_add(y, (1.0,), drifts, h), (1.0,), spreads, w)
+    drifts.append(drift(t + h, guess))
+    spreads.append(diffusion(t + h, guess))
+    return _add(_add(y, (0.5, 0.5), drifts, h), (0.5, 0.5), spreads, w)
 
 
 def _step(tab: Tableau, drift: Field, diffusion: Field, t: Array, y: Array, h: Array, noise: Increment) -> Array:

@@ -303,3 +303,73 @@ def test_test_sets_end_at_their_references(name: str) -> None:
 def test_times_in_lists_keep_their_digits() -> None:
     """Python's numbers become times in the state's precision."""
     assert odeint(lambda t, y: y, np.float64(1.0), [0.0, 0.1]).ts[1] == 0.1
+
+
+def oscillate(w: Any, end: float = 10.0, **options: Any) -> Any:
+    """Return an oscillation whose position and velocity are watched."""
+    held: Any = {"terminal": False, "rtol": 1e-9, "atol": 1e-11, "max_events": 16} | options
+    return odeint(
+        lambda t, y, w: afx.stack([y[1], -w * w * y[0]]),
+        np.array([1.0, 0.0]),
+        [0.0, end],
+        w,
+        event=lambda t, y, w: [y[0], y[1]],
+        **held,
+    )
+
+
+def test_events_that_do_not_end_the_integration_are_recorded() -> None:
+    """Each with its time and state, in the order of time, forwards and backwards, by every kind of interpolant."""
+    for method in ("dopri5", "dop853", "radau"):
+        for end in (10.0, -10.0):
+            result = oscillate(np.float64(1.0), end, method=method)
+            want = np.sign(end) * np.pi * np.array([[0.5, 1.5, 2.5], [1.0, 2.0, 3.0]])
+            np.testing.assert_allclose(result.events.times, want, rtol=1e-6)
+            np.testing.assert_allclose(result.events.ys[0, :, 1], np.sign(end) * np.array([-1.0, 1.0, -1.0]), rtol=1e-6)
+            assert result.events.counts.tolist() == [3, 3]
+            assert (result.reason, float(result.ts[-1])) == ("the tolerance is met", end)
+            np.testing.assert_allclose(result.ys[-1, 0], np.cos(10.0), rtol=1e-5)
+
+
+def test_recorded_events_up_to_the_one_that_ends_it() -> None:
+    """Of several events some may end the integration; what would come after that one is none."""
+    result = oscillate(np.float64(1.0), terminal=[False, True], direction=[0, -1])
+    assert float(result.event_time) == pytest.approx(2 * np.pi, rel=1e-6)
+    np.testing.assert_allclose(np.asarray(result.events.times)[0, :2], np.array([0.5, 1.5]) * np.pi, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(result.events.times)[1, 0], 2 * np.pi, rtol=1e-6)
+    assert result.events.counts.tolist() == [2, 1]
+    late = odeint(
+        lambda t, y: 1.0 + 0.0 * y,
+        np.float64(0.0),
+        [0.0, 10.0],
+        event=lambda t, y: [y - 2.0, y - 1.0],
+        terminal=[False, True],
+    )  # both in one step
+    assert late.events is not None
+    assert (late.events.counts.tolist(), float(late.event_time)) == ([0, 1], pytest.approx(1.0))
+
+
+def test_recorded_events_are_differentiable() -> None:
+    """Their times have derivatives in both modes, eager, compiled and in batches, where nan fills rows."""
+
+    def third(w: Any) -> Any:
+        return oscillate(w).events.times[0, 2]
+
+    for found in (afx.grad(third), afx.jit(afx.grad(third)), afx.jacfwd(third)):
+        np.testing.assert_allclose(found(np.float64(2.0)), -2.5 * np.pi / 4, rtol=1e-6)
+    batch = afx.jit(afx.vmap(lambda w: oscillate(w).events))(np.array([0.2, 1.0]))
+    assert batch.counts.tolist() == [[1, 0], [3, 3]]
+    assert np.isnan(np.asarray(batch.times)).sum() == 64 - 7
+
+
+def test_wrong_events_are_named() -> None:
+    """More events than there is room for, and numbers that do not fit the events."""
+    for message, options in {
+        "more events than are recorded: got 6 steps": {"max_events": 2},
+        "max_events is a whole number": {"max_events": 0},
+        "got 3 of 2 events": {"terminal": [True, False, True]},
+        "direction is one of all events": {"direction": [1]},
+        "is a bool": {"terminal": 1},
+    }.items():
+        with pytest.raises(afx.errors.ArgumentError, match=message):
+            oscillate(np.float64(1.0), **options)

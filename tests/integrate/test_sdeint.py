@@ -14,9 +14,9 @@ KEYS = afx.random.split(KEY, 300)
 RATE, SPREAD = 0.5, 0.8
 
 
-def growth(key: Any, substeps: int, method: Any, rate: Any = RATE, spread: Any = SPREAD) -> Any:
+def growth(key: Any, substeps: int, method: Any, rate: Any = RATE, spread: Any = SPREAD, form: str = "ito") -> Any:
     """Return the end of geometric Brownian motion, and of the motion that drives it."""
-    options: Any = {"key": key, "substeps": substeps, "method": method}
+    options: Any = {"key": key, "substeps": substeps, "method": method, "form": form}
     walk = sdeint(lambda t, y: rate * y, lambda t, y: spread * y, np.ones(1), [0.0, 1.0], **options)
     return walk.ys[-1, 0], walk.path[-1, 0]
 
@@ -35,6 +35,38 @@ def test_strong_orders_for_diagonal_noise(method: Any, order: float) -> None:
         exact = np.exp((RATE - SPREAD**2 / 2) + SPREAD * np.asarray(w))
         errors.append(float(np.sqrt(np.mean((np.asarray(y) - exact) ** 2))))
     assert order - 0.2 < order_of(errors) < order + 0.4
+
+
+METHODS = [("euler_maruyama", 0.5), ("milstein", 1.0), ("sriw1", 1.5), ("heun", 1.0)]
+
+
+@pytest.mark.parametrize(("method", "order"), METHODS)
+def test_strong_orders_in_the_form_of_stratonovich(method: Any, order: float) -> None:
+    """Its geometric Brownian motion has no second-order term in the closed form; every method keeps its order there."""
+    errors: list[float] = []
+    for substeps in (16, 64):
+        y, w = afx.jit(afx.vmap(lambda key, n=substeps: growth(key, n, method, form="stratonovich")))(KEYS)
+        errors.append(float(np.sqrt(np.mean((np.asarray(y) - np.exp(RATE + SPREAD * np.asarray(w))) ** 2))))
+    assert order - 0.2 < order_of(errors) < order + 0.4
+
+
+@pytest.mark.parametrize(
+    ("method", "form"), [("heun", "stratonovich"), ("heun", "ito"), ("euler_maruyama", "stratonovich")]
+)
+def test_noises_that_turn_the_state(method: Any, form: Any) -> None:
+    """A shared noise that rotates the plane keeps its lengths in Stratonovich's form, and lets them grow in Itô's."""
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+
+    def end(key: Any) -> Any:
+        options: Any = {"key": key, "substeps": 256, "method": method, "noise": "general", "form": form}
+        walk = sdeint(lambda t, y: 0 * y, lambda t, y: (turn @ y)[:, None], np.array([1.0, 0.0]), [0.0, 1.0], **options)
+        return walk.ys[-1], walk.path[-1, 0]
+
+    ys, w = afx.jit(afx.vmap(end))(KEYS[:50])
+    angle = np.asarray(w)
+    length = np.exp(0.5) if form == "ito" else 1.0
+    want = length * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    assert float(np.sqrt(np.mean((np.asarray(ys) - want) ** 2))) < (0.1 if method == "euler_maruyama" else 0.01)
 
 
 @pytest.mark.parametrize(("method", "order"), [("euler_maruyama", 1.0), ("sra1", 1.5)])
@@ -84,7 +116,7 @@ def test_laws_of_the_ornstein_uhlenbeck_process() -> None:
     np.testing.assert_array_equal(xs[:, 1], xs[:, 2])
 
 
-@pytest.mark.parametrize("method", ["milstein", "sriw1"])
+@pytest.mark.parametrize("method", ["milstein", "sriw1", "heun"])
 def test_derivatives_along_a_path(method: Any) -> None:
     """The derivatives by drift and diffusion are those of a small change on the same path, in both modes and compiled."""
 
@@ -115,7 +147,8 @@ def test_wrong_use_is_named() -> None:
         return sdeint(lambda t, y: -y, diffusion, np.ones(2), ts, key=KEY, **({"substeps": 2} | options))
 
     for message, options in {
-        "no such method": {"method": "heun"},
+        "no such method": {"method": "midpoint"},
+        "no such form": {"form": "strato"},
         "no such noise": {"noise": "scalar"},
         "for diagonal noise": {"method": "milstein", "noise": "general"},
         "substeps is a whole number from 1 on: got 0": {"substeps": 0},
