@@ -44,6 +44,7 @@ __all__ = ["cond", "switch"]
 
 A = TypeVar("A")
 B = TypeVar("B")
+C = TypeVar("C")
 R = TypeVar("R")
 
 
@@ -54,7 +55,21 @@ def cond(pred: ArrayLike, true_fn: Callable[[A], R], false_fn: Callable[[A], R],
 @overload
 def cond(pred: ArrayLike, true_fn: Callable[[A, B], R], false_fn: Callable[[A, B], R], x: A, y: B, /) -> R: ...
 @overload
-def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Tree) -> R: ...
+def cond(
+    pred: ArrayLike, true_fn: Callable[[A, B, C], R], false_fn: Callable[[A, B, C], R], x: A, y: B, z: C, /
+) -> R: ...
+@overload  # of so many operands that none of the others could be meant: mypy would forget the types of lambdas
+def cond(
+    pred: ArrayLike,
+    true_fn: Callable[..., R],
+    false_fn: Callable[..., R],
+    x: Tree,
+    y: Tree,
+    z: Tree,
+    w: Tree,
+    /,
+    *operands: Tree,
+) -> R: ...
 def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Tree) -> R:
     """Return ``true_fn(*operands)`` where ``pred`` holds, ``false_fn(*operands)`` elsewhere.
 
@@ -85,6 +100,18 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
     return chosen
 
 
+@overload
+def switch(index: ArrayLike, branches: Sequence[Callable[[], R]], /) -> R: ...
+@overload
+def switch(index: ArrayLike, branches: Sequence[Callable[[A], R]], operand: A, /) -> R: ...
+@overload
+def switch(index: ArrayLike, branches: Sequence[Callable[[A, B], R]], x: A, y: B, /) -> R: ...
+@overload
+def switch(index: ArrayLike, branches: Sequence[Callable[[A, B, C], R]], x: A, y: B, z: C, /) -> R: ...
+@overload
+def switch(
+    index: ArrayLike, branches: Sequence[Callable[..., R]], x: Tree, y: Tree, z: Tree, w: Tree, /, *operands: Tree
+) -> R: ...
 def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Tree) -> R:
     """Return ``branches[index](*operands)``; an index outside the list takes the nearest branch.
 

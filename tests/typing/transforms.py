@@ -169,6 +169,18 @@ def loops(line: Line, x: Array) -> None:
     assert_type(nn.train(lambda model: model(x), nn.PReLU.create()), tuple[Array, nn.PReLU])
 
 
+def branches(line: Line, x: Array, y: Array, parts: dict[str, Array]) -> None:
+    assert_type(afx.cond(afx.sum(x) > 0, lambda v: afx.sin(v), lambda v: v * 2, x), Array)
+    assert_type(afx.cond(True, lambda v, w: (v, w), lambda v, w: (v, w), x, line), tuple[Array, Line])
+    assert_type(afx.cond(True, lambda v, w, u: v + w * u, lambda v, w, u: v, x, y, x), Array)
+    assert_type(afx.cond(True, lambda v: v["a"], lambda v: v["b"], parts), Array)
+    assert_type(afx.switch(1, (lambda v: afx.sin(v), lambda v: v * 2), x), Array)
+    assert_type(afx.switch(1, (lambda v, w: w, lambda v, w: w), x, line), Line)
+    assert_type(afx.switch(1, [lambda: x, lambda: y]), Array)
+    assert_type(afx.switch(1, [afx.sin, afx.cos], x), Array)
+    afx.switch(1, [lambda v: v["a"], lambda v: afx.sin(v["b"])], parts)
+
+
 def lambdas(x: Array, y: Array) -> None:
     afx.hessian(lambda x: afx.sum(x))(x)
     afx.value_and_grad(lambda x: afx.sum(x))(x)
