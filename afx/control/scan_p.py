@@ -134,7 +134,7 @@ def _record(
     nc, _ = counts
     length, reverse = params["length"], params["reverse"]
     moving = _moving(body, counts, wanted)
-    pair = body.vjp_graphs(moving)
+    pair = body.vjp_graphs(moving, nc)
     consts, carry, rows = _parts(xs, counts)
     count = len(body.graph.outputs)
     residuals = pair.forward.graph.outputs[count:]

@@ -15,7 +15,7 @@ from afx.core.tracing.tracer import bind
 from afx.core.weakness import weak_or_strong
 from afx.errors import GraphError
 
-__all__ = ["evaluate", "silent"]
+__all__ = ["evaluate", "number_of", "silent"]
 
 NOTHING = contextlib.nullcontext()
 
@@ -44,7 +44,7 @@ def evaluate(graph: Graph, *inputs: ArrayLike) -> list[Array]:
     ]
 
     def read(atoms: Sequence[Any]) -> list[Any]:
-        return [_number(a) if isinstance(a, Literal) else known[a.index] for a in atoms]
+        return [number_of(a) if isinstance(a, Literal) else known[a.index] for a in atoms]
 
     outer = ORIGIN.source
     try:
@@ -64,6 +64,6 @@ def silent(names: Sequence[str]) -> contextlib.AbstractContextManager[None]:
     return np.errstate(**state)
 
 
-def _number(literal: Literal) -> Any:
+def number_of(literal: Literal) -> Any:
     """Return a literal as a weak Python number, or as a NumPy scalar where its dtype is fixed."""
     return literal.value if literal.aval.weak else literal.aval.dtype.type(literal.value)

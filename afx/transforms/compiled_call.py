@@ -16,7 +16,7 @@ from afx.compiler.executable import Plan, make_plan
 from afx.compiler.simplify import simplify
 from afx.compiler.target import Target, current
 from afx.core.aval import Aval
-from afx.core.graph import Graph
+from afx.core.graph import Graph, Var
 from afx.core.interpreter import evaluate
 from afx.core.primitive import JointPullback, Params, Primitive, Value
 from afx.core.tracing.batch_trace import BatchTrace, BatchTracer, Unbatched
@@ -29,6 +29,7 @@ from afx.ops._kinds.higher_order import higher_order
 from afx.ops.manipulation.shape import broadcast_to
 from afx.transforms.backward_pass import backward, backward_with_masks, entries_with_finite_partials, makes_masks
 from afx.transforms.cotangent_masks import ALIVE, DEAD, MARKED, GraphPullback, Mask, clean, kinds_of, owned_only
+from afx.transforms.residuals import Residuals, choose_residuals
 
 __all__ = ["Back", "CompiledGraph", "VjpGraphs", "call"]
 
@@ -60,7 +61,7 @@ class CompiledGraph:
         self._target = current.target if target is None else target
         self._plan: Plan | None = None
         self.is_forgotten: bool = False
-        self._pairs: dict[tuple[bool, ...], VjpGraphs] = {}
+        self._pairs: dict[tuple[tuple[bool, ...], int | None], VjpGraphs] = {}
         self._pushes: dict[tuple[bool, ...], JvpGraph] = {}
         self._batches: dict[tuple[int, tuple[bool, ...]], CompiledGraph] = {}
         self._spreads: dict[tuple[int, tuple[bool, ...]], tuple[CompiledGraph, list[bool]]] = {}
@@ -96,9 +97,14 @@ class CompiledGraph:
         """Let go of the plan; it is made again where it is needed."""
         self._plan, self.is_forgotten = None, True
 
-    def vjp_graphs(self, wanted: tuple[bool, ...]) -> VjpGraphs:
-        """Return the forward and backward programs for derivatives by these inputs."""
-        return _memoize(self._pairs, wanted, lambda: _split(self.graph, wanted))
+    def vjp_graphs(self, wanted: tuple[bool, ...], consts: int | None = None) -> VjpGraphs:
+        """Return the forward and backward programs for derivatives by these inputs.
+
+        Args:
+            wanted: which inputs have derivatives.
+            consts: of a loop's step, how many inputs, the first ones, do not change; it keeps as few residuals as it can.
+        """
+        return _memoize(self._pairs, (wanted, consts), lambda: _split(self.graph, wanted, consts))
 
     def batched(self, size: int, flags: tuple[bool, ...]) -> CompiledGraph:
         """Return the program mapped over a batch axis in front of these inputs, and of every output."""
@@ -169,7 +175,7 @@ class VjpGraphs:
         self,
         forward: CompiledGraph,
         entries: list[Entry],
-        residuals: dict[int, GraphTracer],
+        residuals: Residuals,
         ends: tuple[list[Any], ...],
         lines: dict[int, Any],
     ) -> None:
@@ -228,7 +234,7 @@ class VjpGraphs:
 
     def _walk_back(self, kinds: Sequence[int], *, marking: bool) -> Back:
         behind = GraphTrace("backward pass")
-        stand_in = {k: behind.input(r.aval) for k, r in self._residuals.items()}
+        stand_in = self._residuals.enter(behind)
         tape = Tape("jit")
         tape.entries = [_moved(e, stand_in) for e in self._entries]
         tape.lines = self._lines
@@ -311,7 +317,7 @@ def _record(
     return found[:count], found[count:], GraphPullback(joint, masked, makes_masks=pair.makes_masks, is_inlined=True)
 
 
-def _split(graph: Graph, wanted: tuple[bool, ...]) -> VjpGraphs:
+def _split(graph: Graph, wanted: tuple[bool, ...], consts: int | None) -> VjpGraphs:
     """Trace a graph's forward run with a tape above; the walk back over that tape becomes graphs of their own."""
     front, tape = GraphTrace("forward pass"), Tape("jit")
     inputs = [front.input(v.aval) for v in graph.inputs]
@@ -320,19 +326,19 @@ def _split(graph: Graph, wanted: tuple[bool, ...]) -> VjpGraphs:
     tape.finish()
     owned = [isinstance(x, TapeTracer) and x._trace is tape for x in outs]
     plain = [x._value if o else x for x, o in zip(outs, owned, strict=True)]
-    residuals = _residuals(tape.entries)
-    forward = CompiledGraph(front.finish([*plain, *residuals.values()]))
+    wanted_vars = _residuals(tape.entries)
+    residuals = Residuals({id(v): v for v in wanted_vars})
+    if consts is not None:
+        fixed = [v for x in inputs[:consts] if (v := front.var_of(x)) is not None]
+        residuals = choose_residuals(wanted_vars, front.equations, fixed)
+    forward = CompiledGraph(front.finish([*plain, *map(front.tracer, residuals.kept.values())]))
     return VjpGraphs(forward, tape.entries, residuals, (entered, outs, owned), tape.lines)
 
 
-def _residuals(entries: Sequence[Entry]) -> dict[int, GraphTracer]:
-    """Return the traced values that pullbacks will read, by the identities of variables, whose numbers are given last."""
-    found: dict[int, GraphTracer] = {}
-    for e in entries:
-        for v in (*_several(e), *e.xs):
-            if isinstance(v, GraphTracer):
-                found[id(v._var)] = v
-    return found
+def _residuals(entries: Sequence[Entry]) -> list[Var]:
+    """Return the traced values that pullbacks will read."""
+    values = [v for e in entries for v in (*_several(e), *e.xs)]
+    return list({id(v._var): v._var for v in values if isinstance(v, GraphTracer)}.values())
 
 
 def _several(entry: Entry) -> tuple[Any, ...]:

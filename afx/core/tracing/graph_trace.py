@@ -104,6 +104,10 @@ class GraphTrace(Trace):
         t._value = None
         return t
 
+    def tracer(self, var: Var) -> GraphTracer:
+        """Return a tracer of a variable of this trace."""
+        return self._tracer(var)
+
     def var_of(self, x: Any) -> Var | None:
         """Return the variable of a tracer of this trace, None for everything else."""
         return x._var if x.__class__ is GraphTracer and x._trace is self else None
@@ -306,6 +310,11 @@ class GraphTrace(Trace):
             "compute with afx's functions, or let the argument be static: "
             "afx.jit(fn, static_argnums=…) or static_argnames=…"
         )
+
+    @property
+    def equations(self) -> Sequence[Equation]:
+        """The equations so far."""
+        return self._equations
 
     def finish(self, outputs: Sequence[Any]) -> Graph:
         """End the trace and return its graph; variables are numbered in order of definition."""

@@ -1,0 +1,103 @@
+"""Residuals of a loop's step: which values the way back reads from memory, and which it computes anew.
+
+What a step moves or adds up is made again of residuals that are kept anyway, of constants of the loop, or of smaller
+values: the loop then stacks less, and the way back reads less (as rematerialisation does, Griewank & Walther 2008, ch. 12,
+but for single cheap operations). The same operations give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from afx.core.graph import Equation, Literal, Var
+from afx.core.interpreter import number_of, silent
+from afx.core.tracing.graph_trace import GraphTrace, GraphTracer
+from afx.core.tracing.tracer import bind
+
+__all__ = ["Residuals", "choose_residuals"]
+
+MOVES = frozenset({"permute", "reshape", "broadcast", "slice", "stack", "concat"})
+ARITHMETIC: Collection[Any] = (np.add, np.subtract, np.multiply, np.negative)
+DEPTH = 4  # operations behind each other that are done again
+
+
+@attrs.frozen
+class Residuals:
+    """What is kept of a forward run, by the identities of variables, whose numbers are given last.
+
+    Attributes:
+        kept: values that it returns.
+        remade: equations that give the others, in order.
+    """
+
+    kept: Mapping[int, Var]
+    remade: tuple[Equation, ...] = ()
+
+    def enter(self, trace: GraphTrace) -> dict[int, GraphTracer]:
+        """Return what stands for each value in a trace, of which those that are kept become inputs."""
+        found: dict[int, Any] = {k: trace.input(v.aval) for k, v in self.kept.items()}
+        for eq in self.remade:
+            xs = [number_of(a) if isinstance(a, Literal) else found[id(a)] for a in eq.inputs]
+            with silent(eq.ignored_fp_errors):
+                found[id(eq.outputs[0])] = bind(eq.primitive, *xs, **eq.keywords)
+        return found
+
+
+def choose_residuals(wanted: Sequence[Var], equations: Sequence[Equation], fixed: Sequence[Var]) -> Residuals:
+    """Return which values are kept and which are made again.
+
+    Args:
+        wanted: what the way back reads.
+        equations: of the forward run.
+        fixed: inputs that do not change in a loop, which cost nothing.
+    """
+    chooser = _Chooser(wanted, equations, fixed)
+    places = {id(v): k for k, eq in enumerate(equations) for v in eq.outputs}
+    for v in sorted(wanted, key=lambda v: places.get(id(v), -1), reverse=True):
+        chooser.remake(v)
+    remade = [eq for eq in equations if id(eq) in chooser.remade]
+    made = {id(eq.outputs[0]) for eq in remade}
+    return Residuals({k: v for k, v in chooser.held.items() if k not in made}, tuple(remade))
+
+
+class _Chooser:
+    """Decides for one value after the other, the last one first."""
+
+    def __init__(self, wanted: Sequence[Var], equations: Sequence[Equation], fixed: Sequence[Var]) -> None:
+        self.held = {id(v): v for v in wanted}
+        self.remade: set[int] = set()
+        self._fixed = {id(v) for v in fixed}
+        self._makers = {id(eq.outputs[0]): eq for eq in equations if len(eq.outputs) == 1 and _is_cheap(eq)}
+        self._defined = {id(v) for eq in equations for v in eq.outputs}
+
+    def remake(self, v: Var) -> None:
+        """Have a value made again where what that reads is no larger than it."""
+        for depth in range(DEPTH, 0, -1):
+            leaves, equations = dict[int, Var](), list[Equation]()
+            self._walk(v, depth, leaves, equations)
+            added = sum([x.aval.nbytes for k, x in leaves.items() if k not in self.held and k not in self._fixed])
+            moves = all(eq.primitive.algebra.canonical in MOVES for eq in equations)
+            if equations and (added < v.aval.nbytes or (moves and added == v.aval.nbytes)):
+                self.held |= leaves
+                self.remade |= {id(eq) for eq in equations}
+                return
+
+    def _walk(self, v: Var, depth: int, leaves: dict[int, Var], equations: list[Equation]) -> None:
+        eq = self._makers.get(id(v)) if depth else None
+        if eq is None or (equations and id(v) in self.held):
+            leaves[id(v)] = v
+            return
+        equations.append(eq)
+        for x in eq.inputs:
+            if isinstance(x, Var):
+                self._walk(x, depth - 1, leaves, equations)
+
+
+def _is_cheap(eq: Equation) -> bool:
+    p = eq.primitive
+    is_move = p.algebra.canonical in MOVES
+    return (is_move or p.lowering.ufunc in ARITHMETIC) and not p.has_effects and not p.opaque
