@@ -176,7 +176,7 @@ PROGRAMS = [
     Program("tail risk by sorting", tail_risk),
     Program("bonds on a curve", curve),
     Program("batched 3 × 3 systems", small_systems),
-    Program("a thousand Gauss-Newton fits", many_fits, "not in row-major order"),
+    Program("a thousand Gauss-Newton fits", many_fits),
     Program("fifty vmapped descents", many_descents),
     Program("Kepler's equation", kepler),
     Program("Hamiltonian Monte Carlo in one scan", sampler),
