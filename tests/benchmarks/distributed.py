@@ -1,11 +1,13 @@
 """Distribution beside one process and raw MPI: `python -m tests.benchmarks.distributed` starts ``mpiexec`` itself.
 
 Prints, for 2 ranks of one compute thread each: a data-parallel step of the MLP (784-512-512-10, Adam, batch 512) beside
-the same step in one process on one thread, once with the whole optimizer on each rank and once with a sharded one; the
+the same step in one process on one thread, once with the whole optimizer on each rank and once with a sharded one, and
+beside a step of half the batch that both ranks take at the same time without any message, which is the most that two can
+gain where neighbours share caches and memory; the
 averaging of 1, 10 and 100 MB beside the same exchange by mpi4py alone (a half to each rank, weighted sums, the sums back);
 one run of a random graph of 200 operations on random slots; and the share of a processor that a waiting rank takes. What
-is compared is interleaved; medians, and the fastest tenth in brackets, which
-is what a busy machine leaves to compare.
+is compared is interleaved; medians, and in brackets the fastest tenth and the fastest, which is what a busy machine leaves
+to compare.
 """
 
 from __future__ import annotations
@@ -46,29 +48,29 @@ def _measure(machines: Machines, calls: Mapping[str, Callable[[], Any]], count: 
 
 
 def _text(times: list[float]) -> str:
-    return f"{statistics.median(times):.3f} [{times[len(times) // 10]:.3f}] ms"
+    return f"{statistics.median(times):.3f} [{times[len(times) // 10]:.3f}, {times[0]:.3f}] ms"
 
 
 def _ratio(above: list[float], below: list[float]) -> str:
-    """Return how many times as long the first takes, by medians and by the fastest tenth."""
+    """Return how many times as long the first takes, by medians, the fastest tenth and the fastest."""
     fast = above[len(above) // 10] / below[len(below) // 10]
-    return f"{statistics.median(above) / statistics.median(below):.2f} [{fast:.2f}]"
+    return f"{statistics.median(above) / statistics.median(below):.2f} [{fast:.2f}, {above[0] / below[0]:.2f}]"
 
 
 def _loss(model: nn.MLP, x: Any, y: Any) -> Any:
     return afx.mean(nn.softmax_cross_entropy(model(x), y))
 
 
-def _problem() -> tuple[nn.MLP, tuple[Any, Any]]:
+def _problem(examples: int = BATCH) -> tuple[nn.MLP, tuple[Any, Any]]:
     """Return the model and random data."""
     model = nn.MLP.create(afx.random.key(0), [784, 512, 512, 10])
-    x = np.random.default_rng(0).normal(size=(BATCH, 784)).astype(np.float32)
-    return model, (x, np.random.default_rng(1).integers(0, 10, BATCH))
+    x = np.random.default_rng(0).normal(size=(examples, 784)).astype(np.float32)
+    return model, (x, np.random.default_rng(1).integers(0, 10, examples))
 
 
 def _step(machines: Machines, split: Split) -> Callable[[], Any]:
     """Return one step of training."""
-    model, batch = _problem()
+    model, batch = _problem(split.total)
     optimizer = optim.adam(1e-3)
     state = optimizer.init(model)
     update = afx.jit(optimizer.step)
@@ -147,16 +149,18 @@ def measure() -> None:
     alone = _step(distributed.local(1), Split((BATCH,)))
     halves = Split((BATCH // 2, BATCH // 2))
     calls = {
-        "2 ranks": _step(machines, halves),
-        "2 ranks, optimizer sharded": _sharded_step(machines, halves),
+        "on 2 ranks": _step(machines, halves),
+        "on 2 ranks, optimizer sharded": _sharded_step(machines, halves),
+        "half the batch in each of two processes without messages": _step(distributed.local(1), Split((BATCH // 2,))),
         "alone": alone if machines.rank == 0 else lambda: time.sleep(0),
     }
-    times = _measure(machines, calls, 40)
+    times = _measure(machines, calls, 60)
+    show(f"load {os.getloadavg()[0]:.1f}")
     show(f"MLP step, batch {BATCH}, in one process on one thread: {_text(times['alone'])}")
     for name in calls:
         if name != "alone":
-            show(f"  on {name}: {_text(times[name])}, ratio {_ratio(times['alone'], times[name])}")
-    for nbytes, count in ((1000, 500), (10**6, 200), (10**7, 60), (10**8, 20)):
+            show(f"  {name}: {_text(times[name])}, ratio {_ratio(times['alone'], times[name])}")
+    for nbytes, count in ((1000, 1000), (10**6, 300), (10**7, 60), (10**8, 20)):
         times = _measure(machines, _exchanges(machines, nbytes), count)
         show(
             f"average of {nbytes / 1e6:g} MB: {_text(times['average'])}; by mpi4py alone {_text(times['raw'])}, share of its "

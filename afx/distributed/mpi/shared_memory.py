@@ -120,7 +120,7 @@ class SharedMemory:
             if counters[place] <= number:
                 self._wait(place, number + 1)
         for start in self._other_starts[number % RING]:
-            if self._bytes[start : start + SIGN.size] != sign:
+            if bytes(self._bytes[start : start + SIGN.size]) != sign:
                 raise ArgumentError(
                     f"distributed: a sum of another length or call than on another rank: got {SIGN.unpack(sign)[:2]} (call, "
                     f"bytes) here and {SIGN.unpack_from(self._bytes, start)[:2]} there, in {self.watch.name}; every rank "
