@@ -9,11 +9,11 @@ import afx
 from afx import distributed
 from afx.distributed import Machines, Split
 from afx.distributed.mpi import link as mpi_link
-from afx.distributed.mpi import shared_memory, shared_sum
+from afx.distributed.mpi import shared_memory
 from tests.distributed.programs import SLOTS, bits_of, report
 
 SPLITS = [Split((3, 1, 2, 1)), Split((1, 0, 5, 2)), Split((0, 7, 0, 1))]
-CHUNK_BYTES = 1 << 12
+SLOT_BYTES = 1 << 16
 
 
 def make_tree(slot: int, number: int) -> Any:
@@ -22,7 +22,7 @@ def make_tree(slot: int, number: int) -> Any:
     return {
         "none": np.empty((0, 3)),
         "scalar": generator.normal(),
-        "long": generator.normal(size=(number % 3, 1700)),
+        "long": generator.normal(size=(number % 3, 25_000)),
         "complex": generator.normal(size=(2, 400)) + 1j * generator.normal(size=(2, 400)),
         "columns": generator.normal(size=(40, 50)).astype(np.float32).T,
         "count": np.arange(number + 5),
@@ -39,12 +39,16 @@ def average_all(machines: Machines) -> list[bytes]:
     return found
 
 
+def share_nothing(port: object) -> None:
+    """Take the place of `share_memory` where messages are sent."""
+
+
 def shared() -> None:
     """Sums by memory that the ranks share, in many small chunks, and by messages have the bits of one process."""
-    shared_memory.SLOT_BYTES = shared_sum.SLOT_BYTES = CHUNK_BYTES * 4  # type: ignore[misc]  # 2**18 else
+    shared_memory.SLOT_BYTES = SLOT_BYTES  # type: ignore[misc]  # 2**18 else
     is_shared = sys.argv[2] == "memory"
     if not is_shared:
-        mpi_link.share_memory = lambda _: None
+        mpi_link.share_memory = share_nothing
     machines = distributed.connect(SLOTS, deadline=60.0)
     same = average_all(machines) == average_all(distributed.local(SLOTS))
     link: Any = machines.link

@@ -8,8 +8,9 @@ pytestmark = needs_mpi
 SUMS = "tests.distributed.summing"
 
 
-@pytest.mark.parametrize("way", ["memory", "messages"])
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize(
+    ("ranks", "way"), [(2, "memory"), (3, "memory"), (4, "memory"), (2, "messages"), (3, "messages")]
+)
 def test_sums_have_the_bits_of_one_process(ranks: int, way: str) -> None:
     """For leaves of all dtypes and sizes, empty and in columns, that end anywhere in a chunk."""
     result = run(ranks, "shared", way, module=SUMS)

@@ -92,7 +92,7 @@ class Flood:
 
 def list_additions(exchange: Exchange) -> list[Branch]:
     """Return the additions from the nodes that ranks have to the root."""
-    known = {*exchange.own, *[transfer.node for round_ in exchange.rounds for transfer in round_.receives]}
+    known = {*exchange.own, *[transfer.node for transfer in exchange.rounds[0].receives]}
 
     def list_adds(node: Node) -> list[Branch]:
         if node in known:

@@ -13,10 +13,11 @@ from afx.distributed.mpi.exchange import Traffic
 from afx.distributed.mpi.flood import Flood
 from afx.distributed.mpi.reduction import MpiReduction, Participation
 from afx.distributed.mpi.shared_memory import SharedMemory, share_memory
+from afx.distributed.mpi.shared_parts import SharedGather, SharedParts
 from afx.distributed.mpi.shared_sum import SharedSum
 from afx.distributed.mpi.watch import Peer, Watch
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
-from afx.distributed.sums.plan import Exchange, plan_gather, plan_sum
+from afx.distributed.sums.plan import DIRECT_MOST_RANKS, Exchange, plan_gather, plan_sum
 from afx.distributed.waiting import wait_until
 from afx.errors import ArgumentError, PeerLost
 
@@ -66,7 +67,7 @@ class MpiLink:
         self._floods: dict[tuple[Layout, Exchange, int], Flood] = {}
         self._shared: SharedMemory | None = None
         self._has_asked = False  # whether the ranks share memory
-        self._shared_sums: dict[tuple[Layout, Exchange, int], SharedSum] = {}
+        self._shared_sums: dict[tuple[Layout, Exchange, int], SharedSum | SharedParts] = {}
         self._participations: dict[tuple[tuple[int, ...], bool], Participation] = {}
         self.hosts: int = len({peer.host for peer in peers}) if peers else 1
         self.watch.use(comm, peers or [])
@@ -125,22 +126,31 @@ class MpiLink:
             flood = self._floods[layout, plan, tag] = Flood(self, layout, plan, tag)
         return flood
 
-    def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | None:
+    def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | SharedParts | None:
         """Return the additions of buffers in memory that all ranks see; None where they share none."""
-        if not self._has_asked:
-            self._shared, self._has_asked = share_memory(self), True
-        if self._shared is None:
+        memory = self._share_memory()
+        if memory is None:
             return None
         found = self._shared_sums.get((layout, plan, tag))
         if found is None:
             if len(self._shared_sums) >= MOST_PROGRAMS:
                 self._shared_sums.clear()
-            found = self._shared_sums[layout, plan, tag] = SharedSum(self._shared, layout, plan, tag)
+            make = SharedSum if plan.is_flood else SharedParts
+            found = self._shared_sums[layout, plan, tag] = make(memory, layout, plan, tag)
         return found if found.fits else None
+
+    def _share_memory(self) -> SharedMemory | None:
+        if not self._has_asked:
+            self._shared, self._has_asked = share_memory(self), True
+        return self._shared
 
     def gather_parts(self, layout: Layout, buffers: Sequence[Ndarray]) -> None:
         """Fill buffers of which each rank has written the chunks of its slots."""
         round_ = plan_gather(self._owners, self.rank)
+        memory = self._share_memory() if self.hosts == 1 and 1 < self.ranks <= DIRECT_MOST_RANKS else None
+        if memory is not None:
+            SharedGather(memory, layout, round_, SHARE_TAG).run(buffers)
+            return
         tree = self.plan(tuple(range(self._slots)), by_slot=True, is_small=False).tree
         Traffic(self, layout, Exchange(tree, (tree.root,), (), (round_,)), {tree.root: list(buffers)}, SHARE_TAG).run()
 

@@ -8,10 +8,11 @@ from typing import Protocol
 import attrs
 
 from afx.distributed.mpi.flood import SMALL_BYTES, Flood
+from afx.distributed.mpi.shared_parts import SharedParts
 from afx.distributed.mpi.shared_sum import SHARED_MOST_NODES, SHARED_MOST_RANKS, SharedSum, most_nodes
 from afx.distributed.sums.buffers import Layout, Memory, Ndarray
 from afx.distributed.sums.partial import Partial
-from afx.distributed.sums.plan import Exchange
+from afx.distributed.sums.plan import DIRECT_MOST_RANKS, Exchange
 from afx.distributed.sums.tree import Node
 
 __all__ = ["MpiReduction", "Participation", "ReductionPort"]
@@ -27,8 +28,8 @@ class Participation:
         has_idle: whether some rank has no slot that takes part.
         large: the messages of large buffers.
         small: those of small ones.
-        is_small_shared: whether small ones are added up in memory that all ranks see.
-        is_large_shared: whether large ones are.
+        small_shared: the sums of small ones in memory that all ranks see; None where there is none.
+        large_shared: those of large ones.
     """
 
     slots: tuple[int, ...]
@@ -36,8 +37,8 @@ class Participation:
     has_idle: bool
     large: Exchange
     small: Exchange
-    is_small_shared: bool
-    is_large_shared: bool
+    small_shared: Exchange | None
+    large_shared: Exchange | None
 
     @classmethod
     def make(
@@ -61,14 +62,20 @@ class Participation:
         mine = tuple([slot for slot in slots if owners[slot] == rank])
         has_idle = len({owners[slot] for slot in slots}) < len(set(owners))
         large, small, ranks = plan(False), plan(True), len(set(owners))
-        is_shared = (
-            is_one_machine and not has_idle and ranks > 1 and small.is_flood and most_nodes(small) <= SHARED_MOST_NODES
-        )
-        return cls(mine, owners[slots[0]], has_idle, large, small, is_shared, is_shared and ranks <= SHARED_MOST_RANKS)
+        found = cls(mine, owners[slots[0]], has_idle, large, small, None, None)
+        if (
+            not is_one_machine
+            or has_idle
+            or not 1 < ranks <= DIRECT_MOST_RANKS
+            or most_nodes(large) > SHARED_MOST_NODES
+        ):
+            return found
+        whole = small if small.is_flood and ranks <= SHARED_MOST_RANKS else large
+        return attrs.evolve(found, small_shared=small, large_shared=whole)
 
-    def is_shared(self, nbytes: int) -> bool:
-        """Whether buffers are added up in memory that all ranks see."""
-        return self.is_small_shared if nbytes <= SMALL_BYTES else self.is_large_shared
+    def shared_plan(self, nbytes: int) -> Exchange | None:
+        """Return how buffers are added up in memory that all ranks see."""
+        return self.small_shared if nbytes <= SMALL_BYTES else self.large_shared
 
 
 class ReductionPort(Protocol):
@@ -83,7 +90,7 @@ class ReductionPort(Protocol):
         """Return the messages of small buffers, which are kept."""
         ...
 
-    def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | None:
+    def shared_sum(self, layout: Layout, plan: Exchange, tag: int) -> SharedSum | SharedParts | None:
         """Return the additions of buffers in memory that all ranks see; None where they share none."""
         ...
 
@@ -108,7 +115,7 @@ class MpiReduction:
         self._who = who
         self._layout = layout
         self._tag = tag
-        self._shared: SharedSum | None = None  # of the leaves of the only slot of this rank
+        self._shared: SharedSum | SharedParts | None = None  # of the leaves of the only slot of this rank
         self._leaves: Sequence[Ndarray] = ()
         self._flood: Flood | None = None
         self._partial: Partial | None = None
@@ -150,6 +157,6 @@ class MpiReduction:
         plan = who.small if layout.nbytes <= SMALL_BYTES else who.large
         return port.exchange(layout, plan, held, self._tag)
 
-    def _shared_sum(self, layout: Layout) -> SharedSum | None:
-        who = self._who
-        return self._port.shared_sum(layout, who.small, self._tag) if who.is_shared(layout.nbytes) else None
+    def _shared_sum(self, layout: Layout) -> SharedSum | SharedParts | None:
+        plan = self._who.shared_plan(layout.nbytes)
+        return None if plan is None else self._port.shared_sum(layout, plan, self._tag)

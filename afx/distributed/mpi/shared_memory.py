@@ -60,6 +60,8 @@ class SharedMemory:
 
     Attributes:
         rank: the number of this process.
+        ranks: how many share it.
+        slot_bytes: the room of a chunk.
         watch: the call that is under way.
 
     Args:
@@ -73,6 +75,8 @@ class SharedMemory:
         self._counters = self._bytes[:HEADER_BYTES].cast("q")
         self._port = port
         self.rank: int = port.rank
+        self.ranks: int = port.ranks
+        self.slot_bytes: int = SLOT_BYTES
         self.watch: Watch = port.watch
         places = [(_written_place(rank), _read_place(rank)) for rank in range(port.ranks)]
         self._written, self._read = places[port.rank]
@@ -83,6 +87,30 @@ class SharedMemory:
         others = [rank for rank in range(port.ranks) if rank != port.rank]
         self._other_starts = [[_start(rank, place) for rank in others] for place in range(RING)]
         self._next = 0
+
+    def run_steps(
+        self, count: int, nbytes: int, tag: int, write: Callable[[int, int], None], read: Callable[[int, int], None]
+    ) -> None:
+        """Write chunks, and read those of the others, one behind, so that nobody waits for what is being written.
+
+        Args:
+            count: how many, on every rank.
+            nbytes: of all, which ranks compare.
+            tag: of the call, likewise.
+            write: from the number of a step and that of its chunk.
+            read: likewise.
+        """
+        first, signs = self.take_numbers(count), list[bytes]()
+        for number in range(count):
+            while len(signs) < min(number + 2, count):
+                step = len(signs)
+                self.wait_for_place(first + step)
+                write(step, first + step)
+                signs.append(SIGN.pack(self.watch.number, nbytes, tag, first + step))
+                self.publish(first + step, signs[step])
+            self.wait_for_others(first + number, signs[number])
+            read(number, first + number)
+            self.release(first + number)
 
     def take_numbers(self, count: int) -> int:
         """Return the number of the first of some chunks; all before it are done with."""

@@ -6,28 +6,25 @@ the next one by others.
 
 from __future__ import annotations
 
-import bisect
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from afx.distributed.mpi.flood import list_additions
-from afx.distributed.mpi.shared_memory import RING, SIGN, SLOT_BYTES, SharedMemory
+from afx.distributed.mpi.shared_memory import RING, SIGN, SharedMemory
 from afx.distributed.sums.buffers import Layout, Ndarray
-from afx.distributed.sums.packets import ALIGNMENT, cut_packets, packet_views
+from afx.distributed.sums.packets import ALIGNMENT, cut_leaves, cut_packets, packet_views
 from afx.distributed.sums.partial import add_up, weigh
 from afx.distributed.sums.plan import WHOLE, Exchange
 from afx.distributed.sums.tree import Node
 
-__all__ = ["SHARED_MOST_NODES", "SHARED_MOST_RANKS", "SharedSum", "most_nodes"]
+__all__ = ["SHARED_MOST_NODES", "SHARED_MOST_RANKS", "SharedSum", "list_sources", "most_nodes"]
 
 SHARED_MOST_NODES: Final = 8  # of a rank: they share the room of a chunk
 SHARED_MOST_RANKS: Final = 3  # that add up large buffers whole; above, each adds a part and sends it to the others
 KEPT_VIEWS: Final = 1024
 
-Piece: TypeAlias = tuple[int, slice, int, slice]  # of a leaf: which part of a chunk, where in it, the leaf, what of it
 Views: TypeAlias = dict[Node, list[Ndarray]]  # by node, the parts of one chunk
 Step: TypeAlias = tuple[
     list[Ndarray], list[tuple[list[Ndarray] | None, list[Ndarray], list[Ndarray]]]
@@ -50,9 +47,10 @@ class SharedSum:
         self._tag = tag
         self._root = exchange.tree.root
         self._adds = list_additions(exchange)
-        self._nodes = {memory.rank: list(exchange.own), **_sources(exchange)}
-        self._room = SLOT_BYTES // most_nodes(exchange) // ALIGNMENT * ALIGNMENT
+        self._nodes = {memory.rank: list(exchange.own), **list_sources(exchange)}
+        self._room = memory.slot_bytes // most_nodes(exchange) // ALIGNMENT * ALIGNMENT
         self._packets = cut_packets(layout, (WHOLE,), self._room)
+        self._pieces = cut_leaves(layout, self._packets)
         self._steps: dict[int, Step] = {}  # of buffers of one chunk
         self._views: dict[tuple[int, int], Views] = {}
         self._sums: list[Ndarray] = [np.empty(self._room, np.uint8) for _ in self._adds[1:]]
@@ -108,26 +106,14 @@ class SharedSum:
         return self._run(write, out)
 
     def _run(self, write: Callable[[int, Views], None], out: list[Ndarray]) -> list[Ndarray]:
-        memory, count = self._memory, len(self._packets)
-        first = memory.take_numbers(count)
-        ahead: list[tuple[bytes, Views]] = []
-        for number in range(count):
-            while len(ahead) < min(number + 2, count):  # one more, so that nobody waits for what is being written
-                ahead.append(self._send(len(ahead), first + len(ahead), write))
-            sign, views = ahead[number]
-            memory.wait_for_others(first + number, sign)
-            self._add(number, views, out)
-            memory.release(first + number)
+        self._memory.run_steps(
+            len(self._packets),
+            self._layout.nbytes,
+            self._tag,
+            lambda number, place: write(number, self._views_of(number, place)),
+            lambda number, place: self._add(number, self._views_of(number, place), out),
+        )
         return out
-
-    def _send(self, number: int, place: int, write: Callable[[int, Views], None]) -> tuple[bytes, Views]:
-        """Write a chunk; return what it is, and its parts in the memory of each rank."""
-        memory, views = self._memory, self._views_of(number, place)
-        memory.wait_for_place(place)
-        write(number, views)
-        sign = SIGN.pack(memory.watch.number, self._layout.nbytes, self._tag, place)
-        memory.publish(place, sign)
-        return sign, views
 
     def _add(self, number: int, views: Views, out: list[Ndarray]) -> None:
         totals = [out[kind][part] for kind, part, _ in self._packets[number].parts]
@@ -152,31 +138,8 @@ class SharedSum:
                 found[branch.parent] = packet_views(self._packets[number], self._layout, total)
         return found
 
-    @functools.cached_property
-    def _pieces(self) -> list[list[Piece]]:
-        """What each chunk has of which leaves."""
-        by_kind: list[list[tuple[int, slice]]] = [[] for _ in self._layout.dtypes]
-        for leaf, (kind, at) in enumerate(self._layout.places()):
-            by_kind[kind].append((leaf, at))
-        stops = [[at.stop for _, at in leaves] for leaves in by_kind]
-        found: list[list[Piece]] = []
-        for packet in self._packets:
-            pieces: list[Piece] = []
-            for number, (kind, part, _) in enumerate(packet.parts):
-                for leaf, at in by_kind[kind][bisect.bisect_right(stops[kind], part.start) :]:
-                    if at.start >= part.stop:
-                        break
-                    start, stop = max(at.start, part.start), min(at.stop, part.stop)
-                    into, source = (
-                        slice(start - part.start, stop - part.start),
-                        slice(start - at.start, stop - at.start),
-                    )
-                    pieces.append((number, into, leaf, source))
-            found.append(pieces)
-        return found
 
-
-def _sources(exchange: Exchange) -> dict[int, list[Node]]:
+def list_sources(exchange: Exchange) -> dict[int, list[Node]]:
     """Return the nodes that each other rank writes."""
     found: dict[int, list[Node]] = {}
     for transfer in exchange.rounds[0].receives:
@@ -186,4 +149,4 @@ def _sources(exchange: Exchange) -> dict[int, list[Node]]:
 
 def most_nodes(exchange: Exchange) -> int:
     """Return how many nodes a rank has at most."""
-    return max(len(nodes) for nodes in [exchange.own, *_sources(exchange).values()])
+    return max(len(nodes) for nodes in [exchange.own, *list_sources(exchange).values()])

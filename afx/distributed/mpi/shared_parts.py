@@ -1,0 +1,164 @@
+"""Shared parts: sums of which each rank of one machine adds up a part, and parts that all give to all, in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from afx.distributed.mpi.flood import list_additions
+from afx.distributed.mpi.shared_memory import SharedMemory
+from afx.distributed.mpi.shared_sum import list_sources, most_nodes
+from afx.distributed.sums.buffers import Layout, Ndarray
+from afx.distributed.sums.packets import ALIGNMENT, Packet, cut_leaves, cut_packets, packet_views
+from afx.distributed.sums.partial import add_up, weigh
+from afx.distributed.sums.plan import Exchange, Round
+from afx.distributed.sums.tree import Node
+
+__all__ = ["SharedGather", "SharedParts"]
+
+
+class SharedParts:
+    """The additions of one plan and layout, of which this rank does those of its part.
+
+    Args:
+        memory: what the ranks share.
+        layout: of the buffers.
+        exchange: the plan: a round in which each rank adds up its part, and perhaps one in which all get all parts.
+        tag: of the sum.
+    """
+
+    def __init__(self, memory: SharedMemory, layout: Layout, exchange: Exchange, tag: int) -> None:
+        self._memory = memory
+        self._layout = layout
+        self._tag = tag
+        self._own = exchange.own
+        self._root = exchange.tree.root
+        self._adds = list_additions(exchange)
+        first = exchange.rounds[0]
+        self._sources = list_sources(exchange)
+        self._most = most_nodes(exchange)
+        self._room = memory.slot_bytes // (self._most * (memory.ranks - 1)) // ALIGNMENT * ALIGNMENT
+        spans = {transfer.rank: transfer.spans for transfer in first.sends} | {memory.rank: first.spans}
+        self._packets = {rank: cut_packets(layout, of_rank, self._room) for rank, of_rank in spans.items()}
+        self._pieces = {rank: cut_leaves(layout, packets) for rank, packets in self._packets.items()}
+        self._scratch: list[Ndarray] = [np.empty(self._room, np.uint8) for _ in self._adds[1:]]
+        self._gather = SharedGather(memory, layout, exchange.rounds[1], tag + 1) if exchange.streams else None
+        self.fits: bool = all(packet.nbytes <= self._room for packets in self._packets.values() for packet in packets)
+
+    def add_leaves(self, leaves: Sequence[Ndarray], weight: float, out: list[Ndarray]) -> list[Ndarray]:
+        """Add up what ranks have, of which this one has the weighted leaves of a slot; return the sums."""
+        (own,), flat = self._own, [leaf.reshape(-1) for leaf in leaves]
+
+        def fill(rank: int, number: int, node: Node, parts: Sequence[Ndarray]) -> None:
+            for part, at, leaf, source in self._pieces[rank][number]:
+                weigh(parts[part][at], flat[leaf][source], weight)
+
+        def own_values(number: int, totals: Sequence[Ndarray]) -> dict[Node, Sequence[Ndarray]]:
+            fill(self._memory.rank, number, own, totals)
+            return {own: totals}
+
+        return self._run(fill, own_values, out)
+
+    def add_nodes(self, held: Mapping[Node, list[Ndarray]], out: list[Ndarray]) -> list[Ndarray]:
+        """Add up what ranks have, of which this one has added up some nodes; return the sums."""
+
+        def fill(rank: int, number: int, node: Node, parts: Sequence[Ndarray]) -> None:
+            for into, x in zip(parts, _parts_of(self._packets[rank][number], held[node]), strict=True):
+                into[...] = x
+
+        def own_values(number: int, totals: Sequence[Ndarray]) -> dict[Node, Sequence[Ndarray]]:
+            packet = self._packets[self._memory.rank][number]
+            return {node: _parts_of(packet, held[node]) for node in self._own}
+
+        return self._run(fill, own_values, out)
+
+    def _run(
+        self,
+        fill: Callable[[int, int, Node, Sequence[Ndarray]], None],
+        own_values: Callable[[int, Sequence[Ndarray]], dict[Node, Sequence[Ndarray]]],
+        out: list[Ndarray],
+    ) -> list[Ndarray]:
+        memory = self._memory
+
+        def write(number: int, place: int) -> None:
+            for rank, packets in self._packets.items():
+                if rank != memory.rank and number < len(packets):
+                    for k, node in enumerate(self._own):
+                        fill(rank, number, node, self._views(memory.rank, rank, k, packets[number], place))
+
+        def read(number: int, place: int) -> None:
+            packets = self._packets[memory.rank]
+            if number < len(packets):
+                totals = _parts_of(packets[number], out)
+                values = own_values(number, totals)
+                for rank, nodes in self._sources.items():
+                    for k, node in enumerate(nodes):
+                        values[node] = self._views(rank, memory.rank, k, packets[number], place)
+                self._add(packets[number], values, totals)
+
+        count = max(len(packets) for packets in self._packets.values())
+        memory.run_steps(count, self._layout.nbytes, self._tag, write, read)
+        if self._gather is not None:
+            self._gather.run(out)
+        return out
+
+    def _views(self, writer: int, reader: int, number: int, packet: Packet, place: int) -> list[Ndarray]:
+        """Return the parts of what one rank writes for another of one of its nodes."""
+        start = ((reader - (reader > writer)) * self._most + number) * self._room
+        return packet_views(packet, self._layout, self._memory.slot(writer, place)[start:])
+
+    def _add(self, packet: Packet, values: dict[Node, Sequence[Ndarray]], totals: Sequence[Ndarray]) -> None:
+        for number, branch in enumerate(self._adds):
+            is_last = branch.parent == self._root
+            into = totals if is_last else packet_views(packet, self._layout, self._scratch[number])
+            for total, left, right in zip(into, values[branch.left], values[branch.right], strict=True):
+                add_up(total, left, right)
+            values[branch.parent] = into
+
+
+class SharedGather:
+    """Parts of buffers that all ranks give to all others.
+
+    Args:
+        memory: what the ranks share.
+        layout: of the buffers.
+        round_: who has which part.
+        tag: of the call.
+    """
+
+    def __init__(self, memory: SharedMemory, layout: Layout, round_: Round, tag: int) -> None:
+        self._memory = memory
+        self._layout = layout
+        self._tag = tag
+        spans = {transfer.rank: transfer.spans for transfer in round_.receives} | {memory.rank: round_.sends[0].spans}
+        self._packets = {rank: cut_packets(layout, of_rank, memory.slot_bytes) for rank, of_rank in spans.items()}
+
+    def run(self, buffers: Sequence[Ndarray]) -> None:
+        """Fill buffers of which each rank has written its part."""
+        memory = self._memory
+
+        def write(number: int, place: int) -> None:
+            for view, part in self._pairs(memory.rank, number, place, buffers):
+                view[...] = part
+
+        def read(number: int, place: int) -> None:
+            for rank in self._packets:
+                if rank != memory.rank:
+                    for view, part in self._pairs(rank, number, place, buffers):
+                        part[...] = view
+
+        count = max(len(packets) for packets in self._packets.values())
+        memory.run_steps(count, self._layout.nbytes, self._tag, write, read)
+
+    def _pairs(self, rank: int, number: int, place: int, buffers: Sequence[Ndarray]) -> list[tuple[Ndarray, Ndarray]]:
+        """Return what stands in shared memory, and where it belongs."""
+        if number >= len(self._packets[rank]):
+            return []
+        packet = self._packets[rank][number]
+        views = packet_views(packet, self._layout, self._memory.slot(rank, place))
+        return list(zip(views, _parts_of(packet, buffers), strict=True))
+
+
+def _parts_of(packet: Packet, buffers: Sequence[Ndarray]) -> list[Ndarray]:
+    return [buffers[kind][part] for kind, part, _ in packet.parts]
