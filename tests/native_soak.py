@@ -22,6 +22,7 @@ from afx.compiler.target import NativeTarget, current
 from tests.compiler.native_backend.native_run import Native, same_bits
 from tests.compiler.native_backend.test_bits import random_program
 from tests.compiler.native_backend.test_pieces import Mixed
+from tests.random_everyday import random_everyday
 from tests.random_programs import AFX, MODES, POINT, make_program
 from tests.soak import soak
 
@@ -29,9 +30,11 @@ THREADS, CALLS, FORK_EVERY = 3, 4, 25
 
 
 def program_of(seed: int) -> tuple[Any, list[Any]]:
-    """Return a random function and its arguments: of small arrays with derivatives, or of larger ones."""
+    """Return a random function and its arguments: of small arrays with derivatives, of larger ones, or of small matrices."""
     if seed % 3 == 0:
         return random_program(seed)
+    if seed % 3 == 1:
+        return random_everyday(seed)
     found = []
     program, mode = make_program(seed, 3 + seed % 3, 1 + seed % 2), MODES[seed % len(MODES)]
     program.run(AFX, mode, lambda fn: found.append(fn) or fn)
