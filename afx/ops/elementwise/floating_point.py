@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from afx.ops.elementwise.exponential import exp2
 from afx.ops.elementwise.rounding import copysign, trunc
 from afx.ops.elementwise.where import clip, where
 from afx.ops.manipulation.shape import astype
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = [
     "bitwise_count",
@@ -233,4 +236,10 @@ def bitwise_count(x: ArrayLike) -> Array:
     return astype(bind1(bitwise_count_p, x), np.uint8)
 
 
-bitwise_count_p: Primitive = nondifferentiable("bitwise_count", np.bitwise_count, kinds="iu")
+def _bitwise_count_native(xp: Recorder, out: Any, x: Any) -> None:
+    xp.give(out, xp.ufunc("bitwise_count", x))
+
+
+bitwise_count_p: Primitive = nondifferentiable(
+    "bitwise_count", np.bitwise_count, kinds="iu", native=_bitwise_count_native
+)

@@ -113,10 +113,12 @@ def _by_loop(name: str) -> Callable[..., None]:
         precision = real_dtype(out.dtype)
         direction = INVERSE[norm] if is_inverse else norm
         loop = f"fft.rfft_n_{'odd' if points % 2 else 'even'}" if name == "rfft" else f"fft.{name}"
-        is_kept = xp.is_exact and x.dtype.kind in "fc" and name != "irfft"  # NumPy converts, and decides how precisely
+        is_kept = (
+            not xp.has_own_bits and x.dtype.kind in "fc" and name != "irfft"
+        )  # NumPy converts, and decides how precisely
         given = precision if name == "rfft" else x.dtype if is_kept else np.result_type(precision, np.complex64)
         # NumPy passes the number 1 as Python's, and takes the loop of double precision for that
-        dtypes = xp.loop_dtypes(loop, given, int if direction == "backward" and xp.is_exact else precision)
+        dtypes = xp.loop_dtypes(loop, given, int if direction == "backward" and not xp.has_own_bits else precision)
         scale = xp.constant(_scale(points, direction, precision).astype(dtypes[1]))
         wide = xp.cast(x, dtypes[0]), out if out.dtype == dtypes[2] else xp.new(out.shape, dtypes[2])
         along = [xp.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in wide]

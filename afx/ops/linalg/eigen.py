@@ -6,7 +6,7 @@ matrices take the conjugate transpose; eigenvectors have length 1.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from afx.core.dtypes import DType, real_dtype
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.matrix import (
+    IGNORED,
     adjoint,
     arrays,
     choice,
@@ -38,6 +39,9 @@ from afx.ops.elementwise.complex import real
 from afx.ops.linalg.solve import inv, solve
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.reductions.sums import sum as sum_
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["EigResult", "EighResult", "eig", "eigh", "eigvals", "eigvalsh"]
 
@@ -115,6 +119,17 @@ def _eigh_run(a: Any, *, upper: bool = False) -> Any:
     return arrays(np.linalg.eigh(_hermitian_part(a), "U" if upper else "L"))
 
 
+def _eigh_native(xp: Recorder, w: Any, v: Any, a: Any, *, upper: bool = False) -> None:
+    xp.lapack("eigh_up" if upper else "eigh_lo", [_hermitian_matrix(xp, a)], [w, v], quiet=IGNORED)
+
+
+def _hermitian_matrix(xp: Recorder, a: Any) -> Any:
+    """Return what `_hermitian_part` does of recorded matrices, as LAPACK's loops take them."""
+    xp.check_floats(a)
+    half = xp.ufunc("divide", a, 2.0)
+    return xp.matrix(xp.ufunc("add", half, half.swapaxes(-1, -2)))
+
+
 def _eigh_push(t: Array, z: tuple[Array, Array], a: Any, *, upper: bool = False) -> tuple[Array, Array]:
     w, v = z
     h = hermitian(t)
@@ -133,7 +148,15 @@ def _eigh_pull(
 
 
 eigh_p: Primitive = matrix_op(
-    "eigh", _eigh_run, _eigh_abstract, _eigh_push, _eigh_pull, reads=1, multiple_results=True, is_read=True
+    "eigh",
+    _eigh_run,
+    _eigh_abstract,
+    _eigh_push,
+    _eigh_pull,
+    reads=1,
+    multiple_results=True,
+    is_read=True,
+    native=_eigh_native,
 )
 
 
@@ -156,8 +179,12 @@ def _eigvalsh_run(a: Any) -> Any:
     return np.linalg.eigvalsh(_hermitian_part(a))
 
 
+def _eigvalsh_native(xp: Recorder, w: Any, a: Any) -> None:
+    xp.lapack("eigvalsh_lo", [_hermitian_matrix(xp, a)], [w], quiet=IGNORED)
+
+
 eigvalsh_p: Primitive = matrix_op(
-    "eigvalsh", _eigvalsh_run, _eigvalsh_abstract, _eigvalsh_push, _eigvalsh_pull, reads=2
+    "eigvalsh", _eigvalsh_run, _eigvalsh_abstract, _eigvalsh_push, _eigvalsh_pull, reads=2, native=_eigvalsh_native
 )
 
 

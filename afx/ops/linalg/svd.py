@@ -7,7 +7,7 @@ are equal.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from afx.core.dtypes import real_dtype
 from afx.core.primitive import Primitive
 from afx.core.tracing.tracer import bind, bind_single
 from afx.ops._kinds.matrix import (
+    IGNORED,
     adjoint,
     arrays,
     column,
@@ -40,6 +41,9 @@ from afx.ops.elementwise.complex import real
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.diagonals import diagonal
 from afx.ops.manipulation.join import concat
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["SVDResult", "svd", "svdvals"]
 
@@ -135,6 +139,10 @@ def _run(a: Any, *, full: bool) -> Any:
     return arrays(np.linalg.svd(a, full_matrices=full))
 
 
+def _native(xp: Recorder, u: Any, s: Any, vh: Any, a: Any, *, full: bool) -> None:
+    xp.lapack("svd_f" if full else "svd_s", [xp.matrix(a)], [u, s, vh], quiet=IGNORED)
+
+
 def _sums(s: Array) -> Array:
     """Return the matrix of 1 / (s_i + s_j), 0 where both are 0."""
     return inverse_or_zero(row(s) + column(s))
@@ -224,7 +232,9 @@ def _living(alive: tuple[Any, Any, Any], k: int) -> tuple[Any, Any, Any]:
     return living_columns(left), living_columns(right), living_values(values)
 
 
-svd_p: Primitive = matrix_op("svd", _run, _abstract, _push, _pull, reads=1, multiple_results=True, is_read=True)
+svd_p: Primitive = matrix_op(
+    "svd", _run, _abstract, _push, _pull, reads=1, multiple_results=True, is_read=True, native=_native
+)
 
 
 # -- singular values --
@@ -237,6 +247,10 @@ def _values_run(a: Any) -> Any:
     return np.linalg.svd(a, compute_uv=False)
 
 
+def _values_native(xp: Recorder, s: Any, a: Any) -> None:
+    xp.lapack("svd", [xp.matrix(a)], [s], quiet=IGNORED)
+
+
 def _values_push(t: Array, z: Array, a: Array) -> Array:
     u, _, vh = bind(svd_p, a, full=False)
     return real(diagonal(adjoint(u) @ t @ adjoint(vh)))
@@ -247,4 +261,6 @@ def _values_pull(ct: Array, z: Any, a: Array) -> Array:
     return conjugate(u * row(ct) @ vh)
 
 
-svdvals_p: Primitive = matrix_op("svdvals", _values_run, _values_abstract, _values_push, _values_pull, reads=2)
+svdvals_p: Primitive = matrix_op(
+    "svdvals", _values_run, _values_abstract, _values_push, _values_pull, reads=2, native=_values_native
+)

@@ -16,7 +16,7 @@ from afx.ops.elementwise.trigonometry import cos, sin
 from afx.ops.elementwise.where import where
 from afx.ops.special._polygamma import psi as bare_psi
 from afx.ops.special._polygamma import psi_gap
-from afx.ops.special._quadrature import double
+from afx.ops.special._quadrature import double, record_double
 from afx.ops.special._stirling import log_beta
 
 __all__ = [
@@ -213,6 +213,7 @@ betaln_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.2, 4.0),
+    native=record_double(log_beta),
 )
 
 

@@ -17,7 +17,7 @@ from afx.ops._kinds.special import parametric, scipy
 from afx.ops.elementwise.exponential import log, log1p
 from afx.ops.elementwise.where import where
 from afx.ops.special._incomplete import TINY, bell, beta_by_parameters, beta_front
-from afx.ops.special._quadrature import double
+from afx.ops.special._quadrature import double, record_double
 from afx.ops.special.gamma import digamma_gap, polygamma
 
 __all__ = ["betainc", "betaincc", "betainccinv", "betaincinv", "density", "positive", "ternary"]
@@ -27,10 +27,14 @@ _where: Any = np.where  # its result type is not known to checkers
 
 
 def ternary(
-    name: str, compute: Callable[..., Any], partials: tuple[Partial3, Partial3, Partial3], domain: tuple[float, float]
+    name: str,
+    compute: Callable[..., Any],
+    partials: tuple[Partial3, Partial3, Partial3],
+    domain: tuple[float, float],
+    native: Callable[..., None] | None = None,
 ) -> Primitive:
     """Make an elementwise op of three real operands from ``(z, a, b, x)`` to its derivative by each."""
-    return elementwise(name, compute, partials, kinds="f", promotes_to_float=True, domain=domain)
+    return elementwise(name, compute, partials, kinds="f", promotes_to_float=True, domain=domain, native=native)
 
 
 # -- the density --
@@ -82,6 +86,7 @@ beta_density_p: Primitive = ternary(
     double(_density),
     (_density_by_a, _density_by_b, _density_by_x),
     domain=(0.2, 0.9),
+    native=record_double(_density),
 )
 
 

@@ -17,7 +17,7 @@ from afx.ops._kinds.special import parametric, scipy
 from afx.ops.elementwise.exponential import log
 from afx.ops.elementwise.where import where
 from afx.ops.special._incomplete import TINY, bell, gamma_by_parameter, gamma_front
-from afx.ops.special._quadrature import double
+from afx.ops.special._quadrature import double, record_double
 from afx.ops.special.gamma import digamma, polygamma
 
 __all__ = ["gammainc", "gammaincc", "gammainccinv", "gammaincinv"]
@@ -57,6 +57,7 @@ gamma_density_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.5, 3.0),
+    native=record_double(_density),
 )
 
 

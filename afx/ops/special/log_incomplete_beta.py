@@ -17,7 +17,7 @@ from afx.ops.elementwise.exponential import exp, log, log1p
 from afx.ops.elementwise.where import where
 from afx.ops.special._incomplete import TINY, beta_front
 from afx.ops.special._log_incomplete import beta_tail, log_of_share
-from afx.ops.special._quadrature import double
+from afx.ops.special._quadrature import double, record_double
 from afx.ops.special.gamma import digamma_gap
 from afx.ops.special.incomplete_beta import betainc_slope_p, density, ternary
 from afx.ops.special.log_incomplete_gamma import is_deep
@@ -63,6 +63,7 @@ log_beta_density_p: Primitive = ternary(
     double(_log_density),
     (_log_density_by_a, _log_density_by_b, _log_density_by_x),
     domain=(0.2, 0.9),
+    native=record_double(_log_density),
 )
 
 

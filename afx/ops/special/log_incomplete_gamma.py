@@ -18,7 +18,7 @@ from afx.ops.elementwise.exponential import exp, log
 from afx.ops.elementwise.where import minimum, where
 from afx.ops.special._incomplete import TINY, gamma_front
 from afx.ops.special._log_incomplete import gamma_tail, log_of_share
-from afx.ops.special._quadrature import double
+from afx.ops.special._quadrature import double, record_double
 from afx.ops.special.gamma import digamma
 from afx.ops.special.incomplete_gamma import density, gammainc_slope_p
 
@@ -56,6 +56,7 @@ log_gamma_density_p: Primitive = binary(
     kinds="f",
     promotes_to_float=True,
     domain=(0.5, 3.0),
+    native=record_double(_log_density),
 )
 
 

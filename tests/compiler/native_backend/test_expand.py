@@ -123,3 +123,11 @@ def test_sinc_is_one_loop(dtype: str) -> None:
     native = assert_same_bits(lambda x: afx.sinc(x * 2) + x, x)
     assert len(native.program.block.steps) == 1
     assert_same_bits(afx.grad(lambda x: afx.sinc(x).sum()), x)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "int64"])
+def test_bits_are_counted(dtype: str) -> None:
+    """Set bits of integers of every size, those of negative ones too, are counted within kernels."""
+    x = np.array([0, 1, 7, 100, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype)
+    native = assert_same_bits(lambda x: afx.bitwise_count(x) + 1, x)
+    assert not any(why for _, why in native.plan.why_not_native)

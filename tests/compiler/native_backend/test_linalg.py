@@ -45,6 +45,43 @@ def test_orthogonal_factors_are_numpys(dtype: str, shape: tuple[int, ...]) -> No
         assert_same_bits(afx.grad(lambda a: (afx.linalg.qr(a).Q[..., 0] ** 2 * a[..., 0]).sum()), a)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(4, 4), (2, 3, 5, 5), (1, 1)])
+def test_eigenvalues_are_numpys(dtype: str, shape: tuple[int, ...]) -> None:
+    """Eigenvalues and vectors of either triangle have NumPy's bits, and so do their derivatives; nan is left to NumPy."""
+    a = np.random.default_rng(0).normal(size=shape).astype(dtype)
+
+    def fn(a: Any) -> Any:
+        eigh = afx.linalg.eigh
+        return *eigh(a), *eigh(a, UPLO="U"), afx.linalg.eigvalsh(a), eigh(np.swapaxes(a, -1, -2))[0]
+
+    def slope(a: Any) -> Any:
+        return afx.grad(lambda a: (afx.linalg.eigh(a)[1][..., 0] ** 2).sum() + afx.linalg.eigvalsh(a)[..., 0].sum())(a)
+
+    for f in (fn, slope):
+        native = assert_same_bits(f, a)
+        assert not any(why for _, why in native.plan.why_not_native)
+        assert native(a)[1] == 0
+    if shape[-1] > 1:  # a single nan is its own eigenvalue to LAPACK
+        assert native(a * np.array(np.nan, dtype))[1] == REFUSED
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(4, 6), (2, 6, 3), (3, 3)])
+def test_singular_values_are_numpys(dtype: str, shape: tuple[int, ...]) -> None:
+    """Singular values and vectors, reduced and complete, have NumPy's bits, and so do their derivatives."""
+    a = np.random.default_rng(0).normal(size=shape).astype(dtype)
+
+    def fn(a: Any) -> Any:
+        svd = afx.linalg.svd
+        return *svd(a), *svd(a, full_matrices=False), afx.linalg.svdvals(a * 0), afx.grad(lambda a: svd(a)[1].sum())(a)
+
+    native = assert_same_bits(fn, a)
+    assert not any(why for _, why in native.plan.why_not_native)
+    assert native(a)[1] == 0
+    assert native(a * np.array(np.nan, dtype))[1] == REFUSED
+
+
 def test_loops_of_factorizations_are_one_kernel() -> None:
     """Steps that factor a matrix run without a call of NumPy; large matrices, and complex ones, are left to it."""
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import afx
+from afx.core.primitive import lookup
 from afx.core.tracing.tracer import bind
 from tests.compiler.native_backend.native_run import Native, assert_same_bits
 from tests.ops import samples
@@ -57,3 +58,31 @@ def test_a_scan_with_special_functions_is_one_kernel(tier: int) -> None:
     want = native.plan(y)
     np.testing.assert_allclose(last, want[0], rtol=1e-13)
     np.testing.assert_allclose(rows, want[1], rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["log_gamma_density", "gamma_density", "betaln", "log_beta_density", "beta_density"])
+def test_densities_are_recorded(name: str, dtype: str) -> None:
+    """Densities that are several calls of NumPy and SciPy have their bits, at ends of their domains, and no warnings."""
+    p = lookup(name)
+    x = np.array([0.5, 2.0, -1.5, 0.0, 1.0, np.inf, -np.inf, np.nan, 130.0, 1e-30, 1e30, 0.9], dtype)
+    grids = np.meshgrid(x, x)
+    xs = [z.reshape(-1) for z in (*grids, np.roll(grids[0], 5))][: samples.arity(p)]
+    native = assert_same_bits(lambda *xs: bind_and_scale(p, *xs), *xs)
+    assert not any(why for _, why in native.plan.why_not_native)
+    assert native(*xs)[1] == 0
+
+
+def test_steps_with_densities_are_one_kernel() -> None:
+    """A chain of steps that ask for a gamma distribution's density, and its gradient, have no call of NumPy left."""
+
+    def fn(a: Any, ys: Any) -> Any:
+        def step(total: Any, y: Any) -> Any:
+            total = total + afx.stats.gamma.logpdf(y + 0.1 * total**2, a)
+            return total, total
+
+        return afx.scan(step, 0.0 * a, ys)[0]
+
+    a, ys = np.array(2.5), np.linspace(0.5, 3, 9)
+    for f in (fn, afx.grad(fn)):
+        assert not any(why for _, why in assert_same_bits(f, a, ys).plan.why_not_native)

@@ -13,10 +13,11 @@ import numpy as np
 from afx.compiler.arrays import Arrays
 from afx.compiler.native_backend.link import find_ufunc
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
-from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dtype_name, of_array, part_of
+from afx.compiler.native_backend.lowering.memory import Location, broadcast, copy_nest, dtype_name, part_of
 from afx.compiler.native_backend.lowering.ops.expand import REAL, Calls
 from afx.compiler.native_backend.lowering.ops.product import multiply_into
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, start_of_sum
+from afx.compiler.native_backend.lowering.recorded import Recorded
 from afx.compiler.native_backend.program import Indexed, Inner, Load, Nest, Number, Op, Product, Ref, Value
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.operands import Buffer, Operand
@@ -38,47 +39,6 @@ def record(b: BlockBuilder, call: Call) -> None:
     assert native is not None
     results = [Recorded(recorder, x, buffer) for x, buffer in zip(outs, call.outputs, strict=True)]
     native(recorder, *results, *[recorder.operand(x) for x in call.operands], **dict(call.params))
-
-
-class Recorded:
-    """An array without elements: views are taken of it as of NumPy's arrays."""
-
-    def __init__(self, recorder: Recorder, location: Location, value: Operand | None = None) -> None:
-        self.recorder: Recorder = recorder
-        self.location: Location = location
-        self.value = value  # what it is in the schedule, which loops over elements need not read from memory
-        self.shadow: Any = of_array(location)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what NumPy says of an array: its shape, dtype, strides, flags."""
-        return getattr(self.shadow, name)
-
-    def __getitem__(self, index: Any) -> Recorded:
-        return self._see(self.shadow[index])
-
-    @property
-    def T(self) -> Recorded:  # NumPy's name
-        """The view with its axes in reverse order."""
-        return self._see(self.shadow.T)
-
-    def transpose(self, *axes: Any) -> Recorded:
-        """Return a view with axes in another order."""
-        return self._see(self.shadow.transpose(*axes))
-
-    def swapaxes(self, a: int, b: int) -> Recorded:
-        """Return a view with two axes exchanged."""
-        return self._see(self.shadow.swapaxes(a, b))
-
-    def reshape(self, *shape: Any) -> Recorded:
-        """Return the elements in another shape, copied where no view has it."""
-        found = self.shadow.reshape(*shape)
-        return (
-            self._see(found) if np.may_share_memory(self.shadow, found) else self.recorder.dense(self).reshape(*shape)
-        )
-
-    def _see(self, view: Any) -> Recorded:
-        assert np.may_share_memory(self.shadow, view), "a view that copies"
-        return Recorded(self.recorder, part_of(self.location, self.shadow, view))
 
 
 class Recorder(Arrays):
@@ -111,11 +71,6 @@ class Recorder(Arrays):
         location = self.b.locations[x.index] if isinstance(x, Buffer) else self.b.location(x)
         return Recorded(self, location, x)
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether NumPy's own bits are wanted."""
-        return self.b.tier == 1
-
     def loop_dtypes(self, name: str, *dtypes: Any) -> tuple[str, ...]:
         """Return the dtypes of the loop that NumPy takes of a ufunc for operands of dtypes, or Python's numbers."""
         ufunc = find_ufunc(name)
@@ -139,14 +94,14 @@ class Recorder(Arrays):
         return out
 
     def where(self, test: Recorded, x: Recorded | float, y: Recorded | float) -> Recorded:
-        """Return elements of one of two arrays."""
+        """Return elements of one of two arrays; of two numbers, in float64."""
         (condition,) = self._values((test,))
         return self.operand(self._calls.where(condition, *self._values((x, y))))
 
     def cast(self, x: Recorded, dtype: Any) -> Recorded:
         """Return an array in a dtype."""
         if x.dtype == dtype:
-            return x
+            return Recorded(self, x.location, x.value)
         if x.dtype.kind == "c":
             found = self.new(x.shape, dtype)
             self.copy(found, x)
@@ -156,7 +111,7 @@ class Recorder(Arrays):
         return self.operand(self._calls.cast(value, dtype_name(np.dtype(dtype))))
 
     def _values(self, xs: Sequence[Recorded | float]) -> list[Operand]:
-        dtype = next(x.location.dtype for x in xs if isinstance(x, Recorded))
+        dtype = next((x.location.dtype for x in xs if isinstance(x, Recorded)), "f8")
         return [self._value(x) if isinstance(x, Recorded) else self._calls.number(x, dtype) for x in xs]
 
     def _value(self, x: Recorded) -> Operand:

@@ -10,9 +10,10 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
+from afx.compiler.native_backend.lowering.items import call_of
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest, dense, dtype_name
 from afx.compiler.native_backend.lowering.ops.fold import lower_fold
-from afx.compiler.native_backend.lowering.ops.reduction import quiet_of, reduce_into
+from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, reduce_into
 from afx.compiler.operands import Alias, Buffer, Number, Operand
 from afx.compiler.reductions import (
     DOT_SUM_MAX_ELEMENTS,
@@ -54,12 +55,21 @@ class Calls:
         return Number(Literal(value, Aval((), np.dtype(dtype))))
 
     def ufunc(self, name: str, *xs: Operand, quiet: Sequence[str] = ()) -> Buffer:
-        """Return what a ufunc makes of operands of one dtype."""
-        loop: Any = getattr(np, name)
+        """Return what a ufunc makes of operands of one dtype; one that NumPy has not is SciPy's."""
+        loop: Any = getattr(np, name, None)
+        if loop is None:
+            return self._scipy(name, xs)
         dtypes = [x.dtype if isinstance(x, Buffer) else x.literal.aval.dtype for x in xs]
         out = self._new(_common(xs), dtype_name(loop.resolve_dtypes((*dtypes, None))[-1]))
         aliases: tuple[Alias, ...] = tuple(["disjoint" for _ in xs])
         self._add(Call(name, "ufunc", xs, aliases, (out,), ufunc=name), quiet)
+        return out
+
+    def _scipy(self, name: str, xs: Sequence[Operand]) -> Buffer:
+        """Return what SciPy's loop for floats makes of operands."""
+        dtype = next(dtype_name(x.dtype) for x in xs if isinstance(x, Buffer))
+        out, loop = self._new(_common(xs), dtype), loop_of(f"special.{name}", (dtype,) * (len(xs) + 1))
+        self.b.elementwise(out, xs, self.quiet, call_of(loop, dtype))
         return out
 
     def cast(self, x: Buffer, dtype: str) -> Buffer:
