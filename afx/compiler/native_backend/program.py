@@ -14,6 +14,7 @@ from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, Ro
 from afx.compiler.native_backend.leaves import Extreme, Indexed, Inner, Product, Words
 from afx.compiler.native_backend.loops import BlockLoop, Choice, Scan, While, WhileBack
 from afx.compiler.native_backend.nests import Nest
+from afx.compiler.native_backend.orders import Search
 from afx.compiler.native_backend.steps import Leaf, Step
 from afx.core.aval import Shape
 
@@ -38,6 +39,7 @@ __all__ = [
     "Ref",
     "Root",
     "Scan",
+    "Search",
     "Step",
     "UfuncLoop",
     "Value",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from afx.ops.manipulation.join import concat, stack
 from afx.ops.manipulation.pad import flip
 from afx.ops.manipulation.shape import reshape
 from afx.ops.reductions.cumulative import cumulative_sum_p
+
+if TYPE_CHECKING:
+    from afx.compiler.native_backend.lowering.recorder import Recorder
 
 __all__ = ["argmax", "argmin", "argsort", "argwhere", "flatnonzero", "nonzero", "searchsorted", "sort"]
 
@@ -268,7 +271,7 @@ def searchsorted(
     """Return where values would be inserted into a sorted vector to keep its order.
 
     Args:
-        sorted_array: float[n], ascending.
+        sorted_array: float[n], ascending; where it is not, the places are unspecified.
         values: any shape.
         side: ``"left"`` in front of equal elements, ``"right"`` behind them.
         sorter: int[n], the indices that sort the vector, where it is not sorted itself; see `argsort`.
@@ -315,7 +318,14 @@ def _search_batch(size: int, xs: tuple[Value, ...], batched: tuple[bool, ...], p
     return rows.sum(axis=1).reshape((size, *v.shape[1:]))
 
 
-searchsorted_p: Primitive = nondifferentiable("searchsorted", _search_run, _search_abstract, batch=_search_batch)
+def _search_native(xp: Recorder, out: Any, a: Any, v: Any, *, side: str) -> None:
+    dtype = np.promote_types(a.dtype, v.dtype)
+    xp.search(xp.cast(a, dtype), xp.cast(v, dtype), out, side == "right")
+
+
+searchsorted_p: Primitive = nondifferentiable(
+    "searchsorted", _search_run, _search_abstract, batch=_search_batch, native=_search_native
+)
 
 
 # -- elements that are not zero --

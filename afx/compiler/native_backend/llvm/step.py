@@ -14,11 +14,12 @@ from afx.compiler.native_backend.llvm.index import emit_indexed
 from afx.compiler.native_backend.llvm.nest import NestEmitter, over, start_of
 from afx.compiler.native_backend.llvm.op import emit, read, written
 from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum
+from afx.compiler.native_backend.llvm.search import emit_search
 from afx.compiler.native_backend.llvm.small_product import emit_small_product
 from afx.compiler.native_backend.llvm.tile import emit_tiles
 from afx.compiler.native_backend.llvm.words import emit_words
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, UfuncLoop, Words
+from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Search, UfuncLoop, Words
 
 __all__ = ["emit_step"]
 
@@ -37,6 +38,8 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
             emit_indexed(w, step)
         elif isinstance(step, Extreme):
             emit_extreme(w, step)
+        elif isinstance(step, Search):
+            emit_search(w, step)
         elif isinstance(step, Words):
             emit_words(w, step)
         elif isinstance(step, Product):

@@ -18,12 +18,13 @@ from afx.compiler.native_backend.lowering.ops.expand import REAL, Calls
 from afx.compiler.native_backend.lowering.ops.product import multiply_into
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, start_of_sum
 from afx.compiler.native_backend.lowering.recorded import Recorded
-from afx.compiler.native_backend.program import Indexed, Inner, Load, Nest, Number, Op, Product, Ref, Value
+from afx.compiler.native_backend.program import Indexed, Inner, Load, Nest, Number, Op, Product, Ref, Search, Value
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
 from afx.core.aval import Shape
 from afx.core.primitive import lookup
+from afx.core.scalar_ops import ALL
 
 __all__ = ["record"]
 
@@ -179,6 +180,17 @@ class Recorder(Arrays):
         if to.dtype != of.dtype:
             values.append(Op("cast", to.dtype, (3,)))
         self._add([Nest(to.shape, tuple(values), ((len(values) - 1, _ref(to)),), self.quiet)], [x], out)
+
+    def search(self, vector: Recorded, values: Recorded, out: Recorded, is_right: bool) -> None:
+        """Write where values stand in a sorted vector of their dtype: in front of equal elements, or behind them."""
+        a, v, z = vector.location, values.location, out.location
+        if v.dtype not in ALL:
+            self.refuse(v.dtype)
+        if not vector.size:
+            self.clear(out)
+            return
+        at = Ref(a.owner, a.dtype, a.offset, (0,) * len(z.shape))
+        self._add([Search(is_right, z.shape, _ref(v), _ref(z), at, a.shape[0], a.strides[0])], [vector, values], out)
 
     # -- LAPACK --
     def matrix(self, x: Recorded) -> Recorded:

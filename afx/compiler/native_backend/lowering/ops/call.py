@@ -325,4 +325,4 @@ PART_OPS = ("embed", "slice_set", "slice_add")
 NAMED = frozenset({*INTO, *OPS, *PART_OPS, "sum"})
 FAULTING = frozenset({"gather", "select", "scatter", "scatter_unread", "index_set", "index_add"})  # which look at them
 # of arrays without elements, with native form for such operands
-OF_NOTHING = frozenset({*PART_OPS, *FAULTING, "concat", "sum", "prod", "any", "all"})
+OF_NOTHING = frozenset({*PART_OPS, *FAULTING, "concat", "sum", "prod", "any", "all", "searchsorted"})
