@@ -9,7 +9,7 @@ of the constants.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,18 @@ def _abstract(
     return (*outs[: counts[1]], *[Aval((length, *a.shape), a.dtype) for a in outs[counts[1] :]])
 
 
+def _runs(values: Sequence[Any], *parts: Sequence[Any]) -> list[list[Any]]:
+    """Return consecutive runs of values, as many in each as a part has."""
+    ends = itertools.accumulate(map(len, parts))
+    return [list(values[end - len(part) : end]) for part, end in zip(parts, ends, strict=True)]
+
+
+def _spread(values: Sequence[Any], flags: Iterable[bool]) -> list[Any]:
+    """Return values one after another where flags are set, None elsewhere."""
+    given = iter(values)
+    return [next(given) if flag else None for flag in flags]
+
+
 def _parts(values: Sequence[Any], counts: tuple[int, int]) -> tuple[list[Any], list[Any], list[Any]]:
     nc, nk = counts
     return list(values[:nc]), list(values[nc : nc + nk]), list(values[nc + nk :])
@@ -100,7 +112,7 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
         to_array(t) if t is not None else zeros_of(x) if m else None for t, x, m in zip(ts, xs, moving, strict=True)
     ]
     tc, tk, tx = ([t for t in part if t is not None] for part in _parts(tangents, counts))
-    avals = [v.aval for v in body.graph.inputs]
+    avals, ys = [v.aval for v in body.graph.inputs], body.graph.outputs[nk:]
     ac, ak, ax = _parts(avals, counts)
     dc, dk, dx = (
         [a for a, m in zip(p, q, strict=True) if m]
@@ -108,22 +120,17 @@ def _jvp(ts: tuple[Value | None, ...], z: Value, xs: tuple[Value, ...], params: 
     )
 
     def step(*v: Any) -> list[Any]:
-        it = iter(v)
-        c, uc, k, uk, x, ux = ([next(it) for _ in part] for part in (ac, dc, ak, dk, ax, dx))
+        c, uc, k, uk, x, ux = _runs(v, ac, dc, ak, dk, ax, dx)
         outs = evaluate(pushed.program.graph, *c, *k, *x, *uc, *uk, *ux)
-        n = len(body.graph.outputs)
-        slopes = iter(outs[n:])
-        found = [next(slopes) if m else zeros_of(a.aval) for m, a in zip(pushed.moves, body.graph.outputs, strict=True)]
-        kept = [t for t, a in zip(found[:nk], ak, strict=True) if inexact(a)]
-        return [*outs[:nk], *kept, *outs[nk:n], *found[nk:]]
+        given = _spread(outs[nk + len(ys) :], pushed.moves)
+        slopes = [zeros_of(a.aval) if t is None else t for t, a in zip(given, body.graph.outputs, strict=True)]
+        kept = [t for t, a in zip(slopes[:nk], ak, strict=True) if inexact(a)]
+        return [*outs[:nk], *kept, *outs[nk : nk + len(ys)], *slopes[nk:]]
 
     program = build("forward mode of scan", [*ac, *dc, *ak, *dk, *ax, *dx], step)
-    outs = list(bind_scan(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"]))
-    ny = len(body.graph.outputs) - nk
-    values = outs[:nk] + outs[nk + len(dk) : nk + len(dk) + ny]
-    moved = iter(outs[nk : nk + len(dk)])
-    slopes = [next(moved) if inexact(a) else None for a in ak] + list(outs[nk + len(dk) + ny :])
-    return values, slopes
+    outs = bind_scan(program, [*consts, *tc], [*carry, *tk], [*rows, *tx], params["length"], params["reverse"])
+    last, slopes, found, rates = _runs(outs, ak, dk, ys, ys)
+    return last + found, _spread(slopes, map(inexact, ak)) + rates
 
 
 def _record(
@@ -231,15 +238,14 @@ class _BackwardLoop:
         state += [np.zeros(a.shape, bool) for a in self.sums]
         rows = [*kept[n:], *self._owned_rows(found), *self._owned_rows(alive)]
         program = self.step([MARKED] * self.nk, marked=True)
-        outs = iter(bind_scan(program, kept[:n], state, rows, *steps))
+        outs = bind_scan(program, kept[:n], state, rows, *steps)
         parts = (self.carried, self.summed, self.carried, self.summed, self.walked, self.walked)
-        carries, totals, own, seen, walked, marks = [list(itertools.islice(outs, len(part))) for part in parts]
+        carries, totals, own, seen, walked, marks = _runs(outs, *parts)
         return self._placed(carries, totals, walked), self._placed(own, seen, marks)
 
     def _by_output(self, values: Sequence[Any], least: int) -> list[Any]:
         """Return the values that outputs of a kind have, None for the others."""
-        given = iter(values)
-        return [next(given) if kind >= least else None for kind in self.kinds]
+        return _spread(values, [kind >= least for kind in self.kinds])
 
     def _first_state(self, found: Sequence[Any]) -> list[Any]:
         first = [zeros_of(a) if found[k] is None else found[k] for k, a in zip(self.carried, self.carry, strict=True)]
@@ -272,12 +278,12 @@ class _BackwardLoop:
         inner = [alive[k] if k in owned else DEAD for k in range(self.nk)]
         back = (self.pair.masked if marked else self.pair.partial)([*inner, *kinds])
 
+        parts = (invariant, self.carry, self.sums, masks, stacked, cts, marks)
+
         def run(*v: Any) -> list[Any]:
-            it = iter(v)
-            parts = (invariant, self.carry, self.sums, masks, stacked, cts, marks)
-            same, ct_carry, acc, own, rows, ct_y, mask_y = ([next(it) for _ in part] for part in parts)
-            a, b = iter(same), iter(rows)
-            residuals = [next(a) if f else next(b) for f in self.fixed]
+            same, ct_carry, acc, own, rows, ct_y, mask_y = _runs(v, *parts)
+            changing = _spread(rows, [not f for f in self.fixed])
+            residuals = [a if f else b for f, a, b in zip(self.fixed, _spread(same, self.fixed), changing, strict=True)]
             given = [c for k, c in zip(self.carried, ct_carry, strict=True) if k in owned]
             seen = [m for k, m in zip(self.carried, own, strict=False) if k in owned]
             pulled, found = back.sort(evaluate(back.program.graph, *residuals, *given, *ct_y, *seen, *mask_y))
@@ -291,9 +297,7 @@ class _BackwardLoop:
             outs += [s | each[k] for k, s in zip(self.summed, own[len(self.carry) :], strict=True)]
             return [*outs, *[full[k] for k in self.walked], *[each[k] for k in self.walked]]
 
-        return build(
-            "backward pass of scan", [*invariant, *self.carry, *self.sums, *masks, *stacked, *cts, *marks], run
-        )
+        return build("backward pass of scan", [*itertools.chain.from_iterable(parts)], run)
 
 
 def _mask_of(aval: Aval) -> Aval:

@@ -116,12 +116,13 @@ def _pull_entries(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_mask
     try:
         for k in range(max(seeds, default=-1), -1, -1):
             entry = entries[k]
-            p = entry[0]
+            p, ins, z, xs, params, _, _, outputs, _ = entry
             ct = cts[k]
-            if p is None or (ct is None and entry[7] == 1):
+            if p is None or (ct is None and outputs == 1):
                 continue
             if prepare is not None:
                 entry = prepare(entry)
+                z, xs = entry.z, entry.xs
                 ORIGIN.source = lines.get(k)
             cts[k] = None
             if p.derivative.vjps is None:
@@ -129,12 +130,11 @@ def _pull_entries(tape: Tape, seeds: Mapping[int, Value], masks: Masks, use_mask
             elif (use_masks and (p.masking.mask is not None or p.masking.selects)) or (masks and k in masks):
                 _pull_masked(entries, entry, k, ct, cts, masks)
             else:
-                _, ins, z, xs, params, _, _, _, _ = entry
                 for j, pull in zip(ins, p.derivative.vjps):  # noqa: B905  # one per operand by construction; strict= costs
                     if j < 0:
                         continue
                     target = entries[j]
-                    shape, dtype = target[5], target[6]
+                    shape, dtype = target.shape, target.dtype
                     g = pull(ct, z, xs, params, shape, dtype)
                     if g.shape != shape or g.dtype is not dtype:
                         g = _fit(g, shape, dtype)

@@ -45,20 +45,20 @@ def value_and_grad(
 ) -> Function[Concatenate[ArrayLike, P], tuple[Array, Array]]: ...
 @overload
 def value_and_grad(
-    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Function[Concatenate[T, P], tuple[Array, T]]: ...
-@overload
-def value_and_grad(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
-) -> Function[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
-@overload
-def value_and_grad(
     fn: Callable[Concatenate[T, P], Array],
-    argnums: Literal[0],
+    argnums: Literal[0] | None = None,
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
 ) -> Function[Concatenate[T, P], tuple[Array, T]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[Concatenate[T, P], tuple[Array, A]],
+    argnums: Literal[0] | None = None,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Function[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Concatenate[T0, T, P], Array],
@@ -91,14 +91,6 @@ def value_and_grad(
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
 ) -> Function[Concatenate[T0, T1, T2, P], tuple[Array, tuple[T0, T1, T2]]]: ...
-@overload
-def value_and_grad(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]],
-    argnums: Literal[0],
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
-) -> Function[Concatenate[T, P], tuple[tuple[Array, A], T]]: ...
 @overload
 def value_and_grad(
     fn: Callable[Concatenate[T0, T, P], tuple[Array, A]],
@@ -193,20 +185,20 @@ def grad(
 ) -> Function[Concatenate[ArrayLike, P], Array]: ...
 @overload
 def grad(
-    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Function[Concatenate[T, P], T]: ...
-@overload
-def grad(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
-) -> Function[Concatenate[T, P], tuple[T, A]]: ...
-@overload
-def grad(
     fn: Callable[Concatenate[T, P], Array],
-    argnums: Literal[0],
+    argnums: Literal[0] | None = None,
     *,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
 ) -> Function[Concatenate[T, P], T]: ...
+@overload
+def grad(
+    fn: Callable[Concatenate[T, P], tuple[Array, A]],
+    argnums: Literal[0] | None = None,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Function[Concatenate[T, P], tuple[T, A]]: ...
 @overload
 def grad(
     fn: Callable[Concatenate[T0, T, P], Array],
@@ -239,14 +231,6 @@ def grad(
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
 ) -> Function[Concatenate[T0, T1, T2, P], tuple[T0, T1, T2]]: ...
-@overload
-def grad(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]],
-    argnums: Literal[0],
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
-) -> Function[Concatenate[T, P], tuple[T, A]]: ...
 @overload
 def grad(
     fn: Callable[Concatenate[T0, T, P], tuple[Array, A]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
@@ -45,46 +45,63 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-@overload
-def jacfwd(  # pyright: ignore[reportOverlappingOverload]  # the first that fits is meant
-    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Function[Concatenate[ArrayLike, P], Array]: ...
-@overload
-def jacfwd(
-    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Function[Concatenate[T, P], T]: ...
-@overload
-def jacfwd(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
-) -> Function[Concatenate[T, P], tuple[T, A]]: ...
-@overload
-def jacfwd(
-    fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Function[Concatenate[Array, P], R]: ...
-@overload
-def jacfwd(
-    fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
-) -> Function[Concatenate[T0, T, P], T]: ...
-@overload
-def jacfwd(
-    fn: Callable[Concatenate[T0, T, P], Array],
-    argnums: tuple[Literal[0], Literal[1]],
-    *,
-    has_aux: Literal[False] = False,
-) -> Function[Concatenate[T0, T, P], tuple[T0, T]]: ...
-@overload
-def jacfwd(
-    fn: Callable[Q, Any],
-    argnums: int | Sequence[int] | None = None,
-    argnames: str | Sequence[str] = (),
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Function[Q, Any]: ...
-@overload
-def jacfwd(
-    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
-) -> Function[Q, Any]: ...
+class Jacobian(Protocol):
+    """What type checkers see of `jacfwd` and `jacrev`."""
+
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload]  # the first that fits is meant
+        self,
+        fn: Callable[Concatenate[ArrayLike, P], Array],
+        *,
+        has_aux: Literal[False] = False,
+        holomorphic: bool = False,
+    ) -> Function[Concatenate[ArrayLike, P], Array]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
+    ) -> Function[Concatenate[T, P], T]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
+    ) -> Function[Concatenate[T, P], tuple[T, A]]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
+    ) -> Function[Concatenate[Array, P], R]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
+    ) -> Function[Concatenate[T0, T, P], T]: ...
+    @overload
+    def __call__(
+        self,
+        fn: Callable[Concatenate[T0, T, P], Array],
+        argnums: tuple[Literal[0], Literal[1]],
+        *,
+        has_aux: Literal[False] = False,
+    ) -> Function[Concatenate[T0, T, P], tuple[T0, T]]: ...
+    @overload
+    def __call__(
+        self,
+        fn: Callable[Q, Any],
+        argnums: int | Sequence[int] | None = None,
+        argnames: str | Sequence[str] = (),
+        *,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+    ) -> Function[Q, Any]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
+    ) -> Function[Q, Any]: ...
+
+
+def _is_jacobian(fn: Callable[..., Any]) -> Jacobian:
+    """Give a function the types of `Jacobian`."""
+    return cast("Jacobian", fn)
+
+
+@_is_jacobian
 def jacfwd(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] | None = None,
@@ -181,46 +198,7 @@ def _pair(out: Any, fn: Callable[..., Any], who: str) -> tuple[Any, Any]:
     return pair_of(out, name_of(fn), "(result, aux)", f"{who} with has_aux=True")
 
 
-@overload
-def jacrev(  # pyright: ignore[reportOverlappingOverload]  # the first that fits is meant
-    fn: Callable[Concatenate[ArrayLike, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Function[Concatenate[ArrayLike, P], Array]: ...
-@overload
-def jacrev(
-    fn: Callable[Concatenate[T, P], Array], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Function[Concatenate[T, P], T]: ...
-@overload
-def jacrev(
-    fn: Callable[Concatenate[T, P], tuple[Array, A]], *, has_aux: Literal[True], holomorphic: bool = False
-) -> Function[Concatenate[T, P], tuple[T, A]]: ...
-@overload
-def jacrev(
-    fn: Callable[Concatenate[Array, P], R], *, has_aux: Literal[False] = False, holomorphic: bool = False
-) -> Function[Concatenate[Array, P], R]: ...
-@overload
-def jacrev(
-    fn: Callable[Concatenate[T0, T, P], Array], argnums: Literal[1], *, has_aux: Literal[False] = False
-) -> Function[Concatenate[T0, T, P], T]: ...
-@overload
-def jacrev(
-    fn: Callable[Concatenate[T0, T, P], Array],
-    argnums: tuple[Literal[0], Literal[1]],
-    *,
-    has_aux: Literal[False] = False,
-) -> Function[Concatenate[T0, T, P], tuple[T0, T]]: ...
-@overload
-def jacrev(
-    fn: Callable[Q, Any],
-    argnums: int | Sequence[int] | None = None,
-    argnames: str | Sequence[str] = (),
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Function[Q, Any]: ...
-@overload
-def jacrev(
-    fn: Callable[Q, Any], *, argnum: int | Sequence[int], has_aux: bool = False, holomorphic: bool = False
-) -> Function[Q, Any]: ...
+@_is_jacobian
 def jacrev(
     fn: Callable[..., Any],
     argnums: int | Sequence[int] | None = None,
