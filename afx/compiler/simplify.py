@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from afx.compiler.graph_builder import GraphBuilder
+from afx.compiler.loop_fission import find_fissions, inline_fissions
 from afx.compiler.rewrite_rules import RULES
 from afx.compiler.selection_pushdown import find_parts, inline_parts
 from afx.compiler.strengthen import strengthen
@@ -18,7 +20,8 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
     """Return a graph of the same outputs with fewer equations.
 
     Equal equations become one, constants are computed, `afx.compiler.rewrite_rules.RULES` are applied, slices and
-    gathers move before what makes their operands, and what no output depends on goes. The cost is linear in the number
+    gathers move before what makes their operands, functions of rows leave the loops of plans, and what no output depends on
+    goes. The cost is linear in the number
     of equations.
 
     Args:
@@ -36,6 +39,10 @@ def simplify(graph: Graph, target: Target = DEFAULT, *, expanding: bool = False)
     """
     graph = strengthen(graph, expanding=expanding)
     simple = _rebuilt(graph, target, graph_into=lambda b, xs: b.inline_graph(graph, xs), expanding=expanding)
+    fissions = find_fissions(simple, target, partial(simplify, target=target, expanding=True)) if expanding else {}
+    if fissions:
+        entered, into = simple, partial(inline_fissions, fissions=fissions)
+        simple = _rebuilt(entered, target, graph_into=lambda b, xs: into(b, entered, xs), expanding=False)
     parts = find_parts(simple, target)
     if not parts:
         return simple

@@ -186,6 +186,9 @@ class Target:
     gather_max_share: float = 0.25  # the same of indices: each operand may need a gather of its own
 
     # -- fusion --
+    fission_min_steps: int = 8  # of a loop that functions leave
+    fission_max_elements: int = 16  # of their results in a step: larger ones are better computed in the first cache
+    fission_max_growth: float = 2.0  # of what a loop stacks
     fuse_min_elements: int = 1 << 15  # largest value of a group: below, calls cost more than the cache gains: measured
     fuse_min_rows: int = 8  # first axis that is cut into rows
     fuse_max_row_elements: int = 1 << 16  # row: a longer one alone fills the cache

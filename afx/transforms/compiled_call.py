@@ -97,6 +97,10 @@ class CompiledGraph:
         """Let go of the plan; it is made again where it is needed."""
         self._plan, self.is_forgotten = None, True
 
+    def with_graph(self, graph: Graph) -> CompiledGraph:
+        """Return another graph for the same target."""
+        return CompiledGraph(graph, target=self._target)
+
     def vjp_graphs(self, wanted: tuple[bool, ...], consts: int | None = None) -> VjpGraphs:
         """Return the forward and backward programs for derivatives by these inputs.
 
