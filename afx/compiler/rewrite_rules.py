@@ -21,6 +21,7 @@ from afx.compiler.product_rules import (
     collapse_batched_columns,
     collapse_batched_matmul,
     contract_sum,
+    expand_gram,
     outer_product,
     sum_batched_matmul,
 )
@@ -364,6 +365,7 @@ FUNCTIONS: Mapping[str, Sequence[Rule]] = {
         Rule(outer_product),
         Rule(collapse_batched_matmul),
         Rule(collapse_batched_columns),
+        _needing(expand_gram, "permute"),
     ),
     "cast": (_needing(cast_repeated, "broadcast"),),
     "stop_gradient": (Rule(unstopped),),
