@@ -88,6 +88,7 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     "square": ScalarOp(ARITHMETIC, ("square",), text="{0} * {0}"),
     "reciprocal": ScalarOp(REAL, ("reciprocal",), text="1.0 / {}", passing=()),
     "absolute": ScalarOp(ARITHMETIC, ("absolute",), text="abs_({})", clears=True),
+    "sign": ScalarOp(ARITHMETIC, ("sign",), clears=True),
     "sqrt": ScalarOp(REAL, ("sqrt",), text="sqrt_({})"),
     "floor": _rounded("floor"),
     "ceil": _rounded("ceil"),
@@ -120,7 +121,6 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     # -- loops of NumPy alone --
     "fmax": ScalarOp(clears=True),
     "fmin": ScalarOp(clears=True),
-    "sign": ScalarOp(clears=True),
     "signbit": ScalarOp(clears=True),
     "tanh": ScalarOp(clears=True),
     "power": ScalarOp(refused="iu"),

@@ -243,6 +243,20 @@ def _sqrt(w: Writer, xs: list[str], dtype: str) -> str:
     return compute_strictly(w, "sqrt", FLOATS[dtype], xs)
 
 
+def _sign(w: Writer, xs: list[str], dtype: str) -> str:
+    """Select 1, -1 or 0 (of any zero); nan stays."""
+    (x,), kind, test, zero = xs, lanes(w, element_type(dtype)), lanes(w, "i1"), _zero(w, dtype)
+
+    def chosen(of_floats: str, value: int, rest: str) -> str:
+        is_so = _comparison(f"o{of_floats}", of_floats)(w, [x, zero], dtype)
+        number = same(w, element_type(dtype), constant(Number(value, dtype)))
+        return w.let(f"select {test} {is_so}, {kind} {number}, {kind} {rest}")
+
+    rest = chosen("eq", 0, x) if dtype in FLOATS else zero
+    below = rest if dtype[0] == "u" else chosen("lt", -1, rest)
+    return chosen("gt", 1, below)
+
+
 def _intrinsic(name: str) -> Rule:
     def rule(w: Writer, xs: list[str], dtype: str) -> str:
         kind = lanes(w, element_type(dtype))
@@ -327,6 +341,7 @@ RULES: dict[str, Callable[..., Rule]] = {
     "negative": lambda: _negative,
     "reciprocal": lambda: _reciprocal,
     "same": lambda: _same,
+    "sign": lambda: _sign,
     "sqrt": lambda: _sqrt,
     "square": lambda: _square,
 }

@@ -177,11 +177,16 @@ def _kernel(b: BlockBuilder, call: Call) -> None:
 
 def _embed(b: BlockBuilder, operand: Operand, out: Location, part: Location) -> None:
     """Write zeros around a part, which the loop that makes it writes itself where there is one."""
-    if part.strides == out.strides and b.store_into(part, operand):
-        b.fixed([_zeros(rest) for rest in _around(part, out)], [], [out])
+    if part.strides != out.strides:
+        x = b.location(operand)
+        b.fixed([_zeros(out), copy_nest(part, x)], [x], [out])
+        return
+    zeros = [_zeros(rest) for rest in _around(part, out)]
+    if b.store_into(part, operand):
+        b.fixed(zeros, [], [out])
         return
     x = b.location(operand)
-    b.fixed([_zeros(out), copy_nest(part, x)], [x], [out])
+    b.fixed([*zeros, copy_nest(part, x)], [x], [out])
 
 
 def _zeros(out: Location) -> Nest:
