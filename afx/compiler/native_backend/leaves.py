@@ -32,12 +32,14 @@ class Inner(Spaced):
         space: lengths of the axes; the last one is the loop's own.
         operands: in the order of the loop.
         quiet: floating-point warnings that it ignores.
+        is_ordered: whether it writes what the loop makes of the elements of each row, one after the other.
     """
 
     loop: UfuncLoop
     space: Shape
     operands: tuple[Ref, ...]
     quiet: tuple[str, ...] = ()
+    is_ordered: bool = False
 
     def accesses(self) -> list[Access]:
         """Return the operands, of which the last one is written."""
@@ -74,6 +76,8 @@ class Inner(Spaced):
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call."""
         out, *xs = [names[ref.root] for ref in (self.operands[-1], *self.operands[:-1])]
+        if self.is_ordered:
+            return [f"{out} = {self.loop.ufunc} of {xs[-1]}  # along the last of {join_lengths(self.space)}"]
         return [f"np.{self.loop.ufunc}({', '.join(xs)}, out={out})  # NumPy's loop over {join_lengths(self.space)}"]
 
 

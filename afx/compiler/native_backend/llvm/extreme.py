@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from afx.compiler.native_backend.llvm.fold import FOLD_LANES, Accumulator
 from afx.compiler.native_backend.llvm.index import walk
 from afx.compiler.native_backend.llvm.op import element_type, emit, read, truth
+from afx.compiler.native_backend.llvm.short_row import ShortRow, is_short_row
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Extreme
 
@@ -16,8 +19,17 @@ def emit_extreme(w: Writer, step: Extreme) -> None:
     size = int(step.x.dtype[1:])
     is_dense = step.x.dtype in ("f4", "f8") and step.x.strides[-1] == size and step.space[-1] >= FOLD_LANES
     search = _Lanes(w, step).search if is_dense else _One(w, step).search
+    if is_short_row(step.x.dtype, step.space, step.x.strides[-1]):
+        search = partial(_search_short_row, w, step)
     pointers = [w.shifted(f"%r{ref.root}", ref.offset) for ref in step.refs]
     walk(w, step.space[:-1], step.refs, pointers, search)
+
+
+def _search_short_row(w: Writer, step: Extreme, pointers: list[str]) -> None:
+    """Add what stores the index of the extreme of a row that registers hold."""
+    x, out = pointers
+    row = ShortRow(w, step.x.dtype, step.space[-1], x)
+    w.line(f"store i64 {row.find(row.extreme('maximum' if step.is_max else 'minimum'))}, ptr {out}")
 
 
 class _Lanes:

@@ -15,6 +15,7 @@ from afx.compiler.native_backend.llvm.nest import NestEmitter, over, start_of
 from afx.compiler.native_backend.llvm.op import emit, read, written
 from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum
 from afx.compiler.native_backend.llvm.search import emit_search
+from afx.compiler.native_backend.llvm.short_row import emit_extreme_of_row
 from afx.compiler.native_backend.llvm.small_product import emit_small_product
 from afx.compiler.native_backend.llvm.tile import emit_tiles
 from afx.compiler.native_backend.llvm.words import emit_words
@@ -33,7 +34,7 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
         if isinstance(step, Nest):
             NestEmitter(w, step, flags).emit()
         elif isinstance(step, Inner):
-            flags.keep(step.loop, partial(_inner, w, step))
+            _inner(w, step) if step.is_ordered else flags.keep(step.loop, partial(_inner, w, step))
         elif isinstance(step, Indexed):
             emit_indexed(w, step)
         elif isinstance(step, Extreme):
@@ -80,6 +81,10 @@ def _call_pieces(w: Writer, step: Product, loop: UfuncLoop) -> None:
 
 
 def _inner(w: Writer, step: Inner) -> None:
+    if step.is_ordered:
+        ufunc, dtype, n = step.loop.ufunc, step.operands[1].dtype, step.space[-1]
+        over(w, step.space[:-1], step.operands, lambda refs: emit_extreme_of_row(w, ufunc, dtype, n, refs[:2]))
+        return
     if _is_sum(step):
         over(w, step.space[:-1], step.operands, lambda pointers: _sum(w, step, pointers))
         return

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from afx.compiler.native_backend.link import ufunc_loop
+from afx.compiler.native_backend.llvm.short_row import is_short_row
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, UnsupportedError
 from afx.compiler.native_backend.lowering.memory import Location, copy_nest
 from afx.compiler.native_backend.program import Inner, Load, Nest, Number, Op, Ref, Step, UfuncLoop
@@ -59,9 +60,17 @@ def axes_of(call: Call) -> Shape:
 
 
 def _turned_reduce(b: BlockBuilder, call: Call) -> None:
-    """Reduce the first axis of a copy whose last axis stands in front."""
+    """Reduce the first axis of a copy whose last axis stands in front, or short rows to the same bits without one."""
     x = b.location(call.operands[0])
     last = len(x.shape) - 1
+    is_extreme = scalar_op(call.ufunc).rule[:1] == ("extreme",)
+    if is_extreme and last and x.nbytes and is_short_row(x.dtype, x.shape, x.strides[-1]):
+        out = b.own(call.outputs[0].index, call.outputs[0].shape, x.dtype)
+        space, (of_x, of_out) = merged(x.shape, [x.strides, (*out.strides, 0)])
+        target, source = Ref(out.owner, out.dtype, 0, of_out), Ref(x.owner, x.dtype, x.offset, of_x)
+        loop = loop_of(call.ufunc, (x.dtype,) * 3)
+        b.fixed([Inner(loop, space, (target, source, target), quiet_of(call), is_ordered=True)], [x], [out])
+        return
     order = (last, *range(last))
     turned = attrs.evolve(x, shape=_taken(x.shape, order), strides=_taken(x.strides, order))
     copy = b.temporary(turned.shape, x.dtype)

@@ -1,0 +1,107 @@
+"""Short rows as LLVM IR: a row of neighbouring floats in a few vectors, of which the last one may overlap the one before.
+
+An extreme does not mind an element twice, so no element stands alone; only the sign of a zero, and what nan carries,
+depend on the order in which elements are compared, and such rows are compared again in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from afx.compiler.native_backend.llvm.op import element_type, emit, read, written
+from afx.compiler.native_backend.llvm.strict import compare_strictly
+from afx.compiler.native_backend.llvm.writer import Writer
+from afx.core.aval import Shape
+
+__all__ = ["ShortRow", "emit_extreme_of_row", "is_short_row"]
+
+MAX_ELEMENTS = 64  # bits of the integer that says which of them equal another
+
+
+def is_short_row(dtype: str, space: Shape, stride: int) -> bool:
+    """Tell whether the rows of a space fill some vectors, none of which LLVM would fill up."""
+    size = int(dtype[1:])
+    return dtype in ("f4", "f8") and stride == size and space[-1] * size >= 16 and space[-1] <= MAX_ELEMENTS
+
+
+class ShortRow:
+    """The elements of one row in registers."""
+
+    def __init__(self, w: Writer, dtype: str, length: int, pointer: str) -> None:
+        self.w = w
+        self.dtype = dtype
+        self.kind: str = element_type(dtype)
+        most = min(length, w.limits.vector_bytes // int(dtype[1:]))
+        self.lanes: int = 1 << (most.bit_length() - 1)
+        self.starts: list[int] = [*range(0, length - self.lanes, self.lanes), length - self.lanes]
+        w.lanes = self.lanes
+        at = [w.let(f"getelementptr {self.kind}, ptr {pointer}, i64 {k}") for k in self.starts]
+        self.vectors: list[str] = [read(w, dtype, p) for p in at]
+        w.lanes = 1
+
+    def extreme(self, name: str) -> str:
+        """Return the largest or smallest element in all lanes, nan where there is one."""
+        w, found = self.w, self.vectors[0]
+        w.lanes = self.lanes
+        for x in self.vectors[1:]:
+            found = self._better(name, found, x)
+        width = self.lanes
+        while width > 1:
+            width //= 2
+            found = self._better(name, found, self._turned(found, width))
+        w.lanes = 1
+        return found
+
+    def _better(self, name: str, x: str, y: str) -> str:
+        return emit(self.w, name, [x, y], [self.dtype, self.dtype], self.dtype)
+
+    def _turned(self, x: str, count: int) -> str:
+        """Return a vector with its lanes moved round by so many."""
+        order = ", ".join([f"i32 {(k + count) % self.lanes}" for k in range(self.lanes)])
+        vector = f"<{self.lanes} x {self.kind}>"
+        return self.w.let(f"shufflevector {vector} {x}, {vector} poison, <{self.lanes} x i32> <{order}>")
+
+    def first(self, x: str) -> str:
+        """Return the first lane of a vector."""
+        return self.w.let(f"extractelement <{self.lanes} x {self.kind}> {x}, i64 0")
+
+    def find(self, x: str) -> str:
+        """Return the index of the first element that is nan, or equal to that in all lanes of a vector."""
+        w, bits = self.w, "0"
+        w.lanes = self.lanes
+        for vector, start in zip(self.vectors, self.starts, strict=True):
+            odd = compare_strictly(w, "uno", self.kind, [vector, vector])
+            equal = compare_strictly(w, "oeq", self.kind, [vector, x])
+            test = w.let(f"or <{self.lanes} x i1> {odd}, {equal}")
+            mask = w.let(f"zext i{self.lanes} {w.let(f'bitcast <{self.lanes} x i1> {test} to i{self.lanes}')} to i64")
+            bits = w.let(f"or i64 {bits}, {w.let(f'shl i64 {mask}, {start}')}")
+        w.lanes = 1
+        w.declare("@llvm.cttz.i64", "declare i64 @llvm.cttz.i64(i64, i1)")
+        return w.let(f"call i64 @llvm.cttz.i64(i64 {bits}, i1 false)")
+
+
+def emit_extreme_of_row(w: Writer, ufunc: str, dtype: str, length: int, pointers: Sequence[str]) -> None:
+    """Write the extreme of one row as comparing its elements one after the other gives it."""
+    out, x = pointers
+    row = ShortRow(w, dtype, length, x)
+    found = row.first(row.extreme(ufunc))
+    written(w, dtype, found, out)
+    name, kind = f"@ordered.{ufunc}.{dtype}", row.kind
+    w.define(name, f"internal {kind} {name}(ptr %x, i64 %n) noinline cold", partial(_in_order, w, ufunc, dtype))
+    is_odd = compare_strictly(w, "ueq", kind, [found, "0.0"])
+    w.when(is_odd, lambda: written(w, dtype, w.let(f"call {kind} {name}(ptr {x}, i64 {length})"), out))
+
+
+def _in_order(w: Writer, ufunc: str, dtype: str) -> None:
+    """Return the extreme of elements from the first one on."""
+    kind = element_type(dtype)
+    best = w.local(kind, 8)
+    written(w, dtype, read(w, dtype, "%x"), best)
+
+    def compare(i: str) -> None:
+        x = read(w, dtype, w.let(f"getelementptr {kind}, ptr %x, i64 {i}"))
+        written(w, dtype, emit(w, ufunc, [read(w, dtype, best), x], [dtype, dtype], dtype), best)
+
+    w.loop("1", "%n", 1, compare)
+    w.line(f"ret {kind} {read(w, dtype, best)}")
