@@ -80,6 +80,7 @@ class NativeTarget:
     index_lanes: int = 8  # indices that are checked at once
     call_row_min_elements: int = 128  # of a row that NumPy's loops are called for: shorter ones are computed together
     call_cut_max_elements: int = 1 << 17  # of a nest that is cut for it: measured
+    short_row_max_elements: int = 64  # of a row whose extremes are found in registers: as many as an integer has bits
     split_min_length: int = 64  # of rows whose functions have loops of their own, where there are several
     long_loop_min_elements: int = 512  # of a nest of which LLVM unrolls no loop as a whole
     unroll_max_operations: int = 12  # written out for all lanes of a fold: more hide how long a fold takes

@@ -19,7 +19,7 @@ def emit_extreme(w: Writer, step: Extreme) -> None:
     size = int(step.x.dtype[1:])
     is_dense = step.x.dtype in ("f4", "f8") and step.x.strides[-1] == size and step.space[-1] >= FOLD_LANES
     search = _Lanes(w, step).search if is_dense else _One(w, step).search
-    if is_short_row(step.x.dtype, step.space, step.x.strides[-1]):
+    if is_short_row(step.x.dtype, step.space, step.x.strides[-1], w.limits):
         search = partial(_search_short_row, w, step)
     pointers = [w.shifted(f"%r{ref.root}", ref.offset) for ref in step.refs]
     walk(w, step.space[:-1], step.refs, pointers, search)

@@ -12,14 +12,13 @@ from functools import partial
 from afx.compiler.native_backend.llvm.op import element_type, emit, read, written
 from afx.compiler.native_backend.llvm.strict import compare_strictly
 from afx.compiler.native_backend.llvm.writer import Writer
+from afx.compiler.target import NativeTarget
 from afx.core.aval import Shape
 
 __all__ = ["ShortRow", "emit_extreme_of_row", "is_short_row"]
 
-MAX_ELEMENTS = 64  # bits of the integer that says which of them equal another
 
-
-def is_short_row(dtype: str, space: Shape, stride: int) -> bool:
+def is_short_row(dtype: str, space: Shape, stride: int, limits: NativeTarget) -> bool:
     """Tell whether the rows of a space fill some vectors, none of which LLVM would fill up."""
     size = int(dtype[1:])
     return dtype in ("f4", "f8") and stride == size and space[-1] * size >= 16 and space[-1] <= MAX_ELEMENTS

@@ -64,7 +64,7 @@ def _turned_reduce(b: BlockBuilder, call: Call) -> None:
     x = b.location(call.operands[0])
     last = len(x.shape) - 1
     is_extreme = scalar_op(call.ufunc).rule[:1] == ("extreme",)
-    if is_extreme and last and x.nbytes and is_short_row(x.dtype, x.shape, x.strides[-1]):
+    if is_extreme and last and x.nbytes and is_short_row(x.dtype, x.shape, x.strides[-1], b.limits):
         out = b.own(call.outputs[0].index, call.outputs[0].shape, x.dtype)
         space, (of_x, of_out) = merged(x.shape, [x.strides, (*out.strides, 0)])
         target, source = Ref(out.owner, out.dtype, 0, of_out), Ref(x.owner, x.dtype, x.offset, of_x)
