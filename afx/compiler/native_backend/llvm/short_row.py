@@ -21,7 +21,8 @@ __all__ = ["ShortRow", "emit_extreme_of_row", "is_short_row"]
 def is_short_row(dtype: str, space: Shape, stride: int, limits: NativeTarget) -> bool:
     """Tell whether the rows of a space fill some vectors, none of which LLVM would fill up."""
     size = int(dtype[1:])
-    return dtype in ("f4", "f8") and stride == size and space[-1] * size >= 16 and space[-1] <= MAX_ELEMENTS
+    is_dense = dtype in ("f4", "f8") and stride == size
+    return is_dense and space[-1] <= limits.short_row_max_elements and space[-1] * size >= limits.vector_min_bytes
 
 
 class ShortRow:
