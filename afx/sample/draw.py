@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from afx import pytree
-from afx.control.solving.compiled import are_plain, compile_run
+from afx.control.solving.compiled import are_plain, compile_for
 from afx.control.solving.functions import flatten_to_vector
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, MissingExtraError
@@ -74,7 +74,8 @@ def draw(
 ) -> Draws[T]:
     """Return draws of several chains, after a warm-up that tunes step sizes and mass matrices as Stan does.
 
-    The chains step together as one compiled program. The same key gives the same bits, by NumPy and by machine code.
+    The chains step together as one program, compiled once for each sampler: what its density closes over is read once, as
+    under `jit`. The same key gives the same bits, by NumPy and by machine code.
 
     Args:
         sampler: from `nuts` or `hmc`.
@@ -162,7 +163,7 @@ def _blocks(sampler: Sampler[T], chains: Chains[T], total: int) -> Iterator[tupl
     def advance(chains: Chains[T], steps: Array) -> tuple[Chains[T], Row[T]]:
         return advance_block(sampler, chains, steps)
 
-    run = compile_run(advance, chains, asarray(0), name="draw") if are_plain(chains) else advance
+    run = compile_for(sampler, advance, chains, asarray(0), name="draw") if are_plain(chains) else advance
     done = calls = 0
     size = 1
     while not calls or done < total:

@@ -17,8 +17,8 @@ from afx.core.array.array import Array
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.elementwise.exponential import exp, log, logaddexp
 from afx.ops.elementwise.where import minimum, where
-from afx.ops.linalg.products import vecdot
 from afx.ops.reductions.boolean import any as any_
+from afx.ops.reductions.sums import sum as sum_
 from afx.random.basic import uniform
 from afx.random.keys import fold_in, split
 from afx.sample.hamiltonian import (
@@ -43,7 +43,9 @@ LAST_BITS: Final = 2 ** np.arange(LEVELS_MAX) - 1
 
 @attrs.frozen
 class Stack:
-    """What is remembered of the last leaf at which a subtree of 2^level leaves began, float[levels, n] each.
+    """What is remembered of the last leaf at which a subtree of 2^level leaves began, float[n, levels] each.
+
+    Levels are the last axis, so that sums over the parameters run over all levels side by side.
 
     Attributes:
         first: the momentum of the leaf.
@@ -150,7 +152,7 @@ def _plant(point: Point, start: Array, key: Array, levels: int) -> Tree:
     """Return the trajectory of one point."""
     p = point.momentum
     nought = zeros_like(start)
-    rows = zeros((levels, p.shape[0]), p.dtype)
+    rows = zeros((p.shape[0], levels), p.dtype)
     forward = uniform(fold_in(key, -1), dtype=p.dtype) < 0.5
     return Tree(
         now=point,
@@ -185,7 +187,7 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
     taken = is_first | (log(luck) < gain - weight)
     total = tree.fresh_total + now.momentum
     begins, ends = ((tree.leaf + k) & LAST_BITS[:levels] == 0 for k in (0, 1))
-    stack = _remember(tree.stack, begins[:, None], now.momentum, before, total)
+    stack = _remember(tree.stack, begins, now.momentum, before, total)
     turned = any_(ends[1:] & _turns_inside(stack, now.momentum, total))
     return attrs.evolve(
         tree,
@@ -205,7 +207,7 @@ def _add_leaf(target: Target, state: State[T], start: Array, tree: Tree, luck: A
 
 def _turns(total: Array, begin: Array, end: Array) -> Array:
     """Tell whether a trajectory with this sum of momenta turns back at one of its ends."""
-    return (vecdot(total, begin) <= 0) | (vecdot(total, end) <= 0)
+    return (sum_(total * begin, axis=0) <= 0) | (sum_(total * end, axis=0) <= 0)
 
 
 def _turns_across(totals: tuple[Array, Array], outer: tuple[Array, Array], inner: tuple[Array, Array]) -> Array:
@@ -221,17 +223,21 @@ def _turns_across(totals: tuple[Array, Array], outer: tuple[Array, Array], inner
 
 
 def _remember(stack: Stack, begins: Array, first: Array, before: Array, total: Array) -> Stack:
-    """Return the stack with a leaf in the rows of the levels where subtrees begin with it."""
+    """Return the stack with a leaf in the columns of the levels where subtrees begin with it."""
     return Stack(
-        where(begins, first, stack.first), where(begins, before, stack.before), where(begins, total, stack.total)
+        where(begins, first[:, None], stack.first),
+        where(begins, before[:, None], stack.before),
+        where(begins, total[:, None], stack.total),
     )
 
 
 def _turns_inside(stack: Stack, last: Array, total: Array) -> Array:
     """Tell of the subtree of each level above the first whether it turns back when it ends with this leaf."""
     seen = stack.total - stack.first  # before the subtree of each level
-    left, right = seen[:-1] - seen[1:], total - seen[:-1]  # a row below stands the second half
-    return _turns_across((left, right), (stack.first[1:], last), (stack.before[:-1], stack.first[:-1]))
+    left, right = seen[:, :-1] - seen[:, 1:], total[:, None] - seen[:, :-1]  # a column before stands the second half
+    return _turns_across(
+        (left, right), (stack.first[:, 1:], last[:, None]), (stack.before[:, :-1], stack.first[:, :-1])
+    )
 
 
 def _close(tree: Tree, luck: Array, forward: Array) -> Tree:

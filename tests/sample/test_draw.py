@@ -1,5 +1,7 @@
 """Draws follow the density, go on where they stopped, and are the same bits however they are computed."""
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,29 @@ def test_the_same_key_gives_the_same_bits() -> None:
     finally:
         afx.set_backend("auto")
     assert not afx.array_equal(run(1).params, default.params)
+
+
+def test_a_sampler_is_compiled_once() -> None:
+    """Later draws with it do not trace its density again; another dtype does, and a sampler is not kept."""
+    calls = list[str]()
+
+    def density(x: Any) -> Any:
+        calls.append(str(x.dtype))
+        return -0.5 * afx.sum(x**2)
+
+    held = [sample.nuts(density)]
+
+    def run(seed: int, dtype: Any = np.float64) -> int:
+        before = len(calls)
+        sample.draw(held[0], afx.random.key(seed), np.zeros(2, dtype), draws=2, warmup=2, chains=2)
+        return len(calls) - before
+
+    first, second = run(0), run(1)
+    assert second < first
+    assert run(2) == second < run(2, np.float32)
+    gone = weakref.ref(held.pop())
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.parametrize("mass", ["diagonal", "dense"])

@@ -6,6 +6,7 @@ the machine code, of the one before. One that holds large constants is kept wher
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -13,17 +14,19 @@ from afx import pytree
 from afx.compiler.target import current
 from afx.core.array.array import wrap
 from afx.core.aval import aval_of
+from afx.core.dtypes import get_default_dtype
 from afx.core.graph import Graph, walk
 from afx.core.tracing.source_info import places_of
 from afx.core.tracing.tracer import Tracer
 from afx.core.weakness import argument_of
 from afx.errors import AfxError, TracerError
+from afx.pytree.treedef import orders
 from afx.transforms.backend import foresee_code
 from afx.transforms.compiled_call import CompiledGraph
 from afx.transforms.make_graph import to_graph
 from afx.transforms.retracing import is_disabled
 
-__all__ = ["are_plain", "compile_run", "run_compiled", "run_or_compile"]
+__all__ = ["are_plain", "compile_for", "compile_run", "run_compiled", "run_or_compile"]
 
 T = TypeVar("T")
 
@@ -34,6 +37,7 @@ COMPARED_BYTES_MAX: Final = 1 << 26  # of those of one that is kept at all: comp
 # the last used behind; no lock, which a signal's handler or a forked process would wait for: single calls of a dict are
 # whole, and what another thread has taken out meanwhile is made again
 _programs: dict[Hashable, CompiledGraph] = {}
+_owned: dict[int, tuple[Callable[[], object], dict[Hashable, Callable[..., Any]]]] = {}  # by the objects' addresses
 _met: dict[Hashable, bool] = {}  # programs with large constants, which are kept where they are met again
 
 
@@ -70,6 +74,26 @@ def compile_run(fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T
         found: T = pytree.unflatten(traced.out_tree, [wrap(v) for v in outs])
         return found
 
+    return run
+
+
+def compile_for(owner: object, fn: Callable[..., T], *trees: Any, name: str) -> Callable[..., T]:
+    """Return what `compile_run` does, kept for as long as an object lives that determines what the function computes.
+
+    As of a function under `jit`, what it closes over is read once.
+
+    Raises:
+        AfxError: as `run_compiled`.
+    """
+    leaves, treedef = pytree.flatten(trees)
+    key = (get_default_dtype(), current.key, name, treedef, orders(treedef), *[aval_of(x, name) for x in leaves])
+    place = id(owner)
+    known = _owned.get(place)
+    if known is None or known[0]() is not owner:
+        known = _owned[place] = weakref.ref(owner, lambda _: _owned.pop(place, None)), {}
+    run = known[1].get(key)
+    if run is None:
+        run = known[1][key] = compile_run(fn, *trees, name=name)
     return run
 
 
