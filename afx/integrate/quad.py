@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, TypeVarTuple
@@ -152,7 +153,8 @@ def _between(
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     values = [*ends, *problem.params]
-    end = _refine(integrand, stopped(values), dtype, tolerance, limit)
+    adaptive = Adaptive(_rule_of(integrand, stopped(values), dtype), *tolerance, float(np.finfo(dtype).eps))
+    end = iterate(_first_mesh(adaptive, dtype, limit), functools.partial(_halve_worst, adaptive), limit - 1)
     found, error = with_ends(end, end.values)
 
     small = max_(error, initial=0.0) <= maximum(tolerance[1], tolerance[0] * norm_of(found))
@@ -250,56 +252,52 @@ def _rule_of(integrand: Integrand, held: Sequence[Any], dtype: DType) -> Callabl
     return rule
 
 
-def _refine(
-    integrand: Integrand, held: Sequence[Any], dtype: DType, tolerance: tuple[float, float], limit: int
-) -> Mesh:
-    """Return the mesh on which the integral is exact up to the tolerance."""
-    rtol, atol = tolerance
-    eps = float(np.finfo(dtype).eps)
-    rule = _rule_of(integrand, held, dtype)
+@attrs.frozen
+class Adaptive:
+    """The rule on an interval, the tolerances of the integral, and the spacing of its numbers."""
 
-    def status_of(lower: Array, upper: Array, values: Array, errors: Array) -> Array:
-        small_ends = settled(lower, upper)
-        total = sum_(where(small_ends[:, None], 0.0, values), axis=0)
-        small = sum_(where(small_ends, 0.0, errors)) <= maximum(atol, rtol * norm_of(total))
-        return where(
-            all_(isfinite(total)), choose_status(small, Status.CONVERGED, Status.RUNNING), int(Status.NONFINITE)
-        )
+    rule: Callable[[Array, Array], tuple[Array, Array]]
+    rtol: float
+    atol: float
+    eps: float
 
-    index = arange(limit)
 
-    def advance(m: Mesh) -> Mesh:
-        worst = argmax(where(settled(m.lower, m.upper), 0.0, m.errors))
-        here, new = index == worst, index == m.iterations + 1
-        a, b = m.lower[worst], m.upper[worst]
-        middle = 0.5 * (a + b)
-        (left, left_error), (right, right_error) = rule(a, middle), rule(middle, b)
-        values = where(here[:, None], left, where(new[:, None], right, m.values))
-        errors = where(here, left_error, where(new, right_error, m.errors))
-        lower, upper = where(new, middle, m.lower), where(here, middle, where(new, b, m.upper))
-        status = status_of(lower, upper, values, errors)
-        # halves of an interval this small are the interval
-        narrow = (b - a) <= 8 * eps * maximum(abs_(b), float(np.finfo(dtype).tiny))
-        useless = narrow | (left_error + right_error <= 100 * eps * norm_of(left + right))
-        status = where((status == int(Status.RUNNING)) & narrow & useless, int(Status.STALLED), status)
-        return Mesh(
-            lower,
-            upper,
-            values,
-            errors,
-            m.iterations + 1,
-            m.evaluations + 2 * len(NODES),
-            status,
-        )
-
-    first, error = rule(asarray(0.0, dtype), asarray(1.0, dtype))
+def _first_mesh(adaptive: Adaptive, dtype: DType, limit: int) -> Mesh:
+    """Return the mesh of one interval, with room for others."""
+    is_first = arange(limit) == 0
+    value, error = adaptive.rule(asarray(0.0, dtype), asarray(1.0, dtype))
     empty = asarray(np.full(limit, 0.5), dtype)
-    values = where((index == 0)[:, None], first, 0.0)
-    errors = where(index == 0, error, 0.0)
-    lower, upper = where(index == 0, 0.0, empty), where(index == 0, 1.0, empty)
-    status = status_of(lower, upper, values, errors)
-    begin = Mesh(lower, upper, values, errors, asarray(0), asarray(len(NODES)), status)
-    return iterate(begin, advance, limit - 1)
+    values, errors = where(is_first[:, None], value, 0.0), where(is_first, error, 0.0)
+    lower, upper = where(is_first, 0.0, empty), where(is_first, 1.0, empty)
+    status = _status_of(adaptive, lower, upper, values, errors)
+    return Mesh(lower, upper, values, errors, asarray(0), asarray(len(NODES)), status)
+
+
+def _halve_worst(adaptive: Adaptive, m: Mesh) -> Mesh:
+    """Return the mesh with its interval of the largest error in halves."""
+    index, eps = arange(len(m.lower)), adaptive.eps
+    worst = argmax(where(settled(m.lower, m.upper), 0.0, m.errors))
+    here, new = index == worst, index == m.iterations + 1
+    a, b = m.lower[worst], m.upper[worst]
+    middle = 0.5 * (a + b)
+    (left, left_error), (right, right_error) = adaptive.rule(a, middle), adaptive.rule(middle, b)
+    values = where(here[:, None], left, where(new[:, None], right, m.values))
+    errors = where(here, left_error, where(new, right_error, m.errors))
+    lower, upper = where(new, middle, m.lower), where(here, middle, where(new, b, m.upper))
+    status = _status_of(adaptive, lower, upper, values, errors)
+    # halves of an interval this small are the interval
+    narrow = (b - a) <= 8 * eps * maximum(abs_(b), float(np.finfo(b.dtype).tiny))
+    useless = narrow | (left_error + right_error <= 100 * eps * norm_of(left + right))
+    status = where((status == int(Status.RUNNING)) & narrow & useless, int(Status.STALLED), status)
+    return Mesh(lower, upper, values, errors, m.iterations + 1, m.evaluations + 2 * len(NODES), status)
+
+
+def _status_of(adaptive: Adaptive, lower: Array, upper: Array, values: Array, errors: Array) -> Array:
+    """Return whether the errors add up to one within the tolerance."""
+    ends = settled(lower, upper)
+    total = sum_(where(ends[:, None], 0.0, values), axis=0)
+    small = sum_(where(ends, 0.0, errors)) <= maximum(adaptive.atol, adaptive.rtol * norm_of(total))
+    return where(all_(isfinite(total)), choose_status(small, Status.CONVERGED, Status.RUNNING), int(Status.NONFINITE))
 
 
 def _integrals(integrand: Integrand, mesh: Mesh, values: Sequence[Any]) -> Array:

@@ -24,7 +24,7 @@ from afx.optim.solvers.radius_step import radius_step, scaled_length
 from afx.optim.solvers.truncated_cg import truncated_cg
 from afx.transforms.sparse.sparse_matrix import SparseMatrix
 
-__all__ = ["DAMPED", "GAUSS_NEWTON", "WITHIN", "Iterate", "squared_columns", "transpose"]
+__all__ = ["DAMPED", "GAUSS_NEWTON", "WITHIN", "Iterate", "Rule", "squared_columns", "transpose"]
 
 FIRST_DAMPING = 1e-3  # in units of the largest squared column
 

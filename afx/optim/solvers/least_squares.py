@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, TypeVarTuple
 
@@ -21,7 +22,7 @@ from afx.ops.linalg.products import vecdot
 from afx.ops.reductions.boolean import all as all_
 from afx.ops.reductions.moments import vector_norm
 from afx.optim.solvers.descend import Box, attach_minimum, box_of, free_unknowns
-from afx.optim.solvers.gauss_newton_steps import DAMPED, GAUSS_NEWTON, WITHIN, Iterate, squared_columns, transpose
+from afx.optim.solvers.gauss_newton_steps import DAMPED, GAUSS_NEWTON, WITHIN, Iterate, Rule, squared_columns, transpose
 from afx.optim.solvers.line_search import choose
 from afx.optim.solvers.results import LeastSquaresResult
 from afx.optim.solvers.robust import Loss, robust_residuals
@@ -116,7 +117,8 @@ def least_squares(
         return weighted(x, *held)
 
     limit = float(np.finfo(start.dtype).eps ** 0.75 if tolerance is None else tolerance)
-    end = iterate(*_march(plain, start, limit, method, sparse, inside), max_iterations)
+    search = _search_of(plain, method, sparse, inside, limit)
+    end = iterate(_first(search, start), functools.partial(_advance, search), max_iterations)
     x = attach_minimum(grad(cost), end.x, problem.params, box, end.status)
     found, gradient = end.residuals, end.gradient
     if x is not end.x:  # so that they have derivatives too
@@ -127,10 +129,20 @@ def least_squares(
     return LeastSquaresResult(*work, unravel(x), total, own, unravel(gradient))
 
 
-def _march(
-    residuals: Callable[[Array], Array], start: Array, tolerance: float, method: str, sparse: bool, box: Box | None
-) -> tuple[Iterate, Callable[[Iterate], Iterate]]:
-    """Return the first state of a method and the function that advances it."""
+@attrs.frozen
+class Search:
+    """Residuals and their Jacobian as functions of the point, how steps are found, bounds, and the cosine to be reached."""
+
+    residuals: Callable[[Array], Array]
+    jacobian: Callable[[Array], Any]
+    rule: Rule
+    box: Box | None
+    tolerance: float
+
+
+def _search_of(
+    residuals: Callable[[Array], Array], method: str, sparse: bool, box: Box | None, tolerance: float
+) -> Search:
     if method not in ("levenberg_marquardt", "gauss_newton"):
         raise ArgumentError(
             f"least_squares: no such method: got {method!r}; use 'levenberg_marquardt' or 'gauss_newton'"
@@ -138,42 +150,50 @@ def _march(
     if sparse and method == "gauss_newton":
         raise ArgumentError("least_squares: sparse Jacobians: got method='gauss_newton'; use 'levenberg_marquardt'")
     rule = GAUSS_NEWTON if method == "gauss_newton" else DAMPED if sparse else WITHIN
-    jacobian: Callable[[Array], Any] = sparse_jacobian(residuals) if sparse else jacfwd(residuals)
-    eps = float(np.finfo(start.dtype).eps)
+    return Search(residuals, sparse_jacobian(residuals) if sparse else jacfwd(residuals), rule, box, tolerance)
 
-    def status_of(x: Array, r: Array, gradient: Array, matrix: Array | SparseMatrix) -> Array:
-        small = all_(abs(_slope(x, gradient, box)) <= tolerance * sqrt(squared_columns(matrix)) * vector_norm(r))
-        finite = all_(isfinite(r)) & all_(isfinite(gradient))
-        return where(finite, choose_status(small, Status.CONVERGED, Status.RUNNING), int(Status.NONFINITE))
 
-    def advance(s: Iterate) -> Iterate:
-        x = s.x + rule.find(s) if box is None else _bounded_step(s, rule.find, box)
-        step = x - s.x
-        r = residuals(x)
-        # of the linear model: cost before minus cost after
-        moved = s.jacobian @ step
-        expected = -vecdot(s.gradient, step) - 0.5 * vecdot(moved, moved)
-        gain = 0.5 * vecdot(s.residuals - r, s.residuals + r) / where(expected > 0, expected, 1.0)
-        matrix = jacobian(x)
-        gradient = transpose(matrix) @ r
-        # where the cost changes by rounding alone, the gradient tells whether a step is one forward
-        rounding = abs(expected) <= 100 * eps * vecdot(s.residuals, s.residuals)
-        flatter = vector_norm(_slope(x, gradient, box)) < vector_norm(_slope(s.x, s.gradient, box))
-        good = (expected > 0) & where(rounding, flatter, gain > LEAST_GAIN)
-        ended = choose_status(all_(isfinite(r)) & isfinite(expected), Status.CONVERGED, Status.STALLED)
-        status = where(good, status_of(x, r, gradient, matrix), int(Status.RUNNING))
-        stops = (norm_of(step) <= FEW * eps * norm_of(s.x)) | (rounding & ~flatter)
-        status = where((status == int(Status.RUNNING)) & stops, ended, status)
-        damping, growth = rule.adapt(s, step, good, gain)
-        here = x, r, matrix, gradient, maximum(s.scale, squared_columns(matrix))
-        kept = choose(good, here, (s.x, s.residuals, s.jacobian, s.gradient, s.scale))
-        return Iterate(*kept, damping, growth, s.iterations + 1, s.evaluations + 1, status)
+def _first(search: Search, x: Array) -> Iterate:
+    """Return the state at the start."""
+    r, matrix = search.residuals(x), search.jacobian(x)
+    gradient, scale = transpose(matrix) @ r, squared_columns(matrix)
+    status = _status_at(search, x, r, gradient, matrix)
+    fixed = search.rule.first(x, scale), asarray(2.0, x.dtype), asarray(0), asarray(1), status
+    return Iterate(x, r, matrix, gradient, scale, *fixed)
 
-    first, matrix = residuals(start), jacobian(start)
-    gradient, scale = transpose(matrix) @ first, squared_columns(matrix)
-    status = status_of(start, first, gradient, matrix)
-    fixed = rule.first(start, scale), asarray(2.0, start.dtype), asarray(0), asarray(1), status
-    return Iterate(start, first, matrix, gradient, scale, *fixed), advance
+
+def _advance(search: Search, s: Iterate) -> Iterate:
+    """Return the state after a trial, which stays where the cost does not fall."""
+    rule, eps = search.rule, float(np.finfo(s.x.dtype).eps)
+    x = s.x + rule.find(s) if search.box is None else _bounded_step(s, rule.find, search.box)
+    step = x - s.x
+    r = search.residuals(x)
+    # of the linear model: cost before minus cost after
+    moved = s.jacobian @ step
+    expected = -vecdot(s.gradient, step) - 0.5 * vecdot(moved, moved)
+    gain = 0.5 * vecdot(s.residuals - r, s.residuals + r) / where(expected > 0, expected, 1.0)
+    matrix = search.jacobian(x)
+    gradient = transpose(matrix) @ r
+    # where the cost changes by rounding alone, the gradient tells whether a step is one forward
+    rounding = abs(expected) <= 100 * eps * vecdot(s.residuals, s.residuals)
+    flatter = vector_norm(_slope(x, gradient, search.box)) < vector_norm(_slope(s.x, s.gradient, search.box))
+    good = (expected > 0) & where(rounding, flatter, gain > LEAST_GAIN)
+    ended = choose_status(all_(isfinite(r)) & isfinite(expected), Status.CONVERGED, Status.STALLED)
+    status = where(good, _status_at(search, x, r, gradient, matrix), int(Status.RUNNING))
+    stops = (norm_of(step) <= FEW * eps * norm_of(s.x)) | (rounding & ~flatter)
+    status = where((status == int(Status.RUNNING)) & stops, ended, status)
+    damping, growth = rule.adapt(s, step, good, gain)
+    here = x, r, matrix, gradient, maximum(s.scale, squared_columns(matrix))
+    kept = choose(good, here, (s.x, s.residuals, s.jacobian, s.gradient, s.scale))
+    return Iterate(*kept, damping, growth, s.iterations + 1, s.evaluations + 1, status)
+
+
+def _status_at(search: Search, x: Array, r: Array, gradient: Array, matrix: Array | SparseMatrix) -> Array:
+    """Return whether residuals are at right angles to the columns of the Jacobian that can move."""
+    bound = search.tolerance * sqrt(squared_columns(matrix)) * vector_norm(r)
+    small = all_(abs(_slope(x, gradient, search.box)) <= bound)
+    finite = all_(isfinite(r)) & all_(isfinite(gradient))
+    return where(finite, choose_status(small, Status.CONVERGED, Status.RUNNING), int(Status.NONFINITE))
 
 
 def _slope(x: Array, gradient: Array, box: Box | None) -> Array:
