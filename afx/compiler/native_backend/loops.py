@@ -30,7 +30,7 @@ def _alternate(
     """Return what starts a loop, where a step finds the carry and leaves the next one, and what ends the step."""
     first, carry, other = [[names[root] for root in roots] for roots in (init, carried, second)]
     start = [f"{b} = {a}" for a, b in zip(first, carry, strict=True) if a != b]
-    new = [a if a == b else f"{a}_next" for a, b in zip(carry, other, strict=True)]
+    new = [b if b in carry else f"{a}_next" for a, b in zip(carry, other, strict=True)]
     turned = [(a, b) for a, b in zip(carry, new, strict=True) if a != b]
     turn = f"    {', '.join([a for a, _ in turned])} = {', '.join([b for _, b in turned])}"
     return start, carry, new, [turn] if turned else []
@@ -41,7 +41,8 @@ class Scan(Carrying):
     """Loop of known length over a block.
 
     The body's parameters are constants, carry, elements, next carry, results; of elements and results each step gets
-    its own row. The carry moves between two pieces of memory, of which the first holds the last one in the end.
+    its own row. The carry moves between two pieces of memory, of which the first holds the last one in the end; two carries may
+    exchange theirs.
 
     Attributes:
         body: one step.

@@ -44,9 +44,12 @@ class Loops:
         other = [
             p if k == j else root_of(self.w, block, k) for p, j, k in zip(carry, loop.carry, loop.other, strict=True)
         ]
-        self._copy(carry, [root_of(self.w, block, k) for k in loop.init], loop.carry_bytes)
+        first = (
+            (other, carry) if isinstance(loop, Scan) and loop.length % 2 else (carry, other)
+        )  # the last one is in carry
+        self._copy(first[0], [root_of(self.w, block, k) for k in loop.init], loop.carry_bytes)
         if isinstance(loop, Scan):
-            self._scan(block, loop, carry, other)
+            self._scan(block, loop, *first)
         elif isinstance(loop, WhileBack):
             self._rewind(block, loop, carry, other)
         else:
@@ -67,8 +70,6 @@ class Loops:
             w.line(f"call void {body}({', '.join(pointers)})")
 
         w.loop("0", str(loop.length), 1, step, leave_long(w, loop.length, loop.body.nanoseconds))
-        if loop.length % 2:
-            self._copy(carry, other, loop.carry_bytes)
 
     def _while(self, block: Block, loop: While, carry: list[str], other: list[str]) -> None:
         w = self.w

@@ -15,7 +15,7 @@ from afx.compiler.native_backend.program import Block, Load, Nest, Step
 from afx.compiler.operands import Buffer
 from afx.compiler.schedule import Alloc, Schedule
 
-__all__ = ["donate_memory", "keep_in_place"]
+__all__ = ["donate_memory", "keep_in_place", "rotate_carries"]
 
 
 def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tuple[Block, set[int]]:
@@ -40,6 +40,33 @@ def keep_in_place(block: Block, carries: Sequence[tuple[int, int, int]]) -> tupl
         shared = (*block.shared, old, new)
         block = attrs.evolve(block, steps=(*block.steps[:first], *behind), shared=shared)
     return block, kept
+
+
+def rotate_carries(block: Block, carries: Sequence[tuple[int, int, int]]) -> tuple[Block, dict[int, int]]:
+    """Return the body of a loop without copies of carries to others, and by whose memory each such pair takes turns.
+
+    Where one carry becomes the old value of another one, which nothing but the step that makes the latter anew reads,
+    element by element, the two exchange their memory: as in steps of second order, which know the state before.
+
+    Args:
+        block: the body.
+        carries: for each its parameter, that of the next one, and its bytes.
+    """
+    partners: dict[int, int] = {}
+    for i, (old, new, nbytes) in enumerate(carries):
+        for j, (before, copied, size) in enumerate(carries):
+            if i == j or size != nbytes or {i, j} & partners.keys():
+                continue
+            copies = [k for k, step in enumerate(block.steps) if copied in step.touched]
+            readers = [k for k, step in enumerate(block.steps) if before in step.touched]
+            is_copied = len(copies) == 1 and _copies(block.steps[copies[0]], old, copied, nbytes)
+            if not is_copied or len(readers) != 1 or not _can_overwrite(block, new, before):
+                continue
+            steps = (*block.steps[: copies[0]], *block.steps[copies[0] + 1 :])
+            shared, donated = (*block.shared, old, copied), (*block.donated, (new, before))
+            block = attrs.evolve(block, steps=steps, shared=shared, donated=donated)
+            partners |= {i: j, j: i}
+    return block, partners
 
 
 def _copies(step: Step, old: int, new: int, nbytes: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from afx.compiler.native_backend.lowering.alias import donate_memory, keep_in_place
+from afx.compiler.native_backend.lowering.alias import donate_memory, keep_in_place, rotate_carries
 from afx.compiler.native_backend.lowering.convert import BlockBuilder, Converted, UnsupportedError
 from afx.compiler.native_backend.lowering.fused import lower_fused
 from afx.compiler.native_backend.lowering.memory import Location, dtype_name
@@ -122,7 +122,8 @@ def _loop(b: BlockBuilder, loop: Loop) -> None:
     init = [_pointer(b, x) for x in loop.carry]
     results = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
     carry = results if loop.back is None else [b.temporary(p.shape, p.dtype) for p in init]
-    body, other = _in_turns(b, body, len(consts), len(consts) + len(carry) + len(loop.xs), carry)
+    first = len(consts) + len(carry) + len(loop.xs)
+    body, other = _in_turns(b, body, len(consts), first, carry, rotates=loop.condition is None)
     constants = [b.constant(c) for c in body.constants]
     reads = [*consts, *init, *constants]
     if loop.condition is not None:
@@ -180,7 +181,13 @@ def _back(
 
 
 def _in_turns(
-    b: BlockBuilder, body: Converted, first: int, following: int, carry: Sequence[Location]
+    b: BlockBuilder,
+    body: Converted,
+    first: int,
+    following: int,
+    carry: Sequence[Location],
+    *,
+    rotates: bool = False,
 ) -> tuple[Converted, list[Location]]:
     """Return the body of a loop and the second memory of its carry, which is the first where that stays in place.
 
@@ -190,10 +197,15 @@ def _in_turns(
         first: the parameter with which the carry begins.
         following: the one with which the next carry begins.
         carry: its first memory.
+        rotates: whether carries may exchange their memory.
     """
     pairs = [(first + k, following + k, p.nbytes) for k, p in enumerate(carry)]
     block, kept = keep_in_place(body.block, pairs)
-    other = [p if k in kept else b.temporary(p.shape, p.dtype) for k, p in enumerate(carry)]
+    block, partners = rotate_carries(block, pairs) if rotates else (block, {})
+    other = [
+        p if k in kept else carry[partners[k]] if k in partners else b.temporary(p.shape, p.dtype)
+        for k, p in enumerate(carry)
+    ]
     return attrs.evolve(body, block=block), other
 
 
