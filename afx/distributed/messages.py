@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from afx.errors import AfxError, FileFormatError
 from afx.io.naming import ImportedNames
 from afx.io.structure import read_tree, write_tree
 from afx.io.values import Decoder, Encoder
@@ -16,6 +17,7 @@ from afx.io.values import Decoder, Encoder
 __all__ = ["decode_tree", "encode_tree"]
 
 LENGTH = struct.Struct("<Q")
+DAMAGES = (ValueError, TypeError, LookupError, OverflowError, RecursionError, struct.error)
 
 
 def encode_tree(tree: object) -> bytes:
@@ -33,7 +35,23 @@ def encode_tree(tree: object) -> bytes:
 
 
 def decode_tree(data: bytes) -> Any:
-    """Return the tree of a message."""
+    """Return the tree of a message.
+
+    Raises:
+        FileFormatError: bytes that are none, or are damaged.
+    """
+    try:
+        return _read(data)
+    except AfxError:
+        raise
+    except DAMAGES as error:
+        raise FileFormatError(
+            f"distributed: a message of {len(data)} bytes that is no tree: got {type(error).__name__} ({error}); every rank runs "
+            "the same version of afx, and sends nothing of its own over afx's connection"
+        ) from error
+
+
+def _read(data: bytes) -> Any:
     (length,) = LENGTH.unpack_from(data)
     start = LENGTH.size + length
     declared, content = json.loads(data[LENGTH.size : start])
