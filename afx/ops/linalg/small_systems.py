@@ -15,11 +15,13 @@ import numpy as np
 from afx.compiler.arrays import NUMPY, Arrays
 from afx.core.aval import Shape
 
-__all__ = ["eliminate", "is_small", "pays", "solve_small"]
+__all__ = ["eliminate", "is_small", "pays", "solve_small", "substitute", "substitute_small", "triangles_pay"]
 
 MAX_LENGTH, MAX_COLUMNS = 4, 4
+WIDTH = 8  # rows of a triangle that are written out; those before them are one product
 BLOCK = 1024  # systems, whose elements stay in the cache
 MIN_SYSTEMS = 48  # times n², from which on NumPy's calls for all systems cost less than LAPACK's for each: measured
+MIN_TRIANGLES = 24  # times n, for substitution: measured
 WIDE = np.dtype(np.float64)  # in which `np.linalg.solve` computes all real systems
 
 
@@ -53,6 +55,13 @@ def solve_small(a: Any, b: Any, keeps_nan: bool) -> Any:
         if not keeps_nan and singular.any():
             raise np.linalg.LinAlgError("Singular matrix")
     return z.reshape(*batch, *b.shape[-2:])
+
+
+def triangles_pay(a: Any, b: Any) -> bool:
+    """Tell whether substitution in all triangular systems at once is how they are solved."""
+    count = math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
+    is_short = 0 < a.shape[-1] <= WIDTH and 0 < b.shape[-1] <= MAX_COLUMNS
+    return is_short and a.dtype == b.dtype and b.dtype.char in "fd" and count >= MIN_TRIANGLES * a.shape[-1]
 
 
 def eliminate(xp: Arrays, a: Any, b: Any, out: Any, keeps_nan: bool) -> Any:
@@ -100,3 +109,52 @@ def _exchange(xp: Arrays, rows: list[list[Any]], i: int, j: int) -> None:
 
 def _less(xp: Arrays, x: Any, factor: Any, y: Any) -> Any:
     return xp.ufunc("subtract", x, xp.ufunc("multiply", factor, y))
+
+
+# -- triangles --
+def substitute(xp: Arrays, a: Any, b: Any, out: Any, *, lower: bool, unit: bool) -> Any:
+    """Write the solutions of triangular systems, row by row; return where the diagonal is 0.
+
+    Args:
+        xp: what arrays are computed with; floating-point errors are ignored.
+        a: float64[..., n, n], of which one triangle is read.
+        b: float64[..., n, k].
+        out: float[..., n, k].
+        lower: whether that is the lower triangle.
+        unit: whether the diagonal counts as ones and is not read.
+    """
+    n = a.shape[-1]
+    order = list(range(n)) if lower else list(range(n))[::-1]
+    z = out if out.dtype == WIDE else xp.new(out.shape, WIDE)
+    for start in range(0, n, WIDTH):
+        block = order[start : start + WIDTH]
+        low, high, sums = min(block), max(block) + 1, None
+        if start:
+            done = slice(0, low) if lower else slice(high, n)
+            sums = xp.new((*out.shape[:-2], high - low, out.shape[-1]), WIDE)
+            xp.multiply(a[..., low:high, done], z[..., done, :], sums)
+        rows: dict[int, Any] = {}
+        for i in block:
+            row = b[..., i, :] if sums is None else xp.ufunc("subtract", b[..., i, :], sums[..., i - low, :])
+            for j, x in rows.items():
+                row = _less(xp, row, a[..., i, j : j + 1], x)
+            rows[i] = row if unit else xp.ufunc("divide", row, a[..., i, i : i + 1])
+            xp.give(z[..., i, :], rows[i])
+    if z is not out:
+        xp.copy(out, z)
+    return xp.ufunc("equal", xp.view(a, lambda v: v.diagonal(axis1=-2, axis2=-1)), 0.0)
+
+
+def substitute_small(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
+    """Return the solutions of triangular systems.
+
+    Raises:
+        numpy.linalg.LinAlgError: the diagonal has a 0.
+    """
+    out = np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
+    wide = [x.astype(WIDE, copy=False) for x in (a, b)]
+    with np.errstate(all="ignore"):
+        is_zero = substitute(NUMPY, *wide, out, lower=lower, unit=unit)
+    if not unit and is_zero.any():
+        raise np.linalg.LinAlgError("Singular matrix")
+    return out

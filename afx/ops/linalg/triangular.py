@@ -17,6 +17,7 @@ from afx.core.tracing.tracer import bind_single
 from afx.ops._kinds.matrix import choice, matrix_pair_op, plain, promote_pair, right_sides, solution_aval, transposed
 from afx.ops.creation.matrices import tril, triu
 from afx.ops.elementwise.complex import conj
+from afx.ops.linalg.small_systems import substitute, substitute_small, triangles_pay
 from afx.runtime.triangular_solver import Solver, find_solver
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def _abstract(a: Aval, b: Aval, *, lower: bool, unit: bool) -> Aval:
 
 def solved(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
     """Solve triangular systems of bare values."""
+    if triangles_pay(a, b):
+        return substitute_small(a, b, lower=lower, unit=unit)
     if a.shape[-1] > BLOCK and b.size:
         wide = np.promote_types(np.result_type(a, b), np.float64)  # in which NumPy computes smaller ones
         if (solve := find_solver(wide.char)) is not None:
@@ -130,8 +133,17 @@ def _pull(ct: Array, z: Any, a: Array, wanted: bool, *, lower: bool, unit: bool)
 
 
 def _native(xp: Recorder, out: Any, a: Any, b: Any, *, lower: bool, unit: bool) -> None:
-    """Solve an upper triangular system, in which no rows are exchanged; a lower one is that from behind."""
+    """Substitute row by row where bits may be others than LAPACK's, or are; else solve an upper triangular system.
+
+    In that no rows are exchanged; a lower one is that from behind.
+    """
+    is_small = triangles_pay(a, b)
     a, b = xp.matrix(a), xp.matrix(b)
+    if is_small or (xp.has_own_bits and a.shape[-1] <= BLOCK):
+        is_zero = substitute(xp.ignoring(("divide", "invalid", "over")), a, b, out, lower=lower, unit=unit)
+        if not unit:
+            xp.refuse_where(is_zero)
+        return
     if unit or a.shape[-1] > BLOCK:
         xp.refuse("large matrices, or of ones with a diagonal of ones")
     upper, z = xp.new(a.shape, "f8"), xp.new(out.shape, "f8") if lower else out

@@ -166,6 +166,29 @@ def test_one_small_system_is_written_out_in_the_second_tier() -> None:
     assert native(np.ones((3, 3)), b)[1] == REFUSED
 
 
+@pytest.mark.parametrize(("n", "columns"), [(3, 1), (8, 2), (21, 1), (40, 3)])
+@pytest.mark.parametrize("lower", [False, True])
+def test_triangles_are_used_in_the_second_tier(n: int, columns: int, lower: bool) -> None:
+    """There substitution reads one triangle, in blocks of rows; many small systems do so in either tier, bit for bit."""
+    rng = np.random.default_rng(n)
+    a, b = rng.uniform(-1, 1, size=(n, n)) + n * np.eye(n), rng.normal(size=(n, columns))
+
+    def fn(a: Any, b: Any) -> Any:
+        return afx.linalg.solve_triangular(a, b, lower=lower)
+
+    for dtype, rtol in (("float64", 1e-12), ("float32", 1e-5)):
+        x, y = a.astype(dtype), b.astype(dtype)
+        native = Native(fn, x, y, tier=2)
+        (found,), errors = native(x, y)
+        assert errors == 0
+        assert "np.linalg" not in native.program.text(0)
+        np.testing.assert_allclose(found, np.linalg.solve((np.tril if lower else np.triu)(a), b), rtol=rtol, atol=rtol)
+        x[n // 2, n // 2] = 0
+        assert native(x, y)[1] == REFUSED
+        if n <= 8:
+            assert "np." not in assert_same_bits(fn, np.stack([a.astype(dtype)] * 200), y).program.text(0)
+
+
 def test_a_filter_is_one_kernel() -> None:
     """A Kalman filter by scan, a solution in each step, has no call of Python left."""
     rng = np.random.default_rng(1)

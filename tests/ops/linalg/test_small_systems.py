@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import afx
-from afx.ops.linalg.small_systems import pays
+from afx.ops.linalg.small_systems import pays, triangles_pay
 from afx.ops.linalg.solve import solve_or_nan
 
 RNG = np.random.default_rng(7)
@@ -78,3 +78,38 @@ def test_infinities_pass_without_warnings() -> None:
         found = np.asarray(solve(a, b))
         assert np.isfinite(np.delete(found, [3, 5, 6], axis=0)).all()
         assert np.isnan(found[3]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize(("n", "columns"), [(1, 1), (3, 1), (4, 3), (8, 2)])
+def test_triangular_systems(n: int, columns: int, dtype: str, lower: bool, unit: bool) -> None:
+    """Substitution in all systems at once agrees with LAPACK, the plan with eager calls, and the other triangle is not read."""
+    a = RNG.uniform(-1, 1, size=(200, n, n)) + 2 * np.eye(n)
+    triangle = (np.tril if lower else np.triu)(a, 0)
+    if unit:
+        triangle[:, range(n), range(n)] = 1
+    a = np.where(np.tril(np.ones((n, n))) if lower else np.triu(np.ones((n, n))), a, np.nan).astype(dtype)
+    b = RNG.normal(size=(200, n, columns)).astype(dtype)
+    assert triangles_pay(a, b)
+
+    def fn(a: Any, b: Any) -> Any:
+        return afx.linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit)
+
+    tol = {"float32": 1e-4, "float64": 1e-12}[dtype]
+    found = np.asarray(fn(a, b))
+    np.testing.assert_allclose(found, np.linalg.solve(triangle, b.astype("float64")), rtol=tol, atol=tol)
+    assert np.asarray(afx.jit(fn)(a, b)).tobytes() == found.tobytes()
+    slopes, one = [afx.jit(afx.grad(lambda b: (fn(x, b) ** 2).sum()))(y) for x, y in ((a, b), (a[0], b[0]))]  # noqa: B023  # called at once
+    np.testing.assert_allclose(np.asarray(slopes)[0], np.asarray(one), rtol=tol, atol=tol)
+
+
+def test_triangles_with_a_zero_raise() -> None:
+    """A zero on one diagonal among many raises, unless diagonals count as ones."""
+    a, b = np.tile(np.eye(3), (200, 1, 1)), np.ones((200, 3, 1))
+    a[9, 1, 1] = 0
+    for backend in (None, "native"):
+        with pytest.raises(np.linalg.LinAlgError):
+            afx.jit(afx.linalg.solve_triangular, backend=backend)(a, b)
+    assert np.asarray(afx.linalg.solve_triangular(a, b, unit_diagonal=True)).tolist() == b.tolist()
