@@ -152,9 +152,9 @@ def substitute_small(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
         numpy.linalg.LinAlgError: the diagonal has a 0.
     """
     out = np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
-    wide = [x.astype(WIDE, copy=False) for x in (a, b)]
+    x, y = a.astype(WIDE, copy=False), b.astype(WIDE, copy=False)
     with np.errstate(all="ignore"):
-        is_zero = substitute(NUMPY, *wide, out, lower=lower, unit=unit)
+        is_zero = substitute(NUMPY, x, y, out, lower=lower, unit=unit)
     if not unit and is_zero.any():
         raise np.linalg.LinAlgError("Singular matrix")
     return out
