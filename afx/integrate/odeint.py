@@ -26,13 +26,13 @@ from afx.integrate.rosenbrock import RODAS
 from afx.integrate.runge_kutta import DOPRI5, EULER, RK4
 from afx.integrate.step import Field, Method, System
 from afx.integrate.symplectic import LEAPFROG, YOSHIDA4
-from afx.integrate.times import requested_times, whole_number
+from afx.integrate.times import requested_times
 from afx.integrate.trail import solution_of
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.diagonals import diag
-from afx.transforms._arguments import check_callable
+from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.vmap import vmap
 
 __all__ = ["OdeMethod", "odeint"]

@@ -19,7 +19,7 @@ from afx.control.solving.vectors import as_vector
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.brownian import Increment, increments
-from afx.integrate.times import requested_times, whole_number
+from afx.integrate.times import requested_times
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.creation.matrices import eye
 from afx.ops.creation.ranges import arange
@@ -31,7 +31,7 @@ from afx.ops.manipulation.join import concat
 from afx.ops.reductions.cumulative import cumsum
 from afx.ops.reductions.sums import sum as sum_
 from afx.random.keys import fold_in
-from afx.transforms._arguments import check_callable
+from afx.transforms._arguments import check_callable, whole_number
 from afx.transforms.jvp import jvp
 from afx.transforms.vmap import vmap
 

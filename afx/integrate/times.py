@@ -1,9 +1,6 @@
-"""Times: those at which a solution is asked for, and how many steps lead there."""
+"""Times: those at which a solution is asked for."""
 
 from __future__ import annotations
-
-import operator
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +9,7 @@ from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, DtypeError, ShapeError
 from afx.ops.creation.creation import asarray
 
-__all__ = ["requested_times", "whole_number"]
+__all__ = ["requested_times"]
 
 
 def requested_times(ts: ArrayLike, y: Array, who: str, *, backwards: bool = True) -> Array:
@@ -36,20 +33,3 @@ def requested_times(ts: ArrayLike, y: Array, who: str, *, backwards: bool = True
         if not backwards and not (steps >= 0).all():
             raise ArgumentError(f"{who}: times ascend: got descending ts; turn them round")
     return asarray(ts, y.dtype)  # Python's numbers keep all of their digits
-
-
-def whole_number(name: str, value: Any, who: str) -> int:
-    """Return a number of steps as Python's, if it is whole and above 0.
-
-    Args:
-        name: of the argument, for messages.
-        value: the user's number, NumPy's too.
-        who: for messages.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ArgumentError(f"{who}: {name} is a whole number from 1 on: got {value!r}; give one")
-    return number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Generic, TypeVar
 
 import attrs
@@ -24,8 +25,10 @@ from afx.optim.adam import AdamState, adam
 from afx.optim.solvers.minimize import minimize
 from afx.random.basic import normal
 from afx.random.keys import fold_in
-from afx.sample.constraints import Constraints, constrain, unconstrain
+from afx.sample.checks import check_dependence, position_of_start
+from afx.sample.constraints import Constraints, constrain
 from afx.sample.hamiltonian import LogDensity, Sampler, push
+from afx.transforms._arguments import whole_number
 from afx.transforms.grad import value_and_grad
 from afx.transforms.hessian import hessian
 from afx.transforms.vmap import vmap
@@ -85,7 +88,7 @@ def laplace(log_density: LogDensity[T], start: T, constraints: Constraints = Non
     Array([[2., 0.],
            [0., 2.]], dtype=float64)
     """
-    vector, unravel = flatten_to_vector(unconstrain(constraints, start), "laplace")
+    vector, unravel = flatten_to_vector(position_of_start(constraints, start, "laplace"), "laplace")
     density = Sampler(log_density, constraints).value(unravel)
 
     def loss(x: Array) -> Array:
@@ -137,12 +140,12 @@ class advi(Generic[T]):  # named as what it reads as
 
     log_density: LogDensity[T]
     constraints: Constraints = None
-    samples: int = 8
+    samples: int = attrs.field(default=8, converter=partial(whole_number, "samples", who="advi"))
     learning_rate: float = 0.05
 
     def init(self, params: T) -> AdviState[T]:
         """Return the state that begins at parameters within the constraints, with a tenth as standard deviations."""
-        vector, unravel = flatten_to_vector(unconstrain(self.constraints, params), "advi")
+        vector, unravel = flatten_to_vector(position_of_start(self.constraints, params, "advi"), "advi")
         position, log_scale = unravel(vector), unravel(zeros_like(vector) + math.log(0.1))
         return AdviState(position, log_scale, adam(self.learning_rate).init((position, log_scale)))
 
@@ -172,7 +175,10 @@ class advi(Generic[T]):  # named as what it reads as
         def run(state: AdviState[T], numbers: Array) -> tuple[T, T, Array]:
             return scan(advance, state, numbers)[1]
 
-        found = run_or_compile(run, self.init(params), arange(steps), name="advi")
+        steps = whole_number("steps", steps, "advi")
+        begun = self.init(params)
+        check_dependence(self.log_density, self.constraints, begun.position, "advi")
+        found = run_or_compile(run, begun, arange(steps), name="advi")
 
         def settle(x: Array) -> Array:
             return mean(x[-max(steps // 4, 1) :], axis=0)

@@ -31,7 +31,7 @@ from afx.sample.adaptation import (
     scale_of,
     schedule_windows,
 )
-from afx.sample.constraints import unconstrain
+from afx.sample.checks import check_dependence, position_of_start
 from afx.sample.hamiltonian import Info, Sampler, State, choose, find_step_size
 from afx.transforms.vmap import vmap
 
@@ -88,7 +88,9 @@ def begin_chains(
     Raises:
         ArgumentError: the density is not finite at the start itself.
     """
-    center, unravel = flatten_to_vector(unconstrain(sampler.constraints, start), "draw")
+    position = position_of_start(sampler.constraints, start, "draw")
+    center, unravel = flatten_to_vector(position, "draw")
+    check_dependence(sampler.log_density, sampler.constraints, unravel(center), "draw")
     seeds = split(fold_in(key, 1), chains)
     moves = [uniform(k, center.shape, -spread, spread, dtype=center.dtype) for k in seeds]
     places, states = _find_starts(sampler, center, unravel, moves)

@@ -10,7 +10,7 @@ from afx.core.array.array import Array
 from afx.ops.creation.creation import asarray
 from afx.sample.bijectors import Bijector
 
-__all__ = ["Constraints", "constrain", "log_det", "unconstrain"]
+__all__ = ["Constraints", "bijectors_of", "constrain", "log_det", "unconstrain"]
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def log_det(constraints: Constraints, position: Any) -> Array:
     Array(3., dtype=float64)
     """
     found = asarray(0.0)
-    for bijector, x in zip(_lay(constraints, position), pytree.leaves(position), strict=True):
+    for bijector, x in zip(bijectors_of(constraints, position), pytree.leaves(position), strict=True):
         if bijector is not None:
             found = bijector.log_det(asarray(x)) + found
     return found
@@ -63,11 +63,11 @@ def log_det(constraints: Constraints, position: Any) -> Array:
 def _apply(constraints: Constraints, tree: T, fn: Callable[[Bijector, Array], Array]) -> T:
     """Return a tree with a function of each bijector and its leaf applied."""
     leaves, treedef = pytree.flatten(tree)
-    pairs = zip(_lay(constraints, tree), leaves, strict=True)
+    pairs = zip(bijectors_of(constraints, tree), leaves, strict=True)
     return pytree.unflatten(treedef, [asarray(x) if b is None else fn(b, asarray(x)) for b, x in pairs])
 
 
-def _lay(constraints: Constraints, tree: Any) -> list[Bijector | None]:
+def bijectors_of(constraints: Constraints, tree: Any) -> list[Bijector | None]:
     """Return the bijector of each leaf of a tree."""
     if type(constraints) is type(tree) is dict:
         constraints = {**dict.fromkeys(tree), **constraints}

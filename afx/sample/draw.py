@@ -17,8 +17,10 @@ from afx.control.solving.functions import flatten_to_vector
 from afx.core.array.array import Array, ArrayLike
 from afx.errors import ArgumentError, MissingExtraError
 from afx.ops.creation.creation import asarray
+from afx.ops.random.bits import check_key
 from afx.sample.chains import BLOCK, Chains, Row, advance_block, begin_chains
 from afx.sample.hamiltonian import Sampler
+from afx.transforms._arguments import whole_number
 from afx.transforms.vmap import vmap
 
 __all__ = ["Draws", "draw", "extend"]
@@ -98,9 +100,9 @@ def draw(
     >>> sample.draw(normal, afx.random.key(0), np.zeros(2), draws=5, warmup=5).params.shape
     (4, 5, 2)
     """
-    for name, value, least in (("draws", draws, 0), ("warmup", warmup, 0), ("chains", chains, 1)):
-        if value < least:
-            raise ArgumentError(f"draw: {name} is a number from {least} on: got {value}")
+    draws, warmup = whole_number("draws", draws, "draw", 0), whole_number("warmup", warmup, "draw", 0)
+    chains = whole_number("chains", chains, "draw")
+    check_key(key, "draw")
     if mass not in ("diagonal", "dense"):
         raise ArgumentError(f"draw: no such mass matrix: got {mass!r}; use 'diagonal' or 'dense'")
     if not 0 < target < 1:
@@ -128,8 +130,7 @@ def extend(sampler: Sampler[T], draws: Draws[T], count: int, *, show_progress: b
     >>> afx.pytree.equal(sample.extend(normal, first, 2), whole)
     True
     """
-    if count < 0:
-        raise ArgumentError(f"extend: count is a number from 0 on: got {count}")
+    count = whole_number("count", count, "extend", 0)
     more = _run(sampler, draws.chains, 0, count, show_progress)
     shift = np.array([draws.log_density.shape[1], 0])
 
@@ -199,10 +200,14 @@ def _gather(sampler: Sampler[T], chains: Chains[T], rows: Row[T]) -> Draws[T]:
     def constrain(x: Array) -> T:
         return sampler.params(unravel(x))
 
-    with np.errstate(all="ignore"):
-        params = vmap(sampler.params)(pytree.map(lambda x: np.reshape(x, (-1, *np.shape(x)[2:])), rows.position))
-        places = vmap(constrain)(asarray(np.asarray(info.last)[tuple(broken.T)]))
     shape = np.shape(rows.log_density)
+
+    def merge(x: Any) -> Any:
+        return np.reshape(x, (shape[0] * shape[1], *np.shape(x)[2:]))
+
+    with np.errstate(all="ignore"):
+        params = vmap(sampler.params)(pytree.map(merge, rows.position))
+        places = vmap(constrain)(asarray(np.asarray(info.last)[tuple(broken.T)]))
     by_chain = pytree.map(lambda x: asarray(np.swapaxes(np.reshape(x, (*shape, *np.shape(x)[1:])), 0, 1)), params)
     per_draw = {name: asarray(np.swapaxes(getattr(info, name), 0, 1)) for name in PER_DRAW[2:]}
     values = asarray(np.swapaxes(rows.log_density, 0, 1))

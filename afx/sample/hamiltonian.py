@@ -17,7 +17,6 @@ from afx import pytree
 from afx.control.solving.functions import flatten_to_vector
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
-from afx.core.aval import aval_of
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, ones
 from afx.ops.creation.stop_gradient import stop_gradient
@@ -26,7 +25,8 @@ from afx.ops.elementwise.where import where
 from afx.ops.linalg.cholesky import giving_nan
 from afx.ops.linalg.products import vecdot
 from afx.random.basic import normal
-from afx.sample.constraints import Constraints, constrain, log_det, unconstrain
+from afx.sample.checks import checked_density, position_of_start
+from afx.sample.constraints import Constraints, constrain, log_det
 from afx.transforms._arguments import check_callable
 from afx.transforms.grad import value_and_grad
 
@@ -142,7 +142,7 @@ class Sampler(Generic[T]):
             scale: float[n], standard deviations in the order of ``pytree.ravel``, or float[n, n], a Cholesky factor
                 of the covariance; ones without it.
         """
-        return self.begin(unconstrain(self.constraints, params), step_size=step_size, scale=scale)
+        return self.begin(position_of_start(self.constraints, params, "sample"), step_size=step_size, scale=scale)
 
     def begin(self, position: T, *, step_size: Any = 1.0, scale: Any = None) -> State[T]:
         """Return the state of a chain that begins at unconstrained parameters."""
@@ -170,11 +170,7 @@ class Sampler(Generic[T]):
         def value(x: Array) -> Array:
             position = unravel(x)
             with giving_nan():
-                found = asarray(self.log_density(constrain(self.constraints, position)))
-            if found.shape:
-                raise ShapeError(
-                    f"sample: a log density is one number: got {aval_of(found)}; sum those of the observations"
-                )
+                found = checked_density(self.log_density(constrain(self.constraints, position)))
             return (found + log_det(self.constraints, position)).astype(x.dtype)
 
         return value

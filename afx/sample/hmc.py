@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
 from afx.control.while_loop import fori_loop
 from afx.core.array.array import Array
+from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros_like
 from afx.ops.elementwise.exponential import exp, log
 from afx.ops.elementwise.where import minimum, where
 from afx.random.basic import uniform
 from afx.random.keys import split
 from afx.sample.hamiltonian import MAX_ENERGY_ERROR, Info, Point, Sampler, State, choose, energy, leap
+from afx.transforms._arguments import whole_number
 
 __all__ = ["hmc"]
 
@@ -39,8 +42,13 @@ class hmc(Sampler[T]):  # named as what it reads as
     True
     """
 
-    leaps: int = attrs.field(default=20, validator=attrs.validators.ge(1))
-    jitter: float = attrs.field(default=0.2, validator=[attrs.validators.ge(0), attrs.validators.lt(1)])
+    leaps: int = attrs.field(default=20, converter=partial(whole_number, "leaps", who="hmc"))
+    jitter: float = attrs.field(default=0.2)
+
+    @jitter.validator
+    def _check_jitter(self, _: Any, value: float) -> None:
+        if not 0 <= value < 1:
+            raise ArgumentError(f"hmc: jitter is a share from 0 on and below 1: got {value!r}; the default is 0.2")
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:
         """Return the next state of a chain, and what is known of the step."""

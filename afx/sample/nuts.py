@@ -7,13 +7,15 @@ appendix A.3), and a trajectory also ends where two neighbouring subtrees turn b
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import attrs
 import numpy as np
 
 from afx.control.while_loop import while_loop
 from afx.core.array.array import Array
+from afx.errors import ArgumentError
 from afx.ops.creation.creation import asarray, zeros, zeros_like
 from afx.ops.elementwise.exponential import exp, log, logaddexp
 from afx.ops.elementwise.where import minimum, where
@@ -32,6 +34,7 @@ from afx.sample.hamiltonian import (
     energy,
     leap,
 )
+from afx.transforms._arguments import whole_number
 
 __all__ = ["nuts"]
 
@@ -119,7 +122,12 @@ class nuts(Sampler[T]):  # named as what it reads as
     3
     """
 
-    max_depth: int = 10
+    max_depth: int = attrs.field(default=10, converter=partial(whole_number, "max_depth", who="nuts"))
+
+    @max_depth.validator
+    def _check_depth(self, _: Any, value: int) -> None:
+        if value > LEVELS_MAX:
+            raise ArgumentError(f"nuts: max_depth is at most {LEVELS_MAX}: got {value}; choose a smaller one")
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:
         """Return the next state of a chain, and what is known of the step."""

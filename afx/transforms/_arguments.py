@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ __all__ = [
     "scalar_output",
     "transformed",
     "untraced",
+    "whole_number",
 ]
 
 ARGUMENT = re.compile(r"\[\d+\]")  # the path of an argument that is an array by itself
@@ -49,6 +51,24 @@ def check_callable(fn: object, who: str) -> None:
         raise ArgumentError(
             f"{who}: needs a function: got {describe(fn)}; pass the function itself, not what it returns"
         )
+
+
+def whole_number(name: str, value: Any, who: str, least: int = 1) -> int:
+    """Return a number of steps, examples or the like as Python's, if it is whole and large enough.
+
+    Args:
+        name: of the argument, for messages.
+        value: the user's number, NumPy's too.
+        who: for messages.
+        least: the smallest that has a meaning.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ArgumentError(f"{who}: {name} is a whole number from {least} on: got {value!r}; give one")
+    return number
 
 
 def describe(x: Any) -> str:
