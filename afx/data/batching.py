@@ -11,7 +11,9 @@ from afx.core.array.array import Array, ArrayLike, wrap
 from afx.data._examples import Rows, read_rows
 from afx.data.sharding import Shards
 from afx.errors import ArgumentError, ShapeError
+from afx.ops.random.bits import check_key
 from afx.random import fold_in, permutation, uniform
+from afx.transforms._arguments import whole_number
 
 __all__ = ["Batches", "batches", "padded_batches"]
 
@@ -44,6 +46,17 @@ class Batches(Generic[T]):
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
         return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        """Raise: steps have no end, and each epoch has an order of its own.
+
+        Raises:
+            ArgumentError: always.
+        """
+        raise ArgumentError(
+            "Batches: iteration needs an epoch: got none; write for batch in batches.epoch(k), or .epochs(count), "
+            "or .stream() without end"
+        )
 
     def __getitem__(self, step: int) -> T:
         """Return the batch of a step.
@@ -113,7 +126,7 @@ def batches(
     [[0, 1], [2, 3], [4]]
     """
     rows = read_rows(tree, "batches")
-    _check_size(size)
+    size = whole_number("size", size, "batches")
     if last not in ("drop", "short"):
         raise ArgumentError(f'batches: last is "drop" or "short": got {last!r}; padded_batches fills the last batch')
     count = rows.length // size if last == "drop" else -(-rows.length // size)
@@ -149,7 +162,7 @@ def padded_batches(tree: Any, size: int, *, key: Array | None = None) -> Batches
     [([0, 1, 2], [True, True, True]), ([3, 4, 0], [True, True, False])]
     """
     rows = read_rows(tree, "padded_batches")
-    _check_size(size)
+    size = whole_number("size", size, "padded_batches")
 
     def take(order: Order) -> tuple[Any, Array]:
         return rows.take(np.abs(order) - 1), wrap(order > 0)
@@ -168,15 +181,11 @@ def _padded(draw: Callable[[int], Order], rows: Rows | Shards, length: int) -> C
     return draw_padded
 
 
-def _check_size(size: int) -> None:
-    if size < 1:
-        raise ArgumentError(f"batches: a batch has at least one example: got size={size}; give a positive number")
-
-
 def _orders(length: int, key: Array | None) -> Callable[[int], Order]:
     """Return the order of the examples as a function of the epoch."""
     if key is None:
         return lambda _: np.arange(length)
+    check_key(key, "batches")
     return lambda epoch: np.asarray(permutation(fold_in(key, epoch), length))
 
 

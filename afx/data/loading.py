@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import importlib
 import os
+import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +38,12 @@ def load_npz(path: str | os.PathLike[str]) -> dict[str, Array]:
     {'x': Array([1., 2.], dtype=float64)}
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:  # noqa: PTH123 - a path of any kind
             return {str(name): asarray(file[name]) for name in file.files}
-    except (ValueError, EOFError, AttributeError, TypeError) as error:
+    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error):  # NumPy advises pickles
         raise FileFormatError(
-            f"load_npz: no archive of arrays ({error}): got {os.fspath(path)!r}; save it by np.savez"
-        ) from error
+            f"load_npz: no archive of arrays of numbers: got {os.fspath(path)!r}; save it by np.savez"
+        ) from None
 
 
 def load_csv(
@@ -70,15 +72,24 @@ def load_csv(
     ...     afx.data.load_csv(path)["height"]
     Array([0.9, 1.2], dtype=float32)
     """
-    with open(path, encoding="utf-8-sig", newline="") as file:  # noqa: PTH123 - a path of any kind
-        reader = csv.reader(file, delimiter=delimiter)
-        rows = [(reader.line_num, cells) for cells in reader if cells]
+    if len(delimiter) != 1:
+        raise ArgumentError(f"load_csv: a delimiter is one character: got {delimiter!r}; such as ',' or '\\t'")
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:  # noqa: PTH123 - a path of any kind
+            reader = csv.reader(file, delimiter=delimiter)
+            rows = [(reader.line_num, cells) for cells in reader if cells]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FileFormatError(
+            f"load_csv: no text of UTF-8 ({error}): got {os.fspath(path)!r}; export it as CSV"
+        ) from None
     if not rows:
         raise FileFormatError(f"load_csv: an empty file: got {os.fspath(path)!r}; the first line holds the names")
     names = [name.strip() for name in rows[0][1]]
     wanted = list(names if columns is None else columns)
     if missing := [name for name in wanted if name not in names]:
         raise ArgumentError(f"load_csv: columns that the file does not have: got {missing}; it has {names}")
+    if twice := sorted({name for name in wanted if names.count(name) > 1}):
+        raise FileFormatError(f"load_csv: columns of one name: got {twice} more than once; rename all but one")
     for number, cells in rows[1:]:
         if len(cells) != len(names):
             raise FileFormatError(

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from afx.core.array.array import ArrayLike, wrap
-from afx.errors import ArgumentError, FileFormatError, ShapeError
+from afx.errors import ArgumentError, DtypeError, FileFormatError, ShapeError
 from afx.io.atomic import replace_file
 
 __all__ = ["Shards", "open_shards", "write_shards"]
@@ -120,7 +120,10 @@ def _map_file(path: Path) -> Any:
     try:
         found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise FileFormatError(f"open_shards: no array of NumPy's format ({error}): got {str(path)!r}") from None
+        why = "a cut file" if "mmap length" in str(error) else "another format, or objects"  # NumPy advises pickles
+        raise FileFormatError(
+            f"open_shards: no array of numbers in NumPy's format: got {why}, {str(path)!r}; write it by write_shards"
+        ) from None
     if type(found) is not np.memmap or found.ndim == 0:  # pyright: ignore[reportUnknownMemberType]  # of any dtype
         raise FileFormatError(
             f"open_shards: no array of examples: got {str(path)!r}; write it by write_shards or np.save"
@@ -143,7 +146,8 @@ def write_shards(folder: str | os.PathLike[str], parts: Iterable[ArrayLike | Map
 
     Raises:
         ArgumentError: the folder holds ``.npy`` files.
-        ShapeError: arrays of one part that differ in length.
+        ShapeError: arrays of one part that differ in length, or examples that differ between parts.
+        DtypeError: what is no number.
         OSError: a file cannot be written.
     """
     target = Path(folder)
@@ -151,11 +155,26 @@ def write_shards(folder: str | os.PathLike[str], parts: Iterable[ArrayLike | Map
     if any(target.glob("*.npy")):
         raise ArgumentError(f"write_shards: the folder holds a data set: got {str(target)!r}; give an empty one")
     paths: list[Path] = []
+    first: Any = None
     for number, part in enumerate(parts):
+        records = _as_records(part)
+        _check_records(records, records if first is None else first, number)
+        first = records[:0] if first is None else first
         paths.append(target / f"shard_{number:05d}.npy")
         with replace_file(paths[-1]) as file:
-            np.save(file, _as_records(part), allow_pickle=False)
+            np.save(file, records, allow_pickle=False)
     return paths
+
+
+def _check_records(records: Any, first: Any, number: int) -> None:
+    """Raise where no later `open_shards` could read a part, before it is written."""
+    if records.dtype.hasobject or records.dtype.kind in "USMm":
+        raise DtypeError(f"write_shards: parts hold numbers: got {records.dtype} in part {number}; convert it")
+    if not records.ndim or (records.dtype, records.shape[1:]) != (first.dtype, first.shape[1:]):
+        raise ShapeError(
+            f"write_shards: a part is an array of examples, alike in each: got {records.dtype}{list(records.shape)} as "
+            f"part {number} after {first.dtype}{list(first.shape)}; make them alike"
+        )
 
 
 def _as_records(part: Any) -> Any:

@@ -13,6 +13,7 @@ from afx.data._examples import Rows, read_rows
 from afx.data.sharding import Shards
 from afx.errors import ArgumentError, ShapeError
 from afx.random import fold_in, permutation
+from afx.transforms._arguments import whole_number
 
 __all__ = ["folds", "split", "time_folds"]
 
@@ -50,9 +51,12 @@ def split(
     (8, 2, True)
     """
     rows = read_rows(tree, "split")
-    weights = [float(share) for share in shares]
+    try:
+        weights = [float(share) for share in shares]
+    except (TypeError, ValueError):
+        weights = []
     if not weights or not all(0 < weight < math.inf for weight in weights):
-        raise ArgumentError(f"split: shares are positive numbers: got {list(shares)}; such as (0.8, 0.2)")
+        raise ArgumentError(f"split: shares are positive numbers: got {shares!r}; such as (0.8, 0.2)")
     if groups is not None:
         found = _whole_groups(rows, weights, key, stratify, groups, "split")
         return tuple([rows.part(part) for part in found])
@@ -90,6 +94,7 @@ def folds(
     [[0, 2, 4], [1, 3]]
     """
     rows = read_rows(tree, "folds")
+    count = whole_number("count", count, "folds")
     if not 2 <= count <= rows.length:
         raise ArgumentError(f"folds: from 2 folds to one an example: got {count} for {rows.length} examples")
     fold_of = np.empty(rows.length, np.int64)

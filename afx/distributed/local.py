@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from afx.distributed.link import LocalLink
 from afx.distributed.machines import Machines
-from afx.errors import ArgumentError
+from afx.transforms._arguments import whole_number
 
 __all__ = ["local"]
 
@@ -19,6 +19,5 @@ def local(slots: int) -> Machines:
     >>> distributed.local(3)
     Machines(slots=3, rank=0, ranks=1)
     """
-    if slots < 1:
-        raise ArgumentError(f"local: at least one slot: got {slots}; give a positive number")
-    return Machines(LocalLink(slots), slots)
+    count = whole_number("slots", slots, "local")
+    return Machines(LocalLink(count), count)

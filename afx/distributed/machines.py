@@ -25,6 +25,7 @@ from afx.distributed.spmd.values import SlotValues
 from afx.distributed.sums.buffers import Layout, flatten_tree
 from afx.errors import ArgumentError
 from afx.runtime.blas import blas
+from afx.transforms._arguments import check_callable
 
 __all__ = ["Machines"]
 
@@ -214,6 +215,7 @@ class Machines(Ranks):
         >>> [float(y) for y in distributed.local(2).map(lambda x: x * x, [1.0, 2.0, 3.0])]
         [1.0, 4.0, 9.0]
         """
+        check_callable(fn, "map")
         items = list(xs)
         return self.repeat_until_committed("map", lambda: self._map(fn, items, show_progress))
 

@@ -14,7 +14,9 @@ from afx.core.array.array import Array
 from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError
 from afx.nn.layer import children
+from afx.ops.random.bits import check_key
 from afx.random import fold_in
+from afx.transforms._arguments import check_callable
 
 __all__ = ["train"]
 
@@ -71,6 +73,9 @@ def train(fn: Callable[[M], R], model: M, key: Array | None = None) -> tuple[R, 
     >>> y.shape, type(model).__name__
     ((5, 3), 'Residual')
     """
+    check_callable(fn, "train")
+    if key is not None:
+        check_key(key, "train")
     prepared = _map_children(model, "", lambda child, path: _in_training(child, path, key))
     return fn(prepared), _map_children(prepared, "", _trained)
 

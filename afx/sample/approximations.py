@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 import numpy as np
@@ -120,6 +119,10 @@ class AdviState(Generic[T]):
     optimizer: AdamState[tuple[T, T]]
 
 
+def _as_samples(value: Any) -> int:
+    return whole_number("samples", value, "advi")
+
+
 @attrs.frozen
 class advi(Generic[T]):  # named as what it reads as
     """A fit of independent normal laws of the unconstrained parameters (Kucukelbir et al. 2017), by Adam.
@@ -140,7 +143,7 @@ class advi(Generic[T]):  # named as what it reads as
 
     log_density: LogDensity[T]
     constraints: Constraints = None
-    samples: int = attrs.field(default=8, converter=partial(whole_number, "samples", who="advi"))
+    samples: int = attrs.field(default=8, converter=_as_samples)
     learning_rate: float = 0.05
 
     def init(self, params: T) -> AdviState[T]:

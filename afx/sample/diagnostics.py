@@ -17,7 +17,7 @@ import numpy.typing as npt
 from afx import pytree
 from afx.core.array.array import ArrayLike
 from afx.errors import ArgumentError, ShapeError
-from afx.sample.draw import Draws
+from afx.sample.draw import Draws, check_draws
 
 __all__ = ["Summary", "columns_of", "e_bfmi", "ess_bulk", "ess_tail", "r_hat", "summary", "to_arviz"]
 
@@ -189,6 +189,11 @@ def summary(draws: Any) -> Summary:
     columns = columns_of(draws if run is None else run.params)
     if not columns:
         raise ArgumentError("summary: no parameter: got an empty tree; give draws")
+    short = next(((path, d.shape) for path, d in columns.items() if d.ndim < 2 or d.shape[1] < FEWEST), None)
+    if short is not None:
+        raise ShapeError(
+            f"summary: takes draws float[chains, draws, ...], four at least: got shape {short[1]} at {short[0] or 'the top'}"
+        )
     x = np.stack(list(columns.values()), axis=-1)
     axes = (0, 1)
     table = (np.mean(x, axes), np.std(x, axes, ddof=1), np.quantile(x, [0.05, 0.5, 0.95], axes).T)
@@ -221,6 +226,7 @@ def to_arviz(draws: Draws[Any]) -> dict[str, dict[str, npt.NDArray[Any]]]:
     >>> sample.to_arviz(draws)["posterior"]["x"].shape
     (4, 3)
     """
+    check_draws(draws, "to_arviz")
     leaves = pytree.flatten_with_path(draws.params)[0]
     names = [path.strip(".[]'").replace("']['", ".") or "x" for path, _ in leaves]
     twice = sorted({name for name in names if names.count(name) > 1})

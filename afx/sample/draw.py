@@ -20,10 +20,10 @@ from afx.ops.creation.creation import asarray
 from afx.ops.random.bits import check_key
 from afx.sample.chains import BLOCK, Chains, Row, advance_block, begin_chains
 from afx.sample.hamiltonian import Sampler
-from afx.transforms._arguments import whole_number
+from afx.transforms._arguments import describe, whole_number
 from afx.transforms.vmap import vmap
 
-__all__ = ["Draws", "draw", "extend"]
+__all__ = ["Draws", "check_draws", "draw", "extend"]
 
 T = TypeVar("T")
 
@@ -113,6 +113,12 @@ def draw(
     return _run(sampler, begun, warmup, draws, show_progress)
 
 
+def check_draws(draws: object, who: str) -> None:
+    """Raise where what should be draws is something else, such as their parameters alone."""
+    if not isinstance(draws, Draws):
+        raise ArgumentError(f"{who}: takes what draw returns: got {describe(draws)}; pass the whole of it")
+
+
 def extend(sampler: Sampler[T], draws: Draws[T], count: int, *, show_progress: bool = False) -> Draws[T]:
     """Return draws with more behind them: the same bits as if all had been drawn at once.
 
@@ -130,6 +136,7 @@ def extend(sampler: Sampler[T], draws: Draws[T], count: int, *, show_progress: b
     >>> afx.pytree.equal(sample.extend(normal, first, 2), whole)
     True
     """
+    check_draws(draws, "extend")
     count = whole_number("count", count, "extend", 0)
     more = _run(sampler, draws.chains, 0, count, show_progress)
     shift = np.array([draws.log_density.shape[1], 0])

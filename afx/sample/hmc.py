@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -24,6 +23,16 @@ __all__ = ["hmc"]
 T = TypeVar("T")
 
 
+def _as_leaps(value: Any) -> int:
+    return whole_number("leaps", value, "hmc")
+
+
+def _as_jitter(value: Any) -> float:
+    if not 0 <= value < 1:
+        raise ArgumentError(f"hmc: jitter is a share from 0 on and below 1: got {value!r}; the default is 0.2")
+    return float(value)
+
+
 @attrs.frozen
 class hmc(Sampler[T]):  # named as what it reads as
     """The Hamiltonian Monte Carlo sampler of a density (Neal 2011), with trajectories of a given length.
@@ -42,13 +51,8 @@ class hmc(Sampler[T]):  # named as what it reads as
     True
     """
 
-    leaps: int = attrs.field(default=20, converter=partial(whole_number, "leaps", who="hmc"))
-    jitter: float = attrs.field(default=0.2)
-
-    @jitter.validator
-    def _check_jitter(self, _: Any, value: float) -> None:
-        if not 0 <= value < 1:
-            raise ArgumentError(f"hmc: jitter is a share from 0 on and below 1: got {value!r}; the default is 0.2")
+    leaps: int = attrs.field(default=20, converter=_as_leaps)
+    jitter: float = attrs.field(default=0.2, converter=_as_jitter)
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:
         """Return the next state of a chain, and what is known of the step."""

@@ -7,7 +7,6 @@ appendix A.3), and a trajectory also ends where two neighbouring subtrees turn b
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -42,6 +41,13 @@ T = TypeVar("T")
 
 LEVELS_MAX: Final = 24
 LAST_BITS: Final = 2 ** np.arange(LEVELS_MAX) - 1
+
+
+def _as_depth(value: Any) -> int:
+    depth = whole_number("max_depth", value, "nuts")
+    if depth > LEVELS_MAX:
+        raise ArgumentError(f"nuts: max_depth is at most {LEVELS_MAX}: got {depth}; choose a smaller one")
+    return depth
 
 
 @attrs.frozen
@@ -122,12 +128,7 @@ class nuts(Sampler[T]):  # named as what it reads as
     3
     """
 
-    max_depth: int = attrs.field(default=10, converter=partial(whole_number, "max_depth", who="nuts"))
-
-    @max_depth.validator
-    def _check_depth(self, _: Any, value: int) -> None:
-        if value > LEVELS_MAX:
-            raise ArgumentError(f"nuts: max_depth is at most {LEVELS_MAX}: got {value}; choose a smaller one")
+    max_depth: int = attrs.field(default=10, converter=_as_depth)
 
     def step(self, state: State[T], key: Array) -> tuple[State[T], Info]:
         """Return the next state of a chain, and what is known of the step."""

@@ -14,7 +14,7 @@ import pytest
 
 import afx
 from afx import Array, data
-from afx.errors import ArgumentError, FileFormatError, MissingExtraError, ShapeError, TreeError
+from afx.errors import ArgumentError, DtypeError, FileFormatError, MissingExtraError, ShapeError, TreeError
 
 KEY = afx.random.key(3)
 
@@ -99,13 +99,19 @@ def test_memory_mapped_arrays_are_read_by_rows(tmp_path: Path) -> None:
         (lambda: data.batches(1.0, 2), ShapeError, r"the array: \[\]"),
         (lambda: data.batches({}, 2), TreeError, "a tree without arrays"),
         (lambda: data.batches(np.ones(0), 2), ShapeError, "no examples"),
-        (lambda: data.batches(np.ones(3), 0), ArgumentError, "got size=0"),
+        (lambda: data.batches(np.ones(3), 0), ArgumentError, "size is a whole number from 1 on: got 0"),
         (lambda: data.batches(np.ones(3), 4), ArgumentError, "no batch is full: got size=4 for 3 examples"),
         (lambda: data.batches(np.ones(3), 2, last="pad"), ArgumentError, "padded_batches fills the last batch"),  # type: ignore[arg-type]  # a mistake
         (lambda: data.batches(np.ones(3), 2, weights=np.ones(3)), ArgumentError, "needs a key"),
         (lambda: data.batches(np.ones(3), 2, key=KEY, weights=np.ones(2)), ShapeError, "one weight an example"),
         (lambda: data.batches(np.ones(3), 2, key=KEY, weights=[1.0, np.nan, 1.0]), ArgumentError, "weights are finite"),
         (lambda: data.batches(np.ones(3), 2)[-1], IndexError, "steps count from 0"),
+        (lambda: data.batches(np.ones(3), 2.5), ArgumentError, "size is a whole number"),  # type: ignore[call-overload]  # a mistake
+        (lambda: data.batches(np.ones(3), 2, key=3), ArgumentError, "batches: a key is uint32"),  # type: ignore[call-overload]  # a mistake
+        (lambda: list(data.batches(np.ones(3), 2)), ArgumentError, r"batches.epoch\(k\)"),
+        (lambda: data.split(np.ones(3), 0.5), ArgumentError, "shares are positive numbers: got 0.5"),  # type: ignore[arg-type]  # a mistake
+        (lambda: data.split(np.ones(3), "ab"), ArgumentError, "shares are positive numbers: got 'ab'"),  # type: ignore[arg-type]  # a mistake
+        (lambda: data.folds(np.ones(3), 2.5), ArgumentError, "count is a whole number"),  # type: ignore[arg-type]  # a mistake
         (lambda: data.split(np.ones(3), (0.5, 0.0)), ArgumentError, "shares are positive"),
         (lambda: data.split(np.ones(3), (1, 1), stratify=[1, 2]), ShapeError, "one label an example"),
         (lambda: data.folds(np.ones(3), 4), ArgumentError, "got 4 for 3 examples"),
@@ -239,3 +245,48 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(MissingExtraError, match="pip install scikit-learn"):
         data.load_sklearn("digits")
+
+
+def test_files_that_hold_no_numbers_are_refused_without_advice_to_trust_them(tmp_path: Path) -> None:
+    """Damaged files and files of objects are refused; no message says to load pickles."""
+    for name in ("a.npy", "a.npz", "cut.npz"):
+        (tmp_path / name).write_bytes(b"junk" if name != "cut.npz" else b"PK\x03\x04junk")
+    np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
+    for name in ("a.npy", "objects.npy"):
+        with pytest.raises(FileFormatError, match="open_shards: no array of numbers") as caught:
+            data.open_shards(tmp_path / name)
+        assert "allow_pickle" not in str(caught.value)
+    for name in ("a.npz", "cut.npz", "objects.npy"):
+        with pytest.raises(FileFormatError, match="load_npz: no archive of arrays of numbers") as caught:
+            data.load_npz(tmp_path / name)
+        assert "allow_pickle" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("parts", "error"),
+    [
+        ([np.ones((2, 2)), np.ones((2, 3))], ShapeError),
+        ([np.ones(2), np.ones(2, np.float32)], ShapeError),
+        ([1.0], ShapeError),
+        (["abc"], DtypeError),
+        ([np.array([{}], object)], DtypeError),
+    ],
+)
+def test_parts_that_could_not_be_read_are_not_written(parts: list[Any], error: type[Exception], tmp_path: Path) -> None:
+    """Parts that differ, and what is no number, are refused before they are written, not when they are opened."""
+    with pytest.raises(error, match="write_shards: "):
+        data.write_shards(tmp_path, parts)
+    assert len(list(tmp_path.iterdir())) == len(parts) - 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"a,b,a\n1,2,3\n", r"columns of one name: got \['a'\]"), (bytes(range(256)), "no text of UTF-8")],
+)
+def test_tables_are_read_whole_or_not_at_all(content: bytes, message: str, tmp_path: Path) -> None:
+    """Columns of one name do not hide each other, and what is no text is no table."""
+    (tmp_path / "table.csv").write_bytes(content)
+    with pytest.raises(FileFormatError, match=message):
+        data.load_csv(tmp_path / "table.csv")
+    with pytest.raises(ArgumentError, match="a delimiter is one character: got ', '"):
+        data.load_csv(tmp_path / "table.csv", delimiter=", ")

@@ -123,3 +123,22 @@ def test_files_are_read_beside_a_path_alone(
         else:
             with pytest.raises(ExportError, match="file cannot be read"):
                 export.from_onnx(path)
+
+
+def test_names_that_are_given_twice_or_no_text_and_negative_shapes_are_refused() -> None:
+    """A damaged model is refused where it is read: it does not shadow a result, nor raise something else."""
+
+    def read(nodes: Any, weights: Any = ()) -> Any:
+        x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [3]) for n in "xy")
+        return onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [y], weights))
+
+    node = onnx.helper.make_node
+    with pytest.raises(ExportError, match="a name is given twice: got y, again by Neg"):
+        export.from_onnx(read([node("Abs", ["x"], ["y"]), node("Neg", ["x"], ["y"])]))
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[-1], raw_data=b"1234")
+    with pytest.raises(ExportError, match="'w' is damaged: got a shape of"):
+        export.from_onnx(read([node("Add", ["x", "w"], ["y"])], [weight]))
+    text = read([node("Abs", ["x"], ["y"], name="first")]).SerializeToString()
+    for name in (b"Abs", b"first"):
+        with pytest.raises(ExportError, match=r"the model is damaged|is not read"):
+            export.from_onnx(text.replace(name, b"\xff" * len(name)))

@@ -7,6 +7,7 @@ import pytest
 
 import afx
 from afx import nn
+from afx.errors import ArgumentError
 
 
 @pytest.fixture(autouse=True)
@@ -237,3 +238,11 @@ class TestTrain:
         grads, new = afx.jit(afx.grad(loss, has_aux=True))(model)
         assert ndarray(grads["linear"].weight).any()
         assert new["norm"].mean.tolist() != [0.0] * 3
+
+
+def test_training_takes_a_function_and_a_key() -> None:
+    """A model in the function's place, or a seed in the key's, is told before anything runs."""
+    with pytest.raises(ArgumentError, match="train: needs a function: got NoneType"):
+        nn.train(None, nn.Dropout(0.5))  # type: ignore[arg-type]  # a mistake
+    with pytest.raises(ArgumentError, match=r"train: a key is uint32\[2\]: got 3"):
+        nn.train(lambda layer: layer(afx.ones(2)), nn.Dropout(0.5), 3)  # type: ignore[arg-type]  # a mistake

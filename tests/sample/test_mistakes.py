@@ -109,3 +109,13 @@ def test_options_have_a_range(make: Any) -> None:
     """Options of samplers are checked where they are made."""
     with pytest.raises(ArgumentError, match="got"):
         make()
+
+
+def test_what_is_no_run_of_draws_is_told() -> None:
+    """Parameters alone cannot be extended or exported, and too few draws have no summary."""
+    found = draw(normal, draws=0)
+    for call in (lambda: sample.extend(sample.nuts(normal), found.params, 2), lambda: sample.to_arviz(found.params)):
+        with pytest.raises(ArgumentError, match="takes what draw returns: got float64"):
+            call()
+    with pytest.raises(ShapeError, match=r"summary: takes draws .* four at least: got shape \(1, 0\)"):
+        sample.summary(found)

@@ -147,11 +147,20 @@ def _read(onnx: Any, graph: Any, opset: int, outer: set[str]) -> Program:
     names, nodes = {*outer, *known, *inputs}, list[Node]()
     for node in graph.node:
         nodes.append(_node(onnx, node, opset, names))
+        _check_new(node, names - outer)
         several = node.op_type in {*HOLDERS, "Split", "TopK"}
         names |= {*(node.output if several else node.output[:1])}
     outputs = tuple([o.name for o in graph.output])
     _check_names("the graph's results", outputs, names)
     return Program(inputs, outputs, tuple(nodes), known)
+
+
+def _check_new(node: Any, names: set[str]) -> None:
+    twice = [name for name in node.output if name and name in names]
+    if twice:
+        raise ExportError(
+            f"from_onnx: a name is given twice: got {', '.join(twice)}, again by {node.op_type}; mend the model"
+        )
 
 
 def _check_names(what: str, wanted: Sequence[str], names: set[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,7 +38,24 @@ def load_model(onnx: Any, model: Any) -> Any:
         raise ExportError(
             f"from_onnx: no model of ONNX: got {type(model).__name__} without a graph; pass a path, bytes or a ModelProto"
         )
+    _check_text(model)
     return model
+
+
+def _check_text(message: Any) -> None:
+    """Raise where text is not UTF-8: protobuf gives such names as bytes."""
+    for field, value in message.ListFields():
+        if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+            continue
+        is_one = isinstance(value, str | bytes) or hasattr(value, "ListFields")
+        items: list[Any] = [value] if is_one else list(cast("Iterable[Any]", value))
+        for x in items:
+            if hasattr(x, "ListFields"):
+                _check_text(x)
+            elif isinstance(x, bytes):
+                raise ExportError(
+                    f"from_onnx: the model is damaged: got {field.name} {x!r}, which is no text; write it again"
+                )
 
 
 def _load_tensors(onnx: Any, model: Any, folder: str) -> None:
@@ -73,6 +91,10 @@ def read_tensor(onnx: Any, tensor: Any) -> np.ndarray[Any, Any]:
     if onnx.external_data_helper.uses_external_data(tensor):
         raise ExportError(
             f"from_onnx: the numbers of {tensor.name!r} lie in another file: got a model without its path; pass the path"
+        )
+    if any(n < 0 for n in tensor.dims):
+        raise ExportError(
+            f"from_onnx: the tensor {tensor.name!r} is damaged: got a shape of {[*tensor.dims]}; write it again"
         )
     try:
         found: np.ndarray[Any, Any] = onnx.numpy_helper.to_array(tensor)
