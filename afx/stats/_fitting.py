@@ -11,21 +11,23 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike
 from afx.core.dtypes import float64
 from afx.core.tracing.tracer import Tracer
-from afx.errors import ArgumentError
+from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import asarray
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
 from afx.ops.elementwise.comparison import isfinite
-from afx.ops.elementwise.exponential import exp, sigmoid
+from afx.ops.elementwise.exponential import exp, log, sigmoid
 from afx.ops.elementwise.where import where
 from afx.ops.manipulation.join import stack
 from afx.ops.reductions.quantiles import median
 from afx.ops.reductions.sums import max as max_
 from afx.ops.reductions.sums import mean
+from afx.ops.reductions.sums import sum as sum_
+from afx.ops.special.gamma import gammaln
 from afx.optim.solvers.minimize import minimize
 from afx.stats._distribution import ContinuousDistribution, Distribution, is_endless, quiet
 
-__all__ = ["fit"]
+__all__ = ["fit", "fit_shares"]
 
 PROBES = {(True, True, True): "real", (False, True, True): "positive", (False, True, False): "share"}
 WAYS: dict[str, tuple[Callable[[Array], Array], Callable[[float], float]]] = {  # from free numbers, and back
@@ -89,6 +91,33 @@ def fit(
     found = isfinite(before) & (slope <= STEEPEST)
     fitted = parameters(result.x, held, place)
     return {name: where(found, value, math.nan) if name in kinds else value for name, value in fitted.items()}
+
+
+def fit_shares(x: Array) -> Array:
+    """Return the parameters of the likeliest Dirichlet law, from where its moments are those of the data (Minka 2000)."""
+    if x.ndim != 2 or min(x.shape) < 2:
+        raise ShapeError(f"dirichlet.fit: data are float[k, n] of two components and points at least: got {x.aval}")
+    if not isinstance(x, Tracer) and not (np.all(x > 0) and np.all(abs_(sum_(x, axis=0) - 1) < 1e-6)):
+        raise ArgumentError(
+            f"dirichlet.fit: data are shares above 0 with the sum 1: got {x.aval}; divide by their sums"
+        )
+    first, second = mean(x, axis=1), mean(x * x, axis=1)
+    total = mean((first - second) / where(second > first * first, second - first * first, 1e-12))
+    start = log(stop_gradient(first * where(total > 0, total, 1.0)))
+
+    def loss(z: Array, logs: Array) -> Array:
+        a = exp(z)
+        return sum_(gammaln(a)) - gammaln(sum_(a)) - sum_((a - 1) * logs)
+
+    with quiet():
+        result = minimize(loss, start, mean(log(x), axis=1), method="bfgs", tolerance=1e-10, max_iterations=500)
+    slope = max_(abs_(stop_gradient(result.gradient)))
+    if not isinstance(slope, Tracer) and not slope <= STEEPEST:
+        raise ArgumentError(
+            f"dirichlet.fit: no maximum of the likelihood was found: got a slope of {float(slope):.1e} ({result.reason}); "
+            "give points that differ"
+        )
+    return where(slope <= STEEPEST, exp(result.x), math.nan)
 
 
 def _check_given(who: str, kinds: Mapping[str, str], start: Mapping[str, float]) -> None:

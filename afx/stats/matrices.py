@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from afx.core.array.array import Array, ArrayLike
+from afx.core.dtypes import float64
 from afx.errors import ShapeError
 from afx.ops.creation.creation import asarray, zeros
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -82,6 +83,23 @@ class _Multinomial:
         count, shares = floating("multinomial", n, p)
         apart = broadcast_to(expand_dims(shares, -2), (*shares.shape, shares.shape[-1]))
         return expand_dims(expand_dims(count, -1), -1) * (_on_diagonal(shares) - apart * expand_dims(shares, -1))
+
+    def fit(self, x: ArrayLike) -> dict[str, Array]:
+        """Return ``n`` and ``p`` of the greatest likelihood, by name, in float64: the shares of all counts.
+
+        Args:
+            x: int[points, k], counts of one sum, or several.
+
+        Raises:
+            ShapeError: x is no matrix with points.
+
+        >>> afx.stats.multinomial.fit(np.array([[1, 3], [2, 2]]))["p"]
+        Array([0.375, 0.625], dtype=float64)
+        """
+        counts = asarray(x).astype(float64)
+        if counts.ndim != 2 or not counts.shape[0]:
+            raise ShapeError(f"multinomial.fit: data are counts, int[points, k]: got {counts.aval}; reshape them")
+        return {"n": sum_(counts, axis=1), "p": sum_(counts, axis=0) / sum_(counts)}
 
     def rvs(self, key: ArrayLike, shape: ShapeLike, n: ArrayLike, p: ArrayLike) -> Array:
         """Return draws, int[*shape, k], as `afx.random.multinomial` does."""

@@ -10,7 +10,7 @@ from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import aval_of, broadcast_shapes
 from afx.core.dtypes import float64
 from afx.errors import ShapeError
-from afx.ops.creation.creation import zeros
+from afx.ops.creation.creation import asarray, zeros
 from afx.ops.creation.matrices import eye
 from afx.ops.creation.stop_gradient import stop_gradient
 from afx.ops.elementwise.arithmetic import abs as abs_
@@ -34,9 +34,11 @@ from afx.ops.special.errors import ndtr
 from afx.ops.special.gamma import gammaln
 from afx.random import dirichlet as draw_dirichlet
 from afx.random import multivariate_normal as draw_normal
+from afx.random import normal as draw_standard
 from afx.random._arguments import ShapeLike
 from afx.stats._bivariate_normal import bivariate_cdf
 from afx.stats._distribution import floating, quiet
+from afx.stats._fitting import fit_shares
 from afx.stats._multivariate_normal_cdf import lattice_cdf, trivariate_cdf
 from afx.stats._stirling import shares_entropy
 
@@ -100,6 +102,22 @@ class _Dirichlet:
         (a,) = floating("dirichlet", alpha)
         return shares_entropy(astype(a, float64)).astype(a.dtype)
 
+    def fit(self, x: ArrayLike) -> dict[str, Array]:
+        """Return ``alpha`` of the greatest likelihood, by name, in float64, with derivatives by the data.
+
+        Args:
+            x: float[k, n], shares: the components are the first axis, as in `logpdf`.
+
+        Raises:
+            ShapeError: x is no matrix of two components and two points or more.
+            ArgumentError: what is no share, or no maximum was found: all points are one.
+
+        >>> x = np.array([[0.2, 0.3, 0.4, 0.5], [0.8, 0.7, 0.6, 0.5]])
+        >>> afx.stats.dirichlet.fit(x)["alpha"].round(2)
+        Array([ 6.14, 11.41], dtype=float64)
+        """
+        return {"alpha": fit_shares(asarray(x).astype(float64))}
+
     def rvs(self, key: ArrayLike, shape: ShapeLike, alpha: ArrayLike) -> Array:
         """Return draws, float[*shape, k], as `afx.random.dirichlet` does."""
         return draw_dirichlet(key, alpha, shape)
@@ -151,20 +169,74 @@ class _MultivariateNormal:
         """Return the density."""
         return exp(self.logpdf(x, mean, cov, allow_singular=allow_singular))
 
-    def entropy(self, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
-        """Return the differential entropy.
+    def entropy(self, mean: ArrayLike | None = None, cov: ArrayLike = 1.0, *, allow_singular: bool = False) -> Array:
+        """Return the differential entropy; of a singular covariance, where it is allowed, that on its plane.
 
         Raises:
             numpy.linalg.LinAlgError: the covariance is not positive definite.
         """
         _, _, c = _aligned(0.0 if mean is None and not aval_of(cov).ndim else _like(mean, cov), mean, cov)
+        if allow_singular:
+            values, _, kept, _ = _directions(c)
+            each = 0.5 * log(where(kept, values, 1.0)) + where(kept, 0.5 * math.log(2 * math.pi) + 0.5, 0.0)
+            return sum_(each, axis=-1)
         heights = sum_(log(diagonal(cholesky(c))), axis=-1)
         return heights + 0.5 * c.shape[-1] * (math.log(2 * math.pi) + 1)
 
-    def rvs(self, key: ArrayLike, shape: ShapeLike, mean: ArrayLike, cov: ArrayLike) -> Array:
-        """Return draws, float[*shape, n], as `afx.random.multivariate_normal` does."""
+    def fit(self, x: ArrayLike, *, mean: ArrayLike | None = None, cov: ArrayLike | None = None) -> dict[str, Array]:
+        """Return ``mean`` and ``cov`` of the greatest likelihood, by name, in float64, with derivatives by the data.
+
+        Args:
+            x: float[points, n], or float[points] for n of 1.
+            mean: float[n], the mean, if it is known.
+            cov: float[n, n], the covariance, likewise.
+
+        Raises:
+            ShapeError: x has no points, or a known parameter does not fit it.
+
+        >>> found = afx.stats.multivariate_normal.fit(np.array([[1.0, 2.0], [3.0, 2.0], [2.0, 5.0]]))
+        >>> found["mean"], found["cov"].round(3)
+        (Array([2., 3.], dtype=float64), Array([[0.667, 0.   ],
+               [0.   , 2.   ]], dtype=float64))
+        """
+        y = asarray(x).astype(float64)
+        y = reshape(y, (-1, 1)) if y.ndim == 1 else y
+        if y.ndim != 2 or not y.shape[0]:
+            raise ShapeError(f"multivariate_normal.fit: data are float[points, n]: got {y.aval}; reshape them")
+        n = y.shape[1]
+        m = sum_(y, axis=0) / y.shape[0] if mean is None else asarray(mean).astype(float64)
+        known = None if cov is None else asarray(cov).astype(float64)
+        if m.shape != (n,) or (known is not None and known.shape != (n, n)):
+            raise ShapeError(
+                f"multivariate_normal.fit: known parameters fit the data: got mean {m.aval} and cov "
+                f"{None if known is None else known.aval} for {y.aval}; reshape them"
+            )
+        gaps = y - m
+        c = matmul(gaps.T, gaps) / y.shape[0] if known is None else known
+        return {"mean": m, "cov": c}
+
+    def rvs(
+        self, key: ArrayLike, shape: ShapeLike, mean: ArrayLike, cov: ArrayLike, *, allow_singular: bool = False
+    ) -> Array:
+        """Return draws, float[*shape, n], as `afx.random.multivariate_normal` does.
+
+        Of a singular covariance, where it is allowed, they lie on its plane: equal eigenvalues have no derivative.
+        """
         m, c = floating("multivariate_normal", mean, cov)
-        return draw_normal(key, m, c, shape)
+        if not allow_singular:
+            return draw_normal(key, m, c, shape)
+        values, vectors, kept, _ = _directions(c)
+        widths = where(kept, sqrt(where(kept, values, 1.0)), 0.0)
+        lead = (
+            broadcast_shapes([m.shape[:-1], c.shape[:-2]])
+            if shape is None
+            else (shape,)
+            if isinstance(shape, int)
+            else shape
+        )
+        assert lead is not None  # the parameters fit each other
+        z = draw_standard(key, (*lead, c.shape[-1]), dtype=c.dtype) * widths
+        return m + matmul(expand_dims(z, -2), vectors.mT)[..., 0, :]
 
     def cdf(self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1.0) -> Array:
         """Return the probability that no component is above that of x.
@@ -223,12 +295,17 @@ def _like(mean: ArrayLike | None, cov: ArrayLike) -> Array:
     return zeros(aval_of(cov if mean is None else mean).shape[-1:] or (1,), aval_of(cov).dtype)
 
 
-def _log_density_on_plane(gap: Array, cov: Array) -> Array:
-    """Return the logarithm of the density on the plane of directions in which there is variance (as in SciPy)."""
+def _directions(cov: Array) -> tuple[Array, Array, Array, Array]:
+    """Return variances along directions, these, which of them are any, and the limit below which one is none."""
     values, vectors = eigh(cov)
     eps = float(np.finfo(cov.dtype).eps) * (1e6 if cov.dtype == np.float64 else 1e3)
     limit = stop_gradient(eps * max_(abs_(values), axis=-1, keepdims=True))
-    kept = values > limit
+    return values, vectors, values > limit, limit
+
+
+def _log_density_on_plane(gap: Array, cov: Array) -> Array:
+    """Return the logarithm of the density on the plane of directions in which there is variance (as in SciPy)."""
+    values, vectors, kept, limit = _directions(cov)
     safe = where(kept, values, 1.0)
     along = matmul(expand_dims(gap, -2), vectors)[..., 0, :]
     squares = sum_(where(kept, along * along / safe, 0.0), axis=-1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import afx
 from afx import stats
@@ -59,3 +60,51 @@ def test_what_cannot_be_started_is_refused(law: str, x: list[float], options: di
     """Starts that would not be heeded or are outside, and no data, without warnings."""
     with pytest.raises(afx.errors.ArgumentError, match=text):
         getattr(stats, law).fit(np.array(x), **options)
+
+
+def test_fits_of_vectors(rng: np.random.Generator) -> None:
+    """Normal vectors as SciPy's, known parameters as given; shares where the likelihood is greatest; counts by their sums."""
+    x = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 3))
+    found = stats.multivariate_normal.fit(x)
+    want = scipy.stats.multivariate_normal.fit(x)
+    np.testing.assert_allclose(found["mean"], want[0], rtol=1e-12)
+    np.testing.assert_allclose(found["cov"], want[1], rtol=1e-10)
+    held = stats.multivariate_normal.fit(x, mean=np.zeros(3))
+    np.testing.assert_allclose(held["cov"], x.T @ x / 40, rtol=1e-12)
+    shares = rng.dirichlet([0.5, 2.0, 30.0], size=200).T
+    alpha = np.asarray(stats.dirichlet.fit(shares)["alpha"])
+    slope = afx.special.digamma(alpha.sum()) - afx.special.digamma(alpha) + np.log(shares).mean(axis=1)
+    np.testing.assert_allclose(slope, 0.0, atol=1e-7)
+    slopes = np.asarray(afx.grad(lambda v: stats.dirichlet.fit(v)["alpha"][1])(shares))
+    step = 1e-6 * rng.normal(size=shares.shape) * shares
+    step -= shares * step.sum(axis=0)
+    ends = [float(stats.dirichlet.fit(shares + s * step)["alpha"][1]) for s in (1, -1)]
+    np.testing.assert_allclose((slopes * step).sum(), (ends[0] - ends[1]) / 2, rtol=1e-3)
+    counts = np.array([[1, 3, 0], [2, 2, 4]])
+    np.testing.assert_allclose(stats.multinomial.fit(counts)["p"], [3 / 12, 5 / 12, 4 / 12], rtol=1e-15)
+
+
+def test_vectors_that_cannot_be_fitted_are_named() -> None:
+    """Data of another shape, what is no share, and parameters that do not fit."""
+    wrong: list[tuple[Any, str]] = [
+        (lambda: stats.multivariate_normal.fit(np.zeros((0, 2))), "points"),
+        (lambda: stats.multivariate_normal.fit(np.zeros((3, 2)), mean=np.zeros(3)), "fit the data"),
+        (lambda: stats.dirichlet.fit(np.ones((2, 1))), "two components"),
+        (lambda: stats.dirichlet.fit(np.ones((2, 3))), "with the sum 1"),
+        (lambda: stats.multinomial.fit(np.ones(3)), "counts"),
+    ]
+    for run, text in wrong:
+        with pytest.raises((afx.errors.ArgumentError, afx.errors.ShapeError), match=text):
+            run()
+
+
+def test_singular_normal_vectors() -> None:
+    """Their entropy is that on the plane, as SciPy's, and draws lie on it, with its covariance."""
+    cov = np.array([[2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
+    peer: Any = scipy.stats.multivariate_normal
+    law = peer(np.zeros(3), cov, allow_singular=True)
+    found = stats.multivariate_normal.entropy(cov=cov, allow_singular=True)
+    np.testing.assert_allclose(found, law.entropy(), rtol=1e-12)
+    x = np.asarray(stats.multivariate_normal.rvs(afx.random.key(0), 4000, np.ones(3), cov, allow_singular=True))
+    np.testing.assert_allclose(x[:, 0], x[:, 1], atol=1e-12)
+    np.testing.assert_allclose(np.cov(x.T), cov, atol=0.15)
