@@ -192,3 +192,17 @@ def test_threads_may_fill_one_cache() -> None:
     finally:
         sys.setswitchinterval(before)
     assert failures == []
+
+
+def test_one_trace_serves_all_calls_of_a_kind() -> None:
+    """Arrays, NumPy's arrays, traced ones and `lower` find the same trace, where shapes and dtypes are the same."""
+    fn = afx.jit(lambda x, y: afx.sum(x * y))
+    x = np.arange(3, dtype=np.float32)
+    for a in (afx.asarray(x), x):
+        for b in (afx.asarray(x), x):
+            assert fn(a, b) == 5.0
+    fn.lower(x, afx.asarray(x))
+    afx.grad(fn)(afx.asarray(x), x)
+    assert fn.cache_info().traces == 1
+    assert fn(x, 2.0) == 6.0
+    assert fn.cache_info().traces == 2
