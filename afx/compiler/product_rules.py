@@ -120,6 +120,8 @@ def expand_gram(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Par
     Products with other matrices of that size take NumPy a third of the time, and stay.
     """
     x, y = xs
+    if x.aval.ndim < 3:  # a vector, or one product
+        return None
     (m, k), batch = x.aval.shape[-2:], aval.shape[:-2]
     most, calls = b.target.expand_max_length, m * (m + 1) // 2 * (2 * k - 1)
     if not batch or aval.dtype.char not in "fd" or max(m, k) > most or not _are_transposes(b, x, y):

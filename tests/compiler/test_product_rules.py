@@ -143,3 +143,14 @@ def test_many_small_matrices_times_their_transposes(m: int, k: int, dtype: str) 
         np.testing.assert_allclose(np.asarray(slopes)[0, 0], np.asarray(want), rtol=rtol, atol=10 * rtol)
     few = simplify(afx.trace(ways[0])(afx.asarray(x[0, :3])), expanding=True)
     assert "matmul" in [eq.primitive.name for eq in few.equations]
+
+
+def test_a_vector_times_a_transpose_stays_a_product() -> None:
+    """A vector has no rows and columns: its products with a transposed matrix, or a stack of them, compile as they are."""
+    rng = np.random.default_rng(0)
+    v, a, b = rng.normal(size=3), rng.normal(size=(3, 3)), rng.normal(size=(2, 3, 3))
+    for x in (a, b):
+        swapped = np.swapaxes(x, -1, -2)
+        found = afx.jit(lambda v, x: (v @ afx.swapaxes(x, -1, -2), afx.swapaxes(x, -1, -2) @ v))(v, x)
+        np.testing.assert_allclose(found[0], v @ swapped)
+        np.testing.assert_allclose(found[1], swapped @ v)
