@@ -106,3 +106,17 @@ def test_threads_that_help_ignore_what_a_loop_ignores() -> None:
     assert native.program.block.is_shared
     for _ in range(4):
         assert native(x)[1] == 0
+
+
+def test_stacked_results_need_not_be_in_row_major_order() -> None:
+    """A step may give transposes and other views: NumPy's plan copies what it stacks, so that their order tells nothing."""
+
+    def fn(h: Any) -> Any:
+        def step(h: Any, _: Any) -> Any:
+            h = afx.tanh(h @ h.T + 0.1)
+            return h, (afx.permute_dims(afx.exp(h), (1, 0)), h[::-1, 1:].T, (h * 2).T.sum(axis=0))
+
+        return afx.scan(step, h, None, 5)
+
+    native = assert_same_bits(fn, np.random.default_rng(0).normal(size=(6, 6)))
+    assert not any(why for _, why in native.plan.why_not_native)

@@ -277,15 +277,23 @@ class BlockBuilder:
         return group.add(Load(Ref(location.owner, location.dtype, location.offset, broadcast(location, group.space))))
 
     # -- instructions --
-    def build(self, is_shared: bool = False) -> Converted:
+    def build(self, is_shared: bool = False, ordered: int | None = None) -> Converted:
         """Return the block, of which threads may share loops over rows.
+
+        Args:
+            is_shared: whether they may.
+            ordered: of how many results, the first ones, the order of elements in memory counts; None for all. Of the
+                others NumPy's plan makes dense copies, as of what a loop stacks.
 
         Raises:
             UnsupportedError: an instruction has no native form.
         """
         for instruction in self.schedule.instructions:
             self.lower(instruction)
-        outputs = [self._output(result.operand) for result in self.schedule.results]
+        outputs = [
+            self._output(result.operand, is_ordered=ordered is None or k < ordered)
+            for k, result in enumerate(self.schedule.results)
+        ]
         inputs = [b.index for b in self.schedule.inputs]
         for item in self.items:
             if isinstance(item, Group):
@@ -342,9 +350,9 @@ class BlockBuilder:
         self.locations[out.index] = part_of(source, x, z)
         return True
 
-    def _output(self, x: Operand) -> int:
+    def _output(self, x: Operand, *, is_ordered: bool) -> int:
         """Return the owner of a result's memory, copied where it is not its own."""
-        location = self.ordered(x)
+        location = self.ordered(x) if is_ordered else self.location(x)
         whole = (
             location.strides == dense(location.shape, int(location.dtype[1:]))
             and location.nbytes == self.sizes[location.owner]

@@ -85,8 +85,8 @@ def _reasons(schedule: Schedule, target: Target) -> list[str]:
     return [builder.reason(i) for i in schedule.instructions]
 
 
-def _block(schedule: Schedule, target: Target, is_shared: bool = False) -> Converted:
-    return BlockBuilder(schedule, lower_call, lower_fused, _control, target).build(is_shared)
+def _block(schedule: Schedule, target: Target, is_shared: bool = False, ordered: int | None = None) -> Converted:
+    return BlockBuilder(schedule, lower_call, lower_fused, _control, target).build(is_shared, ordered)
 
 
 def _control(b: BlockBuilder, control: Loop | Branch) -> None:
@@ -117,7 +117,7 @@ def _branch(b: BlockBuilder, branch: Branch) -> None:
 
 def _loop(b: BlockBuilder, loop: Loop) -> None:
     """Add a loop: the blocks of its body and condition, and memory for the carry, which alternates between two buffers."""
-    body = _block(loop.body, b.target)
+    body = _block(loop.body, b.target, ordered=len(loop.carry) if loop.condition is None else None)
     consts = [_pointer(b, x) for x in loop.consts]
     init = [_pointer(b, x) for x in loop.carry]
     results = [b.own(x.index, x.shape, b.dtype(x)) for x in loop.outputs]
