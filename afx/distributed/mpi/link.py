@@ -284,6 +284,8 @@ class MpiLink:
 
     def close(self) -> None:
         """Say goodbye, and free the communicator where nothing is on its way: the next one may get its number."""
+        self._shared_sums.clear()
+        self._shared = None
         if self.shrinks:  # freeing is collective, and a lost rank would never come
             self.watch.say_goodbye()
         elif self.watch.part():

@@ -29,9 +29,8 @@ SLOT_BYTES: Final = 1 << 18  # of a chunk: what is written, read and added lies 
 SIGN_BYTES: Final = 64
 SIGN: Final = struct.Struct("<qqqq")  # call, bytes, tag, chunk
 LINE_BYTES: Final = 64  # what one processor writes, and another reads, stands apart from the rest
-HEADER_BYTES: Final = 1 << 12
+HEADER_BYTES: Final = 1 << 12  # the token, and two lines of each of up to 31 ranks
 TOKEN_BYTES: Final = 32
-MOST_RANKS: Final = (HEADER_BYTES - LINE_BYTES) // (2 * LINE_BYTES)
 ORDERED: Final = ("x86_64", "AMD64")
 
 
