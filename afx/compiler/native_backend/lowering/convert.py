@@ -10,7 +10,7 @@ import numpy as np
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.functions.rewrites import rewrite
-from afx.compiler.native_backend.lowering.items import Group, Item, made_by
+from afx.compiler.native_backend.lowering.items import Group, Item, made_by, with_views_first
 from afx.compiler.native_backend.lowering.memory import (
     Location,
     broadcast,
@@ -288,7 +288,7 @@ class BlockBuilder:
         Raises:
             UnsupportedError: an instruction has no native form.
         """
-        for instruction in self.schedule.instructions:
+        for instruction in with_views_first(self.schedule.instructions):
             self.lower(instruction)
         outputs = [
             self._output(result.operand, is_ordered=ordered is None or k < ordered)

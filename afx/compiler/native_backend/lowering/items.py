@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -12,7 +12,7 @@ from afx.compiler.operands import Buffer
 from afx.compiler.schedule import Alloc, Free, Instruction, Loop, View
 from afx.core.aval import Shape
 
-__all__ = ["Group", "Item", "call_of", "made_by"]
+__all__ = ["Group", "Item", "call_of", "made_by", "with_views_first"]
 
 
 @attrs.define(eq=False)
@@ -57,3 +57,28 @@ def made_by(instruction: Instruction) -> tuple[Buffer, ...]:
     if isinstance(instruction, Loop):
         return (*instruction.outputs, *instruction.ys)
     return () if isinstance(instruction, Alloc | Free) else instruction.outputs
+
+
+def with_views_first(instructions: Iterable[Instruction]) -> list[Instruction]:
+    """Return instructions with each view right behind what it looks at: one that copies keeps no loops apart then."""
+    found = list[Instruction]()
+    waiting: dict[int, list[View]] = {}
+    known, made = list(instructions), set[int]()
+    for instruction in known:
+        made.update([x.index for x in made_by(instruction)])
+        if isinstance(instruction, View):
+            waiting.setdefault(instruction.source.index, []).append(instruction)
+
+    def add(instruction: Instruction) -> None:
+        found.append(instruction)
+        for x in made_by(instruction):
+            for view in waiting.pop(x.index, ()):
+                add(view)
+
+    for source in [index for index in waiting if index not in made]:
+        for view in waiting.pop(source):
+            add(view)
+    for instruction in known:
+        if not isinstance(instruction, View):
+            add(instruction)
+    return found
