@@ -55,9 +55,9 @@ def test_draws_under_constraints() -> None:
 
 def test_the_same_key_gives_the_same_bits() -> None:
     """Chains in Python, NumPy's plan and the default back end draw the same bits; another key draws others."""
+    sampler = sample.nuts(correlated)
 
     def run(seed: int = 0) -> Any:
-        sampler = sample.nuts(correlated)
         return sample.draw(sampler, afx.random.key(seed), np.zeros(2), draws=3, warmup=21, chains=2)
 
     default = run()
