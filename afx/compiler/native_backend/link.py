@@ -34,6 +34,11 @@ C_FUNCTIONS = (
     "clock_gettime",
 )  # fmt: skip
 
+NUMPY_2 = 0x2000000  # the version of its binary interface
+ARRAY_FUNCTIONS = 365  # the place of PyDataType_GetArrFuncs in NumPy's C interface
+FIRST_SORT = 33  # the place of the first function that sorts in PyArray_ArrFuncs
+SORTS = {"sort.quick": 0, "argsort.quick": 3, "argsort.stable": 5}  # places behind it: three kinds of each
+
 
 class _MethodDef(ctypes.Structure):
     _fields_ = (
@@ -106,6 +111,9 @@ def ufunc_loop(name: str, dtypes: tuple[str, ...]) -> UfuncLoop | None:
 @functools.cache
 def _address(name: str, dtypes: tuple[str, ...]) -> tuple[int, int] | None:
     """Return the addresses of a loop and of its data."""
+    if name in SORTS:
+        address = _sort_address(SORTS[name], dtypes[0])
+        return None if address is None else (address, 0)
     ufunc = find_ufunc(name)
     if ufunc is None:
         return None
@@ -134,6 +142,25 @@ def find_ufunc(name: str) -> Any:
     }
     found: Any = getattr(places[module](), own, None)
     return found if isinstance(found, np.ufunc) else None
+
+
+def _sort_address(place: int, dtype: str) -> int | None:
+    """Return one of the functions that NumPy sorts a dtype with, which its C interface hands out.
+
+    That begins with a function for its version; the number of the one that is asked holds for all of NumPy 2.
+    """
+    core: Any = getattr(np, "_core", None)
+    capsule: Any = getattr(getattr(core, "_multiarray_umath", None), "_ARRAY_API", None)
+    if capsule is None:
+        return None
+    open_capsule = ctypes.pythonapi.PyCapsule_GetPointer
+    open_capsule.restype, open_capsule.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = ctypes.cast(open_capsule(capsule, None), ctypes.POINTER(ctypes.c_void_p))
+    if table[0] is None or ctypes.CFUNCTYPE(ctypes.c_uint)(table[0])() != NUMPY_2 or table[ARRAY_FUNCTIONS] is None:
+        return None
+    give = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_void_p), ctypes.py_object)(table[ARRAY_FUNCTIONS])
+    found: int | None = give(np.dtype(dtype))[FIRST_SORT + place]
+    return found
 
 
 class Kernel:

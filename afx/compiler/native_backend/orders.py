@@ -1,20 +1,20 @@
-"""Leaves of native programs that ask for the order of elements: places in sorted vectors."""
+"""Leaves of native programs that ask for the order of elements: sorted rows, and places in sorted vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
-from afx.compiler.native_backend.elements import Access, Names, Ref
-from afx.compiler.native_backend.steps import Spaced, join_lengths
+from afx.compiler.native_backend.elements import Access, Names, Ref, UfuncLoop
+from afx.compiler.native_backend.steps import Leaf, Spaced, join_lengths
 from afx.core.aval import Shape
 
 if TYPE_CHECKING:
     from afx.compiler.target import NativeTarget
 
-__all__ = ["Search"]
+__all__ = ["Search", "Sort"]
 
 
 @attrs.frozen
@@ -77,3 +77,66 @@ class Search(Spaced):
         side = "right" if self.is_right else "left"
         count = join_lengths(self.space) or "1"
         return [f"{out} = searchsorted({vector}, {values}, {side!r})  # {count} values in {self.length} elements"]
+
+
+@attrs.frozen
+class Sort(Leaf):
+    """Rows sorted by NumPy's function, in place, or the indices that sort them.
+
+    Attributes:
+        loop: NumPy's function.
+        rows: number of rows, next to each other.
+        length: elements of each.
+        values: the rows.
+        out: the indices, as int64; None sorts the values.
+    """
+
+    loop: UfuncLoop
+    rows: int
+    length: int
+    values: Ref
+    out: Ref | None = None
+    quiet: tuple[str, ...] = ()
+
+    def accesses(self) -> list[Access]:
+        """Return the values, which change where no indices are asked for, and those."""
+        return [Access(self.values, "a")] if self.out is None else [Access(self.values, "r"), Access(self.out, "w")]
+
+    def map_refs(self, change: Callable[[Ref], Ref]) -> Sort:
+        """Return the same of other memory."""
+        values = change(self.values)
+        return attrs.evolve(self, values=values, out=None if self.out is None else change(self.out))
+
+    @property
+    def may_fault(self) -> bool:
+        """Whether memory may be short: always."""
+        return True
+
+    @property
+    def elements(self) -> int:
+        """How many elements it sorts."""
+        return self.rows * self.length
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 20 * self.rows + 2.0 * self.elements * self.length.bit_length()
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """NumPy's function."""
+        return iter((self.loop,))
+
+    @property
+    def called_roots(self) -> set[int]:
+        """The roots of values and indices."""
+        return {*self.touched}
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the call."""
+        values, comment = names[self.values.root], f"# {self.rows} × {self.length}: NumPy's {self.loop.ufunc}"
+        return [
+            f"{values}.sort()  {comment}"
+            if self.out is None
+            else f"{names[self.out.root]} = argsort({values})  {comment}"
+        ]

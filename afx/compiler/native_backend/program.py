@@ -14,7 +14,7 @@ from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, Ro
 from afx.compiler.native_backend.leaves import Extreme, Indexed, Inner, Product, Words
 from afx.compiler.native_backend.loops import BlockLoop, Choice, Scan, While, WhileBack
 from afx.compiler.native_backend.nests import Nest
-from afx.compiler.native_backend.orders import Search
+from afx.compiler.native_backend.orders import Search, Sort
 from afx.compiler.native_backend.steps import Leaf, Step
 from afx.core.aval import Shape
 
@@ -40,6 +40,7 @@ __all__ = [
     "Root",
     "Scan",
     "Search",
+    "Sort",
     "Step",
     "UfuncLoop",
     "Value",

@@ -10,7 +10,7 @@ import numpy as np
 from afx.core.array.array import Array, ArrayLike, wrap
 from afx.core.aval import Aval, Shape, aval_of, normalize_axis
 from afx.core.dtypes import DType, int64
-from afx.core.primitive import Derivative, Masking, Params, Primitive, Sampling, Value, register
+from afx.core.primitive import Derivative, Lowering, Masking, Params, Primitive, Sampling, Value, register
 from afx.core.registry import register_function
 from afx.core.tracing.tracer import bind, bind_single, to_array, to_lower_level
 from afx.errors import ArgumentError, DtypeError, ShapeError
@@ -150,7 +150,13 @@ def _argsort_abstract(x: Aval, *, axis: int, stable: bool = True) -> Aval:
     return Aval(x.shape, int64)
 
 
-argsort_p: Primitive = nondifferentiable("argsort", _argsort_run, _argsort_abstract, batch=batch_unchanged("argsort"))
+def _argsort_native(xp: Recorder, out: Any, x: Any, *, axis: int, stable: bool = True) -> None:
+    xp.sort(x, out, axis, "argsort.stable" if stable else "argsort.quick")
+
+
+argsort_p: Primitive = nondifferentiable(
+    "argsort", _argsort_run, _argsort_abstract, batch=batch_unchanged("argsort"), native=_argsort_native
+)
 
 
 def check_kind(kind: str | None, order: object, who: str, kinds: Sequence[str] = get_args(Kind)) -> None:
@@ -214,6 +220,10 @@ def _sort_abstract(x: Aval, *, axis: int) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
+def _sort_native(xp: Recorder, out: Any, x: Any, *, axis: int) -> None:
+    xp.sort(x, out, axis, "sort.quick")
+
+
 def _shared(v: Value, z: Value, axis: int) -> Value:
     """Return values in sorted order, each group of equal elements replaced by its mean."""
     rows, values = (moveaxis(to_array(u), axis, -1) for u in (z, v))
@@ -256,6 +266,7 @@ sort_p: Primitive = register(
         kind="custom",
         impl=_sort_run,
         abstract_eval=_sort_abstract,
+        lowering=Lowering(native=_sort_native),
         batch=batch_unchanged("sort"),
         derivative=Derivative(vjps=(_sort_pull,), reads=(3,), jvp=_sort_push),
         masking=Masking(selects=True),

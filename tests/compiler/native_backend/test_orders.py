@@ -1,4 +1,4 @@
-"""Orders of elements as machine code: places in sorted vectors, interpolation between them."""
+"""Orders of elements as machine code: sorted rows, places in sorted vectors, interpolation between them."""
 
 from typing import Any
 
@@ -65,3 +65,32 @@ def test_interpolation_is_one_kernel(dtype: str) -> None:
     x = np.array([-1, 0, 0.5, 1, 3, 7, 9, np.nan, np.inf], dtype)
     assert_is_native(fn, x, fp)
     assert_is_native(afx.grad(lambda x, fp: fn(x, fp)[0].sum(), argnums=(0, 1)), x[:5], fp)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint64", "bool"])
+def test_sorted_rows_are_numpys(dtype: str) -> None:
+    """Elements and indices sorted along each axis are NumPy's, with ties, nan and zeros of both signs, also without stability."""
+    x = (np.random.default_rng(0).normal(size=(4, 3, 19)) * 3).astype(dtype)
+    if dtype[0] == "f":
+        x.reshape(-1)[::5], x.reshape(-1)[1::7], x.reshape(-1)[2::11], x.reshape(-1)[3::13] = 0, -0.0, np.nan, np.inf
+    for axis in range(3):
+
+        def fn(x: Any, axis: int = axis) -> Any:
+            orders = afx.argsort(x, axis), afx.argsort(x, axis, stable=False)
+            return afx.sort(x, axis), *orders, afx.sort(x[::-1], axis), afx.sort(x, axis, descending=True)
+
+        native = assert_is_native(fn, x)
+        assert native(x)[0][0].tobytes() == np.sort(x, axis).tobytes()
+    assert_is_native(lambda x: (*afx.top_k(x[0, 0], 5), afx.sort(x[0, 0, :1]), afx.sort(x, axis=None)), x)
+
+
+def test_steps_that_sort_are_one_kernel() -> None:
+    """Steps that sort, their gradient and a batch of them run without a call of NumPy."""
+
+    def fn(x: Any) -> Any:
+        return afx.scan(lambda x, _: (afx.sort(x * x[::-1]) - x[afx.argsort(-x)], x[0]), x, None, length=4)[0].sum()
+
+    x = np.random.default_rng(0).normal(size=(3, 8))
+    assert_is_native(fn, x[0])
+    assert_is_native(afx.grad(fn), x[0])
+    assert_is_native(afx.vmap(fn), x)

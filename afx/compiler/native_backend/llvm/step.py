@@ -17,10 +17,22 @@ from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emi
 from afx.compiler.native_backend.llvm.search import emit_search
 from afx.compiler.native_backend.llvm.short_row import emit_extreme_of_row
 from afx.compiler.native_backend.llvm.small_product import emit_small_product
+from afx.compiler.native_backend.llvm.sort import emit_sort
 from afx.compiler.native_backend.llvm.tile import emit_tiles
 from afx.compiler.native_backend.llvm.words import emit_words
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import Extreme, Indexed, Inner, Leaf, Nest, Product, Search, UfuncLoop, Words
+from afx.compiler.native_backend.program import (
+    Extreme,
+    Indexed,
+    Inner,
+    Leaf,
+    Nest,
+    Product,
+    Search,
+    Sort,
+    UfuncLoop,
+    Words,
+)
 
 __all__ = ["emit_step"]
 
@@ -41,6 +53,8 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
             emit_extreme(w, step)
         elif isinstance(step, Search):
             emit_search(w, step)
+        elif isinstance(step, Sort):
+            emit_sort(w, step, flags)
         elif isinstance(step, Words):
             emit_words(w, step)
         elif isinstance(step, Product):

@@ -18,7 +18,19 @@ from afx.compiler.native_backend.lowering.ops.expand import REAL, Calls
 from afx.compiler.native_backend.lowering.ops.product import multiply_into
 from afx.compiler.native_backend.lowering.ops.reduction import loop_of, quiet_of, start_of_sum
 from afx.compiler.native_backend.lowering.recorded import Recorded
-from afx.compiler.native_backend.program import Indexed, Inner, Load, Nest, Number, Op, Product, Ref, Search, Value
+from afx.compiler.native_backend.program import (
+    Indexed,
+    Inner,
+    Load,
+    Nest,
+    Number,
+    Op,
+    Product,
+    Ref,
+    Search,
+    Sort,
+    Value,
+)
 from afx.compiler.native_backend.steps import merged
 from afx.compiler.operands import Buffer, Operand
 from afx.compiler.schedule import Call
@@ -180,6 +192,23 @@ class Recorder(Arrays):
         if to.dtype != of.dtype:
             values.append(Op("cast", to.dtype, (3,)))
         self._add([Nest(to.shape, tuple(values), ((len(values) - 1, _ref(to)),), self.quiet)], [x], out)
+
+    def sort(self, x: Recorded, out: Recorded, axis: int, name: str) -> None:
+        """Write elements sorted along an axis by a function of NumPy, or the indices that sort them."""
+        if x.location.dtype not in ALL:
+            self.refuse(x.location.dtype)
+        rows, into = (self.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in (x, out))
+        loop, length = loop_of(name, (x.location.dtype,)), rows.shape[-1]
+        made = into if into.flags.c_contiguous else self.new(into.shape, into.dtype)
+        if name.startswith("argsort"):
+            rows = self.dense(rows)
+            step, reads = Sort(loop, rows.size // length, length, _ref(rows.location), _ref(made.location)), [rows]
+        else:
+            self.copy(made, rows)
+            step, reads = Sort(loop, rows.size // length, length, _ref(made.location)), [made]
+        self._add([step], reads, made)
+        if made is not into:
+            self.copy(into, made)
 
     def search(self, vector: Recorded, values: Recorded, out: Recorded, is_right: bool) -> None:
         """Write where values stand in a sorted vector of their dtype: in front of equal elements, or behind them."""
