@@ -21,6 +21,7 @@ from afx.distributed.sums.buffers import Layout, Memory, Ndarray, flatten_tree
 from afx.errors import ArgumentError, PeerLost
 from afx.ops.collectives import all_gather
 from afx.optim import Optimizer
+from afx.optim.chain import check_optimizer
 from afx.optim.shards import sharded_by
 from afx.transforms.jit import jit
 
@@ -282,6 +283,7 @@ def shard_optimizer(machines: Machines, optimizer: Optimizer[Any]) -> ShardedOpt
     >>> w["w"]
     Array([0.9, 0.9, 0.9], dtype=float32)
     """
+    check_optimizer(optimizer, "shard_optimizer")
     found: ShardedOptimizer[Any] = ShardedOptimizer(machines, optimizer)
     found.check()
     return found

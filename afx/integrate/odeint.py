@@ -14,6 +14,7 @@ from afx.control.solving.report import Status
 from afx.control.solving.vectors import as_vector
 from afx.core.array.array import Array, ArrayLike
 from afx.core.aval import Aval, aval_of
+from afx.core.tracing.tracer import Tracer
 from afx.errors import ArgumentError, ShapeError
 from afx.integrate.adjoint import attach_adjoint
 from afx.integrate.crossings import events_of
@@ -128,6 +129,9 @@ def odeint(
            [0.36788]], dtype=float64), 'the tolerance is met')
     """
     check_callable(fn, "odeint")
+    if event is not None:
+        check_callable(event, "odeint: event")
+    _check_tolerances(rtol, atol)
     control = _control_of(method, direction, step, steps, max_steps, dense)
     control = _with_events(control, terminal, max_events)
     _check_gradient(gradient, {"events": event is not None, "masses": mass is not None, "solutions": dense})
@@ -222,6 +226,8 @@ def _with_events(control: Control, terminal: bool | Sequence[bool], max_events: 
 
 def _check_events(control: Control, values: Array) -> Array:
     """Return the values of an event function, if they are as many as their directions and ends."""
+    if not values.shape[0]:
+        raise ShapeError("odeint: event: the function gives one or several numbers: got none; return what crosses 0")
     for name, given in (("direction", control.direction), ("terminal", control.terminal)):
         if isinstance(given, tuple) and len(given) != values.shape[0]:
             raise ArgumentError(
@@ -236,6 +242,13 @@ def _direction_of(direction: int | Sequence[int]) -> int | tuple[int, ...]:
     if given.dtype.kind not in "iu" or given.ndim > 1 or not np.isin(given, (-1, 0, 1)).all():
         raise ArgumentError(f"odeint: an event's direction is -1, 0 or 1: got {direction!r}; take one of them")
     return int(given) if given.ndim == 0 else tuple(given.tolist())
+
+
+def _check_tolerances(*tolerances: Any) -> None:
+    """Raise for tolerances that allow nothing, or anything; traced ones are not known."""
+    for x in tolerances:
+        if x is not None and not isinstance(x, Tracer) and not (np.asarray(x).dtype.kind in "fiu" and np.all(x >= 0)):
+            raise ArgumentError(f"odeint: tolerances are numbers from 0 on: got {x!r}; such as 1e-6")
 
 
 def _with_tolerances(control: Control, rtol: float | None, atol: float | None, y: Array) -> Control:

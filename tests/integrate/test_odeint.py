@@ -7,6 +7,7 @@ import pytest
 import scipy.integrate
 
 import afx
+from afx.errors import ArgumentError, ShapeError
 from afx.integrate import odeint
 from tests.integrate.problems import PROBLEMS
 
@@ -372,3 +373,19 @@ def test_wrong_events_are_named() -> None:
     }.items():
         with pytest.raises(afx.errors.ArgumentError, match=message):
             oscillate(np.float64(1.0), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"event": 3}, ArgumentError, "odeint: event: needs a function"),
+        ({"event": lambda t, y: None}, ShapeError, "odeint: event: .* got none; return what crosses 0"),
+        ({"rtol": -1.0}, ArgumentError, "odeint: tolerances are numbers from 0 on: got -1.0"),
+        ({"atol": float("nan")}, ArgumentError, "tolerances are numbers from 0 on: got nan"),
+        ({"rtol": "tight"}, ArgumentError, "tolerances are numbers from 0 on: got 'tight'"),
+    ],
+)
+def test_events_and_tolerances_that_say_nothing_are_refused(options: Any, error: type[Exception], message: str) -> None:
+    """A forgotten return never ends an integration, and a negative tolerance is met by anything: both are told."""
+    with pytest.raises(error, match=message):
+        odeint(lambda t, y: -y, np.ones(2), np.array([0.0, 1.0]), **options)

@@ -9,8 +9,9 @@ import attrs
 
 from afx.compiler.cost import bytes_moved, flops
 from afx.core.graph import Equation, Graph, Var
-from afx.distributed.graph.split import GraphSplit, Receive, Run, Send
+from afx.distributed.graph.split import GraphSplit, Receive, Run, Send, check_graph
 from afx.errors import ArgumentError
+from afx.transforms._arguments import describe
 
 __all__ = ["Estimate", "Machine", "estimate", "place"]
 
@@ -77,6 +78,8 @@ def estimate(split: GraphSplit, machine: Machine | None = None, *, micro_batches
     >>> distributed.estimate(distributed.split_graph(graph, [0, 1, 0])).pays
     False
     """
+    if not isinstance(split, GraphSplit):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
+        raise ArgumentError(f"estimate: takes a split graph: got {describe(split)}; make one by split_graph")
     model = machine or Machine()
     clocks, busy = [0.0] * split.slots, [0.0] * split.slots
     for _ in range(micro_batches):
@@ -129,6 +132,7 @@ def place(
     [0, 1]
     """
     model = machine or Machine()
+    check_graph(graph, "place")
     if slots < 1 or goal not in ("latency", "throughput"):
         raise ArgumentError(f'place: at least one slot, for "latency" or "throughput": got {slots}, {goal!r}')
     costs = [model.seconds(Graph((), (), (eq,), ())) for eq in graph]

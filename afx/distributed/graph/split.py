@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import attrs
+import numpy as np
 
 from afx.core.aval import Aval
 from afx.core.cached import Cached
 from afx.core.graph import Constant, Equation, Graph, Literal, Var
 from afx.errors import ArgumentError
+from afx.transforms._arguments import describe
 
-__all__ = ["GraphSplit", "Instruction", "Receive", "Run", "Send", "SlotProgram", "split_graph"]
+__all__ = ["GraphSplit", "Instruction", "Receive", "Run", "Send", "SlotProgram", "check_graph", "split_graph"]
 
 
 @attrs.frozen
@@ -145,6 +147,12 @@ class GraphSplit:
         return Var(variable, Aval((), self.graph.outputs[0].aval.dtype)).name if self.graph.outputs else str(variable)
 
 
+def check_graph(graph: object, who: str) -> None:
+    """Raise where what should be a graph is something else, such as the function itself."""
+    if not isinstance(graph, Graph):
+        raise ArgumentError(f"{who}: takes a graph: got {describe(graph)}; write afx.trace(fn)(*args)")
+
+
 def split_graph(
     graph: Graph, assign: Sequence[int] | Callable[[Equation], int], *, slots: int | None = None
 ) -> GraphSplit:
@@ -170,7 +178,9 @@ def split_graph(
       run 1 equations: cos
       send c to slot 0 (message 0)
     """
-    places = [assign(eq) for eq in graph] if callable(assign) else list(assign)
+    check_graph(graph, "split_graph")
+    named = [assign(eq) for eq in graph] if callable(assign) else list(assign)
+    places = [int(p) if isinstance(p, np.integer) else p for p in named]
     count = max(places, default=0) + 1 if slots is None else slots
     if len(places) != len(graph) or not all(type(p) is int and 0 <= p < count for p in places):
         raise ArgumentError(
