@@ -194,6 +194,21 @@ def test_sums_of_negative_zeros() -> None:
         assert_same_bits(lambda x: tuple([(x * 1.0).sum(axis=a) for a in (None, *range(x.ndim))]), x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((40, 65), 1), ((129,), 0), ((3, 4, 67), (0, 2)), ((2, 3, 4, 33), (1, 3)), ((3, 2, 5, 2, 33), (0, 2, 4))],
+)
+def test_extremes_of_zeros_of_both_signs(shape: tuple[int, ...], axis: Any, dtype: str) -> None:
+    """NumPy's loops take several elements at once, which decides about the sign of a largest or smallest zero."""
+    rng = np.random.default_rng(0)
+    natives = [Native(lambda x, f=f: f(x, axis=axis), np.zeros(shape, dtype)) for f in (np.max, np.min)]
+    for _ in range(10):
+        x = np.where(rng.random(shape) < 0.5, 0.0, -0.0).astype(dtype)
+        for native in natives:
+            assert same_bits(native(x)[0][0], native.plan(x)[0])
+
+
 def test_products_have_the_bits_of_blas() -> None:
     """Products of matrices and vectors call NumPy's loop, which calls BLAS."""
     rng = np.random.default_rng(4)

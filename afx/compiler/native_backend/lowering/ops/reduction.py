@@ -100,8 +100,34 @@ def _reduce_steps(call: Call, out: Location, x: Location, axes: Shape) -> list[S
     space, (of_x, of_out) = merged(x.shape, [x.strides, strides])
     if list(of_x) != sorted(of_x, reverse=True) or any(s <= 0 for s in of_x):
         raise UnsupportedError("a reduction of an array that is not in row-major order")
-    operands = tuple([Ref(p.owner, p.dtype, p.offset, s) for p, s in ((out, of_out), (x, of_x), (out, of_out))])
-    return [_first(call.ufunc, out, x, axes), Inner(loop, space, operands, quiet_of(call))]
+    first = _first(call.ufunc, out, x, axes)
+    starts_with_elements = _start(call.ufunc, out.dtype) is None
+    boxes = _behind_first(space, of_out) if starts_with_elements else [((0,) * len(space), space)]
+    steps: list[Step] = [first]
+    for start, lengths in boxes:
+        moved = attrs.evolve(x, offset=x.offset + sum([k * s for k, s in zip(start, of_x, strict=True)]))
+        operands = tuple([Ref(p.owner, p.dtype, p.offset, s) for p, s in ((out, of_out), (moved, of_x), (out, of_out))])
+        steps.append(Inner(loop, lengths, operands, quiet_of(call)))
+    return steps
+
+
+def _behind_first(space: Shape, of_out: Shape) -> list[tuple[Shape, Shape]]:
+    """Return where the elements behind the first ones start, and how many there are: NumPy's loops do not meet these again.
+
+    That decides which of zeros of both signs is the largest, as loops take several elements of a row at once. Along other
+    axes than the last one it does not matter.
+    """
+    reduced = [k for k, step in enumerate(of_out) if step == 0 and space[k] > 1]
+    last, none = len(space) - 1, (0,) * len(space)
+    if last not in reduced:
+        return [(none, space)]
+    outer = reduced[:-1]
+    boxes = [((*none[:-1], 1), tuple([1 if k in outer else n - (k == last) for k, n in enumerate(space)]))]
+    for axis in reversed(outer):
+        start = tuple([int(k == axis) for k in range(len(space))])
+        lengths = tuple([1 if k in outer and k < axis else n - (k == axis) for k, n in enumerate(space)])
+        boxes.append((start, lengths))
+    return boxes
 
 
 def _nothing_reduced(ufunc: str, out: Location) -> Nest:
