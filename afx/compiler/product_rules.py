@@ -124,7 +124,7 @@ def expand_gram(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Par
         return None
     (m, k), batch = x.aval.shape[-2:], aval.shape[:-2]
     most, calls = b.target.expand_max_length, m * (m + 1) // 2 * (2 * k - 1)
-    if not batch or aval.dtype.char not in "fd" or max(m, k) > most or not _are_transposes(b, x, y):
+    if not (batch and m and k) or aval.dtype.char not in "fd" or max(m, k) > most or not _are_transposes(b, x, y):
         return None
     if math.prod(batch) < b.target.expand_call_products * calls:
         return None

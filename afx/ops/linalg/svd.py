@@ -90,7 +90,7 @@ def svd(
 
     Raises:
         ShapeError: no matrices.
-        numpy.linalg.LinAlgError: it does not converge, as with nan.
+        numpy.linalg.LinAlgError: it does not converge, as with nan; of matrices with inf, results are nan.
 
     >>> svd(afx.asarray([[3.0, 0.0], [0.0, 4.0]])).S
     Array([4., 3.], dtype=float32)
@@ -107,7 +107,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 
     Raises:
         ShapeError: no matrices.
-        numpy.linalg.LinAlgError: it does not converge, as with nan.
+        numpy.linalg.LinAlgError: it does not converge, as with nan; of matrices with inf, results are nan.
 
     >>> svdvals(afx.asarray([[3.0, 0.0], [0.0, 4.0]]))
     Array([4., 3.], dtype=float32)
@@ -136,11 +136,28 @@ def _abstract(a: Aval, *, full: bool) -> tuple[Aval, Aval, Aval]:
 
 
 def _run(a: Any, *, full: bool) -> Any:
-    return arrays(np.linalg.svd(a, full_matrices=full))
+    infinite = _infinite(a)
+    if infinite is None:
+        return arrays(np.linalg.svd(a, full_matrices=full))
+    u, s, vh = np.linalg.svd(np.where(infinite, 0, a), full_matrices=full)
+    return tuple([np.where(over, np.nan, x) for over, x in ((infinite, u), (infinite[..., 0], s), (infinite, vh))])
+
+
+def _infinite(a: Any) -> Any:
+    """Return which matrices hold infinities, of which LAPACK's iteration may never end; None if none does."""
+    found = np.isinf(a).any(axis=(-2, -1), keepdims=True)
+    return found if found.any() else None
 
 
 def _native(xp: Recorder, u: Any, s: Any, vh: Any, a: Any, *, full: bool) -> None:
-    xp.lapack("svd_f" if full else "svd_s", [xp.matrix(a)], [u, s, vh], quiet=IGNORED)
+    xp.lapack("svd_f" if full else "svd_s", [xp.matrix(_without_infinities(xp, a))], [u, s, vh], quiet=IGNORED)
+
+
+def _without_infinities(xp: Recorder, a: Any) -> Any:
+    """Return matrices of finite numbers and nan; with infinities, the call is left to NumPy."""
+    infinite = xp.ufunc("isinf", a)
+    xp.refuse_where(infinite)
+    return xp.where(infinite, 0.0, a)
 
 
 def _sums(s: Array) -> Array:
@@ -244,11 +261,14 @@ def _values_abstract(a: Aval) -> Aval:
 
 
 def _values_run(a: Any) -> Any:
-    return np.linalg.svd(a, compute_uv=False)
+    infinite = _infinite(a)
+    if infinite is None:
+        return np.linalg.svd(a, compute_uv=False)
+    return np.where(infinite[..., 0], np.nan, np.linalg.svd(np.where(infinite, 0, a), compute_uv=False))
 
 
 def _values_native(xp: Recorder, s: Any, a: Any) -> None:
-    xp.lapack("svd", [xp.matrix(a)], [s], quiet=IGNORED)
+    xp.lapack("svd", [xp.matrix(_without_infinities(xp, a))], [s], quiet=IGNORED)
 
 
 def _values_push(t: Array, z: Array, a: Array) -> Array:

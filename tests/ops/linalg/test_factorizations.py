@@ -351,3 +351,17 @@ def test_mapping_is_the_batch(name: str) -> None:
     want = np.asarray(gradient(x))
     for mapped in (afx.vmap(gradient), afx.jit(afx.vmap(gradient))):
         np.testing.assert_allclose(np.asarray(mapped(x)), want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_singular_values_of_infinities_are_nan(dtype: str) -> None:
+    """Matrices with infinities, of which LAPACK's iteration may never end, have results of nan; others in their stack do not."""
+    a = np.arange(24.0).reshape(2, 4, 3).astype(dtype)
+    a[1, 1:3, 0] = np.inf, -np.inf
+    for fn in (lambda a: linalg.svd(a), lambda a: linalg.svd(a, full_matrices=False), lambda a: (linalg.svdvals(a),)):
+        for run in (fn, afx.jit(fn), afx.jit(fn, backend="native")):
+            found, wanted = run(a), fn(a[0])
+            for x, want in zip(found, wanted, strict=True):
+                assert x.dtype == want.dtype
+                assert np.isnan(np.asarray(x)[1]).all()
+                np.testing.assert_allclose(np.abs(x[0]), np.abs(want), rtol=1e-3, atol=1e-3)
