@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorded"]
 
+VIEWS = frozenset({np.moveaxis, np.swapaxes, np.transpose, np.expand_dims, np.squeeze, np.broadcast_to})
+
 
 class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     """An array without elements: views are taken of it as of NumPy's arrays, and NumPy's functions of elements are recorded."""
@@ -59,11 +61,14 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         return self.recorder.ufunc(ufunc.__name__, *xs)
 
     def __array_function__(self, function: Any, _types: Any, xs: Any, options: Any) -> Recorded:
-        """Record a choice of elements, or zeros."""
+        """Record a choice of elements, or zeros; take views as NumPy does."""
         if function is np.where and len(xs) == 3:
             return self.recorder.where(*xs)
         if function is np.zeros_like:
             return self.recorder.constant(np.zeros((), self.dtype))
+        if function in VIEWS:
+            x: Recorded = xs[0]
+            return x._see(function(x.shadow, *xs[1:], **options))
         raise UnsupportedError(function.__name__)
 
     def __bool__(self) -> bool:

@@ -122,7 +122,9 @@ def _behind_first(space: Shape, of_out: Shape) -> list[tuple[Shape, Shape]]:
     if last not in reduced:
         return [(none, space)]
     outer = reduced[:-1]
-    boxes = [((*none[:-1], 1), tuple([1 if k in outer else n - (k == last) for k, n in enumerate(space)]))]
+    boxes: list[tuple[Shape, Shape]] = [
+        ((*none[:-1], 1), tuple([1 if k in outer else n - (k == last) for k, n in enumerate(space)]))
+    ]
     for axis in reversed(outer):
         start = tuple([int(k == axis) for k in range(len(space))])
         lengths = tuple([1 if k in outer and k < axis else n - (k == axis) for k, n in enumerate(space)])
