@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from afx.compiler.graph_builder import GraphBuilder, Params
@@ -27,7 +25,7 @@ def whole_embed(b: GraphBuilder, p: Primitive, xs: tuple[Atom, ...], params: Par
 
 
 def _whole(b: GraphBuilder, x: Atom, params: Params, aval: Aval) -> Atom | None:
-    index: tuple[Any, ...] = dict(params)["index"]
+    index: tuple[int | tuple[int, int, int], ...] = dict(params)["index"]
     steps = [entry[2] for entry in index if isinstance(entry, tuple)]
     if x.aval.size != aval.size or not aval.size or x.aval.dtype != aval.dtype or any(step != 1 for step in steps):
         return None
