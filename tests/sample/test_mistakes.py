@@ -98,7 +98,7 @@ def test_a_start_keeps_its_constraints(constraint: Any, start: Any) -> None:
     [
         lambda: sample.nuts(normal, max_depth=0),
         lambda: sample.nuts(normal, max_depth=100),
-        lambda: sample.nuts(normal, max_depth=2.5),  # type: ignore[arg-type]
+        lambda: sample.nuts(normal, max_depth=2.5),  # type: ignore[arg-type] # the mistake
         lambda: sample.hmc(normal, leaps=0),
         lambda: sample.hmc(normal, jitter=2.0),
         lambda: sample.advi(normal, samples=0),

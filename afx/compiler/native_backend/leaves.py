@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import attrs
 
 from afx.compiler.native_backend.elements import Access, Mode, Names, Ref, UfuncLoop
-from afx.compiler.native_backend.steps import Leaf, RowAccess, Spaced, join_lengths
+from afx.compiler.native_backend.steps import Leaf, LookUp, RowAccess, Spaced, join_lengths
 from afx.compiler.native_backend.sums import Orders
 from afx.core.aval import Shape
 
@@ -82,7 +82,7 @@ class Inner(Spaced):
 
 
 @attrs.frozen
-class Indexed(Spaced):
+class Indexed(LookUp):
     """Elements whose indices arrays of integers name: read from an array, or written into one, in row-major order.
 
     Attributes:
@@ -115,19 +115,6 @@ class Indexed(Spaced):
         """Return the same on other memory."""
         part, whole = change(self.part), change(self.whole)
         return attrs.evolve(self, part=part, whole=whole, indices=tuple(map(change, self.indices)))
-
-    def place(self, numbers: Mapping[int, int], arena: int) -> Indexed:  # it has none
-        """Return the same in its block, with neighbouring axes joined."""
-        return self.with_roots(numbers).with_merged_axes()
-
-    @property
-    def row_space(self) -> Shape:
-        """None: rows of the whole may be read by any row."""
-        return ()
-
-    def row_accesses(self, rows: int) -> None:  # of steps that have any
-        """Return None: rows of the whole may be read by any row."""
-        return
 
     @property
     def may_fault(self) -> bool:

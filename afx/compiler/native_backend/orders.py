@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import attrs
 
 from afx.compiler.native_backend.elements import Access, Names, Ref, UfuncLoop
-from afx.compiler.native_backend.steps import Leaf, Spaced, join_lengths
+from afx.compiler.native_backend.steps import Leaf, LookUp, join_lengths
 from afx.core.aval import Shape
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["Search", "Sort"]
 
 
 @attrs.frozen
-class Search(Spaced):
+class Search(LookUp):
     """Binary search of values in a sorted vector; nan stands behind all numbers.
 
     Attributes:
@@ -48,19 +48,6 @@ class Search(Spaced):
         """Return the search of other memory."""
         values, out = change(self.values), change(self.out)
         return attrs.evolve(self, values=values, out=out, vector=change(self.vector))
-
-    def place(self, numbers: Mapping[int, int], arena: int) -> Search:  # it has none
-        """Return the same in its block, with neighbouring axes joined."""
-        return self.with_roots(numbers).with_merged_axes()
-
-    @property
-    def row_space(self) -> Shape:
-        """None: each row reads the whole vector."""
-        return ()
-
-    def row_accesses(self, rows: int) -> None:  # of steps that have any
-        """Return None: each row reads the whole vector."""
-        return
 
     @property
     def nanoseconds(self) -> float:

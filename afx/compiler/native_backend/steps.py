@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from afx.compiler.native_backend.program import Block
     from afx.compiler.target import NativeTarget
 
-__all__ = ["Leaf", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "merged"]
+__all__ = ["Leaf", "LookUp", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "merged"]
 
 S = TypeVar("S")
 
@@ -235,6 +235,25 @@ class Spaced(Leaf):
 
     def _over(self, space: Shape) -> Self:
         return evolve(self, space=space)
+
+
+class LookUp(Spaced):
+    """A leaf whose elements may each read, or write, any part of a whole array, so that it is not cut into rows."""
+
+    __slots__ = ()
+
+    def place(self, numbers: Mapping[int, int], arena: int) -> Self:  # it has no scratch memory
+        """Return the same in its block, with neighbouring axes joined."""
+        return self.with_roots(numbers).with_merged_axes()
+
+    @property
+    def row_space(self) -> Shape:
+        """None: any row may touch the whole."""
+        return ()
+
+    def row_accesses(self, rows: int) -> None:  # of steps that have any
+        """Return None: any row may touch the whole."""
+        return
 
 
 def evolve(step: S, **changes: Any) -> S:
