@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from afx.compiler.native_backend.elements import Access, Ref
 from afx.compiler.native_backend.steps import Step, evolve
 
 if TYPE_CHECKING:
@@ -15,9 +14,8 @@ if TYPE_CHECKING:
 
     from afx.compiler.native_backend.program import Block
 
-__all__ = ["BLOCKS", "BOTH", "READ", "WRITE", "Carrying", "Control"]
+__all__ = ["BLOCKS", "Carrying", "Control"]
 
-READ, WRITE, BOTH = {"mode": "r"}, {"mode": "w"}, {"mode": "a"}
 BLOCKS = {"is_block": True}
 
 
@@ -30,20 +28,6 @@ class Control(Step):
 
     __slots__ = ()
     arena: int
-
-    def accesses(self) -> list[Access]:
-        """Return the roots that its blocks may touch, each a whole."""
-        fields = [(f.metadata["mode"], getattr(self, f.name)) for f in _fields(self) if "mode" in f.metadata]
-        return [Access(Ref(root, "", 0, ()), mode) for mode, value in fields for root in _flat(value)]
-
-    def map_refs(self, change: Callable[[Ref], Ref]) -> Self:
-        """Return the same with other roots."""
-
-        def moved(value: Any) -> Any:
-            return change(Ref(value, "", 0, ())).root if isinstance(value, int) else tuple(map(moved, value))
-
-        names = [f.name for f in _fields(self) if "mode" in f.metadata]
-        return evolve(self, **{name: moved(getattr(self, name)) for name in names})
 
     @property
     def has_turns(self) -> bool:
@@ -82,20 +66,6 @@ class Carrying(Control):
     __slots__ = ()
 
 
-def _fields(step: Control) -> tuple[Any, ...]:
-    cls: Any = type(step)
-    found: tuple[Any, ...] = attrs.fields(cls)
-    return found
-
-
 def _names_of_blocks(step: Control) -> list[str]:
-    return [f.name for f in _fields(step) if "is_block" in f.metadata]
-
-
-def _flat(value: Any) -> Iterator[int]:
-    """Yield the roots of a field: one, several, or several of each block."""
-    if isinstance(value, int):
-        yield value
-    else:
-        for part in value:
-            yield from _flat(part)
+    cls: Any = type(step)
+    return [f.name for f in attrs.fields(cls) if "is_block" in f.metadata]

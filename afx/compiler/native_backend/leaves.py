@@ -1,22 +1,18 @@
-"""Leaves of native programs beside loop nests: calls of NumPy's loops, products, indexed elements, extremes, random words."""
+"""Leaves of native programs beside loop nests: NumPy's loops, products, indexed elements, extremes, searches, random words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
 
-from afx.compiler.native_backend.elements import Access, Mode, Names, Ref, UfuncLoop
-from afx.compiler.native_backend.steps import Leaf, LookUp, RowAccess, Spaced, join_lengths
+from afx.compiler.native_backend.elements import Names, Ref, UfuncLoop
+from afx.compiler.native_backend.steps import READ, WRITE, Leaf, LookUp, RowAccess, Spaced, join_lengths, memory
 from afx.compiler.native_backend.sums import Orders
 from afx.core.aval import Shape
 
-if TYPE_CHECKING:
-    from afx.compiler.target import NativeTarget
-
-__all__ = ["Extreme", "Indexed", "Inner", "Product", "Words"]
+__all__ = ["Extreme", "Indexed", "Inner", "Product", "Search", "Words"]
 
 ADDED_UP = ((0,), (0,), ())  # core axes of the operands of a product of vectors
 TRANSFORMS_TOGETHER = 16  # at most, in a vector of NumPy's loops
@@ -37,17 +33,9 @@ class Inner(Spaced):
 
     loop: UfuncLoop
     space: Shape
-    operands: tuple[Ref, ...]
+    operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: "r" * (len(step.operands) - 1) + "w"))
     quiet: tuple[str, ...] = ()
     is_ordered: bool = False
-
-    def accesses(self) -> list[Access]:
-        """Return the operands, of which the last one is written."""
-        return _last_are_written(self.operands)
-
-    def map_refs(self, change: Callable[[Ref], Ref]) -> Inner:
-        """Return the loop on other memory."""
-        return attrs.evolve(self, operands=tuple(map(change, self.operands)))
 
     def row_accesses(self, rows: int) -> list[RowAccess] | None:
         """Return what it touches in each row; a reduction over rows adds to its result."""
@@ -62,16 +50,6 @@ class Inner(Spaced):
     def nanoseconds(self) -> float:
         """About how long it takes."""
         return 20 + 0.3 * self.elements
-
-    @property
-    def loops(self) -> Iterator[UfuncLoop]:
-        """Its loop."""
-        return iter((self.loop,))
-
-    @property
-    def called_roots(self) -> set[int]:
-        """The roots of its operands."""
-        return {*self.touched}
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call."""
@@ -98,23 +76,13 @@ class Indexed(LookUp):
 
     kind: Literal["gather", "set", "add"]
     space: Shape
-    part: Ref
-    whole: Ref
-    indices: tuple[Ref, ...]
+    part: Ref = attrs.field(metadata=memory(lambda step: "w" if step.kind == "gather" else "r"))
+    whole: Ref = attrs.field(metadata=memory(lambda step: {"gather": "r", "set": "w", "add": "a"}[step.kind]))
+    indices: tuple[Ref, ...] = attrs.field(metadata=READ)
     steps: Shape
     lengths: Shape
     quiet: tuple[str, ...] = ()
-
-    def accesses(self) -> list[Access]:
-        """Return part, whole and indices."""
-        modes: tuple[Mode, Mode] = ("w", "r") if self.kind == "gather" else ("r", "w" if self.kind == "set" else "a")
-        both = [Access(ref, mode) for ref, mode in zip((self.part, self.whole), modes, strict=True)]
-        return [*both, *[Access(ref, "r") for ref in self.indices]]
-
-    def map_refs(self, change: Callable[[Ref], Ref]) -> Indexed:
-        """Return the same on other memory."""
-        part, whole = change(self.part), change(self.whole)
-        return attrs.evolve(self, part=part, whole=whole, indices=tuple(map(change, self.indices)))
+    is_by_element = True
 
     @property
     def may_fault(self) -> bool:
@@ -125,10 +93,6 @@ class Indexed(LookUp):
     def nanoseconds(self) -> float:
         """About how long it takes."""
         return 10 + 1.5 * self.elements
-
-    def is_written_out(self, limits: NativeTarget) -> bool:
-        """Tell whether it is short."""
-        return self.elements <= limits.passes_few_elements
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the assignment."""
@@ -151,17 +115,10 @@ class Extreme(Spaced):
 
     is_max: bool
     space: Shape
-    x: Ref
-    out: Ref
+    x: Ref = attrs.field(metadata=READ)
+    out: Ref = attrs.field(metadata=WRITE)
     quiet: tuple[str, ...] = ()
-
-    def accesses(self) -> list[Access]:
-        """Return what it searches, and the indices."""
-        return _last_are_written((self.x, self.out))
-
-    def map_refs(self, change: Callable[[Ref], Ref]) -> Extreme:
-        """Return the search of other memory."""
-        return attrs.evolve(self, x=change(self.x), out=change(self.out))
+    is_by_element = True
 
     def row_accesses(self, rows: int) -> list[RowAccess] | None:
         """Return what it touches in each row, where it searches within rows."""
@@ -171,10 +128,6 @@ class Extreme(Spaced):
     def nanoseconds(self) -> float:
         """About how long it takes."""
         return 10 + 1.5 * self.elements
-
-    def is_written_out(self, limits: NativeTarget) -> bool:
-        """Tell whether it is short."""
-        return self.elements <= limits.passes_few_elements
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the search."""
@@ -186,10 +139,10 @@ class Extreme(Spaced):
 
 @attrs.frozen
 class Product(Leaf):
-    """Call of a generalized ufunc's loop, such as that of ``np.matmul``, or the same product in tiles.
+    """Call of a generalized ufunc's loop, such as that of ``np.matmul``, the same product in tiles, or rows that NumPy sorts.
 
     Attributes:
-        loop: its loop; None for tiles.
+        loop: its loop; None for tiles. A function that sorts takes a row, and its indices where it has two operands.
         sizes: the number of core calls, then the core dimensions.
         operands: with the outer strides alone, of which the last one is the loop's own.
         core_strides: strides of the core dimensions, operand by operand.
@@ -206,7 +159,7 @@ class Product(Leaf):
 
     loop: UfuncLoop | None
     sizes: Shape
-    operands: tuple[Ref, ...]
+    operands: tuple[Ref, ...] = attrs.field(metadata=memory(lambda step: step.modes))
     core_strides: Shape
     quiet: tuple[str, ...] = ()
     refuses: bool = False
@@ -219,6 +172,11 @@ class Product(Leaf):
     orders: Orders | None = None
 
     @property
+    def modes(self) -> str:
+        """How it touches its operands."""
+        return "a" * self.changes + "r" * (len(self.operands) - self.changes - self.outputs) + "w" * self.outputs
+
+    @property
     def parts(self) -> int:
         """Number of pieces."""
         return len(self.stops)
@@ -227,6 +185,11 @@ class Product(Leaf):
     def is_transform(self) -> bool:
         """Whether it is a Fourier transform."""
         return self.loop is not None and self.loop.ufunc.startswith("fft.")
+
+    @property
+    def is_sort(self) -> bool:
+        """Whether it sorts rows, or finds the indices that sort them; memory may be short, which is a fault."""
+        return self.loop is not None and self.loop.ufunc.startswith(("sort.", "argsort."))
 
     def in_pieces(self, count: int) -> Product:
         """Return transforms of many rows in so many pieces for threads, in each of which vectors hold the same rows."""
@@ -240,15 +203,6 @@ class Product(Leaf):
     def elements(self) -> int:
         """How many elements of the first operand it reads."""
         return math.prod(self.sizes[:2])
-
-    def accesses(self) -> list[Access]:
-        """Return the operands, of which the last ones are written."""
-        changed = [Access(ref, "a") for ref in self.operands[: self.changes]]
-        return [*changed, *_last_are_written(self.operands[self.changes :], self.outputs)]
-
-    def map_refs(self, change: Callable[[Ref], Ref]) -> Product:
-        """Return the product of other memory."""
-        return attrs.evolve(self, operands=tuple(map(change, self.operands)))
 
     def on_rows(self, count: int, rows: int) -> Product:
         """Return the same of so many of all rows."""
@@ -270,12 +224,12 @@ class Product(Leaf):
     @property
     def may_fault(self) -> bool:
         """Whether operands may have no result."""
-        return self.refuses
+        return self.refuses or self.is_sort
 
     @property
     def calls_blas(self) -> bool:
         """Whether it calls a loop of linear algebra."""
-        return self.loop is not None and not self.is_transform
+        return self.loop is not None and not self.is_transform and not self.is_sort
 
     @property
     def nanoseconds(self) -> float:
@@ -283,23 +237,16 @@ class Product(Leaf):
         if self.is_transform:
             count, n = math.prod(self.outer) * self.sizes[0], max(self.sizes[1:])
             return count * (100 + n * math.log2(n + 1))
+        if self.is_sort:
+            return 20 * self.sizes[0] + 2.0 * self.elements * self.sizes[1].bit_length()
         return (100 if self.orders is None else 5) + 0.03 * math.prod(self.outer) * math.prod(self.sizes)
-
-    @property
-    def loops(self) -> Iterator[UfuncLoop]:
-        """Its loop."""
-        return iter(() if self.loop is None else (self.loop,))
-
-    @property
-    def called_roots(self) -> set[int]:
-        """The roots of its operands."""
-        return {*self.touched}
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the product."""
         *xs, out = [names[ref.root] for ref in self.operands]
         if self.loop is not None and "." in self.loop.ufunc:
-            given, made = [[*xs, out][part] for part in (slice(-self.outputs), slice(-self.outputs, None))]
+            written = len(self.operands) - (self.outputs or self.changes)
+            given, made = [*xs, out][:written] or [out], [*xs, out][written:]
             sizes = join_lengths((*self.outer, *self.sizes))
             return [f"{', '.join(made)} = np.{self.loop.ufunc}({', '.join(given)})  # {sizes}: NumPy's loop"]
         how = "tiles in registers" if self.loop is None else f"NumPy's {self.loop.ufunc}"
@@ -324,29 +271,21 @@ class Words(Leaf):
     keys: int
     blocks_each: int
     purpose: int
-    key: Ref
-    out: Ref
-    counter: Ref | None = None
+    key: Ref = attrs.field(metadata=READ)
+    out: Ref = attrs.field(metadata=WRITE)
+    counter: Ref | None = attrs.field(default=None, metadata=READ)
     quiet: tuple[str, ...] = ()
+    is_by_element = True
 
-    def accesses(self) -> list[Access]:
-        """Return keys, words and counters."""
-        found = [Access(self.key, "r"), Access(self.out, "w")]
-        return found if self.counter is None else [*found, Access(self.counter, "r")]
-
-    def map_refs(self, change: Callable[[Ref], Ref]) -> Words:
-        """Return the words of other keys."""
-        key, out = change(self.key), change(self.out)
-        return attrs.evolve(self, key=key, out=out, counter=None if self.counter is None else change(self.counter))
+    @property
+    def elements(self) -> int:
+        """How many words it makes."""
+        return self.keys * self.blocks_each * 4
 
     @property
     def nanoseconds(self) -> float:
         """About how long it takes."""
         return 10 + 30 * self.keys * self.blocks_each
-
-    def is_written_out(self, limits: NativeTarget) -> bool:
-        """Tell whether it is short."""
-        return self.keys * self.blocks_each * 4 <= limits.passes_few_elements
 
     def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
         """Return the call."""
@@ -355,6 +294,38 @@ class Words(Leaf):
         return [f"{names[self.out.root]} = philox({', '.join(given)})  # {words}"]
 
 
-def _last_are_written(operands: Sequence[Ref], count: int = 1) -> list[Access]:
-    first = len(operands) - count
-    return [Access(ref, "r" if k < first else "w") for k, ref in enumerate(operands)]
+@attrs.frozen
+class Search(LookUp):
+    """Binary search of values in a sorted vector; nan stands behind all numbers.
+
+    Attributes:
+        is_right: whether places lie behind equal elements.
+        space: lengths of the axes of the values.
+        values: what is looked for.
+        out: the places, as int64.
+        vector: where it is looked for, of the values' dtype; its strides are 0.
+        length: elements of the vector.
+        stride: bytes between them.
+    """
+
+    is_right: bool
+    space: Shape
+    values: Ref = attrs.field(metadata=READ)
+    out: Ref = attrs.field(metadata=WRITE)
+    vector: Ref = attrs.field(metadata=READ)
+    length: int
+    stride: int
+    quiet: tuple[str, ...] = ()
+    is_by_element = True
+
+    @property
+    def nanoseconds(self) -> float:
+        """About how long it takes."""
+        return 10 + 2.0 * self.elements * self.length.bit_length()
+
+    def lines(self, names: Names, arena: int) -> list[str]:  # of loops over blocks
+        """Return the search."""
+        values, out, vector = [names[ref.root] for ref in self.refs]
+        side = "right" if self.is_right else "left"
+        count = join_lengths(self.space) or "1"
+        return [f"{out} = searchsorted({vector}, {values}, {side!r})  # {count} values in {self.length} elements"]

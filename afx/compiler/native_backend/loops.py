@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from afx.compiler.native_backend.controls import BLOCKS, BOTH, READ, WRITE, Carrying, Control
+from afx.compiler.native_backend.controls import BLOCKS, Carrying, Control
 from afx.compiler.native_backend.elements import Names
+from afx.compiler.native_backend.steps import BOTH, READ, WRITE
 from afx.core.aval import Shape
 
 if TYPE_CHECKING:

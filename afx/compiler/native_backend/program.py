@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from afx.compiler.native_backend.elements import Fast, Load, Number, Op, Ref, Root, UfuncLoop, Value
-from afx.compiler.native_backend.leaves import Extreme, Indexed, Inner, Product, Words
+from afx.compiler.native_backend.leaves import Extreme, Indexed, Inner, Product, Search, Words
 from afx.compiler.native_backend.loops import BlockLoop, Choice, Scan, While, WhileBack
 from afx.compiler.native_backend.nests import Nest
-from afx.compiler.native_backend.orders import Search, Sort
 from afx.compiler.native_backend.steps import Leaf, Step
 from afx.core.aval import Shape
 
@@ -40,7 +39,6 @@ __all__ = [
     "Root",
     "Scan",
     "Search",
-    "Sort",
     "Step",
     "UfuncLoop",
     "Value",

@@ -6,13 +6,14 @@ blocks that it runs. What follows from its form alone, such as its cost and its 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from afx.compiler.native_backend.elements import Access, Names, Ref, UfuncLoop
+from afx.compiler.native_backend.elements import Access, Mode, Names, Ref, UfuncLoop
 from afx.core.aval import Shape
 
 if TYPE_CHECKING:
@@ -21,9 +22,22 @@ if TYPE_CHECKING:
     from afx.compiler.native_backend.program import Block
     from afx.compiler.target import NativeTarget
 
-__all__ = ["Leaf", "LookUp", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "merged"]
+__all__ = [
+    "BOTH", "READ", "WRITE", "Leaf", "LookUp", "RowAccess", "Spaced", "Step", "evolve", "join_lengths", "memory", "merged",
+]  # fmt: skip
 
 S = TypeVar("S")
+
+
+def memory(mode: Mode | Callable[[Any], str]) -> dict[str, Any]:
+    """Return the metadata of a field that names memory, and how the step touches it: a mode for all of it, or for each part.
+
+    The field holds a `Ref` or the number of a root, None, or tuples of these.
+    """
+    return {"mode": mode}
+
+
+READ, WRITE, BOTH = memory("r"), memory("w"), memory("a")
 
 
 @attrs.frozen
@@ -53,6 +67,11 @@ class RowAccess:
         high = ref.offset + sum([r for r in reach if r > 0]) + ref.size
         return cls(ref, pitch, low, high, writes, adds)
 
+    @property
+    def shift(self) -> int:
+        """Which row of its memory is the first."""
+        return self.low // self.pitch
+
 
 class Step:
     """What a block runs: a leaf, or a loop over blocks.
@@ -60,11 +79,13 @@ class Step:
     Attributes:
         quiet: floating-point warnings that it ignores.
         is_cut: whether it runs part by part, which threads share.
+        is_by_element: whether its loops run over single elements, which LLVM may unroll.
     """
 
     __slots__ = ()
     quiet: tuple[str, ...] = ()
     is_cut: bool = False
+    is_by_element: bool = False
 
     @property
     def is_void(self) -> bool:
@@ -128,11 +149,17 @@ class Step:
 
     def accesses(self) -> list[Access]:
         """Return the memory that it touches, operand by operand."""
-        raise NotImplementedError  # each kind of step has its own
+        found = list[Access]()
+        for name, mode in _fields_of_memory(type(self)):
+            refs = [*_refs(getattr(self, name))]
+            modes: Any = mode(self) if callable(mode) else mode
+            found += map(Access, refs, modes if len(modes) > 1 else modes * len(refs))
+        return found
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Self:
         """Return the step with other memory, operand by operand."""
-        raise NotImplementedError  # each kind of step has its own
+        names = [name for name, _ in _fields_of_memory(type(self))]
+        return evolve(self, **{name: _changed(getattr(self, name), change) for name in names})
 
     def place(self, numbers: Mapping[int, int], arena: int) -> Self:  # of loops over blocks
         """Return the step in its block, where roots have these numbers and its scratch memory begins there."""
@@ -162,9 +189,9 @@ class Step:
         """Return the same on so many of all rows."""
         return self
 
-    def is_written_out(self, limits: NativeTarget) -> bool:  # NumPy's loops, and tiles
+    def is_written_out(self, limits: NativeTarget) -> bool:
         """Tell whether its time is spent in loops over vectors that are written out, or is short."""
-        return True
+        return not self.is_by_element or self.elements <= limits.passes_few_elements
 
     def lines(self, names: Names, arena: int) -> list[str]:
         """Return it as text; ``arena`` is where scratch memory of its block begins."""
@@ -172,9 +199,24 @@ class Step:
 
 
 class Leaf(Step):
-    """A step without blocks."""
+    """A step without blocks.
+
+    Attributes:
+        loop: the loop of NumPy that it calls, of some kinds.
+    """
 
     __slots__ = ()
+    loop: UfuncLoop | None = None
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """The loops of NumPy that it calls."""
+        return iter(() if self.loop is None else (self.loop,))
+
+    @property
+    def called_roots(self) -> set[int]:
+        """The roots that functions may read: of all operands."""
+        return set() if self.loop is None else {*self.touched}
 
     @property
     def refs(self) -> list[Ref]:
@@ -254,6 +296,31 @@ class LookUp(Spaced):
     def row_accesses(self, rows: int) -> None:  # of steps that have any
         """Return None: any row may touch the whole."""
         return
+
+
+@functools.cache
+def _fields_of_memory(kind: Any) -> list[tuple[str, Any]]:
+    return [(f.name, f.metadata["mode"]) for f in attrs.fields(kind) if "mode" in f.metadata]
+
+
+def _refs(value: Any) -> Iterator[Ref]:
+    """Yield the memory that a field names."""
+    if isinstance(value, tuple):
+        parts: tuple[Any, ...] = value
+        for part in parts:
+            yield from _refs(part)
+    elif value is not None:
+        yield Ref(value, "", 0, ()) if isinstance(value, int) else value
+
+
+def _changed(value: Any, change: Callable[[Ref], Ref]) -> Any:
+    """Return a field with other memory."""
+    if isinstance(value, tuple):
+        parts: tuple[Any, ...] = value
+        return tuple([_changed(part, change) for part in parts])
+    if isinstance(value, int):
+        return change(Ref(value, "", 0, ())).root
+    return None if value is None else change(value)
 
 
 def evolve(step: S, **changes: Any) -> S:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from afx.compiler.native_backend.llvm.fold import FOLD_LANES, Accumulator
-from afx.compiler.native_backend.llvm.index import walk
+from afx.compiler.native_backend.llvm.nested import element_at, over
 from afx.compiler.native_backend.llvm.op import element_type, emit, read, truth
 from afx.compiler.native_backend.llvm.short_row import ShortRow, is_short_row
 from afx.compiler.native_backend.llvm.writer import Writer
@@ -21,8 +21,7 @@ def emit_extreme(w: Writer, step: Extreme) -> None:
     search = _Lanes(w, step).search if is_dense else _One(w, step).search
     if is_short_row(step.x.dtype, step.space, step.x.strides[-1], w.limits):
         search = partial(_search_short_row, w, step)
-    pointers = [w.shifted(f"%r{ref.root}", ref.offset) for ref in step.refs]
-    walk(w, step.space[:-1], step.refs, pointers, search)
+    over(w, step.space[:-1], step.refs, search)
 
 
 def _search_short_row(w: Writer, step: Extreme, pointers: list[str]) -> None:
@@ -116,7 +115,7 @@ class _One:
 
     def _look(self, pointer: str, i: str) -> None:
         w, kind = self.w, element_type(self.dtype)
-        x = read(w, self.dtype, w.shifted(pointer, w.let(f"mul nsw i64 {i}, {self.step.x.strides[-1]}")))
+        x = read(w, self.dtype, element_at(w, pointer, i, self.step.x.strides[-1]))
         known = w.let(f"load {kind}, ptr {self.best}")
         better = self._is_better(x, known)
         if self.dtype in ("f4", "f8"):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
+from afx.compiler.native_backend.llvm.nested import element_at, over
 from afx.compiler.native_backend.llvm.op import element_type, emit, lanes, read, same, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Indexed, Ref
-from afx.core.aval import Shape
 
-__all__ = ["emit_indexed", "walk"]
-
-Walk = Callable[[list[str]], None]
+__all__ = ["emit_indexed"]
 
 
 def emit_indexed(w: Writer, step: Indexed) -> None:
@@ -19,13 +15,7 @@ def emit_indexed(w: Writer, step: Indexed) -> None:
     refs = step.refs
     depth = max([k + 1 for ref in step.indices for k, s in enumerate(ref.strides) if s] or [0])
     if step.space and depth == len(step.space) and all(map(_is_dense, step.indices)) and not step.whole.strides[-1]:
-        walk(
-            w,
-            step.space[:-1],
-            refs,
-            [w.shifted(f"%r{ref.root}", ref.offset) for ref in refs],
-            lambda p: _line(w, step, p),
-        )
+        over(w, step.space[:-1], refs, lambda p: _line(w, step, p))
         return
 
     def move(pointers: list[str]) -> None:
@@ -34,7 +24,7 @@ def emit_indexed(w: Writer, step: Indexed) -> None:
             whole = w.shifted(whole, _offset(w, index, step.indices[k].dtype, step.lengths[k], step.steps[k]))
         _rows(w, step, depth, part, whole)
 
-    walk(w, step.space[:depth], refs, [w.shifted(f"%r{ref.root}", ref.offset) for ref in refs], move)
+    over(w, step.space[:depth], refs, move)
 
 
 def _is_dense(index: Ref) -> bool:
@@ -64,7 +54,7 @@ def _line(w: Writer, step: Indexed, pointers: list[str]) -> None:
     def move(start: str, i: str) -> None:
         k = w.let(f"add nuw nsw i64 {start}, {i}")
         there = w.shifted(whole, w.let(f"load i64, ptr {w.let(f'getelementptr i64, ptr {offsets}, i64 {i}')}, align 8"))
-        _element(w, step, _moved(w, part, k, step.part.strides[-1]), there)
+        _element(w, step, element_at(w, part, k, step.part.strides[-1]), there)
 
     stop = length - length % most
     if stop:
@@ -85,23 +75,6 @@ def _check(w: Writer, step: Indexed, places: list[str], i: str, offsets: str) ->
 
 def _wide(w: Writer) -> str:
     return "i64" if w.lanes == 1 else f"<{w.lanes} x i64>"
-
-
-def walk(w: Writer, space: Shape, refs: Sequence[Ref], pointers: list[str], body: Walk, first: int = 0) -> None:
-    """Add loops over axes, from the axis ``first`` of the operands on; the body gets their pointers."""
-    if not space:
-        body(pointers)
-        return
-
-    def inside(i: str) -> None:
-        found = [_moved(w, p, i, ref.strides[first]) for p, ref in zip(pointers, refs, strict=True)]
-        walk(w, space[1:], refs, found, body, first + 1)
-
-    w.loop("0", str(space[0]), 1, inside)
-
-
-def _moved(w: Writer, pointer: str, i: str, stride: int) -> str:
-    return w.shifted(pointer, w.let(f"mul nsw i64 {i}, {stride}")) if stride else pointer
 
 
 def _offset(w: Writer, pointer: str, dtype: str, length: int, step: int) -> str:
@@ -133,11 +106,11 @@ def _rows(w: Writer, step: Indexed, depth: int, part: str, whole: str) -> None:
             whole_vectors = space[-1] - (space[-1] - at) % width
             w.lanes = width
             if whole_vectors > at:
-                w.loop(str(at), str(whole_vectors), width, lambda i: one([_moved(w, p, i, size) for p in pointers]))
+                w.loop(str(at), str(whole_vectors), width, lambda i: one([element_at(w, p, i, size) for p in pointers]))
             at, width = whole_vectors, width // 2
         w.lanes = 1
 
-    walk(w, space[:-1] if dense else space, refs, [part, whole], row if dense else one, depth)
+    over(w, step.space[:-1] if dense else step.space, refs, row if dense else one, depth, [part, whole])
 
 
 def _element(w: Writer, step: Indexed, part: str, whole: str) -> None:

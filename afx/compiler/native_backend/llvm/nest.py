@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from functools import partial
 
 from afx.compiler.native_backend.functions.table import emit_fast
@@ -12,55 +11,13 @@ from afx.compiler.native_backend.llvm.extent import Extent, Lines
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.fold import FOLD_BLOCK, FOLD_LANES, Accumulator, accumulate, fill
 from afx.compiler.native_backend.llvm.looks import leave_at, looking_axis
+from afx.compiler.native_backend.llvm.nested import element_at, over
 from afx.compiler.native_backend.llvm.op import emit, memory_type, number, read, read_one, written
 from afx.compiler.native_backend.llvm.strip import call_on_strip
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.program import PARTS, Fast, Load, Nest, Number, Op, Ref, UfuncLoop
-from afx.core.aval import Shape
+from afx.compiler.native_backend.program import Fast, Load, Nest, Number, Op, Ref, UfuncLoop
 
-__all__ = ["NestEmitter", "over", "start_of"]
-
-
-def start_of(w: Writer, ref: Ref) -> str:
-    """Return the pointer to the first element."""
-    return w.shifted(f"%r{ref.root}", ref.offset)
-
-
-def over(
-    w: Writer,
-    space: Shape,
-    refs: Sequence[Ref],
-    body: Callable[[list[str]], None],
-    first: int = 0,
-    start: Sequence[str] | None = None,
-    is_cut: bool = False,
-    nanoseconds: float = 0.0,
-) -> None:
-    """Add loops over the outer axes, from the first one on; the body gets the operands' pointers.
-
-    That over the first axis of a nest that is cut goes from ``%low`` to ``%high``. Where the body takes so many nanoseconds,
-    one of the loops looks for signals.
-    """
-    lengths = [n // (PARTS if is_cut and k == 0 else 1) for k, n in enumerate(space)]
-    looking = first + looking_axis(lengths[first:], nanoseconds, w.limits)
-
-    def nested(axis: int, pointers: list[str]) -> None:
-        if axis == len(space):
-            body(pointers)
-            return
-        low, high = ("%low", "%high") if is_cut and axis == 0 else ("0", str(space[axis]))
-        leave = leave_at(w, nanoseconds * math.prod(space[axis + 1 :])) if axis == looking >= first else None
-        w.loop(low, high, 1, lambda i: nested(axis + 1, moved(axis, pointers, i)), leave)
-
-    def moved(axis: int, pointers: list[str], i: str) -> list[str]:
-        return [_element(w, p, i, ref.strides[axis]) for p, ref in zip(pointers, refs, strict=True)]
-
-    nested(first, [start_of(w, ref) for ref in refs] if start is None else list(start))
-
-
-def _element(w: Writer, pointer: str, i: str, stride: int) -> str:
-    """Return the pointer to an element so many strides further."""
-    return w.shifted(pointer, w.let(f"mul nsw i64 {i}, {stride}")) if stride else pointer
+__all__ = ["NestEmitter"]
 
 
 class NestEmitter:
@@ -194,7 +151,7 @@ class NestEmitter:
         self.strips, self.direct = {}, set()
         for n, (k, ref) in enumerate(self.nest.stores):
             if k in later and k not in self.strips and _inner_stride(ref) == _size(ref.dtype):
-                self.strips[k] = _element(w, self.targets[n], start, _size(ref.dtype))
+                self.strips[k] = element_at(w, self.targets[n], start, _size(ref.dtype))
                 self.direct.add(n)
         for k in sorted(later - set(self.strips)):
             kind = memory_type(self._dtype(k))
@@ -226,8 +183,8 @@ class NestEmitter:
             return
 
         def body(i: str) -> None:
-            xs = [(read if s else read_one)(w, op.dtype, _element(w, p, i, s)) for p, s in found]
-            written(w, op.dtype, emit_fast(w, function, xs, op.dtype), _element(w, out, i, size))
+            xs = [(read if s else read_one)(w, op.dtype, element_at(w, p, i, s)) for p, s in found]
+            written(w, op.dtype, emit_fast(w, function, xs, op.dtype), element_at(w, out, i, size))
 
         extent.loop(1, body)
 
@@ -240,7 +197,7 @@ class NestEmitter:
             return location, 0
         if isinstance(value, Load):
             stride = value.ref.strides[-1] if value.ref.strides else 0
-            return _element(self.w, self.loads[j], start, stride), stride
+            return element_at(self.w, self.loads[j], start, stride), stride
         return self.strips[j], _size(value.dtype)
 
     def _inline(self, level: int, ops: list[int], start: str, extent: Extent) -> None:
@@ -352,7 +309,7 @@ class NestEmitter:
             return pointer
         if stride == _size(ref.dtype):
             return self.w.let(f"getelementptr {memory_type(ref.dtype)}, ptr {pointer}, i64 {i}")
-        return _element(self.w, pointer, i, stride)
+        return element_at(self.w, pointer, i, stride)
 
 
 def _size(dtype: str) -> int:

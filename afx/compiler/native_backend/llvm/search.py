@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from afx.compiler.native_backend.llvm.index import walk
+from afx.compiler.native_backend.leaves import Search
+from afx.compiler.native_backend.llvm.nested import element_at, over
 from afx.compiler.native_backend.llvm.op import FLOATS, compared, element_type, read
 from afx.compiler.native_backend.llvm.writer import Writer
-from afx.compiler.native_backend.orders import Search
 
 __all__ = ["emit_search"]
 
 
 def emit_search(w: Writer, step: Search) -> None:
     """Add the loops over values."""
-    pointers = [w.shifted(f"%r{ref.root}", ref.offset) for ref in step.refs]
-    walk(w, step.space, step.refs, pointers, lambda at: _look(w, step, *at))
+    over(w, step.space, step.refs, lambda at: _look(w, step, *at))
 
 
 def _look(w: Writer, step: Search, value_at: str, out: str, vector: str) -> None:
@@ -30,7 +29,7 @@ def _look(w: Writer, step: Search, value_at: str, out: str, vector: str) -> None
 
 
 def _element(w: Writer, step: Search, vector: str, index: str) -> str:
-    return read(w, step.values.dtype, w.shifted(vector, w.let(f"mul nsw i64 {index}, {step.stride}")))
+    return read(w, step.values.dtype, element_at(w, vector, index, step.stride))
 
 
 def _stands_before(w: Writer, step: Search, x: str, value: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from afx.compiler.native_backend.functions.lanes import Lanes
 from afx.compiler.native_backend.llvm.call_loop import call_loop
-from afx.compiler.native_backend.llvm.nest import over, start_of
+from afx.compiler.native_backend.llvm.nested import over, start_of
 from afx.compiler.native_backend.llvm.op import memory_type, read, read_one, written
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product

@@ -11,7 +11,8 @@ from afx.compiler.native_backend.llvm.call_loop import call_loop
 from afx.compiler.native_backend.llvm.extreme import emit_extreme
 from afx.compiler.native_backend.llvm.flags import Flags
 from afx.compiler.native_backend.llvm.index import emit_indexed
-from afx.compiler.native_backend.llvm.nest import NestEmitter, over, start_of
+from afx.compiler.native_backend.llvm.nest import NestEmitter
+from afx.compiler.native_backend.llvm.nested import over, start_of
 from afx.compiler.native_backend.llvm.op import emit, read, written
 from afx.compiler.native_backend.llvm.pairwise import PAIRWISE_MIN_ELEMENTS, emit_sum
 from afx.compiler.native_backend.llvm.search import emit_search
@@ -29,7 +30,6 @@ from afx.compiler.native_backend.program import (
     Nest,
     Product,
     Search,
-    Sort,
     UfuncLoop,
     Words,
 )
@@ -53,12 +53,10 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
             emit_extreme(w, step)
         elif isinstance(step, Search):
             emit_search(w, step)
-        elif isinstance(step, Sort):
-            emit_sort(w, step, flags)
         elif isinstance(step, Words):
             emit_words(w, step)
         elif isinstance(step, Product):
-            _product(w, step)
+            _product(w, step, flags)
         w.hand_over_faults("%fault")
         w.line("ret void")
 
@@ -67,11 +65,13 @@ def emit_step(w: Writer, step: Leaf, flags: Flags, attributes: str = "", shared:
     return name
 
 
-def _product(w: Writer, step: Product) -> None:
+def _product(w: Writer, step: Product, flags: Flags) -> None:
     if step.orders is not None:
         emit_small_product(w, step)
     elif step.loop is None:
         emit_tiles(w, step)
+    elif step.is_sort:
+        emit_sort(w, step, step.loop, flags)
     else:
         _call_pieces(w, step, step.loop)
 

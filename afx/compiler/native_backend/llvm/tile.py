@@ -13,7 +13,7 @@ import attrs
 
 from afx.compiler.native_backend.elements import Ref
 from afx.compiler.native_backend.functions.lanes import Lanes
-from afx.compiler.native_backend.llvm.nest import over, start_of
+from afx.compiler.native_backend.llvm.nested import over, start_of
 from afx.compiler.native_backend.llvm.op import memory_type
 from afx.compiler.native_backend.llvm.writer import Writer
 from afx.compiler.native_backend.program import Product

@@ -28,7 +28,6 @@ from afx.compiler.native_backend.program import (
     Product,
     Ref,
     Search,
-    Sort,
     Value,
 )
 from afx.compiler.native_backend.steps import merged
@@ -198,15 +197,18 @@ class Recorder(Arrays):
         if x.location.dtype not in ALL:
             self.refuse(x.location.dtype)
         rows, into = (self.view(y, lambda y: np.moveaxis(y, axis, -1)) for y in (x, out))
-        loop, length = loop_of(name, (x.location.dtype,)), rows.shape[-1]
         made = into if into.flags.c_contiguous else self.new(into.shape, into.dtype)
-        if name.startswith("argsort"):
-            rows = self.dense(rows)
-            step, reads = Sort(loop, rows.size // length, length, _ref(rows.location), _ref(made.location)), [rows]
+        finds_indices = name.startswith("argsort")
+        if finds_indices:
+            operands = [self.dense(rows), made]
         else:
             self.copy(made, rows)
-            step, reads = Sort(loop, rows.size // length, length, _ref(made.location)), [made]
-        self._add([step], reads, made)
+            operands = [made]
+        loop, sizes = loop_of(name, (x.location.dtype,)), (rows.size // rows.shape[-1], rows.shape[-1])
+        refs = tuple([_ref(y.location) for y in operands])
+        self._add(
+            [Product(loop, sizes, refs, (), changes=not finds_indices, outputs=finds_indices)], operands[:1], made
+        )
         if made is not into:
             self.copy(into, made)
 

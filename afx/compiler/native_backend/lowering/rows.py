@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
 from afx.compiler.arena import Arena
 from afx.compiler.native_backend.lowering.items import Item
 from afx.compiler.native_backend.lowering.memory import finish_steps, place_memory
-from afx.compiler.native_backend.program import Block, BlockLoop, Leaf, Nest, Step
+from afx.compiler.native_backend.program import Block, BlockLoop, Leaf, Nest, Ref, Step
 from afx.compiler.native_backend.steps import RowAccess
 
-__all__ = ["even_part", "fuse_rows", "row_accesses", "single_steps"]
+__all__ = ["Part", "even_part", "fuse_rows", "loop_over_tiles", "row_accesses", "single_steps"]
 
 
 @attrs.define(eq=False)
@@ -56,8 +56,11 @@ def fuse_rows(
         found += [unit.item for unit in before]
         outside = left.union(*[unit.item.reads.union(unit.item.writes) for unit in units if unit not in run])
         is_worth = any(not isinstance(unit.item.steps[0], Nest) for unit in run) if is_shared else len(run) > 1
-        if is_worth:
-            found += _joined([unit.item for unit in run], rows, outside, [unit.accesses or [] for unit in run], most)
+        widest = max([unit.item.steps[0].elements for unit in run], default=0) // rows
+        count = even_part(rows, most // max(widest, 1))
+        if is_worth and count < rows:
+            parts = [Part(unit.item.steps[0], unit.accesses or [], rows) for unit in run]
+            found.append(loop_over_tiles(parts, count, rows, outside, widest * rows))
         else:
             found += [unit.item for unit in run]
         waiting = later
@@ -102,25 +105,77 @@ def _fits(new: Sequence[RowAccess], run: Sequence[_Unit], is_shared: bool) -> bo
     return True
 
 
-# -- loops --
-def _joined(
-    items: list[Item], rows: int, outside: set[int], accesses: Sequence[Sequence[RowAccess]], most: int
-) -> list[Item]:
-    """Return items as one loop over groups of rows of so many elements at most, where there are several groups."""
-    widest = max([step.elements for item in items for step in item.steps], default=0) // rows
-    group = even_part(rows, most // max(widest, 1))
-    if group >= rows:
-        return items
-    pitches = {(a.ref.root, a.pitch): None for own in accesses for a in own}
-    written = {root for item in items for root in item.writes}
-    private = {root: pitch for root, pitch in pitches if root in written and root not in outside and pitch}
-    params = [pair for pair in pitches if pair[0] not in private]
-    counts = [n for n in (group, rows % group) if n]
-    bodies = tuple([_body(items, n, rows, params, private) for n in counts])
-    roots = tuple([root for root, _ in params])
-    strides = tuple([group * pitch for _, pitch in params])
-    loop = BlockLoop(bodies, -(-rows // group), (roots,) * len(bodies), (strides,) * len(bodies), 0, widest * rows)
-    return [Item([loop], set(roots), [root for root in written if root not in private], loop.arena_bytes)]
+# -- tiles --
+@attrs.frozen
+class Part:
+    """A step of a tile, which works on some of its rows: from ``first`` to ``last`` rows behind those of the tile.
+
+    Attributes:
+        step: on all of its rows.
+        accesses: what it touches in each row, in the order of its memory.
+        rows: how many there are.
+        first: the first one beside those of the tile.
+        last: the last one.
+    """
+
+    step: Step
+    accesses: Sequence[RowAccess]
+    rows: int
+    first: int = 0
+    last: int = 0
+
+
+@attrs.frozen
+class _Kept:
+    """Rows of an array that a tile keeps: from which one behind its own on, how many more, bytes from row to row."""
+
+    first: int
+    more: int
+    pitch: int
+
+
+def loop_over_tiles(parts: Sequence[Part], count: int, rows: int, outside: Collection[int], total: int) -> Item:
+    """Return a loop over tiles of so many rows; what nobody outside reads lies in the arena of a tile.
+
+    Args:
+        parts: what a tile runs, in order.
+        count: rows of a tile.
+        rows: how many there are.
+        outside: owners of memory that others read or write.
+        total: how many elements it runs over.
+    """
+    pairs = {(a.ref.root, a.pitch): None for part in parts for a in part.accesses}
+    made = {a.ref.root: (part, a) for part in parts for a in part.accesses if a.writes}
+    kept = {
+        root: _Kept(part.first + a.shift, part.last - part.first, a.pitch)
+        for root, (part, a) in made.items()
+        if root not in outside and a.pitch
+    }
+    params = [pair for pair in pairs if pair[0] not in kept]
+    bodies = tuple([_tile(parts, n, params, kept) for n in (count, rows % count) if n])
+    roots, strides = tuple([root for root, _ in params]), tuple([count * pitch for _, pitch in params])
+    loop = BlockLoop(bodies, -(-rows // count), (roots,) * len(bodies), (strides,) * len(bodies), 0, total)
+    return Item([loop], set(roots), [root for root in made if root not in kept], loop.arena_bytes)
+
+
+def _tile(parts: Sequence[Part], count: int, params: Sequence[tuple[int, int]], kept: dict[int, _Kept]) -> Block:
+    """Return the block that runs steps on the rows of one tile."""
+    numbers, own = {pair: k for k, pair in enumerate(params)}, {root: len(params) + k for k, root in enumerate(kept)}
+    sizes = {own[root]: rows.pitch * (count + rows.more) for root, rows in kept.items()}
+
+    def on_tile(part: Part) -> Step:
+        pitches = iter([a.pitch for a in part.accesses])
+
+        def moved(ref: Ref) -> Ref:
+            pitch, rows = next(pitches), kept.get(ref.root)
+            root = numbers[ref.root, pitch] if rows is None else own[ref.root]
+            return attrs.evolve(ref, root=root, offset=ref.offset + (part.first - (rows.first if rows else 0)) * pitch)
+
+        return part.step.map_refs(moved).on_rows(count + part.last - part.first, part.rows)
+
+    items, arena = [_item(on_tile(part)) for part in parts], Arena()
+    roots, final = place_memory(items, range(len(params)), sizes, arena)
+    return Block(len(params), tuple(roots), tuple(finish_steps(items, final, arena)), arena.size)
 
 
 def even_part(rows: int, most: int) -> int:
@@ -131,22 +186,3 @@ def even_part(rows: int, most: int) -> int:
     """
     most = max(min(most, rows), 1)
     return next((n for n in range(most, most // 2, -1) if rows % n == 0), most)
-
-
-def _body(
-    items: Sequence[Item], count: int, rows: int, params: Sequence[tuple[int, int]], private: dict[int, int]
-) -> Block:
-    """Return the block that runs steps on so many rows; values that nobody else reads lie in its arena."""
-    numbers = {pair: k for k, pair in enumerate(params)}
-    numbers |= {(root, pitch): len(params) + k for k, (root, pitch) in enumerate(private.items())}
-    own = {len(params) + k: count * pitch for k, pitch in enumerate(private.values())}
-
-    def renamed(step: Step) -> Step:
-        pitches = iter([a.pitch for a in step.row_accesses(rows) or ()])
-        return step.map_refs(lambda ref: attrs.evolve(ref, root=numbers[ref.root, next(pitches)]))
-
-    steps = [renamed(step).on_rows(count, rows) for item in items for step in item.steps]
-    parts = [_item(step) for step in steps]
-    arena = Arena()
-    roots, final = place_memory(parts, range(len(params)), own, arena)
-    return Block(len(params), tuple(roots), tuple(finish_steps(parts, final, arena)), arena.size)
