@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Literal
 
 import attrs
@@ -45,6 +46,11 @@ class Inner(Spaced):
         if len(self.space) < 2 or self.operands[0] != out:
             return None
         return [attrs.evolve(a, adds=a.ref == out) for a in found]
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """Its loop."""
+        return iter((self.loop,))
 
     @property
     def nanoseconds(self) -> float:
@@ -220,6 +226,11 @@ class Product(Leaf):
             reach = [(each - 1) * outer, *[(core[axis] - 1) * next(strides) for axis in own]]
             found.append(RowAccess.of(ref, each * outer, reach, mode != "r"))
         return found
+
+    @property
+    def loops(self) -> Iterator[UfuncLoop]:
+        """Its loop."""
+        return iter(() if self.loop is None else (self.loop,))
 
     @property
     def may_fault(self) -> bool:

@@ -6,7 +6,6 @@ blocks that it runs. What follows from its form alone, such as its cost and its 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -150,7 +149,7 @@ class Step:
     def accesses(self) -> list[Access]:
         """Return the memory that it touches, operand by operand."""
         found = list[Access]()
-        for name, mode in _fields_of_memory(type(self)):
+        for name, mode in _fields_of_memory(self):
             refs = [*_refs(getattr(self, name))]
             modes: Any = mode(self) if callable(mode) else mode
             found += map(Access, refs, modes if len(modes) > 1 else modes * len(refs))
@@ -158,7 +157,7 @@ class Step:
 
     def map_refs(self, change: Callable[[Ref], Ref]) -> Self:
         """Return the step with other memory, operand by operand."""
-        names = [name for name, _ in _fields_of_memory(type(self))]
+        names = [name for name, _ in _fields_of_memory(self)]
         return evolve(self, **{name: _changed(getattr(self, name), change) for name in names})
 
     def place(self, numbers: Mapping[int, int], arena: int) -> Self:  # of loops over blocks
@@ -199,24 +198,14 @@ class Step:
 
 
 class Leaf(Step):
-    """A step without blocks.
-
-    Attributes:
-        loop: the loop of NumPy that it calls, of some kinds.
-    """
+    """A step without blocks."""
 
     __slots__ = ()
-    loop: UfuncLoop | None = None
-
-    @property
-    def loops(self) -> Iterator[UfuncLoop]:
-        """The loops of NumPy that it calls."""
-        return iter(() if self.loop is None else (self.loop,))
 
     @property
     def called_roots(self) -> set[int]:
-        """The roots that functions may read: of all operands."""
-        return set() if self.loop is None else {*self.touched}
+        """The roots of its operands, where it calls a loop of NumPy."""
+        return {*self.touched} if any(True for _ in self.loops) else set()
 
     @property
     def refs(self) -> list[Ref]:
@@ -298,29 +287,34 @@ class LookUp(Spaced):
         return
 
 
-@functools.cache
-def _fields_of_memory(kind: Any) -> list[tuple[str, Any]]:
-    return [(f.name, f.metadata["mode"]) for f in attrs.fields(kind) if "mode" in f.metadata]
+def _fields_of_memory(step: Step) -> list[tuple[str, Any]]:
+    kind: Any = type(step)
+    return _FIELDS.get(kind) or _FIELDS.setdefault(
+        kind, [(f.name, f.metadata["mode"]) for f in attrs.fields(kind) if "mode" in f.metadata]
+    )
+
+
+_FIELDS: dict[Any, list[tuple[str, Any]]] = {}  # by the kind of step
 
 
 def _refs(value: Any) -> Iterator[Ref]:
     """Yield the memory that a field names."""
-    if isinstance(value, tuple):
-        parts: tuple[Any, ...] = value
-        for part in parts:
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, int):
+        yield Ref(value, "", 0, ())
+    else:
+        for part in value or ():
             yield from _refs(part)
-    elif value is not None:
-        yield Ref(value, "", 0, ()) if isinstance(value, int) else value
 
 
 def _changed(value: Any, change: Callable[[Ref], Ref]) -> Any:
     """Return a field with other memory."""
-    if isinstance(value, tuple):
-        parts: tuple[Any, ...] = value
-        return tuple([_changed(part, change) for part in parts])
+    if isinstance(value, Ref):
+        return change(value)
     if isinstance(value, int):
         return change(Ref(value, "", 0, ())).root
-    return None if value is None else change(value)
+    return None if value is None else tuple([_changed(part, change) for part in value])
 
 
 def evolve(step: S, **changes: Any) -> S:
