@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
+from collections import Counter
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -55,16 +57,19 @@ def load_safetensors(path: str | os.PathLike[str], like: Any = None) -> Any:
 
     Raises:
         MissingExtraError: safetensors is not installed.
-        FileFormatError: no such file format, or names, shapes or dtypes that are not those of ``like``.
+        FileFormatError: no such file format, two arrays of one name, or names, shapes or dtypes that are not those of
+            ``like``.
     """
     library = _library()
     with open(path, "rb") as file:  # noqa: PTH123 - a path of any kind
         try:
-            loaded = library.load(file.read())
+            content = file.read()
+            loaded = library.load(content)
         except _format_error() as error:
             raise FileFormatError(
                 f"load_safetensors: no file of this format ({error}): got {os.fspath(path)!r}"
             ) from None
+    json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")], object_pairs_hook=_check_names)
     arrays = {name: wrap(np.array(value)) for name, value in loaded.items()}
     if like is None:
         return arrays
@@ -83,6 +88,15 @@ def load_safetensors(path: str | os.PathLike[str], like: Any = None) -> Any:
                 f"{want.dtype}{list(want.shape)}"
             )
     return unflatten(treedef, [arrays[name] for name in names])
+
+
+def _check_names(pairs: list[tuple[str, Any]]) -> None:
+    """Raise where two entries of a header have one name: readers differ on which of them counts."""
+    for name, count in Counter([name for name, _ in pairs]).items():
+        if count > 1:
+            raise FileFormatError(
+                f"load_safetensors: each name stands once: got {name!r} {count} times; write the file anew"
+            )
 
 
 def _library() -> Any:

@@ -12,7 +12,8 @@ import attrs
 import numpy as np
 
 from afx.core.array.array import Array
-from afx.errors import ShapeError
+from afx.core.tracing.tracer import is_traced
+from afx.errors import ArgumentError, ShapeError
 from afx.ops.creation.creation import ones_like, zeros, zeros_like
 from afx.ops.elementwise.arithmetic import sqrt
 from afx.ops.elementwise.exponential import exp, log, log_sigmoid, logaddexp, sigmoid
@@ -107,6 +108,9 @@ class Upper(Bijector):
 class Interval(Bijector):
     """Numbers between two bounds, or between two each: ``low + (high - low) sigmoid(x)``.
 
+    Raises:
+        ArgumentError: a lower bound is not below its upper one.
+
     >>> import afx
     >>> Interval(-1.0, 1.0).forward(afx.zeros(2))
     Array([0., 0.], dtype=float32)
@@ -114,6 +118,13 @@ class Interval(Bijector):
 
     low: Any = 0.0
     high: Any = 1.0
+
+    def __attrs_post_init__(self) -> None:
+        if is_traced(self.low) or is_traced(self.high) or np.all(np.asarray(self.low) < np.asarray(self.high)):
+            return
+        raise ArgumentError(
+            f"Interval: the lower bound lies below the upper one: got {self.low} and {self.high}; exchange or part them"
+        )
 
     def forward(self, x: Array) -> Array:
         """Return the numbers between the bounds."""

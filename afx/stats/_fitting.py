@@ -79,7 +79,8 @@ def fit(
 
     place = _place(data, kinds, held, start)
     before = stop_gradient(loss(first, data, held, place))
-    _check_start(who, before)
+    if not isinstance(before, Tracer) and not np.isfinite(before):
+        raise _misfit(who, distribution(**parameters(first, held, place)), data)
     with quiet():
         result = minimize(loss, first, data, held, place, method="bfgs", tolerance=1e-8, max_iterations=500)
     slope = max_(abs_(stack([stop_gradient(g) for g in result.gradient.values()])))
@@ -132,11 +133,42 @@ def _check_given(who: str, kinds: Mapping[str, str], start: Mapping[str, float])
             raise ArgumentError(f"{who}.fit: {name} lies between {low:g} and {high:g}: got {value}; start inside")
 
 
-def _check_start(who: str, value: Array) -> None:
-    if not isinstance(value, Tracer) and not np.isfinite(float(value)):
-        raise ArgumentError(
-            f"{who}.fit: data outside of the support have no likelihood: got {float(value)}; leave them out, or give start="
-        )
+def _misfit(who: str, law: Distribution, data: Array) -> ArgumentError:
+    """Return the error that names the first number of the data without a finite likelihood, and the support."""
+    with quiet():
+        heights = np.broadcast_to(np.asarray(law.value("logpdf", data)), data.shape)
+    places = np.argwhere(~np.isfinite(heights))
+    if not len(places):
+        return ArgumentError(f"{who}.fit: the likelihood at the start is beyond all numbers: got {data.aval}; give start=")
+    place = tuple(places[0].tolist())
+    x = np.asarray(data)[place]
+    named = f"x[{', '.join(map(str, place))}] = {x}" if place else f"x = {x}"
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    if not np.isfinite(x):
+        return ArgumentError(f"{who}.fit: data are finite numbers: got {named}{more}; leave them out")
+    low, high, support = _support(law, place, data.shape)
+    if low < x < high and float(heights[place]) == -math.inf:
+        way = "round them" if not float(x).is_integer() else "leave them out, or give start="
+    elif isinstance(law, ContinuousDistribution):
+        way = f"leave them out, or give loc={'' if is_endless(law.high) else ' and scale='} of a support that holds them"
+    else:
+        way = "leave them out, or give other known parameters"
+    return ArgumentError(
+        f"{who}.fit: data outside of the support have no likelihood: got {named}{more}, and the support {support}; {way}"
+    )
+
+
+def _support(law: Distribution, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[float, float, str]:
+    """Return the ends of a law's support at one number of the data, and how the support is written."""
+    scale = law.scale if isinstance(law, ContinuousDistribution) else 1.0
+    low, high = (
+        float(np.broadcast_to(np.asarray(law.loc) + np.asarray(scale) * np.asarray(end), shape)[place])
+        for end in (law.low, law.high)
+    )
+    if not isinstance(law, ContinuousDistribution):
+        return low, high, f"whole numbers from {low:g} to {high:g}"
+    left = "(" if law.is_open or math.isinf(low) else "["
+    return low, high, f"{left}{low:g}, {high:g}{')' if law.is_open or math.isinf(high) else ']'}"
 
 
 def _free(

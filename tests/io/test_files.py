@@ -573,6 +573,18 @@ def test_safetensors_round_trip(tmp_path: Path) -> None:
         io.load_safetensors(path)
 
 
+def test_safetensors_of_one_name_twice_are_refused(tmp_path: Path) -> None:
+    """Readers of the format differ on which of the two arrays counts: neither is dropped in silence."""
+    pytest.importorskip("safetensors", reason="the extra io")
+    entry = '"w":{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}'
+    header = f"{{{entry % (0, 4)},{entry % (4, 8)}}}".encode()
+    for content, got in ((header, "'w' 2 times"), (b'{"__metadata__":{"a":"b","a":"c"}}', "'a' 2 times")):
+        path = tmp_path / "a.safetensors"
+        path.write_bytes(len(content).to_bytes(8, "little") + content + bytes(8 if content is header else 0))
+        with pytest.raises(FileFormatError, match=f"got {got}|no file of this format"):
+            io.load_safetensors(path)
+
+
 def test_reading_is_quick_for_headers(tmp_path: Path) -> None:
     """The metric of a checkpoint is read without its arrays."""
     checkpoints = io.Checkpoints(tmp_path)

@@ -108,3 +108,22 @@ def test_singular_normal_vectors() -> None:
     x = np.asarray(stats.multivariate_normal.rvs(afx.random.key(0), 4000, np.ones(3), cov, allow_singular=True))
     np.testing.assert_allclose(x[:, 0], x[:, 1], atol=1e-12)
     np.testing.assert_allclose(np.cov(x.T), cov, atol=0.15)
+
+
+@pytest.mark.parametrize(
+    ("law", "x", "options", "text"),
+    [
+        ("gamma", [1.0, -2.0, 3.0, -4.0], {}, r"got x\[1\] = -2.0 and 1 more, and the support \(0, inf\); .* give loc="),
+        ("gamma", [[5.0, 6.0], [7.0, 4.0]], {"loc": 5.0}, r"got x\[0, 0\] = 5.0 and 1 more, and the support \(5, inf\)"),
+        ("expon", [2.0, -1.0], {}, r"got x\[1\] = -1.0, and the support \[0, inf\)"),
+        ("beta", [0.5, 3.0], {"scale": 2.0}, r"got x\[1\] = 3.0, and the support .0, 2.; .* give loc= and scale="),
+        ("poisson", [3, -1, 2], {}, r"got x\[1\] = -1.0, and the support whole numbers from 0 to inf; leave"),
+        ("poisson", [3, 1.5], {}, r"got x\[1\] = 1.5, .* round them"),
+        ("binom", [3, 12], {"n": 10}, r"got x\[1\] = 12.0, and the support whole numbers from 0 to 10"),
+        ("norm", [1.0, np.nan, 2.0], {}, r"data are finite numbers: got x\[1\] = nan; leave"),
+    ],
+)
+def test_data_without_a_likelihood_are_named(law: str, x: Any, options: dict[str, Any], text: str) -> None:
+    """The first number outside of the support, its position, how many more there are, the support, and what to do."""
+    with pytest.raises(afx.errors.ArgumentError, match=text):
+        getattr(stats, law).fit(np.array(x), **options)

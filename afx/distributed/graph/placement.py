@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Literal
 
 import attrs
@@ -26,6 +27,9 @@ class Machine:
         overhead_seconds: of one equation of a plan.
         network_bytes_per_second: between two slots.
         latency_seconds: of one message.
+
+    Raises:
+        ArgumentError: a speed is no number above 0, or a time none of 0 or more.
     """
 
     flops_per_second: float = 2e10  # one core, products of matrices in float64
@@ -33,6 +37,12 @@ class Machine:
     overhead_seconds: float = 5e-7  # one call of NumPy
     network_bytes_per_second: float = 5e9  # two processes of one machine; Ethernet of 10 Gbit/s: 1.2e9
     latency_seconds: float = 2e-5  # with Python's part of a message; between machines about 5e-5
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in attrs.asdict(self).items():
+            least = "above 0" if name.endswith("per_second") else "0 or more"
+            if not isinstance(value, Real) or not (value > 0 or (value == 0 and least == "0 or more")):
+                raise ArgumentError(f"Machine: {name} is a number, {least}: got {value!r}; measure it, or leave it out")
 
     def seconds(self, graph: Graph) -> float:
         """Return how long a graph takes: arithmetic or memory, whichever takes longer, and the calls."""

@@ -74,6 +74,9 @@ class Csr:
         values: float[entries], row by row.
         pattern: where they are.
 
+    Raises:
+        OperandError: the pattern is none.
+
     >>> import afx
     >>> a = Csr.from_entries(np.array([2.0, 1.0, 4.0]), [0, 0, 1], [0, 1, 1], (2, 2))
     >>> a @ np.array([1.0, 1.0]), a.solve(np.array([3.0, 4.0]))
@@ -85,6 +88,12 @@ class Csr:
     values: Array
     pattern: Pattern = pytree.static()  # noqa: RUF009  # a field specifier
     __array_ufunc__: ClassVar[None] = None  # NumPy's arrays leave their operators to this class
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.pattern, Pattern):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
+            raise OperandError(
+                f"Csr: positions are a Pattern: got {describe_operand(self.pattern)}; use Csr.from_entries"
+            )
 
     @classmethod
     def from_entries(cls, values: ArrayLike, rows: Any, columns: Any, shape: tuple[int, int]) -> Csr:

@@ -202,3 +202,10 @@ def test_solvers_refuse_what_is_no_system(solver: Any) -> None:
     for a, b in ((None, np.ones(2)), (scipy.sparse.csr_array(np.eye(2)), np.ones(2)), (TWO, TWO)):
         with pytest.raises(OperandError, match=f"{solver.__name__}: "):
             solver(a, b)
+
+
+def test_a_matrix_needs_a_pattern() -> None:
+    """Values alone are no matrix; trees of other leaves are."""
+    with pytest.raises(OperandError, match="Csr: positions are a Pattern: got .*; use Csr.from_entries"):
+        Csr(afx.ones(2), None)  # type: ignore[arg-type]  # the mistake
+    assert afx.pytree.map(lambda _: None, SPARSE).values is None
